@@ -139,8 +139,9 @@ impl Offers {
     pub(super) fn reach(&mut self, config: &Config) -> Result<(), AppError> {
         self.tokens = Tokens::new(&config.tokens, &Probe::real())?;
         if !config.upstreams.is_empty() {
-            let upstreams =
-                Upstreams::new(&config.upstreams, rules_for_upstreams(config, &self.tokens))?;
+            let keys = Arc::new(KeyRing::new(&config.seal)?);
+            let rules = rules_for_upstreams(config, &self.tokens, keys);
+            let upstreams = Upstreams::new(&config.upstreams, rules)?;
             self.upstreams = Some(Arc::new(upstreams));
         }
         let keys = KeyRing::new(&config.seal)?;
@@ -300,7 +301,7 @@ impl Offers {
     }
 }
 
-fn rules_for_upstreams(config: &Config, tokens: &Tokens) -> UpstreamRules {
+fn rules_for_upstreams(config: &Config, tokens: &Tokens, keys: Arc<KeyRing>) -> UpstreamRules {
     let seconds = |set: Option<u64>, default: Duration| set.map_or(default, Duration::from_secs);
     UpstreamRules {
         folder: config.upstreams_folder.clone(),
@@ -315,6 +316,7 @@ fn rules_for_upstreams(config: &Config, tokens: &Tokens) -> UpstreamRules {
                 .unwrap_or_else(|| SEPARATOR.to_owned()),
         },
         tokens: tokens.clone(),
+        keys,
     }
 }
 

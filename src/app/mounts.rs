@@ -197,11 +197,14 @@ impl Mount {
 impl Has {
     fn offered(&self, whole: &Catalog) -> Result<Catalog, AppError> {
         match self {
-            Self::Part(chosen) => Ok(whole.part(
-                |name| chosen.has_tool(name),
-                |uri| chosen.has_resource(uri),
-                |name| chosen.has_prompt(name),
-            )?),
+            Self::Part(chosen) => {
+                let resources = chosen.clone();
+                Ok(whole.part(
+                    |name| chosen.has_tool(name),
+                    move |uri| resources.has_resource(uri),
+                    |name| chosen.has_prompt(name),
+                )?)
+            }
             Self::Own(own) => own.0.own_catalog(),
         }
     }

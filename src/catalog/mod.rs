@@ -30,6 +30,7 @@ pub(crate) mod strict;
 mod table;
 mod tool;
 mod typed;
+mod unlisted;
 mod view;
 
 pub use announcer::Announcer;
@@ -72,9 +73,13 @@ pub use resource::{
 };
 pub(crate) use schema::{HeaderParameter, ParameterKind};
 pub(crate) use shown::{Bare, annotations_for, tool as shown_tool};
+pub(crate) use skill::EXTENSION as SKILLS_EXTENSION;
+pub(crate) use skill::OfferedSkill;
 pub use skill::{Skill, SkillError};
 pub use source::{Changed, Offered, Refused, Source};
 pub(crate) use table::{Listed, Table};
 pub use tool::{CallFuture, Definition, TaskSupport, Tool};
 pub use typed::{IntoOutput, IntoTool, TypedTool, tool_fn};
+pub(crate) use unlisted::{Unlisted, UnlistedResource};
+pub(crate) use view::{EXTENSION as UI_EXTENSION, MIME_TYPE as UI_MIME_TYPE};
 pub use view::{View, ViewPermission};

@@ -14,6 +14,7 @@ pub use error::CatalogError;
 use super::extensions::Extensions;
 use super::skill::{CatalogSkill, Skill};
 use super::table::Table;
+use super::unlisted::UnlistedResources;
 use super::view;
 use super::{
     AnyResource, Offered, Parameters, Prompt, Refused, Resource, ResourceDefinition,
@@ -38,6 +39,8 @@ pub struct Catalog {
     pub(crate) extensions: Extensions,
     /// Who has added what, in order.
     owners: Vec<Owner>,
+    /// What can be read and is in no list.
+    pub(crate) unlisted: UnlistedResources,
 }
 
 /// Who has added to a catalog, and how much was in it before.
@@ -189,6 +192,21 @@ impl Catalog {
             let added = self.add_prompt(prompt);
             self.note(source, place, added);
         }
+        for skill in offered.skills {
+            let place = format!("skill {}", skill.uri());
+            let (entry, folders) = skill.into_entry();
+            match self.skills.add(entry) {
+                Ok(()) => self.folders.extend(folders),
+                Err(_) => self.refused.push(Refused::new(
+                    source,
+                    place,
+                    "a skill of this URI is offered already",
+                )),
+            }
+        }
+        if let Some(unlisted) = offered.unlisted {
+            self.unlisted.add(unlisted);
+        }
         self
     }
 
@@ -262,7 +280,7 @@ impl Catalog {
     pub(crate) fn part(
         &self,
         takes_tool: impl Fn(&str) -> bool,
-        takes_resource: impl Fn(&str) -> bool,
+        takes_resource: impl Fn(&str) -> bool + Send + Sync + 'static,
         takes_prompt: impl Fn(&str) -> bool,
     ) -> Result<Self, CatalogError> {
         let tools: Vec<_> = self
@@ -273,26 +291,44 @@ impl Catalog {
             .collect();
         let views: Vec<_> = tools
             .iter()
-            .filter_map(|tool| tool.definition().view.clone())
+            .filter_map(|tool| {
+                let definition = tool.definition();
+                let said = || {
+                    Some(
+                        definition.meta.get("ui")?["resourceUri"]
+                            .as_str()?
+                            .to_owned(),
+                    )
+                };
+                definition.view.clone().or_else(said)
+            })
             .collect();
         let fixed = self.resources.iter().filter(|entry| {
             let uri = entry.resource.definition().uri();
             takes_resource(uri) || views.iter().any(|view| view == uri)
         });
-        let fixed = fixed.map(|entry| AnyResource::Fixed(Arc::clone(&entry.resource)));
+        let fixed: Vec<_> = fixed
+            .map(|entry| AnyResource::Fixed(Arc::clone(&entry.resource)))
+            .collect();
         let templates = self.templates.iter().filter(|entry| {
             takes_resource(entry.uri.as_str())
                 || views.iter().any(|view| entry.uri.matches(view).is_some())
         });
-        let templates = templates.map(|entry| AnyResource::Template(Arc::clone(&entry.template)));
+        let templates: Vec<_> = templates
+            .map(|entry| AnyResource::Template(Arc::clone(&entry.template)))
+            .collect();
         let prompts = self
             .prompts
             .iter()
             .map(|entry| Arc::clone(&entry.prompt))
             .filter(|prompt| takes_prompt(prompt.definition().name()));
-        Self::new(tools)?
-            .with_resources(fixed.chain(templates))?
-            .with_prompts(prompts)
+        let mut part = Self::new(tools)?
+            .with_resources(fixed.into_iter().chain(templates))?
+            .with_prompts(prompts)?;
+        part.unlisted = self
+            .unlisted
+            .part(move |uri| takes_resource(uri) || views.iter().any(|view| view == uri));
+        Ok(part)
     }
 
     /// Whether there is nothing in it.
@@ -454,7 +490,7 @@ impl Catalog {
 
     /// Whether any resource or template of resources is offered.
     pub(crate) fn has_resources(&self) -> bool {
-        self.resources.len() + self.templates.len() > 0
+        self.resources.len() + self.templates.len() > 0 || !self.unlisted.is_empty()
     }
 
     /// Whether there are suggestions for anything.

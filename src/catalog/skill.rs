@@ -251,40 +251,113 @@ impl Skill {
 
     /// What is in each folder, by the folder's URI: JSON of a list of resources.
     fn folders(&self) -> BTreeMap<String, String> {
-        let mut within: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-        for path in self.files.keys() {
-            let mut path = path.as_str();
-            loop {
-                let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
-                within.entry(parent).or_default().insert(path);
-                if parent.is_empty() {
-                    break;
-                }
-                path = parent;
+        let files = self.files.iter();
+        let files = files.map(|(path, contents)| (path.as_str(), Some(contents.len() as u64)));
+        folders(self.uri_of("").trim_end_matches('/'), &files.collect())
+    }
+}
+
+/// What is in each folder of a skill at a URI, by the folder's URI: JSON of a list of resources. `files` has the size of
+/// each by its path.
+fn folders(root: &str, files: &BTreeMap<&str, Option<u64>>) -> BTreeMap<String, String> {
+    let mut within: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for path in files.keys() {
+        let mut path = *path;
+        loop {
+            let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
+            within.entry(parent).or_default().insert(path);
+            if parent.is_empty() {
+                break;
+            }
+            path = parent;
+        }
+    }
+    let uri = |path: &str| format!("{root}/{path}").trim_end_matches('/').to_owned();
+    within
+        .into_iter()
+        .map(|(folder, children)| {
+            let children: Vec<_> = children
+                .into_iter()
+                .map(|path| {
+                    let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
+                    let Some(size) = files.get(path) else {
+                        return json!({
+                            "uri": uri(path), "name": name, "mimeType": "inode/directory",
+                        });
+                    };
+                    let mut file = json!({
+                        "uri": uri(path), "name": name, "mimeType": mime_type(path),
+                    });
+                    if let Some(size) = size {
+                        file["size"] = (*size).into();
+                    }
+                    file
+                })
+                .collect();
+            (uri(folder), json!(children).to_string())
+        })
+        .collect()
+}
+
+/// A skill of another server: its entry as `skills/list` has it, with the URIs that its files have here.
+#[derive(Clone, Debug)]
+pub(crate) struct OfferedSkill {
+    uri: String,
+    entry: Value,
+}
+
+impl OfferedSkill {
+    /// Reads an entry.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be offered.
+    pub(crate) fn new(entry: Value) -> Result<Self, &'static str> {
+        let uri = entry["uri"].as_str().ok_or("it has no uri")?;
+        if !uri.ends_with(&format!("/{MANIFEST}")) {
+            return Err("its uri is not that of a SKILL.md");
+        }
+        let frontmatter = &entry["frontmatter"];
+        if !frontmatter["name"].is_string() || !frontmatter["description"].is_string() {
+            return Err("its frontmatter has no name or no description");
+        }
+        let files = entry["resources"].as_array();
+        if files.is_some_and(|files| FILES_MAX < files.len()) {
+            return Err("it has more than 512 files");
+        }
+        let uri = uri.to_owned();
+        Ok(Self { uri, entry })
+    }
+
+    pub(crate) fn uri(&self) -> &str {
+        &self.uri
+    }
+
+    /// The URIs of its files, the manifest's among them.
+    pub(crate) fn files(entry: &Value) -> impl Iterator<Item = &str> {
+        let files = entry["resources"].as_array().into_iter().flatten();
+        let files = files.filter_map(|file| file["uri"].as_str());
+        let manifest = entry["uri"].as_str();
+        manifest.into_iter().chain(files)
+    }
+
+    /// The skill as its list shows it, and the listings of its folders.
+    pub(super) fn into_entry(self) -> (CatalogSkill, BTreeMap<String, String>) {
+        let root = self.uri.trim_end_matches(MANIFEST).trim_end_matches('/');
+        let path = |uri| -> Option<&str> { str::strip_prefix(uri, root)?.strip_prefix('/') };
+        let mut files: BTreeMap<&str, Option<u64>> = BTreeMap::new();
+        files.insert(MANIFEST, None);
+        for file in self.entry["resources"].as_array().into_iter().flatten() {
+            if let Some(path) = file["uri"].as_str().and_then(path) {
+                files.insert(path, file["size"].as_u64());
             }
         }
-        let uri = |path: &str| self.uri_of(path).trim_end_matches('/').to_owned();
-        within
-            .into_iter()
-            .map(|(folder, children)| {
-                let children: Vec<_> = children
-                    .into_iter()
-                    .map(|path| {
-                        let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
-                        match self.files.get(path) {
-                            Some(contents) => json!({
-                                "uri": uri(path), "name": name, "mimeType": mime_type(path),
-                                "size": contents.len(),
-                            }),
-                            None => json!({
-                                "uri": uri(path), "name": name, "mimeType": "inode/directory",
-                            }),
-                        }
-                    })
-                    .collect();
-                (uri(folder), json!(children).to_string())
-            })
-            .collect()
+        let folders = folders(root, &files);
+        let entry = CatalogSkill {
+            entry: self.entry.to_string(),
+            uri: self.uri,
+        };
+        (entry, folders)
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
 
-use super::{AnyResource, Prompt, Tool};
+use super::{AnyResource, OfferedSkill, Prompt, Tool, Unlisted};
 
 /// Something that has tools, resources or prompts to offer, which may change while the server runs: a database of
 /// queries, a folder of scripts, another server. [`App::mount`](crate::App::mount) adds one.
@@ -86,6 +86,10 @@ pub struct Offered {
     pub prompts: Vec<Arc<dyn Prompt>>,
     /// What cannot be offered.
     pub refused: Vec<Refused>,
+    /// Skills of other servers, whose files are read from those.
+    pub(crate) skills: Vec<OfferedSkill>,
+    /// What can be read and is not listed.
+    pub(crate) unlisted: Option<Arc<dyn Unlisted>>,
 }
 
 impl Offered {

@@ -148,6 +148,7 @@ enum Link {
     Legacy(Box<legacy::Link>),
 }
 
+const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 /// What asks to be told of changes, in 2026-07-28.
 const LISTEN: &str = "subscriptions/listen";
 /// What a result says of itself that asks something.
@@ -475,7 +476,8 @@ impl Client {
             extra.progress = listener.wants_progress();
             extra.log_level = listener.wants_log().filter(|_| stateless);
         }
-        if stateless {
+        // Parameters that declare more say all of it.
+        if stateless && !params.meta.contains_key(CLIENT_CAPABILITIES) {
             extra.introduction = &self.introduction;
         }
         let mut expected = self.shared.expect(listener.clone())?;
@@ -499,7 +501,10 @@ impl Client {
                 Link::Http(link) => {
                     // Headers repeat it where there are no sessions.
                     let name = stateless
-                        .then(|| params.text("name").or_else(|| params.text("uri")))
+                        .then(|| {
+                            let mut named = ["name", "uri", "taskId"].into_iter();
+                            named.find_map(|member| params.text(member))
+                        })
                         .flatten();
                     let about = About {
                         method,
@@ -534,9 +539,17 @@ impl Client {
                 json!(self.options.implementation),
             )
             .meta(
-                "io.modelcontextprotocol/clientCapabilities",
+                CLIENT_CAPABILITIES,
                 Value::Object(self.options.capabilities.clone()),
             )
+    }
+
+    /// Parameters of a request that declares one more extension than others do, in 2026-07-28.
+    pub(crate) fn declaring(&self, params: Params, extension: &str) -> Params {
+        let mut capabilities = Value::Object(self.options.capabilities.clone());
+        capabilities["extensions"][extension] = json!({});
+        self.introduced(params)
+            .meta(CLIENT_CAPABILITIES, capabilities)
     }
 
     /// Asks a server without sessions to be told of changes in its lists, where it tells of any and somebody wants to

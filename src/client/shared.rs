@@ -568,14 +568,14 @@ mod tests {
     struct Wire {
         shared: Arc<Shared>,
         counts: Arc<Counts>,
-        sender: mpsc::UnboundedSender<Value>,
-        sent: mpsc::UnboundedReceiver<Value>,
+        sender: mpsc::Sender<Value>,
+        sent: mpsc::Receiver<Value>,
     }
 
     impl Wire {
         fn new() -> Self {
             let counts = Arc::<Counts>::default();
-            let (sender, sent) = mpsc::unbounded_channel();
+            let (sender, sent) = mpsc::channel(16);
             Self {
                 shared: Arc::new(Shared::new(Some(Arc::clone(&counts) as Arc<dyn Events>))),
                 counts,
@@ -594,7 +594,7 @@ mod tests {
                 let sender = self.sender.clone();
                 self.shared.take(incoming, about, || {
                     Arc::new(move |bytes| {
-                        let _ = sender.send(serde_json::from_slice(&bytes).expect("JSON"));
+                        let _ = sender.try_send(serde_json::from_slice(&bytes).expect("JSON"));
                         Box::pin(async {})
                     })
                 });

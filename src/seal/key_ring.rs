@@ -153,6 +153,19 @@ impl KeyRing {
         u64::from_le_bytes(*number)
     }
 
+    /// A MAC of a text, for whoever keeps the text elsewhere.
+    pub(crate) fn tag(&self, purpose: Purpose<'_>, text: &[u8]) -> [u8; MAC_LEN] {
+        self.keys[0].mac(purpose, text)
+    }
+
+    /// Returns true if this ring made the MAC for this text and purpose.
+    pub(crate) fn is_tag(&self, purpose: Purpose<'_>, text: &[u8], tag: &[u8]) -> bool {
+        let is_made_by = |key: &Key| {
+            aws_lc_rs::constant_time::verify_slices_are_equal(tag, &key.mac(purpose, text)).is_ok()
+        };
+        self.keys.iter().any(is_made_by)
+    }
+
     /// Vouches for a text that anybody may read; the result is visible ASCII.
     pub(crate) fn sign(&self, purpose: Purpose<'_>, text: &[u8]) -> String {
         let key = &self.keys[0];

@@ -15,9 +15,10 @@ use super::reply::{Reply, begin, finish};
 use super::rounds::{has_asked, missing_capability, visit_required};
 use super::tools::{internal_error, stopped};
 use super::{Handled, Incoming, Server, truncated};
+use crate::auth::Principal;
 use crate::catalog::{
     CallContext, Catalog, Parameters, ReadFuture, Resource, ResourceDefinition, ResourceError,
-    ResourceErrorKind, ResourceTemplate,
+    ResourceErrorKind, ResourceTemplate, UnlistedResource,
 };
 use crate::protocol::message;
 use crate::protocol::{
@@ -46,8 +47,11 @@ impl Server {
             return Err(Reply::error(request.id, &error));
         }
         let generation = self.generation.load_full();
-        let found = Found::at(&uri, &generation.catalog);
-        let found = found.filter(|_| generation.sees_uri(caller.principal, &uri));
+        let found = Found::at(&uri, &generation.catalog, caller.principal);
+        let found = found.filter(|found| match found {
+            Found::Unlisted(found) => generation.sees_one_of(caller.principal, &found.names),
+            Found::Fixed(_) | Found::Template(..) => generation.sees_uri(caller.principal, &uri),
+        });
         let Some(found) = found else {
             return Err(not_found(request.id, &uri, caller.revision));
         };
@@ -193,22 +197,28 @@ impl Reading {
 enum Found<'c> {
     Fixed(&'c dyn Resource),
     Template(&'c dyn ResourceTemplate, Parameters),
+    Unlisted(UnlistedResource),
 }
 
 impl<'c> Found<'c> {
-    /// A resource of just that URI comes before templates, and these in the order in which they were added.
-    fn at(uri: &str, catalog: &'c Catalog) -> Option<Self> {
+    /// A resource of just that URI comes before templates, and these in the order in which they were added; what is in no
+    /// list comes last.
+    fn at(uri: &str, catalog: &'c Catalog, principal: &Principal) -> Option<Self> {
         if let Some(entry) = catalog.resources.get(uri) {
             return Some(Self::Fixed(&*entry.resource));
         }
-        let (entry, variables) = catalog.template_for(uri)?;
-        Some(Self::Template(&*entry.template, variables))
+        if let Some((entry, variables)) = catalog.template_for(uri) {
+            return Some(Self::Template(&*entry.template, variables));
+        }
+        let found = catalog.unlisted.find(principal, uri)?;
+        Some(Self::Unlisted(found))
     }
 
-    fn definition(&self) -> &'c ResourceDefinition {
+    fn definition(&self) -> &ResourceDefinition {
         match self {
             Self::Fixed(resource) => resource.definition(),
             Self::Template(template, _) => template.definition(),
+            Self::Unlisted(found) => found.resource.definition(),
         }
     }
 
@@ -216,6 +226,7 @@ impl<'c> Found<'c> {
         match self {
             Self::Fixed(resource) => resource.read(context),
             Self::Template(template, variables) => template.read(context, uri, variables),
+            Self::Unlisted(found) => found.resource.read(context),
         }
     }
 }

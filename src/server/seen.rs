@@ -297,6 +297,23 @@ impl Generation {
         }
     }
 
+    /// Whether a caller may read a resource that has several URIs: no rule denies one of them, and one is allowed.
+    pub(super) fn sees_one_of(&self, principal: &Principal, uris: &[String]) -> bool {
+        let Some(seen) = &self.seen else {
+            return true;
+        };
+        let class = seen.policy.class_of(principal);
+        let mut allowed = false;
+        for uri in uris {
+            let decision = seen.policy.decide_uri(&class, uri);
+            if !decision.allowed && decision.rule.is_some() {
+                return false;
+            }
+            allowed |= decision.allowed;
+        }
+        allowed
+    }
+
     /// Scopes that rules demand for a tool.
     pub(super) fn required_for(&self, principal: &Principal, tool: &str) -> Option<Arc<[String]>> {
         let seen = self.seen.as_ref()?;

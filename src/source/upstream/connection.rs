@@ -1,5 +1,6 @@
 //! One upstream server: connected on first use, by one attempt for all who wait, and again when it went away.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,7 +11,7 @@ use serde_json::value::RawValue;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::config::{OnDown, UpstreamConfig, UpstreamError};
+use super::config::{OnChange, OnDown, UpstreamConfig, UpstreamError};
 use super::listing::{self, Listing, Memory};
 use super::names::UriPrefix;
 use super::subscriptions::Wanted;
@@ -176,14 +177,14 @@ impl Upstream {
             .iter()
             .filter_map(|entry| entry["uri"].as_str())
             .collect();
-        let is_own = |uri: &&str| {
-            listed.contains(*uri) || templates.iter().any(|t| t.matches(uri).is_some())
-        };
+        let is_own =
+            |uri: &str| listed.contains(uri) || templates.iter().any(|t| t.matches(uri).is_some());
         let prefix = UriPrefix::of(&self.name);
         let mut own = Wanted::new();
         for uri in uris {
-            let there = [Some(&**uri), prefix.there(uri)].into_iter().flatten();
-            if let Some(there) = there.into_iter().find(is_own) {
+            let there = [Some(Cow::Borrowed(&**uri)), prefix.there(uri)];
+            let mut there = there.into_iter().flatten();
+            if let Some(there) = there.find(|there| is_own(there)) {
                 own.entry(there.into()).or_default().push(Arc::clone(uri));
             }
         }
@@ -229,6 +230,14 @@ impl Upstream {
     /// Takes note of what it offers. Tells whether that is news.
     pub(super) fn learn(&self, fresh: Listing, memory: &Memory) -> bool {
         let known = self.known.load_full();
+        if self.config.on_change == OnChange::Quarantine && memory.is_unreadable(&self.name) {
+            let listing = listing::without_memory(self, fresh);
+            if known.is_some_and(|known| *known == listing) {
+                return false;
+            }
+            self.known.store(Some(Arc::new(listing)));
+            return true;
+        }
         let before = match &known {
             Some(known) => Some((**known).clone()),
             None => memory.recall_any(&self.name),
@@ -367,6 +376,11 @@ impl Upstream {
         self.current.store(Some(Arc::clone(&connected)));
         self.upkeep.connected();
         Ok(connected)
+    }
+
+    /// Does something on the thread that connections live on.
+    pub(super) fn in_background(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let _ = self.background.spawn(task);
     }
 
     pub(super) fn timeout(&self) -> Duration {

@@ -1,7 +1,8 @@
 //! What a server offers, as it says, and as it is remembered.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
@@ -10,8 +11,10 @@ use sha2::{Digest as _, Sha256};
 
 use super::config::OnChange;
 use super::connection::Upstream;
+use crate::catalog::SKILLS_EXTENSION;
 use crate::client::{Client, ClientError};
 use crate::protocol::canonical;
+use crate::seal::random_bytes;
 
 /// What a server offers, entry by entry as it said it.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
@@ -21,6 +24,9 @@ pub(super) struct Listing {
     pub(super) resources: Vec<Value>,
     pub(super) templates: Vec<Value>,
     pub(super) prompts: Vec<Value>,
+    pub(super) skills: Vec<Value>,
+    /// Whether resources can be read.
+    pub(super) reads: bool,
     /// Whether it suggests values.
     pub(super) completes: bool,
     /// Names of tools that are not offered, since they are not what they were.
@@ -35,6 +41,7 @@ impl Listing {
         let has = |name: &str| client.server().capabilities.contains_key(name);
         let mut listing = Self {
             completes: has("completions"),
+            reads: has("resources"),
             ..Self::default()
         };
         if has("tools") {
@@ -54,8 +61,26 @@ impl Listing {
         if has("prompts") {
             listing.prompts = client.list("prompts/list", "prompts").await?;
         }
+        let server = client.server();
+        let extensions = server.capabilities.get("extensions");
+        let has_skills = extensions.is_some_and(|all| all.get(SKILLS_EXTENSION).is_some());
+        if has_skills && !server.revision.has_sessions() {
+            listing.skills = client.list("skills/list", "skills").await?;
+        }
         Ok(listing)
     }
+}
+
+/// Offers none of its tools: what they were cannot be read, so that it is not known whether they have changed.
+pub(super) fn without_memory(upstream: &Upstream, mut fresh: Listing) -> Listing {
+    tracing::error!(
+        upstream = upstream.name,
+        "the file with the pins of its tools cannot be read, and none of them is offered (on_change is quarantine); \
+         restore the file in upstreams_folder, or remove it to accept the tools as they are"
+    );
+    let names = fresh.tools.iter().filter_map(|tool| tool["name"].as_str());
+    fresh.quarantined = names.map(str::to_owned).collect();
+    fresh
 }
 
 /// How many tools of one server are remembered that it does not offer any more.
@@ -104,7 +129,9 @@ impl Listing {
     fn into_pins(self) -> BTreeMap<String, String> {
         let mut pins = self.pins;
         for tool in &self.tools {
-            if let Some(name) = tool["name"].as_str() {
+            if let Some(name) = tool["name"].as_str()
+                && !self.quarantined.iter().any(|known| known == name)
+            {
                 pins.entry(name.to_owned()).or_insert_with(|| digest(tool));
             }
         }
@@ -127,6 +154,10 @@ pub(super) struct Memory {
 
 #[derive(Deserialize, Serialize)]
 struct Remembered {
+    /// Drawn for each file, so that equal configurations are not seen to be equal.
+    #[serde(default)]
+    salt: String,
+    /// A digest of the salt and the fingerprint of the configuration.
     fingerprint: String,
     listing: Listing,
 }
@@ -152,6 +183,17 @@ impl Memory {
         Some(self.folder.as_ref()?.join(format!("{plain}-{digest}.json")))
     }
 
+    /// Returns true if there is a file for a server that cannot be read.
+    pub(super) fn is_unreadable(&self, name: &str) -> bool {
+        let Some(file) = self.file(name) else {
+            return false;
+        };
+        match std::fs::read(file) {
+            Ok(text) => serde_json::from_slice::<Remembered>(&text).is_err(),
+            Err(error) => error.kind() != std::io::ErrorKind::NotFound,
+        }
+    }
+
     fn read(&self, name: &str) -> Option<Remembered> {
         let text = std::fs::read(self.file(name)?).ok()?;
         match serde_json::from_slice(&text) {
@@ -166,7 +208,8 @@ impl Memory {
     /// What a server with just this configuration offered.
     pub(super) fn recall(&self, name: &str, fingerprint: &str) -> Option<Listing> {
         let remembered = self.read(name)?;
-        (remembered.fingerprint == fingerprint).then_some(remembered.listing)
+        let is_same = remembered.fingerprint == salted(&remembered.salt, fingerprint);
+        is_same.then_some(remembered.listing)
     }
 
     /// What a server of this name offered, however it was configured.
@@ -179,19 +222,38 @@ impl Memory {
         let Some(file) = self.file(name) else {
             return;
         };
+        let salt = HEXLOWER.encode(&random_bytes::<16>());
         let remembered = Remembered {
-            fingerprint: fingerprint.to_owned(),
+            fingerprint: salted(&salt, fingerprint),
+            salt,
             listing: listing.clone(),
         };
-        let temporary = file.with_extension(format!("{}.tmp", std::process::id()));
+        // Processes in containers have the same number on one volume.
+        let unique = HEXLOWER.encode(&random_bytes::<8>());
+        let temporary = file.with_extension(format!("{unique}.tmp"));
         let written = serde_json::to_vec(&remembered)
             .map_err(std::io::Error::other)
-            .and_then(|text| std::fs::write(&temporary, text))
+            .and_then(|text| write_private(&temporary, &text))
             .and_then(|()| std::fs::rename(&temporary, &file));
         if let Err(error) = written {
+            // It may not be there at all.
+            let _ = std::fs::remove_file(&temporary);
             tracing::warn!(file = %file.display(), %error, "what an upstream server offers cannot be remembered");
         }
     }
+}
+
+fn salted(salt: &str, fingerprint: &str) -> String {
+    HEXLOWER.encode(&Sha256::digest(format!("{salt}/{fingerprint}")))
+}
+
+/// Writes a new file that nobody else may read.
+fn write_private(path: &Path, text: &[u8]) -> std::io::Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)?.write_all(text)
 }
 
 #[cfg(test)]
@@ -249,6 +311,24 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_be_compared_is_not_accepted() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let memory = Memory::new(Some(folder.path().to_owned()));
+        let upstream = upstream(OnChange::Quarantine);
+        let file = memory.file("x").expect("a folder is set");
+        std::fs::write(&file, "{").expect("written");
+        for _ in 0..2 {
+            upstream.learn(with("new"), &memory);
+            let known = upstream.known().expect("known");
+            assert_eq!(known.quarantined, ["a", "b"]);
+            assert!(memory.is_unreadable("x"), "the file stays");
+        }
+        std::fs::remove_file(&file).expect("removed");
+        upstream.learn(with("new"), &memory);
+        assert!(upstream.known().expect("known").quarantined.is_empty());
+    }
+
+    #[test]
     fn the_order_of_members_is_no_change() {
         let of = |text: &str| digest(&serde_json::from_str(text).expect("JSON"));
         assert_eq!(
@@ -270,8 +350,20 @@ mod tests {
         assert_eq!(memory.recall("..", "f"), None);
         let file = memory.file("../x").expect("a folder is set");
         assert!(file.starts_with(folder.path().join("deeper")));
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            let mode = std::fs::metadata(&file)
+                .expect("a file")
+                .permissions()
+                .mode();
+            assert_eq!(mode & 0o777, 0o600);
+        }
+        assert!(!memory.is_unreadable("../x"));
         std::fs::write(file, "{").expect("written");
         assert_eq!(memory.recall("../x", "f"), None);
+        assert!(memory.is_unreadable("../x"));
+        assert!(!memory.is_unreadable("never seen"));
         let none = Memory::new(None);
         none.keep("x", "f", &with("d"));
         assert_eq!(none.recall("x", "f"), None);

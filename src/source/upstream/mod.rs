@@ -6,11 +6,13 @@
 
 mod config;
 mod connection;
+mod links;
 mod listing;
 mod names;
 mod offer;
 mod relay;
 mod subscriptions;
+mod tasks;
 mod upkeep;
 mod usage;
 mod watched;
@@ -18,7 +20,7 @@ mod watched;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak, mpsc};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -31,13 +33,16 @@ use tokio::time::{Instant, timeout};
 pub(crate) use config::TIMEOUT_SECONDS;
 pub use config::{OnChange, OnDown, UpstreamConfig, UpstreamError};
 use connection::Upstream;
+use links::Given;
 use listing::Memory;
 pub use names::UpstreamNames;
 use names::{Found, Names};
 pub(crate) use names::{Naming, SEPARATOR};
+use offer::AllReadable;
 
 use crate::catalog::{Announcer, Catalog, Offered, Refused};
 use crate::net::{self, BreakerState, BulkheadStats, with_causes};
+use crate::seal::KeyRing;
 use crate::source::tokens::Tokens;
 use crate::telemetry::Metrics;
 
@@ -64,12 +69,15 @@ pub(crate) struct UpstreamRules {
     pub(crate) naming: Naming,
     /// Where tokens are kept that this server gets for itself.
     pub(crate) tokens: Tokens,
+    /// Keys that vouch for what results of theirs link to.
+    pub(crate) keys: Arc<KeyRing>,
 }
 
 /// All upstream servers of a configuration.
 pub(crate) struct Upstreams {
     upstreams: Vec<Arc<Upstream>>,
     naming: Naming,
+    keys: Arc<KeyRing>,
     memory: Memory,
     background: Option<Arc<Background>>,
     /// Each was asked what it offers, or is remembered.
@@ -176,6 +184,7 @@ impl Upstreams {
             reaping,
             naming,
             tokens,
+            keys,
         } = rules;
         let used: Vec<_> = configs
             .iter()
@@ -185,6 +194,7 @@ impl Upstreams {
             return Ok(Self {
                 upstreams: Vec::new(),
                 naming,
+                keys,
                 memory: Memory::new(None),
                 background: None,
                 asked: AtomicBool::new(false),
@@ -209,6 +219,7 @@ impl Upstreams {
         Ok(Self {
             upstreams,
             naming,
+            keys,
             memory: Memory::new(folder),
             background: Some(background),
             asked: AtomicBool::new(false),
@@ -330,9 +341,13 @@ impl Upstreams {
             }
         }
         let mut names = Names::new(&self.naming, &found, others);
-        for found in &found {
-            offer::add(found, &mut names, &mut all);
-        }
+        let given = Arc::new(OnceLock::new());
+        let readable = found
+            .iter()
+            .map(|found| offer::add(found, &mut names, &mut all, &self.keys, &given))
+            .collect();
+        let _ = given.set(Given::new(names.uris()));
+        all.unlisted = Some(Arc::new(AllReadable(readable)));
         Ok(all)
     }
 

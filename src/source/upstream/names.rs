@@ -106,6 +106,11 @@ impl<'n> Names<'n> {
         }
     }
 
+    /// All URIs and templates of URIs that are given.
+    pub(super) fn uris(&self) -> &HashSet<String> {
+        &self.uris
+    }
+
     /// How a URI or a template of URIs is called here: as there, unless something else is.
     pub(super) fn uri(&mut self, upstream: &Upstream, uri: &str) -> UriPrefix {
         if self.uris.insert(uri.to_owned()) {
@@ -151,9 +156,14 @@ fn plain(name: &str) -> String {
 }
 
 /// What stands before the URIs of an upstream's whose own ones something else here has: its name and a `+`, which
-/// together with the scheme are a scheme again (RFC 3986, section 3.1).
+/// together with the scheme are a scheme again (RFC 3986, section 3.1). URIs of schemes that clients go by keep those:
+/// `ui://a` becomes `ui://name+a`, and `skill://a` becomes `skill://name/a`, since the last name before `SKILL.md` is
+/// the skill's.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UriPrefix(Option<Arc<str>>);
+
+/// Schemes that clients go by, and what separates a prefix from the rest behind them.
+const KEPT_SCHEMES: [(&str, char); 2] = [("ui://", '+'), ("skill://", '/')];
 
 impl UriPrefix {
     /// Of an upstream of this name.
@@ -169,21 +179,56 @@ impl UriPrefix {
             true => "",
             false => "x",
         };
-        Self(Some(format!("{letter}{scheme}+").into()))
+        Self(Some(format!("{letter}{scheme}").into()))
+    }
+
+    /// The same with something else behind the name.
+    pub(super) fn tagged(&self, tag: &str) -> Self {
+        let name = self.0.as_deref();
+        Self(name.map(|name| format!("{name}.{tag}").into()))
+    }
+
+    /// What stands behind the name in the prefix of a URI.
+    pub(super) fn tag_of<'u>(&self, uri: &'u str) -> Option<&'u str> {
+        let (rest, separator) = behind_scheme(uri);
+        let (prefix, _) = rest.split_once(separator)?;
+        prefix.strip_prefix(self.0.as_deref()?)?.strip_prefix('.')
+    }
+
+    pub(super) fn is_some(&self) -> bool {
+        self.0.is_some()
     }
 
     /// What is called `uri` there, as it is called here.
     pub(super) fn here(&self, uri: &str) -> String {
-        format!("{}{uri}", self.0.as_deref().unwrap_or_default())
+        let Some(prefix) = self.0.as_deref() else {
+            return uri.to_owned();
+        };
+        let (rest, separator) = behind_scheme(uri);
+        let scheme = &uri[..uri.len() - rest.len()];
+        format!("{scheme}{prefix}{separator}{rest}")
     }
 
     /// What is called `uri` here, as it is called there. `None` if it is not one of its.
-    pub(super) fn there<'u>(&self, uri: &'u str) -> Option<&'u str> {
-        match self.0.as_deref() {
-            None => Some(uri),
-            Some(prefix) => uri.strip_prefix(prefix),
-        }
+    pub(super) fn there<'u>(&self, uri: &'u str) -> Option<Cow<'u, str>> {
+        let Some(prefix) = self.0.as_deref() else {
+            return Some(uri.into());
+        };
+        let (rest, separator) = behind_scheme(uri);
+        let there = rest.strip_prefix(prefix)?.strip_prefix(separator)?;
+        let scheme = &uri[..uri.len() - rest.len()];
+        Some(match scheme {
+            "" => there.into(),
+            scheme => format!("{scheme}{there}").into(),
+        })
     }
+}
+
+/// The part of a URI that a prefix stands before, and what separates the two.
+fn behind_scheme(uri: &str) -> (&str, char) {
+    let mut kept = KEPT_SCHEMES.iter();
+    let found = kept.find_map(|(scheme, separator)| Some((uri.strip_prefix(scheme)?, *separator)));
+    found.unwrap_or((uri, '+'))
 }
 
 #[cfg(test)]
@@ -206,12 +251,22 @@ mod tests {
         ] {
             let prefix = UriPrefix::of(name);
             assert_eq!(prefix.here("file:///a"), uri);
-            assert_eq!(prefix.there(uri), Some("file:///a"));
+            assert_eq!(prefix.there(uri).as_deref(), Some("file:///a"));
             assert_eq!(prefix.there("file:///a"), None);
             assert!(url::Url::parse(uri).is_ok(), "{uri}");
         }
+        for (there, here) in [
+            ("ui://weather/dial", "ui://files+weather/dial"),
+            ("skill://a/SKILL.md", "skill://files/a/SKILL.md"),
+        ] {
+            let prefix = UriPrefix::of("files");
+            assert_eq!(prefix.here(there), here);
+            assert_eq!(prefix.there(here).as_deref(), Some(there));
+            assert_eq!(prefix.there(there), None);
+            assert!(url::Url::parse(here).is_ok(), "{here}");
+        }
         let none = UriPrefix::default();
         assert_eq!(none.here("file:///a"), "file:///a");
-        assert_eq!(none.there("file:///a"), Some("file:///a"));
+        assert_eq!(none.there("file:///a").as_deref(), Some("file:///a"));
     }
 }

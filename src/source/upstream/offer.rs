@@ -1,7 +1,9 @@
 //! An upstream's tools, resources and prompts as ones of our own.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -10,25 +12,76 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::connection::{CallError, Upstream};
+use super::links::{Given, Links, Mention, view_of};
 use super::names::{Found, Names, UriPrefix};
+use super::tasks;
 use super::watched::{End, Operation};
+use crate::auth::Principal;
 use crate::catalog::schema::header_parameters;
 use crate::catalog::{
     AnyResource, ArgumentFuture, Arguments, CallContext, CallFuture, CompletionRequest,
-    Completions, Definition, HeaderParameter, Offered, Output, Parameters, Prompt,
+    Completions, Definition, HeaderParameter, Offered, OfferedSkill, Output, Parameters, Prompt,
     PromptDefinition, PromptError, PromptFuture, PromptOutput, ReadFuture, Refused, Resource,
-    ResourceDefinition, ResourceError, ResourceTemplate, Tool, ToolError, VariableFuture, located,
+    ResourceDefinition, ResourceError, ResourceTemplate, TaskSupport, Tool, ToolError, Unlisted,
+    UnlistedResource, VariableFuture, located,
 };
 use crate::client::{ClientError, Params};
 use crate::protocol::{
     Annotations, Content, Icon, PromptArgument, PromptMessage, ResourceContents, ToolAnnotations,
+    fault_of_uri,
 };
+use crate::seal::KeyRing;
 
 /// How much later than an upstream's own limit the server's is, so that the error says which of them it was.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Adds what one upstream offers.
-pub(super) fn add(found: &Found, names: &mut Names<'_>, all: &mut Offered) {
+/// What can be read of one upstream's and is in no list: what its skills and views are, and what its results link to.
+pub(super) struct Readable {
+    upstream: Arc<Upstream>,
+    links: Arc<Links>,
+    /// By what they are called here.
+    known: HashMap<String, Arc<UpstreamResource>>,
+}
+
+/// What can be read of all upstreams' and is in no list.
+pub(super) struct AllReadable(pub(super) Vec<Readable>);
+
+impl Unlisted for AllReadable {
+    fn find(&self, principal: &Principal, uri: &str) -> Option<UnlistedResource> {
+        self.0.iter().find_map(|of| of.find(principal, uri))
+    }
+}
+
+impl Readable {
+    fn find(&self, principal: &Principal, uri: &str) -> Option<UnlistedResource> {
+        if let Some(known) = self.known.get(uri) {
+            return Some(UnlistedResource {
+                resource: Arc::clone(known) as Arc<dyn Resource>,
+                names: vec![uri.to_owned()],
+            });
+        }
+        let there = self.links.linked(uri, principal)?;
+        let resource = UpstreamResource {
+            upstream: Arc::clone(&self.upstream),
+            definition: ResourceDefinition::new(uri, &*there),
+            own: (*there).into(),
+            links: Arc::clone(&self.links),
+        };
+        Some(UnlistedResource {
+            names: self.links.names(&there),
+            resource: Arc::new(resource),
+        })
+    }
+}
+
+/// Adds what one upstream offers. `given` will have all URIs that are given to something.
+pub(super) fn add(
+    found: &Found,
+    names: &mut Names<'_>,
+    all: &mut Offered,
+    keys: &Arc<KeyRing>,
+    given: &Arc<OnceLock<Given>>,
+) -> Readable {
     let Found { upstream, listing } = found;
     let mut refused = Vec::new();
     let mut refuse = |kind: &str, entry: &Value, problem: String| {
@@ -39,72 +92,152 @@ pub(super) fn add(found: &Found, names: &mut Names<'_>, all: &mut Offered) {
         let place = format!("upstreams.{}, {kind} {name:?}", upstream.name);
         refused.push(Refused::new(&upstream.name, place, problem));
     };
-    for entry in &listing.tools {
-        let Some(name) = entry["name"].as_str() else {
-            refuse("tool", entry, "it has no name".to_owned());
-            continue;
-        };
-        if !upstream.config.chooses(name) {
-            continue;
-        }
-        if listing
-            .quarantined
-            .iter()
-            .any(|quarantined| quarantined == name)
-        {
-            refuse(
-                "tool",
-                entry,
-                "it is described otherwise than before (on_change is quarantine)".to_owned(),
-            );
-            continue;
-        }
-        match tool(upstream, names, entry) {
-            Ok(tool) => all.tools.push(Arc::new(tool)),
-            Err(problem) => refuse("tool", entry, problem),
-        }
-    }
+    let reads = listing.reads || !listing.resources.is_empty() || !listing.templates.is_empty();
+    let mut links = Links::new(&upstream.name, keys, reads, given);
+    let mut resources = Vec::new();
     for entry in &listing.resources {
         match resource(entry, "uri") {
             Ok(mut definition) => {
-                let prefix = names.uri(upstream, definition.uri());
-                definition.uri = prefix.here(&definition.uri);
-                let resource = UpstreamResource {
-                    upstream: Arc::clone(upstream),
-                    definition,
-                    prefix,
-                };
-                all.resources.push(AnyResource::Fixed(Arc::new(resource)));
+                let own = definition.uri.clone();
+                let prefix = names.uri(upstream, &own);
+                definition.uri = prefix.here(&own);
+                links.add(&own, &prefix);
+                resources.push((definition, own));
             }
             Err(problem) => refuse("resource", entry, problem),
         }
     }
+    let mut templates = Vec::new();
     for entry in &listing.templates {
         match resource(entry, "uriTemplate") {
             Ok(mut definition) => {
                 let own = definition.uri.clone();
                 let prefix = names.uri(upstream, &own);
                 definition.uri = prefix.here(&own);
-                let template = UpstreamTemplate {
-                    upstream: Arc::clone(upstream),
-                    definition,
-                    own,
-                    prefix,
-                    completes: listing.completes,
-                };
-                all.resources
-                    .push(AnyResource::Template(Arc::new(template)));
+                links.add_template(&own, &prefix);
+                templates.push((definition, own, prefix));
             }
             Err(problem) => refuse("resource template", entry, problem),
         }
     }
+    let offered: Vec<&Value> = listing
+        .tools
+        .iter()
+        .filter(|entry| {
+            let Some(name) = entry["name"].as_str() else {
+                refuse("tool", entry, "it has no name".to_owned());
+                return false;
+            };
+            let quarantined = listing.quarantined.iter().any(|known| known == name);
+            let chosen = upstream.config.chooses(name);
+            if quarantined && chosen {
+                refuse(
+                    "tool",
+                    entry,
+                    "it is described otherwise than before (on_change is quarantine)".to_owned(),
+                );
+            }
+            chosen && !quarantined
+        })
+        .collect();
+    // What need not be listed: views, and files of skills.
+    let views = offered.iter().filter_map(|entry| view_of(&entry["_meta"]));
+    let files = listing.skills.iter().flat_map(OfferedSkill::files);
+    let mut unlisted = Vec::new();
+    for uri in views.chain(files).filter(|_| reads) {
+        if links.knows(uri) || fault_of_uri(uri).is_some() {
+            continue;
+        }
+        let prefix = names.uri(upstream, uri);
+        links.add(uri, &prefix);
+        unlisted.push((
+            ResourceDefinition::new(prefix.here(uri), uri),
+            uri.to_owned(),
+        ));
+    }
+    let links = Arc::new(links);
+    let of = |(definition, own): (ResourceDefinition, String)| {
+        Arc::new(UpstreamResource {
+            upstream: Arc::clone(upstream),
+            definition,
+            own: own.into(),
+            links: Arc::clone(&links),
+        })
+    };
+    let mut known: HashMap<_, _> = unlisted
+        .into_iter()
+        .map(|unlisted| (unlisted.0.uri.clone(), of(unlisted)))
+        .collect();
+    for resource in resources.into_iter().map(of) {
+        // A list would refuse a view of another media type, which hosts that know it may still read.
+        if resource.own.starts_with("ui://") {
+            known.insert(resource.definition.uri.clone(), Arc::clone(&resource));
+        }
+        all.resources.push(AnyResource::Fixed(resource));
+    }
+    for (definition, own, prefix) in templates {
+        let template = UpstreamTemplate {
+            upstream: Arc::clone(upstream),
+            definition,
+            own,
+            prefix,
+            links: Arc::clone(&links),
+            completes: listing.completes,
+        };
+        all.resources
+            .push(AnyResource::Template(Arc::new(template)));
+    }
+    for entry in offered {
+        match tool(upstream, names, &links, entry) {
+            Ok(tool) => all.tools.push(Arc::new(tool)),
+            Err(problem) => refuse("tool", entry, problem),
+        }
+    }
     for entry in &listing.prompts {
-        match prompt(upstream, names, entry, listing.completes) {
+        match prompt(upstream, names, &links, entry, listing.completes) {
             Ok(prompt) => all.prompts.push(Arc::new(prompt)),
             Err(problem) => refuse("prompt", entry, problem),
         }
     }
+    for entry in listing.skills.iter().filter(|_| reads) {
+        match skill(&links, entry) {
+            Ok(skill) => all.skills.push(skill),
+            Err(problem) => refuse("skill", entry, problem.to_owned()),
+        }
+    }
     all.refused.extend(refused);
+    Readable {
+        upstream: Arc::clone(upstream),
+        links,
+        known,
+    }
+}
+
+/// A skill's entry with the URIs that its files have here.
+fn skill(links: &Links, entry: &Value) -> Result<OfferedSkill, &'static str> {
+    let mut entry = entry.clone();
+    let rename = |uri: &mut Value| {
+        if let Some(here) = uri.as_str().and_then(|uri| links.own(uri)) {
+            *uri = here.into();
+        }
+    };
+    rename(&mut entry["uri"]);
+    let files = entry["resources"].as_array_mut().into_iter().flatten();
+    for file in files.filter(|file| file.is_object()) {
+        rename(&mut file["uri"]);
+    }
+    all_shown(&mut entry["frontmatter"]);
+    OfferedSkill::new(entry)
+}
+
+/// Every text in a document, without characters that hide or reorder it.
+fn all_shown(document: &mut Value) {
+    match document {
+        Value::String(text) => *text = shown(text),
+        Value::Array(items) => items.iter_mut().for_each(all_shown),
+        Value::Object(members) => members.values_mut().for_each(all_shown),
+        _ => {}
+    }
 }
 
 fn part<T: Default + DeserializeOwned>(entry: &Value, member: &str) -> Result<T, String> {
@@ -119,6 +252,7 @@ fn part<T: Default + DeserializeOwned>(entry: &Value, member: &str) -> Result<T,
 fn tool(
     upstream: &Arc<Upstream>,
     names: &Names<'_>,
+    links: &Arc<Links>,
     entry: &Value,
 ) -> Result<UpstreamTool, String> {
     let name: String = part(entry, "name")?;
@@ -129,10 +263,10 @@ fn tool(
         .annotations(part::<ToolAnnotations>(entry, "annotations")?)
         .timeout(upstream.timeout() + GRACE);
     if let Some(schema) = entry.get("inputSchema") {
-        definition = definition.input_schema(schema.clone());
+        definition = definition.input_schema(schema_shown(schema));
     }
     if let Some(schema) = entry.get("outputSchema") {
-        definition = definition.output_schema(schema.clone());
+        definition = definition.output_schema(schema_shown(schema));
     }
     if let Some(title) = part::<Option<String>>(entry, "title")? {
         definition = definition.title(shown(&title));
@@ -143,8 +277,15 @@ fn tool(
     for icon in part::<Vec<Icon>>(entry, "icons")? {
         definition = definition.icon(icon);
     }
-    for (key, value) in part::<Map<String, Value>>(entry, "_meta")? {
+    let mut meta: Map<String, Value> = part(entry, "_meta")?;
+    links.rename_view(&mut meta);
+    for (key, value) in meta {
         definition = definition.meta(key, value);
+    }
+    let support = entry["execution"]["taskSupport"].as_str();
+    // A caller without tasks is answered too, since the call here waits for the upstream's task.
+    if let Some("optional" | "required") = support {
+        definition.task = TaskSupport::Optional;
     }
     // Where they make no sense, the catalog refuses the tool.
     let mirrored = header_parameters(&definition.input_schema).unwrap_or_default();
@@ -157,7 +298,40 @@ fn tool(
         name: Value::String(name).to_string().into(),
         repeatable,
         mirrored: mirrored.into(),
+        links: Arc::clone(links),
+        task_only: Arc::new(AtomicBool::new(support == Some("required"))),
     })
+}
+
+/// A schema whose titles and descriptions have no characters that hide or reorder text.
+fn schema_shown(schema: &Value) -> Value {
+    let mut schema = schema.clone();
+    show_schema(&mut schema);
+    schema
+}
+
+fn show_schema(schema: &mut Value) {
+    match schema {
+        Value::Array(items) => items.iter_mut().for_each(show_schema),
+        Value::Object(members) => {
+            for (key, value) in members {
+                match (key.as_str(), &mut *value) {
+                    ("title" | "description" | "$comment", Value::String(text)) => {
+                        *text = shown(text);
+                    }
+                    // Values, which are compared to the letter.
+                    ("default" | "const" | "enum" | "examples", value) if !is_schema(value) => {}
+                    (_, value) => show_schema(value),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Returns true for the schema of a property that is called as a keyword is.
+fn is_schema(value: &Value) -> bool {
+    value.get("type").is_some() || value.get("description").is_some()
 }
 
 /// What strangers wrote, without characters that hide or reorder text.
@@ -197,6 +371,7 @@ fn resource(entry: &Value, uri: &str) -> Result<ResourceDefinition, String> {
 fn prompt(
     upstream: &Arc<Upstream>,
     names: &Names<'_>,
+    links: &Arc<Links>,
     entry: &Value,
     completes: bool,
 ) -> Result<UpstreamPrompt, String> {
@@ -211,7 +386,10 @@ fn prompt(
     if let Some(description) = part::<Option<String>>(entry, "description")? {
         definition = definition.description(shown(&description));
     }
-    for argument in part::<Vec<PromptArgument>>(entry, "arguments")? {
+    for mut argument in part::<Vec<PromptArgument>>(entry, "arguments")? {
+        for text in [&mut argument.title, &mut argument.description] {
+            *text = text.as_deref().map(shown);
+        }
         definition = definition.argument(argument);
     }
     for icon in part::<Vec<Icon>>(entry, "icons")? {
@@ -224,6 +402,7 @@ fn prompt(
         upstream: Arc::clone(upstream),
         definition,
         name,
+        links: Arc::clone(links),
         completes,
     })
 }
@@ -237,6 +416,9 @@ struct UpstreamTool {
     repeatable: bool,
     /// Arguments that headers repeat, for upstreams that want that.
     mirrored: Arc<[HeaderParameter]>,
+    links: Arc<Links>,
+    /// The upstream runs it as a task only.
+    task_only: Arc<AtomicBool>,
 }
 
 #[derive(Deserialize)]
@@ -274,6 +456,8 @@ impl Tool for UpstreamTool {
         );
         let mirrored = Arc::clone(&self.mirrored);
         let operation = Arc::clone(&self.operation);
+        let links = Arc::clone(&self.links);
+        let task_only = Arc::clone(&self.task_only);
         Box::pin(async move {
             let arguments = arguments.to_json();
             let mut params = Params::new().shared("name", name);
@@ -283,9 +467,21 @@ impl Tool for UpstreamTool {
             let watched = upstream.watch(&operation, &context, None);
             let params = watched.placed(params.checked("arguments", arguments));
             let relay = Arc::clone(&watched.relay);
-            let answered = upstream
-                .request(operation.method, &params, Some(relay), repeatable)
-                .await;
+            let answered = if task_only.load(Ordering::Relaxed) {
+                Box::pin(tasks::call(&upstream, &params, &relay, repeatable)).await
+            } else {
+                let answered = upstream
+                    .request(operation.method, &params, Some(relay), repeatable)
+                    .await;
+                match answered {
+                    Err(error) if tasks::is_task_only(&error) => {
+                        task_only.store(true, Ordering::Relaxed);
+                        let relay = &watched.relay;
+                        Box::pin(tasks::call(&upstream, &params, relay, repeatable)).await
+                    }
+                    answered => answered,
+                }
+            };
             let result = match answered {
                 Ok(result) => result,
                 Err(error) => {
@@ -300,6 +496,7 @@ impl Tool for UpstreamTool {
                 Err(_) => End::Misread,
             };
             watched.ends(&end, || upstream.revision());
+            let output = |called| output(called, &links, &context.principal);
             called.map(output).map_err(|error| {
                 ToolError::new(format!(
                     "the upstream server {} answered what is no result",
@@ -333,11 +530,15 @@ fn with_mirrored(
     Ok(params)
 }
 
-fn output(called: Called<'_>) -> Output {
+fn output(called: Called<'_>, links: &Links, principal: &Principal) -> Output {
     let mut output = match called.content[..] {
         [only] if let Some(text) = plain_text(only) => Output::text(text),
         _ => {
-            let blocks = called.content.iter().map(|block| block_of(block));
+            let blocks = called.content.iter().map(|block| {
+                let mut block = block_of(block);
+                links.rename(&mut block, principal);
+                block
+            });
             Output::blocks(blocks.collect::<Vec<_>>())
         }
     };
@@ -345,6 +546,9 @@ fn output(called: Called<'_>) -> Output {
     output.is_error = called.is_error;
     output.meta = called.meta.map(|mut meta| {
         meta.remove("io.modelcontextprotocol/serverInfo");
+        // Of the upstream's own tasks nobody here knows.
+        meta.remove("io.modelcontextprotocol/related-task");
+        links.rename_view(&mut meta);
         meta
     });
     output.meta = output.meta.filter(|meta| !meta.is_empty());
@@ -430,7 +634,9 @@ fn told(upstream: &str, error: &CallError) -> String {
 struct UpstreamResource {
     upstream: Arc<Upstream>,
     definition: ResourceDefinition,
-    prefix: UriPrefix,
+    /// The URI as the upstream has it.
+    own: Arc<str>,
+    links: Arc<Links>,
 }
 
 struct UpstreamTemplate {
@@ -439,24 +645,27 @@ struct UpstreamTemplate {
     /// The template as the upstream has it.
     own: String,
     prefix: UriPrefix,
+    links: Arc<Links>,
     completes: bool,
 }
 
-/// Reads what has a URI here.
+/// Reads what has the URI `here`, and `there` at the upstream.
 async fn read(
     upstream: Arc<Upstream>,
-    prefix: UriPrefix,
+    links: Arc<Links>,
     context: Arc<CallContext>,
-    uri: String,
+    here: String,
+    there: String,
 ) -> Result<Vec<ResourceContents>, ResourceError> {
     #[derive(Deserialize)]
     struct Contents {
         contents: Vec<ResourceContents>,
     }
-    let uri = prefix.there(&uri).ok_or_else(ResourceError::not_found)?;
-    let params = Params::new().with("uri", uri);
+    let params = Params::new().with("uri", &*there);
     let operation = Operation::new("resources/read");
-    let answered = upstream.read(&operation, params, &context, Some(uri)).await;
+    let answered = upstream
+        .read(&operation, params, &context, Some(&there))
+        .await;
     let result = answered.map_err(|error| match error {
         // Of revisions up to 2025-11-25, and of the one after.
         CallError::Client(ClientError::Rpc(error)) if matches!(error.code, -32002 | -32602) => {
@@ -479,7 +688,11 @@ async fn read(
         .iter_mut()
         .filter(|part| !part.uri.is_empty())
     {
-        part.uri = prefix.here(&part.uri);
+        if part.uri == there {
+            part.uri.clone_from(&here);
+        } else if let Some(uri) = links.here(&part.uri, Mention::Contents, &context.principal) {
+            part.uri = uri;
+        }
     }
     Ok(contents.contents)
 }
@@ -492,9 +705,10 @@ impl Resource for UpstreamResource {
     fn read(&self, context: Arc<CallContext>) -> ReadFuture {
         Box::pin(read(
             Arc::clone(&self.upstream),
-            self.prefix.clone(),
+            Arc::clone(&self.links),
             context,
             self.definition.uri().to_owned(),
+            (*self.own).to_owned(),
         ))
     }
 }
@@ -505,12 +719,15 @@ impl ResourceTemplate for UpstreamTemplate {
     }
 
     fn read(&self, context: Arc<CallContext>, uri: &str, _: Parameters) -> ReadFuture {
-        let prefix = self.prefix.clone();
+        let Some(there) = self.prefix.there(uri) else {
+            return Box::pin(std::future::ready(Err(ResourceError::not_found())));
+        };
         Box::pin(read(
             Arc::clone(&self.upstream),
-            prefix,
+            Arc::clone(&self.links),
             context,
             uri.to_owned(),
+            there.into_owned(),
         ))
     }
 
@@ -533,6 +750,7 @@ struct UpstreamPrompt {
     upstream: Arc<Upstream>,
     definition: PromptDefinition,
     name: String,
+    links: Arc<Links>,
     completes: bool,
 }
 
@@ -548,6 +766,7 @@ impl Prompt for UpstreamPrompt {
             messages: Vec<PromptMessage>,
         }
         let (upstream, name) = (Arc::clone(&self.upstream), self.name.clone());
+        let links = Arc::clone(&self.links);
         Box::pin(async move {
             let arguments: Map<String, Value> = arguments
                 .iter()
@@ -574,7 +793,11 @@ impl Prompt for UpstreamPrompt {
                 ))
                 .caused_by(error)
             })?;
-            let mut output = PromptOutput::new(got.messages);
+            let mut messages = got.messages;
+            for message in &mut messages {
+                links.rename(&mut message.content, &context.principal);
+            }
+            let mut output = PromptOutput::new(messages);
             if let Some(description) = got.description {
                 output = output.with_description(description);
             }

@@ -8,7 +8,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use crate::catalog::{AskError, CallContext, Elicited, Form, LogLevel, RelayedSample};
+use crate::catalog::{
+    AskError, CallContext, Elicited, Form, LogLevel, RelayedSample, UI_EXTENSION, UI_MIME_TYPE,
+};
 use crate::client::{Caller, Listener, RpcError};
 
 /// What upstream servers are told that they may ask for. Whether whoever calls can answer is known only then; one that
@@ -18,6 +20,9 @@ pub(super) fn capabilities() -> Map<String, Value> {
     capabilities.insert("elicitation".to_owned(), json!({"form": {}, "url": {}}));
     capabilities.insert("sampling".to_owned(), json!({}));
     capabilities.insert("roots".to_owned(), json!({}));
+    // Views of tools are read as resources, by whichever host is in front.
+    let views = json!({UI_EXTENSION: {"mimeTypes": [UI_MIME_TYPE]}});
+    capabilities.insert("extensions".to_owned(), views);
     capabilities
 }
 

@@ -3,6 +3,7 @@
 mod callers;
 mod changes;
 mod eras;
+mod links;
 mod misbehaving;
 mod modern;
 mod names;

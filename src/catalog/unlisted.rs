@@ -1,0 +1,68 @@
+//! Resources that can be read and are in no list, such as those that results of other servers link to.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::Resource;
+use crate::auth::Principal;
+
+/// Finds resources that are in no list.
+pub(crate) trait Unlisted: Send + Sync {
+    /// The resource at a URI, as far as a principal may know of it.
+    fn find(&self, principal: &Principal, uri: &str) -> Option<UnlistedResource>;
+}
+
+/// A resource that is in no list.
+#[derive(Clone)]
+pub(crate) struct UnlistedResource {
+    pub(crate) resource: Arc<dyn Resource>,
+    /// The URIs by which rules and endpoints name it.
+    pub(crate) names: Vec<String>,
+}
+
+type Takes = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
+/// Everything of a catalog that is in no list.
+#[derive(Clone, Default)]
+pub(crate) struct UnlistedResources {
+    finders: Vec<Arc<dyn Unlisted>>,
+    /// Which of them belong to it; `None` for all.
+    takes: Option<Takes>,
+}
+
+impl UnlistedResources {
+    pub(super) fn add(&mut self, finder: Arc<dyn Unlisted>) {
+        self.finders.push(finder);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.finders.is_empty()
+    }
+
+    /// Those with a URI that is taken.
+    pub(super) fn part(&self, takes: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        Self {
+            finders: self.finders.clone(),
+            takes: Some(Arc::new(takes)),
+        }
+    }
+
+    /// The resource at a URI, as far as a principal may know of it.
+    pub(crate) fn find(&self, principal: &Principal, uri: &str) -> Option<UnlistedResource> {
+        let mut finders = self.finders.iter();
+        let found = finders.find_map(|finder| finder.find(principal, uri))?;
+        let belongs = match &self.takes {
+            None => true,
+            Some(takes) => found.names.iter().any(|name| takes(name)),
+        };
+        belongs.then_some(found)
+    }
+}
+
+impl fmt::Debug for UnlistedResources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("UnlistedResources")
+            .field(&self.finders.len())
+            .finish()
+    }
+}

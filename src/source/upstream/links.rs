@@ -1,0 +1,298 @@
+//! URIs in an upstream's results, as they are called here.
+//!
+//! A resource that the upstream lists is called what its list entry is called. One that it only links to is in no list
+//! here either. Its URI gets the upstream's name and a MAC before it, which is good for the caller to whom it was
+//! linked: that is how it is known, on every replica and without memory, which upstream it is read from.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, OnceLock};
+
+use data_encoding::{BASE32_NOPAD, Encoding};
+use serde_json::{Map, Value};
+
+use super::names::UriPrefix;
+use crate::auth::Principal;
+use crate::protocol::{Content, UriTemplate, fault_of_uri};
+use crate::seal::{KeyRing, Purpose};
+
+const PURPOSE: Purpose<'static> = Purpose {
+    kind: "upstream link 1",
+    mount: "",
+};
+
+/// The URIs that are given to something here, whoever has it.
+#[derive(Debug, Default)]
+pub(super) struct Given {
+    uris: HashSet<String>,
+    templates: Vec<UriTemplate>,
+}
+
+impl Given {
+    pub(super) fn new(uris: &HashSet<String>) -> Self {
+        let templates = uris.iter().filter(|uri| uri.contains('{'));
+        Self {
+            templates: templates
+                .filter_map(|uri| UriTemplate::parse(uri).ok())
+                .collect(),
+            uris: uris.clone(),
+        }
+    }
+
+    fn has(&self, uri: &str) -> bool {
+        self.uris.contains(uri)
+            || self
+                .templates
+                .iter()
+                .any(|template| template.matches(uri).is_some())
+    }
+}
+
+/// The URIs of one upstream's, and what they are called here.
+#[derive(Debug)]
+pub(super) struct Links {
+    /// The upstream's name.
+    name: String,
+    prefix: UriPrefix,
+    keys: Arc<KeyRing>,
+    /// Its own URIs, with true for those that have the prefix here.
+    own: HashMap<String, bool>,
+    templates: Vec<(UriTemplate, bool)>,
+    /// Whether it has resources that can be read.
+    reads: bool,
+    given: Arc<OnceLock<Given>>,
+}
+
+/// Whether a client that is told of a URI is to read it here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mention {
+    /// A link, which says that it can be read.
+    Link,
+    /// Contents that are there already.
+    Contents,
+}
+
+impl Links {
+    pub(super) fn new(
+        name: &str,
+        keys: &Arc<KeyRing>,
+        reads: bool,
+        given: &Arc<OnceLock<Given>>,
+    ) -> Self {
+        Self {
+            name: name.to_owned(),
+            prefix: UriPrefix::of(name),
+            keys: Arc::clone(keys),
+            own: HashMap::new(),
+            templates: Vec::new(),
+            reads,
+            given: Arc::clone(given),
+        }
+    }
+
+    /// Adds a URI of its own, and the prefix that it has here, if any.
+    pub(super) fn add(&mut self, uri: &str, prefix: &UriPrefix) {
+        self.own.insert(uri.to_owned(), prefix.is_some());
+    }
+
+    /// Adds a template of its own, and the prefix that it has here, if any.
+    pub(super) fn add_template(&mut self, template: &str, prefix: &UriPrefix) {
+        if let Ok(template) = UriTemplate::parse(template) {
+            self.templates.push((template, prefix.is_some()));
+        }
+    }
+
+    /// Returns true if a URI is one of its own, or of one of its templates.
+    pub(super) fn knows(&self, uri: &str) -> bool {
+        self.own.contains_key(uri)
+            || self
+                .templates
+                .iter()
+                .any(|(template, _)| template.matches(uri).is_some())
+    }
+
+    /// What one of its own URIs is called here; `None` for what it is called there.
+    pub(super) fn own(&self, uri: &str) -> Option<String> {
+        let is_prefixed = match self.own.get(uri) {
+            Some(is_prefixed) => *is_prefixed,
+            None => {
+                let mut templates = self.templates.iter();
+                let found = templates.find(|(template, _)| template.matches(uri).is_some())?;
+                found.1
+            }
+        };
+        is_prefixed.then(|| self.prefix.here(uri))
+    }
+
+    /// What a URI in a result for a caller is called here; `None` for what it is called there.
+    pub(super) fn here(
+        &self,
+        uri: &str,
+        mention: Mention,
+        principal: &Principal,
+    ) -> Option<String> {
+        if self.knows(uri) {
+            return self.own(uri);
+        }
+        // Clients load those from the web themselves.
+        let is_web = ["http://", "https://", "data:"]
+            .iter()
+            .any(|scheme| uri.starts_with(scheme));
+        if is_web || !self.reads || fault_of_uri(uri).is_some() {
+            return None;
+        }
+        let is_anothers = || self.given.get().is_some_and(|given| given.has(uri));
+        if mention == Mention::Contents && !is_anothers() {
+            return None;
+        }
+        let tag = self.keys.tag(PURPOSE, &self.sealed(uri, principal));
+        let here = self.prefix.tagged(&lower().encode(&tag)).here(uri);
+        fault_of_uri(&here).is_none().then_some(here)
+    }
+
+    /// What a URI is called there which it linked to for a caller.
+    pub(super) fn linked<'u>(&self, uri: &'u str, principal: &Principal) -> Option<Cow<'u, str>> {
+        let tag = self.prefix.tag_of(uri)?;
+        let there = self.prefix.tagged(tag).there(uri)?;
+        let tag = lower().decode(tag.as_bytes()).ok()?;
+        let text = self.sealed(&there, principal);
+        self.keys.is_tag(PURPOSE, &text, &tag).then_some(there)
+    }
+
+    /// The URIs by which rules name what it linked to.
+    pub(super) fn names(&self, there: &str) -> Vec<String> {
+        vec![there.to_owned(), self.prefix.here(there)]
+    }
+
+    fn sealed(&self, uri: &str, principal: &Principal) -> Vec<u8> {
+        [
+            self.name.as_bytes(),
+            principal.id().as_bytes(),
+            uri.as_bytes(),
+        ]
+        .join(&0)
+    }
+
+    /// Renames the URIs of a content block.
+    pub(super) fn rename(&self, content: &mut Content, principal: &Principal) {
+        let change = |uri: &mut String, mention| {
+            if let Some(here) = self.here(uri, mention, principal) {
+                *uri = here;
+            }
+        };
+        let meta = match content {
+            Content::ResourceLink(link) => {
+                change(&mut link.uri, Mention::Link);
+                &mut link.meta
+            }
+            Content::Resource(embedded) => {
+                change(&mut embedded.resource.uri, Mention::Contents);
+                if let Some(meta) = &mut embedded.resource.meta {
+                    self.rename_view(meta);
+                }
+                &mut embedded.meta
+            }
+            Content::Text(text) => &mut text.meta,
+            Content::Image(media) | Content::Audio(media) => &mut media.meta,
+        };
+        if let Some(meta) = meta {
+            self.rename_view(meta);
+        }
+    }
+
+    /// Renames the view that `_meta` of a tool, a result or a block names (`io.modelcontextprotocol/ui`).
+    pub(super) fn rename_view(&self, meta: &mut Map<String, Value>) {
+        let rename = |uri: &mut Value| {
+            if let Some(here) = uri.as_str().and_then(|uri| self.own(uri)) {
+                *uri = here.into();
+            }
+        };
+        if let Some(uri) = meta.get_mut("ui/resourceUri") {
+            rename(uri);
+        }
+        if let Some(uri) = meta.get_mut("ui").and_then(|ui| ui.get_mut("resourceUri")) {
+            rename(uri);
+        }
+    }
+}
+
+/// The URI of the view that `_meta` of a tool names.
+pub(super) fn view_of(meta: &Value) -> Option<&str> {
+    let named = meta["ui"]["resourceUri"].as_str();
+    named.or_else(|| meta["ui/resourceUri"].as_str())
+}
+
+/// Base32 as schemes may have it: letters of one case, and digits.
+fn lower() -> &'static Encoding {
+    static LOWER: OnceLock<Encoding> = OnceLock::new();
+    LOWER.get_or_init(|| {
+        let mut lower = BASE32_NOPAD.specification();
+        lower.symbols = lower.symbols.to_ascii_lowercase();
+        lower.encoding().unwrap_or(BASE32_NOPAD)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn links(name: &str, keys: &Arc<KeyRing>) -> Links {
+        let given = Arc::new(OnceLock::new());
+        let uris = ["test://taken", "test://any/{x}"].map(str::to_owned);
+        given.set(Given::new(&uris.into())).expect("not set");
+        let mut links = Links::new(name, keys, true, &given);
+        links.add("test://kept", &UriPrefix::default());
+        links.add("test://renamed", &UriPrefix::of(name));
+        links.add_template("test://t/{x}", &UriPrefix::of(name));
+        links
+    }
+
+    #[test]
+    fn listed_resources_are_called_what_their_list_entries_are() {
+        let keys = Arc::new(KeyRing::random());
+        let links = links("b", &keys);
+        let ada = Principal::new("ada");
+        let here = |uri| links.here(uri, Mention::Link, &ada);
+        assert_eq!(here("test://kept"), None);
+        assert_eq!(here("test://renamed").as_deref(), Some("b+test://renamed"));
+        assert_eq!(here("test://t/1").as_deref(), Some("b+test://t/1"));
+        assert_eq!(here("https://example.com/a"), None);
+        assert_eq!(here("no uri"), None);
+    }
+
+    #[test]
+    fn what_is_linked_is_read_by_whom_it_was_linked_for_alone() {
+        let keys = Arc::new(KeyRing::random());
+        let (links, others) = (links("my.b", &keys), links("my-b", &keys));
+        let (ada, bob) = (Principal::new("ada"), Principal::new("bob"));
+        for uri in ["test://linked/a?b=c+d", "ui://view/a", "skill://a/SKILL.md"] {
+            let here = links.here(uri, Mention::Link, &ada).expect("renamed");
+            assert!(fault_of_uri(&here).is_none(), "{here}");
+            assert_eq!(links.linked(&here, &ada).as_deref(), Some(uri), "{here}");
+            assert_eq!(links.linked(&here, &bob), None);
+            assert_eq!(others.linked(&here, &ada), None, "names that look alike");
+            let another = format!("{here}x");
+            assert_eq!(links.linked(&another, &ada), None);
+            assert_eq!(links.linked(uri, &ada), None);
+        }
+        let view = links.here("ui://view/a", Mention::Link, &ada);
+        assert!(view.is_some_and(|view| view.starts_with("ui://my-b.")));
+        let other_keys = Arc::new(KeyRing::random());
+        let here = links
+            .here("test://x", Mention::Link, &ada)
+            .expect("renamed");
+        let forged = super::tests::links("my.b", &other_keys);
+        assert_eq!(forged.linked(&here, &ada), None);
+    }
+
+    #[test]
+    fn contents_that_are_there_keep_their_uri_unless_another_has_it() {
+        let keys = Arc::new(KeyRing::random());
+        let links = links("b", &keys);
+        let ada = Principal::new("ada");
+        let here = |uri| links.here(uri, Mention::Contents, &ada);
+        assert_eq!(here("test://nobodys"), None);
+        assert!(here("test://taken").is_some());
+        assert!(here("test://any/1").is_some());
+    }
+}

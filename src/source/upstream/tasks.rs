@@ -1,0 +1,245 @@
+//! Calls that an upstream runs as tasks only. The call here waits for the result, whether or not it is a task itself.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use tokio::time::sleep;
+
+use super::connection::{CallError, Upstream};
+use super::relay::Relay;
+use crate::catalog::TASKS_EXTENSION;
+use crate::client::{ClientError, Listener as _, Params, RpcError};
+
+/// How often a task is asked for, unless its upstream says so.
+const POLL: Duration = Duration::from_secs(1);
+/// Bounds of what an upstream may say.
+const POLL_MIN: Duration = Duration::from_millis(50);
+const POLL_MAX: Duration = Duration::from_secs(30);
+/// How long cancelling a task may take.
+const CANCELS: Duration = Duration::from_secs(5);
+const INTERNAL_ERROR: i64 = -32603;
+/// The error for a capability that the client has to declare.
+const MISSING_CAPABILITY: i64 = -32021;
+
+/// Returns true if an upstream of 2026-07-28 refused a call since it runs as a task only.
+pub(super) fn is_task_only(error: &CallError) -> bool {
+    let CallError::Client(ClientError::Rpc(error)) = error else {
+        return false;
+    };
+    let required = error
+        .data
+        .as_ref()
+        .map(|data| &data["requiredCapabilities"]);
+    error.code == MISSING_CAPABILITY
+        && required.is_some_and(|required| required["extensions"][TASKS_EXTENSION].is_object())
+}
+
+/// Calls a tool as a task, and waits for its result.
+pub(super) async fn call(
+    upstream: &Arc<Upstream>,
+    params: &Params,
+    relay: &Arc<Relay>,
+    repeatable: bool,
+) -> Result<Box<RawValue>, CallError> {
+    let connected = upstream.connected().await.map_err(CallError::Apart)?;
+    let server = connected.client.server();
+    if !server.revision.has_sessions() {
+        drop(connected);
+        return in_extension(upstream, params, relay, repeatable).await;
+    }
+    // Without this, what a tool says of tasks has no meaning.
+    let runs_tasks = server
+        .capabilities
+        .get("tasks")
+        .is_some_and(|tasks| tasks["requests"]["tools"]["call"].is_object());
+    drop(connected);
+    if !runs_tasks {
+        return upstream
+            .request("tools/call", params, Some(relay.clone()), repeatable)
+            .await;
+    }
+    in_core(upstream, params, relay, repeatable).await
+}
+
+/// Tasks of 2025-11-25.
+async fn in_core(
+    upstream: &Arc<Upstream>,
+    params: &Params,
+    relay: &Arc<Relay>,
+    repeatable: bool,
+) -> Result<Box<RawValue>, CallError> {
+    #[derive(Deserialize)]
+    struct Created {
+        task: Option<Named>,
+    }
+    let ttl = u64::try_from(upstream.timeout().as_millis()).unwrap_or(u64::MAX);
+    let params = params.clone().with("task", json!({ "ttl": ttl }));
+    let created = upstream
+        .request("tools/call", &params, Some(relay.clone()), repeatable)
+        .await?;
+    let Ok(Created { task: Some(task) }) = serde_json::from_str(created.get()) else {
+        return Ok(created);
+    };
+    let mut begun = Begun::new(upstream, task.task_id.clone());
+    let params = Params::new().with("taskId", task.task_id);
+    let result = upstream
+        .request("tasks/result", &params, Some(relay.clone()), true)
+        .await;
+    if matches!(&result, Ok(_) | Err(CallError::Client(ClientError::Rpc(_)))) {
+        begun.has_ended();
+    }
+    result
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Named {
+    task_id: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Task {
+    #[serde(default)]
+    status: String,
+    status_message: Option<String>,
+    poll_interval_ms: Option<u64>,
+    #[serde(default)]
+    input_requests: Map<String, Value>,
+    result: Option<Box<RawValue>>,
+    error: Option<RpcError>,
+}
+
+#[derive(Deserialize)]
+struct Question {
+    method: String,
+    params: Option<Box<RawValue>>,
+}
+
+/// Tasks of the extension in 2026-07-28.
+async fn in_extension(
+    upstream: &Arc<Upstream>,
+    params: &Params,
+    relay: &Arc<Relay>,
+    repeatable: bool,
+) -> Result<Box<RawValue>, CallError> {
+    let params = declared(upstream, params.clone()).await?;
+    let created = upstream
+        .request("tools/call", &params, Some(relay.clone()), repeatable)
+        .await?;
+    let kind: Value = serde_json::from_str(created.get()).unwrap_or_default();
+    let (Some("task"), Some(id)) = (kind["resultType"].as_str(), kind["taskId"].as_str()) else {
+        return Ok(created);
+    };
+    let mut begun = Begun::new(upstream, id.to_owned());
+    let get = declared(upstream, Params::new().with("taskId", id)).await?;
+    let mut pause = pause_of(kind["pollIntervalMs"].as_u64());
+    let mut answered: HashSet<String> = HashSet::new();
+    loop {
+        sleep(pause).await;
+        let said = upstream.request("tasks/get", &get, None, true).await?;
+        let task: Task = serde_json::from_str(said.get())
+            .map_err(|error| ClientError::Protocol(format!("its answer to tasks/get: {error}")))?;
+        pause = pause_of(task.poll_interval_ms);
+        let failed = |otherwise: &str| {
+            let message = task.status_message.clone();
+            let message = message.unwrap_or_else(|| otherwise.to_owned());
+            CallError::Client(RpcError::new(INTERNAL_ERROR, message).into())
+        };
+        match task.status.as_str() {
+            "completed" => {
+                begun.has_ended();
+                return task.result.ok_or_else(|| failed("the task has no result"));
+            }
+            "failed" => {
+                begun.has_ended();
+                return Err(match task.error {
+                    Some(error) => CallError::Client(error.into()),
+                    None => failed("the task failed"),
+                });
+            }
+            "cancelled" => {
+                begun.has_ended();
+                return Err(failed("the task was cancelled"));
+            }
+            _ => {}
+        }
+        let mut answers = Map::new();
+        for (key, question) in task.input_requests {
+            if answered.contains(&key) {
+                continue;
+            }
+            let question: Question = serde_json::from_value(question)
+                .map_err(|error| ClientError::Protocol(format!("a question of its: {error}")))?;
+            let answer = relay.question(question.method, question.params).await;
+            answers.insert(key.clone(), answer.map_err(ClientError::Rpc)?);
+            answered.insert(key);
+        }
+        if !answers.is_empty() {
+            let update = Params::new()
+                .with("taskId", id)
+                .with("inputResponses", Value::Object(answers));
+            let update = declared(upstream, update).await?;
+            upstream
+                .request("tasks/update", &update, None, true)
+                .await?;
+        }
+    }
+}
+
+/// Parameters of a request that declares the extension for tasks.
+async fn declared(upstream: &Upstream, params: Params) -> Result<Params, CallError> {
+    let connected = upstream.connected().await.map_err(CallError::Apart)?;
+    Ok(connected.client.declaring(params, TASKS_EXTENSION))
+}
+
+fn pause_of(milliseconds: Option<u64>) -> Duration {
+    milliseconds.map_or(POLL, |milliseconds| {
+        Duration::from_millis(milliseconds).clamp(POLL_MIN, POLL_MAX)
+    })
+}
+
+/// A task of an upstream's that is cancelled when nobody waits for it any more.
+struct Begun {
+    upstream: Arc<Upstream>,
+    id: Option<String>,
+}
+
+impl Begun {
+    fn new(upstream: &Arc<Upstream>, id: String) -> Self {
+        Self {
+            upstream: Arc::clone(upstream),
+            id: Some(id),
+        }
+    }
+
+    fn has_ended(&mut self) {
+        self.id = None;
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        let Some(id) = self.id.take() else {
+            return;
+        };
+        let Some(connected) = self.upstream.usable() else {
+            return;
+        };
+        self.upstream.in_background(async move {
+            let client = &connected.client;
+            let mut params = Params::new().with("taskId", id);
+            if !client.server().revision.has_sessions() {
+                params = client.declaring(params, TASKS_EXTENSION);
+            }
+            let cancelled = client.request("tasks/cancel", params, None, Some(CANCELS));
+            if let Err(error) = cancelled.await {
+                tracing::debug!(%error, "a task of an upstream server was not cancelled");
+            }
+        });
+    }
+}
