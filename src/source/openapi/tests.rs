@@ -713,7 +713,7 @@ fn formats_of_numbers_are_not_passed_on() {
             }}}}},
         }}},
     });
-    let collector = import_with(document, json!({}));
+    let collector = import_with(document, json!({"output_schemas": true}));
     let definition = collector.offered.tools[0].definition();
     let arguments = &definition.input_schema["properties"];
     assert_eq!(arguments["n"], json!({"type": "integer"}));

@@ -132,7 +132,7 @@ fn a_link_is_good_for_the_caller_that_got_it_within_the_rules() {
     ] {
         let server = serve()
             .configured(|c| {
-                c.policy.rules = vec![serde_json::from_value(rule.clone()).expect("a rule")]
+                c.policy.rules = vec![serde_json::from_value(rule.clone()).expect("a rule")];
             })
             .start();
         let uri = call(&server, CI);
