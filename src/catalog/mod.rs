@@ -71,6 +71,8 @@ pub use resource::{
     ReadFuture, Resource, ResourceDefinition, ResourceError, ResourceErrorKind, ResourceTemplate,
     VariableFuture,
 };
+#[cfg(feature = "cli")]
+pub(crate) use schema::header_parameters;
 pub(crate) use schema::{HeaderParameter, ParameterKind};
 pub(crate) use shown::{Bare, annotations_for, tool as shown_tool};
 pub(crate) use skill::EXTENSION as SKILLS_EXTENSION;

@@ -10,18 +10,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use self::arguments::Written;
 use self::reach::connected;
 pub(super) use self::reach::{find, url_of};
 use self::shown::{block, blocks, contents_of, tables};
 use super::config::print;
+use super::output;
 use super::paint::{ColorChoice, Paint};
 use super::{Failure, likeness_of};
 use crate::app::AppError;
-use crate::client::{Client, ClientError, Listener, Params, RpcError};
+use crate::catalog::{HeaderParameter, header_parameters};
+use crate::client::{Client, ClientError, Lifecycle, Listener, Params, RpcError};
 use crate::protocol::Method;
 
 /// What `--help` says of credentials, below the options.
@@ -52,6 +55,40 @@ pub(super) struct ServerArgs {
     /// How long to wait for an answer, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub(super) timeout: u64,
+
+    /// Protocol era to connect with [default: what the upstream's configuration says, else auto]
+    #[arg(long, value_enum, value_name = "ERA")]
+    pub(super) protocol: Option<Era>,
+}
+
+/// Protocol era to connect with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Era {
+    /// `server/discover` first, and `initialize` if the server is a legacy one
+    Auto,
+    /// 2026-07-28
+    Modern,
+    /// `initialize`: up to 2025-11-25
+    Legacy,
+}
+
+impl From<Era> for Lifecycle {
+    fn from(era: Era) -> Self {
+        match era {
+            Era::Auto => Self::Auto,
+            Era::Modern => Self::Modern,
+            Era::Legacy => Self::Legacy,
+        }
+    }
+}
+
+/// Answer to elicitation requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Answers {
+    /// Accept with the defaults that the form declares; cancel where a required field has none
+    AcceptDefaults,
+    /// Decline
+    Decline,
 }
 
 /// What can be listed.
@@ -86,6 +123,10 @@ pub(super) struct CallArgs {
     /// read as such, a name that is repeated is an array, and objects are JSON. Of several types the first that fits is
     /// taken. `name:=JSON` is sent as it stands: note:=null, tags:='["a", "b"]'.
     arguments: Vec<String>,
+
+    /// How to answer forms that the server sends (elicitation) [default: the server is told that nobody can be asked]
+    #[arg(long, value_enum, value_name = "HOW")]
+    answer: Option<Answers>,
 }
 
 #[derive(Debug, Args)]
@@ -110,20 +151,24 @@ pub(super) struct PromptArgs {
 }
 
 pub(super) fn list(args: &ListArgs) -> Result<(), Failure> {
-    with_client(&args.server, async |client, view| {
+    with_client(&args.server, None, async |client, view| {
         let has = |kind: Kind, capability: &str| {
             args.kind.is_none_or(|wanted| wanted == kind)
                 && client.server().capabilities.contains_key(capability)
         };
         let mut all = Map::new();
         if has(Kind::Tools, "tools") {
-            all.insert(
-                "tools".to_owned(),
-                client
-                    .list(Method::ToolsList.as_str(), "tools")
-                    .await?
-                    .into(),
-            );
+            let mut tools = client.list(Method::ToolsList.as_str(), "tools").await?;
+            if client.mirrors_arguments() {
+                tools.retain(|tool| match mirrored(tool) {
+                    Ok(_) => true,
+                    Err(problem) => {
+                        output::remark(&clean(&format!("left out: {problem}")));
+                        false
+                    }
+                });
+            }
+            all.insert("tools".to_owned(), tools.into());
         }
         if has(Kind::Resources, "resources") {
             all.insert(
@@ -158,16 +203,20 @@ pub(super) fn list(args: &ListArgs) -> Result<(), Failure> {
 
 pub(super) fn call(args: &CallArgs) -> Result<(), Failure> {
     let written = Written::read(&args.arguments)?;
-    with_client(&args.server, async |client, view| {
+    with_client(&args.server, args.answer, async |client, view| {
         // Servers may have tools that they do not list; arguments of such are read by their looks.
-        let described = match written.needs_schema() {
+        let described = match written.needs_schema() || client.mirrors_arguments() {
             true => described(client, &args.tool).await,
             false => Value::Null,
         };
         let arguments = written.typed(&described["inputSchema"])?;
-        let params = Params::new()
-            .with("name", &*args.tool)
-            .with("arguments", Value::Object(arguments));
+        let arguments = Value::Object(arguments);
+        let mut params = Params::new();
+        if client.mirrors_arguments() && described.is_object() {
+            let parameters = mirrored(&described).map_err(ClientError::Protocol)?;
+            params = params.mirror_all(&parameters, &arguments);
+        }
+        let params = params.with("name", &*args.tool).with("arguments", arguments);
         let result = match ask(client, view, Method::ToolsCall.as_str(), params).await {
             Err(ClientError::Rpc(error)) => {
                 let known = names(client, Method::ToolsList.as_str(), "tools", "name").await;
@@ -200,7 +249,7 @@ pub(super) fn call(args: &CallArgs) -> Result<(), Failure> {
 }
 
 pub(super) fn read(args: &ReadArgs) -> Result<(), Failure> {
-    with_client(&args.server, async |client, view| {
+    with_client(&args.server, None, async |client, view| {
         let params = Params::new().with("uri", &*args.uri);
         let result = match ask(client, view, Method::ResourcesRead.as_str(), params).await {
             Err(ClientError::Rpc(error)) => {
@@ -218,7 +267,7 @@ pub(super) fn read(args: &ReadArgs) -> Result<(), Failure> {
 
 pub(super) fn prompt(args: &PromptArgs) -> Result<(), Failure> {
     let arguments = pairs(&args.arguments)?;
-    with_client(&args.server, async |client, view| {
+    with_client(&args.server, None, async |client, view| {
         let params = Params::new()
             .with("name", &*args.prompt)
             .with("arguments", arguments);
@@ -251,6 +300,7 @@ pub(super) fn short_form(words: Vec<String>) -> Result<(), Failure> {
         json: false,
         color: ColorChoice::Auto,
         timeout: 120,
+        protocol: None,
     };
     match words.next() {
         None => list(&ListArgs { server, kind: None }),
@@ -258,6 +308,7 @@ pub(super) fn short_form(words: Vec<String>) -> Result<(), Failure> {
             server,
             tool,
             arguments: words.collect(),
+            answer: None,
         }),
     }
 }
@@ -280,6 +331,7 @@ struct View {
     /// A person, who gets no JSON.
     people: bool,
     paint: Paint,
+    answers: Option<Answers>,
 }
 
 /// A result to print on standard output, and what is to be said if it is an error.
@@ -321,14 +373,31 @@ impl From<Failure> for Stop {
     }
 }
 
+/// Reads the `x-mcp-header` annotations of a tool.
+///
+/// # Errors
+///
+/// An annotation is invalid, so that the tool must not be used.
+fn mirrored(tool: &Value) -> Result<Vec<HeaderParameter>, String> {
+    header_parameters(&tool["inputSchema"]).map_err(|error| {
+        let name = tool["name"].as_str().unwrap_or_default();
+        format!("the tool {name:?} breaks the rules for x-mcp-header: {error}")
+    })
+}
+
 async fn ask(
     client: &Client,
     view: View,
     method: &'static str,
     params: Params,
 ) -> Result<Value, ClientError> {
-    let listener: Option<Arc<dyn Listener>> =
-        view.people.then(|| Arc::new(Progress) as Arc<dyn Listener>);
+    let listener = (view.people || view.answers.is_some()).then(|| {
+        let terminal = Terminal {
+            people: view.people,
+            answers: view.answers,
+        };
+        Arc::new(terminal) as Arc<dyn Listener>
+    });
     let result: Box<RawValue> = client.request(method, params, listener, None).await?;
     serde_json::from_str(result.get()).map_err(|error| ClientError::Protocol(error.to_string()))
 }
@@ -372,18 +441,20 @@ fn meant(name: &str, known: &[String]) -> Option<String> {
 
 fn with_client(
     server: &ServerArgs,
+    answers: Option<Answers>,
     work: impl AsyncFnOnce(&Client, View) -> Result<Answer, Stop>,
 ) -> Result<(), Failure> {
     let is_terminal = io::stdout().is_terminal();
     let view = View {
         people: is_terminal && !server.json,
         paint: Paint::new(server.color, is_terminal),
+        answers,
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(AppError::from)?;
-    let (client, access) = connected(&runtime, server)?;
+    let (client, access) = connected(&runtime, server, answers.is_some())?;
     let answer = runtime.block_on(async {
         let answer = work(&client, view).await;
         client.close(Duration::from_secs(5)).await;
@@ -419,14 +490,46 @@ fn pairs(words: &[String]) -> Result<Map<String, Value>, Failure> {
     words.iter().map(pair).collect()
 }
 
-/// Prints what is said about a call while it runs, on standard error.
-struct Progress;
+/// Writes progress and log messages to standard error, and answers elicitation as `--answer` says.
+struct Terminal {
+    people: bool,
+    answers: Option<Answers>,
+}
 
-impl Listener for Progress {
+impl Listener for Terminal {
+    fn wants_progress(&self) -> bool {
+        self.people
+    }
+
+    fn wants_log(&self) -> Option<&'static str> {
+        self.people.then_some("debug")
+    }
+
+    fn question(
+        &self,
+        method: String,
+        params: Option<Box<RawValue>>,
+    ) -> BoxFuture<'static, Result<Value, RpcError>> {
+        let answer = match self.answers {
+            Some(answers) if method == "elicitation/create" => {
+                let params = params.as_deref().map_or("{}", RawValue::get);
+                Ok(answer_of(answers, params))
+            }
+            _ => Err(RpcError::new(
+                -32601,
+                format!("nobody can be asked: {method}"),
+            )),
+        };
+        Box::pin(async { answer })
+    }
+
     fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
         let of = total
             .map(|total| format!(" of {total}"))
             .unwrap_or_default();
+        if !self.people {
+            return;
+        }
         // Nobody minds if it cannot be written.
         let _ = writeln!(
             io::stderr(),
@@ -436,10 +539,37 @@ impl Listener for Progress {
     }
 
     fn log(&self, level: &str, _: Option<&str>, data: &Value) {
+        if !self.people {
+            return;
+        }
         let said = data
             .as_str()
             .map_or_else(|| data.to_string(), str::to_owned);
         let _ = writeln!(io::stderr(), "{}: {}", clean(level), clean(&said));
+    }
+}
+
+/// Builds the result of an elicitation without a user.
+fn answer_of(answers: Answers, params: &str) -> Value {
+    let params: Value = serde_json::from_str(params).unwrap_or_default();
+    let is_form = matches!(params["mode"].as_str(), None | Some("form"));
+    if answers == Answers::Decline {
+        return json!({"action": "decline"});
+    }
+    let schema = &params["requestedSchema"];
+    let properties = schema["properties"].as_object();
+    let content: Map<String, Value> = properties
+        .into_iter()
+        .flatten()
+        .filter_map(|(name, property)| Some((name.clone(), property.get("default")?.clone())))
+        .collect();
+    let required = schema["required"].as_array().into_iter().flatten();
+    let is_whole = required
+        .filter_map(Value::as_str)
+        .all(|name| content.contains_key(name));
+    match is_form && is_whole {
+        true => json!({"action": "accept", "content": content}),
+        false => json!({"action": "cancel"}),
     }
 }
 

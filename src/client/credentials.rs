@@ -19,6 +19,12 @@ pub trait Credentials: fmt::Debug + Send + Sync {
     /// Why there are none, in words without secrets.
     fn apply<'r>(&'r self, request: &'r mut Outgoing) -> BoxFuture<'r, Result<(), String>>;
 
+    /// Records the scopes of an `insufficient_scope` error, separated by spaces. Default: does nothing.
+    fn lacks<'r>(&'r self, scope: &'r str) -> BoxFuture<'r, ()> {
+        let _ = scope;
+        Box::pin(async {})
+    }
+
     /// A request was refused with status 401. Tells whether it is worth another try, once, with what
     /// [`apply`](Self::apply) puts into it then.
     fn refused<'r>(&'r self, request: &'r Outgoing) -> BoxFuture<'r, bool>;
@@ -36,6 +42,15 @@ impl Sender {
         Self {
             client,
             credentials,
+        }
+    }
+
+    /// Records the scopes of an `insufficient_scope` error.
+    pub(super) async fn lacks(&self, scope: &str) {
+        if let Some(credentials) = &self.credentials
+            && !scope.is_empty()
+        {
+            credentials.lacks(scope).await;
         }
     }
 

@@ -55,6 +55,18 @@ pub enum ClientError {
     /// The session has ended; a new one has to be opened.
     #[error("the session has ended")]
     SessionEnded,
+    /// The server no longer supports the protocol version of this connection. A new connection detects the era again.
+    #[error("the server no longer supports the protocol version of this connection: {said}")]
+    RevisionRefused {
+        /// The refusal.
+        said: Box<ClientError>,
+    },
+    /// The response exceeds the size limit of a message. The connection stays usable.
+    #[error("response larger than {max} bytes (message_bytes)")]
+    TooLarge {
+        /// Maximum size of a message, in bytes.
+        max: usize,
+    },
     /// What it says is not MCP.
     #[error("it does not speak MCP: {0}")]
     Protocol(String),
@@ -75,11 +87,16 @@ impl ClientError {
             Self::Rpc(_)
             | Self::Start { .. }
             | Self::SessionEnded
+            | Self::RevisionRefused { .. }
             | Self::Credentials(_)
-            | Self::Unauthorized { .. }
-            | Self::InsufficientScope { .. } => false,
+            | Self::InsufficientScope { .. }
+            | Self::Unauthorized { .. } => false,
             Self::Http(error) => error.may_have_happened(),
-            Self::Gone(_) | Self::Timeout(_) | Self::Status { .. } | Self::Protocol(_) => true,
+            Self::Gone(_)
+            | Self::Timeout(_)
+            | Self::Status { .. }
+            | Self::TooLarge { .. }
+            | Self::Protocol(_) => true,
         }
     }
 
@@ -92,7 +109,11 @@ impl ClientError {
     pub fn ends_connection(&self) -> bool {
         matches!(
             self,
-            Self::Gone(_) | Self::SessionEnded | Self::Protocol(_) | Self::Start { .. }
+            Self::Gone(_)
+                | Self::SessionEnded
+                | Self::RevisionRefused { .. }
+                | Self::Protocol(_)
+                | Self::Start { .. }
         )
     }
 }

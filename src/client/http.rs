@@ -7,17 +7,19 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
+use tokio::sync::Notify;
 use url::Url;
 
+use super::challenge::insufficient_scope;
 use super::credentials::Sender;
 use super::error::beginning;
+use super::lifecycle::{self, Verdict};
 use super::shared::{Send1, Shared};
 use super::wire::{self, Incoming};
-use super::{ClientError, LISTEN, Options, Params};
-use crate::net::{
-    self, Answer, Client as HttpClient, EventDecoder, Lane, Outgoing, Said, challenge_parameter,
-};
+use super::{ClientError, DISCOVER, LISTEN, Options, Params, ServerInfo};
+use crate::net::{self, Answer, Client as HttpClient, EventDecoder, Lane, Outgoing, Said};
 use crate::protocol::Revision;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -29,6 +31,8 @@ const NAME: HeaderName = HeaderName::from_static("mcp-name");
 const RESUMPTIONS: usize = 5;
 const RETRY: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(30);
+/// Wait for the acknowledgement of `subscriptions/listen`, which some servers do not send.
+const ACKNOWLEDGES: Duration = Duration::from_secs(5);
 
 pub(super) struct Link {
     client: Sender,
@@ -60,6 +64,20 @@ pub(super) struct About<'a> {
 /// Whoever stands between, and servers that are traced by their HTTP requests alone, know these by headers.
 const TRACE: [&str; 2] = ["traceparent", "tracestate"];
 
+/// A `subscriptions/listen` request, sent again whenever its stream ends.
+pub(super) struct Subscription {
+    /// Parameters of `subscriptions/listen`.
+    pub(super) listen: Params,
+    /// Parameters of the `server/discover` request before each repetition.
+    pub(super) discover: Params,
+    /// Server info, updated by each `server/discover`.
+    pub(super) server: Arc<ArcSwap<ServerInfo>>,
+    /// Timeout of `server/discover`.
+    pub(super) patience: Duration,
+    /// Notifications that a broken stream may have lost: method, and parameters as JSON. Raised locally on reconnection.
+    pub(super) notices: Vec<(&'static str, Option<String>)>,
+}
+
 impl Link {
     pub(super) fn new(
         client: HttpClient,
@@ -86,13 +104,19 @@ impl Link {
         })
     }
 
-    pub(super) fn speak(&self, revision: Revision) {
+    /// Sets the protocol version of later requests; `None` before a handshake.
+    pub(super) fn speak(&self, revision: Option<Revision>) {
         self.session.rcu(|session| {
             let mut session = Session::clone(session);
-            // Revisions before that know no such header, and say nothing against it.
-            let version = HeaderValue::from_static(revision.as_str());
-            session.headers.insert(VERSION, version);
-            session.revision = Some(revision);
+            session.revision = revision;
+            match revision {
+                // Revisions before that know no such header, and say nothing against it.
+                Some(revision) => {
+                    let version = HeaderValue::from_static(revision.as_str());
+                    session.headers.insert(VERSION, version);
+                }
+                None => drop(session.headers.remove(VERSION)),
+            }
             session
         });
     }
@@ -186,9 +210,12 @@ impl Link {
             });
         }
         if status == StatusCode::FORBIDDEN
-            && let Some(scope) = missing_scope(&answer.headers)
+            && let Some(scope) = insufficient_scope(&answer.headers)
         {
-            return Err(ClientError::InsufficientScope { scope });
+            self.client.lacks(&scope).await;
+            return Err(ClientError::InsufficientScope {
+                scope: beginning(scope.as_bytes()),
+            });
         }
         let kind = answer
             .headers
@@ -215,12 +242,20 @@ impl Link {
         let read = answer.read().await?;
         if let Ok(messages) = wire::read(&read.body) {
             let mut answered = false;
-            for message in messages {
-                if status == StatusCode::NOT_FOUND
-                    && had_session
-                    && matches!(&message, Incoming::Answer { outcome: Err(error), .. } if error.code != -32601)
+            for mut message in messages {
+                if let Incoming::Answer {
+                    id: of,
+                    outcome: Err(error),
+                } = &mut message
+                    && !status.is_success()
                 {
-                    return Err(ClientError::SessionEnded);
+                    error.status = Some(status.as_u16());
+                    if status == StatusCode::NOT_FOUND && had_session && error.code != -32601 {
+                        return Err(ClientError::SessionEnded);
+                    }
+                    if self.is_of_another_era(status, Some(error.code), *of == id) {
+                        return Err(refused_by_era(error.clone().into()));
+                    }
                 }
                 answered |= matches!(message, Incoming::Answer { .. });
                 shared.take(message, id, || self.sender(shared));
@@ -241,10 +276,29 @@ impl Link {
                 beginning(&read.body)
             )));
         }
-        Err(ClientError::Status {
+        let refused = ClientError::Status {
             status: status.as_u16(),
             said: beginning(&read.body),
-        })
+        };
+        match id.is_some() && self.is_of_another_era(status, None, false) {
+            true => Err(refused_by_era(refused)),
+            false => Err(refused),
+        }
+    }
+
+    /// Returns true if a server of this connection's era does not send such an error. `code` is that of the JSON-RPC error
+    /// in the body; `is_answer` is true if its id is that of the request.
+    fn is_of_another_era(&self, status: StatusCode, code: Option<i64>, is_answer: bool) -> bool {
+        let Some(revision) = self.session.load().revision else {
+            return false;
+        };
+        if revision.has_sessions() {
+            return status == StatusCode::BAD_REQUEST && code.is_some_and(lifecycle::is_modern);
+        }
+        // Legacy servers miss a session, refuse the version, or do not know the path. A modern one answers the request.
+        matches!(status.as_u16(), 400 | 404 | 405 | 406 | 410 | 415)
+            && !is_answer
+            && !code.is_some_and(|code| lifecycle::is_modern(code) || code == -32601)
     }
 
     /// Reads a stream until it has brought the answer; takes it up again where it broke, if the server keeps what it
@@ -267,7 +321,7 @@ impl Link {
                 answer.let_end();
                 return Ok(());
             }
-            if let Err(error @ ClientError::Protocol(_)) = ended {
+            if let Err(error @ (ClientError::Protocol(_) | ClientError::TooLarge { .. })) = ended {
                 return Err(error);
             }
             let Some(last) = decoder
@@ -307,9 +361,9 @@ impl Link {
         shared: &Arc<Shared>,
     ) -> Result<(), ClientError> {
         while let Some(bytes) = answer.chunk().await? {
-            let said = decoder
-                .push(&bytes)
-                .map_err(|error| ClientError::Protocol(error.to_string()))?;
+            let said = decoder.push(&bytes).map_err(|_| ClientError::TooLarge {
+                max: self.message_bytes,
+            })?;
             for said in said {
                 match said {
                     Said::Retry(milliseconds) => {
@@ -331,8 +385,9 @@ impl Link {
         Ok(())
     }
 
-    /// Hears what the server says outside of answers, for as long as the connection lives.
-    pub(super) async fn listen(self: Arc<Self>, shared: Arc<Shared>) {
+    /// Hears what the server says outside of answers, for as long as the connection lives. `opened` is told when the server
+    /// has answered for the first time.
+    pub(super) async fn listen(self: Arc<Self>, shared: Arc<Shared>, opened: Arc<Notify>) {
         let mut decoder = EventDecoder::new(self.message_bytes);
         let mut retry = RETRY;
         let mut failures = 0_u32;
@@ -349,7 +404,9 @@ impl Link {
             {
                 outgoing.headers.insert(LAST_EVENT, last);
             }
-            match self.client.open(outgoing).await {
+            let answer = self.client.open(outgoing).await;
+            opened.notify_one();
+            match answer {
                 Ok(answer) if answer.status.is_success() => {
                     failures = 0;
                     was_open = true;
@@ -376,21 +433,47 @@ impl Link {
         }
     }
 
-    /// The same for a server without sessions, which tells what `params` ask to be told.
-    pub(super) async fn subscribe(self: Arc<Self>, params: Params, shared: Arc<Shared>) {
+    /// The same for a server without sessions, which tells what a subscription asks to be told.
+    pub(super) async fn subscribe(
+        self: Arc<Self>,
+        subscription: Subscription,
+        shared: Arc<Shared>,
+    ) {
         let mut failures = 0_u32;
+        let mut is_first = true;
         loop {
+            if !is_first {
+                self.discover_again(&subscription, &shared).await;
+            }
             // Without a connection nothing is expected any more.
             let Ok(mut expected) = shared.expect(None) else {
                 return;
             };
-            let message = wire::request(expected.id, LISTEN, &params).into();
+            let message = wire::request(expected.id, LISTEN, &subscription.listen).into();
             let about = About {
                 method: LISTEN,
                 ..About::default()
             };
             let began = tokio::time::Instant::now();
-            let ended = Box::pin(self.exchange(message, Some(expected.id), about, &shared)).await;
+            let listens = self.exchange(message, Some(expected.id), about, &shared);
+            let catches_up = async {
+                if !is_first {
+                    let acknowledged = shared.acknowledged();
+                    // Not all acknowledge it.
+                    let _ = tokio::time::timeout(ACKNOWLEDGES, acknowledged).await;
+                    self.tell_what_may_be_missed(&subscription, &shared);
+                }
+                std::future::pending::<()>().await;
+            };
+            let ended = Box::pin(async {
+                tokio::select! {
+                    biased;
+                    () = catches_up => Ok(()),
+                    ended = listens => ended,
+                }
+            })
+            .await;
+            is_first = false;
             if ended.is_ok() && matches!(expected.answer().await, Err(ClientError::Rpc(_))) {
                 // It does not want to.
                 return;
@@ -401,6 +484,59 @@ impl Link {
             };
             let pause = RETRY * 2_u32.saturating_pow(failures.min(5));
             tokio::time::sleep(pause.min(RETRY_MAX)).await;
+        }
+    }
+
+    /// Updates the server info after a break, since the server may have been restarted. Closes the connection if the
+    /// server is a legacy one now.
+    async fn discover_again(self: &Arc<Self>, subscription: &Subscription, shared: &Arc<Shared>) {
+        let Ok(mut expected) = shared.expect(None) else {
+            return;
+        };
+        let message = wire::request(expected.id, DISCOVER, &subscription.discover).into();
+        let about = About {
+            method: DISCOVER,
+            ..About::default()
+        };
+        let asked = async {
+            self.exchange(message, Some(expected.id), about, shared)
+                .await?;
+            expected.answer().await
+        };
+        let asked = tokio::time::timeout(subscription.patience, Box::pin(asked)).await;
+        let Ok(outcome) = asked else {
+            return;
+        };
+        match lifecycle::judge(outcome) {
+            Verdict::Modern(discovered) => {
+                let info = discovered.into_info();
+                if **subscription.server.load() != info {
+                    subscription.server.store(Arc::new(info));
+                }
+            }
+            Verdict::Legacy {
+                is_certain: true, ..
+            } => {
+                let why = "server/discover is answered as older servers do".to_owned();
+                shared.close(&refused_by_era(ClientError::Protocol(why)));
+            }
+            _ => {}
+        }
+    }
+
+    /// Raises the notifications that a broken stream may have lost.
+    fn tell_what_may_be_missed(
+        self: &Arc<Self>,
+        subscription: &Subscription,
+        shared: &Arc<Shared>,
+    ) {
+        for (method, params) in &subscription.notices {
+            let params = params.clone().map(RawValue::from_string);
+            let notice = Incoming::Notice {
+                method: (*method).to_owned(),
+                params: params.and_then(Result::ok),
+            };
+            shared.take(notice, None, || self.sender(shared));
         }
     }
 
@@ -437,15 +573,10 @@ impl Link {
     }
 }
 
-/// The scopes of a challenge that says that they are missing (RFC 6750, 3.1).
-fn missing_scope(headers: &HeaderMap) -> Option<String> {
-    let challenges = headers.get_all(WWW_AUTHENTICATE).iter();
-    let mut challenges = challenges.filter_map(|challenge| challenge.to_str().ok());
-    let challenge = challenges.find(|challenge| {
-        challenge_parameter(challenge, "error").is_some_and(|error| error == "insufficient_scope")
-    })?;
-    let scope = challenge_parameter(challenge, "scope").unwrap_or_default();
-    Some(beginning(scope.as_bytes()))
+fn refused_by_era(said: ClientError) -> ClientError {
+    ClientError::RevisionRefused {
+        said: Box::new(said),
+    }
 }
 
 /// A name or an argument as its header has it: as it is where that is possible, else in Base64 between marks (MH-06).
@@ -453,7 +584,6 @@ fn mirrored(name: &str) -> HeaderValue {
     use base64::Engine as _;
     let plain = name.bytes().all(|b| (0x20..0x7f).contains(&b))
         && name.trim() == name
-        && !name.is_empty()
         && !name.starts_with("=?");
     let text = if plain {
         name.to_owned()

@@ -2,14 +2,17 @@
 //! revision they speak.
 //!
 //! A [`Client`] is one connection. It is shared by as many requests at once as there are; each knows who listens to
-//! what is said about it. It begins with a handshake, since nearly every server has one, and without it where the server
-//! has none; what needs HTTP+SSE of 2024-11-05 gets that.
+//! what is said about it. It begins with `server/discover` of 2026-07-28, and falls back to the `initialize` handshake of
+//! legacy servers, at last over HTTP+SSE of 2024-11-05. The era of a server is remembered ([`EraCache`]).
 
 mod attribution;
+mod challenge;
 mod credentials;
 mod error;
 mod http;
 mod legacy;
+mod lifecycle;
+mod pages;
 mod shared;
 mod stdio;
 mod watch;
@@ -20,25 +23,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::http::HeaderMap;
+use arc_swap::ArcSwap;
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use url::Url;
 
 pub use attribution::Caller;
 pub use credentials::Credentials;
 pub use error::ClientError;
+pub use lifecycle::{EraCache, Lifecycle};
+pub use pages::ListBudget;
 pub use shared::{Events, Listener};
 pub use wire::{Params, RpcError};
 
 use crate::catalog::located;
 use crate::net::{self, Client as HttpClient, Program};
 use crate::protocol::{Implementation, Revision};
-use http::About;
-use shared::Shared;
+use http::{About, Subscription};
+use lifecycle::{Discovered, Era, Verdict, judge};
+use shared::{Expected, Shared};
 use wire::Extra;
 
 /// Where a server is.
@@ -76,6 +85,10 @@ pub struct Options {
     pub credentials: Option<Arc<dyn Credentials>>,
     /// Who hears what is said outside of requests.
     pub events: Option<Arc<dyn Events>>,
+    /// Protocol era to begin with. Default: `Auto`.
+    pub lifecycle: Lifecycle,
+    /// Cached era of the server. Share clones of one cache between all connections to a server.
+    pub era: EraCache,
 }
 
 impl Default for Options {
@@ -89,6 +102,8 @@ impl Default for Options {
             message_bytes: 8 * 1024 * 1024,
             credentials: None,
             events: None,
+            lifecycle: Lifecycle::Auto,
+            era: EraCache::default(),
         }
     }
 }
@@ -102,7 +117,7 @@ impl fmt::Debug for Options {
 }
 
 /// What a server said of itself.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ServerInfo {
     /// What is spoken with it.
@@ -133,7 +148,9 @@ pub struct ServerInfo {
 pub struct Client {
     link: Link,
     shared: Arc<Shared>,
-    server: ServerInfo,
+    /// Protocol version of the connection.
+    revision: Revision,
+    server: Arc<ArcSwap<ServerInfo>>,
     options: Options,
     /// What each request says of who sends it, in 2026-07-28: members of its `_meta`.
     introduction: String,
@@ -153,9 +170,13 @@ const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 const LISTEN: &str = "subscriptions/listen";
 /// What a result says of itself that asks something.
 const INPUT_REQUIRED: &str = "input_required";
-/// Entries and pages that one listing may have.
-const ENTRIES_MAX: usize = 100_000;
-const PAGES_MAX: usize = 10_000;
+const DISCOVER: &str = "server/discover";
+/// Timeout of `server/discover` over stdio. Legacy programs may never respond to it.
+const PROGRAM_PROBE: Duration = Duration::from_secs(3);
+/// Wait for the standalone GET stream of a legacy server. Some send no response headers before the first event.
+const OPENS: Duration = Duration::from_millis(300);
+/// Maximum number of `server/discover` requests to a server that refuses a version which it lists as supported.
+const PROBES_MAX: usize = 2;
 /// How often one request may be answered by questions.
 const ROUNDS_MAX: usize = 20;
 
@@ -170,17 +191,6 @@ struct Initialized {
     instructions: Option<String>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Discovered {
-    supported_versions: Vec<String>,
-    #[serde(default)]
-    capabilities: Map<String, Value>,
-    instructions: Option<String>,
-    #[serde(default, rename = "_meta")]
-    meta: Map<String, Value>,
-}
-
 impl Client {
     /// Connects, and agrees on a revision.
     ///
@@ -189,14 +199,44 @@ impl Client {
     /// Nobody is there, or whoever is does not speak MCP.
     pub async fn connect(target: Target, options: Options) -> Result<Self, ClientError> {
         let limit = options.connect_timeout;
-        timeout(limit, Self::open(target, options))
+        timeout(limit, Self::open(&target, options))
             .await
             .unwrap_or(Err(ClientError::Timeout(limit)))
     }
 
-    async fn open(target: Target, options: Options) -> Result<Self, ClientError> {
+    async fn open(target: &Target, options: Options) -> Result<Self, ClientError> {
+        // A little less than there is, so that there is time to say what is wrong.
+        let deadline = Instant::now() + options.connect_timeout.mul_f64(0.9);
+        let mut client = Self::start(target, options)?;
+        match client.options.lifecycle {
+            Lifecycle::Modern => client.open_modern(deadline).await?,
+            Lifecycle::Legacy => {
+                client.open_legacy(target, None, deadline).await?;
+            }
+            Lifecycle::Auto => {
+                let remembered = match client.options.era.get() {
+                    Some(Era::Legacy) => client.initialize(deadline).await,
+                    Some(Era::HttpSse) => client.open_http_sse(target, deadline).await,
+                    Some(Era::Modern) | None => return client.detect(target, deadline).await,
+                };
+                match remembered {
+                    Ok(()) => {}
+                    Err(error) if lifecycle::refutes_legacy(&error) => {
+                        client.options.era.forget();
+                        let client = Self::start(target, client.options.clone())?;
+                        return client.detect(target, deadline).await;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(client)
+    }
+
+    /// Creates a client whose protocol version is not negotiated yet.
+    fn start(target: &Target, options: Options) -> Result<Self, ClientError> {
         let shared = Arc::new(Shared::new(options.events.clone()));
-        let link = match &target {
+        let link = match target {
             Target::Program(program) => Link::Stdio(stdio::Link::start(
                 program,
                 &options.name,
@@ -214,58 +254,234 @@ impl Client {
                 &options,
             )?)),
         };
-        let mut client = Self {
+        let server = ServerInfo {
+            revision: Revision::NEWEST_WITH_SESSIONS,
+            implementation: Implementation::default(),
+            capabilities: Map::new(),
+            instructions: None,
+        };
+        Ok(Self {
             link,
             shared,
-            server: ServerInfo {
-                revision: Revision::NEWEST_WITH_SESSIONS,
-                implementation: Implementation::default(),
-                capabilities: Map::new(),
-                instructions: None,
-            },
+            revision: server.revision,
+            server: Arc::new(ArcSwap::from_pointee(server)),
             options,
             introduction: String::new(),
             background: Vec::new(),
             watching: tokio::sync::Mutex::default(),
-        };
-        match client.initialize().await {
-            Ok(()) => {}
-            Err(error) if has_no_handshake(&error) => match client.discover().await {
-                Ok(()) => {}
-                Err(_) => {
-                    let Target::Url {
-                        url,
-                        headers,
-                        client: http,
-                    } = target
-                    else {
-                        return Err(error);
-                    };
-                    client.server.revision = Revision::NEWEST_WITH_SESSIONS;
-                    let link =
-                        legacy::Link::open(http, url, headers, &client.options, &client.shared)
-                            .await;
-                    client.link = Link::Legacy(Box::new(link.map_err(|_| error)?));
-                    client.initialize().await?;
-                }
-            },
-            Err(error) => return Err(error),
+        })
+    }
+
+    /// Probes with `server/discover`, and falls back to `initialize` for a legacy server.
+    async fn detect(mut self, target: &Target, deadline: Instant) -> Result<Self, ClientError> {
+        self.speak(Revision::V2026_07_28);
+        let limit = self.probe_time(deadline);
+        let mut late = None;
+        let mut verdict = Verdict::Again;
+        for _ in 0..PROBES_MAX {
+            (verdict, late) = self.probe(limit).await;
+            if !matches!(verdict, Verdict::Again) {
+                break;
+            }
         }
-        Ok(client)
+        let (revision, is_certain) = match verdict {
+            Verdict::Modern(discovered) => {
+                self.options.era.set(Era::Modern);
+                self.begin_modern(*discovered).await?;
+                return Ok(self);
+            }
+            Verdict::Failed(error) => return Err(error),
+            Verdict::Again => {
+                return Err(ClientError::Protocol(
+                    "it refuses a version that it says it supports".to_owned(),
+                ));
+            }
+            Verdict::Legacy {
+                revision,
+                is_certain,
+            } => (revision, is_certain),
+            Verdict::Silent => (None, false),
+        };
+        // Some end when they are asked what they do not know.
+        let has_died = matches!(self.link, Link::Stdio(_)) && self.shared.is_closed();
+        if has_died {
+            tracing::debug!(
+                upstream = self.options.name,
+                "the program ended at server/discover; starting it again with initialize"
+            );
+            self = Self::start(target, self.options.clone())?;
+        }
+        let began = Instant::now();
+        let opened = self.open_legacy(target, revision, deadline).await;
+        // A program that was slow to start may have answered meanwhile.
+        let late = late.and_then(|mut late: Expected| late.answer().now_or_never());
+        let (answered_late, late) = match late.map(judge) {
+            Some(Verdict::Modern(discovered)) => (true, Some(discovered)),
+            Some(_) => (true, None),
+            None => (false, None),
+        };
+        match (opened, late) {
+            (Ok(_), Some(_)) => self.options.era.set(Era::Modern),
+            (Ok(era), None) => {
+                // Who was quicker with this answers no other request.
+                let knows_it = is_certain
+                    || has_died
+                    || answered_late
+                    || limit.is_some_and(|limit| began.elapsed() < limit / 2);
+                if knows_it {
+                    self.options.era.set(era);
+                }
+            }
+            (Err(_), Some(discovered)) => {
+                self.speak(Revision::V2026_07_28);
+                self.options.era.set(Era::Modern);
+                self.begin_modern(*discovered).await?;
+            }
+            (Err(error), None) => return Err(error),
+        }
+        Ok(self)
+    }
+
+    /// Timeout of one probe; leaves time for `initialize`.
+    fn probe_time(&self, deadline: Instant) -> Option<Duration> {
+        let third = deadline.saturating_duration_since(Instant::now()) / 3;
+        Some(match self.link {
+            Link::Stdio(_) => third.min(PROGRAM_PROBE),
+            Link::Http(_) | Link::Legacy(_) => third,
+        })
+    }
+
+    /// Sends one `server/discover` request. Returns the pending response too if a program did not respond in time.
+    async fn probe(&self, limit: Option<Duration>) -> (Verdict, Option<Expected>) {
+        let Link::Stdio(link) = &self.link else {
+            let params = Params::new();
+            let outcome = Box::pin(self.exchange(DISCOVER, &params, None, limit)).await;
+            return (judge(outcome), None);
+        };
+        let limit = limit.unwrap_or(self.options.connect_timeout);
+        let mut expected = match self.shared.expect(None) {
+            Ok(expected) => expected,
+            Err(error) => return (judge(Err(error)), None),
+        };
+        let extra = Extra {
+            introduction: &self.introduction,
+            ..Extra::default()
+        };
+        let message = wire::request_with(expected.id, DISCOVER, &Params::new(), &extra);
+        if let Err(error) = link.send(message.into()).await {
+            return (judge(Err(error)), None);
+        }
+        match timeout(limit, expected.answer()).await {
+            Ok(outcome) => (judge(outcome), None),
+            Err(_) => (Verdict::Silent, Some(expected)),
+        }
+    }
+
+    /// Connects with revision 2026-07-28 only.
+    async fn open_modern(&mut self, deadline: Instant) -> Result<(), ClientError> {
+        self.speak(Revision::V2026_07_28);
+        for _ in 0..PROBES_MAX {
+            let limit = deadline.saturating_duration_since(Instant::now());
+            let params = Params::new();
+            let outcome = Box::pin(self.exchange(DISCOVER, &params, None, Some(limit))).await;
+            let error = outcome.as_ref().err().cloned();
+            match judge(outcome) {
+                Verdict::Modern(discovered) => return self.begin_modern(*discovered).await,
+                Verdict::Again => {}
+                Verdict::Failed(error) => return Err(error),
+                Verdict::Silent => return Err(ClientError::Timeout(self.options.connect_timeout)),
+                Verdict::Legacy { .. } => {
+                    let why = error.map_or_else(
+                        || "its answer to server/discover is that of no such server".to_owned(),
+                        |error| format!("server/discover: {error}"),
+                    );
+                    return Err(ClientError::Protocol(format!(
+                        "it does not speak revision 2026-07-28, and no other is allowed (protocol is modern): {why}"
+                    )));
+                }
+            }
+        }
+        Err(ClientError::Protocol(
+            "it refuses a version that it says it supports".to_owned(),
+        ))
+    }
+
+    /// Connects with `initialize`, and over HTTP+SSE if the server refuses that.
+    async fn open_legacy(
+        &mut self,
+        target: &Target,
+        revision: Option<Revision>,
+        deadline: Instant,
+    ) -> Result<Era, ClientError> {
+        self.speak(revision.unwrap_or(Revision::NEWEST_WITH_SESSIONS));
+        let error = match self.initialize(deadline).await {
+            Ok(()) => return Ok(Era::Legacy),
+            Err(error) => error,
+        };
+        if !lifecycle::may_be_http_sse(&error) {
+            return Err(error);
+        }
+        match self.link_by_http_sse(target).await {
+            Ok(true) => {}
+            Ok(false) | Err(_) => return Err(error),
+        }
+        self.initialize(deadline).await?;
+        Ok(Era::HttpSse)
+    }
+
+    async fn open_http_sse(
+        &mut self,
+        target: &Target,
+        deadline: Instant,
+    ) -> Result<(), ClientError> {
+        self.link_by_http_sse(target).await?;
+        self.initialize(deadline).await
+    }
+
+    /// Opens the HTTP+SSE stream of 2024-11-05. Returns false if the server is a program.
+    async fn link_by_http_sse(&mut self, target: &Target) -> Result<bool, ClientError> {
+        let Target::Url {
+            url,
+            headers,
+            client,
+        } = target
+        else {
+            return Ok(false);
+        };
+        let (client, url, headers) = (client.clone(), url.clone(), headers.clone());
+        let link = legacy::Link::open(client, url, headers, &self.options, &self.shared).await?;
+        self.link = Link::Legacy(Box::new(link));
+        Ok(true)
+    }
+
+    /// Sets the protocol version of later requests.
+    fn speak(&mut self, revision: Revision) {
+        self.revision = revision;
+        self.introduction.clear();
+        if !revision.has_sessions() {
+            let said = self.introduced(Params::new()).meta;
+            if let Ok(said) = serde_json::to_string(&said) {
+                said[1..said.len() - 1].clone_into(&mut self.introduction);
+            }
+        }
+        if let Link::Http(link) = &self.link {
+            // A handshake begins without a version.
+            link.speak((!revision.has_sessions()).then_some(revision));
+        }
     }
 
     /// Revisions up to 2025-11-25.
-    async fn initialize(&mut self) -> Result<(), ClientError> {
+    async fn initialize(&mut self, deadline: Instant) -> Result<(), ClientError> {
         let params = Params::new()
-            .with("protocolVersion", self.server.revision.as_str())
+            .with("protocolVersion", self.revision.as_str())
             .with(
                 "capabilities",
                 Value::Object(self.options.capabilities.clone()),
             )
             .with("clientInfo", json!(self.options.implementation));
         let limit = self.options.connect_timeout;
-        // A little less, so that there is time to say what is wrong.
-        let asked = self.exchange("initialize", &params, None, Some(limit.mul_f64(0.9)));
+        let left = deadline.saturating_duration_since(Instant::now());
+        let asked = self.exchange("initialize", &params, None, Some(left));
         let result = match asked.await {
             Err(ClientError::Timeout(_)) if self.garbage() > 0 => {
                 return Err(ClientError::Protocol(
@@ -284,67 +500,54 @@ impl Client {
             .ok_or_else(|| {
                 ClientError::Protocol(format!("it speaks revision {:?}", result.protocol_version))
             })?;
-        self.server = ServerInfo {
+        self.revision = revision;
+        self.server.store(Arc::new(ServerInfo {
             revision,
             implementation: result.server_info,
             capabilities: result.capabilities,
             instructions: result.instructions,
-        };
+        }));
         if let Link::Http(link) = &self.link {
-            link.speak(revision);
+            link.speak(Some(revision));
         }
         self.notify("notifications/initialized", &Params::new())
             .await?;
-        if let Link::Http(link) = &self.link {
-            let listening = net::spawn(Arc::clone(link).listen(Arc::clone(&self.shared)));
-            self.background.push(listening.abort_handle());
+        // Without either, nothing that comes on that stream would be heard.
+        let is_heard = self.options.events.is_some() || !self.options.capabilities.is_empty();
+        if let Link::Http(link) = &self.link
+            && is_heard
+        {
+            let opened = Arc::new(Notify::new());
+            let listening = Arc::clone(link).listen(Arc::clone(&self.shared), Arc::clone(&opened));
+            self.background.push(net::spawn(listening).abort_handle());
+            // Some servers lose what they ask on a stream that is not there yet.
+            if !self.options.capabilities.is_empty() {
+                let _ = timeout(OPENS, opened.notified()).await;
+            }
         }
         Ok(())
     }
 
     /// Revision 2026-07-28.
-    async fn discover(&mut self) -> Result<(), ClientError> {
-        let revision = Revision::V2026_07_28;
-        self.server.revision = revision;
-        let said = self.introduced(Params::new()).meta;
-        if let Ok(said) = serde_json::to_string(&said) {
-            self.introduction = said[1..said.len() - 1].to_owned();
-        }
-        if let Link::Http(link) = &self.link {
-            link.speak(revision);
-        }
-        let result = self
-            .exchange("server/discover", &Params::new(), None, None)
-            .await?;
-        let mut result: Discovered = serde_json::from_str(result.get()).map_err(|error| {
-            ClientError::Protocol(format!("its answer to server/discover: {error}"))
-        })?;
-        if !result
-            .supported_versions
-            .iter()
-            .any(|version| version == revision.as_str())
-        {
-            return Err(ClientError::Protocol(format!(
-                "it speaks only revisions {:?}",
-                result.supported_versions
-            )));
-        }
-        let info = result
-            .meta
-            .remove("io.modelcontextprotocol/serverInfo")
-            .unwrap_or_default();
-        self.server = ServerInfo {
-            revision,
-            implementation: located::read(&info).unwrap_or_default(),
-            capabilities: result.capabilities,
-            instructions: result.instructions,
-        };
+    async fn begin_modern(&mut self, discovered: Discovered) -> Result<(), ClientError> {
+        self.server.store(Arc::new(discovered.into_info()));
         self.subscribe().await
     }
 
-    /// What the server said of itself.
-    pub fn server(&self) -> &ServerInfo {
-        &self.server
+    /// Server info. It may change while the connection lasts, when a server of 2026-07-28 is restarted.
+    pub fn server(&self) -> Arc<ServerInfo> {
+        self.server.load_full()
+    }
+
+    /// Returns true if headers have to repeat what schemas of tools name by `x-mcp-header`: over HTTP in 2026-07-28.
+    #[cfg(feature = "cli")]
+    pub(crate) fn mirrors_arguments(&self) -> bool {
+        !self.revision.has_sessions() && matches!(self.link, Link::Http(_))
+    }
+
+    /// Protocol version of the connection.
+    pub fn revision(&self) -> Revision {
+        self.revision
     }
 
     /// Whether no request can be made any more.
@@ -391,7 +594,7 @@ impl Client {
         listener: Option<Arc<dyn Listener>>,
         limit: Option<Duration>,
     ) -> Result<Box<RawValue>, ClientError> {
-        if self.server.revision.has_sessions() {
+        if self.revision.has_sessions() {
             return self.exchange(method, params, listener, limit).await;
         }
         let result = self
@@ -470,7 +673,7 @@ impl Client {
         listener: Option<Arc<dyn Listener>>,
         limit: Option<Duration>,
     ) -> Result<Box<RawValue>, ClientError> {
-        let stateless = !self.server.revision.has_sessions();
+        let stateless = !self.revision.has_sessions();
         let mut extra = Extra::default();
         if let Some(listener) = &listener {
             extra.progress = listener.wants_progress();
@@ -490,7 +693,8 @@ impl Client {
             client: self,
             id,
             // `initialize` cannot be cancelled, and a closed connection says enough in the stateless era.
-            tells: method != "initialize" && !(stateless && matches!(self.link, Link::Http(_))),
+            tells: !(matches!(method, "initialize" | DISCOVER)
+                || stateless && matches!(self.link, Link::Http(_))),
         };
         let limit = limit.unwrap_or(self.options.request_timeout);
         // Where it is, so that the deadline does not move all of it.
@@ -524,7 +728,26 @@ impl Client {
         if answered.as_ref().is_err_and(ClientError::is_refusal) {
             self.shared.over(id);
         }
-        answered
+        match answered {
+            Err(ClientError::RevisionRefused { said }) => {
+                Err(Box::pin(self.has_left_era(method, said)).await)
+            }
+            answered => answered,
+        }
+    }
+
+    /// Probes again, to tell a server that has left its era from one that refuses a single request.
+    async fn has_left_era(&self, method: &str, said: Box<ClientError>) -> ClientError {
+        if method != DISCOVER {
+            if !self.revision.has_sessions() {
+                let limit = Some(self.options.connect_timeout);
+                if let (Verdict::Modern(_), _) = Box::pin(self.probe(limit)).await {
+                    return *said;
+                }
+            }
+            self.options.era.forget();
+        }
+        ClientError::RevisionRefused { said }
     }
 
     /// Parameters of a request that says who sends it.
@@ -532,7 +755,7 @@ impl Client {
         params
             .meta(
                 "io.modelcontextprotocol/protocolVersion",
-                self.server.revision.as_str(),
+                self.revision.as_str(),
             )
             .meta(
                 "io.modelcontextprotocol/clientInfo",
@@ -556,33 +779,64 @@ impl Client {
     /// know (SUB-03).
     async fn subscribe(&mut self) -> Result<(), ClientError> {
         let mut wanted = Map::new();
-        for (list, notice) in [
-            ("tools", "toolsListChanged"),
-            ("resources", "resourcesListChanged"),
-            ("prompts", "promptsListChanged"),
+        let mut notices = Vec::new();
+        for (list, notice, method) in [
+            (
+                "tools",
+                "toolsListChanged",
+                "notifications/tools/list_changed",
+            ),
+            (
+                "resources",
+                "resourcesListChanged",
+                "notifications/resources/list_changed",
+            ),
+            (
+                "prompts",
+                "promptsListChanged",
+                "notifications/prompts/list_changed",
+            ),
         ] {
-            let tells = self.server.capabilities.get(list);
+            let server = self.server();
+            let tells = server.capabilities.get(list);
             if tells.is_some_and(|tells| tells["listChanged"] == true) {
                 wanted.insert(notice.to_owned(), true.into());
+                notices.push((method, None));
             }
         }
         if wanted.is_empty() || self.options.events.is_none() {
             return Ok(());
         }
-        let params = Params::new().with("notifications", Value::Object(wanted));
-        let params = self.introduced(params);
         match &self.link {
             Link::Http(link) => {
-                let subscribed = Arc::clone(link).subscribe(params, Arc::clone(&self.shared));
+                let subscription = self.subscription(Value::Object(wanted), notices);
+                let subscribed = Arc::clone(link).subscribe(subscription, Arc::clone(&self.shared));
                 self.background.push(net::spawn(subscribed).abort_handle());
                 Ok(())
             }
             // Its answer is the end of what it tells, which nobody waits for.
             Link::Stdio(link) => {
+                let params = Params::new().with("notifications", Value::Object(wanted));
+                let params = self.introduced(params);
                 let id = self.shared.expect(None)?.id;
                 link.send(wire::request(id, LISTEN, &params).into()).await
             }
             Link::Legacy(_) => Ok(()),
+        }
+    }
+
+    /// Builds a `subscriptions/listen` request over HTTP. `notices`: see [`Subscription::notices`].
+    fn subscription(
+        &self,
+        notifications: Value,
+        notices: Vec<(&'static str, Option<String>)>,
+    ) -> Subscription {
+        Subscription {
+            listen: self.introduced(Params::new().with("notifications", notifications)),
+            discover: self.introduced(Params::new()),
+            server: Arc::clone(&self.server),
+            patience: self.options.connect_timeout,
+            notices,
         }
     }
 
@@ -607,38 +861,39 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The server refuses, or its list has no end.
+    /// The server refuses, or its list has no end, or is larger than a [`ListBudget`] allows.
     pub async fn list(
         &self,
         method: &'static str,
         member: &str,
     ) -> Result<Vec<Value>, ClientError> {
+        self.list_within(method, member, &mut self.list_budget())
+            .await
+    }
+
+    /// Reads one of several lists that share a budget.
+    ///
+    /// # Errors
+    ///
+    /// As of [`list`](Self::list).
+    pub async fn list_within(
+        &self,
+        method: &'static str,
+        member: &str,
+        budget: &mut ListBudget,
+    ) -> Result<Vec<Value>, ClientError> {
         let mut entries = Vec::new();
-        let mut cursor: Option<Value> = None;
-        for _ in 0..PAGES_MAX {
+        let mut cursor: Option<Box<RawValue>> = None;
+        loop {
             let mut params = Params::new();
             if let Some(cursor) = &cursor {
-                params = params.with("cursor", cursor.clone());
+                params = params.raw("cursor", cursor.clone());
             }
             let page = self.request(method, params, None, None).await?;
-            let mut page: Map<String, Value> =
-                serde_json::from_str(page.get()).map_err(|error| {
-                    ClientError::Protocol(format!("its answer to {method}: {error}"))
-                })?;
-            let Some(Value::Array(more)) = page.remove(member) else {
-                return Err(ClientError::Protocol(format!(
-                    "its answer to {method} has no {member}"
-                )));
-            };
-            entries.extend(more);
-            if ENTRIES_MAX < entries.len() {
-                return Err(ClientError::Protocol(format!(
-                    "{method} has more than {ENTRIES_MAX} entries"
-                )));
-            }
-            match page.remove("nextCursor").filter(|cursor| !cursor.is_null()) {
+            let next = budget.take(page.get(), method, member, &mut entries)?;
+            match next {
                 None => return Ok(entries),
-                next if next == cursor => {
+                Some(next) if cursor.as_ref().is_some_and(|last| last.get() == next.get()) => {
                     return Err(ClientError::Protocol(format!(
                         "{method} gives the same cursor again"
                     )));
@@ -646,9 +901,11 @@ impl Client {
                 next => cursor = next,
             }
         }
-        Err(ClientError::Protocol(format!(
-            "{method} has more than {PAGES_MAX} pages"
-        )))
+    }
+
+    /// Budget for the lists of this server, derived from `message_bytes`.
+    pub fn list_budget(&self) -> ListBudget {
+        ListBudget::new(self.options.message_bytes)
     }
 
     /// Ends the connection as the protocol wants it: a session is ended, a program is asked to go before it is made to.
@@ -659,6 +916,24 @@ impl Client {
             Link::Stdio(link) => link.stop(grace).await,
             Link::Http(link) => link.stop(grace).await,
             Link::Legacy(_) => {}
+        }
+    }
+}
+
+impl Discovered {
+    fn into_info(mut self) -> ServerInfo {
+        let info = self
+            .meta
+            .remove("io.modelcontextprotocol/serverInfo")
+            .unwrap_or_default();
+        ServerInfo {
+            revision: Revision::V2026_07_28,
+            implementation: located::read(&info)
+                .ok()
+                .or(self.server_info)
+                .unwrap_or_default(),
+            capabilities: self.capabilities,
+            instructions: self.instructions,
         }
     }
 }
@@ -677,7 +952,7 @@ impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
             .field("name", &self.options.name)
-            .field("revision", &self.server.revision)
+            .field("revision", &self.revision)
             .finish_non_exhaustive()
     }
 }
@@ -719,17 +994,5 @@ impl Drop for Abandoned<'_> {
                 }
             });
         }
-    }
-}
-
-/// A server that knows no `initialize`, or nothing that is newer than HTTP+SSE.
-fn has_no_handshake(error: &ClientError) -> bool {
-    match error {
-        ClientError::Rpc(error) => matches!(
-            error.code,
-            -32601 | -32602 | -32600 | -32022 | -32020 | -32021
-        ),
-        ClientError::Status { status, .. } => matches!(status, 400 | 404 | 405 | 406 | 415),
-        _ => false,
     }
 }

@@ -195,7 +195,27 @@ async fn read(
             Ok(true) => {}
             Ok(false) => return ClientError::Gone("it has ended".to_owned()),
             Err(LineError::TooLong) => {
-                return ClientError::Protocol(format!("a line of more than {max} bytes"));
+                let tail = match skip_line(&mut lines, max.saturating_mul(SKIPPED)).await {
+                    Ok(Some(tail)) => tail,
+                    Ok(None) => {
+                        return ClientError::Protocol(format!("a line of more than {max} bytes"));
+                    }
+                    Err(error) => return ClientError::Gone(error.to_string()),
+                };
+                let id = id_in(&line, &tail);
+                tracing::warn!(
+                    upstream = name,
+                    request = id,
+                    max,
+                    "an upstream server wrote a line of more bytes than message_bytes; the line is skipped, and only the \
+                     request that it answers fails, if it can be told which that is"
+                );
+                if let Some(id) = id {
+                    shared.settle(id, Err(ClientError::TooLarge { max }));
+                }
+                // Its memory is as large as it may become.
+                line = Vec::new();
+                continue;
             }
             Err(LineError::Io(error)) => return ClientError::Gone(error.to_string()),
         }
@@ -219,6 +239,77 @@ async fn read(
             Err(_) => {}
         }
     }
+}
+
+/// Maximum length of a skipped line, as a multiple of `message_bytes`. A longer one ends the program.
+const SKIPPED: usize = 8;
+/// Bytes kept of the end of a skipped line.
+const TAIL: usize = 64;
+
+/// Skips the rest of a line. Returns its last bytes; `None` if it is longer than `max`.
+async fn skip_line(
+    lines: &mut (impl AsyncBufReadExt + Unpin),
+    max: usize,
+) -> std::io::Result<Option<Vec<u8>>> {
+    let mut tail = Vec::new();
+    let mut skipped = 0_usize;
+    loop {
+        let available = lines.fill_buf().await?;
+        if available.is_empty() {
+            return Ok(Some(tail));
+        }
+        let end = available.iter().position(|byte| *byte == b'\n');
+        let taken = end.map_or(available.len(), |end| end + 1);
+        let text = &available[..taken];
+        tail.extend_from_slice(&text[text.len().saturating_sub(TAIL)..]);
+        tail.drain(..tail.len().saturating_sub(TAIL));
+        lines.consume(taken);
+        if end.is_some() {
+            return Ok(Some(tail));
+        }
+        skipped += taken;
+        if max < skipped {
+            return Ok(None);
+        }
+    }
+}
+
+/// The id of the response whose beginning and end these are, if it stands in one of them. Members are read up to `result`
+/// or `error`; a message without either is no response.
+fn id_in(beginning: &[u8], tail: &[u8]) -> Option<u64> {
+    const BEGINNING: usize = 256;
+    let text = String::from_utf8_lossy(&beginning[..beginning.len().min(BEGINNING)]);
+    let mut rest = text.trim_start().strip_prefix('{')?;
+    let mut id = None;
+    loop {
+        let (key, behind) = rest.trim_start().strip_prefix('"')?.split_once('"')?;
+        let value = behind.trim_start().strip_prefix(':')?.trim_start();
+        if matches!(key, "result" | "error") {
+            return id.or_else(|| id_at_end(tail));
+        }
+        let (value, behind) = match value.strip_prefix('"') {
+            Some(quoted) => {
+                let (value, behind) = quoted.split_once('"')?;
+                (value, behind.trim_start().strip_prefix(',')?)
+            }
+            None => value.split_once(',')?,
+        };
+        match key {
+            "id" => id = value.trim().parse().ok(),
+            "jsonrpc" => {}
+            _ => return None,
+        }
+        rest = behind;
+    }
+}
+
+/// The `id` at the end of an object, if it is the object's last member.
+fn id_at_end(text: &[u8]) -> Option<u64> {
+    let text = String::from_utf8_lossy(text);
+    let members = text.trim_end().strip_suffix('}')?.trim_end();
+    let (_, value) = members.rsplit_once("\"id\"")?;
+    let value = value.trim_start().strip_prefix(':')?.trim();
+    value.trim_matches('"').parse().ok()
 }
 
 enum LineError {
@@ -285,5 +376,39 @@ mod tests {
         add_line(&mut lines, b"{\r\n  \"a\": \"b\\nc\"\n}");
         add_line(&mut lines, b"{}");
         assert_eq!(lines, b"{    \"a\": \"b\\nc\" }\n{}\n");
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_tells_whose_answer_it_is_by_its_beginning_or_its_end() {
+        let x = "x".repeat(1000);
+        for (line, id) in [
+            (
+                format!(r#"{{"jsonrpc":"2.0","id":7,"result":{{"a":"{x}"}}}}"#),
+                Some(7),
+            ),
+            (format!(r#" {{ "id" : "7" , "result" : ["{x}"]}}"#), Some(7)),
+            (
+                format!(r#"{{"result":{{"id":5,"a":"{x}"}},"jsonrpc":"2.0","id":7}}"#),
+                Some(7),
+            ),
+            (
+                format!(r#"{{"result":{{"a":"{x}","b":{{"id":5}}}}}}"#),
+                None,
+            ),
+            (
+                format!(r#"{{"jsonrpc":"2.0","id":7,"method":"x","params":"{x}"}}"#),
+                None,
+            ),
+            (format!(r#"{{"result":{{"a":"{x}"}},"id":"7" }}"#), Some(7)),
+            (
+                format!(r#"{{"method":"x","id":7,"params":{{"a":"{x}"}}}}"#),
+                None,
+            ),
+            (x, None),
+        ] {
+            let (beginning, tail) = line.as_bytes().split_at(300);
+            let tail = &tail[tail.len() - TAIL..];
+            assert_eq!(id_in(beginning, tail), id, "{line:.100}");
+        }
     }
 }

@@ -33,7 +33,8 @@ const ACKNOWLEDGES: Duration = Duration::from_secs(5);
 impl Client {
     /// Whether the server tells when resources change.
     pub fn tells_of_resources(&self) -> bool {
-        let resources = self.server.capabilities.get("resources");
+        let server = self.server();
+        let resources = server.capabilities.get("resources");
         resources.is_some_and(|resources| resources["subscribe"] == true)
     }
 
@@ -50,7 +51,7 @@ impl Client {
         if watching.uris == *uris || !self.tells_of_resources() {
             return Ok(());
         }
-        if self.server.revision.has_sessions() {
+        if self.revision.has_sessions() {
             return self.subscribe_each(&mut watching, uris).await;
         }
         let before = watching.request.take();
@@ -102,17 +103,22 @@ impl Client {
     /// Revision 2026-07-28 (SUB-01): a request of its own for all of them, beside that for lists.
     async fn listen_to(&self, uris: &BTreeSet<Arc<str>>) -> Result<Listening, ClientError> {
         let uris: Vec<&str> = uris.iter().map(|uri| &**uri).collect();
-        let params = Params::new().with("notifications", json!({"resourceSubscriptions": uris}));
-        let params = self.introduced(params);
+        let wanted = json!({"resourceSubscriptions": uris});
         let acknowledged = self.shared.acknowledged();
         tokio::pin!(acknowledged);
         acknowledged.as_mut().enable();
         let listening = match &self.link {
             Link::Http(link) => {
-                let subscribed = Arc::clone(link).subscribe(params, Arc::clone(&self.shared));
+                let notices = uris.iter().map(|uri| {
+                    let params = json!({"uri": uri}).to_string();
+                    ("notifications/resources/updated", Some(params))
+                });
+                let subscription = self.subscription(wanted, notices.collect());
+                let subscribed = Arc::clone(link).subscribe(subscription, Arc::clone(&self.shared));
                 Listening::Task(net::spawn(subscribed).abort_handle())
             }
             Link::Stdio(link) => {
+                let params = self.introduced(Params::new().with("notifications", wanted));
                 let id = self.shared.expect(None)?.id;
                 let message = Bytes::from(wire::request(id, LISTEN, &params));
                 link.send(message).await?;

@@ -10,6 +10,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 
 use super::error::beginning;
+use crate::catalog::HeaderParameter;
 
 /// Parameters of a request: members in the order in which they were added, and `_meta`.
 ///
@@ -105,6 +106,24 @@ impl Params {
         self
     }
 
+    /// Repeats the arguments of a tool in headers as its schema asks for it. What is not there is not repeated (MH-11).
+    #[must_use]
+    pub(crate) fn mirror_all(mut self, parameters: &[HeaderParameter], arguments: &Value) -> Self {
+        for parameter in parameters {
+            let mut found = Some(arguments);
+            for step in &parameter.path {
+                found = found.and_then(|found| found.get(step));
+            }
+            let text = match found {
+                Some(Value::String(text)) => text.clone(),
+                Some(value @ (Value::Number(_) | Value::Bool(_))) => value.to_string(),
+                _ => continue,
+            };
+            self = self.mirror(parameter.header.clone(), text);
+        }
+        self
+    }
+
     /// The text of a member that is a string, as the header that mirrors it has it.
     pub(super) fn text(&self, name: &str) -> Option<String> {
         let (_, value) = self.members.iter().find(|(key, _)| *key == name)?;
@@ -186,6 +205,9 @@ pub struct RpcError {
     /// Whatever else it says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
+    /// HTTP status of the response that carried it, if that was no success.
+    #[serde(skip)]
+    pub(super) status: Option<u16>,
 }
 
 impl RpcError {
@@ -195,6 +217,7 @@ impl RpcError {
             code,
             message: message.into(),
             data: None,
+            status: None,
         }
     }
 }

@@ -318,6 +318,14 @@ impl crate::client::Credentials for Credentials {
         Box::pin(async { applied.await.map_err(|error| error.to_string()) })
     }
 
+    fn lacks<'r>(&'r self, scope: &'r str) -> BoxFuture<'r, ()> {
+        Box::pin(async move {
+            if let Self::Kept(kept) = self {
+                kept.lacks(scope).await;
+            }
+        })
+    }
+
     fn refused<'r>(&'r self, request: &'r Outgoing) -> BoxFuture<'r, bool> {
         Box::pin(self.refused(request))
     }

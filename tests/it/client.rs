@@ -1,10 +1,15 @@
 //! The client, against this server and against programs that misbehave.
 
+#[cfg(feature = "cli")]
+mod commands;
+mod eras;
+mod lists;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use longshore::client::{Client, ClientError, Listener, Options, Params, Target};
+use longshore::client::{Client, ClientError, Lifecycle, Listener, Options, Params, Target};
 use longshore::net::{Client as HttpClient, Deadlines, Guard, Program};
 use longshore::protocol::Revision;
 use serde_json::{Value, json};
@@ -89,15 +94,26 @@ async fn uses_the_demo(client: &Client) {
 }
 
 #[tokio::test]
-async fn it_lists_and_calls_over_http_within_a_session() {
+async fn it_lists_and_calls_over_http_in_each_era() {
     let server = Serve::demo();
-    let client = Client::connect(over_http(&server), quick())
-        .await
-        .expect("a connection");
-    assert_eq!(client.server().revision, Revision::V2025_11_25);
-    assert_eq!(client.server().implementation.name, "test");
-    uses_the_demo(&client).await;
-    client.close(Duration::from_secs(1)).await;
+    for (lifecycle, revision) in [
+        (Lifecycle::Auto, Revision::V2026_07_28),
+        (Lifecycle::Modern, Revision::V2026_07_28),
+        (Lifecycle::Legacy, Revision::V2025_11_25),
+    ] {
+        let options = Options {
+            lifecycle,
+            ..quick()
+        };
+        let client = Client::connect(over_http(&server), options)
+            .await
+            .expect("a connection");
+        assert_eq!(client.revision(), revision);
+        assert_eq!(client.server().revision, revision);
+        assert_eq!(client.server().implementation.name, "test");
+        uses_the_demo(&client).await;
+        client.close(Duration::from_secs(1)).await;
+    }
 }
 
 #[cfg(feature = "cli")]
@@ -112,6 +128,7 @@ async fn it_lists_and_calls_a_program() {
     let client = Client::connect(Target::Program(program), quick())
         .await
         .expect("a connection");
+    assert_eq!(client.revision(), Revision::V2026_07_28);
     uses_the_demo(&client).await;
     client.close(Duration::from_secs(10)).await;
 }
@@ -190,10 +207,9 @@ async fn a_session_that_ended_is_told_apart() {
 async fn a_server_without_a_handshake_is_discovered() {
     let answers = r#"while read -r line; do
         case "$line" in
-        *initialize*) echo '{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}' ;;
-        *server/discover*) echo '{"jsonrpc":"2.0","id":2,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"public"}}' ;;
-        *inputResponses*) echo '{"jsonrpc":"2.0","id":4,"result":{"resultType":"complete","content":[]}}' ;;
-        *protocolVersion*2026-07-28*) echo '{"jsonrpc":"2.0","id":3,"result":{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list"}},"requestState":"s"}}' ;;
+        *server/discover*) echo '{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"public"}}' ;;
+        *inputResponses*) echo '{"jsonrpc":"2.0","id":3,"result":{"resultType":"complete","content":[]}}' ;;
+        *protocolVersion*2026-07-28*) echo '{"jsonrpc":"2.0","id":2,"result":{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list"}},"requestState":"s"}}' ;;
         esac
     done"#;
     struct Asked;
@@ -243,7 +259,8 @@ async fn programs_that_misbehave_are_errors_that_say_what_they_did() {
         "it does not speak MCP: a line of more than 10000 bytes"
     );
     assert_eq!(
-        refused(sh(r#"read -r line; echo '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"1999-01-01"}}'; cat"#)).await,
+        refused(sh(r#"read -r line; echo '{"jsonrpc":"2.0","id":1,"error":{"code":-32601}}'
+            read -r line; echo '{"jsonrpc":"2.0","id":2,"result":{"protocolVersion":"1999-01-01"}}'; cat"#)).await,
         "it does not speak MCP: it speaks revision \"1999-01-01\""
     );
 }
@@ -251,7 +268,8 @@ async fn programs_that_misbehave_are_errors_that_say_what_they_did() {
 #[tokio::test]
 async fn a_greeting_before_the_first_message_is_ignored() {
     let client = Client::connect(
-        sh(r#"echo Welcome; read -r line; echo '{"jsonrpc":"2.0","id":"1","result":{"protocolVersion":"2024-11-05","capabilities":{},"serverInfo":{"name":"x","version":"0"}}}'; cat > /dev/null"#),
+        sh(r#"echo Welcome; read -r line; echo '{"jsonrpc":"2.0","id":1,"error":{"code":-32602}}'
+            read -r line; echo '{"jsonrpc":"2.0","id":"2","result":{"protocolVersion":"2024-11-05","capabilities":{},"serverInfo":{"name":"x","version":"0"}}}'; cat > /dev/null"#),
         quick(),
     )
     .await
@@ -269,7 +287,11 @@ async fn a_request_that_is_given_up_is_cancelled() {
         while read -r line; do echo "$line" >> {seen}; case "$line" in *last*) echo '{{"jsonrpc":"2.0","id":3,"result":{{}}}}' ;; esac; done"#,
         seen = seen.display()
     );
-    let client = Client::connect(sh(&script), quick())
+    let options = Options {
+        lifecycle: Lifecycle::Legacy,
+        ..quick()
+    };
+    let client = Client::connect(sh(&script), options)
         .await
         .expect("a connection");
     let limit = Some(Duration::from_millis(1));

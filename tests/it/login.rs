@@ -171,6 +171,13 @@ impl Going {
 fn answer(url: &str, asked: &Asked, given: &AtomicUsize, change: &Value) -> Told {
     let path = asked.target.split('?').next().unwrap_or_default();
     match path {
+        _ if change["without"]
+            .as_str()
+            .is_some_and(|what| path.starts_with(what)) =>
+        {
+            Told::json(404, json!({}))
+        }
+        "/register" if change["registers"] == false => Told::json(404, json!({})),
         "/.well-known/oauth-protected-resource/mcp" => Told::json(
             200,
             json!({"resource": format!("{url}/mcp"), "authorization_servers": [url]}),
@@ -223,6 +230,10 @@ fn serve(url: &str, asked: &Asked, good: Option<usize>) -> Told {
         return Told::json(401, json!({})).header("www-authenticate", &challenge);
     }
     let message: Value = serde_json::from_str(&asked.body).unwrap_or_default();
+    if message["params"]["name"] == "write" && good.is_some_and(|good| good < 2) {
+        let challenge = "Bearer error=\"insufficient_scope\", scope=\"files:write tools\"";
+        return Told::json(403, json!({})).header("www-authenticate", challenge);
+    }
     let result = match message["method"].as_str().unwrap_or_default() {
         "initialize" => json!({
             "protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
@@ -570,4 +581,49 @@ fn a_client_secret_goes_to_an_issuer_that_was_named_and_to_no_other() {
     let mut other = command(&[]);
     other.env("LONGSHORE_CLIENT_SECRET", "canary-of-another");
     assert!(!other.output().expect("runs").status.success());
+}
+
+#[test]
+fn cli_09_a_scope_that_is_missing_is_named_and_asked_for_by_the_next_login() {
+    let world = World::new(json!({}));
+    let server = world.server();
+    let (done, said) = world.begin(&[]).consent(&world.site.url);
+    assert!(done, "{said}");
+    let refused = world.run(&["call", &server, "write"]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success());
+    assert!(
+        said.contains("the scopes \"files:write tools\"") && said.contains("`longshore login "),
+        "{said}"
+    );
+    // It is remembered however often somebody logs in, unless they say otherwise.
+    for _ in 0..2 {
+        let going = world.begin(&[]);
+        assert_eq!(going.parameter("scope"), "tools offline_access files:write");
+        let (done, said) = going.consent(&world.site.url);
+        assert!(done, "{said}");
+        assert!(world.run(&["call", &server, "write"]).status.success());
+    }
+    let going = world.begin(&["--scope", "tools"]);
+    assert_eq!(going.parameter("scope"), "tools offline_access");
+}
+
+#[test]
+fn a_server_of_2025_03_26_without_metadata_has_its_endpoints_where_that_says() {
+    let world = World::new(json!({"without": "/.well-known/"}));
+    let going = world.begin(&[]);
+    assert_eq!(going.page.path(), "/authorize");
+    assert_eq!(world.site.asked("/register").len(), 1);
+    let (done, said) = going.consent(&world.site.url);
+    assert!(done, "{said}");
+    assert_eq!(world.site.asked("/token").len(), 1);
+    assert!(has_tool(&world.run(&["list", &world.server()])));
+    // Others want a key, and there is nothing to log in to.
+    let world = World::new(json!({"without": "/.well-known/", "registers": false}));
+    let refused = world.run(&["login", &world.server()]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        said.contains("LONGSHORE_TOKEN") && said.contains("without OAuth metadata"),
+        "{said}"
+    );
 }

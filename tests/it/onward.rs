@@ -107,7 +107,7 @@ fn trc_01_what_an_upstream_is_asked_is_a_span_whose_place_it_is_told() {
     let received = collector.take();
     let port = upstream.address().port().to_string();
     let all = [
-        ("mcp.protocol.version", "2025-11-25"),
+        ("mcp.protocol.version", "2026-07-28"),
         ("network.transport", "tcp"),
         ("network.protocol.name", "http"),
         ("server.address", "127.0.0.1"),
@@ -171,6 +171,7 @@ fn a_session_with_an_upstream_is_timed() {
     let script = r#"while read -r line; do
         id=$(printf '%s' "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
         case "$line" in
+        *server/discover*) echo '{"jsonrpc":"2.0","id":'$id',"error":{"code":-32601,"message":"no"}}' ;;
         *'"initialize"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"protocolVersion":"2024-11-05","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"0"}}}' ;;
         *tools/list*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"tools":[{"name":"die","inputSchema":{"type":"object"}}]}}' ;;
         *tools/call*) exit 1 ;;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde_json::{Map, json};
 use tokio::runtime::Runtime;
 use url::{Host, Url};
 
@@ -11,7 +12,7 @@ use crate::app::{AppError, tokens};
 use crate::cli::login::{self, Place};
 use crate::cli::run::load;
 use crate::cli::{likeness_of, output, terminal};
-use crate::client::{Client, ClientError, Options};
+use crate::client::{Client, ClientError, Lifecycle, Options};
 use crate::config::{Config, Flags};
 use crate::environment::Probe;
 use crate::net::{challenge_parameter, with_causes};
@@ -196,7 +197,7 @@ impl Access {
         is_bare.then_some(url)
     }
 
-    async fn connect(&self, server: &ServerArgs) -> Result<Client, Unreached> {
+    async fn connect(&self, server: &ServerArgs, answers: bool) -> Result<Client, Unreached> {
         let name = &server.server;
         let target = self.upstream.target(name).map_err(AppError::from)?;
         let credentials = self
@@ -204,8 +205,16 @@ impl Access {
             .proof(name, &self.tokens)
             .map_err(AppError::from)?;
         let limit = Duration::from_secs(server.timeout.max(1));
+        let mut capabilities = Map::new();
+        if answers {
+            capabilities.insert("elicitation".to_owned(), json!({"form": {}}));
+        }
         let options = Options {
             name: name.clone(),
+            capabilities,
+            lifecycle: server
+                .protocol
+                .map_or(self.upstream.protocol, Lifecycle::from),
             connect_timeout: limit,
             request_timeout: limit,
             message_bytes: self.upstream.message_bytes,
@@ -367,12 +376,13 @@ impl From<AppError> for Unreached {
 pub(super) fn connected(
     runtime: &Runtime,
     server: &ServerArgs,
+    answers: bool,
 ) -> Result<(Client, Access), Failure> {
     let mut access = Access::of(server)?;
     let mut may_ask = !server.json && terminal::has_person();
     let mut is_second = false;
     loop {
-        let error = match runtime.block_on(access.connect(server)) {
+        let error = match runtime.block_on(access.connect(server, answers)) {
             Ok(client) => return Ok((client, access)),
             Err(Unreached::Setup(error)) => return Err(error.into()),
             Err(Unreached::Client(error)) => error,

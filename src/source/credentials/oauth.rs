@@ -93,6 +93,7 @@ impl Issuer {
                 .as_ref()
                 .map(|first| first.expose().to_owned()),
             scopes: config.scopes.clone(),
+            lacking: Vec::new(),
             networks: Vec::new(),
         }
     }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::oauth::Issuer;
 use super::{CredentialError, bearer_value};
-use crate::source::tokens::{Grant, Granted, Grants, Name, Tokens};
+use crate::source::tokens::{Grant, Granted, Grants, KeepError, Name, Tokens};
 
 /// How old what is known of a login may be before it is looked at again, since somebody may log in or out.
 const LOOKS: Duration = Duration::from_secs(1);
@@ -92,6 +92,34 @@ impl Renewed {
         let this = Arc::clone(self);
         let got = tokio::spawn(async move { this.get().await }).await;
         got.unwrap_or(Err(CredentialError::Ending))
+    }
+
+    /// Records the scopes of an `insufficient_scope` error, so that the next login requests them too.
+    pub(super) async fn lacks(&self, scope: &str) {
+        let noted = async {
+            let turn = self.tokens.turn(&self.name).await?;
+            let noted = self.note_lacking(scope).await;
+            turn.end().await;
+            noted
+        };
+        if let Err(error) = noted.await {
+            tracing::debug!(%error, "it cannot be kept which scope a token lacks");
+        }
+    }
+
+    async fn note_lacking(&self, scope: &str) -> Result<(), KeepError> {
+        let kept = self.tokens.look(&self.name).await?;
+        let Some(mut grant) = kept
+            .as_ref()
+            .and_then(|kept| self.way.choose(kept))
+            .cloned()
+        else {
+            return Ok(());
+        };
+        match matches!(self.way, Way::Login(_)) && grant.lacks(scope) {
+            true => self.tokens.keep(&self.name, &grant).await,
+            false => Ok(()),
+        }
     }
 
     fn at_hand(&self) -> Option<HeaderValue> {

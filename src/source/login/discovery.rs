@@ -1,7 +1,7 @@
 //! Who gives tokens for a server, and how: RFC 9728, then RFC 8414 or OpenID Connect Discovery.
 
 use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use url::Url;
@@ -36,6 +36,29 @@ pub(super) struct Issuer {
     pub(super) client_id_metadata_document_supported: bool,
     #[serde(default)]
     pub(super) authorization_response_iss_parameter_supported: bool,
+    /// It has no metadata; these are the default endpoints.
+    #[serde(skip)]
+    pub(super) is_default: bool,
+}
+
+/// Default endpoints of 2025-03-26, for a server that is its own issuer and has no metadata.
+pub(super) fn default_issuer(name: &str) -> Result<Issuer, LoginError> {
+    let root: Url = name.parse().map_err(|_| LoginError::NoIssuer(cut(name)))?;
+    let endpoint = |path: &str| Some(at(&root, path).as_str().to_owned());
+    Ok(Issuer {
+        issuer: name.to_owned(),
+        authorization_endpoint: endpoint("/authorize"),
+        token_endpoint: endpoint("/token"),
+        registration_endpoint: endpoint("/register"),
+        revocation_endpoint: None,
+        // That revision demands PKCE.
+        code_challenge_methods_supported: vec!["S256".to_owned()],
+        scopes_supported: Vec::new(),
+        token_endpoint_auth_methods_supported: Vec::new(),
+        client_id_metadata_document_supported: false,
+        authorization_response_iss_parameter_supported: false,
+        is_default: true,
+    })
 }
 
 /// What a server wants to be shown.
@@ -45,20 +68,46 @@ pub(super) struct Challenge {
     pub(super) scopes: Vec<String>,
 }
 
+/// Requests without a token, of both eras. Some servers let `initialize` through and answer others with 401.
+const UNPROVED: [(&str, &str); 3] = [
+    (
+        "server/discover",
+        r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"longshore","version":"0"},"io.modelcontextprotocol/clientCapabilities":{}}}"#,
+    ),
+    (
+        "initialize",
+        r#"{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"longshore","version":"0"}}"#,
+    ),
+    ("tools/list", "{}"),
+];
+
 /// Asks a server without a token.
 pub(super) async fn challenge(
     client: &Client,
     server: &Url,
 ) -> Result<Option<Challenge>, LoginError> {
-    let body = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"longshore","version":"0"}}}"#;
-    let request = Outgoing::post(server.clone(), "application/json", body).header(
-        ACCEPT,
-        HeaderValue::from_static("application/json, text/event-stream"),
-    );
-    // Only its head is of interest; what follows may be a stream.
-    let answer = client.open(request).await?;
-    let wants = answer.status == StatusCode::UNAUTHORIZED;
-    Ok(wants.then(|| read_challenge(&answer.headers)))
+    for (method, params) in UNPROVED {
+        let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
+        let mut request = Outgoing::post(server.clone(), "application/json", body).header(
+            ACCEPT,
+            HeaderValue::from_static("application/json, text/event-stream"),
+        );
+        if method == "server/discover" {
+            let version = HeaderValue::from_static("2026-07-28");
+            request = request
+                .header(HeaderName::from_static("mcp-protocol-version"), version)
+                .header(
+                    HeaderName::from_static("mcp-method"),
+                    HeaderValue::from_static(method),
+                );
+        }
+        // Only its head is of interest; what follows may be a stream.
+        let answer = client.open(request).await?;
+        if answer.status == StatusCode::UNAUTHORIZED {
+            return Ok(Some(read_challenge(&answer.headers)));
+        }
+    }
+    Ok(None)
 }
 
 fn read_challenge(headers: &HeaderMap) -> Challenge {

@@ -20,7 +20,7 @@ use super::{Known, LoginError};
 use crate::environment::Secret;
 use crate::net::{Client, Outgoing};
 use crate::seal::random_bytes;
-use crate::source::tokens::{Grant, Granted, KeepError, Name, Tokens, client};
+use crate::source::tokens::{Grant, Granted, Grants, KeepError, Name, Tokens, client};
 
 /// Where to log in, and as what.
 #[derive(Clone, Debug)]
@@ -91,14 +91,14 @@ pub(crate) async fn log_in(
         mut scopes,
         is_own_issuer,
     } = find(&web, request).await?;
-    let known = known.iter().flat_map(|grants| grants.iter());
-    if !may_learn_secret(request, &issuer_name, known) {
+    let issued = known.iter().flat_map(|grants| grants.iter());
+    if !may_learn_secret(request, &issuer_name, issued) {
         return Err(LoginError::SecretWithoutIssuer {
             issuer: issuer_name,
         });
     }
     let issuer = match discovery::issuer(&web, &issuer_name).await {
-        Err(LoginError::NoIssuer(_)) if is_own_issuer => return Err(LoginError::NoOAuth),
+        Err(LoginError::NoIssuer(_)) if is_own_issuer => discovery::default_issuer(&issuer_name)?,
         issuer => issuer?,
     };
     if !issuer
@@ -124,8 +124,20 @@ pub(crate) async fn log_in(
         })?;
     let redirect = callback.redirect_uri();
     let identity = identify(&web, request, &issuer, &redirect).await?;
+    let before = known.as_ref().and_then(|known| known.of(Some(&issuer.issuer)));
+    let lacking = before.map(|before| before.lacking.clone());
+    let lacking = lacking.unwrap_or_default();
     if !request.scopes.is_empty() {
         scopes.clone_from(&request.scopes);
+    } else if let Some(before) = before
+        && !lacking.is_empty()
+    {
+        // What was granted before, and what was missing.
+        for scope in before.scopes.iter().chain(&lacking) {
+            if !scopes.contains(scope) {
+                scopes.push(scope.clone());
+            }
+        }
     }
     // Otherwise there may be nothing to get the next token with.
     if issuer
@@ -163,6 +175,7 @@ pub(crate) async fn log_in(
         margin: 0,
         refresh_token: None,
         scopes,
+        lacking,
         networks: request.networks.clone(),
     };
     let fields = [
@@ -185,7 +198,7 @@ pub(crate) async fn log_in(
 }
 
 /// What somebody else has put there is replaced by a login.
-fn known_to_be_foreign<T>(error: KeepError) -> Result<Option<T>, KeepError> {
+fn known_to_be_foreign(error: KeepError) -> Result<Option<Grants>, KeepError> {
     match error {
         KeepError::Foreign => Ok(None),
         error => Err(error),
@@ -214,17 +227,17 @@ fn endpoint(told: Option<&String>, name: &'static str) -> Result<Url, LoginError
         .ok_or(LoginError::NoEndpoint(name))
 }
 
-/// Where the tokens of a server come from.
+/// Where to log in, and for what.
 struct Found {
-    /// The server's name for itself.
+    /// What the server calls itself.
     resource: String,
     issuer: String,
     scopes: Vec<String>,
-    /// Whether nothing names the issuer, and the server may be its own.
+    /// The server is its own issuer, as those of 2025-03-26 are, and has default endpoints if it has no metadata.
     is_own_issuer: bool,
 }
 
-/// Asks a server who gives tokens for it.
+/// What the server calls itself, who gives tokens for it, and what they should allow.
 async fn find(web: &Client, request: &LoginRequest) -> Result<Found, LoginError> {
     let server = &request.server;
     let challenge = discovery::challenge(web, server).await?;
@@ -238,11 +251,12 @@ async fn find(web: &Client, request: &LoginRequest) -> Result<Found, LoginError>
         let mut root = server.clone();
         root.set_path("");
         root.set_query(None);
-        let issuer = request.issuer.clone();
+        let own = root.as_str().trim_end_matches('/').to_owned();
+        let issuer = request.issuer.clone().unwrap_or_else(|| own.clone());
         return Ok(Found {
             resource: canonical(server),
-            is_own_issuer: issuer.is_none(),
-            issuer: issuer.unwrap_or_else(|| root.as_str().trim_end_matches('/').to_owned()),
+            is_own_issuer: issuer == own,
+            issuer,
             scopes: challenge.scopes,
         });
     };
@@ -325,6 +339,9 @@ async fn identify(
     let asked = Outgoing::post(endpoint.clone(), "application/json", body.to_string())
         .header(ACCEPT, http::HeaderValue::from_static("application/json"));
     let answer = web.fetch(asked).await?;
+    if issuer.is_default && matches!(answer.status.as_u16(), 401 | 404 | 405) {
+        return Err(LoginError::NoOAuth);
+    }
     if !matches!(answer.status, StatusCode::CREATED | StatusCode::OK) {
         return Err(LoginError::NotRegistered {
             status: answer.status.as_u16(),

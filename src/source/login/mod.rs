@@ -24,16 +24,18 @@ pub(crate) enum LoginError {
         "it does not say who gives tokens for it; ask whoever runs it for a token, and put that into LONGSHORE_TOKEN or into the configuration"
     )]
     NoMetadata,
-    #[error(
-        "it asks for credentials and publishes no OAuth metadata, so there is no login for it; if it takes an API key or another token, put that into the variable LONGSHORE_TOKEN, or into the headers of an upstream in the configuration"
-    )]
-    NoOAuth,
     #[error("it says that it is {found:?}, which is another server")]
     OtherResource { found: String },
     #[error(
         "the issuer {0:?}, which gives tokens for it, publishes no metadata; name another with --issuer, or ask whoever runs the server for a token"
     )]
     NoIssuer(String),
+    #[error(
+        "it answers HTTP 401 without OAuth metadata (RFC 9728, RFC 8414), and registers no client at /register: it seems to \
+         take a key or token that its operator gives out; put that into the variable LONGSHORE_TOKEN, or into `headers` of \
+         the upstream's configuration"
+    )]
+    NoOAuth,
     #[error("{wanted:?} says that it is {found:?}")]
     OtherIssuer { found: String, wanted: String },
     #[error(

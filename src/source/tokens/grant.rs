@@ -40,6 +40,9 @@ pub(in crate::source) struct Grant {
     pub(in crate::source) refresh_token: Option<String>,
     #[serde(default)]
     pub(in crate::source) scopes: Vec<String>,
+    /// Scopes of earlier `insufficient_scope` errors. The next login requests them too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(in crate::source) lacking: Vec<String>,
     /// Networks that the issuer may be in though they are not public.
     #[serde(default)]
     pub(in crate::source) networks: Vec<IpNet>,
@@ -136,6 +139,10 @@ impl Grants {
     }
 }
 
+/// Maximum number of recorded missing scopes, and bytes of one.
+const LACKING_MAX: usize = 64;
+const SCOPE_BYTES: usize = 256;
+
 /// Whether two names of issuers are the same, but for a slash that people leave out.
 fn is_same(one: &str, other: &str) -> bool {
     one.trim_end_matches('/') == other.trim_end_matches('/')
@@ -168,6 +175,21 @@ impl Grant {
             && self
                 .expires
                 .is_none_or(|expires| now + self.margin < expires)
+    }
+
+    /// Records missing scopes, separated by spaces. Returns true if any is new.
+    pub(in crate::source) fn lacks(&mut self, scope: &str) -> bool {
+        let before = self.lacking.len();
+        for scope in scope.split_whitespace() {
+            let is_known = |known: &[String]| known.iter().any(|known| known == scope);
+            if self.lacking.len() < LACKING_MAX
+                && scope.len() <= SCOPE_BYTES
+                && !is_known(&self.lacking)
+            {
+                self.lacking.push(scope.to_owned());
+            }
+        }
+        before < self.lacking.len()
     }
 
     /// Takes over what the issuer gave.

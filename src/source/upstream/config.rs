@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use url::Url;
 
-use crate::client::Target;
+use crate::client::{Lifecycle, Target};
 use crate::environment::Secret;
 use crate::net::{Client as HttpClient, Deadlines, Guard, Program};
 use crate::source::credentials::{AuthConfig, Credentials};
@@ -43,6 +43,9 @@ pub struct UpstreamConfig {
     /// The endpoint of a server that is reached over HTTP.
     #[serde(alias = "serverUrl")]
     pub url: Option<String>,
+    /// Protocol era to connect with: `auto` probes with `server/discover` (2026-07-28) and falls back to `initialize`;
+    /// `modern` uses 2026-07-28 only; `legacy` uses `initialize` only, for servers that fail on the probe. Default: `auto`.
+    pub protocol: Lifecycle,
     /// How to prove oneself to it, where a fixed header is not enough: over HTTP.
     pub auth: AuthConfig,
     /// Headers of each request to it. Nothing of the caller's is ever sent to it.
@@ -53,7 +56,8 @@ pub struct UpstreamConfig {
     pub connect_seconds: u64,
     /// How long a call to it may take, in seconds. Default: `upstreams_timeout_seconds`.
     pub timeout_seconds: Option<u64>,
-    /// Bytes of one message of its, 65536 to 268435456; one that sends more is disconnected. Default: 8388608, 8 MiB.
+    /// Maximum size of one message, in bytes, 65536 to 268435456; a request with a larger response fails. All lists together
+    /// may have four times as many bytes as text, and eight times as many in memory. Default: 8388608, 8 MiB.
     pub message_bytes: usize,
     /// How many calls to it may be under way at once, and when it counts as down. Others are not affected.
     pub bulkhead: crate::net::BulkheadConfig,
@@ -122,6 +126,7 @@ impl Default for UpstreamConfig {
             env: BTreeMap::new(),
             cwd: None,
             url: None,
+            protocol: Lifecycle::default(),
             auth: AuthConfig::default(),
             headers: BTreeMap::new(),
             disabled: false,
@@ -200,6 +205,9 @@ impl UpstreamConfig {
                 .as_ref()
                 .map_or_else(String::new, |cwd| cwd.display().to_string()),
         );
+        if self.protocol != Lifecycle::Auto {
+            take(self.protocol.as_str());
+        }
         HEXLOWER.encode(&hash.finalize())
     }
 

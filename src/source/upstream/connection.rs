@@ -20,7 +20,7 @@ use super::usage::Usage;
 use super::watched::{End, Operation, Peer, Session, Watched};
 use super::{Background, DISCOVERY};
 use crate::catalog::CallContext;
-use crate::client::{Client, ClientError, Events, Listener, Options, Params, Target};
+use crate::client::{Client, ClientError, EraCache, Events, Listener, Options, Params, Target};
 use crate::net::{BreakerState, Bulkhead, BulkheadStats, Turned, with_causes};
 use crate::protocol::UriTemplate;
 use crate::source::credentials::Credentials;
@@ -34,6 +34,8 @@ pub(super) struct Upstream {
     pub(super) fingerprint: String,
     target: Target,
     credentials: Option<Arc<Credentials>>,
+    /// The era of the protocol that it speaks, from its first connection on.
+    era: EraCache,
     bulkhead: Bulkhead,
     usage: Usage,
     retried: AtomicU64,
@@ -71,6 +73,9 @@ impl Connected {
         client.close(grace).await;
     }
 }
+
+/// What a server of 2026-07-28 answers to headers that do not repeat what is in the body.
+const HEADER_MISMATCH: i64 = -32020;
 
 /// Why a request to an upstream came to nothing.
 #[derive(Debug, thiserror::Error)]
@@ -110,6 +115,7 @@ impl Upstream {
             name: name.to_owned(),
             target,
             credentials,
+            era: EraCache::default(),
             config,
         })
     }
@@ -353,6 +359,8 @@ impl Upstream {
                 .clone()
                 .map(|credentials| credentials as Arc<dyn crate::client::Credentials>),
             events: Some(Arc::clone(&self.upkeep) as Arc<dyn Events>),
+            lifecycle: self.config.protocol,
+            era: self.era.clone(),
             ..Options::default()
         };
         let connecting = Client::connect(self.target.clone(), options);
@@ -369,7 +377,7 @@ impl Upstream {
             "connected"
         );
         let connected = Arc::new(Connected {
-            session: Session::begin(&self.peer, client.server().revision),
+            session: Session::begin(&self.peer, client.revision()),
             client,
             since: Instant::now(),
         });
@@ -426,7 +434,7 @@ impl Upstream {
 
     /// The revision that is spoken with it, while it is connected.
     pub(super) fn revision(&self) -> Option<&'static str> {
-        Some(self.usable()?.client.server().revision.as_str())
+        Some(self.usable()?.client.revision().as_str())
     }
 
     /// Makes a request; once more where the first cannot have happened, or `repeatable` says that twice is as good as
@@ -460,6 +468,11 @@ impl Upstream {
                 // It answered.
                 Err(error @ ClientError::Rpc(_)) => {
                     pass.succeeded();
+                    // Which arguments headers have to repeat is in its list of tools, which may be another by now.
+                    if matches!(&error, ClientError::Rpc(refusal) if refusal.code == HEADER_MISMATCH)
+                    {
+                        self.upkeep.list_changed("tools");
+                    }
                     return Err(error.into());
                 }
                 Err(error) => error,

@@ -38,20 +38,26 @@ pub(super) struct Listing {
 
 impl Listing {
     pub(super) async fn ask(client: &Client) -> Result<Self, ClientError> {
-        let has = |name: &str| client.server().capabilities.contains_key(name);
+        let server = client.server();
+        let has = |name: &str| server.capabilities.contains_key(name);
         let mut listing = Self {
             completes: has("completions"),
             reads: has("resources"),
             ..Self::default()
         };
+        let mut budget = client.list_budget();
         if has("tools") {
-            listing.tools = client.list("tools/list", "tools").await?;
+            listing.tools = client
+                .list_within("tools/list", "tools", &mut budget)
+                .await?;
         }
         if has("resources") {
-            listing.resources = client.list("resources/list", "resources").await?;
+            listing.resources = client
+                .list_within("resources/list", "resources", &mut budget)
+                .await?;
             // Some that have resources know no templates.
             listing.templates = match client
-                .list("resources/templates/list", "resourceTemplates")
+                .list_within("resources/templates/list", "resourceTemplates", &mut budget)
                 .await
             {
                 Err(ClientError::Rpc(_)) => Vec::new(),
@@ -59,7 +65,9 @@ impl Listing {
             };
         }
         if has("prompts") {
-            listing.prompts = client.list("prompts/list", "prompts").await?;
+            listing.prompts = client
+                .list_within("prompts/list", "prompts", &mut budget)
+                .await?;
         }
         let server = client.server();
         let extensions = server.capabilities.get("extensions");

@@ -462,7 +462,7 @@ impl Tool for UpstreamTool {
             let arguments = arguments.to_json();
             let mut params = Params::new().shared("name", name);
             if !mirrored.is_empty() {
-                params = with_mirrored(params, &mirrored, &arguments)?;
+                params = params.mirror_all(&mirrored, &serde_json::from_str(&arguments)?);
             }
             let watched = upstream.watch(&operation, &context, None);
             let params = watched.placed(params.checked("arguments", arguments));
@@ -506,28 +506,6 @@ impl Tool for UpstreamTool {
             })
         })
     }
-}
-
-/// Repeats arguments in headers as a tool's schema asks for it. What is not there is not repeated (MH-11).
-fn with_mirrored(
-    mut params: Params,
-    mirrored: &[HeaderParameter],
-    arguments: &str,
-) -> Result<Params, ToolError> {
-    let arguments: Value = serde_json::from_str(arguments)?;
-    for parameter in mirrored {
-        let mut found = Some(&arguments);
-        for step in &parameter.path {
-            found = found.and_then(|found| found.get(step));
-        }
-        let text = match found {
-            Some(Value::String(text)) => text.clone(),
-            Some(value @ (Value::Number(_) | Value::Bool(_))) => value.to_string(),
-            _ => continue,
-        };
-        params = params.mirror(parameter.header.clone(), text);
-    }
-    Ok(params)
 }
 
 fn output(called: Called<'_>, links: &Links, principal: &Principal) -> Output {
@@ -614,7 +592,7 @@ fn told(upstream: &str, error: &CallError) -> String {
         CallError::Client(ClientError::Status { status, .. }) => {
             format!("the upstream server {upstream} answered with the HTTP status {status}")
         }
-        CallError::Client(ClientError::Protocol(_)) => {
+        CallError::Client(ClientError::Protocol(_) | ClientError::TooLarge { .. }) => {
             format!(
                 "the upstream server {upstream} answered what cannot be read, or more than may be; it may have done what it was \
                  asked for"

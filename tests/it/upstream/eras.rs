@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{behind, everything, http, stdio};
+use super::{behind, everything, http, stdio, with_sessions};
 use crate::support::{Running, Stateless};
 
 /// A server of 2026-07-28 alone that asks by its result, and reads the answers in the next request.
@@ -76,7 +76,7 @@ fn in_a_session(server: &Running, tool: &str, arguments: Value, answer: Value) -
 #[test]
 fn a_modern_client_answers_what_an_upstream_with_sessions_asks() {
     let upstream = everything();
-    let server = behind([("up", http(&upstream))]).start();
+    let server = behind([("up", with_sessions(&upstream))]).start();
     let asked = |answer| {
         let arguments = json!({"message": "Who are you?"});
         let result = in_rounds(&server, "up__test_elicitation", arguments, answer);
@@ -100,7 +100,7 @@ fn a_modern_client_answers_what_an_upstream_with_sessions_asks() {
 #[test]
 fn a_modern_client_samples_for_an_upstream_with_sessions() {
     let upstream = everything();
-    let server = behind([("up", http(&upstream))]).start();
+    let server = behind([("up", with_sessions(&upstream))]).start();
     let result = in_rounds(
         &server,
         "up__test_sampling",
@@ -125,9 +125,30 @@ fn a_client_with_a_session_answers_what_a_modern_upstream_asks() {
 }
 
 #[test]
+fn an_upstream_of_both_eras_is_asked_in_the_modern_one_for_clients_of_each() {
+    let upstream = everything();
+    let server = behind([("up", http(&upstream))]).start();
+    let ada = json!({"action": "accept", "content": {"username": "ada", "email": "a@b.example"}});
+    let arguments = json!({"message": "Who?"});
+    let result = in_a_session(&server, "up__test_elicitation", arguments.clone(), ada);
+    assert!(text(&result).contains("action=accept"), "{result}");
+    let result = in_rounds(
+        &server,
+        "up__test_elicitation",
+        arguments,
+        |_| json!({"action": "decline"}),
+    );
+    assert!(text(&result).contains("action=decline"), "{result}");
+}
+
+#[test]
 fn each_era_is_asked_by_an_upstream_of_its_own_era() {
     let upstream = everything();
-    let server = behind([("legacy", http(&upstream)), ("modern", stdio(ASKS))]).start();
+    let server = behind([
+        ("legacy", with_sessions(&upstream)),
+        ("modern", stdio(ASKS)),
+    ])
+    .start();
     let ada = json!({"action": "accept", "content": {"username": "ada", "email": "a@b.example"}});
     let arguments = json!({"message": "Who?"});
     let result = in_a_session(&server, "legacy__test_elicitation", arguments, ada);
@@ -144,7 +165,11 @@ fn each_era_is_asked_by_an_upstream_of_its_own_era() {
 #[test]
 fn whoever_cannot_be_asked_is_not() {
     let upstream = everything();
-    let server = behind([("legacy", http(&upstream)), ("modern", stdio(ASKS))]).start();
+    let server = behind([
+        ("legacy", with_sessions(&upstream)),
+        ("modern", stdio(ASKS)),
+    ])
+    .start();
     let session = server.session("2025-11-25");
     for (tool, arguments) in [
         ("legacy__test_elicitation", json!({"message": "Who?"})),

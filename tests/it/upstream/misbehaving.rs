@@ -16,6 +16,7 @@ fn misbehaving(folder: &Path, how: &str) -> String {
         while read -r line; do
             id=$(printf '%s' "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
             case "$line" in
+            *server/discover*) echo '{{"jsonrpc":"2.0","id":'$id',"error":{{"code":-32601,"message":"no"}}}}' ;;
             *'"initialize"'*) echo '{{"jsonrpc":"2.0","id":'$id',"result":{{"protocolVersion":"2025-11-25","capabilities":{{"tools":{{}}}},"serverInfo":{{"name":"x","version":"0"}}}}}}' ;;
             *tools/list*) echo '{{"jsonrpc":"2.0","id":'$id',"result":{{"tools":[{{"name":"try","inputSchema":{{"type":"object"}}}}]}}}}' ;;
             *tools/call*) {how} ;;
@@ -127,7 +128,7 @@ fn one_that_sends_an_endless_line_is_ended() {
 }
 
 #[test]
-fn one_that_says_more_than_it_may_is_disconnected() {
+fn an_answer_that_is_too_long_fails_its_request_and_no_other() {
     for (bytes, is_good) in [(60_000, true), (70_000, false)] {
         let folder = tempfile::tempdir().expect("a folder");
         let how = format!(
@@ -142,6 +143,12 @@ fn one_that_says_more_than_it_may_is_disconnected() {
         assert_eq!(text.len() == bytes, is_good, "{text:.100}");
         assert_eq!(result["isError"] == true, !is_good, "{text:.100}");
         assert!(is_good || text.contains("more than may be"), "{text:.100}");
+        session.call("bad__try", &json!({})).result();
+        assert_eq!(
+            processes(folder.path()).len(),
+            2,
+            "it was not started again"
+        );
     }
 }
 

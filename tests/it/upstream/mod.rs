@@ -13,6 +13,7 @@ mod tokens;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use longshore::client::Lifecycle;
 use longshore::source::UpstreamConfig;
 use serde_json::{Value, json};
 
@@ -25,6 +26,14 @@ fn stdio(script: &str) -> UpstreamConfig {
 fn http(server: &Running) -> UpstreamConfig {
     serde_json::from_value(json!({"url": format!("http://{}/mcp", server.address())}))
         .expect("valid")
+}
+
+/// The same, spoken to as a legacy server.
+fn with_sessions(server: &Running) -> UpstreamConfig {
+    UpstreamConfig {
+        protocol: Lifecycle::Legacy,
+        ..http(server)
+    }
 }
 
 fn behind(upstreams: impl IntoIterator<Item = (&'static str, UpstreamConfig)>) -> Serve {
@@ -53,6 +62,7 @@ fn counting(folder: &Path) -> String {
         while read -r line; do
             id=$(printf '%s' "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
             case "$line" in
+            *server/discover*) echo '{{"jsonrpc":"2.0","id":'$id',"error":{{"code":-32601,"message":"no"}}}}' ;;
             *'"initialize"'*) echo '{{"jsonrpc":"2.0","id":'$id',"result":{{"protocolVersion":"2024-11-05","capabilities":{{"tools":{{}}}},"serverInfo":{{"name":"x","version":"0"}}}}}}' ;;
             *tools/list*) echo '{{"jsonrpc":"2.0","id":'$id',"result":{{"tools":[{{"name":"count","description":"'"$(cat {folder}/description)"'","inputSchema":{{"type":"object"}}}}]}}}}' ;;
             *announce*) echo '{{"jsonrpc":"2.0","id":'$id',"result":{{"content":[]}}}}'; echo '{{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}}' ;;

@@ -9,15 +9,21 @@ use longshore::source::UpstreamConfig;
 use serde_json::{Value, json};
 
 use super::{behind, listed};
-use crate::lasting::{changed, open};
+use crate::lasting::{becomes, changed, open};
 
 /// A small server over HTTP with one tool, whose argument `region` is mirrored. It notes the headers of calls, and says
 /// on demand that its tools have changed.
 struct Modern {
     address: std::net::SocketAddr,
     calls: mpsc::Receiver<Vec<(String, String)>>,
-    tell: mpsc::Sender<()>,
+    tell: mpsc::Sender<Tell>,
     renamed: Arc<AtomicBool>,
+}
+
+/// What becomes of the stream of `subscriptions/listen`.
+enum Tell {
+    Changed,
+    Break,
 }
 
 struct Request {
@@ -80,17 +86,23 @@ fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {
 fn converse(
     stream: TcpStream,
     called: &mpsc::Sender<Vec<(String, String)>>,
-    told: &Mutex<mpsc::Receiver<()>>,
+    told: &Mutex<mpsc::Receiver<Tell>>,
     renamed: &AtomicBool,
 ) {
     let mut stream = BufReader::new(stream);
     while let Some(request) = read(&mut stream) {
         let id = request.body["id"].clone();
         let mut status = "200 OK";
+        let mut code = -32601;
         let result = match request.body["method"].as_str().unwrap_or_default() {
             "server/discover" => {
-                json!({"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": true}}})
+                let mut result = json!({"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": true}}});
+                if renamed.load(Ordering::SeqCst) {
+                    result["capabilities"]["prompts"] = json!({});
+                }
+                result
             }
+            "prompts/list" => json!({"prompts": [{"name": "advise"}]}),
             "tools/list" => {
                 let name = match renamed.load(Ordering::SeqCst) {
                     true => "sell",
@@ -101,6 +113,10 @@ fn converse(
                     "deep": {"type": "object", "properties": {"count": {"type": "integer", "x-mcp-header": "Count"}}},
                     "gift": {"type": "boolean", "x-mcp-header": "Gift"},
                 }}}]})
+            }
+            "tools/call" if renamed.load(Ordering::SeqCst) => {
+                (status, code) = ("400 Bad Request", -32020);
+                Value::Null
             }
             "tools/call" => {
                 let _ = called.send(request.headers);
@@ -116,7 +132,7 @@ fn converse(
         };
         let mut answer = json!({"jsonrpc": "2.0", "id": id});
         if result.is_null() {
-            answer["error"] = json!({"code": -32601, "message": "no such method"});
+            answer["error"] = json!({"code": code, "message": "no"});
         } else {
             answer["result"] = result;
             answer["result"]["resultType"] = json!("complete");
@@ -134,7 +150,7 @@ fn converse(
 }
 
 /// Answers `subscriptions/listen` for as long as somebody has something to tell.
-fn tell(mut stream: TcpStream, id: &Value, body: &Value, told: &Mutex<mpsc::Receiver<()>>) {
+fn tell(mut stream: TcpStream, id: &Value, body: &Value, told: &Mutex<mpsc::Receiver<Tell>>) {
     assert_eq!(
         body["params"]["notifications"],
         json!({"toolsListChanged": true})
@@ -154,7 +170,7 @@ fn tell(mut stream: TcpStream, id: &Value, body: &Value, told: &Mutex<mpsc::Rece
         return;
     }
     let told = told.lock().expect("not poisoned");
-    while told.recv().is_ok() {
+    while let Ok(Tell::Changed) = told.recv() {
         let changed = event("notifications/tools/list_changed", json!({}));
         if write!(stream, "{changed}").is_err() {
             return;
@@ -194,8 +210,47 @@ fn sub_03_an_upstream_without_sessions_is_asked_to_tell_of_changes() {
     let mut stream = open(&server, &session);
     assert!(listed(&server).contains_key("shop__buy"));
     modern.renamed.store(true, Ordering::SeqCst);
-    modern.tell.send(()).expect("it listens");
+    modern.tell.send(Tell::Changed).expect("it listens");
     assert_eq!(stream.event(), Some(changed("tools")));
     let listed = listed(&server);
     assert!(listed.contains_key("shop__sell") && !listed.contains_key("shop__buy"));
+}
+
+#[test]
+fn what_changed_while_a_stream_was_broken_is_found_out_when_it_is_back() {
+    let modern = Modern::start();
+    let server = behind([("shop", modern.config())])
+        .configured(|c| c.toolsets.push("demo".to_owned()))
+        .start();
+    let session = server.session("2025-11-25");
+    let mut stream = open(&server, &session);
+    assert!(listed(&server).contains_key("shop__buy"));
+    modern.renamed.store(true, Ordering::SeqCst);
+    // As when the server is restarted: nobody says that anything has changed.
+    modern.tell.send(Tell::Break).expect("it listens");
+    let mut events = [stream.event(), stream.event()];
+    events.sort_by_key(|event| event.as_ref().map(Value::to_string));
+    assert_eq!(events, [Some(changed("prompts")), Some(changed("tools"))]);
+    let tools = listed(&server);
+    assert!(tools.contains_key("shop__sell") && !tools.contains_key("shop__buy"));
+    let prompts = session.request("prompts/list", &json!({})).result();
+    let has = |prompt: &Value| prompt["name"] == "shop__advise";
+    assert!(
+        prompts["prompts"]
+            .as_array()
+            .is_some_and(|all| all.iter().any(has)),
+        "{prompts}"
+    );
+}
+
+#[test]
+fn a_mismatch_of_headers_has_the_list_of_tools_looked_at_again() {
+    let modern = Modern::start();
+    let server = behind([("shop", modern.config())]).start();
+    assert!(listed(&server).contains_key("shop__buy"));
+    modern.renamed.store(true, Ordering::SeqCst);
+    let session = server.session("2025-11-25");
+    let called = session.call("shop__buy", &json!({})).result();
+    assert_eq!(called["isError"], true, "{called}");
+    becomes(|| listed(&server).contains_key("shop__sell"));
 }

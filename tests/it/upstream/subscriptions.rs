@@ -79,11 +79,16 @@ fn sub_08_many_who_listen_are_one_subscription_that_ends_with_the_last() {
 /// A program with two resources, in a revision with sessions or in that without. It notes what it is asked, and says that
 /// the first has changed whenever it is asked to tell of it.
 fn telling(folder: &Path, modern: bool) -> String {
-    let initialize = match modern {
-        true => r#""error":{"code":-32601,"message":"no"}"#,
-        false => {
-            r#""result":{"protocolVersion":"2025-06-18","capabilities":{"resources":{"subscribe":true}},"serverInfo":{"name":"x","version":"0"}}"#
-        }
+    let no = r#""error":{"code":-32601,"message":"no"}"#;
+    let (discover, initialize) = match modern {
+        true => (
+            r#""result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"resources":{"subscribe":true}}}"#,
+            no,
+        ),
+        false => (
+            no,
+            r#""result":{"protocolVersion":"2025-06-18","capabilities":{"resources":{"subscribe":true}},"serverInfo":{"name":"x","version":"0"}}"#,
+        ),
     };
     let updated =
         r#"{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x://a"}}"#;
@@ -95,7 +100,7 @@ fn telling(folder: &Path, modern: bool) -> String {
             id=$(printf '%s' "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
             case "$line" in
             *'"initialize"'*) echo '{{"jsonrpc":"2.0","id":'$id',{initialize}}}' ;;
-            *server/discover*) echo '{{"jsonrpc":"2.0","id":'$id',"result":{{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{{"resources":{{"subscribe":true}}}}}}}}' ;;
+            *server/discover*) echo '{{"jsonrpc":"2.0","id":'$id',{discover}}}' ;;
             *templates/list*) echo '{{"jsonrpc":"2.0","id":'$id',"result":{{"resultType":"complete","resourceTemplates":[]}}}}' ;;
             *resources/list*) echo '{{"jsonrpc":"2.0","id":'$id',"result":{{"resultType":"complete","resources":[{{"uri":"x://a","name":"a"}},{{"uri":"x://b","name":"b"}}]}}}}' ;;
             *resources/read*) [ -e {folder}/died ] || {{ : > {folder}/died; exit 1; }}

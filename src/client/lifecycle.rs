@@ -1,0 +1,379 @@
+//! Detection of a server's era: modern (2026-07-28, metadata on each request) or legacy (an `initialize` handshake).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::{ClientError, RpcError};
+use crate::protocol::{Implementation, Revision};
+
+/// Protocol era that a connection begins with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Lifecycle {
+    /// `server/discover` first, and `initialize` if the server turns out to be a legacy one.
+    #[default]
+    Auto,
+    /// `server/discover` only: revision 2026-07-28.
+    Modern,
+    /// `initialize` only: revisions up to 2025-11-25.
+    Legacy,
+}
+
+impl Lifecycle {
+    /// The name of the setting's value.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Modern => "modern",
+            Self::Legacy => "legacy",
+        }
+    }
+}
+
+/// What is known of a server's era. Clones share it, so that later connections to the same server skip the probe.
+#[derive(Clone, Debug, Default)]
+pub struct EraCache(Arc<AtomicU8>);
+
+/// Era and transport of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Era {
+    Modern,
+    Legacy,
+    /// Legacy, over HTTP+SSE of 2024-11-05.
+    HttpSse,
+}
+
+impl EraCache {
+    pub(super) fn get(&self) -> Option<Era> {
+        match self.0.load(Ordering::Relaxed) {
+            1 => Some(Era::Modern),
+            2 => Some(Era::Legacy),
+            3 => Some(Era::HttpSse),
+            _ => None,
+        }
+    }
+
+    pub(super) fn set(&self, era: Era) {
+        let number = match era {
+            Era::Modern => 1,
+            Era::Legacy => 2,
+            Era::HttpSse => 3,
+        };
+        self.0.store(number, Ordering::Relaxed);
+    }
+
+    pub(super) fn forget(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Error codes that only servers of 2026-07-28 send.
+pub(super) const HEADER_MISMATCH: i64 = -32020;
+pub(super) const MISSING_CAPABILITY: i64 = -32021;
+pub(super) const UNSUPPORTED_VERSION: i64 = -32022;
+
+/// Returns true if a legacy server does not send this code.
+pub(super) fn is_modern(code: i64) -> bool {
+    matches!(
+        code,
+        HEADER_MISMATCH | MISSING_CAPABILITY | UNSUPPORTED_VERSION
+    )
+}
+
+/// The result of `server/discover`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Discovered {
+    pub(super) supported_versions: Vec<String>,
+    #[serde(default)]
+    pub(super) capabilities: Map<String, Value>,
+    pub(super) instructions: Option<String>,
+    /// Where drafts of the revision had it.
+    pub(super) server_info: Option<Implementation>,
+    #[serde(default, rename = "_meta")]
+    pub(super) meta: Map<String, Value>,
+}
+
+/// What the outcome of `server/discover` says about the server.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// It speaks 2026-07-28.
+    Modern(Box<Discovered>),
+    /// It is modern, refused the version of the request, and supports it all the same.
+    Again,
+    /// It has to be asked by `initialize`.
+    Legacy {
+        /// The newest revision of both, if it named any.
+        revision: Option<Revision>,
+        /// The server itself said so. Otherwise it failed in a way that may be temporary.
+        is_certain: bool,
+    },
+    /// It did not answer in time.
+    Silent,
+    /// Neither era is worth a try: credentials are missing, it is not there, or it is overloaded.
+    Failed(ClientError),
+}
+
+/// Decides by the outcome of `server/discover` which lifecycle a server has.
+///
+/// Legacy servers answer an unknown request in any way, so everything counts as legacy that is not modern, and is not about
+/// something else than the request.
+pub(super) fn judge(outcome: Result<Box<RawValue>, ClientError>) -> Verdict {
+    let legacy = |is_certain| Verdict::Legacy {
+        revision: None,
+        is_certain,
+    };
+    match outcome {
+        Ok(result) => match serde_json::from_str::<Discovered>(result.get()) {
+            Ok(discovered) => {
+                let versions = discovered.supported_versions.clone();
+                match choose(&versions) {
+                    Choice::Modern => Verdict::Modern(Box::new(discovered)),
+                    Choice::Legacy(revision) => Verdict::Legacy {
+                        revision: Some(revision),
+                        is_certain: true,
+                    },
+                    Choice::None => Verdict::Failed(no_common(&versions)),
+                }
+            }
+            Err(_) => legacy(true),
+        },
+        Err(ClientError::Rpc(error)) if error.code == UNSUPPORTED_VERSION => {
+            let versions = supported(&error);
+            match choose(&versions) {
+                Choice::Modern => Verdict::Again,
+                Choice::Legacy(revision) => Verdict::Legacy {
+                    revision: Some(revision),
+                    is_certain: true,
+                },
+                Choice::None if versions.is_empty() => Verdict::Failed(error.into()),
+                Choice::None => Verdict::Failed(no_common(&versions)),
+            }
+        }
+        Err(ClientError::Rpc(error)) if is_modern(error.code) => Verdict::Failed(error.into()),
+        Err(ClientError::Rpc(error)) => match error.status {
+            Some(status) if is_about_something_else(status) => Verdict::Failed(error.into()),
+            status => legacy(status.is_none_or(|status| status < 500)),
+        },
+        Err(ClientError::Status { status, said }) if is_about_something_else(status) => {
+            Verdict::Failed(ClientError::Status { status, said })
+        }
+        Err(ClientError::Status { status, .. }) => legacy(status < 500),
+        Err(ClientError::Timeout(_)) => Verdict::Silent,
+        // An empty or unreadable response to a request that it did not understand.
+        Err(
+            ClientError::Protocol(_)
+            | ClientError::TooLarge { .. }
+            | ClientError::RevisionRefused { .. },
+        ) => legacy(true),
+        // It may have been about to restart.
+        Err(ClientError::Gone(_) | ClientError::SessionEnded) => legacy(false),
+        Err(ClientError::Http(error)) if error.may_have_happened() => legacy(false),
+        Err(error) => Verdict::Failed(error),
+    }
+}
+
+/// Returns true for statuses that `initialize` would get too: payment, proxy, timeout, rate, and a server that is away.
+fn is_about_something_else(status: u16) -> bool {
+    matches!(
+        status,
+        300..=399 | 401 | 402 | 407 | 408 | 421 | 425 | 429 | 502..=504
+    )
+}
+
+enum Choice {
+    Modern,
+    Legacy(Revision),
+    None,
+}
+
+fn choose(versions: &[String]) -> Choice {
+    let known = versions
+        .iter()
+        .filter_map(|version| Revision::parse(version));
+    match known.max() {
+        Some(revision) if revision.has_sessions() => Choice::Legacy(revision),
+        Some(_) => Choice::Modern,
+        None => Choice::None,
+    }
+}
+
+fn no_common(versions: &[String]) -> ClientError {
+    ClientError::Protocol(format!("it speaks only revisions {versions:?}"))
+}
+
+/// The versions in an `UnsupportedProtocolVersionError`.
+fn supported(error: &RpcError) -> Vec<String> {
+    let versions = error.data.as_ref().and_then(|data| {
+        let versions = data.get("supported")?.as_array()?;
+        Some(
+            versions
+                .iter()
+                .filter_map(|version| Some(version.as_str()?.to_owned()))
+                .collect(),
+        )
+    });
+    versions.unwrap_or_default()
+}
+
+/// Returns true if the outcome of `initialize` may mean that the server has left the era that was remembered of it.
+pub(super) fn refutes_legacy(error: &ClientError) -> bool {
+    match error {
+        ClientError::Rpc(RpcError { status, .. }) => {
+            status.is_none_or(|status| !is_about_something_else(status))
+        }
+        ClientError::Status { status, .. } => !is_about_something_else(*status),
+        ClientError::Protocol(_)
+        | ClientError::RevisionRefused { .. }
+        | ClientError::SessionEnded => true,
+        _ => false,
+    }
+}
+
+/// Returns true if a refused `initialize` may be that of a server of HTTP+SSE, which has its stream at the same URL.
+pub(super) fn may_be_http_sse(error: &ClientError) -> bool {
+    let status = match error {
+        ClientError::Rpc(error) if is_modern(error.code) => return false,
+        ClientError::Rpc(error) => error.status,
+        ClientError::Status { status, .. } => Some(*status),
+        _ => None,
+    };
+    matches!(status, Some(400 | 404 | 405 | 406 | 415))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn rpc(code: i64, status: Option<u16>, data: Option<Value>) -> ClientError {
+        let mut error = RpcError::new(code, "no");
+        error.status = status;
+        error.data = data;
+        error.into()
+    }
+
+    fn result(value: &Value) -> Result<Box<RawValue>, ClientError> {
+        Ok(RawValue::from_string(value.to_string()).expect("JSON"))
+    }
+
+    /// In one word.
+    fn told(outcome: Result<Box<RawValue>, ClientError>) -> String {
+        match judge(outcome) {
+            Verdict::Modern(_) => "modern".to_owned(),
+            Verdict::Again => "again".to_owned(),
+            Verdict::Legacy {
+                revision: Some(revision),
+                ..
+            } => format!("legacy {revision}"),
+            Verdict::Legacy { is_certain, .. } => match is_certain {
+                true => "legacy".to_owned(),
+                false => "legacy?".to_owned(),
+            },
+            Verdict::Silent => "silent".to_owned(),
+            Verdict::Failed(error) => format!("failed: {error}"),
+        }
+    }
+
+    #[test]
+    fn results_of_server_discover_are_judged_by_the_versions_in_them() {
+        for (value, expected) in [
+            (
+                json!({"supportedVersions": ["2025-11-25", "2026-07-28"]}),
+                "modern",
+            ),
+            (
+                json!({"supportedVersions": ["2025-06-18", "2025-11-25"]}),
+                "legacy 2025-11-25",
+            ),
+            (
+                json!({"supportedVersions": ["2030-01-01"]}),
+                "failed: it does not speak MCP: it speaks only revisions [\"2030-01-01\"]",
+            ),
+            // A legacy server that answers whatever it is asked.
+            (json!({}), "legacy"),
+            (
+                json!({"protocolVersion": "2024-11-05", "capabilities": {}}),
+                "legacy",
+            ),
+            (json!([1]), "legacy"),
+        ] {
+            assert_eq!(told(result(&value)), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_modern_error_is_no_reason_to_fall_back() {
+        let versions = |versions: Value| Some(json!({"supported": versions, "requested": "x"}));
+        for (data, expected) in [
+            (versions(json!(["2026-07-28"])), "again"),
+            (
+                versions(json!(["2025-06-18", "2030-01-01"])),
+                "legacy 2025-06-18",
+            ),
+            (
+                versions(json!(["2030-01-01"])),
+                "failed: it does not speak MCP: it speaks only revisions [\"2030-01-01\"]",
+            ),
+            (None, "failed: no (-32022)"),
+        ] {
+            assert_eq!(told(Err(rpc(-32022, Some(400), data))), expected);
+        }
+        assert_eq!(
+            told(Err(rpc(-32020, Some(400), None))),
+            "failed: no (-32020)"
+        );
+        assert_eq!(
+            told(Err(rpc(-32021, Some(400), None))),
+            "failed: no (-32021)"
+        );
+    }
+
+    #[test]
+    fn old_servers_are_recognized_however_they_answer() {
+        for code in [-32600, -32601, -32602, -32603, -32000, -32002, 0, 1] {
+            for status in [None, Some(200), Some(400), Some(404), Some(405)] {
+                assert_eq!(told(Err(rpc(code, status, None))), "legacy", "{code}");
+            }
+        }
+        let status = |status| {
+            told(Err(ClientError::Status {
+                status,
+                said: String::new(),
+            }))
+        };
+        for legacy in [400, 403, 404, 405, 406, 410, 415, 422] {
+            assert_eq!(status(legacy), "legacy", "{legacy}");
+        }
+        for unsure in [500, 501] {
+            assert_eq!(status(unsure), "legacy?", "{unsure}");
+        }
+        for other in [301, 407, 429, 502, 503, 504] {
+            assert!(status(other).starts_with("failed: "), "{other}");
+        }
+        let unauthorized = ClientError::Unauthorized {
+            challenge: String::new(),
+        };
+        assert!(told(Err(unauthorized)).starts_with("failed: "));
+        let silent = ClientError::Timeout(std::time::Duration::from_secs(1));
+        assert_eq!(told(Err(silent)), "silent");
+        assert_eq!(told(Err(ClientError::Protocol("202".to_owned()))), "legacy");
+        assert_eq!(told(Err(ClientError::Gone("x".to_owned()))), "legacy?");
+    }
+
+    #[test]
+    fn http_sse_is_tried_where_the_url_has_no_such_method() {
+        for status in [400, 404, 405] {
+            assert!(may_be_http_sse(&rpc(-32600, Some(status), None)));
+            assert!(!may_be_http_sse(&rpc(-32022, Some(status), None)));
+        }
+        assert!(!may_be_http_sse(&rpc(-32601, Some(200), None)));
+        assert!(!may_be_http_sse(&rpc(-32601, None, None)));
+    }
+}
