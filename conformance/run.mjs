@@ -1,11 +1,8 @@
 // Drives the installed conformance suite and condenses its results; see run.sh.
-import { spawn } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { fileURLToPath } from 'node:url';
-
-const HERE = path.dirname(fileURLToPath(import.meta.url));
+import { readKnown, suite } from './suite.mjs';
 
 // One run = one version of the suite at one revision of the specification.
 // `extension` holds the scenarios of optional extensions, which belong to no
@@ -53,34 +50,6 @@ function parseArgs(argv) {
     if (!RUNS.some((run) => run.id === id)) fail(`unknown run ${id}; see --list-runs`);
   }
   return opt;
-}
-
-/** Runs the suite's command line; resolves with its output, never rejects. */
-function suite(opt, run, args, timeoutMs) {
-  const cli = path.join(opt.install, 'node_modules', run.pkg, 'dist', 'index.js');
-  const preload = path.join(HERE, 'node20.mjs');
-  return new Promise((resolve) => {
-    const child = spawn(process.execPath, ['--import', preload, cli, ...args], {
-      stdio: ['ignore', 'pipe', 'pipe']
-    });
-    let out = '';
-    let timedOut = false;
-    const timer = setTimeout(() => {
-      timedOut = true;
-      child.kill('SIGKILL');
-    }, timeoutMs);
-    child.stdout.on('data', (chunk) => (out += chunk));
-    child.stderr.on('data', (chunk) => (out += chunk));
-    const done = (code) => {
-      clearTimeout(timer);
-      resolve({ code, out, timedOut });
-    };
-    child.on('error', (error) => {
-      out += String(error);
-      done(-1);
-    });
-    child.on('close', done);
-  });
 }
 
 async function scenariosOf(opt, run) {
@@ -152,20 +121,6 @@ function judge(checks, expected) {
   // Nothing asserted: every check was skipped or informational.
   else if (ok === 0 && warnings.length === 0) verdict = 'SKIP';
   return { verdict, failures, known, ok, warnings };
-}
-
-/** "RUN SCENARIO" -> the checks listed for it; none listed means the whole scenario. */
-function readKnown(file) {
-  const known = new Map();
-  if (!file) return known;
-  for (const line of readFileSync(file, 'utf8').split('\n')) {
-    const [run, scenario, check] = line.replace(/#.*/, '').trim().split(/\s+/);
-    if (!scenario) continue;
-    const key = `${run} ${scenario}`;
-    if (!known.has(key)) known.set(key, new Set());
-    if (check) known.get(key).add(check);
-  }
-  return known;
 }
 
 const opt = parseArgs(process.argv.slice(2));
