@@ -593,7 +593,7 @@ fn cli_09_a_scope_that_is_missing_is_named_and_asked_for_by_the_next_login() {
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(!refused.status.success());
     assert!(
-        said.contains("the scopes \"files:write tools\"") && said.contains("`longshore login "),
+        said.contains("lacks the scope files:write") && said.contains("`longshore login "),
         "{said}"
     );
     // It is remembered however often somebody logs in, unless they say otherwise.
