@@ -29,7 +29,8 @@ use crate::server::{
 use crate::source::Tokens;
 use crate::state::{OpenStateError, SharedState, State, Usage};
 use crate::telemetry::{
-    BUILD, CONNECTIONS, DRAINING, GENERATION, Metrics, READY, STATE_ENTRIES, STATE_MEMORY, Telemetry,
+    BUILD, CONNECTIONS, DRAINING, GENERATION, Metrics, READY, STATE_ENTRIES, STATE_MEMORY,
+    Telemetry,
 };
 use crate::transport::http::{AdminListener, Listener, Tls};
 

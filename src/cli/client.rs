@@ -216,7 +216,9 @@ pub(super) fn call(args: &CallArgs) -> Result<(), Failure> {
             let parameters = mirrored(&described).map_err(ClientError::Protocol)?;
             params = params.mirror_all(&parameters, &arguments);
         }
-        let params = params.with("name", &*args.tool).with("arguments", arguments);
+        let params = params
+            .with("name", &*args.tool)
+            .with("arguments", arguments);
         let result = match ask(client, view, Method::ToolsCall.as_str(), params).await {
             Err(ClientError::Rpc(error)) => {
                 let known = names(client, Method::ToolsList.as_str(), "tools", "name").await;

@@ -11,7 +11,8 @@ pub(super) fn insufficient_scope(headers: &HeaderMap) -> Option<String> {
     let mut values = values.filter_map(|value| value.to_str().ok());
     values.find_map(|value| {
         let error = challenge_parameter(value, "error")?;
-        (error == "insufficient_scope").then(|| challenge_parameter(value, "scope").unwrap_or_default())
+        (error == "insufficient_scope")
+            .then(|| challenge_parameter(value, "scope").unwrap_or_default())
     })
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
@@ -251,4 +251,31 @@ async fn large_responses_on_streams_without_a_window_are_bounded() {
     }
     let echoed = client.call("echo", json!({ "message": "hi" })).await;
     assert_eq!(echoed["result"]["content"][0]["text"], "hi");
+}
+
+#[tokio::test]
+async fn trailers_are_bounded() {
+    let server = serve();
+    let stream = TcpStream::connect(server.address())
+        .await
+        .expect("the server listens");
+    let (sender, connection) = h2::client::handshake(stream).await.expect("HTTP/2");
+    tokio::spawn(connection);
+    for (fields, expected) in [(10, StatusCode::OK), (300, StatusCode::BAD_REQUEST)] {
+        let mut sender = sender.clone().ready().await.expect("the connection lasts");
+        let (parts, body) = request("echo", json!({"message": "hi"}), &[]).into_parts();
+        let body = body.collect().await.expect("all of it").to_bytes();
+        let sent = Request::from_parts(parts, ());
+        let (response, mut upload) = sender.send_request(sent, false).expect("a stream");
+        upload.send_data(body, false).expect("a body");
+        let mut trailers = HeaderMap::new();
+        for n in 0..fields {
+            let name = HeaderName::try_from(format!("x-{n}")).expect("a name");
+            let value = HeaderValue::try_from("x".repeat(200)).expect("a value");
+            trailers.insert(name, value);
+        }
+        upload.send_trailers(trailers).expect("trailers");
+        let response = response.await.expect("a response");
+        assert_eq!(response.status(), expected, "{fields} fields");
+    }
 }

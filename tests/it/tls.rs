@@ -14,7 +14,7 @@ use longshore::auth::CertificateName;
 use longshore::{CallContext, Config, tool};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned};
 use serde_json::{Value, json};
 
 use crate::auth::{CI, bearer, with_keys};
@@ -76,15 +76,25 @@ fn call(server: &Running, shows: bool) -> std::io::Result<String> {
 
 /// A request over HTTP/1.1, and everything that comes back.
 fn exchange(server: &Running, shows: bool, text: &str) -> std::io::Result<String> {
+    exchange_by(&client(shows, "http/1.1"), server, text).map(|(answer, _)| answer)
+}
+
+/// The same by a client that may remember sessions, with the kind of the handshake.
+fn exchange_by(
+    config: &Arc<ClientConfig>,
+    server: &Running,
+    text: &str,
+) -> std::io::Result<(String, HandshakeKind)> {
     let name = ServerName::try_from("localhost").expect("a name");
-    let session = ClientConnection::new(client(shows, "http/1.1"), name).expect("a client");
+    let session = ClientConnection::new(Arc::clone(config), name).expect("a client");
     let socket = TcpStream::connect(server.address())?;
     socket.set_read_timeout(Some(std::time::Duration::from_secs(20)))?;
     let mut stream = StreamOwned::new(session, socket);
     stream.write_all(text.as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
-    Ok(answer)
+    let kind = stream.conn.handshake_kind().expect("shakes hands");
+    Ok((answer, kind))
 }
 
 #[test]
@@ -93,6 +103,24 @@ fn calls_are_answered_over_tls() {
     let answer = call(&server, false).expect("an answer");
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     assert!(answer.contains("in private"), "{answer}");
+}
+
+#[test]
+fn sessions_with_client_certificates_are_not_resumed() {
+    for (asks, second) in [(false, HandshakeKind::Resumed), (true, HandshakeKind::Full)] {
+        let server = server(asks);
+        let config = client(asks, "http/1.1");
+        let mut kinds = Vec::new();
+        for _ in 0..2 {
+            let text = Stateless::call("echo", json!({"message": "in private"}))
+                .and("connection", "close")
+                .text();
+            let (answer, kind) = exchange_by(&config, &server, &text).expect("an answer");
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+            kinds.push(kind);
+        }
+        assert_eq!(kinds, [HandshakeKind::Full, second], "certificates: {asks}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

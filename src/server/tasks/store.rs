@@ -330,11 +330,9 @@ mod tests {
     use super::*;
     use crate::server::tests::replica_of;
 
-    #[tokio::test]
-    async fn an_outcome_that_was_half_kept_before_is_read_whole() {
-        let server = replica_of(SharedState::default());
-        let mut record = Record {
-            id: "0".repeat(ID_LEN),
+    fn record(id: String) -> Record {
+        Record {
+            id,
             owner: "ada".to_owned(),
             tool: "t".to_owned(),
             created: now_ms(),
@@ -346,7 +344,44 @@ mod tests {
             kept: Kept::default(),
             runner: 0,
             session: None,
-        };
+        }
+    }
+
+    #[tokio::test]
+    async fn one_page_looks_up_a_bounded_number_of_forgotten_tasks() {
+        let server = replica_of(SharedState::default());
+        let forgotten = 2 * LOOKED_UP_MAX;
+        for n in 0..=forgotten {
+            let entry = record(format!("{n:0ID_LEN$}"));
+            server.tasks.enlist(&entry, None).await.expect("a state");
+        }
+        let last = record(format!("{forgotten:0ID_LEN$}"));
+        let key = server.tasks.key("task", &last.id);
+        let text = written(&last);
+        let state = &server.tasks.state;
+        let is_new = state.compare_and_swap(&key, None, text, life(&last)).await;
+        assert!(is_new.expect("a state"));
+
+        let (mut found, mut after, mut pages) = (Vec::new(), 0, 0);
+        loop {
+            let (page, next) = server.tasks.list("ada", after, 50).await.expect("a state");
+            pages += 1;
+            found.extend(page.into_iter().map(|record| record.id));
+            let Some(next) = next else { break };
+            assert!(
+                next - after <= (LOOKED_UP_MAX + 50) as u64,
+                "{after} to {next}"
+            );
+            after = next;
+        }
+        assert_eq!(found, [last.id]);
+        assert!(2 < pages, "{pages}");
+    }
+
+    #[tokio::test]
+    async fn an_outcome_that_was_half_kept_before_is_read_whole() {
+        let server = replica_of(SharedState::default());
+        let mut record = record("0".repeat(ID_LEN));
         let half = Bytes::from_static(b"{\"result\":\"");
         let log = server.tasks.key("task-end", &record.id);
         let keep = Keep {

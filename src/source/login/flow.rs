@@ -124,7 +124,9 @@ pub(crate) async fn log_in(
         })?;
     let redirect = callback.redirect_uri();
     let identity = identify(&web, request, &issuer, &redirect).await?;
-    let before = known.as_ref().and_then(|known| known.of(Some(&issuer.issuer)));
+    let before = known
+        .as_ref()
+        .and_then(|known| known.of(Some(&issuer.issuer)));
     let lacking = before.map(|before| before.lacking.clone());
     let lacking = lacking.unwrap_or_default();
     if !request.scopes.is_empty() {
