@@ -1,4 +1,9 @@
-//! What the state in memory is counted with, compared with what is allocated for it.
+//! Compares the counted size of the state in memory with its allocations.
+
+#![expect(
+    clippy::print_stderr,
+    reason = "the sizes are shown when the test fails"
+)]
 
 use std::alloc::System;
 use std::future::Future;

@@ -379,7 +379,8 @@ impl Identity {
     }
 }
 
-/// What a server offers, for people.
+/// Summary of what a server offers, for its start-up message.
+#[cfg(feature = "cli")]
 #[derive(Debug, Default)]
 pub(crate) struct Offering {
     /// Toolsets, sources and upstream servers of which something is offered.
@@ -388,9 +389,9 @@ pub(crate) struct Offering {
     missing: Vec<String>,
 }
 
+#[cfg(feature = "cli")]
 impl Offering {
     /// In a few words: `3 tools (demo, weather); 1 of 2 sources cannot be offered, see above`.
-    #[cfg(feature = "cli")]
     pub(crate) fn in_words(&self, tools: usize) -> String {
         let mut text = match tools {
             1 => "1 tool".to_owned(),
@@ -506,7 +507,8 @@ impl Composer {
         self.offers.places.are_in(loaded);
     }
 
-    /// What is offered, and how much is not.
+    /// Summarizes what is offered, and how much is missing.
+    #[cfg(feature = "cli")]
     pub(super) fn offering(&self) -> Offering {
         let current = self.current();
         let toolsets = current.gathered.toolsets.iter();

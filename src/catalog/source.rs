@@ -92,6 +92,7 @@ pub struct Offered {
     pub(crate) unlisted: Option<Arc<dyn Unlisted>>,
 }
 
+#[cfg(feature = "cli")]
 impl Offered {
     /// Returns true if there is nothing to offer.
     pub(crate) fn is_empty(&self) -> bool {

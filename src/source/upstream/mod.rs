@@ -294,6 +294,7 @@ impl Upstreams {
     }
 
     /// The names of those of which it is known what they offer, and how many there are in all.
+    #[cfg(feature = "cli")]
     pub(crate) fn known_of_all(&self) -> (Vec<String>, usize) {
         let all = self.upstreams.iter();
         let known = all.filter(|upstream| upstream.offered().is_ok());
