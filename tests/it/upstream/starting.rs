@@ -12,7 +12,7 @@ use crate::support::{Connection, Response, Running, Serve, Stateless, post, requ
 pub(crate) fn late(folder: &Path) -> String {
     let capabilities = r#"{"tools":{},"resources":{},"prompts":{}}"#;
     let tools =
-        r#"[{"name":"echo","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}},
+        r#"[{"name":"echo","inputSchema":{"type":"object","properties":{"pin":{"type":"string","writeOnly":true}}},"execution":{"taskSupport":"optional"}},
         {"name":"hidden","inputSchema":{"type":"object"}}]"#
             .replace('\n', "");
     format!(
@@ -232,6 +232,50 @@ fn an_upstream_that_takes_too_long_is_named_to_those_who_may_see_its_tools() {
             }
             Err(message) => assert_eq!(response.error(200, -32602, "1"), message, "{rule:?}"),
         }
+    }
+}
+
+#[test]
+fn a_call_that_waits_is_recorded_once_and_as_its_tool_says() {
+    let records = tempfile::tempdir().expect("a folder");
+    let file = records.path().join("audit.jsonl");
+    let starting = Starting::new(|serve| {
+        serve.configured(|c| {
+            c.audit.file = Some(file.clone());
+            c.audit.arguments = true;
+            c.policy = serde_json::from_value(json!({
+                "rules": [{"name": "all", "effect": "allow", "tools": ["*"]}]
+            }))
+            .expect("valid");
+        })
+    });
+    // Nobody knows yet that its argument is a secret.
+    let given_up = Stateless::call("up__echo", json!({"pin": "canary"})).text();
+    drop(starting.send(given_up, 1));
+    starting.wait(0);
+    let session = starting.server.session("2025-11-25");
+    let params = json!({"name": "up__echo", "arguments": {"pin": "canary"}});
+    let mut waits = starting.send(session.text("tools/call", &params), 1);
+    starting.go();
+    called(&waits.receive());
+    let Starting { server, .. } = starting;
+    drop(server);
+    let text = std::fs::read_to_string(file).expect("a file");
+    let records = text.lines().map(serde_json::from_str::<Value>);
+    let records = records.map(|record| record.expect("an object"));
+    let calls: Vec<Value> = records.filter(|record| record["event"] == "call").collect();
+    assert!(!text.contains("canary"), "{text}");
+    let [given_up, call] = &*calls else {
+        panic!("one record of each call: {text}");
+    };
+    assert_eq!(given_up["outcome"], "cancelled", "{given_up}");
+    for (member, value) in [
+        ("outcome", json!("ok")),
+        ("tool", json!("up__echo")),
+        ("rule", json!("all")),
+        ("arguments", json!({"pin": "[redacted]"})),
+    ] {
+        assert_eq!(call[member], value, "{member} of {call}");
     }
 }
 
