@@ -283,7 +283,7 @@ impl Server {
         if entry.is_large() {
             // Nothing is done for a result that could not be kept.
             self.limits
-                .reserve_response(caller.share(), LARGE_BYTES)
+                .check_response(caller.share())
                 .map_err(|refused| Reply::limited(Some(request.id), refused))?;
         }
         let asking = self.asking(caller, incoming.body, request)?;
