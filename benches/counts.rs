@@ -21,7 +21,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use longshore_benches::{
-    Asked, Scenario, buckets, catalog, demo, filtered, guarded, methods, roles,
+    Asked, Scenario, buckets, catalog, demo, filtered, guarded, methods, roles, with_state,
 };
 use serde_json::{Value, json};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
@@ -61,12 +61,13 @@ struct Count {
 type Counts = BTreeMap<String, Count>;
 
 /// Scenarios that share a server.
-const GROUPS: [fn() -> Vec<Scenario>; 10] = [
+const GROUPS: [fn() -> Vec<Scenario>; 11] = [
     demo,
     || catalog(10),
     || catalog(1_000),
     || catalog(10_000),
     || methods(1_000),
+    with_state,
     guarded,
     filtered,
     || buckets(1),

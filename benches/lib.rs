@@ -14,7 +14,7 @@ use http::Request;
 use longshore::bench::{Answered, Buckets, Pipeline};
 use longshore::catalog::CallFuture;
 use longshore::server::MethodFuture;
-use longshore::{App, Arguments, CallContext, Config, Definition, Output, Tool};
+use longshore::{App, Arguments, CallContext, Config, Definition, Output, Tool, tool, tools};
 use serde_json::{Value, json};
 
 /// One kind of request, sent again and again to one server.
@@ -134,6 +134,56 @@ pub fn catalog(count: usize) -> Vec<Scenario> {
         server.in_session(&format!("last-of-{count}"), "tools/call", lookup(count)),
         server.in_session(&format!("list-{count}"), "tools/list", Some(json!({}))),
     ]
+}
+
+/// Repeats a message.
+#[tool]
+async fn repeat(message: String) -> String {
+    message
+}
+
+/// A value that calls share.
+struct Mark(&'static str);
+
+/// Repeats a message, with state.
+#[tool]
+async fn repeat_with_state(#[state] mark: &Mark, message: String) -> String {
+    std::hint::black_box(mark.0);
+    message
+}
+
+/// An object that calls share.
+struct Repeater(Mark);
+
+#[tools]
+impl Repeater {
+    /// Repeats a message, by a method.
+    #[tool]
+    async fn repeat_by_method(&self, message: String) -> String {
+        std::hint::black_box(self.0.0);
+        message
+    }
+}
+
+/// The same tool without state, with state, and as a method.
+pub fn with_state() -> Vec<Scenario> {
+    let app = App::new()
+        .config(Config::default())
+        .provide(Mark("m"))
+        .tool(repeat)
+        .tool(repeat_with_state)
+        .toolset(Repeater(Mark("m")));
+    let server = Server::new(app);
+    let tools = [
+        ("call-fn", "repeat"),
+        ("call-fn-with-state", "repeat_with_state"),
+        ("call-method", "repeat_by_method"),
+    ];
+    let call = |(scenario, tool)| {
+        let params = json!({"name": tool, "arguments": {"message": "hello"}});
+        server.in_session(scenario, "tools/call", Some(params))
+    };
+    tools.map(call).into()
 }
 
 /// The first and the last of `count` methods of an application's own.

@@ -10,6 +10,7 @@ mod memory;
 mod methods;
 mod mounts;
 mod policy;
+mod provide;
 mod reload;
 mod serving;
 mod signals;
@@ -27,7 +28,7 @@ use tower::{Layer, Service};
 
 use crate::auth::Proof;
 use crate::catalog::{
-    Announcer, IntoPrompt, IntoResource, IntoTool, ResourceTemplate, Skill, Source, Tool,
+    Announcer, IntoPrompt, IntoResource, IntoTool, ResourceTemplate, Skill, Source, Tool, Toolset,
 };
 use crate::config::{Config, Loaded};
 use crate::net::{Body, BodyError};
@@ -133,6 +134,74 @@ impl App {
     #[must_use]
     pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
         self.offers.tools.extend(tools);
+        self
+    }
+
+    /// Adds an object whose methods are tools, resources and prompts: one with `#[tools]` on its `impl`. There may be several.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    ///
+    /// use longshore::{App, tools};
+    ///
+    /// struct Counter(AtomicU64);
+    ///
+    /// #[tools]
+    /// impl Counter {
+    ///     /// Adds one, and returns the sum.
+    ///     #[tool]
+    ///     async fn count(&self) -> u64 {
+    ///         self.0.fetch_add(1, Ordering::Relaxed) + 1
+    ///     }
+    /// }
+    ///
+    /// let app = App::new().toolset(Counter(AtomicU64::new(0)));
+    /// ```
+    #[must_use]
+    pub fn toolset(mut self, toolset: impl Toolset) -> Self {
+        let offered = Arc::new(toolset).offered();
+        self.offers.tools.extend(offered.tools);
+        self.offers.resources.extend(offered.resources);
+        self.offers.prompts.extend(offered.prompts);
+        self
+    }
+
+    /// Shares a value with the tools, resources and prompts of this application: each parameter `#[state] value: &T` of
+    /// theirs is this value. A later value of the same type replaces an earlier one, so that a test can put its own in
+    /// its place.
+    ///
+    /// A value that is needed and not provided is an error at start. Values are bound once, so that a call finds
+    /// its own without a lock or a lookup. For a type that is behind a pointer already, such as `Arc<dyn Store>`,
+    /// write that type: `#[state] store: &Arc<dyn Store>`.
+    ///
+    /// ```
+    /// use longshore::{App, tool};
+    /// use serde_json::json;
+    ///
+    /// struct Prices(Vec<(&'static str, u32)>);
+    ///
+    /// /// Returns the price of an article, in cents.
+    /// #[tool]
+    /// async fn price(#[state] prices: &Prices, article: String) -> Result<u32, String> {
+    ///     let found = prices.0.iter().find(|(name, _)| *name == article);
+    ///     found.map(|(_, cents)| *cents).ok_or_else(|| format!("there is no {article}"))
+    /// }
+    ///
+    /// fn app() -> App {
+    ///     App::new().provide(Prices(vec![("lamp", 4900)])).tool(price)
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> longshore::Result {
+    /// let server = app().provide(Prices(vec![("lamp", 1)])).harness()?;
+    /// let result = server.call("price", json!({"article": "lamp"})).await.expect("a result");
+    /// assert_eq!(result["content"][0]["text"], "1");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn provide<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.offers.provided.insert(value);
         self
     }
 
@@ -326,7 +395,7 @@ impl App {
 
     /// Keeps what replicas share in this store, instead of in memory: sessions' streams, tasks, subscriptions.
     ///
-    /// It is not a place for an application's own state, such as a pool of connections, which tools capture themselves.
+    /// It is not a place for an application's own state, such as a pool of connections: see [`provide`](Self::provide).
     ///
     /// Servers that share a store and `seal.keys` are replicas of one another.
     #[must_use]

@@ -80,7 +80,7 @@ pub use catalog::{
     Elicited, Form, FormError, IntoOutput, IntoPrompt, IntoResource, IntoTool, InvalidArguments,
     LogLevel, Output, Parameters, Prompt, PromptDefinition, PromptError, PromptOutput, Resource,
     ResourceDefinition, ResourceError, ResourceTemplate, Skill, SkillError, StaticResource,
-    StepError, TaskSupport, Tool, ToolError, View, ViewPermission, Visit, collected_tools,
+    StepError, TaskSupport, Tool, ToolError, Toolset, View, ViewPermission, Visit, collected_tools,
     prompt_fn, resource_fn, template_fn, tool_fn,
 };
 pub use config::Config;
@@ -94,6 +94,9 @@ pub use protocol::{
 
 #[doc = include_str!("catalog/tool.md")]
 pub use longshore_macros::tool;
+
+#[doc = include_str!("catalog/tools.md")]
+pub use longshore_macros::tools;
 
 #[doc = include_str!("catalog/resource.md")]
 pub use longshore_macros::resource;

@@ -6,8 +6,9 @@ use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Attribute, Expr, ExprLit, Ident, Lit};
 
+use crate::methods::Object;
 use crate::options::{Preset, Task, ToolOptions};
-use crate::parse::{Argument, Function, Parameter};
+use crate::parse::{Argument, Function, Parameter, Place};
 
 pub(crate) type ToolFn = Function<ToolOptions>;
 
@@ -154,17 +155,204 @@ fn name_of_default(i: usize) -> Ident {
     format_ident!("__longshore_default_{i}", span = Span::mixed_site())
 }
 
+// === What carries a function to the server ===
+
+/// The type that stands for a function, or for a method, in the catalog.
+pub(crate) struct Carrier {
+    /// `<S: Store>`, for objects with parameters.
+    pub(crate) generics: TokenStream,
+    pub(crate) ty: TokenStream,
+    pub(crate) conditions: TokenStream,
+    /// Expression for the reference to its definition, within its methods.
+    pub(crate) definition: TokenStream,
+    /// Statements before a call's future. The future takes what they bind.
+    pub(crate) lent: TokenStream,
+}
+
+impl Carrier {
+    /// The unit struct of the function's name.
+    pub(crate) fn unit<O>(offered: &Function<O>, definition: TokenStream) -> Self {
+        Self {
+            generics: TokenStream::new(),
+            ty: offered.function.sig.ident.to_token_stream(),
+            conditions: TokenStream::new(),
+            definition,
+            lent: TokenStream::new(),
+        }
+    }
+
+    /// A function with its state.
+    pub(crate) fn bound<O>(offered: &Function<O>, definition: TokenStream) -> Self {
+        let states: Vec<_> = (0..offered.shared().count()).map(state).collect();
+        Self {
+            generics: TokenStream::new(),
+            ty: quote!(__LongshoreBound),
+            conditions: TokenStream::new(),
+            definition,
+            lent: quote! {
+                #(let #states = ::longshore::__private::Arc::clone(&self.#states);)*
+            },
+        }
+    }
+}
+
+/// The type of a function with its state; nothing without state.
+pub(crate) fn bound_type<O>(offered: &Function<O>) -> TokenStream {
+    let states = (0..offered.shared().count()).map(state);
+    let types = offered.shared().map(|shared| &shared.ty);
+    quote! {
+        struct __LongshoreBound {
+            #(#states: ::longshore::__private::Arc<#types>,)*
+        }
+    }
+}
+
+/// The method that binds a function to its state; `kind` is the trait.
+pub(crate) fn bind<O>(offered: &Function<O>, kind: &TokenStream) -> TokenStream {
+    let states = (0..offered.shared().count()).map(state);
+    let values = offered.shared().map(|shared| {
+        let ty = &shared.ty;
+        quote_spanned!(ty.span()=> __longshore_provided.get::<#ty>()?)
+    });
+    quote! {
+        fn bind(
+            &self,
+            __longshore_provided: &::longshore::__private::Provided,
+        ) -> ::core::result::Result<
+            ::core::option::Option<::longshore::__private::Arc<dyn #kind>>,
+            ::longshore::__private::Unprovided,
+        > {
+            ::core::result::Result::Ok(::core::option::Option::Some(
+                ::longshore::__private::Arc::new(__LongshoreBound {
+                    #(#states: #values,)*
+                })
+            ))
+        }
+    }
+}
+
+/// The future of a call that comes before [`bind`].
+pub(crate) fn unbound(error: &TokenStream) -> TokenStream {
+    quote! {
+        ::longshore::__private::Box::pin(::core::future::ready(::core::result::Result::Err(
+            ::longshore::__private::#error::internal(::longshore::__private::UNBOUND)
+        )))
+    }
+}
+
+/// Returns true if a function has to be bound to state.
+pub(crate) fn has_state<O>(offered: &Function<O>) -> bool {
+    offered.shared().next().is_some()
+}
+
+/// The name of what a function shares, as a field and as a local variable.
+pub(crate) fn state(i: usize) -> Ident {
+    format_ident!("__longshore_state_{i}")
+}
+
+/// The call of a function or a method, with these locals for its arguments.
+pub(crate) fn called<O>(offered: &Function<O>, locals: &[Ident]) -> TokenStream {
+    let name = &offered.function.sig.ident;
+    let (mut rest, mut states) = (locals.iter(), (0..).map(state));
+    let passed = offered.parameters.iter().map(|parameter| match parameter {
+        Parameter::Context => quote!(&*__longshore_context),
+        Parameter::State(_) => {
+            let state = states.next();
+            quote!(&*#state)
+        }
+        Parameter::Argument(_) => rest.next().to_token_stream(),
+    });
+    match offered.place {
+        Place::Free => quote!(#name(#(#passed),*)),
+        Place::Method => quote!(__longshore_this.#name(#(#passed),*)),
+    }
+}
+
 // === The tool ===
 
 fn implementation(tool: &ToolFn) -> TokenStream {
-    let name = &tool.function.sig.ident;
-    let returns = &tool.returns;
-    let arguments = match tool.flattened() {
+    let described = described(tool, &arguments_type(tool));
+    let traits = traits();
+    let definition = quote!(__LONGSHORE_DESCRIBED);
+    let implementation = if has_state(tool) {
+        let name = &tool.function.sig.ident;
+        let bound_type = bound_type(tool);
+        let bound = tool_impl(tool, &Carrier::bound(tool, definition));
+        let bind = bind(tool, &quote!(::longshore::__private::Tool));
+        let unbound = unbound(&quote!(ToolError));
+        quote! {
+            #bound_type
+            #bound
+
+            impl ::longshore::__private::Tool for #name {
+                fn definition(&self) -> &::longshore::__private::Definition {
+                    &__LONGSHORE_DESCRIBED.definition
+                }
+
+                fn call(
+                    &self,
+                    _: ::longshore::__private::Arc<::longshore::__private::CallContext>,
+                    _: ::longshore::__private::Arguments,
+                ) -> ::longshore::__private::CallFuture {
+                    #unbound
+                }
+
+                #bind
+            }
+        }
+    } else {
+        tool_impl(tool, &Carrier::unit(tool, definition))
+    };
+    quote! {
+        #traits
+
+        static __LONGSHORE_DESCRIBED: ::longshore::__private::LazyLock<
+            ::longshore::__private::Described
+        > = ::longshore::__private::LazyLock::new(|| #described);
+
+        #implementation
+    }
+}
+
+/// Statements that make the tool of a method, in a function in which `self` is the object; the last one is its `Arc`.
+pub(crate) fn tool_of_method(tool: &ToolFn, object: &Object) -> TokenStream {
+    let arguments = arguments(tool);
+    let described = described(tool, &arguments_type(tool));
+    let traits = traits();
+    let definition = quote!(::longshore::__private::Described);
+    let (carrier, carrier_type) = object.carrier(&definition);
+    let implementation = tool_impl(tool, &carrier);
+    quote! {
+        #arguments
+        #traits
+        #carrier_type
+        #implementation
+        ::longshore::__private::Arc::new(__LongshoreMethod {
+            __longshore_this: ::longshore::__private::Arc::clone(&self),
+            __longshore_definition: ::longshore::__private::Arc::new(#described),
+        })
+    }
+}
+
+fn traits() -> TokenStream {
+    quote! {
+        use ::longshore::__private::{
+            FinishKnown as _, FinishOther as _, FinishSerialize as _, SplitDisplay as _,
+            SplitError as _, SplitNothing as _, SplitOther as _,
+        };
+    }
+}
+
+fn arguments_type(tool: &ToolFn) -> TokenStream {
+    match tool.flattened() {
         Some(flattened) => flattened.ty.to_token_stream(),
         None => quote!(__LongshoreArguments),
-    };
-    let described = described(tool, &arguments);
-    let call = call(tool, &arguments);
+    }
+}
+
+fn tool_impl(tool: &ToolFn, carrier: &Carrier) -> TokenStream {
+    let returns = &tool.returns;
+    let call = call(tool, &arguments_type(tool));
     // Where a type is missing a trait, that is where it says so.
     let finish = quote_spanned! {returns.span()=>
         let __longshore_returns = ::longshore::__private::Returns::<#returns>::new();
@@ -173,27 +361,25 @@ fn implementation(tool: &ToolFn) -> TokenStream {
             (&&&&__longshore_returns).__longshore_split(__longshore_returned)
         )
     };
+    let Carrier {
+        generics,
+        ty,
+        conditions,
+        definition,
+        lent,
+    } = carrier;
     quote! {
-        use ::longshore::__private::{
-            FinishKnown as _, FinishOther as _, FinishSerialize as _, SplitDisplay as _,
-            SplitError as _, SplitNothing as _, SplitOther as _,
-        };
-
-        static __LONGSHORE_DESCRIBED: ::longshore::__private::LazyLock<
-            ::longshore::__private::Described
-        > = ::longshore::__private::LazyLock::new(|| #described);
-
-        impl ::longshore::__private::Tool for #name {
+        impl #generics ::longshore::__private::Tool for #ty #conditions {
             fn definition(&self) -> &::longshore::__private::Definition {
-                &__LONGSHORE_DESCRIBED.definition
+                &#definition.definition
             }
 
             fn checks_arguments(&self) -> bool {
-                __LONGSHORE_DESCRIBED.checks_arguments
+                #definition.checks_arguments
             }
 
             fn checks_output(&self) -> bool {
-                __LONGSHORE_DESCRIBED.checks_output
+                #definition.checks_output
             }
 
             #[allow(unused_variables, clippy::let_unit_value)]
@@ -202,6 +388,7 @@ fn implementation(tool: &ToolFn) -> TokenStream {
                 __longshore_context: ::longshore::__private::Arc<::longshore::__private::CallContext>,
                 __longshore_arguments: ::longshore::__private::Arguments,
             ) -> ::longshore::__private::CallFuture {
+                #lent
                 ::longshore::__private::Box::pin(async move {
                     #call
                     #finish
@@ -213,7 +400,6 @@ fn implementation(tool: &ToolFn) -> TokenStream {
 
 /// Reads the arguments and calls the function.
 fn call(tool: &ToolFn, arguments: &TokenStream) -> TokenStream {
-    let name = &tool.function.sig.ident;
     let returns = &tool.returns;
     let locals: Vec<_> = (0..tool.arguments().count()).map(local).collect();
     let pattern = if tool.flattened().is_some() {
@@ -223,12 +409,7 @@ fn call(tool: &ToolFn, arguments: &TokenStream) -> TokenStream {
         let fields = tool.arguments().map(|a| &a.ident);
         quote!(#arguments { #(#fields: #locals),* })
     };
-    let mut rest = locals.iter();
-    let passed = tool.parameters.iter().map(|parameter| match parameter {
-        Parameter::Context => quote!(&*__longshore_context),
-        Parameter::Argument(_) => rest.next().to_token_stream(),
-    });
-    let called = quote!(#name(#(#passed),*));
+    let called = called(tool, &locals);
     let returned = if tool.blocking.is_some() {
         quote!(::longshore::__private::run_blocking(move || #called).await?)
     } else {
@@ -341,16 +522,20 @@ pub(crate) fn documentation(attributes: &[Attribute]) -> Option<TokenStream> {
 fn callable<O>(tool: &Function<O>) -> TokenStream {
     let name = &tool.function.sig.ident;
     let returns = &tool.returns;
-    let has_context = tool
+    let lends = tool
         .parameters
         .iter()
-        .any(|p| matches!(p, Parameter::Context));
-    let life = has_context.then(|| quote!('__longshore));
+        .any(|p| !matches!(p, Parameter::Argument(_)));
+    let life = lends.then(|| quote!('__longshore));
     let types: Vec<_> = tool
         .parameters
         .iter()
         .map(|parameter| match parameter {
             Parameter::Context => quote!(&#life ::longshore::__private::CallContext),
+            Parameter::State(shared) => {
+                let ty = &shared.ty;
+                quote!(&#life #ty)
+            }
             Parameter::Argument(argument) => argument.ty.to_token_stream(),
         })
         .collect();

@@ -1,52 +1,66 @@
 //! `#[resource]` and `#[prompt]`, written out.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 
-use crate::expand::{documentation, local, preset, unit};
-use crate::options::{CommonOptions, Preset, PromptOptions, ResourceOptions};
-use crate::parse::{Argument, Function, Parameter, inside_option};
+use crate::expand::{
+    Carrier, bind, bound_type, called, documentation, has_state, local, preset, state, unbound,
+    unit,
+};
+use crate::methods::Object;
+use crate::options::{CommonOptions, Complete, Preset, PromptOptions, ResourceOptions};
+use crate::parse::{Argument, Function, Place, inside_option};
+
+pub(crate) type ResourceFn = Function<ResourceOptions>;
+pub(crate) type PromptFn = Function<PromptOptions>;
 
 /// A resource; if its URI has variables, a template of resources.
-pub(crate) fn resource(resource: &Function<ResourceOptions>) -> TokenStream {
-    let name = &resource.function.sig.ident;
+pub(crate) fn resource(resource: &ResourceFn) -> TokenStream {
     let definition = resource_definition(resource);
-    let called = called(resource, &quote!(ResourceError));
-    let contents = quote_spanned! {resource.returns.span()=>
-        let __longshore_success = ::longshore::__private::Success::new(__longshore_success);
-        (&&&&__longshore_success).__longshore_contents(&__LONGSHORE_DEFINITION)
-    };
-    let is_template = resource
-        .options
-        .uri
-        .as_ref()
-        .is_some_and(|uri| uri.value().contains('{'));
-    let implementation = if is_template {
-        let completion = completion(resource, &quote!(VariableFuture), &quote!(ResourceError));
+    let traits = resource_traits();
+    let (trait_name, _) = kind(resource);
+    let reference = quote!(__LONGSHORE_DEFINITION);
+    let implementation = if has_state(resource) {
+        let name = &resource.function.sig.ident;
+        let bound_type = bound_type(resource);
+        let bound = resource_impl(resource, &Carrier::bound(resource, reference));
+        let bind = bind(resource, &trait_name);
+        let unbound = unbound(&quote!(ResourceError));
+        let further = is_template(resource).then(|| {
+            quote! {
+                _: &::core::primitive::str,
+                _: ::longshore::__private::Parameters,
+            }
+        });
         quote! {
-            impl ::longshore::__private::ResourceTemplate for #name {
+            #bound_type
+            #bound
+
+            impl #trait_name for #name {
                 fn definition(&self) -> &::longshore::__private::ResourceDefinition {
                     &__LONGSHORE_DEFINITION
                 }
 
-                #[allow(unused_variables, clippy::let_unit_value)]
                 fn read(
                     &self,
-                    __longshore_context: ::longshore::__private::Arc<::longshore::__private::CallContext>,
-                    _: &::core::primitive::str,
-                    __longshore_parameters: ::longshore::__private::Parameters,
+                    _: ::longshore::__private::Arc<::longshore::__private::CallContext>,
+                    #further
                 ) -> ::longshore::__private::ReadFuture {
-                    ::longshore::__private::Box::pin(async move {
-                        #called
-                        #contents
-                    })
+                    #unbound
                 }
 
-                #completion
+                #bind
             }
-
+        }
+    } else {
+        resource_impl(resource, &Carrier::unit(resource, reference))
+    };
+    let name = &resource.function.sig.ident;
+    // Every `Resource` is one already.
+    let into = is_template(resource).then(|| {
+        quote! {
             impl ::longshore::__private::IntoResource for #name {
                 fn into_resource(self) -> ::longshore::__private::AnyResource {
                     ::longshore::__private::AnyResource::Template(
@@ -55,36 +69,173 @@ pub(crate) fn resource(resource: &Function<ResourceOptions>) -> TokenStream {
                 }
             }
         }
-    } else {
-        quote! {
-            impl ::longshore::__private::Resource for #name {
-                fn definition(&self) -> &::longshore::__private::ResourceDefinition {
-                    &__LONGSHORE_DEFINITION
-                }
-
-                #[allow(clippy::let_unit_value)]
-                fn read(
-                    &self,
-                    __longshore_context: ::longshore::__private::Arc<::longshore::__private::CallContext>,
-                ) -> ::longshore::__private::ReadFuture {
-                    ::longshore::__private::Box::pin(async move {
-                        #called
-                        #contents
-                    })
-                }
-            }
-        }
-    };
+    });
     unit(
         resource,
         &quote! {
-            use ::longshore::__private::{
-                AnswerDisplay as _, AnswerError as _, AnswerOther as _, AnswerPlain as _,
-                ContentsBytes as _, ContentsKnown as _, ContentsOption as _, ContentsOther as _,
-            };
+            #traits
 
             static __LONGSHORE_DEFINITION: ::longshore::__private::LazyLock<
                 ::longshore::__private::ResourceDefinition
+            > = ::longshore::__private::LazyLock::new(|| #definition);
+
+            #implementation
+            #into
+        },
+    )
+}
+
+/// Statements that make the resource of a method, in a function in which `self` is the object.
+pub(crate) fn resource_of_method(resource: &ResourceFn, object: &Object) -> TokenStream {
+    let definition = resource_definition(resource);
+    let traits = resource_traits();
+    let (_, variant) = kind(resource);
+    let ty = quote!(::longshore::__private::ResourceDefinition);
+    let (carrier, carrier_type) = object.carrier(&ty);
+    let implementation = resource_impl(resource, &carrier);
+    quote! {
+        #traits
+        #carrier_type
+        #implementation
+        ::longshore::__private::AnyResource::#variant(
+            ::longshore::__private::Arc::new(__LongshoreMethod {
+                __longshore_this: ::longshore::__private::Arc::clone(&self),
+                __longshore_definition: ::longshore::__private::Arc::new(#definition),
+            })
+        )
+    }
+}
+
+fn is_template(resource: &ResourceFn) -> bool {
+    let uri = resource.options.uri.as_ref();
+    uri.is_some_and(|uri| uri.value().contains('{'))
+}
+
+/// The trait of a resource, and its variant of `AnyResource`.
+fn kind(resource: &ResourceFn) -> (TokenStream, TokenStream) {
+    match is_template(resource) {
+        true => (
+            quote!(::longshore::__private::ResourceTemplate),
+            quote!(Template),
+        ),
+        false => (quote!(::longshore::__private::Resource), quote!(Fixed)),
+    }
+}
+
+fn resource_traits() -> TokenStream {
+    quote! {
+        use ::longshore::__private::{
+            AnswerDisplay as _, AnswerError as _, AnswerOther as _, AnswerPlain as _,
+            ContentsBytes as _, ContentsKnown as _, ContentsOption as _, ContentsOther as _,
+        };
+    }
+}
+
+fn resource_impl(resource: &ResourceFn, carrier: &Carrier) -> TokenStream {
+    let (trait_name, _) = kind(resource);
+    let called = answered(resource, &quote!(ResourceError));
+    let Carrier {
+        generics,
+        ty,
+        conditions,
+        definition,
+        lent,
+    } = carrier;
+    // The definition of a method is kept with the call, which outlives `self`.
+    let kept = (resource.place == Place::Method).then(|| {
+        quote! {
+            let __longshore_definition = ::longshore::__private::Arc::clone(&self.__longshore_definition);
+        }
+    });
+    let of_call = match resource.place {
+        Place::Free => definition.clone(),
+        Place::Method => quote!(__longshore_definition),
+    };
+    let contents = quote_spanned! {resource.returns.span()=>
+        let __longshore_success = ::longshore::__private::Success::new(__longshore_success);
+        (&&&&__longshore_success).__longshore_contents(&#of_call)
+    };
+    let (further, completion) = match is_template(resource) {
+        true => (
+            quote! {
+                _: &::core::primitive::str,
+                __longshore_parameters: ::longshore::__private::Parameters,
+            },
+            completion(
+                resource,
+                carrier,
+                &quote!(VariableFuture),
+                &quote!(ResourceError),
+            ),
+        ),
+        false => (TokenStream::new(), TokenStream::new()),
+    };
+    quote! {
+        impl #generics #trait_name for #ty #conditions {
+            fn definition(&self) -> &::longshore::__private::ResourceDefinition {
+                &#definition
+            }
+
+            #[allow(unused_variables, clippy::let_unit_value)]
+            fn read(
+                &self,
+                __longshore_context: ::longshore::__private::Arc<::longshore::__private::CallContext>,
+                #further
+            ) -> ::longshore::__private::ReadFuture {
+                #lent
+                #kept
+                ::longshore::__private::Box::pin(async move {
+                    #called
+                    #contents
+                })
+            }
+
+            #completion
+        }
+    }
+}
+
+/// A prompt.
+pub(crate) fn prompt(prompt: &PromptFn) -> TokenStream {
+    let definition = prompt_definition(prompt);
+    let traits = prompt_traits();
+    let reference = quote!(__LONGSHORE_DEFINITION);
+    let implementation = if has_state(prompt) {
+        let name = &prompt.function.sig.ident;
+        let bound_type = bound_type(prompt);
+        let bound = prompt_impl(prompt, &Carrier::bound(prompt, reference));
+        let bind = bind(prompt, &quote!(::longshore::__private::Prompt));
+        let unbound = unbound(&quote!(PromptError));
+        quote! {
+            #bound_type
+            #bound
+
+            impl ::longshore::__private::Prompt for #name {
+                fn definition(&self) -> &::longshore::__private::PromptDefinition {
+                    &__LONGSHORE_DEFINITION
+                }
+
+                fn get(
+                    &self,
+                    _: ::longshore::__private::Arc<::longshore::__private::CallContext>,
+                    _: ::longshore::__private::Parameters,
+                ) -> ::longshore::__private::PromptFuture {
+                    #unbound
+                }
+
+                #bind
+            }
+        }
+    } else {
+        prompt_impl(prompt, &Carrier::unit(prompt, reference))
+    };
+    unit(
+        prompt,
+        &quote! {
+            #traits
+
+            static __LONGSHORE_DEFINITION: ::longshore::__private::LazyLock<
+                ::longshore::__private::PromptDefinition
             > = ::longshore::__private::LazyLock::new(|| #definition);
 
             #implementation
@@ -92,56 +243,80 @@ pub(crate) fn resource(resource: &Function<ResourceOptions>) -> TokenStream {
     )
 }
 
-/// A prompt.
-pub(crate) fn prompt(prompt: &Function<PromptOptions>) -> TokenStream {
-    let name = &prompt.function.sig.ident;
+/// Statements that make the prompt of a method, in a function in which `self` is the object.
+pub(crate) fn prompt_of_method(prompt: &PromptFn, object: &Object) -> TokenStream {
     let definition = prompt_definition(prompt);
-    let called = called(prompt, &quote!(PromptError));
-    let completion = completion(prompt, &quote!(ArgumentFuture), &quote!(PromptError));
+    let traits = prompt_traits();
+    let ty = quote!(::longshore::__private::PromptDefinition);
+    let (carrier, carrier_type) = object.carrier(&ty);
+    let implementation = prompt_impl(prompt, &carrier);
+    quote! {
+        #traits
+        #carrier_type
+        #implementation
+        ::longshore::__private::Arc::new(__LongshoreMethod {
+            __longshore_this: ::longshore::__private::Arc::clone(&self),
+            __longshore_definition: ::longshore::__private::Arc::new(#definition),
+        })
+    }
+}
+
+fn prompt_traits() -> TokenStream {
+    quote! {
+        use ::longshore::__private::{
+            AnswerDisplay as _, AnswerError as _, AnswerOther as _, AnswerPlain as _,
+        };
+    }
+}
+
+fn prompt_impl(prompt: &PromptFn, carrier: &Carrier) -> TokenStream {
+    let called = answered(prompt, &quote!(PromptError));
+    let completion = completion(
+        prompt,
+        carrier,
+        &quote!(ArgumentFuture),
+        &quote!(PromptError),
+    );
     let messages = quote_spanned! {prompt.returns.span()=>
         ::core::result::Result::Ok(
             ::longshore::__private::IntoMessages::into_messages(__longshore_success)
         )
     };
-    unit(
-        prompt,
-        &quote! {
-            use ::longshore::__private::{
-                AnswerDisplay as _, AnswerError as _, AnswerOther as _, AnswerPlain as _,
-            };
-
-            static __LONGSHORE_DEFINITION: ::longshore::__private::LazyLock<
-                ::longshore::__private::PromptDefinition
-            > = ::longshore::__private::LazyLock::new(|| #definition);
-
-            impl ::longshore::__private::Prompt for #name {
-                fn definition(&self) -> &::longshore::__private::PromptDefinition {
-                    &__LONGSHORE_DEFINITION
-                }
-
-                #[allow(unused_variables, clippy::let_unit_value)]
-                fn get(
-                    &self,
-                    __longshore_context: ::longshore::__private::Arc<::longshore::__private::CallContext>,
-                    __longshore_parameters: ::longshore::__private::Parameters,
-                ) -> ::longshore::__private::PromptFuture {
-                    ::longshore::__private::Box::pin(async move {
-                        #called
-                        #messages
-                    })
-                }
-
-                #completion
+    let Carrier {
+        generics,
+        ty,
+        conditions,
+        definition,
+        lent,
+    } = carrier;
+    quote! {
+        impl #generics ::longshore::__private::Prompt for #ty #conditions {
+            fn definition(&self) -> &::longshore::__private::PromptDefinition {
+                &#definition
             }
-        },
-    )
+
+            #[allow(unused_variables, clippy::let_unit_value)]
+            fn get(
+                &self,
+                __longshore_context: ::longshore::__private::Arc<::longshore::__private::CallContext>,
+                __longshore_parameters: ::longshore::__private::Parameters,
+            ) -> ::longshore::__private::PromptFuture {
+                #lent
+                ::longshore::__private::Box::pin(async move {
+                    #called
+                    #messages
+                })
+            }
+
+            #completion
+        }
+    }
 }
 
 // === Calls ===
 
 /// Reads the parameters, calls the function, and takes apart what it returned.
-fn called<O>(offered: &Function<O>, error: &TokenStream) -> TokenStream {
-    let name = &offered.function.sig.ident;
+fn answered<O>(offered: &Function<O>, error: &TokenStream) -> TokenStream {
     let returns = &offered.returns;
     let read = offered.arguments().enumerate().map(|(i, argument)| {
         let local = local(i);
@@ -150,12 +325,7 @@ fn called<O>(offered: &Function<O>, error: &TokenStream) -> TokenStream {
         quote!(let #local: #ty = #value;)
     });
     let locals: Vec<_> = (0..offered.arguments().count()).map(local).collect();
-    let mut rest = locals.iter();
-    let passed = offered.parameters.iter().map(|parameter| match parameter {
-        Parameter::Context => quote!(&*__longshore_context),
-        Parameter::Argument(_) => rest.next().to_token_stream(),
-    });
-    let called = quote!(#name(#(#passed),*));
+    let called = called(offered, &locals);
     let returned = if offered.blocking.is_some() {
         quote! {
             ::longshore::__private::run_blocking_or::<_, ::longshore::__private::#error>(
@@ -212,7 +382,12 @@ fn parameter(argument: &Argument) -> TokenStream {
 }
 
 /// Which parameters have suggestions, and where they come from.
-fn completion<O>(offered: &Function<O>, future: &TokenStream, error: &TokenStream) -> TokenStream {
+fn completion<O>(
+    offered: &Function<O>,
+    carrier: &Carrier,
+    future: &TokenStream,
+    error: &TokenStream,
+) -> TokenStream {
     let completed: Vec<_> = offered
         .arguments()
         .filter_map(|a| Some((a.name(), a.options.complete.as_ref()?)))
@@ -221,13 +396,40 @@ fn completion<O>(offered: &Function<O>, future: &TokenStream, error: &TokenStrea
         return TokenStream::new();
     }
     let names: Vec<_> = completed.iter().map(|(name, _)| name).collect();
-    let arms = completed.iter().map(|(name, path)| {
-        let call = quote_spanned! {path.span()=>
-            ::longshore::__private::suggest::<_, _, ::longshore::__private::#error>(
-                #path,
-                __longshore_context,
-                __longshore_request,
-            )
+    let lent = &carrier.lent;
+    let by = |found: TokenStream, span: Span| {
+        quote_spanned! {span=> {
+            #lent
+            ::longshore::__private::Box::pin(async move {
+                ::longshore::__private::suggest_by::<::longshore::__private::#error>(#found).await
+            })
+        }}
+    };
+    let arms = completed.iter().map(|(name, complete)| {
+        let call = match complete {
+            Complete::Method(method) => by(
+                quote!(__longshore_this.#method(__longshore_request)),
+                method.span(),
+            ),
+            Complete::Function { path, state } if state.is_empty() => quote_spanned! {path.span()=>
+                ::longshore::__private::suggest::<_, _, ::longshore::__private::#error>(
+                    #path,
+                    __longshore_context,
+                    __longshore_request,
+                )
+            },
+            Complete::Function { path, state: given } => {
+                // Checked when the function was read: there are parameters of these names.
+                let given = given.iter().filter_map(|name| {
+                    let mut shared = offered.shared();
+                    let place = shared.position(|shared| shared.ident.as_ref() == Some(name))?;
+                    Some(state(place))
+                });
+                by(
+                    quote!(#path(#(&*#given,)* __longshore_request)),
+                    path.span(),
+                )
+            }
         };
         quote!(#name => #call,)
     });
@@ -236,6 +438,7 @@ fn completion<O>(offered: &Function<O>, future: &TokenStream, error: &TokenStrea
             ::core::matches!(__longshore_name, #(#names)|*)
         }
 
+        #[allow(unused_variables)]
         fn complete(
             &self,
             __longshore_context: ::longshore::__private::Arc<::longshore::__private::CallContext>,
@@ -251,7 +454,7 @@ fn completion<O>(offered: &Function<O>, future: &TokenStream, error: &TokenStrea
 
 // === Definitions ===
 
-fn resource_definition(resource: &Function<ResourceOptions>) -> TokenStream {
+fn resource_definition(resource: &ResourceFn) -> TokenStream {
     let options = &resource.options;
     let uri = &options.uri;
     let name = name(resource, &options.common);
@@ -273,7 +476,7 @@ fn resource_definition(resource: &Function<ResourceOptions>) -> TokenStream {
     }
 }
 
-fn prompt_definition(prompt: &Function<PromptOptions>) -> TokenStream {
+fn prompt_definition(prompt: &PromptFn) -> TokenStream {
     let options = &prompt.options;
     let name = name(prompt, &options.common);
     let common = common(prompt, &options.common);

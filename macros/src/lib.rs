@@ -9,6 +9,7 @@ use parse::{Function, Options};
 
 mod expand;
 mod expand_offers;
+mod methods;
 mod options;
 mod parse;
 
@@ -16,6 +17,12 @@ mod parse;
 #[proc_macro_attribute]
 pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
     written(options, item, expand::tool)
+}
+
+/// Makes tools, resources and prompts of an object's methods. See `longshore::tools`.
+#[proc_macro_attribute]
+pub fn tools(options: TokenStream, item: TokenStream) -> TokenStream {
+    methods::tools(&options.into(), &item.into()).into()
 }
 
 /// Makes a resource of a function. See `longshore::resource`.

@@ -6,7 +6,7 @@ use quote::ToTokens;
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
-use syn::{Expr, ExprLit, Lit, LitStr, Meta, Path, Token};
+use syn::{Expr, ExprLit, Ident, Lit, LitStr, Meta, Path, Token};
 
 use crate::parse::Kind;
 
@@ -86,8 +86,15 @@ pub(crate) struct ArgOptions {
     pub(crate) header: Option<LitStr>,
     pub(crate) flatten: Option<proc_macro2::Span>,
     pub(crate) title: Option<LitStr>,
-    /// The function that suggests values.
-    pub(crate) complete: Option<Path>,
+    pub(crate) complete: Option<Complete>,
+}
+
+/// What suggests values of a parameter.
+pub(crate) enum Complete {
+    /// `cities`, or `cities(db)` with parameters that have `#[state]`.
+    Function { path: Path, state: Vec<Ident> },
+    /// `self.cities`
+    Method(Ident),
 }
 
 /// What a parameter is when it is left out.
@@ -409,7 +416,7 @@ impl ArgOptions {
                 self.flatten = Some(option.span());
             }
             "title" => set(&mut self.title, option, text(option), mistakes),
-            "complete" => set(&mut self.complete, option, path(option), mistakes),
+            "complete" => set(&mut self.complete, option, complete(option), mistakes),
             _ => unreachable!("only known names get here"),
         }
     }
@@ -461,14 +468,40 @@ fn text(option: &Meta) -> syn::Result<LitStr> {
     }
 }
 
-fn path(option: &Meta) -> syn::Result<Path> {
-    match &option.require_name_value()?.value {
-        Expr::Path(path) if path.attrs.is_empty() && path.qself.is_none() => Ok(path.path.clone()),
-        other => Err(syn::Error::new_spanned(
-            other,
-            "expected the name of a function",
-        )),
-    }
+fn complete(option: &Meta) -> syn::Result<Complete> {
+    let value = &option.require_name_value()?.value;
+    let path = |expression: &Expr| match expression {
+        Expr::Path(path) if path.attrs.is_empty() && path.qself.is_none() => {
+            Some(path.path.clone())
+        }
+        _ => None,
+    };
+    let read = match value {
+        Expr::Call(call) => path(&call.func).and_then(|function| {
+            let state = call.args.iter();
+            let state = state.map(|argument| path(argument)?.get_ident().cloned());
+            Some(Complete::Function {
+                path: function,
+                state: state.collect::<Option<_>>()?,
+            })
+        }),
+        Expr::Field(field) => match (path(&field.base), &field.member) {
+            (Some(base), syn::Member::Named(name)) if base.is_ident("self") => {
+                Some(Complete::Method(name.clone()))
+            }
+            _ => None,
+        },
+        other => path(other).map(|path| Complete::Function {
+            path,
+            state: Vec::new(),
+        }),
+    };
+    read.ok_or_else(|| {
+        syn::Error::new_spanned(
+            value,
+            "expected the name of a function; `name(db)` if it takes the parameter `#[state] db`, `self.name` for a method",
+        )
+    })
 }
 
 /// `read_only`, or `read_only = false`.

@@ -3,10 +3,10 @@
 use proc_macro2::{Span, TokenStream};
 use quote::ToTokens;
 use syn::ext::IdentExt;
-use syn::{Attribute, FnArg, Ident, ItemFn, Pat, PatType, ReturnType, Signature, Type};
+use syn::{Attribute, FnArg, Ident, ItemFn, Pat, PatType, Receiver, ReturnType, Signature, Type};
 
 use crate::options::{
-    ArgOptions, Mistakes, PromptOptions, ResourceOptions, ToolOptions, fault_of_name,
+    ArgOptions, Complete, Mistakes, PromptOptions, ResourceOptions, ToolOptions, fault_of_name,
 };
 
 /// A function that is to become something that a server offers, with its options.
@@ -22,6 +22,15 @@ pub(crate) struct Function<O> {
     pub(crate) conditions: Vec<Attribute>,
     pub(crate) parameters: Vec<Parameter>,
     pub(crate) returns: Type,
+    pub(crate) place: Place,
+}
+
+/// The place where a function stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Free,
+    /// In an `impl` with `#[tools]`.
+    Method,
 }
 
 /// What a function is to become.
@@ -49,22 +58,23 @@ impl Kind {
             Self::Resource | Self::Prompt => &["doc"],
         }
     }
-
-    /// The function to use where the attribute does not do.
-    fn by_hand(self) -> &'static str {
-        match self {
-            Self::Tool => "tool_fn",
-            Self::Resource => "resource_fn",
-            Self::Prompt => "prompt_fn",
-        }
-    }
 }
 
 /// One parameter, in the order of the function's list.
 pub(crate) enum Parameter {
     /// `&CallContext`
     Context,
+    /// `#[state] name: &T`
+    State(Box<Shared>),
     Argument(Box<Argument>),
+}
+
+/// A parameter that the application fills.
+pub(crate) struct Shared {
+    /// `None` for a pattern.
+    pub(crate) ident: Option<Ident>,
+    /// What the reference is to.
+    pub(crate) ty: Type,
 }
 
 /// A parameter that the caller fills.
@@ -83,9 +93,14 @@ impl<O> Function<O> {
     }
 
     pub(crate) fn arguments(&self) -> impl Iterator<Item = &Argument> {
+        arguments(&self.parameters)
+    }
+
+    /// What it shares with others, in the order of its parameters.
+    pub(crate) fn shared(&self) -> impl Iterator<Item = &Shared> {
         self.parameters.iter().filter_map(|p| match p {
-            Parameter::Argument(argument) => Some(&**argument),
-            Parameter::Context => None,
+            Parameter::State(shared) => Some(&**shared),
+            Parameter::Argument(_) | Parameter::Context => None,
         })
     }
 }
@@ -116,6 +131,9 @@ pub(crate) trait Options: Sized {
     /// Checks the function's name, where the options do not give another.
     fn check_name(&self, _name: &Ident, _mistakes: &mut Mistakes) {}
 
+    /// Checks whether the options go together with the place.
+    fn check_place(&self, _place: Place, _name: &Ident, _mistakes: &mut Mistakes) {}
+
     /// Checks whether options and parameters go together.
     fn check(&self, _parameters: &[Parameter], _mistakes: &mut Mistakes) {}
 }
@@ -136,6 +154,15 @@ impl Options for ToolOptions {
             && let Some(fault) = fault_of_name(&name.unraw().to_string())
         {
             mistakes.at(name, fault);
+        }
+    }
+
+    fn check_place(&self, place: Place, name: &Ident, mistakes: &mut Mistakes) {
+        if self.collect && place == Place::Method {
+            mistakes.at(
+                name,
+                "`collect` goes on functions: a method is offered with its object, by `App::toolset`",
+            );
         }
     }
 
@@ -185,7 +212,7 @@ pub(crate) type Read<O> = Result<Function<O>, (syn::Error, TokenStream)>;
 /// Reads an attribute and what it stands on.
 pub(crate) fn read<O: Options>(options: TokenStream, item: TokenStream) -> Read<O> {
     let kind = O::KIND;
-    let mut function: ItemFn = match syn::parse2(item.clone()) {
+    let function: ItemFn = match syn::parse2(item.clone()) {
         Ok(function) => function,
         Err(mistake) => {
             let is_function = item.clone().into_iter().any(|t| t.to_string() == "fn");
@@ -199,19 +226,32 @@ pub(crate) fn read<O: Options>(options: TokenStream, item: TokenStream) -> Read<
             return Err((mistake, item));
         }
     };
+    read_function(options, function, Place::Free)
+        .map_err(|refused| (refused.0, refused.1.into_token_stream()))
+}
 
+/// Reads an attribute and the function that it stands on. The error has all mistakes, and the function as the compiler would
+/// like to see it.
+pub(crate) fn read_function<O: Options>(
+    options: TokenStream,
+    mut function: ItemFn,
+    place: Place,
+) -> Result<Function<O>, Box<(syn::Error, ItemFn)>> {
+    let kind = O::KIND;
     let mut mistakes = Mistakes::default();
     let options = O::read(options, &mut mistakes);
     check_blocking(kind, &function.sig, options.blocking(), &mut mistakes);
     options.check_name(&function.sig.ident, &mut mistakes);
+    options.check_place(place, &function.sig.ident, &mut mistakes);
     check_signature(kind, &function.sig, &mut mistakes);
-    let parameters = read_parameters(kind, &mut function.sig, &mut mistakes);
+    let parameters = read_parameters((kind, place), &mut function.sig, &mut mistakes);
     check_together(&parameters, &mut mistakes);
+    check_completion(&parameters, place, &mut mistakes);
     options.check(&parameters, &mut mistakes);
     let returns = returned(kind, &function.sig, &mut mistakes);
 
     if let Some(mistakes) = mistakes.into_error() {
-        return Err((mistakes, function.into_token_stream()));
+        return Err(Box::new((mistakes, function)));
     }
     let is = |attribute: &Attribute, names: &[&str]| {
         names.iter().any(|name| attribute.path().is_ident(name))
@@ -229,7 +269,32 @@ pub(crate) fn read<O: Options>(options: TokenStream, item: TokenStream) -> Read<
         conditions,
         parameters,
         returns,
+        place,
     })
+}
+
+/// Checks that functions which suggest values are given state that there is.
+fn check_completion(parameters: &[Parameter], place: Place, mistakes: &mut Mistakes) {
+    let complete = arguments(parameters).filter_map(|argument| argument.options.complete.as_ref());
+    for complete in complete {
+        match complete {
+            Complete::Method(method) if place == Place::Free => {
+                mistakes.at(method, "a function has no `self`: name a function");
+            }
+            Complete::Method(_) => {}
+            Complete::Function { state, .. } => {
+                for name in state {
+                    let is_known = parameters.iter().any(|p| {
+                        matches!(p, Parameter::State(shared) if shared.ident.as_ref() == Some(name))
+                    });
+                    if !is_known {
+                        let message = format!("there is no parameter `#[state] {name}`");
+                        mistakes.at(name, message);
+                    }
+                }
+            }
+        }
+    }
 }
 
 fn check_blocking(
@@ -301,7 +366,7 @@ fn variables(template: &str) -> Vec<(&str, bool)> {
 fn arguments(parameters: &[Parameter]) -> impl Iterator<Item = &Argument> {
     parameters.iter().filter_map(|p| match p {
         Parameter::Argument(argument) => Some(&**argument),
-        Parameter::Context => None,
+        Parameter::Context | Parameter::State(_) => None,
     })
 }
 
@@ -337,22 +402,25 @@ fn check_signature(kind: Kind, signature: &Signature, mistakes: &mut Mistakes) {
 }
 
 fn read_parameters(
-    kind: Kind,
+    (kind, place): (Kind, Place),
     signature: &mut Signature,
     mistakes: &mut Mistakes,
 ) -> Vec<Parameter> {
     let mut parameters = Vec::new();
     let mut has_context = false;
+    let mut has_receiver = false;
+    let name = signature.ident.clone();
     for input in &mut signature.inputs {
         match input {
-            FnArg::Receiver(receiver) => mistakes.at(
-                &*receiver,
-                format!(
-                    "`#[{0}]` goes on a free function; for a {0} with state, see `longshore::{1}`",
-                    kind.name(),
-                    kind.by_hand()
-                ),
-            ),
+            FnArg::Receiver(receiver) => {
+                check_receiver(kind, place, receiver, mistakes);
+                has_receiver = true;
+            }
+            FnArg::Typed(parameter) if is_shared(parameter) => {
+                if let Some(shared) = read_shared(place, parameter, mistakes) {
+                    parameters.push(Parameter::State(Box::new(shared)));
+                }
+            }
             FnArg::Typed(parameter) if is_context(&parameter.ty) => {
                 if std::mem::replace(&mut has_context, true) {
                     mistakes.at(&*parameter, "there is one `&CallContext` for each call");
@@ -377,7 +445,110 @@ fn read_parameters(
             }
         }
     }
+    if place == Place::Method && !has_receiver {
+        let message = "a method takes `&self`: add it, or move this out of the `impl`";
+        mistakes.at(name, message);
+    }
     parameters
+}
+
+fn check_receiver(kind: Kind, place: Place, receiver: &Receiver, mistakes: &mut Mistakes) {
+    let is_lent = receiver
+        .reference
+        .as_ref()
+        .is_some_and(|(_, life)| life.is_none())
+        && receiver.mutability.is_none()
+        && receiver.colon_token.is_none();
+    match place {
+        Place::Free => mistakes.at(
+            receiver,
+            format!(
+                "a method is a {} where its `impl` has `#[tools]`; put that on the `impl`",
+                kind.name()
+            ),
+        ),
+        Place::Method if !is_lent => mistakes.at(
+            receiver,
+            "an object is lent to many calls at once: write `&self`, and keep what changes behind a lock",
+        ),
+        Place::Method => {}
+    }
+}
+
+fn is_shared(parameter: &PatType) -> bool {
+    parameter
+        .attrs
+        .iter()
+        .any(|attribute| attribute.path().is_ident("state"))
+}
+
+/// Reads a parameter with `#[state]`.
+fn read_shared(place: Place, parameter: &mut PatType, mistakes: &mut Mistakes) -> Option<Shared> {
+    let mut marks = 0;
+    for attribute in std::mem::take(&mut parameter.attrs) {
+        let path = attribute.path();
+        if path.is_ident("state") {
+            marks += 1;
+            if attribute.meta.require_path_only().is_err() {
+                mistakes.at(&attribute, "`#[state]` has no options");
+            } else if 1 < marks {
+                mistakes.at(&attribute, "this is said twice");
+            }
+        } else if is_lint(path) {
+            parameter.attrs.push(attribute);
+        } else {
+            mistakes.at(
+                path,
+                "state comes from the application, not from the caller: it takes no other attribute",
+            );
+        }
+    }
+    if place == Place::Method {
+        mistakes.at(&*parameter, "a method has its state in `self`");
+        return None;
+    }
+    let ident = match &*parameter.pat {
+        Pat::Ident(pattern) => Some(pattern.ident.clone()),
+        _ => None,
+    };
+    match &*parameter.ty {
+        Type::Reference(reference) if reference.mutability.is_some() => mistakes.at(
+            &parameter.ty,
+            "state is lent to many calls at once: write `&T`, and keep what changes behind a lock",
+        ),
+        Type::Reference(reference) if reference.lifetime.is_some() => mistakes.at(
+            &reference.lifetime,
+            "state is lent for the call: leave the lifetime out",
+        ),
+        Type::Reference(reference) => match &*reference.elem {
+            Type::TraitObject(_) | Type::Slice(_) => mistakes.at(
+                &reference.elem,
+                "state has a size: provide a `Box<...>` or an `Arc<...>`, and write `&Box<...>` or `&Arc<...>`",
+            ),
+            Type::Path(path) if path.path.is_ident("str") => mistakes.at(
+                path,
+                "state has a size: provide a type of your own around a `String`",
+            ),
+            elem => {
+                return Some(Shared {
+                    ident,
+                    ty: elem.clone(),
+                });
+            }
+        },
+        other => {
+            let written = other.to_token_stream().to_string().replace(' ', "");
+            mistakes.at(other, format!("state is lent to the call: write `&{written}`"));
+        }
+    }
+    None
+}
+
+/// Attributes for the compiler, which stay where they are.
+fn is_lint(path: &syn::Path) -> bool {
+    ["allow", "expect", "warn", "deny", "cfg_attr"]
+        .iter()
+        .any(|lint| path.is_ident(lint))
 }
 
 fn read_argument(kind: Kind, parameter: &mut PatType, mistakes: &mut Mistakes) -> Option<Argument> {
@@ -389,10 +560,7 @@ fn read_argument(kind: Kind, parameter: &mut PatType, mistakes: &mut Mistakes) -
             options.read(kind, &attribute, mistakes);
         } else if kind.attributes().iter().any(|known| path.is_ident(known)) {
             attributes.push(attribute);
-        } else if ["allow", "expect", "warn", "deny", "cfg_attr"]
-            .iter()
-            .any(|lint| path.is_ident(lint))
-        {
+        } else if is_lint(path) {
             parameter.attrs.push(attribute);
         } else {
             mistakes.at(path, match kind {
@@ -521,7 +689,9 @@ fn check_type(kind: Kind, ty: &Type, mistakes: &mut Mistakes) {
             };
             mistakes.at(
                 ty,
-                format!("a {name} owns its arguments: use {instead} here"),
+                format!(
+                    "a {name} owns its arguments: use {instead} here; for a value of the application, put `#[state]` before it"
+                ),
             );
         }
         Type::ImplTrait(_) => mistakes.at(

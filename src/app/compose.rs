@@ -16,7 +16,8 @@ use super::{AppError, Hook, backends};
 use crate::audit::{Entry, Event};
 use crate::auth::Policy;
 use crate::catalog::{
-    Announcer, AnyResource, Catalog, Changed, Notice, Offered, Prompt, Refused, Skill, Source, Tool,
+    Announcer, AnyResource, Catalog, Changed, Notice, Offered, Prompt, Provided, Refused, Skill,
+    Source, Tool,
 };
 use crate::config::{Config, ConfigError, Finding, Loaded};
 use crate::environment::Probe;
@@ -36,6 +37,8 @@ pub(super) struct Offers {
     pub(super) resources: Vec<AnyResource>,
     pub(super) prompts: Vec<Arc<dyn Prompt>>,
     pub(super) skills: Vec<Skill>,
+    /// Values that tools, resources and prompts share.
+    pub(super) provided: Provided,
     pub(super) extensions: Vec<(String, Value)>,
     pub(super) announcer: Announcer,
     /// Where toolsets count how often their limits were hit.
@@ -137,6 +140,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 impl Offers {
     /// Gets ready to ask upstream servers what they offer.
     pub(super) fn reach(&mut self, config: &Config) -> Result<(), AppError> {
+        self.bind()?;
         self.tokens = Tokens::new(&config.tokens, &Probe::real())?;
         if !config.upstreams.is_empty() {
             let keys = Arc::new(KeyRing::new(&config.seal)?);
@@ -212,7 +216,7 @@ impl Offers {
         let each = self.mounted.iter().map(|(prefix, source)| async move {
             let name = source.name().to_owned();
             let offered = match tokio::time::timeout(PATIENCE, source.offer()).await {
-                Ok(offered) => offered.prefixed(prefix),
+                Ok(offered) => self.bound(&name, offered).prefixed(prefix),
                 Err(_) => {
                     let problem = format!(
                         "it did not say what it offers within {} s",
@@ -250,7 +254,8 @@ impl Offers {
     }
 
     /// Takes over what others offer, with a prefix.
-    pub(super) fn take(&mut self, prefix: &str, other: Self) {
+    pub(super) fn take(&mut self, prefix: &str, mut other: Self) {
+        other.bind_own();
         let offered = Offered {
             tools: other.tools,
             prompts: other.prompts,

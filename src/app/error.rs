@@ -26,6 +26,15 @@ pub enum AppError {
     /// A tool, a resource or a prompt cannot be offered.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
+    /// Tools, resources or prompts need values that the application does not provide.
+    #[error(
+        "values are missing that App::provide has to add before the server starts: {}",
+        .0.join("; ")
+    )]
+    Unprovided(
+        /// Of each, what needs it and its type.
+        Vec<String>,
+    ),
     /// Callers cannot be asked for a proof as it was configured.
     #[error(transparent)]
     Auth(#[from] AuthSetupError),

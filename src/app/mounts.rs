@@ -111,7 +111,8 @@ pub(super) fn build(
         offers.announcer.lead(&announcer);
         all.push((name.clone(), announcer, Has::Part(Box::new(chosen))));
     }
-    for (name, other) in beside {
+    for (name, mut other) in beside {
+        other.offers.bind()?;
         let announcer = other.offers.announcer.clone();
         for (_, source) in &other.offers.mounted {
             source.watch(offers.changed.clone());

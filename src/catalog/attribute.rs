@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::catalog::typed::structured;
-use crate::catalog::{IntoOutput, Output, ToolError};
+use crate::catalog::{IntoOutput, Output};
 
 pub use std::boxed::Box;
 pub use std::future::Future;
@@ -26,13 +26,14 @@ pub use std::time::Duration;
 
 pub use offers::*;
 
+pub use crate::catalog::ToolError;
 pub use crate::catalog::collected::Collected;
 pub use crate::catalog::typed::Described;
 pub use crate::catalog::{
     AnyResource, ArgumentFuture, Arguments, CallContext, CallFuture, CompletionRequest, Definition,
-    IntoMessages, IntoResource, Parameters, Prompt, PromptDefinition, PromptError, PromptFuture,
-    ReadFuture, Resource, ResourceDefinition, ResourceError, ResourceTemplate, TaskSupport, Tool,
-    VariableFuture,
+    IntoMessages, IntoResource, Offered, Parameters, Prompt, PromptDefinition, PromptError,
+    PromptFuture, Provided, ReadFuture, Resource, ResourceDefinition, ResourceError,
+    ResourceTemplate, TaskSupport, Tool, Toolset, Unprovided, VariableFuture,
 };
 pub use crate::protocol::{CacheScope, Icon, PromptArgument};
 pub use {inventory, schemars, serde, serde_json};
@@ -168,6 +169,12 @@ impl<T> FinishOther<T> for Returns<T> {
         returned?.into_output()
     }
 }
+
+// === Functions with `#[state]` ===
+
+/// Error of a call that reached a function before an application had bound it to its state.
+pub const UNBOUND: &str =
+    "this needs state, which an application provides: add it to an `App`, with `App::provide`";
 
 // === Functions that block ===
 

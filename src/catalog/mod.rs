@@ -19,6 +19,7 @@ mod output;
 mod parameters;
 mod prefixed;
 mod prompt;
+mod provided;
 mod quick;
 mod registry;
 mod resource;
@@ -30,6 +31,7 @@ mod skill;
 pub(crate) mod strict;
 mod table;
 mod tool;
+mod toolset;
 mod typed;
 mod unlisted;
 mod view;
@@ -66,6 +68,7 @@ pub use prompt::{
     ArgumentFuture, IntoMessages, Prompt, PromptDefinition, PromptError, PromptErrorKind,
     PromptFuture, PromptOutput,
 };
+pub use provided::{Provided, Unprovided};
 pub use registry::{Catalog, CatalogError};
 pub(crate) use registry::{CatalogPrompt, CatalogTemplate, CatalogTool};
 pub use resource::{
@@ -83,6 +86,7 @@ pub use source::{Changed, Offered, Refused, Source};
 pub(crate) use starting::StartingSource;
 pub(crate) use table::{Listed, Table};
 pub use tool::{CallFuture, Definition, TaskSupport, Tool};
+pub use toolset::Toolset;
 pub use typed::{IntoOutput, IntoTool, TypedTool, tool_fn};
 pub(crate) use unlisted::{Unlisted, UnlistedResource};
 pub(crate) use view::{EXTENSION as UI_EXTENSION, MIME_TYPE as UI_MIME_TYPE};

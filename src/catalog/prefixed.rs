@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     ArgumentFuture, Arguments, CallContext, CallFuture, CompletionRequest, Definition, Offered,
-    Parameters, Prompt, PromptDefinition, PromptFuture, Tool,
+    Parameters, Prompt, PromptDefinition, PromptFuture, Provided, Tool, Unprovided,
 };
 
 impl Offered {
@@ -37,6 +37,11 @@ impl PrefixedTool {
         definition.name.insert_str(0, prefix);
         Self { definition, inner }
     }
+
+    fn around(&self, inner: Arc<dyn Tool>) -> Arc<dyn Tool> {
+        let definition = self.definition.clone();
+        Arc::new(Self { definition, inner })
+    }
 }
 
 impl Tool for PrefixedTool {
@@ -55,6 +60,11 @@ impl Tool for PrefixedTool {
     fn checks_output(&self) -> bool {
         self.inner.checks_output()
     }
+
+    fn bind(&self, provided: &Provided) -> Result<Option<Arc<dyn Tool>>, Unprovided> {
+        let bound = self.inner.bind(provided)?;
+        Ok(bound.map(|inner| self.around(inner)))
+    }
 }
 
 struct PrefixedPrompt {
@@ -67,6 +77,11 @@ impl PrefixedPrompt {
         let mut definition = inner.definition().clone();
         definition.name.insert_str(0, prefix);
         Self { definition, inner }
+    }
+
+    fn around(&self, inner: Arc<dyn Prompt>) -> Arc<dyn Prompt> {
+        let definition = self.definition.clone();
+        Arc::new(Self { definition, inner })
     }
 }
 
@@ -85,5 +100,10 @@ impl Prompt for PrefixedPrompt {
 
     fn complete(&self, context: Arc<CallContext>, request: CompletionRequest) -> ArgumentFuture {
         self.inner.complete(context, request)
+    }
+
+    fn bind(&self, provided: &Provided) -> Result<Option<Arc<dyn Prompt>>, Unprovided> {
+        let bound = self.inner.bind(provided)?;
+        Ok(bound.map(|inner| self.around(inner)))
     }
 }

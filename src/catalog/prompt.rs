@@ -9,7 +9,8 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use crate::catalog::{
-    AskError, CallContext, CompletionRequest, Completions, InvalidParameter, Parameters,
+    AskError, CallContext, CompletionRequest, Completions, InvalidParameter, Parameters, Provided,
+    Unprovided,
 };
 use crate::protocol::{ClientAbility, Content, Icon, PromptArgument, PromptMessage};
 
@@ -57,6 +58,17 @@ pub trait Prompt: Send + Sync + 'static {
     fn complete(&self, context: Arc<CallContext>, request: CompletionRequest) -> ArgumentFuture {
         let _ = (context, request);
         Box::pin(ready(Ok(Completions::default())))
+    }
+
+    /// The prompt that is served in place of this one, made with the values of [`App::provide`](crate::App::provide); `None`
+    /// to serve this one. Called once, at start. Default: `None`.
+    ///
+    /// # Errors
+    ///
+    /// A value that it needs was not provided. The server does not start then.
+    fn bind(&self, provided: &Provided) -> Result<Option<Arc<dyn Prompt>>, Unprovided> {
+        let _ = provided;
+        Ok(None)
     }
 }
 

@@ -9,7 +9,8 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use crate::catalog::{
-    AskError, CallContext, CompletionRequest, Completions, InvalidParameter, Parameters,
+    AskError, CallContext, CompletionRequest, Completions, InvalidParameter, Parameters, Provided,
+    Unprovided,
 };
 use crate::protocol::{
     Annotations, CacheScope, ClientAbility, Icon, ResourceContents, UriTemplate,
@@ -44,6 +45,17 @@ pub trait Resource: Send + Sync + 'static {
     ///
     /// A JSON-RPC error; see [`ResourceError`]. No contents at all are told as not found, too.
     fn read(&self, context: Arc<CallContext>) -> ReadFuture;
+
+    /// The resource that is served in place of this one, made with the values of [`App::provide`](crate::App::provide); `None`
+    /// to serve this one. Called once, at start. Default: `None`.
+    ///
+    /// # Errors
+    ///
+    /// A value that it needs was not provided. The server does not start then.
+    fn bind(&self, provided: &Provided) -> Result<Option<Arc<dyn Resource>>, Unprovided> {
+        let _ = provided;
+        Ok(None)
+    }
 }
 
 /// Resources whose URIs have a common shape.
@@ -75,6 +87,17 @@ pub trait ResourceTemplate: Send + Sync + 'static {
     fn complete(&self, context: Arc<CallContext>, request: CompletionRequest) -> VariableFuture {
         let _ = (context, request);
         Box::pin(ready(Ok(Completions::default())))
+    }
+
+    /// The template that is served in place of this one, made with the values of [`App::provide`](crate::App::provide); `None`
+    /// to serve this one. Called once, at start. Default: `None`.
+    ///
+    /// # Errors
+    ///
+    /// A value that it needs was not provided. The server does not start then.
+    fn bind(&self, provided: &Provided) -> Result<Option<Arc<dyn ResourceTemplate>>, Unprovided> {
+        let _ = provided;
+        Ok(None)
     }
 }
 

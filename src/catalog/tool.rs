@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use crate::catalog::{Arguments, CallContext, Output, ToolError};
+use crate::catalog::{Arguments, CallContext, Output, Provided, ToolError, Unprovided};
 use crate::protocol::{Icon, ToolAnnotations};
 
 /// The future of one call.
@@ -54,6 +54,17 @@ pub trait Tool: Send + Sync + 'static {
     /// Typed tools' do, since the schema comes from the type. Default: no.
     fn checks_output(&self) -> bool {
         false
+    }
+
+    /// The tool that is served in place of this one, made with the values of [`App::provide`](crate::App::provide); `None`
+    /// to serve this one. Called once, at start. Default: `None`.
+    ///
+    /// # Errors
+    ///
+    /// A value that it needs was not provided. The server does not start then.
+    fn bind(&self, provided: &Provided) -> Result<Option<Arc<dyn Tool>>, Unprovided> {
+        let _ = provided;
+        Ok(None)
     }
 }
 

@@ -55,6 +55,7 @@ mod operators_commands;
 mod playground;
 mod prompts;
 mod protocol_rules;
+mod provided;
 mod reference_tools;
 #[cfg(feature = "cli")]
 mod registry;

@@ -282,6 +282,13 @@ where
     function.suggest(context, request)
 }
 
+/// Suggestions of a function that has state.
+pub async fn suggest_by<E>(
+    found: impl Future<Output: IntoCompletions<E>>,
+) -> Result<Completions, E> {
+    found.await.into_completions()
+}
+
 pub fn no_suggestions<E: Send + 'static>() -> Suggested<E> {
     Box::pin(ready(Ok(Completions::default())))
 }

@@ -1,0 +1,121 @@
+//! Binds tools, resources and prompts to the values that their application provides.
+
+use std::sync::Arc;
+
+use super::AppError;
+use super::compose::Offers;
+use crate::catalog::{AnyResource, Offered, Prompt, Provided, Refused, Tool, Unprovided};
+
+/// What an application can offer, bound to what it provides.
+trait Bind: Sized {
+    /// What it is and its name, for messages.
+    fn what(&self) -> String;
+
+    /// What is served in its place, if that is something else.
+    fn bind(&self, provided: &Provided) -> Result<Option<Self>, Unprovided>;
+}
+
+impl Bind for Arc<dyn Tool> {
+    fn what(&self) -> String {
+        format!("tool {}", self.definition().name())
+    }
+
+    fn bind(&self, provided: &Provided) -> Result<Option<Self>, Unprovided> {
+        (**self).bind(provided)
+    }
+}
+
+impl Bind for AnyResource {
+    fn what(&self) -> String {
+        match self {
+            Self::Fixed(resource) => format!("resource {}", resource.definition().uri()),
+            Self::Template(template) => format!("resource {}", template.definition().uri()),
+        }
+    }
+
+    fn bind(&self, provided: &Provided) -> Result<Option<Self>, Unprovided> {
+        Ok(match self {
+            Self::Fixed(resource) => resource.bind(provided)?.map(Self::Fixed),
+            Self::Template(template) => template.bind(provided)?.map(Self::Template),
+        })
+    }
+}
+
+impl Bind for Arc<dyn Prompt> {
+    fn what(&self) -> String {
+        format!("prompt {}", self.definition().name())
+    }
+
+    fn bind(&self, provided: &Provided) -> Result<Option<Self>, Unprovided> {
+        (**self).bind(provided)
+    }
+}
+
+/// Binds all of them. What lacks a value stays as it is, and is handed to `missing`.
+fn bind_all<T: Bind>(all: &mut [T], provided: &Provided, mut missing: impl FnMut(&T, Unprovided)) {
+    for one in all {
+        match one.bind(provided) {
+            Ok(Some(bound)) => *one = bound,
+            Ok(None) => {}
+            Err(unprovided) => missing(one, unprovided),
+        }
+    }
+}
+
+impl Offers {
+    /// Binds what comes from code.
+    ///
+    /// # Errors
+    ///
+    /// All values that are needed and were not provided.
+    pub(super) fn bind(&mut self) -> Result<(), AppError> {
+        match self.bind_own() {
+            missing if missing.is_empty() => Ok(()),
+            missing => Err(AppError::Unprovided(missing)),
+        }
+    }
+
+    /// The same as far as the values are there. Returns what is missing; an application that this one becomes a part of
+    /// may have it.
+    pub(super) fn bind_own(&mut self) -> Vec<String> {
+        fn note<T: Bind>(missing: &mut Vec<String>) -> impl FnMut(&T, Unprovided) {
+            |one, unprovided| {
+                missing.push(format!("{} needs `{}`", one.what(), unprovided.type_name()));
+            }
+        }
+        let mut missing = Vec::new();
+        bind_all(&mut self.tools, &self.provided, note(&mut missing));
+        bind_all(&mut self.resources, &self.provided, note(&mut missing));
+        bind_all(&mut self.prompts, &self.provided, note(&mut missing));
+        missing
+    }
+
+    /// What a source offers, bound. What lacks a value is refused, and the rest offered.
+    pub(super) fn bound(&self, source: &str, mut offered: Offered) -> Offered {
+        let mut refused = Vec::new();
+        retain_bound(&mut offered.tools, &self.provided, source, &mut refused);
+        retain_bound(&mut offered.resources, &self.provided, source, &mut refused);
+        retain_bound(&mut offered.prompts, &self.provided, source, &mut refused);
+        offered.refused.append(&mut refused);
+        offered
+    }
+}
+
+fn retain_bound<T: Bind>(
+    all: &mut Vec<T>,
+    provided: &Provided,
+    source: &str,
+    refused: &mut Vec<Refused>,
+) {
+    all.retain_mut(|one| match one.bind(provided) {
+        Ok(Some(bound)) => {
+            *one = bound;
+            true
+        }
+        Ok(None) => true,
+        Err(unprovided) => {
+            refused.push(Refused::new(source, one.what(), unprovided.to_string()));
+            false
+        }
+    });
+}

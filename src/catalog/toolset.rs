@@ -1,0 +1,18 @@
+//! Objects whose methods are tools, resources and prompts.
+
+use std::sync::Arc;
+
+use super::Offered;
+
+/// An object whose methods are tools, resources and prompts.
+///
+/// [`#[tools]`](macro@crate::tools) on an `impl` writes this; [`App::toolset`](crate::App::toolset) adds the object.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no tools",
+    label = "needs `#[tools]` on its `impl`",
+    note = "write `#[tools] impl {Self} {{ #[tool] async fn name(&self) ... }}`"
+)]
+pub trait Toolset: Send + Sync + 'static {
+    /// The object's methods, each in the order in which it is listed.
+    fn offered(self: Arc<Self>) -> Offered;
+}
