@@ -15,6 +15,7 @@ use crate::environment::Probe;
 const CONFIGURATION: &str = include_str!("init/longshore.yaml");
 const MANIFEST: &str = include_str!("init/Cargo.toml.txt");
 const PROGRAM: &str = include_str!("init/main.rs");
+const README: &str = include_str!("init/README.md.txt");
 const CARGO_CONFIG: &str = include_str!("init/cargo-config.toml.txt");
 
 #[derive(Debug, Args)]
@@ -100,6 +101,10 @@ fn project(name: &str, copy: &Path) -> Vec<Written> {
         Written {
             path: "src/main.rs",
             text: PROGRAM.to_owned(),
+        },
+        Written {
+            path: "README.md",
+            text: README.replacen("{{ name }}", &package_name(name), 1),
         },
         Written {
             path: ".cargo/config.toml",
@@ -203,7 +208,7 @@ fn next(folder: &Path, rust: bool) -> String {
     };
     let address = address(&Probe::real());
     format!(
-        "\nnext   {enter}cargo test       tests its tool; the first build takes some minutes\n       \
+        "\nnext   {enter}cargo test       tests its tools; the first build takes some minutes\n       \
          {enter}cargo run        serves it at {address}"
     )
 }

@@ -121,7 +121,7 @@ fn a_project_depends_on_the_copy_that_is_named() {
             && manifest.contains("[profile.dev.package.\"*\"]\ndebug = false"),
         "{manifest}"
     );
-    for written in ["src/main.rs", ".gitignore"] {
+    for written in ["src/main.rs", "README.md", ".gitignore"] {
         assert!(project.join(written).exists(), "{written}");
     }
     let no_copy = folder.path().to_str().expect("UTF-8");

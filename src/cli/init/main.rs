@@ -1,23 +1,60 @@
-//! An MCP server: `cargo run` serves it, and logs at which address; `cargo test` tests its tool.
+//! An MCP server: `cargo run` serves it, and logs at which address; `cargo test` tests its tools.
 
-use longshore::{App, tool};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Greets somebody by name.
-#[tool(read_only)]
-async fn hello(
-    /// Who is greeted.
-    name: String,
-    /// With which word.
-    #[arg(default = "Hello")]
-    greeting: String,
-) -> String {
-    format!("{greeting}, {name}!")
+use longshore::{App, ToolError, tools};
+
+/// The state that calls share. Put a pool of connections, or the client of an API, in its place.
+#[derive(Default)]
+struct Notebook {
+    notes: Mutex<BTreeMap<String, String>>,
 }
 
-fn app() -> App {
+#[tools]
+impl Notebook {
+    /// Writes a note. A note of the same title is replaced.
+    #[tool(idempotent)]
+    async fn write_note(
+        &self,
+        /// What the note is about, in a few words.
+        title: String,
+        text: String,
+    ) -> Result<String, ToolError> {
+        if title.trim().is_empty() {
+            // The model reads this, and can do better.
+            return Err(ToolError::new(
+                "the title is empty: say what the note is about",
+            ));
+        }
+        let reply = format!("noted: {title}");
+        self.notes().insert(title, text);
+        Ok(reply)
+    }
+
+    /// Reads a note.
+    #[tool(read_only)]
+    async fn read_note(&self, title: String) -> Result<String, ToolError> {
+        let notes = self.notes();
+        let found = notes.get(&title).cloned();
+        found.ok_or_else(|| {
+            let titles: Vec<_> = notes.keys().map(String::as_str).collect();
+            ToolError::new(format!(
+                "there is no note {title:?}; there are: {}",
+                titles.join(", ")
+            ))
+        })
+    }
+
+    fn notes(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn app(notebook: Notebook) -> App {
     App::new()
         .name(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
-        .tool(hello)
+        .toolset(notebook)
 }
 
 fn main() -> longshore::Result {
@@ -25,21 +62,35 @@ fn main() -> longshore::Result {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .init();
-    app().run()
+    app(Notebook::default()).run()
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::app;
+    use super::*;
 
     #[tokio::test]
-    async fn greets_by_name() -> longshore::Result {
-        let server = app().harness()?;
-        let result = server.call("hello", json!({"name": "Ada"})).await;
-        let result = result.expect("a result");
-        assert_eq!(result["content"][0]["text"], "Hello, Ada!");
+    async fn a_note_is_read_as_it_was_written() -> longshore::Result {
+        let server = app(Notebook::default()).harness()?;
+        let note = json!({"title": "milk", "text": "two litres"});
+        let result = server.call("write_note", note).await.expect("a result");
+        assert_eq!(result["content"][0]["text"], "noted: milk");
+        let result = server.call("read_note", json!({"title": "milk"})).await;
+        assert_eq!(
+            result.expect("a result")["content"][0]["text"],
+            "two litres"
+        );
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn the_model_is_told_what_is_wrong() -> longshore::Result {
+        let server = app(Notebook::default()).harness()?;
+        let note = json!({"title": " ", "text": "?"});
+        let result = server.call("write_note", note).await.expect("a result");
+        assert_eq!(result["isError"], true);
         Ok(())
     }
 }
