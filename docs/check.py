@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 """Checks the prose of README.md and docs/: sentence length, sentence openings, and terms with a standard replacement.
 
+It also checks that the README is short above its details, that docs/SUMMARY.md has every page, and that the messages in
+docs/guides/troubleshooting.md are messages of the program.
+
 Usage: docs/check.py [--list] [FILE ...]
 
 Without files it checks README.md and every page below docs/, except generated pages and pages for developers. It prints one line
@@ -51,6 +54,33 @@ TERMS = [
 ]
 # Terms of standards that look like one of the above.
 ALLOWED = re.compile(r"DPoP proofs?|proof[- ]of[- ]possession|PKCE proof|proof key", re.IGNORECASE)
+
+
+# Words of the README above its details, code and tables included.
+README_WORDS = 700
+
+
+def whole():
+    """Mistakes of the documents as a whole."""
+    mistakes = []
+    above = (ROOT / "README.md").read_text(encoding="utf-8").partition("<details>")[0]
+    if README_WORDS < len(above.split()):
+        mistakes.append(f"README.md: {len(above.split())} words above the details; at most {README_WORDS}")
+    summary = (ROOT / "docs/SUMMARY.md").read_text(encoding="utf-8")
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        name = page.relative_to(ROOT / "docs").as_posix()
+        if name != "SUMMARY.md" and f"]({name})" not in summary:
+            mistakes.append(f"docs/{name}: not in docs/SUMMARY.md")
+    # Literals that continue on the next line are joined, as the compiler does.
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "src").rglob("*.rs")))
+    sources = re.sub(r"\\\n\s*", "", sources)
+    guide = "docs/guides/troubleshooting.md"
+    for number, line in enumerate((ROOT / guide).read_text(encoding="utf-8").split("\n"), 1):
+        heading = re.fullmatch(r"### `(.+)`", line)
+        for part in heading[1].split("…") if heading else ():
+            if part.strip() and part.strip() not in sources:
+                mistakes.append(f"{guide}:{number}: the program has no message {part.strip()!r}; copy the present one")
+    return mistakes
 
 
 def pages(arguments):
@@ -130,7 +160,8 @@ def main():
     if is_listing:
         for name, count, longs, opened in figures:
             print(f"{name}: {count} sentences, {longs} long, {opened} opening with a relative clause")
-    for line in terms + (long if is_too_long or is_listing else []) + (openings if is_too_open or is_listing else []):
+    others = [] if arguments else whole()
+    for line in others + terms + (long if is_too_long or is_listing else []) + (openings if is_too_open or is_listing else []):
         print(line)
     share = lambda part: 100 * part / max(total, 1)
     print(
@@ -138,7 +169,7 @@ def main():
         f"relative openings: {len(openings)} ({share(len(openings)):.1f} %, at most {100 * OPENING_SHARE:.0f} %); "
         f"terms to replace: {len(terms)} (at most 0)"
     )
-    return 1 if terms or is_too_long or is_too_open else 0
+    return 1 if others or terms or is_too_long or is_too_open else 0
 
 
 if __name__ == "__main__":
