@@ -6,7 +6,7 @@ docs/guides/troubleshooting.md are messages of the program.
 
 Usage: docs/check.py [--list] [FILE ...]
 
-Without files it checks README.md and every page below docs/, except generated pages and pages for developers. It prints one line
+Without files it checks README.md, the README of the chart and every page below docs/, except generated pages and pages for developers. It prints one line
 per mistake and a summary, and exits with 1 if a limit is exceeded. `--list` also prints the long sentences and openings that are
 within the limits.
 
@@ -86,7 +86,7 @@ def whole():
 def pages(arguments):
     if arguments:
         return [Path(name).resolve() for name in arguments]
-    found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    found = [ROOT / "README.md", ROOT / "helm/longshore/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     return [page for page in found if not relative(page).startswith(EXEMPT)]
 
 
