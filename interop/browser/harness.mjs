@@ -112,8 +112,12 @@ export async function choose(page, key) {
   const link = page.locator(`nav a[href="#${key}"]`);
   if (!await link.isVisible() && page.screen === "phone") await page.click("#fold-offers");
   await link.click();
-  await page.waitForFunction((key) => location.hash === `#${key}`, key);
+  await chosen(page, key);
 }
+
+/// Waits until the page shows what its address names: the address changes before the page does.
+export const chosen = (page, key) => page.waitForFunction((key) => location.hash === `#${key}`
+  && document.querySelector(`nav a[href="#${key}"]`)?.ariaCurrent === "page", key);
 
 export const field = (page, label) => page.locator("#shown").getByLabel(label, { exact: false }).first();
 export const call = (page) => page.locator("#shown form .go").click();

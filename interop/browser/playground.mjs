@@ -2,7 +2,7 @@
 
 import { execFileSync } from "node:child_process";
 import { fakeOf, MANY, ODDITIES, SHAPES } from "./fake.mjs";
-import { axe, call, check, choose, every, expect, field, finish, hold, isFocused, result, revisions, schemes, screens, sent, serve, shot, verdict,
+import { axe, call, check, choose, chosen, every, expect, field, finish, hold, isFocused, result, revisions, schemes, screens, sent, serve, shot, verdict,
 } from "./harness.mjs";
 
 const KEY = "a-key-of-the-right-length-for-tests-0123456789";
@@ -37,13 +37,13 @@ await check("the list is one stop for Tab, and the arrows go on", url, fake([{}]
   await page.keyboard.press("ArrowDown");
   expect((await isFocused(page)).text, "titles");
   await page.keyboard.press("Enter");
-  await page.waitForFunction(() => location.hash === "#tool/titles");
+  await chosen(page, "tool/titles");
   await page.focus("#filter");
   await page.keyboard.press("Tab");
   expect((await isFocused(page)).text, "titles");
   await page.fill("#filter", "tree");
   await page.keyboard.press("Enter");
-  await page.waitForFunction(() => location.hash === "#tool/tree");
+  await chosen(page, "tool/tree");
 });
 
 await check("an address names a tool, and Back goes back", `${url}#tool/weather`, every(screens, revisions), async (page) => {
@@ -52,10 +52,10 @@ await check("an address names a tool, and Back goes back", `${url}#tool/weather`
   await choose(page, "tool/echo");
   hold((await page.title()).startsWith("Echo"), "the title");
   await page.goBack();
-  await page.waitForFunction(() => location.hash === "#tool/weather");
+  await chosen(page, "tool/weather");
   expect(await field(page, "town").inputValue(), "Rome", "what was filled in");
   await page.goto(`${url}#tool/gone`);
-  hold(/Nothing that is called tool\/gone/.test(await page.innerText("#shown")), "what is not there");
+  await page.locator("#shown").filter({ hasText: "Nothing that is called tool/gone" }).waitFor();
   await page.goto(`${url}#resource/${encodeURIComponent("test://static-text")}`);
   await call(page);
   await verdict(page, "Read");

@@ -18,7 +18,7 @@ use super::unlisted::UnlistedResources;
 use super::view;
 use super::{
     AnyResource, Offered, Parameters, Prompt, Refused, Resource, ResourceDefinition,
-    ResourceTemplate, Tool,
+    ResourceTemplate, StartingSource, Tool,
 };
 use crate::protocol::{Method, UriTemplate, fault_of_uri};
 use crate::telemetry::{Metrics, OperationId, Target, secret_properties};
@@ -41,6 +41,8 @@ pub struct Catalog {
     owners: Vec<Owner>,
     /// What can be read and is in no list.
     pub(crate) unlisted: UnlistedResources,
+    /// Sources of which it is not known yet what they offer.
+    pub(crate) starting: Vec<StartingSource>,
 }
 
 /// Who has added to a catalog, and how much was in it before.
@@ -168,6 +170,7 @@ impl Catalog {
     #[must_use]
     pub fn with_offered(mut self, source: &str, offered: Offered) -> Self {
         self.refused.extend(offered.refused);
+        self.starting.extend(offered.starting);
         self.owners.push(Owner {
             name: source.into(),
             tools: self.tools.len(),
@@ -325,6 +328,7 @@ impl Catalog {
         let mut part = Self::new(tools)?
             .with_resources(fixed.into_iter().chain(templates))?
             .with_prompts(prompts)?;
+        part.starting.clone_from(&self.starting);
         part.unlisted = self
             .unlisted
             .part(move |uri| takes_resource(uri) || views.iter().any(|view| view == uri));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
 
-use super::{AnyResource, OfferedSkill, Prompt, Tool, Unlisted};
+use super::{AnyResource, OfferedSkill, Prompt, StartingSource, Tool, Unlisted};
 
 /// Something that has tools, resources or prompts to offer, which may change while the server runs: a database of
 /// queries, a folder of scripts, another server. [`App::mount`](crate::App::mount) adds one.
@@ -90,6 +90,8 @@ pub struct Offered {
     pub(crate) skills: Vec<OfferedSkill>,
     /// What can be read and is not listed.
     pub(crate) unlisted: Option<Arc<dyn Unlisted>>,
+    /// Parts of the source that have not said yet what they offer.
+    pub(crate) starting: Vec<StartingSource>,
 }
 
 #[cfg(feature = "cli")]

@@ -436,6 +436,20 @@ impl Limits {
         })
     }
 
+    /// Checks that there is memory for one more large response, before the work for it begins.
+    ///
+    /// # Errors
+    ///
+    /// Too many responses wait to be read already.
+    #[inline]
+    pub(crate) fn check_response(&self, key: ShareKey) -> Result<(), Refused> {
+        let checked = self.responses.check(key);
+        if let Err(refused) = &checked {
+            self.hits.count(refused.limit);
+        }
+        checked
+    }
+
     /// Reserves memory for a response of about so many bytes, for as long as it waits to be read; none for a small one.
     ///
     /// # Errors

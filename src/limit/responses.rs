@@ -32,6 +32,8 @@ struct Inner {
     /// Maximum number of bytes; 0 for no limit.
     total: AtomicU64,
     used: Mutex<Used>,
+    /// Copy of the bytes in `used`, which is read without the lock.
+    bytes: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -106,6 +108,20 @@ impl ResponseMemory {
         self.reserve_large(key, bytes as u64).map(Some)
     }
 
+    /// Checks that there is room for one more large response, before a tool runs for it. Nothing is reserved.
+    ///
+    /// # Errors
+    ///
+    /// As [`reserve`](Self::reserve).
+    #[inline]
+    pub(super) fn check(&self, key: ShareKey) -> Result<(), Refused> {
+        // Nothing waits to be read, which is the usual case.
+        if self.0.bytes.load(Relaxed) == 0 {
+            return Ok(());
+        }
+        self.reserve_large(key, LARGE_BYTES as u64).map(drop)
+    }
+
     #[cold]
     fn reserve_large(&self, key: ShareKey, bytes: u64) -> Result<Reservation, Refused> {
         let total = self.0.total.load(Relaxed);
@@ -119,6 +135,7 @@ impl ResponseMemory {
             }
         }
         used.bytes += bytes;
+        self.0.bytes.store(used.bytes, Relaxed);
         *used.of.entry(key).or_default() += bytes;
         Ok(Reservation {
             inner: Arc::clone(&self.0),
@@ -142,6 +159,7 @@ impl Reservation {
     fn resize(&mut self, bytes: u64) {
         let mut used = self.inner.used();
         used.bytes = (used.bytes + bytes).saturating_sub(self.bytes);
+        self.inner.bytes.store(used.bytes, Relaxed);
         let own = used.of.entry(self.key).or_default();
         *own = (*own + bytes).saturating_sub(self.bytes);
         self.bytes = bytes;
@@ -158,6 +176,7 @@ impl Drop for Reservation {
     fn drop(&mut self) {
         let mut used = self.inner.used();
         used.bytes = used.bytes.saturating_sub(self.bytes);
+        self.inner.bytes.store(used.bytes, Relaxed);
         if let Some(own) = used.of.get_mut(&self.key) {
             *own = own.saturating_sub(self.bytes);
             if *own == 0 {
@@ -191,10 +210,12 @@ mod tests {
     fn unread_responses_are_bounded_and_one_caller_has_half() {
         let memory = memory(40);
         let (alice, bob) = (ShareKey::of_principal("a"), ShareKey::of_principal("b"));
+        assert!(memory.check(alice).is_ok());
         let hers: Vec<_> = std::iter::from_fn(|| held(&memory, alice, 4)).collect();
         assert_eq!(hers.len(), 5);
         let refused = memory.reserve(alice, 4 * MIB).expect_err("her half");
         assert_eq!(refused.limit, Limit::ResponseBytes);
+        assert!(memory.check(alice).is_err() && memory.check(bob).is_ok());
         let his: Vec<_> = std::iter::from_fn(|| held(&memory, bob, 4)).collect();
         assert_eq!(his.len(), 5);
         assert!(held(&memory, ShareKey::of_principal("c"), 1).is_none());

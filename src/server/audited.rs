@@ -84,6 +84,15 @@ impl Server {
                 .as_ref()
                 .filter(|subject| subject.kind == SubjectKind::Tool)
                 .and_then(|subject| generation.catalog.tool(&subject.name));
+            // Which of them are secret is not known before the tool is.
+            let mut starting = generation.catalog.starting.iter();
+            if tool.is_none()
+                && let Some(subject) = &subject
+                && subject.kind == SubjectKind::Tool
+                && starting.any(|source| source.may_offer(&subject.name))
+            {
+                return audit.omitted(json);
+            }
             audit.arguments(json, tool.map(|tool| &tool.tool.definition().input_schema))
         });
         let mut entry = Entry::new(Event::Call);

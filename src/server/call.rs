@@ -552,6 +552,22 @@ impl Inflight {
         })
     }
 
+    /// The answer to a call that somebody else drives, and that ends with its request or with the server.
+    pub(super) fn stoppable(
+        self: &Arc<Self>,
+        context: &Arc<CallContext>,
+        answer: BoxedCall<Reply>,
+    ) -> BoxedCall<Reply> {
+        let (stop, stopped) = AbortHandle::new_pair();
+        let place = self.enter(context, stop);
+        let id = context.request_id.clone();
+        Box::pin(async move {
+            let answer = Abortable::new(answer, stopped).await;
+            drop(place);
+            answer.unwrap_or_else(|Aborted| super::tools::stopped(id.as_json()))
+        })
+    }
+
     /// Counts something among the calls that a server which stops waits for.
     pub(crate) fn busy(self: &Arc<Self>) -> Busy {
         self.calls().running += 1;

@@ -94,13 +94,16 @@ impl Server {
             let listening = self.listen(caller, over_http, request);
             return listening.unwrap_or_else(Handled::Now);
         }
-        if !self.generation.load().offers(method) {
-            return Handled::Now(if caller.revision.has_sessions() {
+        let generation = self.generation.load();
+        if !generation.offers(method) {
+            let unknown = if caller.revision.has_sessions() {
                 method_not_found(request)
             } else {
                 stateless::unknown_method(request)
-            });
+            };
+            return self.unless_starting(&generation, method, incoming, unknown);
         }
+        drop(generation);
         let handled = match method {
             Method::ResourcesList => Ok(Handled::Now(self.list_resources(caller, request))),
             Method::TemplatesList => Ok(Handled::Now(self.list_templates(caller, request))),

@@ -39,6 +39,7 @@ mod search;
 mod seen;
 mod share;
 mod skills;
+mod starting;
 mod stateless;
 mod stdio;
 mod stream;
@@ -56,6 +57,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tokio::sync::Notify;
 
 pub(crate) use call::next_heartbeat;
 pub use config::{BatchPolicy, ServerConfig, StaleSessions, ValidationErrors};
@@ -98,6 +100,7 @@ use liveness::Liveness;
 use logging::Levels;
 use offered::Offered;
 use questions::Questions;
+use starting::Waiters;
 use streams::Streams;
 use tasks::Tasks;
 use watched::Operations;
@@ -105,6 +108,10 @@ use watched::Operations;
 /// One MCP server: a catalog, and what it takes to answer for it.
 pub(crate) struct Server {
     generation: ArcSwap<Generation>,
+    /// Notified after another generation was installed.
+    installed: Notify,
+    /// Requests that wait for a generation in which more is offered.
+    waiters: Arc<Waiters>,
     config: ServerConfig,
     /// How much one message may hold.
     bounds: MessageBounds,
@@ -245,6 +252,8 @@ impl Server {
         tasks.show(metrics, &labels);
         Self {
             generation: ArcSwap::new(generation),
+            installed: Notify::new(),
+            waiters: Arc::default(),
             bounds: config.messages.bounds(),
             config,
             keys,
@@ -289,6 +298,7 @@ impl Server {
         self.telemetry.mark_secret(&secrets);
         self.offered.replace(&generation);
         let before = self.generation.swap(Arc::clone(&generation));
+        self.installed.notify_waiters();
         generation.changes(&before)
     }
 

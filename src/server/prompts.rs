@@ -17,7 +17,7 @@ use crate::catalog::{
 };
 use crate::net::ShareKey;
 use crate::protocol::message;
-use crate::protocol::{ErrorCode, ErrorObject, Revision, Role, push_string};
+use crate::protocol::{ErrorCode, ErrorObject, Method, Revision, Role, push_string};
 
 impl Server {
     /// Makes the messages of a prompt.
@@ -38,7 +38,8 @@ impl Server {
         let prompts = &generation.catalog.prompts;
         let sees = |_: &&_| generation.sees_key(caller.principal, Shelf::Prompts, prompts, &name);
         let Some(entry) = prompts.get(&name).filter(sees) else {
-            return Err(unknown_prompt(request.id, &name));
+            let unknown = unknown_prompt(request.id, &name);
+            return Ok(self.unless_starting(&generation, Method::PromptsGet, incoming, unknown));
         };
         caller.names(entry.operation);
         let definition = entry.prompt.definition();

@@ -207,6 +207,11 @@ impl Reply {
         }
     }
 
+    /// Returns true if it says that there is no such tool.
+    pub(super) fn is_unknown_tool(&self) -> bool {
+        matches!(self, Self::Answer(answer) if answer.refusal == Some(Refusal::Tool))
+    }
+
     /// Says how it ended to those who watch.
     pub(crate) fn with_verdict(mut self, verdict: Verdict) -> Self {
         if let Self::Answer(answer) = &mut self {

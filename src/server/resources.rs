@@ -22,7 +22,7 @@ use crate::catalog::{
 };
 use crate::protocol::message;
 use crate::protocol::{
-    CacheScope, ErrorCode, ErrorObject, ResourceContents, Revision, fault_of_uri,
+    CacheScope, ErrorCode, ErrorObject, Method, ResourceContents, Revision, fault_of_uri,
 };
 
 impl Server {
@@ -47,13 +47,9 @@ impl Server {
             return Err(Reply::error(request.id, &error));
         }
         let generation = self.generation.load_full();
-        let found = Found::at(&uri, &generation.catalog, caller.principal);
-        let found = found.filter(|found| match found {
-            Found::Unlisted(found) => generation.sees_one_of(caller.principal, &found.names),
-            Found::Fixed(_) | Found::Template(..) => generation.sees_uri(caller.principal, &uri),
-        });
-        let Some(found) = found else {
-            return Err(not_found(request.id, &uri, caller.revision));
+        let Some(found) = Found::seen(&uri, &generation, caller.principal) else {
+            let unknown = not_found(request.id, &uri, caller.revision);
+            return Ok(self.unless_starting(&generation, Method::ResourcesRead, incoming, unknown));
         };
         let asking = self.asking(caller, incoming.body, request)?;
         let definition = found.definition();
@@ -81,6 +77,11 @@ impl Server {
         let conclude = move |outcome| reading.conclude(outcome);
         Ok(self.run(cx, request.id, start, context, terms, conclude))
     }
+}
+
+/// Returns true if there is something at a URI that a principal may read.
+pub(super) fn offers_uri(generation: &Generation, principal: &Principal, uri: &str) -> bool {
+    Found::seen(uri, generation, principal).is_some()
 }
 
 /// What it takes to answer once something was read.
@@ -201,6 +202,14 @@ enum Found<'c> {
 }
 
 impl<'c> Found<'c> {
+    /// What a principal may read at a URI.
+    fn seen(uri: &str, generation: &'c Generation, principal: &Principal) -> Option<Self> {
+        Self::at(uri, &generation.catalog, principal).filter(|found| match found {
+            Self::Unlisted(found) => generation.sees_one_of(principal, &found.names),
+            Self::Fixed(_) | Self::Template(..) => generation.sees_uri(principal, uri),
+        })
+    }
+
     /// A resource of just that URI comes before templates, and these in the order in which they were added; what is in no
     /// list comes last.
     fn at(uri: &str, catalog: &'c Catalog, principal: &Principal) -> Option<Self> {

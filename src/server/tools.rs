@@ -22,7 +22,7 @@ use crate::catalog::{
 use crate::limit::{LARGE_BYTES, ToolLimits};
 use crate::net::ShareKey;
 use crate::protocol::message::{self, Request};
-use crate::protocol::{ErrorCode, ErrorObject, Revision, is_plain};
+use crate::protocol::{ErrorCode, ErrorObject, Method, Revision, is_plain};
 use crate::telemetry::Verdict;
 
 impl Server {
@@ -47,6 +47,15 @@ impl Server {
             request,
         };
         match self.start_call(&generation, lent) {
+            Err(refusal) if refusal.is_unknown_tool() => {
+                let incoming = Incoming {
+                    caller,
+                    headers,
+                    body,
+                    request,
+                };
+                self.unless_starting(&generation, Method::ToolsCall, incoming, refusal)
+            }
             Err(refusal) => Handled::Now(refusal),
             Ok(mut started) => {
                 let support = started.entry.tool.definition().task;
@@ -274,7 +283,7 @@ impl Server {
         if entry.is_large() {
             // Nothing is done for a result that could not be kept.
             self.limits
-                .reserve_response(caller.share(), LARGE_BYTES)
+                .check_response(caller.share())
                 .map_err(|refused| Reply::limited(Some(request.id), refused))?;
         }
         let asking = self.asking(caller, incoming.body, request)?;

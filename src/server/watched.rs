@@ -166,6 +166,9 @@ fn conclude(watch: Watch<'_>, handled: Handled) -> Handled {
             let watch = watch.later();
             Handled::Later(Box::pin(async move {
                 let mut reply = reply.await;
+                if watch.is_replaced() {
+                    return reply;
+                }
                 match &mut reply {
                     Reply::Stream(stream) => stream.watch(watch),
                     reply => watch.end(reply.verdict(), reply.reason(), || document(reply)),

@@ -231,6 +231,11 @@ impl Cells {
         self.in_flight.fetch_add(1, Relaxed);
     }
 
+    /// One of two entries of the same operation goes.
+    pub(crate) fn operation_replaced(&self) {
+        self.in_flight.fetch_sub(1, Relaxed);
+    }
+
     #[inline]
     pub(crate) fn operation_ends(&self, id: OperationId, key: OperationKey, elapsed: Duration) {
         self.in_flight.fetch_sub(1, Relaxed);

@@ -58,4 +58,6 @@ pub(crate) use trace::{
     Carried, Propagation, enter as enter_trace, of_headers as trace_of_headers,
     of_meta as trace_of_meta,
 };
-pub(crate) use watch::{Ended, HttpWatch, Seen, Telemetry, Watch, WatchedLater, Witness};
+pub(crate) use watch::{
+    Ended, HttpWatch, Seen, Succession, Telemetry, Watch, WatchedLater, Witness,
+};

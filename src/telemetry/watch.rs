@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -115,6 +116,7 @@ impl Telemetry {
             witness: None,
             barred: false,
             goes_on: Cell::new(false),
+            replaced: Cell::new(None),
         };
         if self.counting || watch.is_recorded() {
             watch.started = Some(Instant::now());
@@ -156,6 +158,17 @@ pub(crate) struct Watch<'a> {
     barred: bool,
     /// It goes on behind its answer.
     goes_on: Cell<bool>,
+    /// Set by the watch that takes its place, if one may.
+    replaced: Cell<Option<Arc<AtomicBool>>>,
+}
+
+/// What a second watch of one request needs to take the place of the first.
+#[derive(Debug)]
+pub(crate) struct Succession {
+    pub(crate) cells: Arc<Cells>,
+    pub(crate) wire: Wire,
+    started: Option<Instant>,
+    replaced: Arc<AtomicBool>,
 }
 
 /// Somebody who is told how a request has ended. Dropped without that, it has not.
@@ -207,6 +220,30 @@ impl Watch<'_> {
     /// It goes on behind its answer.
     pub(crate) fn goes_on(&self) {
         self.goes_on.set(true);
+    }
+
+    /// Another watch of the same request may take its place: one that begins once more is known of what it is about.
+    #[cold]
+    pub(crate) fn hand_over(&self) -> Succession {
+        let replaced = Arc::new(AtomicBool::new(false));
+        self.replaced.set(Some(Arc::clone(&replaced)));
+        Succession {
+            cells: Arc::clone(self.cells),
+            wire: self.wire,
+            started: self.started,
+            replaced,
+        }
+    }
+
+    /// Takes the place of another watch, which tells of nothing any more. The time that the request takes is counted from
+    /// the beginning of that one.
+    #[cold]
+    pub(crate) fn taking_over(mut self, succession: &Succession) -> Self {
+        if !succession.replaced.swap(true, Ordering::AcqRel) {
+            succession.cells.operation_replaced();
+        }
+        self.started = self.started.and(succession.started).or(self.started);
+        self
     }
 
     #[inline]
@@ -305,6 +342,7 @@ impl Watch<'_> {
             traced: self.traced,
             witness: self.witness,
             goes_on: self.goes_on.get(),
+            replaced: self.replaced.take(),
             ended: false,
         }
     }
@@ -327,10 +365,17 @@ pub(crate) struct WatchedLater {
     traced: Option<Traced>,
     witness: Option<Box<dyn Witness>>,
     goes_on: bool,
+    replaced: Option<Arc<AtomicBool>>,
     ended: bool,
 }
 
 impl WatchedLater {
+    /// Returns true if another watch has taken its place.
+    pub(crate) fn is_replaced(&self) -> bool {
+        let replaced = self.replaced.as_ref();
+        replaced.is_some_and(|replaced| replaced.load(Ordering::Acquire))
+    }
+
     /// The answer is there.
     pub(crate) fn end(
         mut self,
@@ -347,7 +392,7 @@ impl WatchedLater {
         reason: Option<Reason>,
         answer: impl FnOnce() -> Option<Bytes>,
     ) {
-        if std::mem::replace(&mut self.ended, true) {
+        if std::mem::replace(&mut self.ended, true) || self.is_replaced() {
             return;
         }
         let key = OperationKey {

@@ -6,6 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use serde_json::{Value, json};
 
 use crate::support::{Conversation, meta, request};
+use crate::upstream::late;
 
 /// The program, as a client starts it.
 struct Program {
@@ -408,4 +409,29 @@ fn whole_conversations_are_what_they_were_to_the_byte() {
         }
         program.assert_ends_well();
     }
+}
+
+#[test]
+fn a_call_waits_for_an_upstream_that_is_starting_while_others_are_answered() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = folder.path().join("longshore.json");
+    let script = late(folder.path());
+    let upstream = json!({"command": "/bin/sh", "args": ["-c", script]});
+    let settings = json!({"upstreams": {"up": upstream}, "upstreams_wait_seconds": 0});
+    std::fs::write(&config, settings.to_string()).expect("written");
+    let path = config.to_str().expect("UTF-8");
+    let mut program = Program::start(&["--config", path], &[("PATH", "/usr/bin:/bin")]);
+    program.initialize("2025-11-25");
+    let call = request("tools/call", &json!({"name": "up__echo"}));
+    program.send(&call.replace("\"id\":1", "\"id\":2"));
+    // Messages are taken in their order: the call is waiting by now.
+    assert_eq!(program.ask(PING)["id"], 1);
+    std::fs::write(folder.path().join("go"), "").expect("written");
+    let mut answer = program.receive();
+    // That there is more to list may be told before.
+    while answer.get("id").is_none() {
+        answer = program.receive();
+    }
+    assert_eq!(answer["id"], 2);
+    assert_eq!(answer["result"]["content"][0]["text"], "called", "{answer}");
 }

@@ -40,7 +40,7 @@ use names::{Found, Names};
 pub(crate) use names::{Naming, SEPARATOR};
 use offer::AllReadable;
 
-use crate::catalog::{Announcer, Catalog, Offered, Refused};
+use crate::catalog::{Announcer, Catalog, Offered, Refused, StartingSource};
 use crate::net::{self, BreakerState, BulkheadStats, with_causes};
 use crate::seal::KeyRing;
 use crate::source::tokens::Tokens;
@@ -327,6 +327,11 @@ impl Upstreams {
         let mut found = Vec::new();
         for upstream in &self.upstreams {
             if upstream.is_awaited() {
+                all.starting.push(StartingSource {
+                    name: upstream.name.clone(),
+                    prefix: self.naming.prefix(upstream).into_owned(),
+                    patience: upstream.discovery(),
+                });
                 continue;
             }
             match upstream.offered() {

@@ -36,6 +36,26 @@ pub(crate) struct Naming {
     pub(crate) separator: String,
 }
 
+impl Naming {
+    /// What all names of an upstream's tools and prompts begin with, whatever else is offered. Empty if that is nothing.
+    pub(super) fn prefix<'u>(&self, upstream: &'u Upstream) -> Cow<'u, str> {
+        match self.names {
+            UpstreamNames::Always => self.long_prefix(upstream),
+            UpstreamNames::Collision | UpstreamNames::Never => {
+                upstream.config.prefix.as_deref().unwrap_or_default().into()
+            }
+        }
+    }
+
+    /// The prefix that an upstream sets, or else its name.
+    fn long_prefix<'u>(&self, upstream: &'u Upstream) -> Cow<'u, str> {
+        match &upstream.config.prefix {
+            Some(prefix) => Cow::Borrowed(&**prefix),
+            None => format!("{}{}", plain(&upstream.name), self.separator).into(),
+        }
+    }
+}
+
 /// What stands between the two parts of a name, unless something else is to.
 pub(crate) const SEPARATOR: &str = "__";
 
@@ -94,11 +114,9 @@ impl<'n> Names<'n> {
     }
 
     fn of(&self, upstream: &Upstream, name: &str, shared: &HashSet<String>) -> String {
-        let prefix = match (&upstream.config.prefix, self.naming.names) {
-            (Some(prefix), _) => Cow::Borrowed(&**prefix),
-            (None, UpstreamNames::Never) => Cow::Borrowed(""),
-            (None, UpstreamNames::Collision) if !shared.contains(name) => Cow::Borrowed(""),
-            (None, _) => format!("{}{}", plain(&upstream.name), self.naming.separator).into(),
+        let prefix = match self.naming.names {
+            UpstreamNames::Collision if shared.contains(name) => self.naming.long_prefix(upstream),
+            _ => self.naming.prefix(upstream),
         };
         match &*prefix {
             "" => name.to_owned(),

@@ -7,8 +7,11 @@ mod links;
 mod misbehaving;
 mod modern;
 mod names;
+mod starting;
 mod subscriptions;
 mod tokens;
+
+pub(crate) use starting::late;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,0 +1,42 @@
+//! Sources that are starting, of which it is not known yet what they offer.
+
+use std::time::Duration;
+
+/// A source that has not said yet what it offers. A catalog names those that were starting when it was put together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StartingSource {
+    pub(crate) name: String,
+    /// What the names of its tools and prompts begin with. Empty if they may be any.
+    pub(crate) prefix: String,
+    /// How long it may take to say what it offers.
+    pub(crate) patience: Duration,
+}
+
+impl StartingSource {
+    /// Returns true if it may offer a tool or a prompt of this name.
+    pub(crate) fn may_offer(&self, name: &str) -> bool {
+        name.starts_with(&self.prefix)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_may_offer_what_begins_with_its_prefix() {
+        let source = |prefix: &str| StartingSource {
+            name: "up".to_owned(),
+            prefix: prefix.to_owned(),
+            patience: Duration::from_secs(1),
+        };
+        for (prefix, name, may) in [
+            ("up__", "up__echo", true),
+            ("up__", "up_echo", false),
+            ("up__", "echo", false),
+            ("", "echo", true),
+        ] {
+            assert_eq!(source(prefix).may_offer(name), may, "{prefix:?} {name}");
+        }
+    }
+}
