@@ -437,7 +437,12 @@ fn keys_that_the_documents_show_open_nothing() {
                     "{path} shows the key {key:?}, and it is accepted: {line}"
                 );
             }
-            for key in sealing.iter().filter(|key| !key.contains('$')) {
+            for key in &sealing {
+                seals += 1;
+                // Taken from the environment or a command.
+                if key.contains('$') {
+                    continue;
+                }
                 let config = SealConfig {
                     keys: vec![Secret::from(key.clone())],
                 };
@@ -447,7 +452,6 @@ fn keys_that_the_documents_show_open_nothing() {
                     "{path} shows the key {key:?}, and it is accepted: {line}"
                 );
                 assert!(KeyHash::parse(key).is_err(), "{path}: {key:?}");
-                seals += 1;
             }
         }
     }
