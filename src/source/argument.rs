@@ -1,4 +1,4 @@
-//! Arguments of tools, as configuration describes them.
+//! Tool arguments as described in the configuration.
 
 use schemars::JsonSchema;
 use serde::de::Error as _;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::catalog::located;
 
-/// One argument of a tool.
+/// An argument of a tool.
 ///
 /// ```yaml
 /// arguments:
@@ -17,46 +17,46 @@ use crate::catalog::located;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ArgumentConfig {
-    /// What kind of value it is. Default: `string`.
+    /// Type of the value.
     pub r#type: ArgumentType,
-    /// What it means, for the model.
+    /// Description of the argument, for the model.
     pub description: Option<String>,
-    /// Whether it may be left out. Default: false.
+    /// Makes the argument optional.
     #[serde(deserialize_with = "truth")]
     pub optional: bool,
-    /// What is meant when it is left out; it is then optional.
+    /// Value used when the argument is omitted. Setting it makes the argument optional.
     pub default: Option<Value>,
-    /// The only values it can have.
+    /// Allowed values.
     pub r#enum: Vec<Value>,
-    /// A regular expression that a text has to match.
+    /// Regular expression that a string must match.
     pub pattern: Option<String>,
-    /// The least number of characters of a text.
+    /// Minimum length of a string, in characters.
     pub min_length: Option<u64>,
-    /// The largest number of characters of a text.
+    /// Maximum length of a string, in characters.
     pub max_length: Option<u64>,
-    /// The least number.
+    /// Minimum value of a number.
     pub minimum: Option<f64>,
-    /// The largest number.
+    /// Maximum value of a number.
     pub maximum: Option<f64>,
-    /// What kind of values a list has. Default: `string`.
+    /// Type of the elements of an array. Default: `string`.
     pub items: Option<ArgumentType>,
 }
 
-/// What kind of value an argument is.
+/// Type of an argument.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ArgumentType {
-    /// A text.
+    /// A string.
     #[default]
     String,
-    /// A whole number.
+    /// An integer.
     Integer,
     /// A number.
     Number,
     /// `true` or `false`.
     Boolean,
-    /// A list.
+    /// An array.
     Array,
     /// An object of any shape.
     Object,
@@ -87,7 +87,7 @@ impl ArgumentType {
 }
 
 impl ArgumentConfig {
-    /// Whether a value could ever be right: none is where those that are allowed are of another type.
+    /// Checks that some value can satisfy the description: it fails if the allowed values all have another type.
     fn check(&self) -> Result<(), String> {
         let kind = self.r#type;
         let of = |value: &Value, what: &str| match kind.has(value) {
@@ -134,7 +134,7 @@ impl ArgumentConfig {
     }
 }
 
-/// `true` or `false`, or a word that older YAML has for these.
+/// Reads a boolean, or one of the words that YAML 1.1 accepts for it.
 fn truth<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     match Value::deserialize(deserializer)? {
         Value::Bool(truth) => Ok(truth),
@@ -146,7 +146,7 @@ fn truth<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     }
 }
 
-/// A number as people write it: 1 and not 1.0.
+/// Converts a number to JSON, with integral values written as integers (1, not 1.0).
 fn whole(number: f64) -> Value {
     if number.fract() == 0.0 && number.abs() < 9.0e15 {
         Value::from(number as i64)
@@ -155,7 +155,7 @@ fn whole(number: f64) -> Value {
     }
 }
 
-/// The schema of all arguments together: what was written as one, or what follows from them.
+/// Returns the input schema: the configured one, or the one derived from the described arguments.
 pub(super) fn input_schema(
     arguments: &serde_json::Map<String, Value>,
     written: Option<&Value>,
@@ -187,7 +187,7 @@ pub(super) fn input_schema(
     Ok(schema)
 }
 
-/// Fills in what the schema says is meant when an argument is left out.
+/// Inserts the schema's default for each omitted argument.
 pub(super) fn fill_in(arguments: &mut Map<String, Value>, schema: &Value) {
     let properties = schema.get("properties").and_then(Value::as_object);
     for (name, property) in properties.into_iter().flatten() {
@@ -199,7 +199,7 @@ pub(super) fn fill_in(arguments: &mut Map<String, Value>, schema: &Value) {
     }
 }
 
-/// The names that a template may use: those in the schema, or `None` where there may be any.
+/// Returns the names that a template may use: the properties of the schema, or `None` if any name is allowed.
 pub(super) fn names(schema: &Value) -> Option<Vec<&str>> {
     if ["allOf", "anyOf", "oneOf", "$ref", "patternProperties"]
         .iter()

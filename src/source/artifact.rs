@@ -1,4 +1,4 @@
-//! Results that are larger than a model should read: kept for a while, and linked to.
+//! Artifacts: results too large for a model, stored for a limited time and replaced by links.
 
 mod s3;
 mod sign;
@@ -33,7 +33,7 @@ use s3::S3;
 pub use store::{Artifact, ArtifactFuture, ArtifactStore};
 use store::{FolderStore, MemoryStore};
 
-/// Large results of tools that need no code: kept for a while and linked to, instead of being sent whole.
+/// Storage for large results of tools that need no code. The result carries a link instead of the content.
 ///
 /// ```yaml
 /// artifacts: { above_bytes: 100000, folder: /var/lib/longshore/artifacts }
@@ -41,19 +41,21 @@ use store::{FolderStore, MemoryStore};
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ArtifactConfig {
-    /// Texts, pictures and sounds of more bytes are kept, and the result has a link to them. Default: none are; 100000 in
-    /// an application with a store of its own.
+    /// Size in bytes above which text, images and audio are stored and replaced by a link. Default: none are; 100000
+    /// in an application with a store of its own.
     pub above_bytes: Option<usize>,
-    /// A folder to keep them in, for all replicas that have it. Default: none, and they are kept in memory.
+    /// Folder for artifacts, shared by all replicas that mount it. Default: none, and they are kept in memory.
     #[schemars(extend("x-path" = "file"))]
     pub folder: Option<PathBuf>,
-    /// A bucket to keep them in, instead, for all replicas that use it.
+    /// Bucket for artifacts, instead of a folder, shared by all replicas that use it.
     pub s3: S3Config,
-    /// How long a link is good, in seconds. Default: 3600, an hour.
+    /// Lifetime of a link, in seconds.
     pub ttl_seconds: u64,
-    /// Maximum number of bytes kept together. In memory the oldest make room, and at most an eighth of `limits.memory_bytes` is
-    /// kept; in a folder what has no room is sent whole. In a bucket it is how large one may be; a rule of the bucket has to remove
-    /// what has ended. Default: 268435456, 256 MiB.
+    /// Maximum total size of stored artifacts, in bytes.
+    ///
+    /// In memory, the oldest artifacts are evicted, and at most an eighth of `limits.memory_bytes` is used. In a
+    /// folder, a result that does not fit is sent whole. In a bucket, the value limits a single artifact; a lifecycle
+    /// rule of the bucket must remove expired ones.
     pub total_bytes: u64,
 }
 
@@ -69,18 +71,18 @@ impl Default for ArtifactConfig {
     }
 }
 
-/// What is kept, and who vouches for links to it.
+/// The artifact store, and the keys that seal the links to it.
 pub(crate) struct Artifacts {
     above: usize,
     life: Duration,
     keys: KeyRing,
     store: Arc<dyn ArtifactStore>,
-    /// How requests to the store fare, where it is somewhere else.
+    /// Statistics of requests to a remote store.
     gauge: Option<Gauge>,
     counts: ArtifactCounts,
 }
 
-/// What has become of large results, counted.
+/// Counters of artifact outcomes.
 #[derive(Debug, Default)]
 pub(crate) struct ArtifactCounts {
     kept: AtomicU64,
@@ -90,7 +92,7 @@ pub(crate) struct ArtifactCounts {
     failed: AtomicU64,
 }
 
-/// Why large results cannot be kept as the configuration says.
+/// Invalid setting of artifact storage.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("artifacts.{setting}: {problem}")]
 pub(crate) struct ArtifactError {
@@ -98,14 +100,14 @@ pub(crate) struct ArtifactError {
     pub(crate) problem: String,
 }
 
-/// What can become of a large result: it is kept, or sent whole since it cannot be; what is kept is read, or is not there
-/// any more, or cannot be read.
+/// Outcomes for a large result. `kept` and `refused` (sent whole) count writes; `read`, `missing` and `failed` count
+/// reads.
 pub(crate) const ARTIFACT_OUTCOMES: [&str; 5] = ["kept", "refused", "read", "missing", "failed"];
-/// What an application's own store gets, unless it is set.
+/// Default threshold for an application's own store, in bytes.
 const ABOVE_BYTES: usize = 100_000;
 const KIND: &str = "artifact 1";
 const URI: &str = "artifact://longshore/";
-/// How much of a text is told beside its link.
+/// Number of characters of a text that are shown beside its link.
 const BEGINNING: usize = 1000;
 
 fn purpose() -> Purpose<'static> {
@@ -116,12 +118,12 @@ fn purpose() -> Purpose<'static> {
 }
 
 impl Artifacts {
-    /// `None` if nothing is to be kept. An application may have a store of its `own`. The process may have `memory_bytes` in
-    /// use, or any number if that is 0.
+    /// Returns `None` if artifacts are disabled. `own` is the application's store, if any. `memory_bytes` is the
+    /// memory limit of the process; 0 means no limit.
     ///
     /// # Errors
     ///
-    /// There is no such folder and none can be made, or the bucket's settings cannot be used.
+    /// The folder does not exist and cannot be created, or a setting of the bucket is invalid.
     pub(crate) fn new(
         config: &ArtifactConfig,
         own: Option<Arc<dyn ArtifactStore>>,
@@ -137,7 +139,7 @@ impl Artifacts {
             setting: setting.to_owned(),
             problem,
         };
-        // Whoever sets anything about a bucket wants one.
+        // Any bucket setting selects the bucket.
         let s3 = (config.s3 != S3Config::default()).then_some(&config.s3);
         let mut gauge = None;
         let store: Arc<dyn ArtifactStore> = match (own, &config.folder, s3) {
@@ -177,7 +179,7 @@ impl Artifacts {
         }))
     }
 
-    /// How many results have come to what, in the order of [`ARTIFACT_OUTCOMES`].
+    /// Returns the number of results for each outcome, in the order of [`ARTIFACT_OUTCOMES`].
     pub(crate) fn counted(&self) -> [u64; 5] {
         let counts = &self.counts;
         [
@@ -190,17 +192,17 @@ impl Artifacts {
         .map(|count| count.load(Ordering::Relaxed))
     }
 
-    /// How requests to the store fare, where it is somewhere else.
+    /// Returns the statistics of requests to a remote store.
     pub(crate) fn gauge(&self) -> Option<Gauge> {
         self.gauge.clone()
     }
 
-    /// Has what a source offers keep its large results.
+    /// Wraps the tools that a source offers, so that their large results are stored.
     pub(crate) fn around(self: &Arc<Self>, mut offered: Offered) -> Offered {
         let tools = offered.tools.into_iter();
         offered.tools = tools
             .map(|tool| -> Arc<dyn Tool> {
-                // Whoever promises a structured result has to keep the promise.
+                // A structured result has to conform to its output schema, so it is never replaced by a link.
                 if tool.definition().output_schema.is_some() {
                     return tool;
                 }
@@ -213,7 +215,7 @@ impl Artifacts {
         offered
     }
 
-    /// What links lead to.
+    /// Returns the resource that artifact links resolve to.
     pub(crate) fn resource(self: &Arc<Self>) -> AnyResource {
         let definition = ResourceDefinition::new(format!("{URI}{{token}}"), "artifact")
             .title("Large results")
@@ -224,7 +226,7 @@ impl Artifacts {
         }))
     }
 
-    /// Keeps what is too large in a result, and puts links in its place.
+    /// Stores the parts of a result that are too large and replaces them by links.
     async fn spill(
         &self,
         principal: &Principal,
@@ -323,7 +325,8 @@ impl Artifacts {
         ))
     }
 
-    /// Under which key that is what a link leads to. `None` if it is not good, or not for this one.
+    /// Returns the storage key that a link refers to. Returns `None` if the link is invalid, or belongs to another
+    /// principal.
     fn key_of(&self, principal: &Principal, token: &str, now: SystemTime) -> Option<[u8; 16]> {
         let plain = self.keys.open(purpose(), token.as_bytes())?;
         let (expires, rest) = plain.split_first_chunk::<8>()?;
@@ -332,7 +335,7 @@ impl Artifacts {
         (is_good && owner == principal.id().as_bytes()).then_some(*key)
     }
 
-    /// What a link leads to.
+    /// Loads the artifact that a link refers to.
     async fn find(
         &self,
         principal: &Principal,
@@ -358,7 +361,7 @@ impl Artifacts {
     }
 }
 
-/// How many bytes are kept in memory: no more than an eighth of what the process may have in use.
+/// Returns the capacity of the in-memory store, in bytes: at most an eighth of the memory limit of the process.
 fn in_memory(config: &ArtifactConfig, memory_bytes: u64) -> u64 {
     match memory_bytes {
         0 => config.total_bytes,
@@ -372,7 +375,7 @@ fn seconds(time: SystemTime) -> u64 {
         .as_secs()
 }
 
-/// A link, and in words what it leads to.
+/// Returns a link together with a description of its target.
 fn told(link: Content, text: Option<&str>, bytes: usize) -> Vec<Content> {
     let words = match text {
         Some(text) => format!(
@@ -394,7 +397,7 @@ impl fmt::Debug for Artifacts {
     }
 }
 
-/// A tool whose large results are kept.
+/// Tool wrapper that stores large results.
 struct Spilling {
     inner: Arc<dyn Tool>,
     artifacts: Arc<Artifacts>,

@@ -1,5 +1,4 @@
-//! What was to prove who asks, taken out of answers (ELI-08): some servers repeat what they were sent, and callers must not
-//! learn it.
+//! Redacts credentials in responses (ELI-08). Some servers echo what they received, and callers must not learn it.
 
 use std::borrow::Cow;
 
@@ -12,13 +11,13 @@ use url::form_urlencoded::byte_serialize;
 
 use crate::net::Fetched;
 
-/// Shorter ones would be found where they are none.
+/// Minimum length of a secret to redact, in bytes. Shorter ones would match unrelated text.
 const SECRET_MIN_BYTES: usize = 8;
-/// What stands where a secret was.
+/// Replacement for a secret.
 const CONCEALED: &[u8] = b"***";
 
-/// Takes secrets out of an answer, also where they are encoded for a URL, a form or JSON. What is too short to be one is left
-/// as it is.
+/// Redacts secrets in a response, including their URL, form and JSON encodings. Values below the minimum length are
+/// left unchanged.
 pub(super) fn conceal<'s>(secrets: impl IntoIterator<Item = Cow<'s, str>>, answer: &mut Fetched) {
     for secret in secrets {
         if secret.len() < SECRET_MIN_BYTES {
@@ -30,8 +29,7 @@ pub(super) fn conceal<'s>(secrets: impl IntoIterator<Item = Cow<'s, str>>, answe
     }
 }
 
-/// The secrets in the value of a header: what stands behind the word that says of which kind it is; of a name and a
-/// password the password, too.
+/// Returns the secrets in a header value: the part after the authentication scheme and, for Basic, also the password.
 pub(super) fn secrets_in(value: Option<&HeaderValue>) -> Vec<Cow<'_, str>> {
     let bare = bare(value);
     let decoded = STANDARD.decode(bare).ok();
@@ -42,7 +40,7 @@ pub(super) fn secrets_in(value: Option<&HeaderValue>) -> Vec<Cow<'_, str>> {
         .collect()
 }
 
-/// The secret in a header, without what says of which kind it is.
+/// Returns the credentials of a header value without the authentication scheme.
 pub(super) fn bare(value: Option<&HeaderValue>) -> &str {
     let text = value.and_then(|value| std::str::from_utf8(value.as_bytes()).ok());
     let text = text.unwrap_or_default();
@@ -52,14 +50,14 @@ pub(super) fn bare(value: Option<&HeaderValue>) -> &str {
     bare.unwrap_or(text)
 }
 
-/// How a secret may be written, the longest first.
+/// Returns the encodings in which a secret can appear, longest first.
 fn forms(secret: &str) -> Vec<String> {
     let json = serde_json::to_string(secret).unwrap_or_default();
     let json = json.trim_matches('"');
     let mut forms = vec![
         utf8_percent_encode(secret, NON_ALPHANUMERIC).to_string(),
         byte_serialize(secret.as_bytes()).collect(),
-        // Some write JSON so that it may stand in HTML.
+        // Some encoders escape the slash so that JSON can be embedded in HTML.
         json.replace('/', "\\/"),
         json.to_owned(),
         secret.to_owned(),
@@ -74,7 +72,7 @@ fn forms(secret: &str) -> Vec<String> {
     forms
 }
 
-/// The digits of escapes in lower case, which are as good (RFC 3986, 2.1).
+/// Converts the digits of percent escapes to lower case, which is equivalent (RFC 3986, 2.1).
 fn with_lower_case_digits(form: &str) -> String {
     let mut parts = form.split('%');
     let mut all = parts.next().unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! Sources as they are configured, and what they come to.
+//! Configured sources, and the tools built from them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,41 +31,42 @@ use crate::catalog::{Offered, Refused};
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SourceConfig {
-    /// What it is called in logs and in the server's health.
+    /// Name of the source in logs and in the server's health.
     pub name: String,
-    /// What stands before the names of its tools. Default: for `openapi` and `component` the source's name and two
+    /// Prefix for the names of its tools. Default: for `openapi` and `component` the source's name and two
     /// underscores, for others nothing.
     pub prefix: Option<String>,
     /// Requests to an HTTP API, each described as a tool.
     pub http: Option<HttpSourceConfig>,
-    /// Operations of an OpenAPI document, each of which becomes a tool.
+    /// Operations of an OpenAPI document, each imported as a tool.
     pub openapi: Option<OpenApiSourceConfig>,
     /// Command lines, each described as a tool.
     pub command: Option<CommandSourceConfig>,
-    /// Functions of a WebAssembly component, each of which becomes a tool. Needs a program built with the feature `wasm`.
+    /// Functions of a WebAssembly component, each imported as a tool. Needs a program built with the feature `wasm`.
     pub component: Option<ComponentSourceConfig>,
 }
 
-/// How much and how long, for requests to other servers.
+/// Limits for requests to other servers.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExchangeLimits {
-    /// Maximum time of one call, in seconds, retries included; from 1 to 86400. Default: 30.
+    /// Maximum time of one call, in seconds, retries included; from 1 to 86400.
     pub timeout_seconds: u64,
-    /// How many bytes an answer may have, after inflating. Default: 8388608, 8 MiB.
+    /// Maximum response size, in bytes, after decompression.
     pub response_bytes: usize,
-    /// How often a request is tried again: where nothing of it was sent, and where sending it twice changes no more than
-    /// sending it once. Default: 2.
+    /// Maximum number of retries of a request.
+    ///
+    /// A request is retried if no part of it was sent, or if it is idempotent.
     pub retries: u32,
-    /// How many redirects are followed. Default: 3.
+    /// Maximum number of redirects to follow.
     pub redirects: usize,
-    /// How many calls at once, and what happens when the other server is down.
+    /// Concurrency limit and circuit breaker for calls to the other server.
     pub bulkhead: crate::net::BulkheadConfig,
 }
 
-/// The longest time that anything may take, in seconds: a day.
+/// Maximum of all timeouts, in seconds: a day.
 pub(super) const TIMEOUT_SECONDS_MAX: u64 = 86_400;
-/// How much later than a tool's own limit the server's is, so that the tool says what took too long.
+/// Time by which the server's call timeout exceeds the tool's own, so that the tool can report what timed out.
 pub(super) const GRACE: Duration = Duration::from_secs(2);
 
 impl Default for ExchangeLimits {
@@ -86,19 +87,19 @@ impl ExchangeLimits {
     }
 }
 
-/// What one source of a configuration offers, and how it is doing.
+/// Tools built from one configured source, with the source's state.
 #[derive(Clone, Debug)]
 pub(crate) struct Collected {
     pub(crate) name: String,
     pub(crate) offered: Offered,
     pub(crate) gauges: Vec<Gauge>,
-    /// What it is made of is somewhere that was down: it may be there later.
+    /// True if a remote part of the source was unreachable and may become available later.
     pub(crate) is_awaited: bool,
 }
 
 impl Collected {
-    /// Stays what it was known to be, where nothing of it is to be had now: a document that is broken while somebody writes it
-    /// takes no tools away, and neither does one whose server is down.
+    /// Falls back to the `known` state if this one is unavailable. A document that is broken while being edited
+    /// removes no tools, and neither does an unreachable server.
     pub(crate) fn or_stay(self, known: &Self) -> Self {
         let has_nothing = self.offered.tools.is_empty() && !self.offered.refused.is_empty();
         if !has_nothing || known.offered.tools.is_empty() {
@@ -115,13 +116,14 @@ impl Collected {
     }
 }
 
-/// What each source of a configuration offers, under its name. Documents may have to be fetched for that, which is done
-/// on a thread of its own, so that it can be waited for from anywhere. `memory_bytes` is what the process may have in use, and
-/// 0 where there is no limit.
+/// Returns the tools of each configured source by name.
+///
+/// Documents may have to be fetched, so the work runs on its own thread and can be awaited from anywhere.
+/// `memory_bytes` is the memory limit of the process; 0 means no limit.
 ///
 /// # Errors
 ///
-/// The system has no thread to give.
+/// The system cannot start a thread.
 pub(crate) fn offered(
     sources: &[SourceConfig],
     tokens: &Tokens,
@@ -131,11 +133,11 @@ pub(crate) fn offered(
     offered_at(sources, &all, tokens, memory_bytes)
 }
 
-/// The same of some, by their places in the list.
+/// Returns the tools of some sources, selected by their indices in the list.
 ///
 /// # Errors
 ///
-/// The system has no thread to give.
+/// The system cannot start a thread.
 pub(crate) fn offered_at(
     sources: &[SourceConfig],
     places: &[usize],
@@ -198,10 +200,10 @@ async fn collect_all(
     futures_util::future::join_all(each).await
 }
 
-/// Refusals of one source that are listed.
+/// Maximum number of reported rejections for each source.
 const REFUSED_MAX: usize = 5_000;
 
-/// Collects what one source offers.
+/// Builder for the tools of one source.
 pub(super) struct Collector {
     pub(super) source: String,
     place: String,
@@ -209,9 +211,9 @@ pub(super) struct Collector {
     pub(super) offered: Offered,
     gauges: Vec<Gauge>,
     is_awaited: bool,
-    /// Where tokens are kept that come for a refresh token, or by somebody's login.
+    /// Token store for configured refresh tokens and for logins.
     pub(super) tokens: Tokens,
-    /// What the process may have in use; 0 for no limit.
+    /// Memory limit of the process, in bytes; 0 for no limit.
     pub(super) memory_bytes: u64,
 }
 
@@ -255,7 +257,7 @@ impl Collector {
         }
     }
 
-    /// What stands before the names of its tools.
+    /// Returns the prefix for the names of the source's tools.
     pub(super) fn prefix(&self, default: &str) -> String {
         self.prefix.clone().unwrap_or_else(|| default.to_owned())
     }
@@ -264,12 +266,12 @@ impl Collector {
         self.offered.tools.push(Arc::new(tool));
     }
 
-    /// Has somebody counted.
+    /// Registers statistics to export.
     pub(super) fn count(&mut self, gauge: Gauge) {
         self.gauges.push(gauge);
     }
 
-    /// Refuses what stands at a setting below the source.
+    /// Rejects the item at a setting below the source.
     pub(super) fn refuse(&mut self, setting: &str, problem: impl Into<String>) {
         let place = match setting {
             "" => self.place.clone(),
@@ -278,13 +280,13 @@ impl Collector {
         self.refuse_at(place, problem);
     }
 
-    /// Refuses what may be there later, and is asked for again.
+    /// Rejects the item at a setting for now; it is retried later.
     pub(super) fn wait_for(&mut self, setting: &str, problem: &str) {
         self.is_awaited = true;
         self.refuse(setting, format!("{problem}; it is asked for again"));
     }
 
-    /// Refuses what stands at a place that is no setting. So many are listed, and that there are more is said once.
+    /// Rejects an item that has no setting of its own. Rejections beyond the maximum are summarized once.
     pub(super) fn refuse_at(&mut self, place: impl Into<String>, problem: impl Into<String>) {
         let (place, problem) = match self.offered.refused.len() {
             count if count < REFUSED_MAX => (place.into(), problem.into()),

@@ -1,4 +1,4 @@
-//! How this program proves itself to other servers: with what configuration holds, and with nothing of a caller's.
+//! Credentials of this program for other servers. They come from the configuration, never from a caller.
 
 mod oauth;
 mod renewed;
@@ -25,39 +25,40 @@ use super::tokens::{KeepError, Name, Tokens};
 use crate::environment::Secret;
 use crate::net::{FetchError, Fetched, Outgoing};
 
-/// What is kept for a refresh token that is configured, if one is.
+/// Returns the name of the stored token for a configured refresh token, if there is one.
 #[cfg(feature = "cli")]
 pub(super) fn kept_name(config: &AuthConfig) -> Option<Name> {
     Issuer::new(config.oauth.as_ref()?).ok()?.name()
 }
 
-/// How to prove oneself to another server: in one of these ways.
+/// Credentials for another server. At most one method can be set.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AuthConfig {
-    /// A token, sent as `Authorization: Bearer`.
+    /// Token sent as `Authorization: Bearer`.
     pub bearer: Option<Secret>,
-    /// A file that holds such a token. It is read again for every call, so that it may change.
+    /// File with such a token. It is read again for every call, so the token can be rotated.
     #[schemars(extend("x-path" = "file"))]
     pub bearer_file: Option<PathBuf>,
-    /// A name and a password.
+    /// User name and password for HTTP Basic authentication.
     pub basic: Option<BasicConfig>,
-    /// A header with a secret.
+    /// Header that carries a secret.
     pub header: Option<NamedSecret>,
-    /// A parameter of the query with a secret.
+    /// Query parameter that carries a secret.
     pub query: Option<NamedSecret>,
-    /// A token that is got from an issuer, and got anew before it expires and after a 401.
+    /// Token requested from an OAuth issuer, and renewed before it expires and after a 401 response.
     pub oauth: Option<OAuthConfig>,
-    /// What somebody's consent gave to `longshore login`: a token for this very server, and how to get the next one. It is where
-    /// `tokens` says. For servers with a URL. Default: false.
+    /// Use the token that `longshore login` obtained for this server, and refresh it.
+    ///
+    /// The token is stored as configured in `tokens`. Available for servers with a URL.
     pub login: bool,
-    /// Whose token of that is used, where somebody has logged in at several issuers: the URL of one. Default: that of the
-    /// latest login.
+    /// URL of the issuer whose login is used, if there are logins at several issuers. Default: that of the latest
+    /// login.
     pub login_issuer: Option<String>,
 }
 
 impl AuthConfig {
-    /// Whether there is any way.
+    /// Returns true if any method is configured.
     pub(crate) fn is_some(&self) -> bool {
         let Self {
             bearer,
@@ -79,62 +80,63 @@ impl AuthConfig {
     }
 }
 
-/// A name and a password.
+/// User name and password.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BasicConfig {
-    /// The name.
+    /// User name.
     pub username: String,
-    /// The password.
+    /// Password.
     pub password: Secret,
 }
 
-/// A secret with a name.
+/// Secret with a name.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NamedSecret {
-    /// The name of the header or parameter.
+    /// Name of the header or parameter.
     pub name: String,
     /// The secret.
     pub value: Secret,
 }
 
-/// OAuth 2: client credentials (RFC 6749, 4.4), unless there is something else to show: a refresh token (RFC 6749, 6), or a
-/// token that is exchanged (RFC 8693).
+/// OAuth 2 client. Uses client credentials (RFC 6749, 4.4), a refresh token (RFC 6749, 6) or token exchange (RFC
+/// 8693), depending on the settings.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OAuthConfig {
-    /// Where tokens are got.
+    /// URL of the token endpoint.
     pub token_url: String,
-    /// Who we are.
+    /// OAuth client ID.
     pub client_id: String,
-    /// What proves it. Without one, only `client_id` is sent, as public clients do.
+    /// OAuth client secret. Without one, only `client_id` is sent, as public clients do.
     #[serde(default)]
     pub client_secret: Option<Secret>,
-    /// A token to get others with, as somebody's consent gave it. Where the issuer gives another one instead, that is kept where
-    /// `tokens` says, and used from then on.
+    /// Initial refresh token, obtained by a user's consent.
+    ///
+    /// If the issuer rotates it, the new one is stored as configured in `tokens` and used instead.
     #[serde(default)]
     pub refresh_token: Option<Secret>,
-    /// A file with a token that is exchanged for one for the other server: that of a service account, for example. It is read
-    /// again each time.
+    /// File with a token to exchange for one for the other server, such as a service account token. It is read again
+    /// each time.
     #[serde(default)]
     #[schemars(extend("x-path" = "file"))]
     pub subject_token_file: Option<PathBuf>,
-    /// What kind of token that is. Default: `urn:ietf:params:oauth:token-type:jwt`.
+    /// Type of the exchanged token. Default: `urn:ietf:params:oauth:token-type:jwt`.
     #[serde(default)]
     pub subject_token_type: Option<String>,
-    /// What the token is to allow.
+    /// Requested scopes.
     #[serde(default, deserialize_with = "crate::environment::list")]
     pub scopes: Vec<String>,
-    /// Whom the token is for, where the issuer wants to be told (`audience`).
+    /// Audience of the token, for issuers that require the parameter `audience`.
     #[serde(default)]
     pub audience: Option<String>,
-    /// Whom the token is for, by RFC 8707 (`resource`).
+    /// Resource that the token is for (RFC 8707, `resource`).
     #[serde(default)]
     pub resource: Option<String>,
 }
 
-/// What is put into each request.
+/// Credentials that are added to each request.
 #[derive(Default)]
 pub(super) enum Credentials {
     #[default]
@@ -143,11 +145,11 @@ pub(super) enum Credentials {
     Query(String, Secret),
     BearerFile(PathBuf),
     OAuth(Box<OAuth>),
-    /// A token that is kept, and got anew.
+    /// A stored token that is refreshed.
     Kept(Arc<Renewed>),
 }
 
-/// Why a request cannot be given what it needs to be accepted. The texts hold no secret.
+/// Reason why a request cannot be authenticated. The messages hold no secret.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CredentialError {
     #[error("the credentials for it cannot be read")]
@@ -177,11 +179,11 @@ pub(crate) enum CredentialError {
 }
 
 impl Credentials {
-    /// What a configuration describes.
+    /// Builds the configured credentials.
     ///
     /// # Errors
     ///
-    /// What is wrong, and what to do.
+    /// Describes the invalid setting and how to correct it.
     pub(super) fn new(
         config: &AuthConfig,
         server: Option<&Url>,
@@ -257,7 +259,7 @@ impl Credentials {
         })
     }
 
-    /// Puts them into a request.
+    /// Adds the credentials to a request.
     pub(super) async fn apply(&self, request: &mut Outgoing) -> Result<(), CredentialError> {
         match self {
             Self::None => {}
@@ -287,7 +289,7 @@ impl Credentials {
         Ok(())
     }
 
-    /// What a request was proved with.
+    /// Returns the secrets that a request was sent with.
     pub(super) fn secrets<'s>(&'s self, request: &'s Outgoing) -> Vec<Cow<'s, str>> {
         match self {
             Self::None => Vec::new(),
@@ -299,7 +301,7 @@ impl Credentials {
         }
     }
 
-    /// The other server did not accept a request with status 401. Tells whether it is worth another try.
+    /// Handles a 401 response. Returns true if a retry can succeed.
     pub(super) async fn refused(&self, request: &Outgoing) -> bool {
         match self {
             Self::OAuth(oauth) => {
@@ -344,7 +346,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// What an issuer answers to a request for a token.
+/// Parses an issuer's response to a token request.
 pub(super) fn read_answer<T: serde::de::DeserializeOwned>(
     answer: &Fetched,
 ) -> Result<T, CredentialError> {
@@ -354,8 +356,8 @@ pub(super) fn read_answer<T: serde::de::DeserializeOwned>(
     serde_json::from_slice(&answer.body).map_err(|_| CredentialError::NoToken)
 }
 
-/// A form for an issuer, with what proves who we are: an id, and a secret if there is one, which goes into a header unless
-/// it is to be in the form.
+/// Returns the form of a token request with the client's authentication: its ID and, if there is one, its secret. The
+/// secret goes into a header unless the issuer expects it in the form.
 pub(super) fn token_request(
     endpoint: Url,
     mut form: Serializer<'_, String>,
@@ -364,7 +366,7 @@ pub(super) fn token_request(
     let mut proof = None;
     match secret {
         Some(secret) if !in_form => {
-            // RFC 6749, 2.3.1: both are form-encoded before they become a name and a password.
+            // RFC 6749, 2.3.1: ID and secret are form-encoded before they become a user name and a password.
             let encode = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
             let value = basic_value(&encode(id), &encode(secret));
             proof = Some(value.map_err(|_| CredentialError::NotText)?);
@@ -387,10 +389,10 @@ pub(super) fn token_request(
     })
 }
 
-/// How large a file or an answer with a token may be.
+/// Maximum size of a token file or a token response, in bytes.
 const TOKEN_BYTES: usize = 64 * 1024;
 
-/// The first line of a small file.
+/// Returns the first line of a small file.
 fn read_token(path: &std::path::Path) -> std::io::Result<String> {
     use std::io::Read as _;
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! One request to another server and its answer, with retries, credentials and a bulkhead around it.
+//! A request to another server and its response, with retries, credentials and a bulkhead.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -21,7 +21,7 @@ use crate::net::{
 };
 use crate::telemetry::{Asked, Hop, HopEnd, Told, is_named_like_a_secret};
 
-/// The way to one API, shared by all of its tools.
+/// Client for one API, shared by all of its tools.
 #[derive(Debug)]
 pub(super) struct Exchange {
     client: Client,
@@ -31,16 +31,16 @@ pub(super) struct Exchange {
     timeout: Duration,
     retried: AtomicU64,
     name: Box<str>,
-    /// It was said that requests fail.
+    /// True once the failure of requests has been logged.
     failing: AtomicBool,
-    /// Why the latest attempt failed that was the API's fault, in words for callers.
+    /// Message for callers about the latest attempt that failed through the API's fault.
     last_failure: Mutex<Box<str>>,
 }
 
-/// Why there is no answer.
+/// Reason why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ExchangeError {
-    /// Too many requests of the source are under way.
+    /// The concurrency limit of the source is reached.
     #[error("{source_name}: too many calls are under way; try again in a moment")]
     Full { source_name: Box<str> },
     /// The circuit breaker is open.
@@ -50,7 +50,7 @@ pub(super) enum ExchangeError {
     Down {
         source_name: Box<str>,
         host: Box<str>,
-        /// Why the latest attempt failed; empty where nobody knows.
+        /// Reason of the latest failure; empty if unknown.
         last: Box<str>,
         wait: Duration,
     },
@@ -67,16 +67,16 @@ fn of_last(last: &str) -> String {
     }
 }
 
-/// How a request is sent.
+/// Options of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Manner {
-    /// Sending it twice changes no more than sending it once.
+    /// Marks the request as idempotent.
     pub(super) repeatable: bool,
-    /// The source's credentials go along. Only for where the configuration says that they may go.
+    /// Adds the source's credentials. Set only for origins that the configuration allows.
     pub(super) authenticated: bool,
 }
 
-/// For which call a request is made, and what the API calls the path that it goes to, if that is known.
+/// The call that a request belongs to, and the API's route template for the path, if known.
 #[derive(Clone, Copy)]
 pub(super) struct Errand<'c> {
     pub(super) context: &'c CallContext,
@@ -89,11 +89,11 @@ const BACKOFF: Backoff = Backoff {
 };
 
 impl Exchange {
-    /// The way to where `base` is, which whoever runs the server has written, and which is therefore trusted.
+    /// Creates a client for `base`. The operator configured that URL, so it is trusted.
     ///
     /// # Errors
     ///
-    /// What is wrong with a setting, and which.
+    /// Names the invalid setting and the problem.
     pub(super) fn new(
         name: &str,
         bases: &[Url],
@@ -129,19 +129,20 @@ impl Exchange {
         })
     }
 
-    /// How requests fare.
+    /// Returns the bulkhead statistics.
     pub(super) fn stats(&self) -> BulkheadStats {
         self.bulkhead.stats()
     }
 
-    /// How often a request was sent again.
+    /// Returns the number of retries.
     pub(super) fn retried(&self) -> u64 {
         self.retried.load(Ordering::Relaxed)
     }
 
-    /// Sends a request and reads its answer. What may not happen twice is tried again only where nothing of it was
-    /// sent, or where the other server says that it did nothing. The other server is told of the trace that `errand`
-    /// belongs to, if it belongs to one.
+    /// Sends a request and reads its response.
+    ///
+    /// A request that is not idempotent is retried only if no part of it was sent, or if the other server reports
+    /// that it did nothing. If `errand` belongs to a trace, its context is propagated.
     pub(super) async fn send(
         &self,
         request: Outgoing,
@@ -153,8 +154,8 @@ impl Exchange {
         sent
     }
 
-    /// Says in the log when requests begin to fail, and why, and when they do no longer. Callers are told what they may
-    /// know, each time.
+    /// Logs when requests begin to fail, with the reason, and when they recover. Callers get their own message each
+    /// time.
     fn heed(&self, fares: Fares) {
         let fails = match &fares {
             Fares::Well => false,
@@ -193,7 +194,7 @@ impl Exchange {
             attempt.total = Some(left.max(Duration::from_millis(1)));
             let pass = match (self.bulkhead.enter().await, last.take()) {
                 (Ok(pass), _) => pass,
-                // What the attempt before came to says more than that there cannot be another.
+                // The previous attempt's outcome says more than the lack of another attempt.
                 (Err(_), Some(sent)) => return sent,
                 (Err(turned), None) => return Err(self.turned(&turned, &request.url)),
             };
@@ -230,7 +231,8 @@ impl Exchange {
                     (false, false)
                 }
                 Ok(answer) => (false, answer.status == StatusCode::TOO_MANY_REQUESTS),
-                // It would be no other way the next time, and other answers may be readable.
+                // A retry would use the same encoding, and other responses may be readable, so this counts as
+                // neither.
                 Err(FetchError::Encoding { .. }) => (false, false),
                 Err(error) if error.is_fault_of_server() => {
                     (true, manner.repeatable || !error.may_have_happened())
@@ -245,7 +247,7 @@ impl Exchange {
                 .then(|| self.delay(&sent, failures))
                 .filter(|delay| is_before(*delay, deadline));
             match (has_failed, delay) {
-                // All attempts of one call are one failure; this one says nothing yet.
+                // All attempts of one call count as one failure; this one does not decide yet.
                 (true, Some(_)) => drop(pass),
                 (true, None) if sent.as_ref().is_err_and(FetchError::is_unreachable) => {
                     pass.unreachable();
@@ -262,14 +264,14 @@ impl Exchange {
         }
     }
 
-    /// The time until the next attempt: what the API asks for, else a backoff.
+    /// Returns the delay before the next attempt: the one that the API asks for, else a backoff.
     fn delay(&self, sent: &Result<Fetched, FetchError>, failures: u32) -> Duration {
         let answer = sent.as_ref().ok();
         let asked = answer.and_then(|answer| retry_after(&answer.headers, Timestamp::now()));
         asked.unwrap_or_else(|| BACKOFF.delay(failures, chance()))
     }
 
-    /// Keeps why an attempt failed, for those who are not let through later.
+    /// Records why an attempt failed, for callers that the circuit breaker rejects later.
     fn note_failure(&self, sent: &Result<Fetched, FetchError>, url: &Url) {
         let why = match sent {
             Ok(answer) => format!("{} answers {}", host_of(url), answer.status),
@@ -281,7 +283,7 @@ impl Exchange {
             .unwrap_or_else(PoisonError::into_inner) = why.into();
     }
 
-    /// Why a request was not let through, for whoever wanted it.
+    /// Converts a bulkhead rejection to an error for the caller.
     fn turned(&self, turned: &Turned, url: &Url) -> ExchangeError {
         let source_name = self.name.clone();
         match turned {
@@ -306,15 +308,15 @@ fn host_of(url: &Url) -> &str {
     url.host_str().unwrap_or_default()
 }
 
-/// Whether a delay ends before a deadline. It may be as long as another server says.
+/// Returns true if a delay ends before a deadline. The delay comes from another server and can be of any length.
 fn is_before(delay: Duration, deadline: Instant) -> bool {
     let end = Instant::now().checked_add(delay);
     end.is_some_and(|end| end < deadline)
 }
 
 impl Errand<'_> {
-    /// Begins one attempt; `resent` were made before. Neither the whole URL is told nor headers: arguments are in them, and
-    /// credentials.
+    /// Starts the span of one attempt; `resent` is the number of earlier ones. The span holds neither the whole URL
+    /// nor headers, because they contain arguments and credentials.
     fn hop(self, request: &Outgoing, resent: u16) -> Hop {
         self.context.hop(|| {
             let Outgoing { method, url, .. } = request;
@@ -344,7 +346,7 @@ impl Errand<'_> {
     }
 }
 
-/// What a span tells of the end of one attempt, as the conventions for HTTP have it.
+/// Returns the span attributes of a finished attempt, as the HTTP semantic conventions define them.
 fn end_of(sent: &Result<Fetched, FetchError>) -> HopEnd {
     match sent {
         Ok(answer) => {
@@ -364,16 +366,16 @@ fn end_of(sent: &Result<Fetched, FetchError>) -> HopEnd {
     }
 }
 
-/// Whether sending a request twice changes no more than sending it once, by its method alone.
+/// Returns true if the method is idempotent.
 pub(super) fn is_safe(method: &Method) -> bool {
     method.is_safe()
 }
 
-/// What the end of a request says of the other server, for whoever runs this one.
+/// Health of the other server as shown by one request, for the operator.
 #[derive(Debug, PartialEq, Eq)]
 enum Fares {
     Well,
-    /// It is down, or does not believe us: why that is thought.
+    /// The server is down, or rejects the credentials; holds the reason.
     Badly(String),
     Unknown,
 }
@@ -401,7 +403,7 @@ fn is_unavailable(status: StatusCode) -> bool {
     )
 }
 
-/// How long to wait, where the server says so: in seconds, or by a date (RFC 9110, 10.2.3).
+/// Parses `Retry-After`: a number of seconds, or a date (RFC 9110, 10.2.3).
 fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {

@@ -1,4 +1,4 @@
-//! How those that are asked for something are doing, for whoever counts.
+//! Client statistics of sources, for metrics.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use super::exchange::Exchange;
 use super::promise::Mismatches;
 use crate::net::{Bulkhead, BulkheadStats};
 
-/// How one of them is doing, read whenever somebody looks, for as long as it is there.
+/// Handle to the statistics of one client. They are read at each scrape, for as long as the client exists.
 #[derive(Clone)]
 pub(crate) struct Gauge {
-    /// What it is called: a source, or a tool of one whose tools are asked each by itself.
+    /// Name of the source, or of the tool if each tool of the source has its own client.
     pub(crate) name: String,
     /// `http`, `openapi`, `command`, `component` or `artifacts`.
     pub(crate) kind: &'static str,
@@ -17,16 +17,16 @@ pub(crate) struct Gauge {
     mismatches: Mismatches,
 }
 
-/// How it is doing.
+/// Statistics of one client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Figures {
     pub(crate) bulkhead: BulkheadStats,
-    /// Requests that were sent again.
+    /// Number of retried requests.
     pub(crate) retries: u64,
 }
 
 impl Gauge {
-    /// The way to an API.
+    /// Statistics of an API client.
     pub(super) fn of_exchange(name: &str, kind: &'static str, exchange: &Arc<Exchange>) -> Self {
         let exchange = Arc::downgrade(exchange);
         Self {
@@ -43,7 +43,7 @@ impl Gauge {
         }
     }
 
-    /// Something that is never tried again.
+    /// Statistics of a client that never retries.
     pub(super) fn of_bulkhead(name: &str, kind: &'static str, bulkhead: &Arc<Bulkhead>) -> Self {
         let bulkhead = Arc::downgrade(bulkhead);
         Self {
@@ -59,18 +59,18 @@ impl Gauge {
         }
     }
 
-    /// Reads how often results did not conform, too.
+    /// Adds the counter of results that did not conform to their output schemas.
     pub(super) fn with_mismatches(mut self, mismatches: &Mismatches) -> Self {
         self.mismatches = mismatches.clone();
         self
     }
 
-    /// Results that did not conform to their output schemas.
+    /// Returns the number of results that did not conform to their output schemas.
     pub(crate) fn mismatches(&self) -> u64 {
         self.mismatches.count()
     }
 
-    /// `None` once it is gone.
+    /// Returns `None` once the client is gone.
     pub(crate) fn figures(&self) -> Option<Figures> {
         (self.read)()
     }

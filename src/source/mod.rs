@@ -1,7 +1,7 @@
-//! Tools that need no code: HTTP calls, operations of an OpenAPI document, command lines and WebAssembly components, as
-//! configuration describes them; and those that come with the program.
+//! Tools that need no code: HTTP calls, OpenAPI operations, command lines and WebAssembly components as described in
+//! the configuration, and the built-in toolsets.
 //!
-//! A mistake in one of them keeps that one from being offered, and no other; see [`Refused`](crate::catalog::Refused).
+//! An invalid item is rejected alone; the others are still offered. See [`Refused`](crate::catalog::Refused).
 
 mod argument;
 mod artifact;

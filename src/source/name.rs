@@ -1,12 +1,12 @@
-//! Names of tools that nobody chose.
+//! Generated tool names.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::HEXLOWER;
 
-/// What every provider of models takes.
+/// Maximum length that every model provider accepts.
 pub(super) const NAME_CHARACTERS_MAX: usize = 64;
 
-/// A text as a name: what names cannot have becomes `_`, and no two of those follow one another.
+/// Converts a string to a name: each run of invalid characters becomes one `_`.
 pub(super) fn sanitized(text: &str) -> String {
     let mut name = String::with_capacity(text.len());
     for c in text.chars() {
@@ -19,8 +19,8 @@ pub(super) fn sanitized(text: &str) -> String {
     name.trim_matches('_').to_owned()
 }
 
-/// A name of at most so many characters: a longer one keeps its beginning, and ends in a digest of the whole. It is the
-/// same wherever and whenever it is made.
+/// Shortens a name to at most `max` characters. A longer name keeps its beginning and ends in a digest of the whole,
+/// so the result is stable across processes.
 pub(super) fn shortened(name: &str, max: usize) -> String {
     const DIGITS: usize = 8;
     let max = max.max(DIGITS + 2);

@@ -1,6 +1,6 @@
-//! Patterns in which `*` stands for anything.
+//! Patterns with the wildcard `*`.
 
-/// Whether a text is what a pattern says, in which `*` stands for anything. Takes linear time for each star.
+/// Returns true if a string matches a pattern, in which `*` matches any sequence. Takes linear time for each star.
 pub(super) fn matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

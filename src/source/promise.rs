@@ -1,4 +1,4 @@
-//! What the output schema of a tool without code promises of its results.
+//! Output schemas of tools without code, and the check of results against them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,17 +9,17 @@ use crate::catalog::schema::{Compiled, SchemaError};
 use crate::catalog::{Output, OutputContent};
 use crate::protocol::Content;
 
-/// An output schema that somebody has written, for answers that somebody else gives.
+/// A configured output schema for responses that another server produces.
 #[derive(Debug)]
 pub(super) struct Promise {
     schema: Compiled,
     tool: Box<str>,
     mismatches: Mismatches,
-    /// The log has it that this tool's results do not conform.
+    /// True once this tool's mismatches have been logged.
     is_told: AtomicBool,
 }
 
-/// Results of one source that did not conform to their output schemas, counted.
+/// Counter of a source's results that did not conform to their output schemas.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mismatches(Arc<AtomicU64>);
 
@@ -30,9 +30,11 @@ impl Mismatches {
 }
 
 impl Promise {
+    /// Compiles a schema.
+    ///
     /// # Errors
     ///
-    /// What is wrong with the schema.
+    /// Describes the problem with the schema.
     pub(super) fn new(
         schema: &Value,
         tool: &str,
@@ -46,7 +48,7 @@ impl Promise {
         })
     }
 
-    /// A result as it may be given, if there is a promise.
+    /// Checks a result if there is an output schema.
     pub(super) fn kept(promise: Option<&Self>, output: Output) -> Output {
         match promise {
             Some(promise) => promise.keep(output),
@@ -54,8 +56,8 @@ impl Promise {
         }
     }
 
-    /// A result, if it is what was promised (TOOL-06); else an error that holds all of it, since the call has been made and
-    /// its answer may be just what is wanted.
+    /// Returns the result if it conforms to the schema (TOOL-06), else an error that contains all of it. The call has
+    /// been made, and its response may be what the caller needs.
     fn keep(&self, output: Output) -> Output {
         if output.is_error {
             return output;
@@ -71,7 +73,7 @@ impl Promise {
             },
         };
         self.mismatches.0.fetch_add(1, Ordering::Relaxed);
-        // What is wrong is told to the caller alone: it has parts of the result in it.
+        // Only the caller sees the details, because they quote the result.
         if !self.is_told.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 tool = self.tool,

@@ -1,4 +1,4 @@
-//! From another server's answer to a tool's result.
+//! Conversion of another server's response to a tool result.
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode};
@@ -8,10 +8,10 @@ use crate::catalog::{Output, ToolError};
 use crate::net::Fetched;
 use crate::protocol::Content;
 
-/// How much of an error's text the model is shown.
+/// Maximum number of characters of an error body shown to the model.
 const ERROR_CHARACTERS: usize = 2000;
 
-/// The media type without its parameters, in lower case.
+/// Returns the media type without its parameters, in lower case.
 pub(super) fn media_type(headers: &HeaderMap) -> String {
     let text = headers
         .get(CONTENT_TYPE)
@@ -19,7 +19,7 @@ pub(super) fn media_type(headers: &HeaderMap) -> String {
     essence(text.unwrap_or_default())
 }
 
-/// The same of what stands in a description.
+/// Returns the media type of a description without its parameters, in lower case.
 pub(super) fn essence(media_type: &str) -> String {
     let (essence, _) = media_type.split_once(';').unwrap_or((media_type, ""));
     essence.trim().to_ascii_lowercase()
@@ -46,7 +46,7 @@ pub(super) fn is_text(media_type: &str) -> bool {
         )
 }
 
-/// A body as text, by the character set that its type names. What is no text in it becomes U+FFFD.
+/// Decodes a body with the character set of its media type. Invalid sequences become U+FFFD.
 pub(super) fn text(headers: &HeaderMap, body: &[u8]) -> String {
     let value = headers
         .get(CONTENT_TYPE)
@@ -63,21 +63,21 @@ pub(super) fn text(headers: &HeaderMap, body: &[u8]) -> String {
     String::from_utf8_lossy(body).into_owned()
 }
 
-/// The body as JSON, where that is what it says it is.
+/// Parses the body if its media type is JSON.
 pub(super) fn json(answer: &Fetched) -> Option<Value> {
     is_json(&media_type(&answer.headers))
         .then(|| parsed(&answer.body))
         .flatten()
 }
 
-/// What bytes are in JSON. A mark at their beginning that says that they are UTF-8 is nothing of it (RFC 8259, 8.1).
+/// Parses bytes as JSON and ignores a UTF-8 byte order mark (RFC 8259, 8.1).
 pub(super) fn parsed(bytes: &[u8]) -> Option<Value> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     serde_json::from_slice(bytes).ok()
 }
 
-/// A result from whatever was answered: JSON as a structured value, text as text, pictures and sounds as such, anything
-/// else as an embedded resource.
+/// Converts a response to a result: JSON to a structured value, text to text, images and audio to their content
+/// types, all else to an embedded resource.
 pub(super) fn output(answer: &Fetched) -> Result<Output, ToolError> {
     let media_type = media_type(&answer.headers);
     if answer.body.is_empty() {
@@ -96,7 +96,8 @@ pub(super) fn output(answer: &Fetched) -> Result<Output, ToolError> {
     )]))
 }
 
-/// A value as a result. Only objects are structured in every revision; others are shown as the text they are.
+/// Converts a value to a result. Only objects are structured in every protocol version; other values are sent as
+/// text.
 pub(super) fn structured(value: &Value) -> Result<Output, ToolError> {
     match value {
         Value::Object(_) => Ok(Output::structured(value)?),
@@ -105,7 +106,7 @@ pub(super) fn structured(value: &Value) -> Result<Output, ToolError> {
     }
 }
 
-/// Bytes as content.
+/// Converts bytes to content.
 pub(super) fn binary(bytes: &[u8], media_type: &str, uri: &str) -> Content {
     if media_type.starts_with("image/") {
         return Content::image(bytes, media_type);
@@ -117,12 +118,12 @@ pub(super) fn binary(bytes: &[u8], media_type: &str, uri: &str) -> Content {
         "" => "application/octet-stream",
         known => known,
     };
-    // Queries may hold what is nobody's business.
+    // A query may hold private data.
     let uri = uri.split(['?', '#']).next().unwrap_or_default();
     Content::embedded_blob(uri, media_type, bytes)
 }
 
-/// What the model is told of a status that is none of success.
+/// Returns the error that the model sees for a status that is not a success.
 pub(super) fn failure(answer: &Fetched) -> ToolError {
     let host = answer.url.host_str().unwrap_or_default();
     let status = answer.status;

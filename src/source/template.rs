@@ -1,7 +1,8 @@
-//! Texts with placeholders, filled in from a call's arguments.
+//! String templates with placeholders for a call's arguments.
 //!
-//! What a value becomes depends on where it stands: percent-encoded in a path, JSON in a JSON body, itself elsewhere.
-//! A text that is nothing but one placeholder keeps its value's type, and stands for nothing where there is no value.
+//! The position of a placeholder decides the encoding of its value: percent-encoding in a path, JSON in a JSON body,
+//! none elsewhere. A template that consists of one placeholder keeps the type of its value, and yields nothing if
+//! there is no value.
 
 use std::sync::LazyLock;
 
@@ -9,16 +10,16 @@ use minijinja::value::{Serde, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// Where a template's values end up.
+/// Context in which a template's values are inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// A path: one value is at most one segment.
+    /// A path. One value fills at most one segment.
     Path,
-    /// A query that is written as text.
+    /// A query string written as text.
     Query,
     /// JSON.
     Json,
-    /// Whatever has no syntax, or gets it afterwards.
+    /// Text without a syntax, or one that is encoded later.
     Text,
 }
 
@@ -33,10 +34,11 @@ impl Place {
     }
 }
 
-/// What is left as it is: RFC 3986's unreserved characters without the dot, with which paths are climbed.
+/// Characters that are not encoded: the unreserved ones of RFC 3986 without the dot, which could climb out of the
+/// path.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~');
 
-/// How much work one template may be.
+/// Execution budget of one template.
 const FUEL: u64 = 200_000;
 
 static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
@@ -71,23 +73,23 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     environment
 });
 
-/// A text with placeholders, found to be one when it was read.
+/// A template that was parsed and checked when it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Template {
     source: String,
     place: Place,
-    /// The expression, where the text is nothing but one.
+    /// The expression, if the template consists of one placeholder.
     only: Option<String>,
     is_literal: bool,
     has_blocks: bool,
 }
 
 impl Template {
-    /// Reads a template. `names` are those that it may use, or `None` for any.
+    /// Parses a template. `names` lists the allowed names; `None` allows any.
     ///
     /// # Errors
     ///
-    /// What is wrong with it, and where.
+    /// Describes the problem and its position.
     pub(super) fn new(
         source: impl Into<String>,
         place: Place,
@@ -130,13 +132,14 @@ impl Template {
         self.is_literal
     }
 
-    /// Whether a value may decide how it begins: it begins with a placeholder, or with a condition that may lead to one.
+    /// Returns true if a value can determine the first character: the template begins with a placeholder, or with a
+    /// condition that can lead to one.
     pub(super) fn begins_with_value(&self) -> bool {
         let begins = self.source.starts_with("{{") || self.source.starts_with("{%");
         begins && self.source.contains("{{")
     }
 
-    /// Whether a name that it uses has no value.
+    /// Returns true if a name that it uses has no value.
     pub(super) fn lacks_a_value(&self, context: &Value) -> bool {
         let Ok(parsed) = ENVIRONMENT.template_from_named_str(self.place.name(), &self.source)
         else {
@@ -148,11 +151,11 @@ impl Template {
         })
     }
 
-    /// The text with everything filled in.
+    /// Renders the template.
     ///
     /// # Errors
     ///
-    /// A value that is missing, or that cannot stand where it would.
+    /// A value is missing, or is not valid in its position.
     pub(super) fn render(&self, context: &Value) -> Result<String, String> {
         if self.is_literal {
             return Ok(self.source.clone());
@@ -163,12 +166,12 @@ impl Template {
             .map_err(|e| in_words(&e))
     }
 
-    /// What it stands for: a value with its type where it is nothing but one placeholder, otherwise a text. `None`
-    /// where there is no value, and where nothing is left of a text with conditions.
+    /// Evaluates the template. The result keeps its type if the template consists of one placeholder; otherwise it is
+    /// a string. Returns `None` if there is no value, or if the conditions leave nothing.
     ///
     /// # Errors
     ///
-    /// A value that is missing in the middle of a text.
+    /// A value is missing in the middle of a string.
     pub(super) fn value(&self, context: &Value) -> Result<Option<serde_json::Value>, String> {
         let Some(expression) = &self.only else {
             let text = self.render(context)?;
@@ -187,11 +190,11 @@ impl Template {
             .map_err(|_| format!("{expression} is nothing that can be sent"))
     }
 
-    /// The texts it stands for: none without a value, several for a list.
+    /// Returns the strings that the template yields: none without a value, several for a list.
     ///
     /// # Errors
     ///
-    /// A value that is missing, or is an object.
+    /// A value is missing, or is an object.
     pub(super) fn texts(&self, context: &Value) -> Result<Vec<String>, String> {
         match self.value(context)? {
             None => Ok(Vec::new()),
@@ -200,17 +203,17 @@ impl Template {
         }
     }
 
-    /// The text it stands for; `None` without a value.
+    /// Returns the string that the template yields; `None` without a value.
     ///
     /// # Errors
     ///
-    /// A value that is missing, or is a list or an object.
+    /// A value is missing, or is a list or an object.
     pub(super) fn text(&self, context: &Value) -> Result<Option<String>, String> {
         self.value(context)?.as_ref().map(plain).transpose()
     }
 }
 
-/// Names that are not arguments.
+/// Returns true for names that are not arguments.
 fn is_global(name: &str) -> bool {
     matches!(
         name,
@@ -218,20 +221,20 @@ fn is_global(name: &str) -> bool {
     )
 }
 
-/// What templates see: each argument by its name, all of them as `arguments`, and who calls.
+/// Builds the template context: each argument by its name, all of them as `arguments`, and the `caller`.
 pub(super) fn context(
     arguments: &serde_json::Map<String, serde_json::Value>,
     caller: &str,
 ) -> Value {
     let mut all = serde_json::Map::with_capacity(arguments.len() + 2);
     all.extend(arguments.clone());
-    // Last, so that no argument takes the caller's place.
+    // Inserted last, so that an argument cannot override the caller.
     all.insert("arguments".to_owned(), arguments.clone().into());
     all.insert("caller".to_owned(), serde_json::json!({ "name": caller }));
     Value::from(Serde(&all))
 }
 
-/// A single value as a text.
+/// Converts a scalar to a string.
 pub(super) fn plain(value: &serde_json::Value) -> Result<String, String> {
     match value {
         serde_json::Value::String(text) => Ok(text.clone()),
@@ -244,7 +247,7 @@ pub(super) fn plain(value: &serde_json::Value) -> Result<String, String> {
     }
 }
 
-/// A value that goes into a path, percent-encoded and looked at.
+/// Percent-encodes and checks a value for a path.
 pub(super) fn path_segment(text: &str) -> Result<String, String> {
     check_segment(text).map_err(|e| in_words(&e))?;
     Ok(utf8_percent_encode(text, ENCODED).to_string())
@@ -261,7 +264,7 @@ fn scalar(value: &Value) -> Result<String, Error> {
     }
 }
 
-/// A value as people write it; what is null is missing.
+/// Converts a value to a string; null counts as missing.
 fn text_of(value: &Value) -> Result<String, Error> {
     match value.kind() {
         ValueKind::Bool => Ok(if value.is_true() { "true" } else { "false" }.to_owned()),
@@ -273,7 +276,7 @@ fn text_of(value: &Value) -> Result<String, Error> {
     }
 }
 
-/// A value must not be nothing, which would make the path another one, and must not climb where somebody decodes it
+/// Rejects an empty segment, which would change the path, and dot segments, which climb if the value is decoded
 /// twice.
 fn check_segment(text: &str) -> Result<(), Error> {
     let fault = |problem| Err(Error::new(ErrorKind::InvalidOperation, problem));
@@ -292,7 +295,7 @@ fn check_segment(text: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// The expression of a text that is nothing but one placeholder.
+/// Returns the expression of a template that consists of one placeholder.
 fn only_expression(source: &str) -> Option<&str> {
     let inner = source.trim().strip_prefix("{{")?.strip_suffix("}}")?;
     let inner = inner.trim_matches('-').trim();

@@ -1,4 +1,4 @@
-//! What tests of several kinds of sources share.
+//! Test helpers shared by several kinds of sources.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::catalog::{CallContext, Output, OutputContent, Tool};
 
-/// Calls a tool, and returns what it gives or what the model would read.
+/// Calls a tool, and returns its output or the error that the model would read.
 pub(super) async fn call(tool: &Arc<dyn Tool>, arguments: Value) -> Result<Output, String> {
     let Value::Object(arguments) = arguments else {
         panic!("an object")
@@ -16,7 +16,7 @@ pub(super) async fn call(tool: &Arc<dyn Tool>, arguments: Value) -> Result<Outpu
         .map_err(|error| error.message().to_owned())
 }
 
-/// The text of a result that is one.
+/// Returns the text of a text result.
 pub(super) fn text(output: &Output) -> &str {
     match &output.content {
         OutputContent::Text(text) => text,
