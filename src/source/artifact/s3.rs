@@ -1,4 +1,4 @@
-//! Results kept in a bucket of S3, or of what speaks like it.
+//! Artifact storage in an S3 bucket, or in a compatible store.
 
 use std::fmt;
 use std::io;
@@ -23,7 +23,7 @@ use crate::source::credentials::AuthConfig;
 use crate::source::exchange::{Exchange, ExchangeError, Manner};
 use crate::source::tokens::Tokens;
 
-/// A bucket in which large results are kept.
+/// Bucket for large results.
 ///
 /// ```yaml
 /// artifacts:
@@ -33,41 +33,41 @@ use crate::source::tokens::Tokens;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct S3Config {
-    /// The bucket. It has to be there. Default: none.
+    /// Name of the bucket, which must exist. Default: none.
     pub bucket: String,
-    /// The region that requests are signed for. Default: the variable `AWS_REGION` or `AWS_DEFAULT_REGION`, and without
-    /// either `us-east-1`.
+    /// Region for request signatures. Default: the variable `AWS_REGION` or `AWS_DEFAULT_REGION`, and without either
+    /// `us-east-1`.
     pub region: Option<String>,
-    /// Where the store is, such as `https://minio.example.com:9000`. Default: Amazon's, in the region.
+    /// URL of the store, such as `https://minio.example.com:9000`. Default: Amazon's, in the region.
     pub endpoint: Option<String>,
-    /// Whether the bucket stands in the path, and not before the host's name. Default: true where there is an `endpoint`
-    /// or the bucket's name has a dot, else false.
+    /// Put the bucket into the path instead of the host name. Default: true where there is an `endpoint` or the
+    /// bucket's name has a dot, else false.
     pub path_style: Option<bool>,
-    /// What the names of all objects begin with. Default: nothing.
+    /// Prefix for the names of all objects.
     pub prefix: String,
-    /// Whose key it is signed with. Default: the variables `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and
-    /// `AWS_SESSION_TOKEN`; without them what the platform gives this workload: a role for the token in
-    /// `AWS_WEB_IDENTITY_TOKEN_FILE`, or keys from `AWS_CONTAINER_CREDENTIALS_RELATIVE_URI` or
-    /// `AWS_CONTAINER_CREDENTIALS_FULL_URI`, got anew before they end.
+    /// Access key ID. Default: the variables `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and `AWS_SESSION_TOKEN`;
+    /// without them the credentials of the platform: a role for the token in `AWS_WEB_IDENTITY_TOKEN_FILE`, or keys
+    /// from `AWS_CONTAINER_CREDENTIALS_RELATIVE_URI` or `AWS_CONTAINER_CREDENTIALS_FULL_URI`, renewed before they
+    /// expire.
     pub access_key_id: Option<String>,
-    /// The key.
+    /// Secret access key.
     pub secret_access_key: Option<Secret>,
-    /// What comes with a key that is good for a while.
+    /// Session token of temporary credentials.
     pub session_token: Option<Secret>,
-    /// A file with keys as the tools of AWS write it, instead: `aws_access_key_id`, `aws_secret_access_key` and
-    /// `aws_session_token` below `[default]`. It is read again for every request, so that it may change.
+    /// Shared credentials file of the AWS tools, instead of keys: `aws_access_key_id`, `aws_secret_access_key` and
+    /// `aws_session_token` below `[default]`. It is read again for every request, so the keys can be rotated.
     #[schemars(extend("x-path" = "file"))]
     pub credentials_file: Option<PathBuf>,
-    /// Which section of that file. Default: `default`.
+    /// Section of that file.
     pub profile: String,
-    /// Whether keys are those of the machine's own role, where there are none else: they are got from the metadata service
-    /// of EC2, in its second version. Default: false.
+    /// Use the machine's own role if there are no other credentials. The keys come from the EC2 metadata service,
+    /// version 2 (IMDSv2).
     pub instance_metadata: bool,
-    /// How long a request may take, in seconds, retries included. Default: 10.
+    /// Maximum time of a request, in seconds, retries included.
     pub timeout_seconds: u64,
-    /// How often a request is tried again. Default: 2.
+    /// Maximum number of retries of a request.
     pub retries: u32,
-    /// How many requests at once, and when the store is left alone for a while.
+    /// Concurrency limit and circuit breaker for the store.
     pub bulkhead: BulkheadConfig,
 }
 
@@ -92,7 +92,7 @@ impl Default for S3Config {
     }
 }
 
-/// Why something is not kept, or not found.
+/// Reason why an artifact cannot be stored or loaded.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum S3Error {
     #[error("its credentials: {0}")]
@@ -114,9 +114,9 @@ fn of_code(code: &str) -> String {
     }
 }
 
-/// The way to a bucket.
+/// Client for a bucket.
 pub(super) struct S3 {
-    /// The bucket, with a slash at its end.
+    /// URL of the bucket, with a trailing slash.
     base: Url,
     prefix: String,
     region: String,
@@ -132,16 +132,16 @@ enum KeySource {
     Workload(Box<Workload>),
 }
 
-/// When what is kept ends, for rules and people that look at the bucket; links have their own end.
+/// Object metadata with the expiry time, for lifecycle rules and administrators. Links carry their own expiry.
 const EXPIRES: HeaderName = HeaderName::from_static("x-amz-meta-expires");
 const CREDENTIALS_BYTES: u64 = 64 * 1024;
-/// The end of artifacts of which the bucket does not say when they end, counted from 1970.
+/// Expiry of artifacts whose object does not state one, since 1970.
 const UNTOLD: Duration = Duration::from_secs(u32::MAX as u64);
 
 impl S3 {
     /// # Errors
     ///
-    /// Which setting cannot be used, and why.
+    /// Names the invalid setting and the problem.
     pub(super) fn new(
         config: &S3Config,
         max: usize,
@@ -179,7 +179,7 @@ impl S3 {
             timeout_seconds: config.timeout_seconds.max(1),
             response_bytes: max,
             retries: config.retries,
-            // A signature is for one host.
+            // A signature is valid for one host only.
             redirects: 0,
             bulkhead: config.bulkhead.clone(),
         };
@@ -237,11 +237,11 @@ impl S3 {
         }))
     }
 
-    /// Sends what may be sent twice: what is under a key never changes.
+    /// Sends a request that can be retried, because the object under a key never changes.
     async fn ask(&self, mut request: Outgoing) -> Result<Fetched, S3Error> {
         let keys = self.keys.load().await.map_err(S3Error::Credentials)?;
         sign(&mut request, &keys, &self.region, SystemTime::now())?;
-        // The key is in the signature, and nothing else proves anything.
+        // The signature is the only credential.
         let manner = Manner {
             repeatable: true,
             authenticated: false,
@@ -255,7 +255,7 @@ impl S3 {
         url
     }
 
-    /// The way to it, for whoever counts.
+    /// Returns the client, for statistics.
     pub(super) fn exchange(&self) -> &Arc<Exchange> {
         &self.exchange
     }
@@ -285,7 +285,8 @@ impl fmt::Debug for S3 {
     }
 }
 
-/// When an artifact ends, as the bucket has it; long from now where it does not say, or says what no clock can show.
+/// Returns an artifact's expiry from the object metadata. A missing or unrepresentable value yields a time far in the
+/// future.
 fn end_of(seconds: Option<&str>) -> SystemTime {
     seconds
         .and_then(|seconds| seconds.parse().ok())
@@ -301,7 +302,7 @@ fn is_plain(text: &str, besides: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || besides.contains(c))
 }
 
-/// Where the bucket is.
+/// Returns the URL of the bucket.
 fn base(config: &S3Config, region: &str) -> Result<Url, String> {
     let bucket = &config.bucket;
     let endpoint = config
@@ -339,7 +340,7 @@ fn base(config: &S3Config, region: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// What a store says is wrong, without its other words.
+/// Converts a store's error response to an error that holds only the code, not the message.
 fn refusal(answer: &Fetched) -> S3Error {
     S3Error::Status {
         status: answer.status,
@@ -439,7 +440,7 @@ fn read_keys(path: &Path, profile: &str) -> Result<Keys, String> {
     keys_of(&text, profile)
 }
 
-/// The keys of one section of a file.
+/// Returns the keys in one section of a credentials file.
 fn keys_of(text: &str, profile: &str) -> Result<Keys, String> {
     let (mut id, mut secret, mut session) = (None, None, None);
     let mut here = false;

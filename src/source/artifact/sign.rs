@@ -1,4 +1,4 @@
-//! AWS Signature Version 4, as S3 and what is compatible with it want it: in the header `Authorization`.
+//! AWS Signature Version 4 in the `Authorization` header, as S3 and compatible stores expect it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,16 +14,16 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 use crate::environment::Secret;
 use crate::net::Outgoing;
 
-/// What a request is signed with.
+/// Credentials that sign a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Keys {
     pub(super) id: String,
     pub(super) secret: Secret,
-    /// Of keys that are good for a while.
+    /// Session token of temporary credentials.
     pub(super) session: Option<Secret>,
 }
 
-/// Why a request cannot be signed.
+/// Reason why a request cannot be signed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SignError {
     #[error("the clock of this machine shows no time that can be signed")]
@@ -36,14 +36,14 @@ const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 const SHA256_HEADER: HeaderName = HeaderName::from_static("x-amz-content-sha256");
 const DATE_HEADER: HeaderName = HeaderName::from_static("x-amz-date");
 const TOKEN_HEADER: HeaderName = HeaderName::from_static("x-amz-security-token");
-/// What is left as it is: RFC 3986's unreserved characters.
+/// Characters that are not encoded: the unreserved ones of RFC 3986.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
     .remove(b'.')
     .remove(b'~');
 
-/// Signs a request, with all headers that it has by now.
+/// Signs a request with all headers that it has so far.
 pub(super) fn sign(
     request: &mut Outgoing,
     keys: &Keys,
@@ -81,7 +81,7 @@ pub(super) fn sign(
     Ok(())
 }
 
-/// Names of the headers that are signed, and the request as both sides write it.
+/// Returns the names of the signed headers, and the canonical request.
 fn canonical(request: &Outgoing, body: &str) -> (String, String) {
     let mut headers = BTreeMap::new();
     for (name, value) in &request.headers {
@@ -107,14 +107,14 @@ fn canonical(request: &Outgoing, body: &str) -> (String, String) {
     let query = query.collect::<Vec<_>>().join("&");
     let mut canonical = format!("{}\n{path}\n{query}\n", request.method);
     for (name, value) in &headers {
-        // A `String` takes all that it is given.
+        // Writing to a `String` cannot fail.
         let _ = writeln!(canonical, "{name}:{value}");
     }
     let _ = write!(canonical, "\n{names}\n{body}");
     (names, canonical)
 }
 
-/// As the client sends it: without the port that the scheme has anyway.
+/// Returns the host as the client sends it: without the default port of the scheme.
 fn host(request: &Outgoing) -> String {
     let host = request.url.host_str().unwrap_or_default();
     match request.url.port() {

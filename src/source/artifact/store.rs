@@ -1,4 +1,4 @@
-//! Where large results are kept.
+//! Stores for large results.
 
 use crate::net;
 use std::collections::{HashMap, VecDeque};
@@ -15,22 +15,22 @@ use bytes::Bytes;
 /// A large result, or a part of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Artifact {
-    /// As a client reads it.
+    /// Content as a client reads it.
     pub bytes: Bytes,
-    /// Its media type.
+    /// Media type.
     pub media_type: String,
-    /// When no link leads to it any more, and it can be removed.
+    /// Time from which no link is valid and the artifact can be removed.
     pub expires: SystemTime,
 }
 
-/// What an [`ArtifactStore`] answers with.
+/// Future returned by the methods of [`ArtifactStore`].
 pub type ArtifactFuture<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send + 'a>>;
 
-/// Where large results are kept, until whoever got a link to one reads it.
+/// Store for large results, which keeps them until they expire.
 ///
-/// There is one in memory, one in a folder and one in a bucket, as the setting `artifacts` says; an application can have one of its
-/// own ([`App::artifact_store`](crate::App::artifact_store)). Who may read what, and for how long, is not the store's business: links are
-/// sealed, end, and are bound to a principal. A store that several replicas use lets each read what another has kept.
+/// The setting `artifacts` selects one in memory, in a folder or in a bucket. An application can supply its own
+/// ([`App::artifact_store`](crate::App::artifact_store)). The store does not decide access or lifetime: links are
+/// sealed, expire, and are bound to a principal. Replicas that share a store can read each other's artifacts.
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -56,8 +56,8 @@ pub type ArtifactFuture<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + Se
 /// }
 /// ```
 pub trait ArtifactStore: fmt::Debug + Send + Sync + 'static {
-    /// Keeps something under a key: 32 hexadecimal digits that stand for nothing else, ever. What has ended by `now` may be
-    /// removed. Where it fails, the result is sent whole, and the log says why.
+    /// Stores an artifact under a key of 32 hexadecimal digits that is never reused. The store may remove artifacts
+    /// that expired by `now`. If it fails, the result is sent whole and the error is logged.
     fn put<'a>(
         &'a self,
         key: &'a str,
@@ -65,41 +65,42 @@ pub trait ArtifactStore: fmt::Debug + Send + Sync + 'static {
         now: SystemTime,
     ) -> ArtifactFuture<'a, ()>;
 
-    /// What is kept under a key. `None` if there is nothing, or nothing any more; an error if nobody knows.
+    /// Returns the artifact under a key. Returns `None` if there is none or it has expired; an error if that cannot
+    /// be determined.
     fn get<'a>(&'a self, key: &'a str) -> ArtifactFuture<'a, Option<Artifact>>;
 }
 
-/// In memory, where the oldest make room.
+/// In-memory store that evicts the oldest artifacts.
 #[derive(Debug)]
 pub(super) struct MemoryStore {
     memory: Mutex<Memory>,
     total: u64,
 }
 
-/// In a folder, a file for each. What has no room is refused.
+/// Store in a folder, with one file for each artifact. An artifact that does not fit is rejected.
 #[derive(Clone, Debug)]
 pub(super) struct FolderStore {
     folder: PathBuf,
     total: u64,
-    /// Held while room is looked for and taken, so that two of this process do not take the same.
+    /// Held while space is checked and reserved, so that two writers of this process do not reserve the same space.
     room: Arc<Mutex<()>>,
 }
 
 #[derive(Debug, Default)]
 struct Memory {
     entries: HashMap<String, Artifact>,
-    /// From old to new.
+    /// Keys from oldest to newest.
     order: VecDeque<String>,
     bytes: u64,
 }
 
-/// What an entry takes in memory besides its bytes, about.
+/// Approximate memory overhead of an entry, in bytes.
 const ENTRY_BYTES: u64 = 512;
-/// Longest line in front of what a file holds.
+/// Maximum length of the header line of a file, in bytes.
 const HEAD_MAX: usize = 512;
 
 impl MemoryStore {
-    /// With room for so many bytes.
+    /// Creates a store with a capacity of `total` bytes.
     pub(super) fn new(total: u64) -> Self {
         Self {
             memory: Mutex::default(),
@@ -145,7 +146,7 @@ impl ArtifactStore for MemoryStore {
 impl FolderStore {
     /// # Errors
     ///
-    /// There is no such folder, and none can be made.
+    /// The folder does not exist and cannot be created.
     pub(super) fn open(folder: &Path, total: u64) -> io::Result<Self> {
         std::fs::create_dir_all(folder)?;
         Ok(Self {
@@ -191,7 +192,7 @@ impl ArtifactStore for FolderStore {
     }
 }
 
-/// Does what may take a while where nobody waits behind it.
+/// Runs blocking work on a blocking thread.
 fn beside<'a, T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> ArtifactFuture<'a, T> {
@@ -222,19 +223,19 @@ impl Memory {
     }
 }
 
-/// What it is called where things have names.
+/// Returns the file name for a key.
 pub(super) fn name_of(key: &str) -> String {
     format!("{key}.artifact")
 }
 
-/// Takes away what has ended, and what nobody has written to its end; tells how many bytes are left.
+/// Removes expired artifacts and abandoned temporary files. Returns the number of bytes that remain.
 fn clear(folder: &Path, now: SystemTime) -> io::Result<u64> {
     let mut left = 0;
     for entry in std::fs::read_dir(folder)?.flatten() {
         let file = entry.path();
         let found = entry.metadata();
         let stays = match file.extension().and_then(|extension| extension.to_str()) {
-            // What cannot be read is of no use to anybody.
+            // An unreadable file is useless, so it counts as expired.
             Some("artifact") => head(&file).is_ok_and(|(expires, _)| now < expires),
             Some("tmp") => found
                 .as_ref()
@@ -250,7 +251,7 @@ fn clear(folder: &Path, now: SystemTime) -> io::Result<u64> {
     Ok(left)
 }
 
-/// Longest time in which a file is written; what is older was left by a process that ended meanwhile.
+/// Maximum time to write a file. An older temporary file was left by a process that ended.
 const WRITING: Duration = Duration::from_secs(600);
 
 fn is_being_written(found: &std::fs::Metadata, now: SystemTime) -> bool {
@@ -292,7 +293,7 @@ fn read(file: &Path) -> io::Result<Artifact> {
     })
 }
 
-/// The line in front of what a file holds.
+/// Returns the header line of a file.
 fn head_of(kept: &Artifact) -> String {
     let expires = kept.expires.duration_since(UNIX_EPOCH).unwrap_or_default();
     let media: String = kept
@@ -304,8 +305,8 @@ fn head_of(kept: &Artifact) -> String {
     format!("{} {media}\n", expires.as_secs())
 }
 
-/// A file that is written beside where it will be, so that it is whole whenever it is read; nobody else may read it. It is
-/// removed when this is dropped before its end.
+/// A temporary file that is renamed when complete, so readers never see a partial file. Only the owner can read it.
+/// Dropping it before completion removes it.
 struct Begun {
     file: PathBuf,
     temporary: PathBuf,
@@ -315,7 +316,7 @@ struct Begun {
 }
 
 impl Begun {
-    /// A file of that size in all, which counts from now on.
+    /// Creates a file with its final size, which counts against the capacity immediately.
     fn new(file: &Path, head: String, size: u64) -> io::Result<Self> {
         let temporary = file.with_extension("tmp");
         let mut options = std::fs::OpenOptions::new();
@@ -345,7 +346,7 @@ impl Begun {
 impl Drop for Begun {
     fn drop(&mut self) {
         if !self.is_whole {
-            // It cannot be read; the next one that looks for room tries again.
+            // Failure is harmless: readers ignore the file, and the next cleanup tries again.
             let _ = std::fs::remove_file(&self.temporary);
         }
     }

@@ -1,8 +1,8 @@
-//! Keys that a platform gives to whatever runs there: each good for a while, and got anew before it ends.
+//! Temporary AWS credentials that a platform provides to a workload, renewed before they expire.
 //!
-//! Three ways are known: a token in a file that a role is taken on with (`AssumeRoleWithWebIdentity`), a service beside a
-//! container, and the metadata service of a machine, in its second version. What is asked is the one address that the
-//! platform has named; nothing else that is not public is within reach.
+//! Three providers are supported: a role assumed with a token from a file (`AssumeRoleWithWebIdentity`), the
+//! credentials endpoint of a container, and the metadata service of a machine (IMDSv2). Requests go only to the
+//! address that the platform names; no other non-public address is reachable.
 
 use std::fmt;
 use std::io::Read as _;
@@ -23,26 +23,26 @@ use super::sign::Keys;
 use crate::environment::{Probe, Secret};
 use crate::net::{self, Client, Deadlines, EgressConfig, Fetched, Outgoing};
 
-/// Who gives keys, and those that were given last.
+/// Credentials provider with the most recent credentials.
 pub(super) struct Workload {
     giver: Giver,
     client: Client,
     given: ArcSwapOption<Given>,
-    /// Held by whoever gets other keys.
+    /// Held while new credentials are requested.
     getting: Mutex<()>,
 }
 
 enum Giver {
-    /// A role that is taken on with a token from a file.
+    /// A role assumed with a token from a file.
     Role {
         service: Url,
         role: String,
         session: String,
         file: PathBuf,
     },
-    /// What stands beside a container.
+    /// The credentials endpoint of a container.
     Container { url: Url, proof: Option<Proof> },
-    /// What a machine is told about itself.
+    /// The metadata service of a machine.
     Machine { service: Url },
 }
 
@@ -54,11 +54,11 @@ enum Proof {
 struct Given {
     keys: Keys,
     expires: SystemTime,
-    /// When others are worth getting.
+    /// Time from which to renew.
     renew: SystemTime,
 }
 
-/// Keys as containers and machines get them.
+/// Response of a container endpoint or of the metadata service.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Answer {
@@ -71,15 +71,16 @@ struct Answer {
 const TOKEN_BYTES: u64 = 64 * 1024;
 const ANSWER_BYTES: usize = 64 * 1024;
 const PATIENCE: Duration = Duration::from_secs(5);
-/// So long before they end others are got; for keys that last less than twice as long, at half their time.
+/// Time before expiry at which credentials are renewed. Credentials that last less than twice as long are renewed at
+/// half their lifetime.
 const MARGIN: Duration = Duration::from_secs(300);
-/// When that is tried again, as long as there are keys that are good.
+/// Delay before another attempt while the current credentials are still valid.
 const AGAIN: Duration = Duration::from_secs(30);
-/// Keys that end sooner may end on their way.
+/// Minimum remaining lifetime; credentials that expire sooner could do so in transit.
 const LEAST: Duration = Duration::from_secs(10);
-/// How long keys are taken to be good that do not say so.
+/// Assumed lifetime of credentials that do not state their expiry.
 const UNTOLD: Duration = Duration::from_secs(15 * 60);
-/// Where containers ask on ECS, and on EKS.
+/// Addresses of the container endpoints of ECS and EKS.
 const CONTAINER_ADDRESSES: [&str; 3] = ["169.254.170.2", "169.254.170.23", "fd00:ec2::23"];
 const MACHINE_ADDRESSES: [&str; 2] = ["169.254.169.254", "fd00:ec2::254"];
 const MACHINE_TOKEN: HeaderName = HeaderName::from_static("x-aws-ec2-metadata-token");
@@ -87,12 +88,12 @@ const MACHINE_TOKEN_LIFE: HeaderName =
     HeaderName::from_static("x-aws-ec2-metadata-token-ttl-seconds");
 
 impl Workload {
-    /// What this runs as, by the variables that platforms set. A machine is asked only if `machine` says so: whatever
-    /// runs on it may.
+    /// Selects the provider from the variables that platforms set. The metadata service is used only if `machine` is
+    /// set, since everything that runs on the machine can use it.
     ///
     /// # Errors
     ///
-    /// What a variable says cannot be used.
+    /// A variable has an invalid value.
     pub(super) fn of(probe: &Probe, region: &str, machine: bool) -> Result<Option<Self>, String> {
         let file = probe.variable("AWS_WEB_IDENTITY_TOKEN_FILE");
         if let (Some(file), Some(role)) = (file, probe.variable("AWS_ROLE_ARN")) {
@@ -157,7 +158,7 @@ impl Workload {
             Giver::Machine { service } => (service, &MACHINE_ADDRESSES[..]),
         };
         let host = url.host_str().unwrap_or_default().to_owned();
-        // Link-local addresses are open to nothing but what the platform itself has there.
+        // Link-local addresses reach only the platform's own services.
         let own = addresses.iter().filter_map(|text| text.parse().ok());
         let own = own.filter(|own: &IpAddr| address_of(url) == Some(*own));
         let egress = EgressConfig {
@@ -184,7 +185,7 @@ impl Workload {
         })
     }
 
-    /// Keys that are good for a while.
+    /// Returns valid credentials.
     pub(super) async fn keys(&self) -> Result<Keys, String> {
         let now = SystemTime::now();
         let given = self.given.load_full();
@@ -194,7 +195,7 @@ impl Workload {
         let is_good = |given: &Arc<Given>| now + LEAST < given.expires;
         let _getting = match self.getting.try_lock() {
             Ok(getting) => getting,
-            // Somebody is at it already.
+            // Another task is renewing already.
             Err(_) => match self.given.load_full().filter(is_good) {
                 Some(given) => return Ok(given.keys.clone()),
                 None => self.getting.lock().await,
@@ -321,7 +322,7 @@ impl Workload {
     }
 
     fn read(&self, answer: &Fetched) -> Result<(Keys, SystemTime), String> {
-        // What is wrong may be told with the text, which nobody is to see.
+        // The parser's message could quote the credentials.
         let answer: Answer = serde_json::from_slice(&answer.body)
             .map_err(|_| format!("{} gives no keys", self.giver))?;
         let keys = Keys {
@@ -363,7 +364,7 @@ fn parsed(variable: &str, text: &str) -> Result<Url, String> {
     }
 }
 
-/// Plain `http` only to this machine, and to where platforms answer containers.
+/// Parses an endpoint URL. Plain `http` is allowed only to this machine and to the platforms' container endpoints.
 fn container_url(text: &str) -> Result<Url, String> {
     let variable = "AWS_CONTAINER_CREDENTIALS_FULL_URI";
     let url = parsed(variable, text)?;
@@ -395,7 +396,7 @@ fn end_of(text: Option<&str>) -> SystemTime {
         .map_or_else(|| SystemTime::now() + UNTOLD, SystemTime::from)
 }
 
-/// What stands in the first element of a name.
+/// Returns the content of the first element with a name.
 fn element<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     let (_, rest) = text.split_once(&format!("<{name}>"))?;
     let (inside, _) = rest.split_once('<')?;
