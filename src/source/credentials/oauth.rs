@@ -1,4 +1,4 @@
-//! Tokens that an issuer gives to this program by what is configured.
+//! Tokens that an issuer grants to this program by its configured credentials.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,16 +11,16 @@ use super::{CredentialError, OAuthConfig, TOKEN_BYTES, read_answer, read_token, 
 use crate::net::{Client, Deadlines, Guard, Outgoing};
 use crate::source::tokens::{Grant, Granted, Name};
 
-/// An issuer, and what it is shown.
+/// An issuer, and the credentials for it.
 pub(in crate::source) struct Issuer {
     config: OAuthConfig,
     url: Url,
     client: Client,
 }
 
-/// Where the issuer does not say how long a token is good.
+/// Assumed lifetime of a token if the issuer does not state one.
 const TOKEN_LIFE: Duration = Duration::from_secs(300);
-/// A token that is said to be good for longer is got anew after this.
+/// Maximum time between renewals, for tokens with a longer lifetime.
 const TOKEN_LIFE_MAX: Duration = Duration::from_secs(24 * 3600);
 const ISSUER_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -59,7 +59,8 @@ impl Issuer {
         })
     }
 
-    /// What tokens are kept under that come for a refresh token. All others can be got again, and are not kept.
+    /// Returns the name under which tokens from a refresh token are stored. All others can be requested again and are
+    /// not stored.
     pub(super) fn name(&self) -> Option<Name> {
         let config = &self.config;
         let first = config.refresh_token.as_ref()?.expose();
@@ -72,7 +73,7 @@ impl Issuer {
         ))
     }
 
-    /// What there is before anything has been got.
+    /// Returns the grant before any token was requested.
     pub(super) fn first(&self) -> Grant {
         let config = &self.config;
         Grant {
@@ -82,7 +83,7 @@ impl Issuer {
             token_endpoint: self.url.as_str().to_owned(),
             revocation_endpoint: None,
             client_id: config.client_id.clone(),
-            // It is configured, and may change.
+            // The secret comes from the configuration and may change.
             client_secret: None,
             secret_in_form: false,
             access_token: String::new(),
@@ -98,7 +99,7 @@ impl Issuer {
         }
     }
 
-    /// Asks it for a token: for a refresh token if there is one, else for what is configured.
+    /// Requests a token: with a refresh token if there is one, else with the configured credentials.
     pub(super) async fn ask(
         &self,
         refresh_token: Option<&str>,
@@ -143,7 +144,7 @@ impl Issuer {
     }
 }
 
-/// Tokens from an issuer, one at a time, for what can be shown again: they are not kept.
+/// Token cache for reusable credentials, with one request at a time. Tokens are not stored.
 pub(in crate::source) struct OAuth {
     issuer: Issuer,
     token: Mutex<Option<(Grant, HeaderValue)>>,
@@ -157,7 +158,7 @@ impl OAuth {
         }
     }
 
-    /// A token that is good for a while. Those who ask while one is being got wait for it.
+    /// Returns a valid token. Concurrent callers wait for the request under way.
     pub(super) async fn token(&self) -> Result<HeaderValue, CredentialError> {
         let mut token = self.token.lock().await;
         if let Some((grant, value)) = &*token
@@ -172,10 +173,10 @@ impl OAuth {
         Ok(value)
     }
 
-    /// A token was not accepted.
+    /// Drops a token that the server rejected.
     pub(super) async fn refused(&self, used: Option<&HeaderValue>) {
         let mut token = self.token.lock().await;
-        // Another call may have got a new one already.
+        // Another call may have requested a new one already.
         if token.as_ref().map(|(_, value)| value) == used {
             *token = None;
         }

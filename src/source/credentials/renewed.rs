@@ -1,4 +1,4 @@
-//! A token that is kept, and the next one when it ends.
+//! A stored token that is refreshed when it expires.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use super::oauth::Issuer;
 use super::{CredentialError, bearer_value};
 use crate::source::tokens::{Grant, Granted, Grants, KeepError, Name, Tokens};
 
-/// How old what is known of a login may be before it is looked at again, since somebody may log in or out.
+/// Maximum age of the cached state of a login. Users can log in or out at any time.
 const LOOKS: Duration = Duration::from_secs(1);
-/// The same of what was configured, which nobody but servers changes.
+/// Maximum age of the cached state of a configured refresh token, which only servers change.
 const LOOKS_CONFIGURED: Duration = Duration::from_secs(60);
-/// How often it is said that a token is in use.
+/// Interval at which the storage TTL of a token in use is extended.
 const PROLONGS: Duration = Duration::from_secs(3600);
-/// How long an issuer that has refused to renew a token is left alone with it.
+/// Time for which a refresh token is not retried after the issuer rejected it.
 const REFUSES: Duration = Duration::from_secs(30);
 
 /// The token for one server or API.
@@ -31,38 +31,38 @@ pub(in crate::source) struct Renewed {
     own: Mutex<Own>,
 }
 
-/// By what the next token is got.
+/// Grant type: the source of the next token.
 pub(super) enum Way {
-    /// By what somebody's consent gave, at this issuer if one is named.
+    /// A login, at this issuer if one is given.
     Login(Option<String>),
-    /// By a refresh token to begin with.
+    /// A configured refresh token.
     Configured(Box<Issuer>),
 }
 
-/// What is used.
+/// Cached token in use.
 struct Known {
     grant: Grant,
     value: HeaderValue,
     looked: Instant,
 }
 
-/// What whoever looks at tokens or gets another one has to remember.
+/// State of the task that reads the store or refreshes the token.
 #[derive(Default)]
 struct Own {
-    /// What the server did not accept.
+    /// Token that the server rejected.
     refused: Option<String>,
-    /// What could not be kept.
+    /// Grant that could not be stored.
     unkept: Option<Unkept>,
-    /// What came last, whether it could be kept or not.
+    /// Latest grant, stored or not.
     newest: Option<Grant>,
-    /// With which refresh token the issuer refuses to renew, and since when.
+    /// Refresh token that the issuer rejected, and the time of the rejection.
     ended: Option<(Option<String>, Instant)>,
     prolonged: Option<Instant>,
     is_warned: bool,
 }
 
 struct Unkept {
-    /// What is there instead, if it is still the same.
+    /// Stored grant that this one replaces, to detect a concurrent change.
     replaced: Option<Grant>,
     newest: Grant,
 }
@@ -83,12 +83,12 @@ impl Renewed {
         }
     }
 
-    /// A token that is good for a while. Those who ask while one is being got wait for it.
+    /// Returns a valid token. Concurrent callers wait for the request under way.
     pub(super) async fn token(self: &Arc<Self>) -> Result<HeaderValue, CredentialError> {
         if let Some(value) = self.at_hand() {
             return Ok(value);
         }
-        // Whoever asks may go away while the issuer gives what it gives once.
+        // The caller may be cancelled, and the issuer may grant the token only once.
         let this = Arc::clone(self);
         let got = tokio::spawn(async move { this.get().await }).await;
         got.unwrap_or(Err(CredentialError::Ending))
@@ -135,7 +135,7 @@ impl Renewed {
         if let Some(value) = self.at_hand() {
             return Ok(value);
         }
-        // Another process may have got a new one, or somebody may have logged in.
+        // Another process may have refreshed the token, or a user may have logged in.
         match self.look(&mut own).await {
             Ok(found) if own.is_good(&found.grant) => {
                 self.prolong(&mut own).await;
@@ -143,7 +143,7 @@ impl Renewed {
             }
             Ok(_) => {}
             Err(CredentialError::Kept(error)) => {
-                // What is good stays good though nobody can look.
+                // A valid token stays usable while the store is unreachable.
                 let known = self.known.load_full();
                 let known = known.filter(|known| own.is_good(&known.grant));
                 let known = known.ok_or(CredentialError::Kept(error))?;
@@ -154,14 +154,14 @@ impl Renewed {
                 return Err(error);
             }
         }
-        // Refresh tokens are often good for once: one process at a time gets another.
+        // Refresh tokens are often single-use: one process at a time refreshes.
         let turn = self.tokens.turn(&self.name).await?;
         let got = self.renew(&mut own).await;
         turn.end().await;
         got
     }
 
-    /// Gets the next token, unless somebody else has done so before it was our turn.
+    /// Refreshes the token, unless another process did so before the lock was acquired.
     async fn renew(&self, own: &mut Own) -> Result<HeaderValue, CredentialError> {
         let found = self.look(own).await?;
         if own.is_good(&found.grant) {
@@ -174,7 +174,7 @@ impl Renewed {
         let granted = match self.way.next(&found.grant).await {
             Ok(granted) => granted,
             Err(CredentialError::Refused(status)) if is_final(status) => {
-                // A process that knows of no turns may have been faster.
+                // A process that does not take the lock may have been faster.
                 let now = self.look(own).await?.grant;
                 if now.access_token != found.grant.access_token && own.is_good(&now) {
                     own.refused = None;
@@ -218,14 +218,14 @@ impl Renewed {
         }
     }
 
-    /// What is kept, and what could not be kept before.
+    /// Reads the stored grant, and stores one that could not be stored before.
     async fn look(&self, own: &mut Own) -> Result<Found, CredentialError> {
         let kept = self.tokens.look(&self.name).await?;
         let found = kept.as_ref().and_then(|grants| self.way.choose(grants));
         if let Some(unkept) = &own.unkept
             && !is_same(unkept.replaced.as_ref(), found)
         {
-            // Somebody has logged in or out, or got another one.
+            // The stored grant changed: a login, a logout or a refresh by another process.
             own.unkept = None;
         }
         if let Some(unkept) = &own.unkept {
@@ -253,7 +253,7 @@ impl Renewed {
         }
     }
 
-    /// Keeps what is in use from going away.
+    /// Extends the storage TTL of the token in use.
     async fn prolong(&self, own: &mut Own) {
         if own.prolonged.is_none_or(|at| PROLONGS <= at.elapsed()) {
             own.prolonged = Some(Instant::now());
@@ -261,14 +261,14 @@ impl Renewed {
         }
     }
 
-    /// The server did not accept a token. Tells whether there may be another.
+    /// Handles a token that the server rejected. Returns true if another one may be available.
     pub(super) async fn refused(&self, used: &str) -> bool {
         let mut own = self.own.lock().await;
         let Ok(found) = self.look(&mut own).await else {
             return false;
         };
         if found.grant.access_token == used {
-            // Nobody uses it any more without having looked here.
+            // The cache is cleared, so that every caller reads the store first.
             self.known.store(None);
             own.refused = Some(used.to_owned());
             return found.grant.refresh_token.is_some();
@@ -293,7 +293,7 @@ impl Own {
         self.refused.as_ref() != Some(&grant.access_token) && grant.is_fresh(SystemTime::now())
     }
 
-    /// Whether the issuer has said lately that it gives no more for this.
+    /// Returns true if the issuer recently rejected the refresh token of this grant.
     fn has_ended(&self, grant: &Grant) -> bool {
         self.ended
             .as_ref()
@@ -316,12 +316,12 @@ impl Way {
         }
     }
 
-    /// What there is where nothing is kept.
+    /// Returns the grant to use if none is stored.
     fn otherwise(&self, own: &Own) -> Result<Grant, CredentialError> {
         match self {
-            // Somebody has logged out.
+            // The user has logged out.
             Self::Login(_) => Err(CredentialError::NoLogin),
-            // The first one may be good no longer.
+            // The configured refresh token may have been rotated.
             Self::Configured(issuer) => Ok(own.newest.clone().unwrap_or_else(|| issuer.first())),
         }
     }
@@ -341,8 +341,8 @@ impl Way {
     }
 }
 
-/// Whether an issuer says by a status that it will not give a token for what it was shown (RFC 6749, 5.2), and not that
-/// something is wrong with itself.
+/// Returns true if the status means that the issuer rejects the credentials (RFC 6749, 5.2), rather than having a
+/// failure of its own.
 fn is_final(status: StatusCode) -> bool {
     matches!(
         status,
