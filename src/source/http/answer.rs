@@ -1,4 +1,4 @@
-//! From an answer to a result, as a description has it.
+//! Conversion of a response to a result, as configured.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::net::Fetched;
 use crate::source::response;
 use crate::source::template::{self, Place, Template};
 
-/// What becomes of answers.
+/// Configured handling of responses.
 #[derive(Debug)]
 pub(super) struct Response {
     pointer: Option<String>,
@@ -24,7 +24,7 @@ pub(super) struct Response {
     errors: BTreeMap<String, Template>,
 }
 
-/// What a template knows of an answer, beside the arguments.
+/// Names that a template can use for the response, besides the arguments.
 const OF_ANSWER: [&str; 4] = ["status", "headers", "body", "text"];
 
 impl Response {
@@ -70,7 +70,7 @@ impl Response {
         status.is_success() || self.ok.contains(&status.as_u16())
     }
 
-    /// The result of one answer.
+    /// Converts one response to a result.
     pub(super) fn output(
         &self,
         answer: &Fetched,
@@ -114,7 +114,7 @@ impl Response {
         }
     }
 
-    /// The result of several pages.
+    /// Converts the items of several pages to a result.
     pub(super) fn list(items: &[Value]) -> Result<Output, ToolError> {
         response::structured(&json!({ "items": items }))
     }
@@ -173,7 +173,7 @@ fn check_pointer(pointer: &str, setting: &str) -> Result<(), String> {
     }
 }
 
-/// How to go from page to page.
+/// Pagination.
 #[derive(Debug)]
 pub(super) struct Pages(PagesConfig);
 
@@ -195,7 +195,7 @@ impl Pages {
         self.0.max
     }
 
-    /// Takes the items of a page, and says where the next one is. It is never at another host than the first.
+    /// Takes the items of a page, and returns the URL of the next one. It is always on the host of the first.
     pub(super) fn take(
         &self,
         answer: &Fetched,
@@ -250,7 +250,7 @@ impl Pages {
     }
 }
 
-/// The target of `rel="next"` in a `Link` header (RFC 8288).
+/// Returns the target of `rel="next"` in a `Link` header (RFC 8288).
 fn next_link(header: &str) -> Option<&str> {
     let mut rest = header;
     while let Some((_, after)) = rest.split_once('<') {

@@ -1,4 +1,4 @@
-//! One HTTP request as a tool.
+//! HTTP requests as tools.
 
 mod answer;
 mod config;
@@ -40,7 +40,7 @@ struct Plan {
     promise: Option<Promise>,
 }
 
-/// What an HTTP source offers.
+/// Collects the tools of an HTTP source.
 pub(super) fn collect(http: &HttpSourceConfig, collector: &mut Collector) {
     let mut bases = Vec::new();
     if !http.base_url.is_empty() {
@@ -49,8 +49,8 @@ pub(super) fn collect(http: &HttpSourceConfig, collector: &mut Collector) {
             Err(problem) => return collector.refuse("http.base_url", problem),
         }
     }
-    // Hosts that tools name themselves are as much written by whoever runs the server as the base is. One that may not be
-    // reached all the same is the fault of its tool alone.
+    // The operator wrote the hosts that tools name, as well as the base, so they are trusted alike. A host that is
+    // not reachable affects only its tool.
     let own = |tool: &HttpToolConfig| {
         let base = request::own_base(&tool.url)?;
         let allowed = http.egress.guard().map_or(Ok(()), |guard| {
@@ -155,7 +155,7 @@ impl HttpTool {
     }
 }
 
-/// What a method says of what it does (RFC 9110, 9.2), where the configuration says nothing.
+/// Returns the tool annotations that follow from the method (RFC 9110, 9.2), where the configuration sets none.
 fn annotations(config: &HttpToolConfig, method: &Method) -> ToolAnnotations {
     let mut annotations = annotations_of(method);
     if config.read_only.is_some() {

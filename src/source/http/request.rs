@@ -1,4 +1,4 @@
-//! From a description and a call's arguments to a request.
+//! Construction of a request from its description and a call's arguments.
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING, UPGRADE};
@@ -19,7 +19,7 @@ pub(super) struct RequestPlan {
     /// Scheme, host, port and the path that all requests begin with.
     base: Url,
     path: Template,
-    /// What the URL itself has behind its question mark.
+    /// Query part of the URL template.
     text_query: Option<Template>,
     query: Vec<(String, Slot)>,
     headers: Vec<(HeaderName, Slot)>,
@@ -36,14 +36,14 @@ enum Body {
     Text(HeaderValue, Template),
 }
 
-/// One value of a query, a header or a form; or several.
+/// A value, or several, of a query, a header or a form.
 #[derive(Debug)]
 enum Slot {
     One(Template),
     Many(Vec<Template>),
 }
 
-/// A JSON value whose texts have placeholders.
+/// A JSON value whose strings have placeholders.
 #[derive(Debug)]
 enum Tree {
     Fixed(Value),
@@ -52,7 +52,7 @@ enum Tree {
     Object(Vec<(String, Tree)>),
 }
 
-/// Headers that belong to a caller and its connection to us, and are nobody else's business.
+/// Headers that belong to the caller and its connection and are never forwarded.
 const NOT_FORWARDED: [&str; 9] = [
     "authorization",
     "cookie",
@@ -65,7 +65,7 @@ const NOT_FORWARDED: [&str; 9] = [
     "forwarded",
 ];
 
-/// A base URL: a scheme, a host, and a path at most.
+/// Parses a base URL: a scheme, a host and optionally a path.
 pub(in crate::source) fn parse_base(text: &str) -> Result<Url, String> {
     let advice = "write it as https://api.example.com/v1";
     let url: Url = text
@@ -85,7 +85,8 @@ pub(in crate::source) fn parse_base(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// Whether a tool's requests carry what the source has for the API: by default only those to the source's own origin.
+/// Returns true if a tool's requests carry the source's credentials: by default only those to the source's own
+/// origin.
 pub(super) fn sends_credentials(
     http: &HttpSourceConfig,
     config: &HttpToolConfig,
@@ -121,7 +122,7 @@ pub(super) fn sends_credentials(
     }
 }
 
-/// Scheme and host of a URL that a tool names itself.
+/// Returns the origin of an absolute URL that a tool names.
 pub(super) fn own_base(url: &str) -> Option<Url> {
     let (scheme, rest) = url.split_once("://")?;
     let host = rest.split(['/', '?', '#']).next()?;
@@ -131,7 +132,7 @@ pub(super) fn own_base(url: &str) -> Option<Url> {
     format!("{scheme}://{host}/").parse().ok()
 }
 
-/// What all tools of a source have in common.
+/// Checks the settings that all tools of a source share.
 pub(super) fn check_shared(http: &HttpSourceConfig) -> Result<(), String> {
     fixed_headers(http)?;
     forwarded(http).map(drop)
@@ -194,7 +195,7 @@ impl RequestPlan {
         &self.method
     }
 
-    /// The request for these values.
+    /// Fills the placeholders with the values of a call.
     pub(super) fn fill(
         &self,
         values: &Context,
@@ -237,7 +238,7 @@ impl RequestPlan {
     }
 }
 
-/// A URL below a base whose path is what it looks like: nobody climbs out of it.
+/// Appends a path to a base URL, and rejects a path that would leave the base.
 pub(in crate::source) fn assemble(
     base: &Url,
     path: &str,
@@ -281,7 +282,7 @@ fn base_and_rest(http: &HttpSourceConfig, url: &str) -> Result<(Url, String), St
     Ok((parse_base(&http.base_url)?, url.to_owned()))
 }
 
-/// The path, and what is behind the question mark that is no part of a placeholder.
+/// Splits a template into the path and the query, ignoring question marks inside of placeholders.
 fn split_query(text: &str) -> (&str, Option<&str>) {
     let mut depth = 0_u32;
     let mut previous = ' ';
