@@ -1,4 +1,4 @@
-//! Command tools as they are configured.
+//! Configuration of command tools.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -34,40 +34,39 @@ use crate::source::config::TIMEOUT_SECONDS_MAX;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CommandSourceConfig {
-    /// Where commands run. Default: the root of the file system.
+    /// Working directory of commands. Default: the root of the file system.
     #[schemars(extend("x-path" = "file"))]
     pub directory: Option<PathBuf>,
-    /// Variables that commands get. Besides these they get `PATH`, `LANG` and, where their call is traced, `TRACEPARENT` and
-    /// `TRACESTATE`, and no others.
+    /// Environment variables for commands. Commands also get `PATH`, `LANG` and, if their call is traced,
+    /// `TRACEPARENT` and `TRACESTATE`, and no others.
     pub environment: BTreeMap<String, Secret>,
-    /// Names of this process's own variables that commands get too, such as `HOME`.
+    /// Names of this process's own environment variables to pass to commands, such as `HOME`.
     #[serde(deserialize_with = "crate::environment::list")]
     pub inherit: Vec<String>,
-    /// How much and how long.
+    /// Resource limits of a command.
     pub limits: CommandLimits,
     /// The tools.
     pub tools: Vec<CommandToolConfig>,
 }
 
-/// How much a command may take, and for how long.
+/// Resource limits of a command.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CommandLimits {
-    /// How long it may run, in seconds. It is then killed, with everything it started. Default: 30.
+    /// Maximum run time, in seconds. The command and all of its descendants are then killed.
     pub timeout_seconds: u64,
-    /// How much it may write, in bytes; it is killed when it writes more. Default: 1048576, 1 MiB.
+    /// Maximum output, in bytes. A command that writes more is killed.
     pub output_bytes: usize,
-    /// How much memory each of its processes may have, in bytes of address space; 0 for no limit. Default: 536870912,
-    /// 512 MiB.
+    /// Maximum address space of each of its processes, in bytes; 0 for no limit.
     pub memory_bytes: u64,
-    /// How many processes and threads there may be besides those that this user already has; 0 for no limit. The
-    /// superuser is not limited. Default: 64.
+    /// Maximum number of processes and threads, in addition to those that this user already has; 0 for no limit. The
+    /// superuser is not limited.
     pub processes: u64,
-    /// How many files each of its processes may have open. Default: 256.
+    /// Maximum number of open files of each of its processes.
     pub open_files: u64,
-    /// How many may run at once, of each tool. Default: 8.
+    /// Maximum number of concurrent runs of each tool.
     pub concurrency: usize,
-    /// How long a call waits for its turn, in milliseconds. Default: 1000.
+    /// Maximum time a call waits in the queue, in milliseconds.
     pub queue_ms: u64,
 }
 
@@ -99,51 +98,54 @@ impl CommandLimits {
     }
 }
 
-/// One command line, described as a tool.
+/// A command line, described as a tool.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CommandToolConfig {
-    /// The name it is called by.
+    /// Name of the tool.
     pub name: String,
-    /// A name for people.
+    /// Display name of the tool.
     pub title: Option<String>,
-    /// What it does, for the model that chooses.
+    /// Description of the tool, for the model.
     pub description: Option<String>,
-    /// Its arguments.
+    /// Arguments of the tool.
     #[schemars(with = "BTreeMap<String, ArgumentConfig>")]
     pub arguments: Map<String, Value>,
-    /// Its arguments as a JSON Schema, instead of `arguments`.
+    /// Arguments as a JSON Schema, instead of `arguments`.
     #[schemars(with = "Option<Map<String, Value>>")]
     pub input_schema: Option<Value>,
-    /// What its results look like, as a JSON Schema.
+    /// Output schema of the tool, as a JSON Schema.
     #[schemars(with = "Option<Map<String, Value>>")]
     pub output_schema: Option<Value>,
-    /// The program and its arguments. A text is one argument, whatever its placeholders hold; where a placeholder has no
-    /// value, it is left out. A list of texts is several arguments, which are left out together. A value must not begin an
-    /// argument with a dash, except behind `--`.
+    /// The program and its arguments.
+    ///
+    /// A string is one argument, whatever its placeholders contain. It is omitted if a placeholder has no value. A
+    /// list of strings is several arguments that are omitted together. A value cannot begin an argument with a dash,
+    /// except after `--`.
     #[schemars(extend("x-path" = "program"))]
     pub argv: Vec<Value>,
-    /// Whether values may begin an argument with a dash. Default: false.
+    /// Allow values to begin an argument with a dash.
     pub allow_leading_dash: bool,
-    /// What the command reads. Default: nothing.
+    /// Standard input of the command. Default: nothing.
     pub stdin: Option<String>,
-    /// What the command writes. Default: `text`.
+    /// Type of the command's output.
     pub output: CommandOutput,
-    /// What kind of bytes it writes, for `output: binary`, such as `image/png`.
+    /// Media type of the output for `output: binary`, such as `image/png`.
     pub media_type: Option<String>,
-    /// Exit codes that are none of success in general and are here. Default: none.
+    /// Exit codes to treat as success in addition to 0.
     pub ok: Vec<i32>,
-    /// What the model is told of an exit code. Default: the code, and what the command wrote to its standard error.
+    /// Error messages for the model by exit code. Default: the code, and what the command wrote to its standard
+    /// error.
     pub errors: BTreeMap<String, String>,
-    /// Whether it changes nothing. Default: false.
+    /// Declare that the tool changes nothing.
     pub read_only: bool,
-    /// Whether it may destroy what was there.
+    /// Declare that the tool can destroy data.
     pub destructive: Option<bool>,
-    /// Whether running it twice changes no more than running it once.
+    /// Declare that the tool is idempotent.
     pub idempotent: Option<bool>,
 }
 
-/// What a command writes.
+/// Type of a command's output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -153,6 +155,6 @@ pub enum CommandOutput {
     Text,
     /// JSON.
     Json,
-    /// A picture, a sound or a file.
+    /// An image, audio or a file.
     Binary,
 }

@@ -1,4 +1,4 @@
-//! From a template of a command line to its arguments.
+//! Command line templates.
 
 use minijinja::Value as Context;
 use serde_json::Value;
@@ -13,14 +13,16 @@ pub(super) struct Line {
     allow_leading_dash: bool,
 }
 
-/// Arguments that are there or left out together.
+/// Arguments that are included or omitted together.
 #[derive(Debug)]
 struct Group(Vec<Template>);
 
 impl Line {
+    /// Parses the command line.
+    ///
     /// # Errors
     ///
-    /// What is wrong with it, and where.
+    /// Describes the problem and its position.
     pub(super) fn new(
         argv: &[Value],
         allow_leading_dash: bool,
@@ -72,11 +74,11 @@ impl Line {
         &self.program
     }
 
-    /// The arguments for these values, without the program.
+    /// Returns the arguments for these values, without the program.
     ///
     /// # Errors
     ///
-    /// A value that no argument can hold, or that could be taken for an option.
+    /// A value cannot be part of an argument, or could be taken for an option.
     pub(super) fn fill(&self, values: &Context) -> Result<Vec<String>, String> {
         let mut line = Vec::new();
         let mut options_ended = false;
@@ -105,7 +107,7 @@ impl Line {
     }
 }
 
-/// What a template stands for. A placeholder without a value anywhere in it means that there is nothing.
+/// Renders a template. Returns `None` if any of its placeholders has no value.
 fn one(template: &Template, values: &Context) -> Result<Option<String>, String> {
     match template.text(values) {
         Err(_) if template.lacks_a_value(values) => Ok(None),

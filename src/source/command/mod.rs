@@ -1,4 +1,4 @@
-//! One command line as a tool. Nothing passes through a shell.
+//! Command lines as tools. No shell is involved.
 
 mod config;
 #[cfg(feature = "cli")]
@@ -45,7 +45,7 @@ struct Plan {
     mismatches: Mismatches,
 }
 
-/// What a source of commands offers.
+/// Collects the tools of a command source.
 pub(super) fn collect(command: &CommandSourceConfig, collector: &mut Collector) {
     let prefix = collector.prefix("");
     for (position, tool) in command.tools.iter().enumerate() {
@@ -178,7 +178,7 @@ impl Plan {
         let stdin = stdin.map(String::into_bytes);
         let ran = self.program.run(&line, stdin, trace.collect()).await;
         match &ran {
-            // What does not start, or does not end, will not do so the next time either.
+            // A command that does not start, or times out, will probably fail again.
             Err(RunError::Spawn { .. } | RunError::Timeout { .. }) => pass.failed(),
             _ => pass.succeeded(),
         }
@@ -211,7 +211,7 @@ impl Plan {
     }
 
     fn failure(&self, ended: &Ended) -> ToolError {
-        /// How much of what a command complains of the model is shown.
+        /// Maximum number of characters of standard error shown to the model.
         const SHOWN: usize = 2000;
         if let Some(text) = ended.code.and_then(|code| self.errors.get(&code)) {
             return ToolError::new(text.clone());

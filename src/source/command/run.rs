@@ -1,4 +1,4 @@
-//! Running a program: bounded, alone, and gone when it is done with.
+//! Runs a program in isolation and within limits, and kills everything that it leaves behind.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use super::config::{CommandLimits, CommandSourceConfig};
 use crate::net::child::{self, Group, Limits};
 
-/// A program that is there, and how it is run.
+/// An installed program with its run options.
 #[derive(Debug)]
 pub(super) struct Program {
     path: PathBuf,
@@ -23,17 +23,17 @@ pub(super) struct Program {
     limits: CommandLimits,
 }
 
-/// How a command ended.
+/// Result of a run.
 #[derive(Debug)]
 pub(super) struct Ended {
-    /// `None` where a signal ended it.
+    /// Exit code; `None` if a signal ended the program.
     pub(super) code: Option<i32>,
     pub(super) stdout: Vec<u8>,
-    /// The beginning of it.
+    /// Beginning of standard error.
     pub(super) stderr: Vec<u8>,
 }
 
-/// Why a command did not end by itself. Texts are for the model; they name no path.
+/// Reason why a command did not end by itself. The messages are for the model and contain no path.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RunError {
     #[error("the command cannot be started")]
@@ -52,9 +52,9 @@ pub(super) enum RunError {
     },
 }
 
-/// What is kept of what a command complains of.
+/// Maximum number of bytes of standard error that are kept.
 const STDERR_BYTES: usize = 64 * 1024;
-/// How long what a command wrote may still arrive after it has ended.
+/// Time after the program's end in which the rest of its output can arrive.
 const LAST_OUTPUT: Duration = Duration::from_secs(1);
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -108,8 +108,8 @@ impl Program {
         })
     }
 
-    /// Runs the program, with `variables` beside those that it always has. If the future is dropped before it ends, so is
-    /// the program, with everything it started.
+    /// Runs the program with `variables` in addition to the fixed ones. Dropping the future kills the program and
+    /// everything it started.
     pub(super) async fn run(
         &self,
         arguments: &[String],
@@ -154,7 +154,7 @@ impl Program {
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         let writing = async {
             if let (Some(mut input), Some(bytes)) = (input, stdin) {
-                // Whoever does not read all that there is does not want it.
+                // A program that closes its input early does not need the rest.
                 let _ = input.write_all(&bytes).await;
             }
         };
@@ -172,7 +172,7 @@ impl Program {
             tokio::select! {
                 () = &mut writing, if !written => written = true,
                 done = &mut reading, if read.is_none() => {
-                    // Too much; what it does from here on is of no use.
+                    // The output is too large, so the rest of the run is useless.
                     if let Err(error) = &done && error.kind() == std::io::ErrorKind::FileTooLarge {
                         return Err(too_much());
                     }
@@ -184,11 +184,12 @@ impl Program {
         let status = status
             .map_err(|_| RunError::Timeout { limit })?
             .map_err(|source| RunError::Broken { source })?;
-        // What it has left behind would keep its output open, and is not to outlive it.
+        // Descendants would keep the output open, and must not outlive the program.
         group.end();
         let read = match read {
             Some(read) => read,
-            // Somebody may hold it open all the same. It has ended, and has written what it has.
+            // A descendant outside of the process group can still hold the output open. The program itself has ended,
+            // and its own output is complete.
             None => timeout_at(Instant::now() + LAST_OUTPUT, &mut reading)
                 .await
                 .unwrap_or(Ok(())),
@@ -206,7 +207,7 @@ impl Program {
     }
 }
 
-/// All that arrives, up to a size; more is an error.
+/// Reads to the end. Returns an error if there are more than `max` bytes.
 async fn read_all(
     from: Option<impl AsyncRead + Unpin>,
     max: usize,
@@ -221,7 +222,7 @@ async fn read_all(
     Ok(())
 }
 
-/// The beginning of what arrives. The rest is read too, so that whoever writes it is not held up.
+/// Keeps the beginning of a stream and discards the rest, so that the writer does not block.
 async fn read_some(
     from: Option<impl AsyncRead + Unpin>,
     max: usize,
@@ -246,7 +247,7 @@ fn check_variable(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The file of a program: itself if it is a path, else the first of its name where programs are looked for.
+/// Finds a program: a path is used as it is, a name is looked up in the search path.
 fn find(name: &str, search: &OsString) -> Option<PathBuf> {
     if name.contains('/') {
         return is_program(Path::new(name))

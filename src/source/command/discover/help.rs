@@ -1,20 +1,20 @@
-//! What a program's `--help` says, as far as most programs agree on how to say it.
+//! Parser for `--help` texts, limited to conventions that most programs share.
 
-/// What was understood of a help text.
+/// Parsed help text.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Help {
-    /// There was a usage in it.
+    /// True if the text has a usage line.
     pub(super) has_usage: bool,
-    /// What the program says that it does.
+    /// The program's own description.
     pub(super) about: String,
     pub(super) commands: Vec<Command>,
     pub(super) options: Vec<Flag>,
     pub(super) positionals: Vec<Positional>,
-    /// It is a page of a manual.
+    /// True if the text is a manual page.
     pub(super) is_manual: bool,
-    /// The usage has further forms, which were not read.
+    /// True if the usage has further forms, which were not read.
     pub(super) has_more_forms: bool,
-    /// Options that could not be read, some of them, as they are written.
+    /// Examples of options that could not be parsed, as written.
     pub(super) not_understood: Vec<String>,
 }
 
@@ -28,18 +28,18 @@ pub(super) struct Command {
 /// An option, by its longest name.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Flag {
-    /// With its dashes.
+    /// Name with its dashes.
     pub(super) name: String,
-    /// What stands for its value, if it takes one.
+    /// Name of its value, if it takes one.
     pub(super) value: Option<String>,
-    /// Whether the value may be left out, as in `--color[=WHEN]`.
+    /// True if the value can be omitted, as in `--color[=WHEN]`.
     pub(super) value_is_optional: bool,
     pub(super) choices: Vec<String>,
     pub(super) about: String,
     pub(super) is_required: bool,
 }
 
-/// An argument that is known by its place.
+/// A positional argument.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Positional {
     pub(super) name: String,
@@ -47,11 +47,11 @@ pub(super) struct Positional {
     pub(super) choices: Vec<String>,
 }
 
-/// No help that people read is longer.
+/// Maximum number of lines. No help text for people is longer.
 const LINES_MAX: usize = 5000;
 const ENTRIES_MAX: usize = 300;
 const ABOUT_CHARACTERS: usize = 400;
-/// How many of the options are told that could not be read.
+/// Maximum number of reported options that could not be parsed.
 const NOT_UNDERSTOOD_MAX: usize = 5;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -64,7 +64,7 @@ enum Section {
 }
 
 impl Help {
-    /// Reads a help text. `words` are the program's name and the subcommands that lead to it.
+    /// Parses a help text. `words` are the program's name and the subcommands that lead to it.
     pub(super) fn read(text: &str, words: &[&str]) -> Self {
         let text = plain(text);
         if is_manual(&text) {
@@ -73,16 +73,16 @@ impl Help {
         let mut help = Self::default();
         let mut section = Section::Before;
         let mut usage = String::new();
-        // What a usage says of options, where that is not in the usage itself.
+        // Usage of the options, where it stands apart from the usage line.
         let mut synopsis = String::new();
         let mut about: Vec<&str> = Vec::new();
-        // How far what an entry is about is indented, at least.
+        // Indent of the current entry. Its continuation lines are indented further.
         let mut entry: Option<(usize, Last)> = None;
         for line in text.lines().take(LINES_MAX) {
             let trimmed = line.trim();
             let indent = line.len() - line.trim_start().len();
             if trimmed.is_empty() {
-                // clap leaves a line between an option and the next, but none within.
+                // clap puts an empty line between options, but none within one.
                 if matches!(section, Section::Usage) {
                     section = Section::Other;
                 }
@@ -107,7 +107,7 @@ impl Help {
                 }
                 continue;
             }
-            // As npm has them: all in brackets first, and each with its words then.
+            // npm lists all options in brackets first, and then each with its description.
             if section == Section::Options && trimmed.starts_with('[') {
                 synopsis.push(' ');
                 synopsis.push_str(trimmed);
@@ -125,7 +125,7 @@ impl Help {
                 entry = None;
                 continue;
             }
-            // A dash by itself begins an item of a list, and no option.
+            // A single dash begins a list item, not an option.
             if trimmed.starts_with('-') && !trimmed.starts_with("- ") && indent <= 12 {
                 entry = help.add(trimmed).then_some((indent, Last::Flag));
                 continue;
@@ -168,14 +168,14 @@ impl Help {
             .take(ABOUT_CHARACTERS)
             .collect();
         help.positionals = positionals(&usage, words);
-        // argparse lists them in the usage too.
+        // argparse also lists the subcommands in the usage.
         if !help.commands.is_empty() {
             help.positionals.clear();
         }
         help
     }
 
-    /// Reads a page of a manual: what it is about from its name, arguments from its synopsis, and its options.
+    /// Parses a manual page: the description from its name section, arguments from its synopsis, and its options.
     fn read_manual(text: &str, words: &[&str]) -> Self {
         let mut help = Self {
             is_manual: true,
@@ -183,7 +183,7 @@ impl Help {
         };
         let mut section = "";
         let mut usage = String::new();
-        // The indent of what stands in a section, and of the option that is being described.
+        // Indents of the section's content and of the current option.
         let mut least = 0;
         let mut entry = None;
         let mut is_first_paragraph = false;
@@ -237,7 +237,7 @@ impl Help {
         help
     }
 
-    /// Takes the option that a line begins with; tells whether there is one.
+    /// Adds the option that a line begins with. Returns false if there is none.
     fn add(&mut self, line: &str) -> bool {
         match flag(line) {
             Spoken::Flag(flag) if self.options.len() < ENTRIES_MAX => {
@@ -254,12 +254,12 @@ impl Help {
         }
     }
 
-    /// Whether nothing of it says how the program is used.
+    /// Returns true if the text does not say how the program is used.
     pub(super) fn is_nothing(&self) -> bool {
         !self.has_usage && self.options.is_empty() && self.commands.is_empty()
     }
 
-    /// Adds to options what stands elsewhere.
+    /// Completes the options with information from elsewhere in the text.
     fn end(&mut self, usage: &str) {
         let values = values(usage);
         for flag in &mut self.options {
@@ -294,7 +294,7 @@ enum Last {
     Command,
 }
 
-/// Without what makes letters bold: the sequences of terminals, and letters that are struck twice, as manuals have.
+/// Removes bold markup: terminal escape sequences, and the overstruck letters of manual pages.
 fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut characters = text.chars().peekable();
@@ -321,7 +321,7 @@ fn plain(text: &str) -> String {
     plain
 }
 
-/// Whether a text is a page of a manual: `GIT-CLONE(1) ... GIT-CLONE(1)`, and headings in capitals.
+/// Returns true if the text is a manual page: `GIT-CLONE(1) ... GIT-CLONE(1)`, with headings in capitals.
 fn is_manual(text: &str) -> bool {
     let mut lines = text
         .lines()
@@ -337,7 +337,7 @@ fn is_manual(text: &str) -> bool {
     (first == "NAME" || has("NAME")) && has("SYNOPSIS")
 }
 
-/// The values that options have in a usage: `[--jobs <n>]`, `[--filter=<filter>]`.
+/// Returns the options in a usage with the names of their values: `[--jobs <n>]`, `[--filter=<filter>]`.
 fn values(usage: &str) -> Vec<(&str, &str)> {
     let mut found = Vec::new();
     for group in usage.split(['[', '(']).take(LINES_MAX) {
@@ -354,14 +354,14 @@ fn values(usage: &str) -> Vec<(&str, &str)> {
     found
 }
 
-/// Whether a word stands for a value by the way in which it is written.
+/// Returns true if a word has the form of a value's name.
 fn is_placeholder(word: &str) -> bool {
     word.starts_with(['<', '[', '{', '='])
         || word.contains(|c: char| c.is_ascii_uppercase())
             && !word.contains(|c: char| c.is_lowercase())
 }
 
-/// What stands behind `Usage:`.
+/// Returns the text after `Usage:`.
 fn usage_of(line: &str) -> Option<&str> {
     let (head, rest) = line.split_at_checked(6)?;
     if !head.eq_ignore_ascii_case("usage:") {
@@ -370,7 +370,7 @@ fn usage_of(line: &str) -> Option<&str> {
     Some(rest.trim())
 }
 
-/// Whether a further line of a usage is another way to use the program, and not the rest of the first.
+/// Returns true if a usage line begins another form, rather than continuing the first.
 fn begins_anew(line: &str, words: &[&str]) -> bool {
     line.starts_with("or:") || line.split_whitespace().next() == words.first().copied()
 }
@@ -388,14 +388,14 @@ fn heading(line: &str, now: Section) -> Section {
         };
     }
     match now {
-        // Commands in groups, each below a few words.
+        // Commands can be grouped under headings of a few words.
         Section::Commands => Section::Commands,
         Section::Before => Section::Before,
         _ => Section::Other,
     }
 }
 
-/// `add, a   Adds things`.
+/// Parses a line such as `add, a   Adds things`.
 fn command(line: &str) -> Option<Command> {
     let (names, about) = match line.split_once("  ") {
         Some((names, about)) => (names, about.trim()),
@@ -406,7 +406,7 @@ fn command(line: &str) -> Option<Command> {
     };
     let name = names.split([',', ' ', '|']).next().unwrap_or_default();
     let name = name.trim_end_matches([':', '*']);
-    // A sentence is none.
+    // A sentence is not a command.
     if about.is_empty() && line.contains(' ') || !is_word(name) || name == "help" {
         return None;
     }
@@ -416,7 +416,7 @@ fn command(line: &str) -> Option<Command> {
     })
 }
 
-/// What may be given to a program as it is: nothing that it could take for an option.
+/// Returns true if the name can be passed to the program without being taken for an option.
 fn is_word(name: &str) -> bool {
     let is_inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
     name.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -424,7 +424,7 @@ fn is_word(name: &str) -> bool {
         && name.chars().all(is_inner)
 }
 
-/// The names in a line that has nothing but names, with commas in between.
+/// Returns the names in a line that consists of names separated by commas.
 fn names(line: &str) -> Option<Vec<&str>> {
     let names = line.trim_end_matches(',').split(',').map(str::trim);
     let names: Vec<&str> = names.collect();
@@ -432,15 +432,15 @@ fn names(line: &str) -> Option<Vec<&str>> {
     (is_list && names.iter().all(|name| is_word(name))).then_some(names)
 }
 
-/// What a line is about that begins with a dash.
+/// Meaning of a line that begins with a dash.
 enum Spoken {
     Flag(Flag),
-    /// Help and version, which are nobody's arguments.
+    /// Help and version options, which never become arguments.
     OfItself,
     Unclear,
 }
 
-/// `-n, --max-count=NUM   stops after so many`.
+/// Parses a line such as `-n, --max-count=NUM   stops after so many`.
 fn flag(line: &str) -> Spoken {
     let (spec, about) = match line.split_once("  ") {
         Some((spec, about)) => (spec, Some(about.trim())),
@@ -456,7 +456,7 @@ fn flag(line: &str) -> Spoken {
     for (position, token) in tokens.iter().enumerate() {
         if !token.starts_with('-') {
             let is_last = position + 1 == tokens.len();
-            // A word in small letters is a value where the description is set apart, as in `--count int   how many`.
+            // A lower-case word is a value if the description is set apart, as in `--count int   how many`.
             if is_placeholder(token) || about.is_some() && is_last {
                 if flag.value.is_none() && !flag.name.is_empty() {
                     flag.take_value(token);
@@ -466,7 +466,7 @@ fn flag(line: &str) -> Spoken {
             words = tokens[position..].join(" ");
             break;
         }
-        // Several names may be written together, values with what is also between names.
+        // Names can be separated by characters that are part of a value in other options.
         let separators: &[char] = match token.contains('=') {
             false => &[',', '|', '/'],
             true => &[],
@@ -476,11 +476,11 @@ fn flag(line: &str) -> Spoken {
         }
     }
     let bare = flag.name.trim_start_matches('-');
-    // A lone `-h` may be about hosts or humans.
+    // A lone `-h` can also stand for hosts or human-readable.
     let tells_of_itself = matches!(bare, "help" | "version" | "usage")
         || matches!(bare, "h" | "?" | "V") && flag.value.is_none();
     if bare.is_empty() {
-        // Lines of dashes are drawn, and `--` alone ends options.
+        // Lines of dashes are decoration, and a lone `--` ends the options.
         let is_drawn = line.chars().all(|c| "-=+| ".contains(c)) || spec.trim() == "--";
         return if is_drawn {
             Spoken::OfItself
@@ -500,15 +500,15 @@ fn flag(line: &str) -> Spoken {
 }
 
 impl Flag {
-    /// Takes one of its names, with what is written behind it.
+    /// Adds one of the option's names, with the value that follows it.
     fn take_name(&mut self, part: &str) {
-        // Whether it can be turned off is said in other words.
+        // The negated form is not needed.
         let part = part.replace("[no-]", "");
         let (name, value) = match part.find(['=', '[', '<']) {
             Some(at) => part.split_at(at),
             None => (&*part, ""),
         };
-        // `--verbose...` may be given several times; a full stop ends a sentence.
+        // `--verbose...` marks a repeatable option; a single full stop ends a sentence.
         let name = name.trim_end_matches('.');
         let bare = name.trim_start_matches('-');
         if !is_word(bare) || name.len() - bare.len() > 2 {
@@ -536,7 +536,7 @@ impl Flag {
         }
     }
 
-    /// What its description says that its form does not.
+    /// Reads details from the description that the form of the option does not show.
     fn read_about(&mut self) {
         if self.value.is_some()
             && self.choices.is_empty()
@@ -553,17 +553,17 @@ impl Flag {
     }
 }
 
-/// The arguments in a usage that are known by their place.
+/// Returns the positional arguments in a usage.
 fn positionals(usage: &str, words: &[&str]) -> Vec<Positional> {
     let mut found: Vec<Positional> = Vec::new();
-    // It ends options, and no value begins with a dash.
+    // The separator ends the options, and no value begins with a dash.
     let usage = usage.replace("[--] ", "").replace("[--]", "");
     for (position, token) in tokens(&usage).into_iter().enumerate() {
         let is_optional = token.starts_with('[');
         let bare = token.trim_end_matches('.').trim_matches(['[', ']', ' ']);
         let bare = bare.trim_end_matches(['.', ' ']).trim();
         let name = bare.trim_matches(['<', '>']);
-        // The program itself, perhaps by another name.
+        // This token is the program itself, possibly under another name.
         if position == 0 || words.contains(&name) || bare.starts_with('-') || bare.is_empty() {
             continue;
         }
@@ -600,7 +600,7 @@ fn positionals(usage: &str, words: &[&str]) -> Vec<Positional> {
     found
 }
 
-/// The words of a usage; what stands in brackets is one.
+/// Splits a usage into words. A bracketed part is one word.
 fn tokens(usage: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     let (mut depth, mut start) = (0_usize, 0);

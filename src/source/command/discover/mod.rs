@@ -1,4 +1,4 @@
-//! From what a program says of itself to a configuration of it. Nothing of this is used while serving.
+//! Generates a configuration from a program's help text. Not used while serving.
 
 mod help;
 
@@ -15,46 +15,46 @@ use super::run::{Program, RunError};
 use crate::catalog::located;
 use crate::source::name::{NAME_CHARACTERS_MAX, sanitized, shortened};
 
-/// What is to be found out, of which program.
+/// Parameters of a discovery.
 #[derive(Clone, Debug)]
 pub(crate) struct Discovery {
-    /// The program: a name, or a path.
+    /// Name or path of the program.
     pub(crate) program: String,
-    /// Subcommands that lead to where to begin.
+    /// Subcommands that lead to the starting point.
     pub(crate) words: Vec<String>,
-    /// How many levels of subcommands are looked at below that.
+    /// Number of levels of subcommands to visit below that.
     pub(crate) depth: usize,
-    /// How long each `--help` may take, in seconds.
+    /// Timeout of each `--help` run, in seconds.
     pub(crate) timeout_seconds: u64,
-    /// Variables of this process that the program gets.
+    /// Environment variables of this process to pass to the program.
     pub(crate) inherit: Vec<String>,
 }
 
-/// What was found out.
+/// Result of a discovery.
 #[derive(Debug)]
 pub(crate) struct Discovered {
-    /// A configuration, in YAML.
+    /// Generated configuration, in YAML.
     pub(crate) configuration: String,
-    /// How many tools it has.
+    /// Number of tools.
     pub(crate) tools: usize,
-    /// What is not in it, and why not.
+    /// Items that were left out, with the reasons.
     pub(crate) left_out: Vec<String>,
-    /// What is in it and was not understood whole.
+    /// Items that are included but were not fully understood.
     pub(crate) unclear: Vec<String>,
 }
 
-/// Why nothing was found out.
+/// Reason why a discovery failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DiscoveryError {
     /// The program cannot be run.
     #[error("{0}")]
     Program(String),
-    /// It says nothing of itself.
+    /// The program prints no usable help.
     #[error("{0} says nothing that could become a tool")]
     Nothing(String),
 }
 
-/// Why a program or a subcommand does not say its help.
+/// Reason why a program or a subcommand prints no help.
 #[derive(Debug, thiserror::Error)]
 enum HelpError {
     #[error(transparent)]
@@ -63,11 +63,11 @@ enum HelpError {
     Failed,
 }
 
-/// How many times a program is asked, all subcommands together.
+/// Maximum number of help runs, for all subcommands together.
 const HELPS_MAX: usize = 200;
-/// How much of an answer is read, in bytes.
+/// Maximum size of a help text, in bytes.
 const HELP_BYTES: usize = 256 * 1024;
-/// Names that templates have a meaning for.
+/// Names that have a meaning in templates.
 const RESERVED: [&str; 22] = [
     "and",
     "arguments",
@@ -93,20 +93,22 @@ const RESERVED: [&str; 22] = [
     "True",
 ];
 
-/// Asks a program for its help, and each of its subcommands for theirs. The program runs as a tool of it would: alone,
-/// without this process's environment, within limits. What it is asked is `--help`; and `-h` where that opens a manual. One that
-/// does not know that may do what it does without it.
+/// Reads the help of a program and of its subcommands.
+///
+/// The program runs as one of its tools would: isolated, without this process's environment, within limits. It is run
+/// with `--help`, and with `-h` where that opens a manual. A program that does not know the option may perform its
+/// normal action.
 ///
 /// # Errors
 ///
-/// The program cannot be run, or says nothing that can be used.
+/// The program cannot be run, or prints nothing that can be used.
 pub(crate) async fn discover(discovery: &Discovery) -> Result<Discovered, DiscoveryError> {
     let source = CommandSourceConfig {
         inherit: discovery.inherit.clone(),
         limits: CommandLimits {
             timeout_seconds: discovery.timeout_seconds,
             output_bytes: HELP_BYTES,
-            // Address space is no measure of what a runtime uses only to say its help.
+            // Some runtimes reserve much address space even to print help, so it is not limited here.
             memory_bytes: 0,
             ..CommandLimits::default()
         },
@@ -124,7 +126,7 @@ pub(crate) async fn discover(discovery: &Discovery) -> Result<Discovered, Discov
         left_out: Vec::new(),
         unclear: Vec::new(),
     };
-    // Subcommands that are still to be asked, the next one last.
+    // Subcommands still to visit, the next one last.
     let mut waiting = vec![(discovery.words.clone(), String::new(), discovery.depth)];
     while let Some((words, about, depth)) = waiting.pop() {
         let called = search.called(&words);
@@ -168,7 +170,7 @@ pub(crate) async fn discover(discovery: &Discovery) -> Result<Discovered, Discov
     })
 }
 
-/// Whether a program complains that there is no manual to show.
+/// Returns true if a program reports that it has no manual to show.
 fn wants_manual(said: &str) -> bool {
     let lower = said.to_lowercase();
     ["man viewer", "manual", "man:", "'man'", " man page"]
@@ -176,7 +178,7 @@ fn wants_manual(said: &str) -> bool {
         .any(|part| lower.contains(part))
 }
 
-/// A path that holds wherever the server is started.
+/// Returns an absolute path, which is valid in whatever directory the server starts.
 fn whole(program: &str) -> String {
     if !program.contains('/') {
         return program.to_owned();
@@ -197,7 +199,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// What the program is called by people.
+    /// Returns the base name of the program.
     fn base(&self) -> String {
         let name = Path::new(&self.argv0).file_name();
         name.map_or_else(
@@ -235,14 +237,14 @@ impl Search<'_> {
                 help = Help { about, ..short };
             }
         }
-        // Some complain of other things before they look at what they were asked.
+        // Some programs report other errors before they read their options.
         if code != Some(0) && help.is_nothing() {
             return Err(HelpError::Failed);
         }
         Ok(help)
     }
 
-    /// How the program ends when it is asked for help in one way, and what it says.
+    /// Runs the program with one help option. Returns how it ended and what it printed.
     async fn ask(
         &self,
         words: &[String],
@@ -251,7 +253,7 @@ impl Search<'_> {
         let mut line = words.to_vec();
         line.push(option.to_owned());
         let ended = self.program.run(&line, None, BTreeMap::new()).await?;
-        // Some complain their help, and some fail at it.
+        // Some programs print their help to standard error, and some exit with a failure.
         let said = if ended.stdout.trim_ascii().is_empty() {
             ended.stderr
         } else {
@@ -333,12 +335,12 @@ impl Search<'_> {
     }
 }
 
-/// A text as YAML, whose other forms mean something else for some of them. Variables are not replaced in it.
+/// Quotes a string for YAML; plain scalars can have another meaning. Variables in it are not expanded.
 fn quoted(text: &str) -> String {
     Value::from(text.replace("${", "$${")).to_string()
 }
 
-/// A value as YAML, on one line.
+/// Formats a value as YAML on one line.
 fn inline(value: &Value) -> String {
     match value {
         Value::String(text) => quoted(text),
@@ -355,7 +357,7 @@ fn inline(value: &Value) -> String {
     }
 }
 
-/// A tool as the configuration has it.
+/// Returns a tool's configuration.
 fn described(name: &str, argv0: &str, words: &[String], about: &str, help: &Help) -> Value {
     let mut arguments = Map::new();
     let mut argv = vec![Value::from(argv0)];
@@ -386,14 +388,15 @@ fn described(name: &str, argv0: &str, words: &[String], about: &str, help: &Help
     tool
 }
 
-/// A name that a template can use, and that no other argument has.
+/// Returns an argument name that is valid in templates and not yet taken.
 fn argument_name(text: &str, taken: &Map<String, Value>) -> Option<String> {
     let text = text.trim_start_matches('-');
     let mut name = String::with_capacity(text.len());
     for c in text.chars() {
         name.push(if c.is_ascii_alphanumeric() { c } else { '_' });
     }
-    // What options are called is left as it is; arguments are written in capitals only to tell them apart.
+    // Option names are kept as they are. Positional arguments are upper case only as a convention, so they become
+    // lower case.
     if !name.chars().any(|c| c.is_ascii_lowercase()) && name.len() > 1 {
         name.make_ascii_lowercase();
     }
@@ -449,7 +452,7 @@ fn positional_argument(positional: &Positional) -> Value {
     Value::Object(argument)
 }
 
-/// What kind of value is meant, where its name leaves no doubt.
+/// Returns the type of a value whose name leaves no doubt.
 fn kind_of(value: &str) -> Option<&'static str> {
     match value.to_lowercase().as_str() {
         "n" | "num" | "number" | "count" | "int" | "integer" | "uint" => Some("integer"),
