@@ -1,4 +1,4 @@
-//! Where the browser comes back to: a port of this machine that listens until it does.
+//! Local listener for the OAuth redirect.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use url::Url;
 
-/// What an issuer sends with the browser.
+/// Parameters that an issuer sends with the redirect.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Redirected {
     pub(super) code: Option<String>,
@@ -27,7 +27,7 @@ pub(super) struct Callback {
 
 const PATH: &str = "/callback";
 const HEAD_BYTES: usize = 16 * 1024;
-/// A browser sends its request at once.
+/// Request timeout. A browser sends its request immediately.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Callback {
@@ -38,12 +38,13 @@ impl Callback {
         Ok(Self { listener, address })
     }
 
-    /// What the issuer is told (RFC 8252, 7.3).
+    /// Returns the redirect URI for the issuer (RFC 8252, 7.3).
     pub(super) fn redirect_uri(&self) -> String {
         format!("http://{}{PATH}", self.address)
     }
 
-    /// Waits until the browser comes back with this state. Whoever comes with another is sent away: that may be anybody.
+    /// Waits for a redirect with this state. Requests with another state are rejected, because any process can send
+    /// them.
     pub(super) async fn wait(&self, state: &str) -> io::Result<Redirected> {
         loop {
             let (mut stream, _) = self.listener.accept().await?;
@@ -69,7 +70,7 @@ impl Callback {
     }
 }
 
-/// What a request for the callback's path has in its query; `None` for any other.
+/// Returns the query parameters of a request for the callback path; `None` for any other request.
 async fn read(stream: &mut TcpStream) -> io::Result<Option<Redirected>> {
     let mut head = Vec::new();
     let mut buffer = [0; 4096];
@@ -104,7 +105,7 @@ fn redirected(line: &str) -> Option<Redirected> {
             "error_description" => &mut found.error_description,
             _ => continue,
         };
-        // RFC 6749, 3.1: no parameter comes twice.
+        // RFC 6749, 3.1: a parameter must not be repeated.
         if place.replace(value.into_owned()).is_some() {
             return None;
         }
@@ -121,7 +122,7 @@ async fn answer(stream: &mut TcpStream, status: &str, text: &str) {
          cache-control: no-store\r\nreferrer-policy: no-referrer\r\nx-content-type-options: nosniff\r\n\
          content-security-policy: default-src 'none'\r\nconnection: close\r\n\r\n{body}"
     );
-    // The browser may be gone.
+    // The browser may have disconnected.
     let _ = timeout(PATIENCE, async {
         stream.write_all(answer.as_bytes()).await?;
         stream.shutdown().await

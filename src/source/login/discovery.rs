@@ -1,4 +1,4 @@
-//! Who gives tokens for a server, and how: RFC 9728, then RFC 8414 or OpenID Connect Discovery.
+//! Discovery of a server's authorization server: RFC 9728, then RFC 8414 or OpenID Connect Discovery.
 
 use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
@@ -9,7 +9,7 @@ use url::Url;
 use super::LoginError;
 use crate::net::{Client, Outgoing, challenge_parameter};
 
-/// What a server says of who gives tokens for it.
+/// Protected resource metadata of a server.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Resource {
@@ -18,7 +18,7 @@ pub(super) struct Resource {
     pub(super) scopes_supported: Vec<String>,
 }
 
-/// What an issuer says of itself.
+/// Authorization server metadata of an issuer.
 #[derive(Debug, Deserialize)]
 pub(super) struct Issuer {
     pub(super) issuer: String,
@@ -36,12 +36,12 @@ pub(super) struct Issuer {
     pub(super) client_id_metadata_document_supported: bool,
     #[serde(default)]
     pub(super) authorization_response_iss_parameter_supported: bool,
-    /// It has no metadata; these are the default endpoints.
+    /// True if the issuer has no metadata, and these are the default endpoints.
     #[serde(skip)]
     pub(super) is_default: bool,
 }
 
-/// Default endpoints of 2025-03-26, for a server that is its own issuer and has no metadata.
+/// Returns the default endpoints of 2025-03-26, for a server that is its own issuer and has no metadata.
 pub(super) fn default_issuer(name: &str) -> Result<Issuer, LoginError> {
     let root: Url = name.parse().map_err(|_| LoginError::NoIssuer(cut(name)))?;
     let endpoint = |path: &str| Some(at(&root, path).as_str().to_owned());
@@ -51,7 +51,7 @@ pub(super) fn default_issuer(name: &str) -> Result<Issuer, LoginError> {
         token_endpoint: endpoint("/token"),
         registration_endpoint: endpoint("/register"),
         revocation_endpoint: None,
-        // That revision demands PKCE.
+        // Protocol version 2025-03-26 requires PKCE.
         code_challenge_methods_supported: vec!["S256".to_owned()],
         scopes_supported: Vec::new(),
         token_endpoint_auth_methods_supported: Vec::new(),
@@ -61,14 +61,15 @@ pub(super) fn default_issuer(name: &str) -> Result<Issuer, LoginError> {
     })
 }
 
-/// What a server wants to be shown.
+/// Authentication challenge of a server.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Challenge {
     pub(super) metadata: Option<Url>,
     pub(super) scopes: Vec<String>,
 }
 
-/// Requests without a token, of both eras. Some servers let `initialize` through and answer others with 401.
+/// Unauthenticated requests, for stateful and stateless protocol versions. Some servers accept `initialize` and
+/// reject other requests with 401.
 const UNPROVED: [(&str, &str); 3] = [
     (
         "server/discover",
@@ -81,7 +82,7 @@ const UNPROVED: [(&str, &str); 3] = [
     ("tools/list", "{}"),
 ];
 
-/// Asks a server without a token.
+/// Sends unauthenticated requests to a server and returns its challenge.
 pub(super) async fn challenge(
     client: &Client,
     server: &Url,
@@ -101,7 +102,7 @@ pub(super) async fn challenge(
                     HeaderValue::from_static(method),
                 );
         }
-        // Only its head is of interest; what follows may be a stream.
+        // Only the response head is needed; the body may be an endless stream.
         let answer = client.open(request).await?;
         if answer.status == StatusCode::UNAUTHORIZED {
             return Ok(Some(read_challenge(&answer.headers)));
@@ -126,7 +127,8 @@ fn read_challenge(headers: &HeaderMap) -> Challenge {
     }
 }
 
-/// The metadata of a server: where its challenge says, else where it may be. `None` if it has none.
+/// Fetches the resource metadata of a server from the URL in its challenge, or from the well-known locations. Returns
+/// `None` if there is none.
 pub(super) async fn resource(
     client: &Client,
     server: &Url,
@@ -156,7 +158,7 @@ pub(super) async fn resource(
     Ok(None)
 }
 
-/// Whether what a server says that it is (RFC 9728, 3.3) is what was asked for, or what that is a part of.
+/// Returns true if the declared resource (RFC 9728, 3.3) is the requested server, or contains it.
 fn is_of(resource: &str, server: &Url) -> bool {
     let Ok(resource) = resource.parse::<Url>() else {
         return false;
@@ -171,7 +173,7 @@ fn is_of(resource: &str, server: &Url) -> bool {
     resource.origin() == server.origin() && below
 }
 
-/// The metadata of an issuer, which has to say that it is this one.
+/// Fetches the metadata of an issuer and checks that it names this issuer.
 pub(super) async fn issuer(client: &Client, name: &str) -> Result<Issuer, LoginError> {
     let url: Url = name.parse().map_err(|_| LoginError::NoIssuer(cut(name)))?;
     let path = url.path().trim_end_matches('/').to_owned();
@@ -197,7 +199,7 @@ pub(super) async fn issuer(client: &Client, name: &str) -> Result<Issuer, LoginE
     Err(LoginError::NoIssuer(cut(name)))
 }
 
-/// A document, if there is one.
+/// Fetches a document. Returns `None` if it does not exist.
 async fn document<T: DeserializeOwned>(
     client: &Client,
     url: &Url,
@@ -228,7 +230,7 @@ fn at(url: &Url, path: &str) -> Url {
     url
 }
 
-/// What a stranger wrote, as far as it is told.
+/// Shortens and sanitizes untrusted text for messages.
 pub(super) fn cut(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(200).collect()
 }

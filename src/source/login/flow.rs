@@ -22,30 +22,30 @@ use crate::net::{Client, Outgoing};
 use crate::seal::random_bytes;
 use crate::source::tokens::{Grant, Granted, Grants, KeepError, Name, Tokens, client};
 
-/// Where to log in, and as what.
+/// Parameters of a login.
 #[derive(Clone, Debug)]
 pub(crate) struct LoginRequest {
     pub(crate) server: Url,
-    /// Where the token is kept.
+    /// Token store.
     pub(crate) tokens: Tokens,
-    /// A client that is registered with the issuer already.
+    /// ID of a client that is already registered with the issuer.
     pub(crate) client_id: Option<String>,
     pub(crate) client_secret: Option<Secret>,
-    /// Where a document about this client is, for issuers that read such.
+    /// URL of a client ID metadata document, for issuers that support it.
     pub(crate) client_metadata: Option<Url>,
-    /// Which of a server's issuers; the first that it names, unless said. Needed where there is a client secret that no earlier
-    /// login has shown to that issuer.
+    /// The server's issuer to use; the first one that it lists, by default. Required if a client secret is set that
+    /// no earlier login has shown to that issuer.
     pub(crate) issuer: Option<String>,
-    /// What the token is to allow; what the server asks for, unless said.
+    /// Requested scopes; those that the server asks for, by default.
     pub(crate) scopes: Vec<String>,
-    /// Where the browser comes back to; 0 for any port.
+    /// Port for the redirect; 0 for any free port.
     pub(crate) port: u16,
-    /// Networks in which server and issuer may be though they are not public.
+    /// Non-public networks in which the server and the issuer are allowed.
     pub(crate) networks: Vec<IpNet>,
     pub(crate) patience: Duration,
 }
 
-/// What an answer to a registration is read for (RFC 7591).
+/// Response to a client registration (RFC 7591).
 #[derive(Deserialize)]
 struct Registered {
     client_id: String,
@@ -60,14 +60,14 @@ struct Refusal {
     error_description: String,
 }
 
-/// Who we are to an issuer.
+/// OAuth client identity.
 struct Identity {
     id: String,
     secret: Option<String>,
     in_form: bool,
 }
 
-/// Asks somebody for consent: `show` is given where a browser has to go.
+/// Runs the authorization flow. `show` receives the URL to open in a browser.
 pub(crate) async fn log_in(
     request: &LoginRequest,
     show: impl FnOnce(&Url),
@@ -76,7 +76,7 @@ pub(crate) async fn log_in(
     if tokens.are_in_memory() {
         return Err(LoginError::InMemory);
     }
-    // Nobody is asked for what cannot be kept.
+    // The token must be storable before the user is asked for consent.
     let name = Name::of_login(&request.server);
     let failed = kept_in(tokens);
     let known = tokens
@@ -114,7 +114,7 @@ pub(crate) async fn log_in(
     )?;
     let token_endpoint = endpoint(issuer.token_endpoint.as_ref(), "token_endpoint")?;
     web.guard().check_url(&token_endpoint)?;
-    // A browser goes there, and nothing else than a page is to open.
+    // The URL is opened in a browser, so it must be a web page.
     web.guard().check_url(&authorize)?;
     let callback = Callback::listen(request.port)
         .await
@@ -134,14 +134,14 @@ pub(crate) async fn log_in(
     } else if let Some(before) = before
         && !lacking.is_empty()
     {
-        // What was granted before, and what was missing.
+        // Requests the scopes granted before, and the missing ones.
         for scope in before.scopes.iter().chain(&lacking) {
             if !scopes.contains(scope) {
                 scopes.push(scope.clone());
             }
         }
     }
-    // Otherwise there may be nothing to get the next token with.
+    // Without this scope, the issuer may not grant a refresh token.
     if issuer
         .scopes_supported
         .iter()
@@ -188,7 +188,7 @@ pub(crate) async fn log_in(
     ];
     let granted: Granted = grant.ask(token_endpoint.as_str(), &fields).await?;
     grant.take(granted, SystemTime::now());
-    // A server that gets another token just now would put that in its place.
+    // A server that refreshes its token now would overwrite the new one.
     let turn = tokens.turn(&name).await.map_err(&failed)?;
     let begun = tokens.begin(&name, &grant).await;
     turn.end().await;
@@ -199,7 +199,7 @@ pub(crate) async fn log_in(
     Ok(Known::of(&grant, true))
 }
 
-/// What somebody else has put there is replaced by a login.
+/// Treats unreadable stored data as absent, because a login replaces it.
 fn known_to_be_foreign(error: KeepError) -> Result<Option<Grants>, KeepError> {
     match error {
         KeepError::Foreign => Ok(None),
@@ -207,8 +207,8 @@ fn known_to_be_foreign(error: KeepError) -> Result<Option<Grants>, KeepError> {
     }
 }
 
-/// Whether an issuer may be sent the client's secret, if there is one: it was named by whoever logs in, or it has the secret
-/// from an earlier login at this server. A server's word alone does not do.
+/// Checks whether an issuer may receive the client's secret, if there is one. The user must have named the issuer, or
+/// an earlier login at this server must have used the secret there. The server's metadata alone is not trusted.
 fn may_learn_secret<'g>(
     request: &LoginRequest,
     issuer: &str,
@@ -223,23 +223,23 @@ fn may_learn_secret<'g>(
         })
 }
 
-/// Where an issuer says that a part of it is.
+/// Parses an endpoint URL from the issuer's metadata.
 fn endpoint(told: Option<&String>, name: &'static str) -> Result<Url, LoginError> {
     told.and_then(|url| url.parse().ok())
         .ok_or(LoginError::NoEndpoint(name))
 }
 
-/// Where to log in, and for what.
+/// Discovered authorization server and resource.
 struct Found {
-    /// What the server calls itself.
+    /// Resource identifier of the server.
     resource: String,
     issuer: String,
     scopes: Vec<String>,
-    /// The server is its own issuer, as those of 2025-03-26 are, and has default endpoints if it has no metadata.
+    /// The server is its own issuer, as in 2025-03-26, with default endpoints if it has no metadata.
     is_own_issuer: bool,
 }
 
-/// What the server calls itself, who gives tokens for it, and what they should allow.
+/// Discovers the resource identifier of the server, its issuer, and the scopes to request.
 async fn find(web: &Client, request: &LoginRequest) -> Result<Found, LoginError> {
     let server = &request.server;
     let challenge = discovery::challenge(web, server).await?;
@@ -283,14 +283,14 @@ async fn find(web: &Client, request: &LoginRequest) -> Result<Found, LoginError>
     })
 }
 
-/// A server as its URL names it (RFC 8707, 2).
+/// Returns the canonical URI of a server (RFC 8707, 2).
 fn canonical(server: &Url) -> String {
     let mut url = server.clone();
     url.set_fragment(None);
     url.as_str().to_owned()
 }
 
-/// Who we are: a client that somebody has registered, a document about us, or one that is registered now.
+/// Returns the client identity: a registered client, a client ID metadata document, or a client registered now.
 async fn identify(
     web: &Client,
     request: &LoginRequest,
@@ -363,7 +363,7 @@ async fn identify(
     })
 }
 
-/// What an issuer says of why it refuses, as far as it is told.
+/// Returns the issuer's error description, sanitized.
 fn told(body: &[u8]) -> String {
     let refusal: Refusal = serde_json::from_slice(body).unwrap_or_default();
     cut(format!("{} {}", refusal.error, refusal.error_description).trim())
@@ -395,7 +395,7 @@ fn authorization_url(
     url
 }
 
-/// The code that came back, if it is from the issuer that was asked (RFC 9207). The state was looked at before.
+/// Returns the authorization code if it is from the expected issuer (RFC 9207). The state has been checked before.
 fn code_of(redirected: Redirected, issuer: &Issuer) -> Result<String, LoginError> {
     match &redirected.iss {
         Some(iss) if *iss != issuer.issuer => return Err(LoginError::MixedUp),
@@ -413,7 +413,7 @@ fn code_of(redirected: Redirected, issuer: &Issuer) -> Result<String, LoginError
     redirected.code.ok_or(LoginError::NoCode)
 }
 
-/// What nobody can guess: 256 bits.
+/// Returns 256 random bits as text.
 fn secret_text() -> String {
     URL_SAFE_NO_PAD.encode(random_bytes::<32>())
 }

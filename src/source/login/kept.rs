@@ -1,4 +1,4 @@
-//! Looking after what is kept: which tokens there are, and forgetting them.
+//! Administration of stored tokens: listing and logout.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -8,21 +8,21 @@ use super::LoginError;
 use crate::source::credentials::{AuthConfig, kept_name};
 use crate::source::tokens::{Grant, KeepError, Name, Tokens};
 
-/// What there is to tell of a token that is kept: everything but itself.
+/// Information about a stored token, without the token itself.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
-    /// Whether it is of somebody's login, and not of a refresh token that was configured.
+    /// True for a login; false for a configured refresh token.
     pub(crate) is_login: bool,
-    /// For which server, as whoever logged in has written it.
+    /// URL of the server as given at login.
     pub(crate) server: String,
-    /// The same as the server names itself, or as it is configured.
+    /// Resource identifier of the server, as declared or configured.
     pub(crate) resource: String,
     pub(crate) issuer: String,
     pub(crate) client_id: String,
     pub(crate) scopes: Vec<String>,
-    /// When the token ends, if its issuer has said.
+    /// Expiry of the token, if its issuer stated one.
     pub(crate) ends: Option<SystemTime>,
-    /// Whether there is something to get the next one with.
+    /// True if the token can be refreshed.
     pub(crate) is_renewable: bool,
 }
 
@@ -42,15 +42,15 @@ impl Known {
     }
 }
 
-/// What was forgotten.
+/// A removed grant.
 #[derive(Clone, Debug)]
 pub(crate) struct LoggedOut {
     pub(crate) issuer: String,
-    /// Whether its issuer was told too (RFC 7009).
+    /// True if the issuer revoked the token too (RFC 7009).
     pub(crate) is_told: bool,
 }
 
-/// What is wrong with a place.
+/// Returns a function that adds the store's location to an error.
 pub(super) fn kept_in(tokens: &Tokens) -> impl Fn(KeepError) -> LoginError {
     move |source| LoginError::Keep {
         place: tokens.to_string(),
@@ -58,11 +58,11 @@ pub(super) fn kept_in(tokens: &Tokens) -> impl Fn(KeepError) -> LoginError {
     }
 }
 
-/// Everything that is kept.
+/// Returns all stored tokens.
 ///
 /// # Errors
 ///
-/// It cannot be read, or is in the memory of another process.
+/// The store cannot be read, or is in the memory of another process.
 pub(crate) async fn logins(tokens: &Tokens) -> Result<Vec<Known>, LoginError> {
     if tokens.are_in_memory() {
         return Err(LoginError::InMemory);
@@ -75,12 +75,12 @@ pub(crate) async fn logins(tokens: &Tokens) -> Result<Vec<Known>, LoginError> {
     Ok(each.collect())
 }
 
-/// Forgets the logins of a server, or that of one issuer, and has their issuers do so; or what has come for its configured
-/// refresh token, so that it begins with that again.
+/// Removes the logins of a server, or that of one issuer, and revokes them at their issuers. Also removes tokens from
+/// a configured refresh token, so that the configured one is used again.
 ///
 /// # Errors
 ///
-/// There is none, or it cannot be forgotten.
+/// There is none, or it cannot be removed.
 pub(crate) async fn log_out(
     tokens: &Tokens,
     auth: &AuthConfig,
@@ -92,7 +92,7 @@ pub(crate) async fn log_out(
     }
     let failed = kept_in(tokens);
     let name = kept_name(auth).unwrap_or_else(|| Name::of_login(server));
-    // A server that gets another token just now would put it back.
+    // A server that refreshes its token now would store it again.
     let turn = tokens.turn(&name).await.map_err(&failed)?;
     let forgotten = forget(tokens, &name, issuer).await;
     turn.end().await;
@@ -118,7 +118,7 @@ async fn forget(
             None => grants.iter().cloned().collect(),
             Some(issuer) => grants.of(Some(issuer)).cloned().into_iter().collect(),
         },
-        // Nobody can be told of what cannot be read; it goes away all the same.
+        // Unreadable grants cannot be revoked, but are removed all the same.
         Err(KeepError::Foreign) => Vec::new(),
         Err(error) => return Err(failed(error)),
     };
@@ -129,7 +129,7 @@ async fn forget(
     Ok(grants)
 }
 
-/// Tells an issuer that a token is not to be good any more (RFC 7009). Tells whether that was so.
+/// Revokes a token at its issuer (RFC 7009). Returns true on success.
 async fn revoke(grant: &Grant) -> bool {
     let Some(endpoint) = &grant.revocation_endpoint else {
         return false;

@@ -1,8 +1,8 @@
-//! Logging in to a server: somebody's consent, in a browser, becomes a token that is kept.
+//! Login to a server: a user's consent in a browser yields a token that is stored.
 //!
-//! The authorization code with PKCE (OAuth 2.1), to a port of this machine (RFC 8252). Who gives tokens is found by RFC
-//! 9728 and RFC 8414. What a server and its issuer say comes from strangers: only public addresses are asked, over
-//! `https`, unless the server itself is on this machine.
+//! The flow is the authorization code grant with PKCE (OAuth 2.1), with a redirect to a port of this machine (RFC
+//! 8252). The issuer is discovered by RFC 9728 and RFC 8414. Metadata of the server and its issuer is untrusted: only
+//! public addresses are contacted, over `https`, unless the server itself is on this machine.
 
 mod callback;
 mod discovery;
@@ -15,7 +15,7 @@ pub(crate) use kept::{Known, log_out, logins};
 use super::tokens::KeepError;
 use crate::net::FetchError;
 
-/// Why nobody is logged in.
+/// Reason why a login failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LoginError {
     #[error("it does not ask who calls; there is nothing to log in to")]
