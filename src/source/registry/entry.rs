@@ -1,4 +1,4 @@
-//! From a server of a registry to an entry of `upstreams`.
+//! Conversion of a registry's server to an entry of `upstreams`.
 
 use std::collections::BTreeMap;
 
@@ -7,34 +7,34 @@ use serde_json::{Map, Value, json};
 use super::listed::{Argument, Input, Package, Remote, Server};
 use crate::source::name::sanitized;
 
-/// What is chosen where there is both.
+/// Preferred kind of a server that is available in both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Preference {
-    /// One that runs somewhere.
+    /// A remote server.
     #[default]
     Remote,
-    /// A program that is started here.
+    /// A program that runs locally.
     Package,
 }
 
 /// An entry of `upstreams`.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Entry {
-    /// What the upstream is called.
+    /// Name of the upstream.
     pub(crate) name: String,
-    /// What stands in the configuration.
+    /// Configuration of the upstream.
     pub(crate) config: Map<String, Value>,
-    /// Variables that it takes from the environment, each with what it is for.
+    /// Required environment variables, each with its purpose.
     pub(crate) needed: BTreeMap<String, String>,
-    /// What may be set besides, each with what it is for.
+    /// Optional settings, each with its purpose.
     pub(crate) optional: Vec<String>,
 }
 
-/// The entry for a server.
+/// Returns the entry for a server.
 ///
 /// # Errors
 ///
-/// Why there is none, for each way in which the server can be had.
+/// Returns the reason for each way in which the server is available.
 pub(crate) fn entry(server: &Server, preference: Preference) -> Result<Entry, Vec<String>> {
     let mut refused = Vec::new();
     let remotes = {
@@ -69,7 +69,7 @@ pub(crate) fn entry(server: &Server, preference: Preference) -> Result<Entry, Ve
     Err(refused)
 }
 
-/// The last part of a server's name.
+/// Returns the last part of a server's name.
 fn name_of(name: &str) -> String {
     let last = name.rsplit('/').next().unwrap_or_default();
     match sanitized(last) {
@@ -105,7 +105,7 @@ fn of_package(package: &Package) -> Result<Entry, String> {
             package.transport.kind
         ));
     }
-    // It would be taken for an option.
+    // A leading dash would make it an option.
     if package.identifier.is_empty() || package.identifier.starts_with('-') {
         return Err("it has no name that can be started".to_owned());
     }
@@ -123,7 +123,7 @@ fn of_package(package: &Package) -> Result<Entry, String> {
     let pinned = literal(&pinned);
     let runtime = entry.arguments(&package.runtime_arguments);
     let own = entry.arguments(&package.package_arguments);
-    // Which program starts it follows from where it is from, and not from what a stranger would like to have started.
+    // The registry type decides which program starts the package; an untrusted entry cannot choose one.
     let (command, args) = match &*package.registry_type {
         "npm" => (
             "npx",
@@ -157,7 +157,7 @@ fn of_package(package: &Package) -> Result<Entry, String> {
     Ok(entry)
 }
 
-/// An image with a tag.
+/// Returns a container image with a tag.
 fn image(package: &Package) -> String {
     let last = package.identifier.rsplit('/').next().unwrap_or_default();
     match &*package.version {
@@ -168,12 +168,12 @@ fn image(package: &Package) -> String {
     }
 }
 
-/// A text of a stranger's as it is written in the configuration: it names no variable of ours.
+/// Escapes untrusted text for the configuration, so that it cannot refer to environment variables.
 fn literal(text: &str) -> String {
     text.replace("${", "$${")
 }
 
-/// What a variable for something is called.
+/// Returns the name of the environment variable for an input.
 fn variable_of(name: &str) -> String {
     let mut variable: String = name
         .chars()
@@ -189,7 +189,7 @@ fn variable_of(name: &str) -> String {
 }
 
 impl Entry {
-    /// What stands for an input, if anything does.
+    /// Returns the value of an input, if it has one.
     fn value(&mut self, name: &str, input: &Input) -> Option<String> {
         match (&input.value, &input.default) {
             (Some(value), _) => Some(self.filled(value, &input.variables)),
@@ -202,7 +202,7 @@ impl Entry {
         }
     }
 
-    /// A variable of the environment.
+    /// Adds a required environment variable and returns a reference to it.
     fn needs(&mut self, name: &str, input: &Input) -> String {
         let variable = variable_of(name);
         let reference = format!("${{{variable}}}");
@@ -210,7 +210,7 @@ impl Entry {
         reference
     }
 
-    /// A text whose `{names}` stand for values.
+    /// Replaces `{names}` in a text by their values.
     fn filled(&mut self, text: &str, variables: &BTreeMap<String, Input>) -> String {
         let mut filled = String::new();
         let mut rest = text;

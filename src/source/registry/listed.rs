@@ -1,4 +1,4 @@
-//! Servers as a registry describes them (`server.json`). What is not needed here is not read.
+//! Server descriptions of a registry (`server.json`). Unused members are ignored.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub(super) struct Metadata {
     pub(super) next_cursor: Option<String>,
 }
 
-/// A server, and what the registry itself says of it.
+/// A server with the registry's own metadata.
 #[derive(Debug, Deserialize)]
 pub(super) struct Answer {
     server: Server,
@@ -52,7 +52,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// How it can be reached, in words.
+    /// Returns descriptions of the ways to reach the server.
     pub(crate) fn ways(&self) -> Vec<&str> {
         let remotes = self.remotes.iter().map(|_| "http");
         let packages = self.packages.iter();
@@ -64,7 +64,7 @@ impl Server {
     }
 }
 
-/// A program that can be had somewhere.
+/// A downloadable program.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Package {
@@ -84,7 +84,7 @@ pub(super) struct Transport {
     pub(super) kind: String,
 }
 
-/// A server that runs somewhere.
+/// A remote server.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Remote {
@@ -95,7 +95,7 @@ pub(super) struct Remote {
     pub(super) variables: BTreeMap<String, Input>,
 }
 
-/// A variable of the environment, or a header.
+/// An environment variable or a header.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Named {
@@ -104,7 +104,7 @@ pub(super) struct Named {
     pub(super) input: Input,
 }
 
-/// An argument of a command line.
+/// A command line argument.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Argument {
@@ -117,7 +117,7 @@ pub(super) struct Argument {
     pub(super) input: Input,
 }
 
-/// What somebody has to say, or has said already.
+/// A value that the user has to supply, or that is given.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Input {

@@ -1,7 +1,7 @@
-//! What a registry of MCP servers knows of them, and how one of them is configured as an upstream.
+//! Client for registries of MCP servers, and conversion of their entries to upstreams.
 //!
-//! A registry has what anybody has published there. Nothing of it is run or trusted here: it becomes a text that somebody
-//! reads before it is used.
+//! Anyone can publish in a registry. Its content is neither run nor trusted here: it becomes configuration text that
+//! the user reviews before use.
 
 mod entry;
 mod listed;
@@ -17,20 +17,20 @@ use self::listed::{Answer, List};
 use crate::catalog::located;
 use crate::net::{Client, Deadlines, FetchError, Guard, Outgoing};
 
-/// Where the protocol's own registry is.
+/// URL of the official registry.
 pub(crate) const OFFICIAL: &str = "https://registry.modelcontextprotocol.io/";
 
-/// What stands for the newest version.
+/// Alias of the newest version.
 const LATEST: &str = "latest";
-/// How long one answer may take.
+/// Timeout of one request.
 const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(20);
-/// How long an answer may be.
+/// Maximum size of a response, in bytes.
 const ANSWER_BYTES: usize = 8 * 1024 * 1024;
-/// How many servers are asked for at once, and how many times.
+/// Number of servers in one page, and maximum number of pages.
 const PAGE: usize = 100;
 const PAGES_MAX: usize = 20;
 
-/// Why a registry does not say what it was asked.
+/// Reason why a registry request failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RegistryError {
     #[error("{0:?} is no URL of a registry: write one such as {OFFICIAL}")]
@@ -55,7 +55,7 @@ pub(crate) enum RegistryError {
     Client(String),
 }
 
-/// A registry, by the interface of the protocol's own (v0.1).
+/// Client for a registry with the API of the official one (v0.1).
 pub(crate) struct Registry {
     root: Url,
     client: Client,
@@ -64,7 +64,7 @@ pub(crate) struct Registry {
 impl Registry {
     /// # Errors
     ///
-    /// It is no URL of HTTP.
+    /// The URL is not a valid HTTP URL.
     pub(crate) fn at(url: &str) -> Result<Self, RegistryError> {
         let bad = || RegistryError::Url(url.to_owned());
         let mut root: Url = url.parse().map_err(|_| bad())?;
@@ -74,7 +74,7 @@ impl Registry {
         if !root.path().ends_with('/') {
             root.set_path(&format!("{}/", root.path()));
         }
-        // Whoever asks has named it, so it may be in a private network.
+        // The user named the registry, so it may be in a private network.
         let client = Client::builder(Guard::public().trust(&root))
             .deadlines(Deadlines::total(TIMEOUT))
             .max_body(ANSWER_BYTES)
@@ -84,7 +84,7 @@ impl Registry {
         Ok(Self { root, client })
     }
 
-    /// Servers with a text in their names, in their newest versions; at most so many.
+    /// Returns the newest versions of servers whose names contain a text, up to a maximum.
     pub(crate) async fn search(
         &self,
         text: &str,
@@ -110,11 +110,11 @@ impl Registry {
         Ok(found)
     }
 
-    /// One server, by its whole name.
+    /// Returns a server by its full name.
     pub(crate) async fn server(&self, name: &str, version: &str) -> Result<Value, RegistryError> {
         let at = |version| self.path(&["v0.1", "servers", name, "versions", version]);
         match self.get(at(version)?, name).await {
-            // A version may be missing, or the whole server.
+            // Finds out whether only the version is missing, or the whole server.
             Err(RegistryError::NotFound(_)) if version != LATEST => {
                 let newest: Value = self.get(at(LATEST)?, name).await?;
                 Err(RegistryError::NoVersion {
@@ -148,11 +148,11 @@ impl Registry {
     }
 }
 
-/// A server of what a registry said of it.
+/// Parses a registry's description of a server.
 ///
 /// # Errors
 ///
-/// It is no description of one.
+/// The description is not valid.
 pub(crate) fn described(answer: &Value) -> Result<Server, RegistryError> {
     let answer: Answer = located::read(answer)
         .map_err(|misfit| RegistryError::Document(misfit.cause.to_string()))?;
