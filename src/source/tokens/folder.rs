@@ -1,4 +1,4 @@
-//! Tokens in files that nobody else may read, whole whenever they are read.
+//! Token store in files. Only the owner can read them, and each is replaced atomically.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
@@ -10,11 +10,11 @@ use tokio::time::Instant;
 use super::{Grants, KeepError, Name};
 use crate::seal::random_bytes;
 
-/// A file for each name.
+/// A folder with one file for each name.
 pub(super) struct Folder(PathBuf);
 
 const FILE_BYTES: u64 = 256 * 1024;
-/// How long whoever changes a file waits for others who do.
+/// Maximum time to wait for the lock of a file.
 const LOCK_PATIENCE: Duration = Duration::from_secs(30);
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
@@ -41,9 +41,11 @@ impl Folder {
         blocking(move || write(&file, &grants.text())).await
     }
 
-    /// Holds the lock of a file until it is dropped: on one beside it, which stays. `None` where there are no locks, as in a
-    /// folder that cannot be written to, or where whoever has it does not let go of it; nothing better can be done then
-    /// than to go on.
+    /// Acquires the lock of a file, which is held until dropped. The lock is on a separate file that is never
+    /// removed.
+    ///
+    /// Returns `None` if locking is not possible, as in a read-only folder, or if the holder does not release the
+    /// lock in time. The caller then proceeds without a lock.
     pub(super) async fn turn(&self, name: &Name) -> Option<File> {
         let folder = self.0.clone();
         let file = name.file(&folder).with_extension("lock");
@@ -95,7 +97,7 @@ impl Folder {
     }
 }
 
-/// Asks for a file where nobody waits for it but whoever asked.
+/// Runs file operations on a blocking thread.
 async fn blocking<T: Send + 'static>(
     ask: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, KeepError> {
@@ -127,7 +129,7 @@ fn read(file: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Writes another file beside it and puts that in its place. Others who do the same have names of their own for theirs.
+/// Writes a temporary file and renames it over the target. Concurrent writers use different temporary names.
 fn write(file: &Path, text: &[u8]) -> io::Result<()> {
     if let Some(folder) = file.parent() {
         make(folder)?;
@@ -143,7 +145,7 @@ fn write(file: &Path, text: &[u8]) -> io::Result<()> {
         .and_then(|()| open.sync_all())
         .and_then(|()| std::fs::rename(&beside, file));
     if written.is_err() {
-        // What is left is of no use to anybody.
+        // The incomplete file is useless.
         let _ = std::fs::remove_file(&beside);
     }
     written

@@ -1,4 +1,4 @@
-//! What an issuer has granted: a token, how to get the next, and from whom.
+//! Stored grant of an issuer: a token, its source, and the means to refresh it.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,30 +11,29 @@ use super::KeepError;
 use crate::net::{Client, Deadlines, Fetched, Guard, Outgoing};
 use crate::source::credentials::{CredentialError, read_answer, token_request};
 
-/// What is kept of one grant. Nothing in it is ever sent to another issuer than the one that gave it, nor to another server
-/// than the one it is for.
+/// Stored data of one grant. It is sent only to the issuer that granted it and to the server that it is for.
 #[derive(Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::source) struct Grant {
-    /// The server that it is for, as somebody has written it who logged in to it.
+    /// The server that the token is for, as given at login.
     #[serde(default)]
     pub(in crate::source) server: String,
-    /// The same as it names itself: the `resource` of RFC 8707.
+    /// Resource identifier of the server: the `resource` of RFC 8707.
     pub(in crate::source) resource: String,
-    /// Who gave it.
+    /// URL of the issuer.
     pub(in crate::source) issuer: String,
     pub(in crate::source) token_endpoint: String,
     pub(in crate::source) revocation_endpoint: Option<String>,
     pub(in crate::source) client_id: String,
     pub(in crate::source) client_secret: Option<String>,
-    /// The secret goes into the form, and not into a header.
+    /// Sends the client secret in the form instead of a header.
     #[serde(default)]
     pub(in crate::source) secret_in_form: bool,
-    /// Empty before the first one has been got.
+    /// Empty before the first token was requested.
     pub(in crate::source) access_token: String,
-    /// When it ends, in seconds since 1970; `None` where the issuer did not say.
+    /// Expiry in seconds since 1970; `None` if the issuer did not state one.
     pub(in crate::source) expires: Option<u64>,
-    /// So many seconds before it ends another one is got.
+    /// Time before expiry at which the token is refreshed, in seconds.
     #[serde(default = "margin")]
     pub(in crate::source) margin: u64,
     pub(in crate::source) refresh_token: Option<String>,
@@ -43,13 +42,13 @@ pub(in crate::source) struct Grant {
     /// Scopes of earlier `insufficient_scope` errors. The next login requests them too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(in crate::source) lacking: Vec<String>,
-    /// Networks that the issuer may be in though they are not public.
+    /// Non-public networks in which the issuer is allowed.
     #[serde(default)]
     pub(in crate::source) networks: Vec<IpNet>,
 }
 
 impl fmt::Debug for Grant {
-    /// Leaves out tokens and secrets.
+    /// Omits tokens and secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Grant")
             .field("resource", &self.resource)
@@ -58,22 +57,24 @@ impl fmt::Debug for Grant {
     }
 }
 
-/// What several issuers have granted for the same, the latest at the end.
+/// Grants of several issuers for the same server, the latest last.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::source) struct Grants {
     grants: Vec<Grant>,
 }
 
-/// How many issuers one server may have that somebody logs in at.
+/// Maximum number of issuers with a login for one server.
 const ISSUERS_MAX: usize = 8;
 
 impl Grants {
+    /// Parses stored grants.
+    ///
     /// # Errors
     ///
-    /// It was written by somebody else.
+    /// The data has another format.
     pub(super) fn read(text: &[u8]) -> Result<Self, KeepError> {
-        // What is wrong may be told with the text, which nobody is to see.
+        // The parser's message could quote the tokens.
         serde_json::from_slice(text).map_err(|_| KeepError::Foreign)
     }
 
@@ -81,13 +82,13 @@ impl Grants {
         serde_json::to_vec_pretty(self).unwrap_or_default()
     }
 
-    /// What this issuer has granted; without a name, what was granted last.
+    /// Returns the grant of this issuer; without a name, the latest one.
     pub(in crate::source) fn of(&self, issuer: Option<&str>) -> Option<&Grant> {
         let is_meant = |grant: &&Grant| issuer.is_none_or(|issuer| is_same(&grant.issuer, issuer));
         self.grants.iter().rev().find(is_meant)
     }
 
-    /// Puts it in the place of what its issuer has granted before.
+    /// Replaces the earlier grant of the same issuer, in the same position.
     pub(super) fn renew(&mut self, grant: Grant) {
         match self
             .grants
@@ -99,7 +100,7 @@ impl Grants {
         }
     }
 
-    /// The same, and makes it the latest.
+    /// Replaces the earlier grant of the same issuer, and makes this one the latest.
     pub(super) fn add(&mut self, grant: Grant) {
         self.remove(&grant.issuer);
         self.grants.push(grant);
@@ -121,7 +122,7 @@ impl Grants {
         self.grants.iter()
     }
 
-    /// When none of them is good any more; `None` where nobody knows.
+    /// Returns the time at which the last of them expires; `None` if unknown.
     pub(super) fn end(&self) -> Option<SystemTime> {
         let ends = self.grants.iter().map(|grant| match grant.refresh_token {
             Some(_) => None,
@@ -132,7 +133,7 @@ impl Grants {
         UNIX_EPOCH.checked_add(Duration::from_secs(last))
     }
 
-    /// Whether all have ended and cannot be renewed.
+    /// Returns true if all have expired and cannot be refreshed.
     #[cfg(feature = "cli")]
     pub(super) fn are_over(&self, now: SystemTime) -> bool {
         self.grants.is_empty() || self.end().is_some_and(|end| end <= now)
@@ -143,12 +144,12 @@ impl Grants {
 const LACKING_MAX: usize = 64;
 const SCOPE_BYTES: usize = 256;
 
-/// Whether two names of issuers are the same, but for a slash that people leave out.
+/// Compares two issuer URLs, ignoring a trailing slash.
 fn is_same(one: &str, other: &str) -> bool {
     one.trim_end_matches('/') == other.trim_end_matches('/')
 }
 
-/// What an issuer answers.
+/// Response to a token request.
 #[derive(Deserialize)]
 pub(in crate::source) struct Granted {
     pub(in crate::source) access_token: String,
@@ -162,13 +163,13 @@ pub(in crate::source) struct Granted {
 const ISSUER_TIMEOUT: Duration = Duration::from_secs(10);
 const ANSWER_BYTES: usize = 64 * 1024;
 
-/// So long before it ends a token is got anew, in seconds.
+/// Returns the default time before expiry at which a token is refreshed, in seconds.
 fn margin() -> u64 {
     30
 }
 
 impl Grant {
-    /// Whether the token is good for a while.
+    /// Returns true if the token is not due for a refresh.
     pub(in crate::source) fn is_fresh(&self, now: SystemTime) -> bool {
         let now = seconds(now);
         !self.access_token.is_empty()
@@ -192,7 +193,7 @@ impl Grant {
         before < self.lacking.len()
     }
 
-    /// Takes over what the issuer gave.
+    /// Updates the grant with the issuer's response.
     pub(in crate::source) fn take(&mut self, granted: Granted, now: SystemTime) {
         let life = granted
             .expires_in
@@ -209,7 +210,7 @@ impl Grant {
         }
     }
 
-    /// Another token, for the refresh token (RFC 6749, 6).
+    /// Requests another token with the refresh token (RFC 6749, 6).
     pub(in crate::source) async fn refresh(&self) -> Result<Granted, CredentialError> {
         let refresh = self.refresh_token.as_deref();
         let refresh = refresh.ok_or(CredentialError::LoginEnded)?;
@@ -217,7 +218,7 @@ impl Grant {
         self.ask(&self.token_endpoint, &fields).await
     }
 
-    /// Sends a form to the issuer, with what proves who we are and which server it is about.
+    /// Sends a form to the issuer, with the client's authentication and the resource.
     pub(in crate::source) async fn ask(
         &self,
         endpoint: &str,
@@ -258,12 +259,12 @@ impl Grant {
     }
 }
 
-/// Seconds since 1970.
+/// Returns a time in seconds since 1970.
 fn seconds(now: SystemTime) -> u64 {
     now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// Whether a URL is of this machine, as in development, where `http` will do.
+/// Returns true for a URL on this machine, as in development, where `http` is allowed.
 fn is_here(url: &Url) -> bool {
     match url.host() {
         Some(url::Host::Domain(name)) => name == "localhost",
@@ -273,8 +274,8 @@ fn is_here(url: &Url) -> bool {
     }
 }
 
-/// A client for addresses that strangers may have named: public ones over `https`, and others only as far as whoever
-/// logs in has said. The server itself was named by them; where that is on this machine, so may its issuer be.
+/// Returns a client for URLs from untrusted metadata. It allows public addresses over `https`, and the networks that
+/// the user allowed at login. If the server itself is on this machine, its issuer can be too.
 pub(in crate::source) fn client(
     networks: &[IpNet],
     server: Option<&Url>,

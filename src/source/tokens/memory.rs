@@ -1,4 +1,4 @@
-//! Tokens that end with the process.
+//! In-memory token store, lost when the process ends.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use tokio::sync::{Mutex as Turns, OwnedMutexGuard};
 
 use super::{Grants, Name};
 
-/// By name; of these there are as many as are configured.
+/// Grants by name. The number of names is bounded by the configuration.
 #[derive(Default)]
 pub(super) struct Memory(Mutex<HashMap<Name, Kept>>);
 

@@ -1,9 +1,9 @@
-//! Where tokens are kept that this program has got from an issuer as its client: by `longshore login`, or for a refresh
-//! token that it was given.
+//! Store for tokens that this program obtains as an OAuth client: by `longshore login`, or with a configured refresh
+//! token.
 //!
-//! There is one place for all of them, and one way to get the next: whoever wants to takes its turn, looks at what is there,
-//! and only then asks the issuer. What is kept is each issuer's own, and of a server or an API; nothing of it is ever shown
-//! to another. Tokens of callers are never kept.
+//! There is one store for all tokens and one procedure to refresh them: acquire the lock, read the stored grant, and
+//! only then request a token. Each grant belongs to one issuer and one server or API, and is never sent to another.
+//! Tokens of callers are never stored.
 
 mod folder;
 mod grant;
@@ -29,8 +29,8 @@ use self::shared::Shared;
 use crate::environment::Probe;
 use crate::state::{SharedState, StateError};
 
-/// Where tokens are kept that this program gets from issuers, for itself: those of `longshore login`, and those that come
-/// for a `refresh_token`. Tokens of callers are never kept.
+/// Store for tokens that this program obtains for itself: those of `longshore login`, and those from a
+/// `refresh_token`. Tokens of callers are never stored.
 ///
 /// ```toml
 /// [tokens]
@@ -39,46 +39,46 @@ use crate::state::{SharedState, StateError};
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TokensConfig {
-    /// `memory`, where they are forgotten when the process ends; `file`, in a folder, in files that nobody else may read; or
-    /// `state`, which all replicas have (`state.url`), encrypted with `seal.keys`. Default: `file` if `tokens.folder` is set,
-    /// else `memory`.
+    /// Token store: `memory` (lost when the process ends), `file` (a folder of files that only the owner can read),
+    /// or `state` (shared by all replicas through `state.url`, encrypted with `seal.keys`). Default: `file` if
+    /// `tokens.folder` is set, else `memory`.
     pub store: Option<TokenStore>,
-    /// The folder of `file`. Default: `LONGSHORE_TOKENS`, else `longshore/tokens` in `$XDG_CONFIG_HOME` or `~/.config`.
+    /// Folder for `file`. Default: `LONGSHORE_TOKENS`, else `longshore/tokens` in `$XDG_CONFIG_HOME` or `~/.config`.
     #[schemars(extend("x-path" = "file"))]
     pub folder: Option<PathBuf>,
 }
 
-/// Where tokens are kept.
+/// Kind of token store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum TokenStore {
-    /// Until the process ends.
+    /// In memory, until the process ends.
     Memory,
-    /// In files, which processes of one machine may share.
+    /// In files, which processes of one machine can share.
     File,
     /// In the state that replicas share.
     State,
 }
 
-/// Why there is no place for tokens as it was configured.
+/// Reason why the configured token store cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokensError {
-    /// A folder that is not used.
+    /// A folder is set but the store does not use it.
     #[error(
         "tokens.folder is set, and tokens.store is {0}; set tokens.store to file, or leave the folder out"
     )]
     FolderUnused(&'static str),
-    /// Nobody has said which folder, and there is no home.
+    /// No folder is configured, and there is no home directory.
     #[error("tokens.store is file, and there is no folder for it; name one with tokens.folder")]
     NoFolder,
-    /// The state is that of one process.
+    /// The state belongs to one process only.
     #[error(
         "tokens.store is state, and there is no state that others have too; set state.url, or keep tokens in a folder (tokens.store = file)"
     )]
     NoState,
-    /// Whoever can read the state could read them.
+    /// The state is not encrypted, so that its readers could read the tokens.
     #[error(
         "tokens.store is state, and nothing encrypts what is there; set seal.keys to the same on all replicas"
     )]
@@ -86,7 +86,7 @@ pub enum TokensError {
 }
 
 impl TokensConfig {
-    /// Which place is meant.
+    /// Returns the selected store.
     pub(crate) fn store(&self) -> TokenStore {
         match (self.store, &self.folder) {
             (Some(store), _) => store,
@@ -100,11 +100,11 @@ impl TokensConfig {
         folder.ok_or(TokensError::NoFolder)
     }
 
-    /// Whether it makes sense.
+    /// Validates the settings.
     ///
     /// # Errors
     ///
-    /// A folder that nothing is kept in, or none where one is needed.
+    /// A folder is set but not used, or is required and missing.
     pub(crate) fn check(&self, probe: &Probe) -> Result<(), TokensError> {
         let unused = |store| match self.folder {
             Some(_) => Err(TokensError::FolderUnused(store)),
@@ -118,7 +118,7 @@ impl TokensConfig {
     }
 }
 
-/// The folder that commands keep tokens in, and servers that are told no other.
+/// Returns the default folder of commands, and of servers without a configured one.
 pub(crate) fn default_folder(probe: &Probe) -> Option<PathBuf> {
     let set = |name: &str| probe.variable(name).filter(|value| !value.is_empty());
     if let Some(folder) = set("LONGSHORE_TOKENS") {
@@ -131,7 +131,7 @@ pub(crate) fn default_folder(probe: &Probe) -> Option<PathBuf> {
     Some(base.join("longshore").join("tokens"))
 }
 
-/// The place in which tokens are kept. Its copies are the same place.
+/// Handle to the token store. Clones share the store.
 #[derive(Clone)]
 pub(crate) struct Tokens(Arc<Place>);
 
@@ -141,7 +141,7 @@ enum Place {
     Shared(Shared),
 }
 
-/// Why tokens cannot be read or kept. The texts hold no secret.
+/// Reason why tokens cannot be read or stored. The messages hold no secret.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeepError {
     #[error(transparent)]
@@ -158,13 +158,13 @@ pub(crate) enum KeepError {
     Busy,
 }
 
-/// The right to get the next token, which one has at a time.
+/// Exclusive lock held while a token is refreshed.
 #[must_use = "others wait for its end"]
 pub(super) enum Turn {
     Memory {
         _held: tokio::sync::OwnedMutexGuard<()>,
     },
-    /// There is none where there are no locks.
+    /// `None` where file locks are not available.
     Folder {
         _held: Option<std::fs::File>,
     },
@@ -172,7 +172,7 @@ pub(super) enum Turn {
 }
 
 impl Turn {
-    /// Lets others have theirs. Whoever does not come to this holds them up for a few seconds at most.
+    /// Releases the lock. A holder that never does so blocks others for a few seconds at most.
     pub(super) async fn end(self) {
         if let Self::Shared(turn) = self {
             turn.end().await;
@@ -181,11 +181,11 @@ impl Turn {
 }
 
 impl Tokens {
-    /// The place that is configured. If it is the state, that has to be told ([`are_in`](Self::are_in)).
+    /// Opens the configured store. A store in the state has to be attached to it later ([`are_in`](Self::are_in)).
     ///
     /// # Errors
     ///
-    /// The configuration makes no sense.
+    /// The settings contradict each other.
     pub(crate) fn new(config: &TokensConfig, probe: &Probe) -> Result<Self, TokensError> {
         config.check(probe)?;
         let place = match config.store() {
@@ -196,17 +196,17 @@ impl Tokens {
         Ok(Self(Arc::new(place)))
     }
 
-    /// A folder.
+    /// Opens a store in a folder.
     #[cfg(any(feature = "cli", test))]
     pub(crate) fn in_folder(folder: PathBuf) -> Self {
         Self(Arc::new(Place::Folder(Folder::new(folder))))
     }
 
-    /// Tells what the state is. `is_shared` if others have it too, `is_sealed` if nobody without a key can read it.
+    /// Attaches the state. `is_shared` is true if other replicas use it too; `is_sealed` is true if it is encrypted.
     ///
     /// # Errors
     ///
-    /// Tokens are to be kept there, and it is no place for them.
+    /// Tokens are configured to be stored in the state, and it is not shared or not encrypted.
     pub(crate) fn are_in(
         &self,
         state: SharedState,
@@ -224,18 +224,18 @@ impl Tokens {
         }
     }
 
-    /// Whether nothing of it is left once the process ends.
+    /// Returns true if the tokens are lost when the process ends.
     pub(crate) fn are_in_memory(&self) -> bool {
         matches!(&*self.0, Place::Memory(_))
     }
 
-    /// Whether they are where other replicas have them too.
+    /// Returns true if other replicas have access to the tokens.
     #[cfg(feature = "cli")]
     pub(crate) fn are_shared(&self) -> bool {
         matches!(&*self.0, Place::Shared(_))
     }
 
-    /// What is kept under a name, by issuer.
+    /// Returns the stored grants under a name, by issuer.
     pub(super) async fn look(&self, name: &Name) -> Result<Option<Grants>, KeepError> {
         match &*self.0 {
             Place::Memory(memory) => Ok(memory.look(name)),
@@ -244,14 +244,14 @@ impl Tokens {
         }
     }
 
-    /// Keeps what an issuer has granted, in the place of what it granted before. Whoever does so has its turn.
+    /// Stores a grant and replaces the earlier one of its issuer. The caller must hold the lock.
     pub(super) async fn keep(&self, name: &Name, grant: &Grant) -> Result<(), KeepError> {
         let mut grants = self.there(name).await?;
         grants.renew(grant.clone());
         self.put(name, grants).await
     }
 
-    /// The same, where it is to be used instead of what other issuers have granted.
+    /// Stores a grant and makes it the one to use, instead of those of other issuers.
     #[cfg(feature = "cli")]
     pub(super) async fn begin(&self, name: &Name, grant: &Grant) -> Result<(), KeepError> {
         let mut grants = self.there(name).await?;
@@ -276,14 +276,14 @@ impl Tokens {
         Ok(())
     }
 
-    /// Somebody uses it, so that it is not to go away.
+    /// Extends the storage TTL of grants in use.
     pub(super) async fn prolong(&self, name: &Name) {
         if let Place::Shared(shared) = &*self.0 {
             shared.prolong(name).await;
         }
     }
 
-    /// Waits for the right to change what is kept under a name.
+    /// Acquires the lock for the grants under a name.
     pub(super) async fn turn(&self, name: &Name) -> Result<Turn, KeepError> {
         Ok(match &*self.0 {
             Place::Memory(memory) => Turn::Memory {
@@ -297,10 +297,10 @@ impl Tokens {
     }
 }
 
-/// For whoever looks after what is kept.
+/// Operations for token administration.
 #[cfg(feature = "cli")]
 impl Tokens {
-    /// Forgets what an issuer granted, or all issuers. Whoever does so has its turn.
+    /// Removes the grant of one issuer, or of all. The caller must hold the lock.
     pub(super) async fn forget(&self, name: &Name, issuer: Option<&str>) -> Result<(), KeepError> {
         if let Some(issuer) = issuer
             && let Some(mut grants) = self.look(name).await?
@@ -318,7 +318,7 @@ impl Tokens {
         Ok(())
     }
 
-    /// Everything that is kept.
+    /// Returns all stored grants.
     pub(super) async fn all(&self) -> Result<Vec<(Name, Grants)>, KeepError> {
         let names = match &*self.0 {
             Place::Memory(memory) => memory.names(),
@@ -336,12 +336,12 @@ impl Tokens {
         Ok(all)
     }
 
-    /// Forgets what has ended and cannot be renewed.
+    /// Removes grants that have expired and cannot be refreshed.
     pub(super) async fn sweep(&self, now: std::time::SystemTime) -> Result<(), KeepError> {
         for (name, grants) in self.all().await? {
             if grants.are_over(now) {
                 let turn = self.turn(&name).await?;
-                // Somebody may have got another one meanwhile.
+                // A concurrent writer may have stored a new grant.
                 let over = self
                     .look(&name)
                     .await?
@@ -358,14 +358,14 @@ impl Tokens {
     }
 }
 
-/// Whether a folder has a login for a server.
+/// Returns true if a folder has a login for a server.
 #[cfg(feature = "cli")]
 pub(crate) fn has_login(folder: &std::path::Path, server: &url::Url) -> bool {
     Name::of_login(server).file(folder).exists()
 }
 
 impl Default for Tokens {
-    /// In memory.
+    /// Returns an in-memory store.
     fn default() -> Self {
         Self(Arc::new(Place::Memory(Memory::default())))
     }

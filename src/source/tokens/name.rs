@@ -1,4 +1,4 @@
-//! What tokens are kept under.
+//! Names of stored grants.
 
 use std::path::{Path, PathBuf};
 
@@ -7,17 +7,17 @@ use url::Url;
 
 use crate::seal::digest;
 
-/// Whose tokens they are: a server's or an API's. It is the name of a file as well: a host, a digest, and of what kind.
+/// Identifies the server or API of a grant. It is also a file name: host, digest and kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in crate::source) struct Name(String);
 
 const LOGIN: &str = "login";
 const TOKEN: &str = "token";
-/// How many bytes of a digest tell names apart.
+/// Number of digest bytes in a name.
 const DIGEST_BYTES: usize = 16;
 
 impl Name {
-    /// What somebody's consent gave for a server. Servers that differ in the query of their URLs are different ones.
+    /// Returns the name for a login at a server. URLs with different queries name different servers.
     pub(in crate::source) fn of_login(server: &Url) -> Self {
         let mut server = server.clone();
         server.set_fragment(None);
@@ -28,7 +28,7 @@ impl Name {
         Self::new(server.host_str(), &[text.as_bytes()], LOGIN)
     }
 
-    /// What came for a token that was configured: of one issuer, client, resource, and token to begin with.
+    /// Returns the name for a configured refresh token: of one issuer, client, resource and initial token.
     pub(in crate::source) fn of_token(
         issuer: &Url,
         client: &str,
@@ -47,7 +47,7 @@ impl Name {
         Self(format!("{host}-{digest}.{kind}"))
     }
 
-    /// One that was written down.
+    /// Parses a name.
     #[cfg(feature = "cli")]
     pub(super) fn read(text: &str) -> Option<Self> {
         let (stem, kind) = text.rsplit_once('.')?;
@@ -64,7 +64,7 @@ impl Name {
         &self.0
     }
 
-    /// Whether somebody has logged in for it, and so can do again.
+    /// Returns true for a login, which a user can repeat.
     #[cfg(feature = "cli")]
     pub(in crate::source) fn is_of_login(&self) -> bool {
         self.0.ends_with(LOGIN)

@@ -1,4 +1,4 @@
-//! Tokens in the state that replicas share. What is there is sealed by whoever opened that state.
+//! Token store in the state that replicas share. The opener of the state encrypts its values.
 
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
@@ -11,30 +11,31 @@ use super::{Grants, KeepError, Name};
 use crate::seal::digest;
 use crate::state::{SharedState, StateError};
 
-/// A value for each name, and one with all names. The state is there once the server has opened it; sources are read before.
+/// One value for each name, and one that lists all names. The state is set once the server has opened it; sources are
+/// built earlier.
 #[derive(Default)]
 pub(super) struct Shared(OnceLock<SharedState>);
 
-/// How long something is kept that nobody uses.
+/// TTL of grants that are not used.
 const LIFE: Duration = Duration::from_secs(90 * 24 * 3600);
-/// How long something is kept at least that cannot be renewed, whatever its end.
+/// Minimum TTL of grants that cannot be refreshed.
 const LIFE_MIN: Duration = Duration::from_secs(60);
-/// Longer than it takes to ask an issuer and the state.
+/// Duration of the lock, longer than requests to the issuer and the state take.
 const TURN: Duration = Duration::from_secs(15);
-/// So long before its end a turn is not given back any more, since somebody else may have it by then.
+/// Time before the lock's expiry from which it is not released any more, since another replica may hold it by then.
 const TURN_MARGIN: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(50);
-/// The value that has all names. It is for people who look; nothing is found by it.
+/// Key of the list of all names. It is for administration; lookups do not use it.
 const NAMES: &str = "oauth:names";
-/// How many names it has at most.
+/// Maximum number of listed names.
 const NAMES_MAX: usize = 200;
-/// How often a value is tried to be changed that others change too.
+/// Maximum number of attempts of a compare-and-swap.
 const TRIES: usize = 8;
 
 impl Shared {
-    /// From now on they are there.
+    /// Attaches the state.
     pub(super) fn is_in(&self, state: SharedState) {
-        // There is one state for as long as the process serves.
+        // The process has only one state while it serves.
         let _ = self.0.set(state);
     }
 
@@ -57,14 +58,14 @@ impl Shared {
         Ok(())
     }
 
-    /// It is sealed anew as well, so that keys can be rotated.
+    /// Extends the TTL. The value is also encrypted again, so that keys can be rotated.
     pub(super) async fn prolong(&self, name: &Name) {
         let prolonged = async {
             let state = self.state()?;
             let key = key("grants", name);
             if let Some(text) = state.get(&key).await? {
                 let life = life(&Grants::read(&text)?);
-                // What somebody else has put there meanwhile has its life already.
+                // If another replica has changed the value meanwhile, that write has set its TTL.
                 state
                     .compare_and_swap(&key, text.clone(), text, life)
                     .await?;
@@ -77,7 +78,7 @@ impl Shared {
         }
     }
 
-    /// Waits for it as long as it takes somebody to get a token.
+    /// Acquires the lock. Waits at most as long as a token request can take.
     pub(super) async fn turn(&self, name: &Name) -> Result<Turn, KeepError> {
         let state = self.state()?;
         let key = key("turn", name);
@@ -122,11 +123,11 @@ impl Shared {
     }
 }
 
-/// The right to get the next token.
+/// A held lock.
 pub(in crate::source) struct Turn {
     state: SharedState,
     key: String,
-    /// When somebody else may have it.
+    /// Time at which the lock expires.
     until: Instant,
 }
 
@@ -141,7 +142,7 @@ impl Turn {
     }
 }
 
-/// Keys tell nobody which servers there are.
+/// Returns the key of a name, hashed so that keys do not reveal the servers.
 fn key(kind: &str, name: &Name) -> String {
     let digest = HEXLOWER.encode(&digest(&[name.as_str().as_bytes()]));
     format!("oauth:{kind}:{digest}")
@@ -157,12 +158,12 @@ fn life(grants: &Grants) -> Duration {
     }
 }
 
-/// Adds a name to the list of all.
+/// Adds a name to the list.
 async fn list(state: &SharedState, name: &Name) -> Result<(), StateError> {
     change(state, |names| {
         let is_new = !names.iter().any(|known| known == name.as_str());
         if is_new {
-            // The oldest make room: they are more likely than others to be gone.
+            // The oldest names are dropped, as their grants are the most likely to be gone.
             let surplus = (names.len() + 1).saturating_sub(NAMES_MAX);
             names.drain(..surplus);
             names.push(name.as_str().to_owned());
@@ -172,7 +173,7 @@ async fn list(state: &SharedState, name: &Name) -> Result<(), StateError> {
     .await
 }
 
-/// Changes the list of all names, where others may change it too. `change` tells whether it did.
+/// Changes the list with compare-and-swap. `change` returns true if it changed the list.
 async fn change(
     state: &SharedState,
     change: impl Fn(&mut Vec<String>) -> bool,
@@ -183,7 +184,7 @@ async fn change(
         let is_changed = change(&mut names);
         let text = serde_json::to_vec(&names).unwrap_or_default();
         let done = match before {
-            // Its life begins anew.
+            // Writes the unchanged value to renew its TTL.
             Some(before) if !is_changed => {
                 state
                     .compare_and_swap(NAMES, before.clone(), before, LIFE)
@@ -195,7 +196,7 @@ async fn change(
                     .await?
             }
             None if !is_changed => true,
-            // There is something that none of our keys opens.
+            // The value is encrypted with an unknown key, so it is replaced.
             None if tried == TRIES => {
                 state.put(NAMES, text.into(), LIFE).await?;
                 true
