@@ -1,4 +1,4 @@
-//! Bundling: the documents that a document refers to are put into it, and references lead there.
+//! Bundling: embeds the documents that a document refers to, and redirects references to them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -15,15 +15,15 @@ use super::config::OpenApiSourceConfig;
 use super::document::{Fetcher, parse_within, read_file};
 use crate::source::name::sanitized;
 
-/// The member of the whole document under which the other documents are.
+/// Member of the bundled document that holds the other documents.
 const MEMBER: &str = "x-longshore-documents";
-/// Referenced documents that are fetched at the same time. Each may have a part of the bytes that is smaller by this
-/// factor, so that all of them together stay within the limit.
+/// Number of concurrent fetches of referenced documents. The size limit of each is the remaining limit divided by
+/// this number, so that all of them together stay within it.
 const FETCHES: usize = 4;
-/// Time for fetching all referenced documents.
+/// Total time for fetching all referenced documents.
 const FETCHES_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Where a document is.
+/// Location of a document.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Place {
     File(PathBuf),
@@ -39,50 +39,51 @@ impl fmt::Display for Place {
     }
 }
 
-/// A document with all that it refers to in it, as far as that could be read.
+/// A document with all documents that it refers to, as far as they could be read.
 #[derive(Debug)]
 pub(super) struct Bundled {
     pub(super) root: Value,
-    /// Documents that could not be read, by the name that references have for them now, and why.
+    /// Documents that could not be read: the name that references now use, and the reason.
     pub(super) missing: BTreeMap<String, String>,
-    /// Whether something in it was fetched over the network besides the root.
+    /// True if a document other than the root was fetched over the network.
     pub(super) has_fetched_parts: bool,
 }
 
-/// What is left for the documents that are still to be read.
+/// Remaining budget for the documents that are still to be read.
 #[derive(Debug)]
 struct Budget {
     bytes: Cell<usize>,
-    /// Estimated bytes of memory that their trees take.
+    /// Estimated memory of their trees, in bytes.
     tree: Cell<usize>,
 }
 
-/// One document of those that become one.
+/// One of the bundled documents.
 struct Part {
     place: Place,
     value: Value,
-    /// Its name among the members of the whole.
+    /// Its member name in the bundle.
     name: String,
-    /// What its references name, and where that is; or the name to give it, and why it is nowhere.
+    /// Locations of its references as written; or a placeholder name and the reason why there is no location.
     links: HashMap<String, Result<Place, (String, String)>>,
 }
 
-/// The documents found so far; the first one is the root.
+/// The documents found so far, the root first.
 struct Parts<'c> {
     config: &'c OpenApiSourceConfig,
     parts: Vec<Part>,
-    /// Every place that is referred to: which part it is, or why there is none.
+    /// Index of the part for each referenced location, or the reason why it is missing.
     outcomes: HashMap<Place, Result<usize, String>>,
     names: HashSet<String>,
-    /// The folder that files are in, or below.
+    /// The folder that contains all readable files.
     folder: Option<PathBuf>,
-    /// Files by the paths that references make, since one path is asked for often.
+    /// Files by the paths of references. Caches lookups, since many references share a path.
     files: RefCell<HashMap<PathBuf, Result<PathBuf, String>>>,
     budget: Budget,
     deadline: Instant,
 }
 
-/// Reads what a document refers to, and what that refers to. `tree` is the memory that the trees of all of that may take.
+/// Reads the documents that a document refers to, recursively. `tree` is the memory that all of their trees can take,
+/// in bytes.
 pub(super) async fn bundle(
     root: Value,
     place: Place,
@@ -141,7 +142,7 @@ pub(super) async fn bundle(
     parts.joined()
 }
 
-/// The documents that references in a value lead to, as they are written, each once.
+/// Collects the distinct documents that references in a value name, as written.
 fn collect(value: &Value, known: &mut HashSet<String>, found: &mut Vec<String>) {
     match value {
         Value::Object(members) => {
@@ -172,7 +173,7 @@ fn document_of(reference: &str) -> &str {
 }
 
 impl Parts<'_> {
-    /// Finds out where the references of one part lead, and adds the places that are still to be read.
+    /// Resolves the references of one part, and adds the locations that are still to be read.
     fn link(&mut self, at: usize, wanted: &mut Vec<Place>) {
         let mut references = Vec::new();
         collect(&self.parts[at].value, &mut HashSet::new(), &mut references);
@@ -197,7 +198,8 @@ impl Parts<'_> {
         }
     }
 
-    /// The place that a reference in one of the documents leads to; or a name for it, and why it leads nowhere.
+    /// Resolves a reference in one of the documents to a location. Otherwise returns a placeholder name and the
+    /// reason.
     fn place(&self, from: usize, reference: &str) -> Result<Place, (String, String)> {
         let named = |problem: String| (reference.to_owned(), problem);
         if reference.contains("://") {
@@ -226,7 +228,7 @@ impl Parts<'_> {
         }
     }
 
-    /// The file at a path, if it is one that may be read.
+    /// Returns the file at a path, if it is allowed to be read.
     fn file(&self, joined: &Path) -> Result<PathBuf, String> {
         let file = std::fs::canonicalize(joined)
             .map_err(|error| format!("{} cannot be read: {error}", joined.display()))?;
@@ -237,7 +239,7 @@ impl Parts<'_> {
     }
 
     fn fetcher(&self) -> Result<Fetcher, String> {
-        // Only the document that was configured is trusted to be in a private network.
+        // Only the configured document is trusted to be in a private network.
         let trusted = match &self.parts[0].place {
             Place::Url(root) => Some(root),
             Place::File(_) => None,
@@ -307,7 +309,7 @@ impl Parts<'_> {
         self.outcomes.insert(place, outcome);
     }
 
-    /// A name for a part that says which file it was, and that no other part has.
+    /// Returns an unused name for a part that shows which file it was.
     fn free_name(&mut self, place: &Place, number: usize) -> String {
         let stem = match place {
             Place::File(file) => file
@@ -359,7 +361,7 @@ impl Parts<'_> {
         }
     }
 
-    /// Has references in one of the documents lead to where the others are now.
+    /// Rewrites the references of one document to the positions of the others in the bundle.
     fn redirect(&self, from: usize, value: &mut Value, missing: &mut BTreeMap<String, String>) {
         match value {
             Value::Object(members) => {
@@ -398,7 +400,7 @@ impl Parts<'_> {
                 },
             },
         };
-        // A fragment of its own would be taken for that of the reference.
+        // A `#` in the name would be taken for the start of the fragment.
         let name = name.replace('#', "%23");
         let there = format!("{name}#{fragment}");
         missing.entry(name).or_insert(problem);

@@ -1,4 +1,4 @@
-//! OpenAPI documents as they are configured.
+//! Configuration of OpenAPI documents.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::source::config::ExchangeLimits;
 use crate::source::credentials::AuthConfig;
 use crate::source::pattern::matches;
 
-/// Operations of an OpenAPI document (3.0, 3.1, or 3.2 read as 3.1), each of which becomes a tool.
+/// Operations of an OpenAPI document (3.0, 3.1, or 3.2 read as 3.1), each imported as a tool.
 ///
 /// ```yaml
 /// sources:
@@ -26,43 +26,52 @@ use crate::source::pattern::matches;
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct OpenApiSourceConfig {
-    /// Where the document is: a file, or a URL. JSON or YAML.
+    /// File or URL of the document, in JSON or YAML.
     #[schemars(extend("x-path" = "place"))]
     pub document: String,
-    /// URL of the API. Default: the document's first server. Required where the document is fetched, names a server of another
-    /// origin than its own, and `auth`, `credentials` or `headers` are set, so that a document cannot decide where they are sent.
+    /// URL of the API. Default: the document's first server.
+    ///
+    /// Required if the document is fetched, names a server of another origin than its own, and `auth`, `credentials`
+    /// or `headers` are set. A document thus cannot decide where they are sent.
     pub server: Option<String>,
-    /// Which operations become tools: those of which any of these is true. Default: all.
+    /// Operations to import: those that match any of these selectors. Default: all.
     pub include: Selection,
-    /// Which of them do not after all.
+    /// Operations to leave out of those included.
     pub exclude: Selection,
-    /// Names of tools: by the operation's id, or by method and path as in `GET /pets/{petId}`.
+    /// Tool names by operation ID, or by method and path as in `GET /pets/{petId}`.
     pub rename: BTreeMap<String, String>,
-    /// Secrets for the document's security schemes, by the scheme's name: an API key, a token, or a name and a password
-    /// with a colon in between. They are sent where the scheme says.
+    /// Secrets for the document's security schemes, by scheme name.
+    ///
+    /// A secret is an API key, a token, or a user name and a password separated by a colon. It is sent where the
+    /// scheme says.
     pub credentials: BTreeMap<String, Secret>,
-    /// How to prove oneself to the API in another way than its security schemes say.
+    /// Credentials for the API, if its security schemes do not describe them.
     pub auth: AuthConfig,
-    /// Headers that are sent with every request.
+    /// Headers sent with every request.
     pub headers: BTreeMap<String, Secret>,
-    /// Where requests may go besides the server.
+    /// Hosts that requests may reach besides the server.
     pub egress: EgressConfig,
-    /// How much and how long.
+    /// Limits for requests.
     pub limits: ExchangeLimits,
-    /// Announce the output schemas of operations, and hold responses to them. A response that does not conform becomes an
-    /// error with the whole response in it. Default: false, and every response is passed on as it is.
+    /// Publish the output schemas of operations, and validate responses against them.
+    ///
+    /// A response that does not conform becomes an error that contains the whole response. Otherwise, every response
+    /// is passed on unchanged.
     pub output_schemas: bool,
-    /// About how many bytes the schema of a tool's arguments may have. In a larger one what lies deepest is not described,
-    /// and taken as it comes. Default: 65536, 64 KiB.
+    /// Approximate maximum size of a tool's input schema, in bytes.
+    ///
+    /// In a larger schema, the most deeply nested parts are left undescribed and accept any value.
     pub schema_bytes: usize,
-    /// The same for the schema of a tool's results. Default: 16384, 16 KiB.
+    /// Approximate maximum size of a tool's output schema, in bytes.
+    ///
+    /// In a larger schema, the most deeply nested parts are left undescribed and accept any value.
     pub output_schema_bytes: usize,
-    /// How many characters a name of a tool may have; longer ones are shortened, always in the same way. Default: 64.
+    /// Maximum length of a tool name, in characters. Longer names are shortened in a stable way.
     pub name_characters: usize,
-    /// Maximum size of the document, in bytes, and of all that it refers to together; one that is fetched may have a quarter of
-    /// that. Default: 33554432, 32 MiB.
+    /// Maximum size of the document together with all that it refers to, in bytes. A fetched document can have a
+    /// quarter of that.
     pub document_bytes: usize,
-    /// Maximum number of documents that the document refers to, directly or by way of others. Default: 5000.
+    /// Maximum number of documents that the document refers to, directly or indirectly.
     pub max_documents: usize,
 }
 
@@ -89,20 +98,20 @@ impl Default for OpenApiSourceConfig {
     }
 }
 
-/// Some of a document's operations. `*` stands for anything in paths and ids.
+/// Selector of a document's operations. `*` matches anything in paths and IDs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Selection {
     /// Tags.
     #[serde(deserialize_with = "crate::environment::list")]
     pub tags: Vec<String>,
-    /// Paths as the document has them: `/pets/{petId}`, `/pets/*`.
+    /// Paths as written in the document: `/pets/{petId}`, `/pets/*`.
     #[serde(deserialize_with = "crate::environment::list")]
     pub paths: Vec<String>,
-    /// Ids of operations.
+    /// Operation IDs.
     #[serde(deserialize_with = "crate::environment::list")]
     pub operations: Vec<String>,
-    /// Methods: `get`, `post`.
+    /// Methods, such as `get` and `post`.
     #[serde(deserialize_with = "crate::environment::list")]
     pub methods: Vec<String>,
 }
@@ -112,7 +121,7 @@ impl Selection {
         *self == Self::default()
     }
 
-    /// Whether an operation is among them.
+    /// Returns true if the selector matches an operation.
     pub(super) fn has(&self, method: &str, path: &str, id: &str, tags: &[&str]) -> bool {
         self.tags.iter().any(|tag| tags.contains(&&**tag))
             || self

@@ -1,4 +1,4 @@
-//! A document as it was read: where it comes from, and what its references mean.
+//! A parsed document with its origin, and the resolution of its references.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,28 +20,28 @@ use crate::telemetry;
 pub(super) struct Document {
     pub(super) root: Value,
     pub(super) version: Version,
-    /// Where it was fetched from, if it was.
+    /// URL that it was fetched from, if any.
     pub(super) url: Option<Url>,
-    /// Other documents that it refers to and that could not be read, by how it names them, and why.
+    /// Referenced documents that could not be read, by the name that references use, with the reason.
     missing: BTreeMap<String, String>,
-    /// Whether something in it was fetched besides the document that was configured.
+    /// True if a document other than the configured one was fetched.
     has_fetched_parts: bool,
 }
 
-/// Which rules its schemas follow.
+/// Schema dialect of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Version {
-    /// A dialect of its own.
+    /// The dialect of OpenAPI 3.0.
     V3_0,
     /// JSON Schema 2020-12.
     V3_1,
 }
 
-/// Why a document cannot be had.
+/// Reason why a document cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unread {
     pub(super) problem: String,
-    /// Whoever has it may be down for a while.
+    /// True if its server may be down temporarily.
     pub(super) may_come: bool,
 }
 
@@ -56,15 +56,15 @@ impl From<String> for Unread {
 
 const FETCH_TIMEOUT: Duration = Duration::from_secs(20);
 const FETCH_REDIRECTS: usize = 3;
-/// References to references to references.
+/// Maximum length of a chain of references.
 const REFERENCES_MAX: usize = 32;
 
 impl Document {
-    /// Reads what a configuration names.
+    /// Reads the configured document.
     ///
     /// # Errors
     ///
-    /// It cannot be read, or is none.
+    /// The document cannot be read, or is not valid.
     pub(super) async fn read(config: &OpenApiSourceConfig, room: Room) -> Result<Self, Unread> {
         let place = &config.document;
         if place.is_empty() {
@@ -86,7 +86,7 @@ impl Document {
         drop(bytes);
         let at = match &url {
             Some(url) => Place::Url(url.clone()),
-            // As references to it are compared.
+            // References are compared with the canonical path.
             None => Place::File(std::fs::canonicalize(place).unwrap_or_else(|_| place.into())),
         };
         let bundled = bundle(root, at, config, room.tree.saturating_sub(tree));
@@ -139,11 +139,11 @@ impl Document {
         })
     }
 
-    /// What a value means: itself, or what it refers to.
+    /// Resolves a value: returns the value itself, or the target of its reference.
     ///
     /// # Errors
     ///
-    /// A reference that leads nowhere, out of the document, or round in a circle.
+    /// The reference has no target, leaves the document, or is circular.
     pub(super) fn resolve<'a>(&'a self, value: &'a Value) -> Result<&'a Value, String> {
         let mut value = value;
         for _ in 0..REFERENCES_MAX {
@@ -155,7 +155,7 @@ impl Document {
         Err("a reference leads round in a circle".to_owned())
     }
 
-    /// What a reference means, by one step.
+    /// Returns the immediate target of a reference.
     pub(super) fn target(&self, reference: &str) -> Result<&Value, String> {
         let Some(fragment) = reference.strip_prefix('#') else {
             let document = reference.split('#').next().unwrap_or_default();
@@ -172,9 +172,10 @@ impl Document {
             .ok_or_else(|| format!("the reference {reference:?} leads nowhere"))
     }
 
-    /// Whether whoever wrote the configuration has also written that the API is there: a document in a file is their own, and
-    /// of one that was fetched only its own origin is known to them. `is_of_root` says that the address stands in the
-    /// document itself and not in one that it refers to.
+    /// Returns true if the author of the configuration also chose the API's URL.
+    ///
+    /// A document in a file counts as the operator's own. For a fetched document, only its own origin is known to the
+    /// operator. `is_of_root` is true if the URL is in the document itself, and not in a referenced one.
     pub(super) fn vouches_for(&self, server: &Url, is_of_root: bool) -> bool {
         match &self.url {
             Some(url) => url.origin() == server.origin(),
@@ -182,7 +183,7 @@ impl Document {
         }
     }
 
-    /// The address of its first server, or of that of a part of it.
+    /// Returns the URL of the first server of the document, or of a part of it.
     pub(super) fn server(&self, of: &Value) -> Result<Option<Url>, String> {
         let Some(server) = of.pointer("/servers/0") else {
             return Ok(None);
@@ -217,11 +218,12 @@ impl Document {
     }
 }
 
-/// Fetches the documents of one source.
+/// Client that fetches the documents of one source.
 pub(super) struct Fetcher(Client);
 
 impl Fetcher {
-    /// A client that may reach what `egress` allows, and `trusted`. Documents of more than `max` bytes are refused.
+    /// Creates a client that can reach the hosts allowed by `egress`, and `trusted`. Documents larger than `max`
+    /// bytes are rejected.
     pub(super) fn new(
         trusted: Option<&Url>,
         config: &OpenApiSourceConfig,
@@ -231,7 +233,7 @@ impl Fetcher {
         if let Some(trusted) = trusted {
             guard = guard.trust(trusted);
         }
-        // Of its own, since it belongs to the runtime that it is used in, and this one ends with the import.
+        // The resolver belongs to the runtime that uses it, and this runtime ends with the import.
         let resolver = Arc::new(SystemResolver::default());
         Client::builder(guard)
             .resolver(resolver)
@@ -265,7 +267,8 @@ impl Fetcher {
     }
 }
 
-/// Where a path begins that says nothing of it: not beside the configuration, as one may think.
+/// Returns a note for messages: the working directory, in which a relative path is looked up. Users may expect the
+/// directory of the configuration file instead.
 fn from_where(path: &Path) -> String {
     match std::env::current_dir() {
         Ok(here) if path.is_relative() => {
@@ -293,18 +296,19 @@ pub(super) fn read_file(path: &Path, max: usize) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// What an import may take up.
+/// Memory limits of an import.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
-    /// Estimated memory of the trees of all documents, while tools are made of them.
+    /// Estimated memory of the trees of all documents during the import, in bytes.
     pub(super) tree: usize,
-    /// Bytes that the schemas of all tools may have together, as text.
+    /// Total size of the schemas of all tools as text, in bytes.
     pub(super) schemas: usize,
 }
 
 impl Room {
-    /// What `document_bytes` says; and, where the process may have no more than `memory_bytes` in use, what is left of that.
-    /// Trees are gone when tools are served; so they may take most of it, and what tools take comes on top.
+    /// Derives the limits from `document_bytes` and, if the process has a memory limit, from what remains of
+    /// `memory_bytes`. Trees are freed before tools are served, so they can take most of the rest; the memory of the
+    /// tools is counted separately.
     pub(super) fn new(config: &OpenApiSourceConfig, memory_bytes: u64) -> Self {
         let mut room = Self {
             tree: config.document_bytes.saturating_mul(TREE_FACTOR),
@@ -320,24 +324,24 @@ impl Room {
     }
 }
 
-/// Memory that a tool takes for each byte of its schema, about.
+/// Approximate memory of a tool for each byte of its schema.
 const SCHEMA_FACTOR: usize = 8;
-/// Memory that the trees of documents may take for each byte that they may have. Estimated as below, documents of APIs take
-/// 5 to 19 times the bytes of their text; the large ones less than 10.
+/// Memory that the trees of documents can take for each byte of text. By the estimate below, API documents take 5 to
+/// 19 times the size of their text, and large ones less than 10.
 const TREE_FACTOR: usize = 16;
 /// Estimated memory of an object with one member, of a list with one element, and of each further one.
 const OBJECT_BYTES: usize = 400;
 const LIST_BYTES: usize = 300;
 const NODE_BYTES: usize = 120;
 
-/// JSON, or YAML, by what the text begins with.
+/// Parses JSON or YAML, depending on how the text begins.
 #[cfg(test)]
 pub(super) fn parse(bytes: &[u8]) -> Result<Value, String> {
     parse_within(bytes, usize::MAX).map(|(value, _)| value)
 }
 
-/// The same, with the memory that the tree takes, estimated; a text whose tree would take more than `room` is refused
-/// before there is a tree.
+/// Parses a document and estimates the memory of its tree. A text whose tree would take more than `room` is rejected
+/// before the tree is built.
 pub(super) fn parse_within(bytes: &[u8], room: usize) -> Result<(Value, usize), String> {
     let too_large = || {
         format!(
@@ -353,7 +357,7 @@ pub(super) fn parse_within(bytes: &[u8], room: usize) -> Result<(Value, usize), 
         if room < tree {
             return Err(too_large());
         }
-        // `serde_json` refuses what is deeper; the other one would follow it until there is no stack left.
+        // `serde_json` rejects deeper nesting; the other parser would overflow the stack.
         if SIMD_THRESHOLD_BYTES <= text.len()
             && depth < JSON_DEPTH_MAX
             && let Some(members) = tree_by_simd_json(text.as_bytes())
@@ -364,7 +368,7 @@ pub(super) fn parse_within(bytes: &[u8], room: usize) -> Result<(Value, usize), 
         return Ok((value, tree));
     }
     let nodes = (room / NODE_BYTES).clamp(1, YAML_NODES_MAX);
-    // As YAML 1.2 has it, which OpenAPI asks for: `on` and `no` are words.
+    // YAML 1.2, which OpenAPI requires, treats `on` and `no` as strings.
     let options = serde_saphyr::options! {
         strict_booleans: true,
         leading_zero_numbers_as_strings: true,
@@ -387,10 +391,11 @@ pub(super) fn parse_within(bytes: &[u8], room: usize) -> Result<(Value, usize), 
 
 const YAML_NODES_MAX: usize = 3_000_000;
 
-/// Values within values that `serde_json` reads.
+/// Maximum nesting depth that `serde_json` accepts.
 const JSON_DEPTH_MAX: usize = 128;
 
-/// The memory that a text's tree takes, about, and how deep it is, by the characters outside of strings that begin values.
+/// Estimates the memory of a JSON text's tree, and its depth, from the characters outside of strings that begin
+/// values.
 fn measure_json(text: &[u8]) -> (usize, usize) {
     let (mut bytes, mut depth, mut deepest) = (text.len(), 0_usize, 0_usize);
     let mut rest = text;
@@ -415,7 +420,7 @@ fn measure_json(text: &[u8]) -> (usize, usize) {
     (bytes, deepest)
 }
 
-/// What follows a string, of which the first quote has been read.
+/// Returns the text after a string whose opening quote has been read.
 fn behind_string(text: &[u8]) -> &[u8] {
     let mut rest = text;
     while let Some(at) = memchr::memchr2(b'"', b'\\', rest) {
@@ -427,7 +432,7 @@ fn behind_string(text: &[u8]) -> &[u8] {
     &[]
 }
 
-/// The memory that a tree takes, about.
+/// Estimates the memory of a tree.
 fn tree_bytes(value: &Value) -> usize {
     match value {
         Value::Object(members) => {

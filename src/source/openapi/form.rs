@@ -1,4 +1,4 @@
-//! Bodies: how a document says that they are written, and how a value becomes one.
+//! Request bodies: the media types of a document, and the encoding of values.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,7 +10,7 @@ use super::operation::text;
 use super::request::{COMMA, Delimiter, PIPE, SPACE, in_url, joined};
 use crate::source::template::plain;
 
-/// How the body is written.
+/// Encoding of the body.
 #[derive(Debug)]
 pub(super) enum Form {
     None,
@@ -30,7 +30,7 @@ pub(super) struct Field {
     lists: Lists,
 }
 
-/// How a list is written in a form whose fields are text (OpenAPI, Encoding Object).
+/// Encoding of a list in a form with text fields (OpenAPI, Encoding Object).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lists {
     /// `a=1&a=2`
@@ -41,16 +41,16 @@ enum Lists {
     Joined(Delimiter),
 }
 
-/// Schemas in schemas that a form is put together from.
+/// Maximum nesting depth of the schemas that a form is composed of.
 const DEPTH_MAX: usize = 8;
-/// Schemas and properties that a form is put together from, and fields that it has.
+/// Maximum number of schemas and properties that a form is composed of, and of its fields.
 const STEPS_MAX: usize = 5_000;
 
-/// A form's schema with what it refers to and is made of put into it, so that its fields can be told.
+/// Inlines the references and combines the parts of a form's schema, so that its fields are known.
 ///
 /// # Errors
 ///
-/// A reference that leads nowhere.
+/// A reference cannot be resolved.
 pub(super) fn flattened(document: &Document, schema: &Value) -> Result<Value, String> {
     let schema = document.resolve(schema)?;
     if schema.get("allOf").is_none() {
@@ -112,11 +112,11 @@ fn gather(
     Ok(())
 }
 
-/// The fields of a form, in the order in which they are sent.
+/// Returns the fields of a form, in the order in which they are sent.
 ///
 /// # Errors
 ///
-/// A reference that leads nowhere.
+/// A reference cannot be resolved.
 pub(super) fn fields(
     document: &Document,
     media: &Value,
@@ -166,7 +166,7 @@ fn is_bytes(schema: &Value) -> bool {
         || schema.get("contentMediaType").is_some() && text(schema, "contentEncoding").is_empty()
 }
 
-/// Says of files in a form how they are given.
+/// Describes in the schema how to pass the files of a form.
 pub(super) fn with_files(mut schema: Value, fields: &[Field]) -> Value {
     let Some(Value::Object(properties)) = schema.get_mut("properties") else {
         return schema;
@@ -204,11 +204,11 @@ pub(super) fn with_files(mut schema: Value, fields: &[Field]) -> Value {
 }
 
 impl Form {
-    /// The body that a value becomes, and its type.
+    /// Encodes a value as a body, and returns it with its media type.
     ///
     /// # Errors
     ///
-    /// A value that cannot be written so.
+    /// The value cannot be encoded in this form.
     pub(super) fn fill(&self, value: &Value) -> Result<Option<(String, Bytes)>, String> {
         match self {
             Self::None => Ok(None),
@@ -225,7 +225,7 @@ pub(super) fn text_of(value: &Value) -> Result<String, String> {
     plain(value)
 }
 
-/// Objects within objects, as forms of many frameworks have them: `a[b][c]=1`.
+/// Encodes nested objects in the common bracket notation: `a[b][c]=1`.
 pub(super) fn deep(
     name: &str,
     value: &Value,
@@ -247,7 +247,7 @@ pub(super) fn deep(
 }
 
 fn urlencoded(fields: &[Field], value: &Value) -> Result<(String, Bytes), String> {
-    // Values are written already.
+    // The values are already encoded.
     let mut pairs: Vec<(String, String)> = Vec::new();
     let plain = |text: &str| in_url(text, false);
     for (name, value) in value.as_object().ok_or("the body has to be an object")? {
@@ -302,8 +302,8 @@ fn bytes(value: &Value) -> Result<Vec<u8>, String> {
         .map_err(|_| "bytes have to be a text in Base64, with its padding".to_owned())
 }
 
-/// A form whose parts have types (RFC 7578). Its parts come in the document's order, since some APIs take a file only when
-/// they know what it is.
+/// Encodes a form as multipart (RFC 7578). The parts keep the document's order, since some APIs accept a file only
+/// after its metadata.
 fn multipart(fields: &[Field], value: &Value) -> Result<(String, Bytes), String> {
     let members = value.as_object().ok_or("the body has to be an object")?;
     let random = getrandom::u64().map_err(|_| "there is no randomness to be had")?;
@@ -378,7 +378,7 @@ fn part(
     Ok(())
 }
 
-/// As browsers write names (RFC 7578, 4.2).
+/// Quotes a name as browsers do (RFC 7578, 4.2).
 fn in_quotes(name: &str) -> String {
     name.replace('"', "%22")
         .replace('\r', "%0D")

@@ -1,4 +1,4 @@
-//! Operations of an OpenAPI document as tools.
+//! OpenAPI operations as tools.
 
 mod bundle;
 mod config;
@@ -50,15 +50,15 @@ struct Plan {
 }
 
 const METHODS: [&str; 7] = ["get", "put", "post", "delete", "options", "head", "patch"];
-/// Members of a path that are operations too, and become no tools.
+/// Path item members that are operations but are not imported.
 const METHODS_NOT_OFFERED: [&str; 2] = ["trace", "query"];
-/// How much of an operation's description a tool shows.
+/// Maximum number of characters of an operation's description that a tool shows.
 const DESCRIPTION_CHARACTERS: usize = 4000;
 const TITLE_CHARACTERS: usize = 200;
-/// Tools that a document may become.
+/// Maximum number of tools imported from a document.
 const TOOLS_MAX: usize = 20_000;
 
-/// What an OpenAPI source offers.
+/// Collects the tools of an OpenAPI source.
 pub(super) async fn collect(openapi: &OpenApiSourceConfig, name: &str, collector: &mut Collector) {
     let room = Room::new(openapi, collector.memory_bytes);
     let document = match Document::read(openapi, room).await {
@@ -71,7 +71,7 @@ pub(super) async fn collect(openapi: &OpenApiSourceConfig, name: &str, collector
     import(openapi, &document, name, room, collector);
 }
 
-/// Makes tools of a document's operations.
+/// Imports a document's operations as tools.
 fn import(
     openapi: &OpenApiSourceConfig,
     document: &Document,
@@ -120,7 +120,7 @@ fn import(
             let operation = match document.resolve(operation) {
                 Ok(operation) => operation,
                 Err(problem) => {
-                    // What it is like is not known; so only what is sure to be unwanted is passed over.
+                    // The operation cannot be read. It is passed over silently only if it is certain to be excluded.
                     if import.wants(method, path, &Value::Null) {
                         collector.refuse_at(place, problem);
                     }
@@ -136,7 +136,7 @@ fn import(
             }
             let mut tool_name = import.name(&prefix, operation, &place, &mut used);
             if taken.contains_key(&tool_name) {
-                // Which of two gets the plain name is decided by the order of the document; this one says its place.
+                // The first operation in the document keeps the plain name; this one gets its method and path.
                 let other = format!("{prefix}{}", sanitized(&format!("{method} {path}")));
                 tool_name = shortened(&other, openapi.name_characters);
             }
@@ -190,7 +190,7 @@ fn import(
     );
 }
 
-/// About how many bytes the schemas of a tool have as text, and what else it has in memory counted as such.
+/// Estimates the size of a tool: its schemas as text, and its other memory in the same unit.
 fn size_of(definition: &Definition) -> usize {
     const REST: usize = 1024;
     let schemas = [
@@ -204,14 +204,14 @@ fn size_of(definition: &Definition) -> usize {
         + REST
 }
 
-/// What all tools of a document share.
+/// State that all tools of a document share.
 struct Import<'a> {
     config: &'a OpenApiSourceConfig,
     document: &'a Document,
     base: Option<Url>,
     exchange: Arc<Exchange>,
     headers: HeaderMap,
-    /// Whether requests carry what only the API may learn.
+    /// True if requests carry credentials that only the API may receive.
     has_secrets: bool,
     mismatches: Mismatches,
 }
@@ -226,7 +226,7 @@ impl<'a> Import<'a> {
             Some(text) => {
                 Some(super::http::parse_base(text).map_err(|problem| ("server", problem))?)
             }
-            // Where it says nothing, the API is where the document is (OpenAPI, `servers`).
+            // If the document names no server, the API is at the document's own URL (OpenAPI, `servers`).
             None => document
                 .server(&document.root)
                 .map_err(|problem| ("server", problem))?
@@ -234,8 +234,8 @@ impl<'a> Import<'a> {
         };
         let has_secrets =
             config.auth.is_some() || !config.credentials.is_empty() || !config.headers.is_empty();
-        // What whoever runs the server has written is trusted: the setting, and a document of their own. A document
-        // that was fetched may name only its own origin, and what is public; and it is told no secrets for another.
+        // The operator's own input is trusted: the setting, and a document in a file. A fetched document can name
+        // only its own origin and public hosts, and credentials are never sent to another origin.
         let is_trusted = |base: &Url| config.server.is_some() || document.vouches_for(base, true);
         if has_secrets && let Some(base) = base.as_ref().filter(|base| !is_trusted(base)) {
             return Err(("server", of_another_origin(base)));
@@ -288,7 +288,7 @@ impl<'a> Import<'a> {
         })
     }
 
-    /// Refuses the operations of a path that have methods which are not offered.
+    /// Rejects the operations of a path whose methods are not supported.
     fn tell_of_others(&self, item: &Value, path: &str, collector: &mut Collector) {
         let of_path = METHODS_NOT_OFFERED
             .iter()
@@ -423,7 +423,8 @@ impl<'a> Import<'a> {
     }
 }
 
-/// Makes sure that a schema can be used. Patterns are written for another engine, and not worth a tool.
+/// Ensures that a schema compiles. Patterns for another regular expression engine are removed, rather than losing the
+/// tool.
 fn sound(schema: &mut Value) -> Result<(), String> {
     if Compiled::input(schema).is_ok() {
         return Ok(());
@@ -446,7 +447,7 @@ fn sound_output(
     Some((schema, promise.ok()?))
 }
 
-/// What an operation says of itself, or else its method and path.
+/// Returns the description of an operation, or its method and path if it has none.
 fn description(operation: &Value, item: &Value, method: &Method, path: &str) -> String {
     let of = |member: &str| match text(operation, member) {
         "" => text(item, member),
@@ -463,7 +464,7 @@ fn description(operation: &Value, item: &Value, method: &Method, path: &str) -> 
     whole.chars().take(DESCRIPTION_CHARACTERS).collect()
 }
 
-/// Why a server that a document names gets no requests.
+/// Returns the reason why a server named by a document gets no requests.
 fn of_another_origin(server: &Url) -> String {
     format!(
         "the document was fetched and names the server {server}, which is of another origin than the document: credentials are not \

@@ -1,4 +1,4 @@
-//! From one operation of a document to a tool.
+//! Conversion of an OpenAPI operation to a tool.
 
 use http::Method;
 use serde_json::{Map, Value, json};
@@ -9,17 +9,17 @@ use super::request::{Location, PIPE, Parameter, SPACE, Shape, Style};
 use super::schema::{Copier, Direction, TEXT_CHARACTERS};
 use crate::source::response::{essence, is_json, is_text};
 
-/// What a tool needs to know of its operation.
+/// Parsed operation with everything that a tool needs.
 #[derive(Debug)]
 pub(super) struct Operation {
     pub(super) input_schema: Value,
     pub(super) output_schema: Option<Value>,
     pub(super) shape: Shape,
-    /// Whether its schemas had more than there is room for.
+    /// True if its schemas were cut to the size limit.
     pub(super) cut: bool,
 }
 
-/// Headers that documents list and that are not arguments (OpenAPI, Parameter Object), or that follow from the request.
+/// Header parameters that are not arguments (OpenAPI, Parameter Object), or that follow from the request.
 const NOT_ARGUMENTS: [&str; 8] = [
     "accept",
     "content-type",
@@ -31,18 +31,18 @@ const NOT_ARGUMENTS: [&str; 8] = [
     "upgrade",
 ];
 
-/// About how many bytes the schemas of one tool may have.
+/// Approximate size limits of a tool's schemas, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SchemaBytes {
     pub(super) input: usize,
-    /// `None`: none is wanted.
+    /// `None` if no output schema is wanted.
     pub(super) output: Option<usize>,
 }
 
 impl Operation {
     /// # Errors
     ///
-    /// Why it cannot be a tool.
+    /// Describes why it cannot be a tool.
     pub(super) fn new(
         document: &Document,
         item: &Value,
@@ -51,12 +51,12 @@ impl Operation {
         path: &str,
         bytes: SchemaBytes,
     ) -> Result<Self, String> {
-        // Documents tell operations of one path apart by what is behind a number sign, which is never sent.
+        // Some documents distinguish the operations of one path by a fragment, which is never sent.
         let path = path.split('#').next().unwrap_or_default();
         let mut copier = Copier::new(document, Direction::Input, bytes.input);
         let mut arguments = Arguments::default();
         let parameters = parameters(document, item, operation)?;
-        // Those of the path first, since their names are what people expect.
+        // Path parameters come first, so that they get the plain names.
         for wanted in [
             Location::Path,
             Location::Query,
@@ -106,7 +106,7 @@ impl Operation {
     }
 }
 
-/// The arguments of a tool in the making.
+/// Arguments of a tool under construction.
 #[derive(Default)]
 struct Arguments {
     properties: Map<String, Value>,
@@ -171,7 +171,7 @@ impl Arguments {
         Ok(())
     }
 
-    /// A name that no other argument has, made of what all clients take.
+    /// Returns an unused argument name, limited to characters that all clients accept.
     fn free_name(&self, name: &str, location: Location) -> String {
         let mut plain: String = name
             .chars()
@@ -262,13 +262,13 @@ impl Arguments {
     }
 }
 
-/// The argument that is the body.
+/// Name of the argument for the body.
 pub(super) const BODY: &str = "body";
 
-/// Parameters that one operation may have.
+/// Maximum number of parameters of an operation.
 const PARAMETERS_MAX: usize = 500;
 
-/// The parameters of an operation, with those of its path that it does not replace.
+/// Returns the parameters of an operation, including those of its path that it does not override.
 fn parameters<'a>(
     document: &'a Document,
     item: &'a Value,
@@ -338,7 +338,7 @@ fn style(parameter: &Value, location: Location) -> Result<Style, String> {
     })
 }
 
-/// The kind of body that says most about its values.
+/// Returns the media type whose schema describes the body best.
 fn best_kind(content: &Map<String, Value>) -> Option<(&String, &Value)> {
     let rank = |kind: &str| {
         let essence = essence(kind);
@@ -355,8 +355,8 @@ fn best_kind(content: &Map<String, Value>) -> Option<(&String, &Value)> {
     content.iter().min_by_key(|(kind, _)| rank(kind))
 }
 
-/// What an answer of success looks like, where that is always the same JSON object. Of an API that may also answer with
-/// nothing (204), with something else, or with a file, a schema would promise too much.
+/// Returns the output schema, if every success response is the same kind of JSON object. For an API that can also
+/// respond with no content (204), another type or a file, a schema would promise too much.
 fn output_schema(document: &Document, operation: &Value, bytes: usize) -> Option<Value> {
     let responses = operation.get("responses")?.as_object()?;
     let mut schemas = responses
@@ -373,7 +373,7 @@ fn output_schema(document: &Document, operation: &Value, bytes: usize) -> Option
     let mut copier = Copier::new(document, Direction::Output, bytes);
     let mut copied = copier.copy(schema).ok()?;
     let (definitions, _) = copier.definitions().ok()?;
-    // Older clients want to see at the root that it is an object.
+    // Older clients require the type at the root of the schema.
     if copied.get("$ref").is_some() {
         copied["type"] = "object".into();
     }
@@ -386,7 +386,7 @@ fn output_schema(document: &Document, operation: &Value, bytes: usize) -> Option
         .then_some(copied)
 }
 
-/// What a response looks like that is JSON, also where it could be asked for as some other text.
+/// Returns the schema of a JSON response, even if another text format is available too.
 fn schema_of_response<'d>(document: &'d Document, response: &'d Value) -> Option<&'d Value> {
     let content = document
         .resolve(response)
@@ -400,7 +400,7 @@ fn schema_of_response<'d>(document: &'d Document, response: &'d Value) -> Option
     media.get("schema")
 }
 
-/// Gives an argument its parameter's description.
+/// Sets the description of an argument from its parameter.
 fn describe(schema: &mut Value, parameter: &Value) {
     let Some(description) = parameter.get("description").and_then(Value::as_str) else {
         return;
@@ -414,7 +414,7 @@ fn describe(schema: &mut Value, parameter: &Value) {
     }
 }
 
-/// The names between braces.
+/// Returns the names between braces.
 fn placeholders(path: &str) -> impl Iterator<Item = &str> {
     path.split('{')
         .skip(1)

@@ -1,4 +1,4 @@
-//! From a call's arguments to the request that an operation describes.
+//! Construction of an operation's request from a call's arguments.
 
 use http::header::{ACCEPT, CONTENT_TYPE, COOKIE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
@@ -12,7 +12,7 @@ use crate::net::Outgoing;
 use crate::source::http::assemble;
 use crate::source::template::path_segment;
 
-/// How an operation's arguments become a request.
+/// Mapping from an operation's arguments to a request.
 #[derive(Debug)]
 pub(super) struct Shape {
     pub(super) method: Method,
@@ -33,27 +33,28 @@ impl Style {
     }
 }
 
-/// One parameter.
+/// A parameter.
 #[derive(Debug)]
 pub(super) struct Parameter {
-    /// What the API calls it.
+    /// Name in the API.
     pub(super) name: String,
-    /// What the tool calls it.
+    /// Name of the tool's argument.
     pub(super) argument: String,
     pub(super) location: Location,
     pub(super) style: Style,
-    /// Characters that mean something in URLs are sent as they are in its values (`allowReserved`).
+    /// Sends reserved URL characters in its values without encoding (`allowReserved`).
     pub(super) reserved: bool,
 }
 
-/// What is encoded in a query: all but what RFC 3986 has as unreserved.
+/// Characters that are encoded in a query: all but the unreserved ones of RFC 3986.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
-/// The same where reserved characters are allowed. Those that would end a value (`&`, `#`), are read as another one (`+`), or
-/// may not stand in a query (`[`, `]`) are encoded all the same (OpenAPI 3.1.1, Parameter Object and appendix E).
+/// Characters that are encoded in a query with `allowReserved`. They include those that would end a value (`&`, `#`),
+/// that are read as another one (`+`), or that are invalid in a query (`[`, `]`) (OpenAPI 3.1.1, Parameter Object and
+/// appendix E).
 const RESERVED: &AsciiSet = &QUERY
     .remove(b':')
     .remove(b'/')
@@ -69,14 +70,14 @@ const RESERVED: &AsciiSet = &QUERY
     .remove(b';')
     .remove(b'=');
 
-/// A name in a query or a cookie, and what it is given: parts with a delimiter in between, which is not a part of them.
+/// A name in a query or a cookie with its values. The delimiter between the values is not part of them.
 struct Pair {
     name: String,
     parts: Vec<String>,
     delimiter: Delimiter,
 }
 
-/// What stands between the parts of a list, as it is and as it is in a query.
+/// Delimiter between list elements: unencoded, and as encoded in a query.
 pub(super) type Delimiter = (&'static str, &'static str);
 
 pub(super) const COMMA: Delimiter = (",", ",");
@@ -92,12 +93,12 @@ impl Pair {
         }
     }
 
-    /// As text, in which the delimiter may also be a part of a value.
+    /// Returns the value as text. The delimiter can also occur in an element.
     fn text(&self) -> String {
         self.parts.join(self.delimiter.0)
     }
 
-    /// Adds it to a query.
+    /// Appends the pair to a query.
     fn write(&self, reserved: bool, query: &mut String) {
         if !query.is_empty() {
             query.push('&');
@@ -108,12 +109,12 @@ impl Pair {
     }
 }
 
-/// A text as it stands in a query or in a form.
+/// Encodes a text for a query or a form.
 pub(super) fn in_url(text: &str, reserved: bool) -> String {
     let set = if reserved { RESERVED } else { QUERY };
     let mut written = String::with_capacity(text.len());
     let mut rest = text;
-    // What is encoded already stays as it is where reserved characters do.
+    // With `allowReserved`, existing percent escapes are kept.
     while let Some(at) = rest.find('%').filter(|_| reserved) {
         let (before, after) = rest.split_at(at);
         written.extend(utf8_percent_encode(before, set));
@@ -127,7 +128,7 @@ pub(super) fn in_url(text: &str, reserved: bool) -> String {
     written
 }
 
-/// The parts of a list as they stand in a query or in a form: each is encoded, and what stands between them is not.
+/// Joins list elements for a query or a form. The elements are encoded, the delimiter is not.
 pub(super) fn joined(parts: &[String], delimiter: Delimiter, reserved: bool) -> String {
     let parts: Vec<String> = parts.iter().map(|part| in_url(part, reserved)).collect();
     parts.join(delimiter.1)
@@ -152,7 +153,7 @@ impl Location {
     }
 }
 
-/// How lists and objects are written (OpenAPI, Style Values).
+/// Serialization of lists and objects (OpenAPI, Style Values).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     Simple {
@@ -175,11 +176,11 @@ pub(super) enum Style {
 }
 
 impl Shape {
-    /// The request for these arguments.
+    /// Builds the request for these arguments.
     ///
     /// # Errors
     ///
-    /// A value that cannot be written where it has to be.
+    /// A value cannot be encoded in its position.
     pub(super) fn fill(
         &self,
         base: &Url,
@@ -195,13 +196,13 @@ impl Shape {
         let mut path = self.path.clone();
         let in_the_path = |parameter: &&Parameter| parameter.location == Location::Path;
         for parameter in self.parameters.iter().filter(in_the_path) {
-            // There is no path without it, so one that may be `null` has to be something all the same.
+            // A path needs a value here, even if the parameter can be `null`.
             let value = arguments.get(&parameter.argument).unwrap_or(&Value::Null);
             let text = in_path(parameter, value)
                 .map_err(|problem| format!("{}: {problem}", parameter.argument))?;
             path = path.replace(&format!("{{{}}}", parameter.name), &text);
         }
-        // Values are encoded, so this one is the document's.
+        // Values are encoded, so this question mark is the document's.
         let (path, query) = match path.split_once('?') {
             Some((path, query)) => (path, Some(query)),
             None => (&*path, None),
@@ -230,10 +231,10 @@ impl Shape {
         for (parameter, value) in given(Location::Cookie) {
             for pair in in_query(parameter, value)? {
                 let name = &pair.name;
-                // Commas may not stand in the value of a cookie (RFC 6265, 4.1.1).
+                // Commas are not valid in a cookie value (RFC 6265, 4.1.1).
                 let text = pair.text();
                 let text = utf8_percent_encode(&text, NON_ALPHANUMERIC);
-                // One that the document has is sent as it is; one of an argument's could be anything.
+                // A cookie name from the document is sent unchanged; one from an argument could contain anything.
                 if *name == parameter.name {
                     cookies.push(format!("{name}={text}"));
                 } else {

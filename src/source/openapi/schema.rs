@@ -1,10 +1,10 @@
-//! From the schemas of a document to schemas that stand by themselves.
+//! Conversion of a document's schemas to self-contained schemas.
 //!
-//! What a schema refers to is copied into `$defs`, once, so that what contains itself still does. The dialect of 3.0
-//! becomes that of 2020-12. What says nothing about values is left out.
+//! The targets of references are copied into `$defs` once each, so recursive schemas stay recursive. The dialect of
+//! 3.0 is converted to 2020-12. Keywords that do not constrain or describe values are dropped.
 //!
-//! Documents of large services have schemas that refer to half of the document. A copy has a size; what is nearest is
-//! copied first, and what there is no room for any more is taken as it comes: the API knows what it takes.
+//! In documents of large services, a schema can refer to half of the document. A copy therefore has a size limit. The
+//! nearest schemas are copied first, and the rest accept any value, since the API validates its own input.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -13,39 +13,39 @@ use serde_json::{Map, Value, json};
 use super::document::{Document, Version};
 use crate::source::name::sanitized;
 
-/// Which way values go: what is only read is not sent, and what is only written is not answered.
+/// Direction of values: read-only properties are not sent, and write-only ones are not returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     Input,
     Output,
 }
 
-/// Copies schemas and what they refer to.
+/// Copies schemas with the targets of their references.
 #[derive(Debug)]
 pub(super) struct Copier<'a> {
     document: &'a Document,
     direction: Direction,
-    /// References that were met, and the names that their targets have among the definitions.
+    /// References found so far, with the names of their targets in the definitions.
     names: HashMap<String, String>,
-    /// Those of them whose targets are still to be copied, the nearest first.
+    /// References whose targets are still to be copied, the nearest first.
     pending: VecDeque<(String, String)>,
     definitions: Map<String, Value>,
-    /// Numbers for further definitions of one name.
+    /// Counters to make definition names unique.
     numbers: HashMap<String, usize>,
-    /// Schemas copied so far, and about how many bytes they have.
+    /// Number of schemas copied so far, and their approximate size in bytes.
     schemas: usize,
     bytes: usize,
     bytes_max: usize,
-    /// Whether something was left out for its size.
+    /// True if something was left out because of the size limit.
     cut: bool,
 }
 
-/// What one tool's schema may have beside its bytes; a larger one would be refused by the catalog.
+/// Maximum number of schemas in one tool, besides the size limit. The catalog would reject more.
 const SCHEMAS_MAX: usize = 5_000;
 const DEPTH_MAX: usize = 40;
-/// How much of a title or a description is kept.
+/// Maximum number of characters of a title or a description.
 pub(super) const TEXT_CHARACTERS: usize = 4000;
-/// How much of a description is kept where the rest of a schema is not.
+/// Maximum number of characters of the description of a schema that is cut off.
 const CUT_CHARACTERS: usize = 200;
 
 /// Keywords that hold one schema, lists of schemas, and schemas by name.
@@ -62,7 +62,7 @@ const ONE: [&str; 9] = [
 ];
 const LISTS: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
 const NAMED: [&str; 3] = ["properties", "patternProperties", "dependentSchemas"];
-/// Keywords that are kept as they are.
+/// Keywords that are copied unchanged.
 const KEPT: [&str; 26] = [
     "title",
     "description",
@@ -93,7 +93,7 @@ const KEPT: [&str; 26] = [
 ];
 
 impl<'a> Copier<'a> {
-    /// A copier of about so many bytes in all.
+    /// Creates a copier with an approximate size limit of `bytes_max` in total.
     pub(super) fn new(document: &'a Document, direction: Direction, bytes_max: usize) -> Self {
         Self {
             document,
@@ -109,20 +109,22 @@ impl<'a> Copier<'a> {
         }
     }
 
-    /// A copy of a schema. Once all are copied, [`definitions`](Self::definitions) has what they refer to.
+    /// Copies a schema. Once all are copied, [`definitions`](Self::definitions) returns the targets of their
+    /// references.
     ///
     /// # Errors
     ///
-    /// A reference that leads nowhere.
+    /// A reference cannot be resolved.
     pub(super) fn copy(&mut self, schema: &Value) -> Result<Value, String> {
         self.copy_at(schema, 0)
     }
 
-    /// What the copied schemas refer to, by name; and whether there was more than a tool's schema may have.
+    /// Returns the definitions that the copied schemas refer to, and true if something was left out because of the
+    /// size limit.
     ///
     /// # Errors
     ///
-    /// As of [`copy`](Self::copy).
+    /// The same as for [`copy`](Self::copy).
     pub(super) fn definitions(mut self) -> Result<(Map<String, Value>, bool), String> {
         while let Some((name, reference)) = self.pending.pop_front() {
             let target = self.document.target(&reference)?;
@@ -135,7 +137,7 @@ impl<'a> Copier<'a> {
     fn copy_at(&mut self, schema: &Value, depth: usize) -> Result<Value, String> {
         self.schemas += 1;
         let Value::Object(members) = schema else {
-            // In 3.1 a schema may be `true` or `false`.
+            // In 3.1 a schema can be `true` or `false`.
             return Ok(schema.clone());
         };
         if SCHEMAS_MAX < self.schemas || DEPTH_MAX < depth || self.bytes_max < self.bytes {
@@ -166,20 +168,20 @@ impl<'a> Copier<'a> {
         for (keyword, value) in members {
             let keyword = keyword.as_str();
             if matches!(keyword, "not" | "if") && self.bytes_max < self.bytes {
-                // What is left of it would hold for more, and so would refuse more.
+                // A simplified subschema would match more values, so negating it would reject valid ones.
                 self.cut = true;
             } else if ONE.contains(&keyword) {
                 copied.insert(keyword.to_owned(), self.copy_at(value, depth + 1)?);
             } else if LISTS.contains(&keyword) {
                 let items = value.as_array().map(Vec::as_slice).unwrap_or_default();
-                // Some of them alone would say something else.
+                // A part of the list would have another meaning.
                 if SCHEMAS_MAX < self.schemas + items.len() {
                     self.cut = true;
                     continue;
                 }
                 let items = items.iter().map(|item| self.copy_at(item, depth + 1));
                 let items: Vec<Value> = items.collect::<Result<_, _>>()?;
-                // None at all would be an error, and says nothing.
+                // An empty list is invalid, and constrains nothing.
                 if !items.is_empty() {
                     copied.insert(keyword.to_owned(), items.into());
                 }
@@ -191,7 +193,7 @@ impl<'a> Copier<'a> {
         let properties = properties.and_then(|all| self.document.resolve(all).ok());
         let count = |of: Option<&Value>| of.and_then(Value::as_object).map_or(0, Map::len);
         if count(copied.get("properties")) < count(properties) {
-            // There are more than could be copied.
+            // Some properties were not copied.
             copied.remove("additionalProperties");
             copied.remove("unevaluatedProperties");
         }
@@ -205,7 +207,7 @@ impl<'a> Copier<'a> {
         Ok(Value::Object(copied))
     }
 
-    /// The value of a keyword that is copied as it is, if there is room for it. Texts are shortened.
+    /// Returns the value of a keyword that is copied unchanged, if it fits. Descriptive text is shortened.
     fn kept(&mut self, keyword: &str, value: &Value) -> Option<Value> {
         let left = self.bytes_max.saturating_sub(self.bytes);
         match value {
@@ -227,7 +229,7 @@ impl<'a> Copier<'a> {
         }
     }
 
-    /// What is said of a value that there is no room to describe.
+    /// Returns the replacement for a schema that does not fit.
     fn cut_off(&self, schema: &Value) -> Value {
         let target = self.document.resolve(schema).unwrap_or(schema);
         let mut left = Map::new();
@@ -247,7 +249,7 @@ impl<'a> Copier<'a> {
 
     fn copy_named(&mut self, value: &Value, depth: usize) -> Result<Map<String, Value>, String> {
         let mut copied = Map::new();
-        // Documents in many files have references here too, where OpenAPI has none.
+        // Documents in many files have references here too, although OpenAPI does not allow them.
         let value = self.document.resolve(value)?;
         for (name, schema) in value.as_object().into_iter().flatten() {
             if self.bytes_max < self.bytes {
@@ -260,7 +262,7 @@ impl<'a> Copier<'a> {
         Ok(copied)
     }
 
-    /// A reference into the definitions, where its target will be.
+    /// Returns a reference to the future position of its target in the definitions.
     fn reference(&mut self, reference: &str) -> Result<Value, String> {
         if let Some(name) = self.names.get(reference) {
             return Ok(json!({ "$ref": format!("#/$defs/{name}") }));
@@ -284,7 +286,7 @@ impl<'a> Copier<'a> {
         Ok(json!({ "$ref": format!("#/$defs/{name}") }))
     }
 
-    /// Takes out the properties that are not for this direction.
+    /// Removes the properties of the other direction.
     fn without_other_direction(&self, properties: Option<&Value>, copied: &mut Map<String, Value>) {
         let mark = match self.direction {
             Direction::Input => "readOnly",
@@ -312,7 +314,7 @@ impl<'a> Copier<'a> {
     }
 }
 
-/// Turns bounds that are marked as exclusive, as 3.0 has them and many documents of 3.1 still do, into exclusive bounds.
+/// Converts the boolean exclusive bounds of 3.0, which many documents of 3.1 still use, to numeric ones.
 fn exclusive(copied: &mut Map<String, Value>) {
     for (exclusive, bound) in [
         ("exclusiveMinimum", "minimum"),
@@ -334,7 +336,7 @@ fn exclusive(copied: &mut Map<String, Value>) {
     }
 }
 
-/// Turns what 3.0 has of its own into what 2020-12 has for it.
+/// Converts keywords that are specific to 3.0 to their equivalents in 2020-12.
 fn modernise(members: &Map<String, Value>, copied: &mut Map<String, Value>) {
     if members.get("nullable") == Some(&Value::Bool(true)) {
         match copied.get("type").cloned() {
@@ -346,7 +348,7 @@ fn modernise(members: &Map<String, Value>, copied: &mut Map<String, Value>) {
                     values.push(Value::Null);
                 }
             }
-            // Where there is no type, null is one more of what it can be.
+            // Without a type, null becomes an alternative.
             _ if !copied.is_empty() => {
                 let description = copied.remove("description");
                 let inner = Value::Object(std::mem::take(copied));
@@ -363,7 +365,7 @@ fn modernise(members: &Map<String, Value>, copied: &mut Map<String, Value>) {
     }
 }
 
-/// Puts right what documents often have and no schema can.
+/// Fixes frequent mistakes that make a schema unsatisfiable or invalid.
 fn tidy(copied: &mut Map<String, Value>) {
     if !copied.get("required").is_none_or(Value::is_array) {
         copied.remove("required");
@@ -375,7 +377,7 @@ fn tidy(copied: &mut Map<String, Value>) {
                 .is_some_and(|name| seen.insert(name.to_owned()))
         });
     }
-    // Names that are demanded and forbidden at once: no value would do.
+    // A property that is both required and forbidden would reject every value.
     let is_closed = copied.get("additionalProperties") == Some(&Value::Bool(false))
         && !copied.contains_key("patternProperties");
     let known: Option<HashSet<String>> = copied
@@ -390,7 +392,7 @@ fn tidy(copied: &mut Map<String, Value>) {
     }
     let is_text = copied.get("type").is_some_and(|kind| kind == "string");
     if let Some(Value::Array(values)) = copied.get_mut("enum") {
-        // Numbers that are said to be texts.
+        // Numbers that are declared as strings.
         for value in values
             .iter_mut()
             .filter(|value| is_text && value.is_number())
@@ -411,8 +413,8 @@ fn tidy(copied: &mut Map<String, Value>) {
     }
 }
 
-/// Turns "exactly one of" into "any of". What a document lists there often overlaps, and a value that two of them allow is
-/// not wrong for that to the API; clients and models know `anyOf` better besides.
+/// Replaces `oneOf` by `anyOf`. The alternatives in documents often overlap, and the API accepts a value that matches
+/// two of them. Clients and models also know `anyOf` better.
 fn any_of(copied: &mut Map<String, Value>) {
     if copied.contains_key("anyOf") {
         return;
@@ -422,7 +424,7 @@ fn any_of(copied: &mut Map<String, Value>) {
     }
 }
 
-/// About how long a value is as text; counted no further than to what is more than `max`.
+/// Estimates the length of a value as text. Counting stops once it exceeds `max`.
 pub(super) fn bytes_of(value: &Value, max: usize) -> usize {
     let mut bytes: usize = 4;
     match value {
@@ -448,12 +450,12 @@ pub(super) fn bytes_of(value: &Value, max: usize) -> usize {
     bytes
 }
 
-/// Keywords for people, which mean the same when they are shortened.
+/// Returns true for descriptive keywords, which can be shortened without a change of meaning.
 fn is_words(keyword: &str) -> bool {
     matches!(keyword, "title" | "description")
 }
 
-/// Takes out of a schema what cannot be used in one that is otherwise sound: patterns for another engine.
+/// Removes patterns for another regular expression engine, which make an otherwise valid schema unusable.
 pub(super) fn without_patterns(schema: &mut Value) {
     match schema {
         Value::Object(members) => {

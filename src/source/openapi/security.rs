@@ -1,4 +1,4 @@
-//! What a document says of how to prove oneself, with secrets that configuration has for it.
+//! Security schemes of a document, with the configured secrets for them.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::environment::Secret;
 use crate::net::{Fetched, Outgoing};
 use crate::source::conceal::{conceal, secrets_in};
 
-/// What is put into the requests of one operation.
+/// Credentials that are added to the requests of an operation.
 #[derive(Clone, Default)]
 pub(super) struct Proofs(Vec<Proof>);
 
@@ -26,11 +26,11 @@ enum Proof {
 }
 
 impl Proofs {
-    /// The first of the ways that an operation accepts, all of whose schemes have a secret.
+    /// Selects the first security requirement of an operation for which every scheme has a secret.
     ///
     /// # Errors
     ///
-    /// A secret or a scheme that cannot be used.
+    /// A secret or a scheme is not valid.
     pub(super) fn new(
         document: &Document,
         operation: &Value,
@@ -58,7 +58,7 @@ impl Proofs {
         Ok(Self::default())
     }
 
-    /// Takes them out of what the API answers.
+    /// Redacts the secrets in the API's response.
     pub(super) fn conceal(&self, answer: &mut Fetched) {
         let secrets = self.0.iter().flat_map(|proof| match proof {
             Proof::Header(_, value) => secrets_in(Some(value)),
@@ -96,7 +96,7 @@ impl Proofs {
     }
 }
 
-/// The schemes that a document has, by name.
+/// Returns the names of a document's security schemes.
 pub(super) fn schemes(document: &Document) -> Vec<&str> {
     let schemes = document.root.pointer("/components/securitySchemes");
     schemes

@@ -21,7 +21,7 @@ fn import_with(document: Value, settings: Value) -> Collector {
     collector
 }
 
-/// The same of a document that was fetched from somewhere.
+/// Imports a document as if it was fetched from a URL.
 fn import_fetched(document: Value, url: &str, settings: Value) -> Collector {
     let config: OpenApiSourceConfig = serde_json::from_value(settings).expect("a configuration");
     let url = url.parse().expect("a URL");
@@ -163,7 +163,7 @@ fn operations_become_tools_and_those_that_cannot_are_told_of() {
         {
             assert!(reason.contains(part), "{reason}");
         }
-        // The catalog takes all of them.
+        // The catalog accepts all of them.
         let catalog =
             Catalog::default().with_offered("api", std::mem::take(&mut { collector }.offered));
         assert_eq!(catalog.len(), 6);
@@ -407,7 +407,8 @@ async fn arguments_go_where_the_document_says() {
     assert!(last().ends_with("\r\n\r\n{\"name\":\"Rex\"}"));
 }
 
-/// Documents of a size that large services publish: many operations on a web of schemas that refer to one another.
+/// Returns a document of the size that large services publish: many operations with schemas that refer to one
+/// another.
 fn large(seed: usize, version: &str, operations: usize) -> Value {
     let schemas = 60 + seed * 17;
     let name = |number: usize| format!("Thing{}", number % schemas);
@@ -492,7 +493,7 @@ fn output_schemas_are_not_announced_unless_they_are_asked_for() {
     );
 }
 
-/// A document with these operations at one path, of which each is a GET at `/` and its name.
+/// Returns a document with these GET operations, each at a path of its name.
 fn with_responses(operations: &[(&str, Value)]) -> Value {
     let paths: Map<String, Value> = operations
         .iter()
@@ -611,7 +612,7 @@ fn operations(schema: &Value) -> Value {
     })
 }
 
-/// What the first tool takes for a body, with what references in it lead to.
+/// Returns the first tool's input schema, which contains the body and the definitions of its references.
 fn body(document: &Document) -> Result<Value, String> {
     let mut collector = Collector::new("api", "sources[0]", Some(""));
     let config = OpenApiSourceConfig::default();
@@ -728,7 +729,7 @@ fn formats_of_numbers_are_not_passed_on() {
 
 const SECRETS: [&str; 3] = ["auth", "credentials", "headers"];
 
-/// One of the settings that have secrets in them.
+/// Returns one of the settings that hold secrets.
 fn with_secret(which: &str) -> Value {
     match which {
         "auth" => json!({"auth": {"bearer": "canary"}}),
@@ -752,7 +753,7 @@ fn a_fetched_document_does_not_decide_where_credentials_go() {
             "{problems:?}"
         );
         assert_eq!(refused.offered.tools.len(), 0);
-        // Its own origin is known to whoever named it, and so is what the setting says.
+        // The operator knows the document's own origin, and the configured server.
         let own = import_fetched(
             petstore("3.1.0", there),
             "https://api.example.com/openapi.json",
@@ -763,7 +764,7 @@ fn a_fetched_document_does_not_decide_where_credentials_go() {
         named["server"] = there.into();
         let named = import_fetched(petstore("3.1.0", there), elsewhere, named);
         assert_eq!(named.offered.tools.len(), 6, "{:?}", refusals(&named));
-        // A document in a file was written, or looked at, by whoever runs the server.
+        // The operator wrote or reviewed a document in a file.
         let file = import_with(petstore("3.1.0", there), secret);
         assert_eq!(file.offered.tools.len(), 6, "{:?}", refusals(&file));
     }
@@ -789,7 +790,7 @@ fn nor_do_servers_of_its_paths_and_operations() {
         assert_eq!(of_origin.len(), 2, "{problems:?}");
         assert_eq!(collector.offered.tools.len(), 4);
         let file = import_with(document.clone(), with_secret(which));
-        // Without an address of its own a file cannot have relative ones.
+        // A file has no URL of its own, so it cannot have relative ones.
         assert_eq!(file.offered.tools.len(), 5, "{:?}", refusals(&file));
     }
 }
@@ -864,7 +865,7 @@ async fn lists_in_a_query_have_delimiters_that_are_no_part_of_values() {
         (json!({"pipe": ["a", "b|c"]}), "pipe=a%7Cb%7Cc"),
         (json!({"many": ["a", "b,c"]}), "many=a&many=b%2Cc"),
         (json!({"form": "a,b/c"}), "form=a%2Cb%2Fc"),
-        // What would begin another value, or end the query, is encoded whatever the document allows.
+        // Characters that would begin another value, or end the query, are always encoded.
         (
             json!({"free": "a:/?@!$'()*,;=b&c#d[e]+f g%2Fh%i"}),
             "free=a:/?@!$'()*,;=b%26c%23d%5Be%5D%2Bf%20g%2Fh%25i",
@@ -916,7 +917,7 @@ fn an_operation_without_words_is_described_by_its_method_and_path() {
     );
 }
 
-/// A folder with files in it.
+/// Returns a folder with these files.
 fn folder_of(files: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     for (name, text) in files {
@@ -1038,7 +1039,7 @@ async fn one_name_in_two_folders_is_two_documents() {
             "b/item.yml",
             "get: {operationId: b, parameters: [{$ref: p.yml}], responses: {}}\n",
         ),
-        // There is none beside the first one.
+        // This folder has no such file beside the first one.
         ("b/p.yml", "name: q\nin: query\nschema: {type: integer}\n"),
     ]);
     let collector = import_file(&folder.path().join("api.yaml"), json!({})).await;

@@ -1,4 +1,4 @@
-//! Documents that are written to take memory or time.
+//! Documents crafted to consume memory or time.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::source::openapi::document::parse_within;
 
 const MEBIBYTE: usize = 1 << 20;
-/// Long for what is bounded, also on a machine that does other things.
+/// Generous timeout for bounded work, even on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
 
 fn room(schemas: usize) -> Room {
@@ -117,7 +117,7 @@ fn large_values_are_copied_into_no_schema() {
                 .all(|text| text.as_ref().is_some_and(|text| text.len() <= 4000))
         );
     }
-    // What is left of it takes what the whole would.
+    // The cut schema accepts every value that the whole one does.
     let schema = schema_of(&collector, "op0");
     let compiled = Compiled::input(schema).expect("sound");
     compiled

@@ -1,8 +1,8 @@
-//! Documents in the likeness of those of large services, imported and called.
+//! Documents modeled on those of large services, imported and called.
 
 use super::*;
 
-/// The tools of a document whose server is this one.
+/// Imports a document and sets its server to this one.
 fn tools_of(document: &str, server: &str, settings: Value) -> Collector {
     let text = document.replace("SERVER", server);
     let document = super::super::document::parse(text.as_bytes()).expect("a document");
@@ -14,7 +14,7 @@ fn names(collector: &Collector) -> Vec<&str> {
     tools.iter().map(|tool| tool.definition().name()).collect()
 }
 
-/// Has all tools taken by the catalog too, which looks at schemas once more.
+/// Checks that the catalog accepts all tools too, since it validates schemas again.
 fn all_are_taken(collector: Collector, number: usize) {
     assert_eq!(collector.offered.refused, []);
     let catalog = Catalog::default().with_offered("api", collector.offered);
