@@ -1,4 +1,4 @@
-//! What a component writes to its standard output and error: the beginning of it, for the log.
+//! Captures the beginning of a component's standard output and error for the log.
 
 use std::future::{Future, ready};
 use std::io;
@@ -11,16 +11,16 @@ use tokio::io::AsyncWrite;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 
-/// Keeps the beginning of what is written, and swallows the rest.
+/// Keeps the beginning of the output and discards the rest.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Capture(Arc<Mutex<Vec<u8>>>);
 
 const KEPT_BYTES: usize = 16 * 1024;
-/// How much is taken at once.
+/// Maximum number of bytes accepted by one write.
 const WRITE_BYTES: usize = 64 * 1024;
 
 impl Capture {
-    /// What was written, as far as it is kept.
+    /// Returns the captured text.
     pub(super) fn text(&self) -> String {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&kept).trim().to_owned()
@@ -83,7 +83,7 @@ impl OutputStream for Capture {
     }
 }
 
-// As the trait's own attribute would write it.
+// Hand-written equivalent of the trait's attribute macro.
 impl Pollable for Capture {
     fn ready<'s, 'f>(&'s mut self) -> Pin<Box<dyn Future<Output = ()> + Send + 'f>>
     where

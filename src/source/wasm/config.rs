@@ -1,4 +1,4 @@
-//! WebAssembly components as they are configured.
+//! Configuration of WebAssembly components.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,12 +10,13 @@ use serde::{Deserialize, Serialize};
 use crate::environment::Secret;
 use crate::source::config::TIMEOUT_SECONDS_MAX;
 
-/// A WebAssembly component. Each function that it exports becomes a tool; its types say what the tool takes and gives.
+/// A WebAssembly component. Each function that it exports becomes a tool whose schemas follow from the function's
+/// types.
 ///
-/// A component reaches nothing but clocks and random numbers, and what is named here. It has no network. Each call has an
-/// instance of its own, so that nothing of one caller's is there for the next.
+/// A component can access only clocks, random numbers and what is configured here. It has no network. Each call runs
+/// in its own instance, so no data of one caller is left for the next.
 ///
-/// It needs a program that was built with the feature `wasm`.
+/// Requires a program built with the feature `wasm`.
 ///
 /// ```yaml
 /// sources:
@@ -33,73 +34,73 @@ use crate::source::config::TIMEOUT_SECONDS_MAX;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ComponentSourceConfig {
-    /// The component's file, in the binary format or as text.
+    /// File of the component, in the binary or the text format.
     #[schemars(extend("x-path" = "file"))]
     pub path: PathBuf,
-    /// Which functions become tools, by name: `slug`, or with the interface that it is of, `docs:text/urls@0.1.0#slug`. `*`
-    /// stands for anything. Default: all.
+    /// Functions to offer, by name: `slug`, or with the interface, `docs:text/urls@0.1.0#slug`. `*` matches anything.
+    /// Default: all.
     #[serde(deserialize_with = "crate::environment::list")]
     pub include: Vec<String>,
-    /// Which of them do not after all.
+    /// Functions to leave out of those included.
     #[serde(deserialize_with = "crate::environment::list")]
     pub exclude: Vec<String>,
-    /// What its types do not say of a function, by the function's name as in `include`, without `*`.
+    /// Details of functions that their types do not show, by the name as in `include`, without `*`.
     pub tools: BTreeMap<String, ComponentToolConfig>,
-    /// Variables that it sees. It sees no others.
+    /// Environment variables of the component. It sees no others.
     pub environment: BTreeMap<String, Secret>,
-    /// Folders that it sees. It sees no others, and nothing outside of them, whatever links lead there.
+    /// Folders that the component can access. It cannot access anything outside of them, not even through links.
     pub directories: Vec<DirectoryConfig>,
-    /// How much and how long.
+    /// Resource limits of a call.
     pub limits: ComponentLimits,
 }
 
-/// What is told of a function.
+/// Details of a function.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ComponentToolConfig {
-    /// The name it is called by, behind the source's prefix. Default: the function's; with its interface's before it where
-    /// it is of one.
+    /// Name of the tool, after the source's prefix. Default: the function's; with its interface's before it where it
+    /// is of one.
     pub name: Option<String>,
-    /// A name for people.
+    /// Display name of the tool.
     pub title: Option<String>,
-    /// What it does, for the model that chooses. Default: its signature.
+    /// Description of the tool, for the model. Default: its signature.
     pub description: Option<String>,
-    /// What its arguments mean, by their names.
+    /// Descriptions of the arguments, by name.
     pub arguments: BTreeMap<String, String>,
-    /// Whether it changes nothing. Default: true, unless the component has a folder that it may write to.
+    /// Declare that the tool changes nothing. Default: true, unless the component has a folder that it may write to.
     pub read_only: Option<bool>,
-    /// Whether it may destroy what was there.
+    /// Declare that the tool can destroy data.
     pub destructive: Option<bool>,
-    /// Whether calling it twice changes no more than calling it once.
+    /// Declare that the tool is idempotent.
     pub idempotent: Option<bool>,
 }
 
-/// A folder that a component sees.
+/// A folder that a component can access.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DirectoryConfig {
-    /// Where it is.
+    /// Path of the folder on the host.
     #[schemars(extend("x-path" = "file"))]
     pub path: PathBuf,
-    /// Where the component sees it. Default: at `path`.
+    /// Path at which the component sees the folder. Default: at `path`.
     pub at: Option<String>,
-    /// Whether the component may write there. Default: false.
+    /// Allow the component to write to the folder.
     pub writable: bool,
 }
 
-/// How much a call of a component may take, and for how long.
+/// Resource limits of a component's calls.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ComponentLimits {
-    /// How long a call may take, in seconds. It is then ended, wherever it is. Default: 30.
+    /// Maximum time of a call, in seconds. It is then aborted, wherever it is.
     pub timeout_seconds: u64,
-    /// How much memory a call may have, in bytes; tables count too. Default: 67108864, 64 MiB.
+    /// Maximum memory of a call, in bytes, including tables.
     pub memory_bytes: usize,
-    /// How large a result may be as JSON, in bytes. Default: 1048576, 1 MiB.
+    /// Maximum size of a result as JSON, in bytes.
     pub output_bytes: usize,
-    /// How many calls may run at once, of all its functions together. Default: 8.
+    /// Maximum number of concurrent calls, of all its functions together.
     pub concurrency: usize,
-    /// How long a call waits for its turn, in milliseconds. Default: 1000.
+    /// Maximum time a call waits in the queue, in milliseconds.
     pub queue_ms: u64,
 }
 

@@ -1,5 +1,4 @@
-//! What all components of the process share: the engine that compiles them, the threads that they run on, and the clock
-//! that takes turns from them.
+//! Process-wide state of all components: the engine, the threads that they run on, and the clock that preempts them.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -14,24 +13,23 @@ use wasmtime::{Config, Engine};
 use super::instance::State;
 use super::load::Compiled;
 
-/// Made for the first component, and there for as long as the process is.
+/// Created for the first component, and kept until the process ends.
 pub(super) struct Host {
     pub(super) engine: Engine,
-    /// What components may import.
+    /// Imports that are available to components.
     pub(super) linker: Linker<State>,
     runtime: Runtime,
     ticker: Arc<Ticker>,
-    /// What was compiled and is still in use, by the digest of its file: a configuration that is read again compiles only
-    /// what is new.
+    /// Compiled components in use, by the digest of their file, so that a reload compiles only new ones.
     compiled: Mutex<HashMap<[u8; 32], Weak<Compiled>>>,
 }
 
-/// How long a component computes until the others have their turn, and until it is noticed that nobody waits for it.
+/// Time slice of a component. At its end other calls can run, and a cancelled call stops.
 const TURN: Duration = Duration::from_millis(10);
-/// Threads for what blocks, which is reading and writing files.
+/// Number of threads for blocking work, which is file access.
 const BLOCKING_THREADS: usize = 32;
 
-/// The host.
+/// Returns the host.
 ///
 /// # Errors
 ///
@@ -50,7 +48,7 @@ impl Host {
         let engine = Engine::new(&config).map_err(|e| format!("{e:#}"))?;
         let mut linker = Linker::new(&engine);
         wasmtime_wasi::p2::add_to_linker_async(&mut linker).map_err(|e| format!("{e:#}"))?;
-        // One is left to those who serve. What computes gives way after each turn, so more threads would serve nobody.
+        // One core is left to the server. Calls yield after each time slice, so more threads would not help.
         let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get());
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(threads.saturating_sub(1).max(1))
@@ -68,12 +66,12 @@ impl Host {
         })
     }
 
-    /// Runs a call on threads of its own, so that whoever serves others is not held up while it computes. The call ends
-    /// when this is dropped, within a turn.
+    /// Runs a call on the host's threads, so that its computation does not block the server. Dropping the future
+    /// aborts the call within a time slice.
     ///
     /// # Panics
     ///
-    /// The call did.
+    /// Propagates a panic of the call.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         call: impl Future<Output = T> + Send + 'static,
@@ -92,11 +90,11 @@ impl Host {
         }
     }
 
-    /// What was compiled of a file with this digest, or what is compiled of it now.
+    /// Returns the compiled component for a file digest, or compiles it.
     ///
     /// # Errors
     ///
-    /// As `compile` has it.
+    /// The same as those of `compile`.
     pub(super) fn compiled(
         &self,
         digest: [u8; 32],
@@ -117,7 +115,7 @@ impl Host {
     }
 }
 
-/// A task that ends with whoever waits for it.
+/// A task that is aborted on drop.
 struct Task<T>(JoinHandle<T>);
 
 impl<T> Drop for Task<T> {
@@ -126,13 +124,13 @@ impl<T> Drop for Task<T> {
     }
 }
 
-/// Ends turns, as long as something runs. It is a thread: all others may be computing.
+/// Advances the epoch while calls run. It has its own thread, because all others can be busy computing.
 struct Ticker {
     running: Mutex<usize>,
     began: Condvar,
 }
 
-/// Something that runs; until it is dropped.
+/// Keeps the ticker running until dropped.
 struct Ticking(Arc<Ticker>);
 
 impl Ticker {

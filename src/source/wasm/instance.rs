@@ -1,4 +1,4 @@
-//! One call: an instance of its own, with what it may touch and how much of it.
+//! A call: runs in its own instance, with limited access and resources.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use super::capture::Capture;
 use super::config::{ComponentLimits, ComponentSourceConfig};
 use super::load::Compiled;
 
-/// What a component may touch, and how much.
+/// Access and resource limits of a component.
 #[derive(Debug)]
 pub(super) struct Bounds {
     environment: Vec<(String, crate::environment::Secret)>,
@@ -27,28 +27,28 @@ struct Directory {
     permissions: FsPerms,
 }
 
-/// What belongs to one instance.
+/// Store data of an instance.
 pub(super) struct State {
     wasi: WasiCtx,
     table: ResourceTable,
     budget: Budget,
 }
 
-/// What the instance of a call has used of its memory.
+/// Memory use of an instance.
 struct Budget {
     max: usize,
     used: usize,
     exceeded: Arc<AtomicBool>,
 }
 
-/// What a call left behind.
+/// Result of a call with its captured output.
 pub(super) struct Ended {
     pub(super) result: Result<Option<Val>, CallError>,
     pub(super) stdout: Capture,
     pub(super) stderr: Capture,
 }
 
-/// Why a call has no result. Texts are for the model; they name no path.
+/// Reason why a call has no result. The messages are for the model and contain no path.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CallError {
     #[error("the component took longer than {} s and was ended", limit.as_secs())]
@@ -65,19 +65,19 @@ pub(super) enum CallError {
     Broken { problem: String },
 }
 
-/// What an element of a table counts as, in bytes of memory.
+/// Memory that one table element counts as, in bytes.
 const TABLE_ELEMENT_BYTES: usize = 16;
-/// How many files, streams and timers an instance may have at once.
+/// Maximum number of open files, streams and timers of an instance.
 const RESOURCES: usize = 10_000;
-/// How many linear memories, each of which takes address space.
+/// Maximum number of linear memories, each of which reserves address space.
 const MEMORIES: usize = 100;
-/// How many random bytes it gets at once.
+/// Maximum number of random bytes returned by one request.
 const RANDOM_BYTES: u64 = 1024 * 1024;
 
 impl Bounds {
     /// # Errors
     ///
-    /// The setting that cannot be as it is, and why.
+    /// Names the invalid setting and the problem.
     pub(super) fn new(config: &ComponentSourceConfig) -> Result<Self, (String, String)> {
         let limits = config.limits.clone();
         if limits.memory_bytes < 64 * 1024 {
@@ -136,7 +136,7 @@ impl Bounds {
         })
     }
 
-    /// Whether there is a folder that the component may write to.
+    /// Returns true if the component can write to any folder.
     pub(super) fn may_write(&self) -> bool {
         let mut permissions = self
             .directories
@@ -172,7 +172,7 @@ impl Bounds {
         })
     }
 
-    /// Calls a function of a new instance, which is gone afterwards.
+    /// Calls a function of a new instance, which is dropped afterwards.
     pub(super) async fn call(
         &self,
         compiled: &Compiled,
@@ -191,10 +191,10 @@ impl Bounds {
         let call = async {
             let mut store = Store::new(compiled.instance.engine(), state?);
             store.limiter(|state| &mut state.budget);
-            // Gives way whenever a turn is over, which is also when it can be dropped.
+            // Yields at the end of each time slice, which is also when the call can be dropped.
             store.set_epoch_deadline(1);
             store.epoch_deadline_async_yield_and_update(1);
-            // What a result costs here, at most: a value for each of its bytes.
+            // Upper bound of the cost of a result on the host: one value for each of its bytes.
             store.set_hostcall_fuel(self.limits.output_bytes.saturating_mul(size_of::<Val>()));
             let instance = compiled.instance.instantiate_async(&mut store).await?;
             let function = instance.get_func(&mut store, function);
@@ -224,7 +224,7 @@ impl Bounds {
             return CallError::Trapped { trap: *trap };
         }
         let problem = format!("{error:#}");
-        // There is no other way to tell this error from others.
+        // The error has no type of its own, so its message has to be compared.
         if problem.contains("fuel allocated for hostcalls") {
             return CallError::TooMuch {
                 max: self.limits.output_bytes,

@@ -1,4 +1,4 @@
-//! From a file to a component that can be called.
+//! Loading of component files.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -21,19 +21,19 @@ pub(super) struct Compiled {
 
 /// A function that a component exports.
 pub(super) struct Function {
-    /// The interface that it is of: `docs:text/urls@0.1.0`.
+    /// The interface that exports it, such as `docs:text/urls@0.1.0`.
     pub(super) interface: Option<String>,
     pub(super) name: String,
     pub(super) index: ComponentExportIndex,
-    /// Or why it cannot be called from outside.
+    /// Signature, or the reason why the function cannot be called with JSON.
     pub(super) signature: Result<Signature, String>,
 }
 
-/// How large a component's file may be.
+/// Maximum size of a component's file, in bytes.
 const FILE_BYTES: u64 = 256 * 1024 * 1024;
-/// How much of the compiler's words is shown.
+/// Maximum number of characters shown of a compiler message.
 const PROBLEM_CHARACTERS: usize = 600;
-/// What components find here.
+/// Interfaces that components can import.
 const OFFERED: [&str; 6] = [
     "wasi:cli/",
     "wasi:clocks/",
@@ -43,11 +43,11 @@ const OFFERED: [&str; 6] = [
     "wasi:sockets/",
 ];
 
-/// Reads and compiles a component, unless that has been done.
+/// Reads and compiles a component, unless it is compiled already.
 ///
 /// # Errors
 ///
-/// There is no such file, it is no component, or it needs what is not offered.
+/// The file does not exist, is not a component, or imports an interface that is not available.
 pub(super) fn load(host: &Host, path: &Path) -> Result<Arc<Compiled>, String> {
     let shown = path.display();
     let bytes = read(path).map_err(|problem| format!("{shown}: {problem}"))?;
@@ -122,7 +122,7 @@ pub(super) fn compile(host: &Host, bytes: &[u8]) -> Result<Compiled, String> {
 const NO_COMPONENT: &str = "it is a core module and no component; make one of it with \
     `wasm-tools component new`, or with the component tools of its language";
 
-/// Whether this is a core module in the binary format. A component has another number behind the version's.
+/// Returns true for a core module in the binary format. A component differs in the layer field after the version.
 fn is_core_module(bytes: &[u8]) -> bool {
     bytes.starts_with(b"\0asm\x01\0\0\0")
 }
@@ -133,7 +133,7 @@ fn one_line(error: &wasmtime::Error) -> String {
     line.chars().take(PROBLEM_CHARACTERS).collect()
 }
 
-/// The functions of a component, and those of the interfaces that it exports.
+/// Returns the functions of a component, and those of the interfaces that it exports.
 fn functions(host: &Host, component: &Component) -> Vec<Function> {
     let mut functions = Vec::new();
     let kind = component.component_type();
@@ -181,7 +181,7 @@ impl Function {
         })
     }
 
-    /// What it is called in configuration.
+    /// Returns the name of the function in the configuration.
     pub(super) fn id(&self) -> String {
         match &self.interface {
             Some(interface) => format!("{interface}#{}", self.name),

@@ -1,11 +1,12 @@
-//! What the tools of a component are called.
+//! Tool names of a component's functions.
 
 use std::collections::HashMap;
 
 use crate::source::name::sanitized;
 
-/// A name for each function, in their order: its own, behind that of its interface if it is of one. Functions whose names
-/// would be the same say the whole of their interfaces' names instead, each of them, so that the order decides nothing.
+/// Returns a name for each function, in their order: its own, prefixed with the local name of its interface, if any.
+/// If names collide, all of the functions concerned use the full interface name, so the result does not depend on the
+/// order.
 pub(super) fn tool_names<'f>(
     functions: impl Iterator<Item = (Option<&'f str>, &'f str)>,
 ) -> Vec<String> {
@@ -31,7 +32,7 @@ pub(super) fn tool_names<'f>(
         .collect()
 }
 
-/// `urls` of `docs:text/urls@0.1.0`.
+/// Returns the local name of an interface: `urls` for `docs:text/urls@0.1.0`.
 fn local(interface: &str) -> &str {
     let without_version = interface.split('@').next().unwrap_or_default();
     without_version.rsplit('/').next().unwrap_or_default()

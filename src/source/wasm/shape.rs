@@ -1,10 +1,10 @@
-//! What a component's types are in JSON.
+//! JSON representation of a component's types.
 
 use serde_json::{Map, Value, json};
 use wasmtime::component::Type;
 use wasmtime::component::types::ComponentFunc;
 
-/// A type that values of JSON can have.
+/// A type that has a JSON representation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     Bool,
@@ -13,7 +13,7 @@ pub(super) enum Shape {
     F64,
     Char,
     Text,
-    /// A list of bytes: Base64.
+    /// A list of bytes, encoded in Base64.
     Bytes,
     List(Box<Shape>),
     Record(Vec<(String, Shape)>),
@@ -25,7 +25,7 @@ pub(super) enum Shape {
     Flags(Vec<String>),
 }
 
-/// Which whole numbers.
+/// Width and sign of an integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Width {
     U8,
@@ -38,27 +38,27 @@ pub(super) enum Width {
     S64,
 }
 
-/// Who writes a value.
+/// Direction of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Argument,
     Result,
 }
 
-/// What a function takes and gives.
+/// Types of a function's parameters and results.
 #[derive(Clone, Debug)]
 pub(super) struct Signature {
     pub(super) parameters: Vec<(String, Shape)>,
     pub(super) result: Option<Shape>,
-    /// As the language of components writes it, without the names of types.
+    /// The signature in WIT syntax, without type names.
     pub(super) text: String,
 }
 
-/// How many parts the types of a function may consist of. Types that refer to one another twice double with each step.
+/// Maximum number of parts in the types of a function. Types that refer to another twice double at each level.
 const PARTS_MAX: usize = 4000;
-/// How deep they may be.
+/// Maximum nesting depth of a type.
 const DEPTH_MAX: usize = 48;
-/// How much of a signature is shown.
+/// Maximum number of characters shown of a signature.
 const TEXT_CHARACTERS: usize = 1000;
 
 impl Width {
@@ -105,7 +105,7 @@ impl Width {
 impl Signature {
     /// # Errors
     ///
-    /// It takes or gives something that JSON has no form for.
+    /// A parameter or result has no JSON representation.
     pub(super) fn new(name: &str, function: &ComponentFunc) -> Result<Self, String> {
         if function.async_() {
             return Err(
@@ -133,7 +133,7 @@ impl Signature {
         })
     }
 
-    /// The schema of its arguments, with what is told of each.
+    /// Returns the schema of the arguments, with a description for each.
     pub(super) fn input_schema(&self, meanings: impl Fn(&str) -> Option<String>) -> Value {
         let mut schema = record_schema(&self.parameters, Side::Argument);
         let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
@@ -145,7 +145,7 @@ impl Signature {
         schema
     }
 
-    /// The schema of its results, where they are more than a text.
+    /// Returns the schema of the result, unless it is plain text.
     pub(super) fn output_schema(&self) -> Option<Value> {
         let given = match self.result.as_ref()? {
             Shape::Result(good, _) => good.as_deref()?,
@@ -220,13 +220,13 @@ impl Shape {
         })
     }
 
-    /// Whether its values are told as a text, and not as JSON.
+    /// Returns true if values are sent as plain text instead of JSON.
     pub(super) fn is_text(&self) -> bool {
         matches!(self, Self::Text | Self::Char)
     }
 
-    /// Whether one of its values is `null`. An option of such a shape says `{"some": ...}`, since there would be two
-    /// meanings of `null` otherwise.
+    /// Returns true if one of its values is `null`. An option of such a type is encoded as `{"some": ...}`, since
+    /// `null` would be ambiguous.
     pub(super) fn has_null(&self) -> bool {
         matches!(self, Self::Option(_))
     }
@@ -235,7 +235,7 @@ impl Shape {
         match self {
             Self::Bool => json!({"type": "boolean"}),
             Self::Integer(width) => width.schema(),
-            // JSON has no other way to write what is no number.
+            // JSON has no number for NaN and the infinities.
             Self::F32 | Self::F64 if side == Side::Result => json!({
                 "anyOf": [{"type": "number"}, {"enum": ["NaN", "Infinity", "-Infinity"]}],
             }),
@@ -286,7 +286,7 @@ impl Shape {
         }
     }
 
-    /// As the language of components writes it, without the names of types.
+    /// Appends the type in WIT syntax, without type names.
     fn text(&self, to: &mut String) {
         let list = |to: &mut String, name: &str, each: &mut dyn Iterator<Item = &Shape>| {
             to.push_str(name);
@@ -331,13 +331,13 @@ impl Shape {
     }
 }
 
-/// The schema of an object that has these members.
+/// Returns the schema of an object with these members.
 fn record_schema(fields: &[(String, Shape)], side: Side) -> Value {
     let mut properties = Map::new();
     let mut required: Vec<&str> = Vec::new();
     for (name, shape) in fields {
         properties.insert(name.clone(), shape.schema(side));
-        // A result has all of its members; who gives arguments may leave out what is optional.
+        // A result contains all members; a caller can omit optional arguments.
         if side == Side::Result || !shape.has_null() {
             required.push(name);
         }
@@ -353,7 +353,7 @@ fn record_schema(fields: &[(String, Shape)], side: Side) -> Value {
     schema
 }
 
-/// The schema of `{"name": ...}`.
+/// Returns the schema of `{"name": ...}`.
 fn tagged(name: &str, schema: &Value) -> Value {
     json!({
         "type": "object",

@@ -1,4 +1,4 @@
-//! One function of a component as a tool.
+//! Component functions as tools.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -34,11 +34,11 @@ struct Plan {
     component: Arc<Loaded>,
     function: ComponentExportIndex,
     signature: Signature,
-    /// What the function is called in the log.
+    /// Name of the function in the log.
     id: String,
 }
 
-/// What all functions of a component share.
+/// State that all functions of a component share.
 struct Loaded {
     host: &'static Host,
     source: String,
@@ -47,10 +47,10 @@ struct Loaded {
     bulkhead: Arc<Bulkhead>,
 }
 
-/// How much of an error of the component's own the model is shown.
+/// Maximum number of characters of a component's own error shown to the model.
 const ERROR_CHARACTERS: usize = 10_000;
 
-/// What a component offers.
+/// Collects the tools of a component.
 pub(in crate::source) fn collect(
     config: &ComponentSourceConfig,
     name: &str,
@@ -138,7 +138,7 @@ impl Loaded {
         let bulkhead = BulkheadConfig {
             concurrency: config.limits.concurrency,
             queue_ms: config.limits.queue_ms,
-            // Each call has an instance of its own; that one has failed says nothing of the next.
+            // Each call has its own instance, so a failed call says nothing about the next.
             breaker_failures: 0,
             ..BulkheadConfig::default()
         };
@@ -175,7 +175,7 @@ impl ComponentTool {
             }
         }
         let hints = ToolAnnotations {
-            // It has nothing that it could change, unless it is given a folder.
+            // Without a writable folder, a component cannot change anything.
             read_only_hint: Some(
                 told.read_only
                     .unwrap_or_else(|| !component.bounds.may_write()),
@@ -218,7 +218,7 @@ impl Tool for ComponentTool {
         let plan = self.plan.clone();
         Box::pin(async move {
             let host = plan.component.host;
-            // It is polled elsewhere.
+            // The call runs on another runtime, where the context is not available.
             let caller = context.share;
             let done = host
                 .run(async move { plan.run(&arguments, caller).await })
@@ -259,7 +259,7 @@ impl Plan {
         }
     }
 
-    /// Puts what the component has written into the log.
+    /// Logs the output of the component.
     fn tell(&self, ended: &Ended) {
         if !tracing::enabled!(tracing::Level::DEBUG) {
             return;
@@ -300,7 +300,7 @@ impl Plan {
     }
 }
 
-/// What a function says of why it gives no result.
+/// Converts the error value of a function's result to a tool error.
 fn refusal(shape: Option<&Shape>, value: Option<&Val>, max: usize) -> ToolError {
     let text = match shape.zip(value) {
         None => return ToolError::new("the function failed, and does not say why"),
@@ -313,10 +313,10 @@ fn refusal(shape: Option<&Shape>, value: Option<&Val>, max: usize) -> ToolError 
     ToolError::new(text)
 }
 
-/// What the model is told of a call that came to no result. What the component has written is for the log, since it may
-/// name whatever was on the machine that built it.
+/// Returns the error that the model sees for a failed call. The component's output only goes to the log, since it can
+/// contain paths of the machine that built it.
 fn failure(error: &CallError, ended: &Ended) -> ToolError {
-    /// How much of it the log is told.
+    /// Maximum number of characters of the output in the log.
     const SHOWN: usize = 2000;
     let mut cause = match error {
         CallError::Broken { problem } => problem.clone(),

@@ -1,4 +1,4 @@
-//! From JSON to a component's values, and back.
+//! Conversion between JSON and component values.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -11,19 +11,19 @@ use wasmtime::component::Val;
 
 use super::shape::{Shape, Width};
 
-/// An argument that is none of its type.
+/// An argument that does not conform to its type.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Misfit {
-    /// Innermost last; put together the other way round.
+    /// Path to the value, innermost first.
     path: Vec<String>,
     problem: String,
 }
 
-/// How many more values may be made. One takes more room than what it was written as.
+/// Remaining memory for values, which take more of it than their text.
 #[derive(Debug)]
 pub(super) struct Room(usize);
 
-/// A result has more bytes than it may.
+/// Error for a result that exceeds the maximum size.
 #[derive(Debug)]
 pub(super) struct TooLarge;
 
@@ -59,7 +59,7 @@ impl fmt::Display for Misfit {
 }
 
 impl Room {
-    /// For values of so many bytes in all.
+    /// Creates a budget for values of `bytes` in total.
     pub(super) fn new(bytes: usize) -> Self {
         Self(bytes / size_of::<Val>())
     }
@@ -72,11 +72,11 @@ impl Room {
     }
 }
 
-/// The arguments of a call, in their order.
+/// Converts the arguments of a call, in their order.
 ///
 /// # Errors
 ///
-/// One of them is not of its type, or not there.
+/// An argument does not conform to its type, or is missing.
 pub(super) fn lower_all(
     parameters: &[(String, Shape)],
     arguments: &Map<String, Value>,
@@ -97,7 +97,7 @@ fn member(object: &Map<String, Value>, name: &str, shape: &Shape, room: &mut Roo
     lowered.map_err(|misfit| misfit.at(name))
 }
 
-/// A value of JSON as a component's.
+/// Converts a JSON value to a component value.
 pub(super) fn lower(shape: &Shape, value: &Value, room: &mut Room) -> Lowered {
     room.take(1)?;
     match shape {
@@ -240,7 +240,7 @@ pub(super) fn lower(shape: &Shape, value: &Value, room: &mut Room) -> Lowered {
                     .as_str()
                     .filter(|name| known.iter().any(|n| n == name));
                 let name = name.ok_or_else(|| expected(format!("some of {}", known.join(", "))))?;
-                // Known ones are few, so nothing grows with what a caller says.
+                // Only known flags are kept, so the list is bounded.
                 if !flags.iter().any(|flag| flag == name) {
                     flags.push(name.to_owned());
                 }
@@ -254,7 +254,7 @@ fn expected(what: impl fmt::Display) -> Misfit {
     Misfit::new(format!("it has to be {what}"))
 }
 
-/// `"name"`, or `{"name": payload}`.
+/// Parses a variant case: `"name"`, or `{"name": payload}`.
 fn case_of(value: &Value) -> Result<(&str, Option<&Value>), Misfit> {
     if let Some(name) = value.as_str() {
         return Ok((name, None));
@@ -266,14 +266,14 @@ fn case_of(value: &Value) -> Result<(&str, Option<&Value>), Misfit> {
     }
 }
 
-/// What stands behind a name in an object that has nothing else.
+/// Returns the value of a name in an object that has no other members.
 fn single<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
     let object = value.as_object().filter(|object| object.len() == 1)?;
     object.get(name)
 }
 
 fn integer(width: Width, value: &Value) -> Lowered {
-    /// Up to here every whole number is a float.
+    /// Largest float up to which all integers are exact.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     let whole = match (value.as_i64(), value.as_u64(), value.as_f64()) {
         (Some(number), _, _) => Some(i128::from(number)),
@@ -303,11 +303,11 @@ fn integer(width: Width, value: &Value) -> Lowered {
     made.map_err(|_| misfit())
 }
 
-/// A component's value as JSON text.
+/// Converts a component value to JSON text.
 ///
 /// # Errors
 ///
-/// It would have more than `max` bytes.
+/// The text would be longer than `max` bytes.
 pub(super) fn to_json(shape: &Shape, value: &Val, max: usize) -> Result<String, TooLarge> {
     let mut bounded = Bounded {
         bytes: Vec::new(),
@@ -317,7 +317,7 @@ pub(super) fn to_json(shape: &Shape, value: &Val, max: usize) -> Result<String, 
     String::from_utf8(bounded.bytes).map_err(|_| TooLarge)
 }
 
-/// Takes so many bytes and no more.
+/// Writer that accepts at most `max` bytes.
 struct Bounded {
     bytes: Vec<u8>,
     max: usize,
@@ -337,7 +337,7 @@ impl Write for Bounded {
     }
 }
 
-/// A value with what it is.
+/// A value with its type.
 struct Lifted<'a> {
     shape: &'a Shape,
     value: &'a Val,
@@ -425,7 +425,7 @@ impl Serialize for Lifted<'_> {
     }
 }
 
-/// How what is no number is written.
+/// Returns the JSON string for NaN or an infinity.
 fn no_number(value: f64) -> &'static str {
     if value.is_nan() {
         "NaN"

@@ -1,4 +1,4 @@
-//! Components written as text, called as tools.
+//! Calls components in text format as tools.
 
 mod roundtrip;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::catalog::{CallContext, Output, OutputContent, Tool};
 use crate::source::config::{Collected, SourceConfig, offered};
 
-/// A source of one component, with these settings.
+/// Returns a source of one component with these settings.
 pub(super) fn collected(text: &str, settings: Value) -> Collected {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("component.wasm");
@@ -57,7 +57,7 @@ pub(super) async fn call(
         .map_err(|error| error.message().to_owned())
 }
 
-/// What a call gave, as a value of JSON.
+/// Calls a tool and returns its result as a JSON value.
 pub(super) async fn value(collected: &Collected, name: &str, arguments: Value) -> Value {
     let output = call(collected, name, arguments).await.expect("a result");
     match (&output.content, &output.structured) {
@@ -489,7 +489,7 @@ async fn what_it_writes_is_for_the_log_and_bounded() {
     assert!(left.contains("ended itself with status 1"), "{left}");
 }
 
-/// Waits until so many calls are under way.
+/// Waits until a number of calls are under way.
 async fn until(component: &Collected, under_way: usize) {
     let reached = async {
         while component.gauges[0].figures().map(|f| f.bulkhead.under_way) != Some(under_way) {

@@ -1,4 +1,4 @@
-//! Values of every type there and back, through a component that gives back what it gets.
+//! Round trip of values of every type through a component that returns its argument.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ use super::super::value::{Room, lower};
 use super::{collected, value};
 use crate::catalog::schema::Compiled;
 
-/// Any type, not too large.
+/// Generates types of limited size.
 fn shapes() -> impl Strategy<Value = Shape> {
     let names = |least: usize| (least..9_usize).prop_map(names);
     let leaf = prop_oneof![
@@ -48,7 +48,7 @@ fn shapes() -> impl Strategy<Value = Shape> {
     })
 }
 
-/// A list of bytes has a shape of its own.
+/// Returns the type of a list. A list of bytes has its own.
 fn list_of(element: Shape) -> Shape {
     match element {
         Shape::Integer(Width::U8) => Shape::Bytes,
@@ -64,7 +64,7 @@ fn names_of<T>(each: Vec<T>) -> Vec<(String, T)> {
     names(each.len()).into_iter().zip(each).collect()
 }
 
-/// Any value of a type.
+/// Generates values of a type.
 fn values(shape: &Shape) -> BoxedStrategy<Value> {
     match shape {
         Shape::Bool => any::<bool>().prop_map(Value::from).boxed(),
@@ -147,7 +147,7 @@ fn values(shape: &Shape) -> BoxedStrategy<Value> {
     }
 }
 
-/// Writes a type, and before it the definitions that it needs.
+/// Writes a type in text format, preceded by the definitions that it needs.
 fn wat(shape: &Shape, definitions: &mut Vec<String>) -> String {
     let define = |body: String, definitions: &mut Vec<String>| {
         let n = definitions.len();
@@ -206,8 +206,8 @@ fn wat(shape: &Shape, definitions: &mut Vec<String>) -> String {
     }
 }
 
-/// A component whose one function gives back what it gets. Beside seventeen bytes no value is passed otherwise than in
-/// memory, so that the same few instructions do for each type.
+/// Returns a component whose only function returns its argument. Seventeen extra bytes force every value to be passed
+/// in memory, so that the same few instructions work for each type.
 fn identity(shape: &Shape) -> String {
     let mut definitions = Vec::new();
     let kind = wat(shape, &mut definitions);
@@ -233,7 +233,7 @@ fn identity(shape: &Shape) -> String {
     )
 }
 
-/// The same with what may be left out, for comparing.
+/// Returns the value with omitted members as null, for comparison.
 fn with_nulls(shape: &Shape, value: &Value) -> Value {
     match (shape, value) {
         (Shape::Record(fields), Value::Object(members)) => {
@@ -271,7 +271,7 @@ proptest! {
         prop_assert_eq!(&given[0], &with_nulls(&shape, &value_in));
     }
 
-    /// Whatever a caller sends is a value of the type or refused, and nothing else happens.
+    /// Every JSON value is either converted to the type or rejected.
     #[test]
     fn what_the_schema_refuses_is_refused_here_too(
         (shape, other) in (shapes(), shapes().prop_flat_map(|shape| values(&shape)))
