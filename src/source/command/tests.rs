@@ -146,7 +146,7 @@ async fn limits_end_it() {
     );
 }
 
-/// Whether a process is there and not just waiting to be buried.
+/// Returns true if a process is running, and not a zombie.
 fn lives(pid: &str) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
         !stat
@@ -170,7 +170,7 @@ async fn gone(pids: &[String]) {
 async fn nothing_that_it_started_outlives_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("pids");
-    // One in its group, one with a session of its own, and itself.
+    // The descendants: one in the same process group, one with a session of its own, and the script itself.
     let script = "sleep 1000 & echo $! >> $0; setsid sleep 1000 & sleep 0.2; pgrep -s 0 >/dev/null; echo $$ >> $0; \
                   setsid sh -c 'echo $$ >> $0; exec sleep 1000' $0 & while [ $(wc -l < $0) -lt 3 ]; do sleep 0.01; done; echo ready >> $0; wait";
     let command = tool(
@@ -214,7 +214,7 @@ async fn what_it_leaves_behind_ends_with_it() {
 async fn what_has_left_its_group_ends_with_it_and_holds_nothing_up() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("pid");
-    // It would keep the output open.
+    // The descendant would keep the output open.
     let script = "setsid sh -c 'echo $$ > $0; exec sleep 1000' $0 & while [ ! -s $0 ]; do sleep 0.01; done; echo done";
     let command = tool(
         json!({"argv": ["sh", "-c", script, file.to_str().expect("UTF-8")]}),

@@ -88,7 +88,7 @@ impl Renewed {
         if let Some(value) = self.at_hand() {
             return Ok(value);
         }
-        // The caller may be cancelled, and the issuer may grant the token only once.
+        // The caller can be cancelled, and the issuer may grant the token only once.
         let this = Arc::clone(self);
         let got = tokio::spawn(async move { this.get().await }).await;
         got.unwrap_or(Err(CredentialError::Ending))
@@ -261,7 +261,7 @@ impl Renewed {
         }
     }
 
-    /// Handles a token that the server rejected. Returns true if another one may be available.
+    /// Handles a token that the server rejected. Returns true if another one is likely to be available.
     pub(super) async fn refused(&self, used: &str) -> bool {
         let mut own = self.own.lock().await;
         let Ok(found) = self.look(&mut own).await else {

@@ -344,7 +344,7 @@ async fn only_what_cannot_happen_twice_is_tried_again() {
     );
     assert!(call(&idempotent, json!({})).await.is_err());
     assert_eq!(count(&seen), 3);
-    // Three calls in a row that fail, however often each was tried, and the other server is left alone.
+    // The circuit breaker opens after three failed calls in a row, however often each was retried.
     for _ in 0..2 {
         assert!(call(&idempotent, json!({})).await.is_err());
         assert_eq!(count(&seen), 3);
@@ -383,7 +383,7 @@ async fn a_server_may_ask_for_any_patience_and_gets_what_there_is() {
 
 #[tokio::test]
 async fn a_breaker_that_is_open_says_why_and_of_what() {
-    // Nobody listens there.
+    // No server listens at this address.
     let server: SocketAddr = "127.0.0.1:1".parse().expect("an address");
     let limits = json!({"limits": {"retries": 0, "bulkhead": {"breaker_failures": 1}}});
     let get = tool(server, json!({"url": "/", "source": limits}));

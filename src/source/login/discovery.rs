@@ -102,7 +102,7 @@ pub(super) async fn challenge(
                     HeaderValue::from_static(method),
                 );
         }
-        // Only the response head is needed; the body may be an endless stream.
+        // Only the response head is needed; the body can be an endless stream.
         let answer = client.open(request).await?;
         if answer.status == StatusCode::UNAUTHORIZED {
             return Ok(Some(read_challenge(&answer.headers)));

@@ -74,7 +74,7 @@ impl Registry {
         if !root.path().ends_with('/') {
             root.set_path(&format!("{}/", root.path()));
         }
-        // The user named the registry, so it may be in a private network.
+        // The user named the registry, so it can be in a private network.
         let client = Client::builder(Guard::public().trust(&root))
             .deadlines(Deadlines::total(TIMEOUT))
             .max_body(ANSWER_BYTES)

@@ -11,7 +11,7 @@ use super::{Grants, KeepError, Name};
 use crate::seal::digest;
 use crate::state::{SharedState, StateError};
 
-/// One value for each name, and one that lists all names. The state is set once the server has opened it; sources are
+/// One value for each name, and one that lists all names. The state is set when the server opens it; sources are
 /// built earlier.
 #[derive(Default)]
 pub(super) struct Shared(OnceLock<SharedState>);

@@ -47,7 +47,7 @@ fn shared(store: &Arc<dyn State>) -> Tokens {
     tokens
 }
 
-/// The access tokens under a name, the latest at the end.
+/// Returns the access tokens under a name, the latest last.
 async fn access(tokens: &Tokens, name: &Name) -> Vec<String> {
     let grants = tokens.look(name).await.expect("readable");
     let grants = grants.unwrap_or_default();
@@ -66,7 +66,7 @@ async fn change(tokens: &Tokens, name: &Name, grant: &Grant, is_new: bool) {
     turn.end().await;
 }
 
-/// What holds of all places alike.
+/// Checks the properties that all stores share.
 async fn keeps(tokens: Tokens) {
     let (name, other) = (
         Name::of_login(&url("https://a.example/mcp")),
@@ -87,7 +87,7 @@ async fn keeps(tokens: Tokens) {
         Some("one")
     );
     assert_eq!(of(Some("https://three.example")).await, None);
-    // One that is got anew does not become what is used; a login does.
+    // A refreshed grant does not become the one in use; a login does.
     change(&tokens, &name, &grant("https://one.example", "1"), false).await;
     assert_eq!(of(None).await.as_deref(), Some("two"));
     change(&tokens, &name, &grant("https://one.example", "uno"), true).await;
@@ -102,7 +102,7 @@ async fn keeps(tokens: Tokens) {
     let forgotten = tokens.forget(&name, Some("https://two.example")).await;
     forgotten.expect("forgotten");
     assert_eq!(access(&tokens, &name).await, ["uno"]);
-    // What has ended and cannot be renewed goes away by itself; what can be stays.
+    // Grants that have expired and cannot be refreshed are removed; refreshable ones stay.
     let over = json!({"expires": 1});
     let renewable = json!({"expires": 1, "refresh_token": "r"});
     change(
@@ -136,7 +136,7 @@ async fn one_at_a_time_has_its_turn() {
     let store: Arc<dyn State> = Arc::new(MemoryState::new(1 << 20));
     let memory = Tokens::default();
     let in_folder = || Tokens::in_folder(folder.path().to_owned());
-    // Two of one process, and two of different ones.
+    // Two handles of one process, and two processes.
     for (one, other) in [
         (memory.clone(), memory),
         (in_folder(), in_folder()),
@@ -153,7 +153,7 @@ async fn one_at_a_time_has_its_turn() {
     }
 }
 
-/// Whoever holds the turn may be gone.
+/// A lock whose holder has crashed expires.
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_is_not_given_back_ends_and_is_not_taken_from_the_next() {
     let store: Arc<dyn State> = Arc::new(MemoryState::new(1 << 20));
@@ -189,7 +189,7 @@ async fn what_is_shared_is_sealed_and_its_place_does_not_tell_whose_it_is() {
         let raw = String::from_utf8_lossy(&raw);
         assert!(!raw.contains("canary") && !raw.contains("example"), "{key}");
     }
-    // Whoever has another key has nothing.
+    // A reader with another key sees nothing.
     let keys = SealConfig {
         keys: vec!["other".repeat(8).into()],
     };
@@ -218,7 +218,7 @@ fn the_state_is_a_place_only_if_others_have_it_and_cannot_read_it() {
     assert!(matches!(told(false, true), Err(TokensError::NoState)));
     assert!(matches!(told(true, false), Err(TokensError::NoKeys)));
     assert!(told(true, true).is_ok());
-    // Where tokens are elsewhere, it does not matter.
+    // With tokens in another store, the state's properties do not matter.
     let elsewhere = Tokens::default();
     assert!(elsewhere.are_in(state_of(&store), false, false).is_ok());
 }
@@ -281,7 +281,7 @@ fn tokens_of_different_issuers_clients_resources_and_beginnings_are_apart() {
         name("https://i.example/token", "d", "r", "f"),
         name("https://i.example/token", "c", "s", "f"),
         name("https://i.example/token", "c", "r", "g"),
-        // Where one part ends and the next begins matters.
+        // The boundary between the parts matters.
         name("https://i.example/token", "cr", "", "f"),
     ] {
         assert_ne!(one, other);

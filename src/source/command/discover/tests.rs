@@ -58,7 +58,7 @@ async fn what_a_program_says_of_itself_becomes_a_configuration_that_can_be_used(
             "if_": {"description": "IF", "optional": true},
         })
     );
-    // It does what it says: the tools are what a source is made of.
+    // The configuration works: a source can be built from it.
     let source = config["sources"][0]["command"].clone();
     let source: CommandSourceConfig = serde_json::from_value(source).expect("a source");
     let tool = CommandTool::new(&source, &source.tools[0], "").expect("a tool");
@@ -119,7 +119,7 @@ async fn a_program_that_hangs_or_writes_without_end_or_is_not_there_is_told() {
     assert!(problem.contains("not installed"), "{problem}");
 }
 
-/// A program whose subcommands open a manual when they are asked with `--help`.
+/// A program whose subcommands open a manual when run with `--help`.
 const MANUAL: &str = r#"
 case "$*" in
   "--help") printf 'usage: boats <command>\n\nCommands:\n  clone  Clones one\n  page  Has no other help\n  none  Has no manual\n' ;;

@@ -13,7 +13,8 @@ use crate::source::tokens::{TokenStore, TokensConfig};
 use crate::state::testing::{Asked, Fronted, StandIn};
 use crate::state::{Memory, SharedState, State, StateError, StateFuture};
 
-/// An issuer that takes each refresh token once, and tells what it was shown; where it is off, something is wrong with it.
+/// An issuer that accepts each refresh token once and records it. While it is switched off, it fails with a server
+/// error.
 struct Strict {
     address: SocketAddr,
     shown: Arc<StdMutex<Vec<String>>>,
@@ -58,7 +59,7 @@ impl Strict {
         self.shown.lock().expect("no panic").clone()
     }
 
-    /// What a login leaves, with a token that has ended.
+    /// Returns the grant that a login stores, with an expired token.
     fn grant(&self, number: u32) -> Grant {
         let issuer = format!("http://{}", self.address);
         serde_json::from_value(json!({
@@ -91,7 +92,7 @@ fn state(store: Arc<dyn State>) -> Tokens {
     tokens
 }
 
-/// A store that can be taken away, wholly or for those who write.
+/// A store that can be made unavailable, for all operations or for writes only.
 #[derive(Debug)]
 struct Unsteady {
     store: Memory,
@@ -149,15 +150,15 @@ async fn a_login_counts_a_moment_after_it_was_made_and_so_does_its_end() {
     keep("one").await;
     assert_eq!(logged_in.token().await.expect("a token"), "Bearer one");
     keep("another").await;
-    // What is known is good for a moment, without a look.
+    // The cached state is used for a moment without a read.
     assert_eq!(logged_in.token().await.expect("a token"), "Bearer one");
     tokio::time::advance(LOOKS).await;
     assert_eq!(logged_in.token().await.expect("a token"), "Bearer another");
-    // What the server does not accept is looked at again at once.
+    // After a rejection by the server, the store is read immediately.
     keep("a third").await;
     assert!(logged_in.refused("another").await);
     assert_eq!(logged_in.token().await.expect("a token"), "Bearer a third");
-    // There is nothing to get another one with.
+    // No further token can be obtained.
     assert!(!logged_in.refused("a third").await);
     tokens.forget(&name(), None).await.expect("forgotten");
     tokio::time::advance(LOOKS).await;
@@ -185,7 +186,7 @@ async fn replicas_that_need_another_token_at_once_show_the_refresh_token_once() 
             assert_eq!(got.expect("a token"), *wanted);
         }
         assert_eq!(issuer.shown().len(), number as usize + 1);
-        // So it is where the server refuses it to all of them.
+        // The same holds if the server rejects the token of all replicas.
         if number == 1 {
             let refused = replicas.iter().map(|replica| replica.refused("access2"));
             assert!(join_all(refused).await.into_iter().all(|again| again));
@@ -207,7 +208,7 @@ async fn whoever_goes_away_leaves_the_token_that_was_asked_for_to_others() {
     {
         let asking = logged_in.token();
         tokio::pin!(asking);
-        // It has begun, and its caller goes away.
+        // The refresh has begun, and its caller is cancelled.
         assert!(futures_util::poll!(asking.as_mut()).is_pending());
     }
     assert_eq!(logged_in.token().await.expect("a token"), "Bearer access1");
@@ -225,7 +226,7 @@ async fn a_token_that_is_good_is_used_while_nobody_can_look_where_it_is_kept() {
     store.0.is_gone.store(true, Ordering::Relaxed);
     tokio::time::advance(LOOKS).await;
     assert_eq!(logged_in.token().await.expect("a token"), "Bearer access1");
-    // Another one is not got that nobody else would have.
+    // No token is requested that could not be shared with the others.
     assert!(!logged_in.refused("access1").await);
     let started = login(&tokens);
     let token = started.token().await;
@@ -247,7 +248,7 @@ async fn what_cannot_be_kept_is_used_and_kept_before_the_next_is_got() {
     assert!(first.refused("access1").await);
     store.0.is_full.store(false, Ordering::Relaxed);
     assert_eq!(first.token().await.expect("a token"), "Bearer access2");
-    // The other one has it too.
+    // The other replica has it too.
     assert_eq!(second.token().await.expect("a token"), "Bearer access2");
     assert_eq!(issuer.shown(), ["refresh0", "refresh1"]);
 }
@@ -266,7 +267,7 @@ async fn an_issuer_that_gives_no_more_is_left_alone_until_somebody_logs_in() {
         );
     }
     assert_eq!(issuer.shown().len(), 1);
-    // Another login is another matter.
+    // A new login starts over.
     tokens.keep(&name(), &issuer.grant(0)).await.expect("kept");
     assert_eq!(logged_in.token().await.expect("a token"), "Bearer access1");
 }

@@ -1,4 +1,4 @@
-//! What a request is proved with: tokens that are got, kept and got anew, and that nobody is shown.
+//! Tests of request credentials: tokens are obtained, stored, refreshed and never exposed.
 
 use std::time::Duration;
 
@@ -51,8 +51,8 @@ async fn tokens_are_got_kept_and_got_anew() {
     );
 }
 
-/// An issuer that gives `access0`, `refresh0` and so on; and a server that accepts the access token of a number and no
-/// other.
+/// Starts an issuer that grants `access0`, `refresh0` and so on, and a server that accepts only the access token with
+/// one number.
 async fn issuing(accepted: usize) -> (SocketAddr, Arc<std::sync::Mutex<Vec<String>>>, SocketAddr) {
     let issued = std::sync::atomic::AtomicUsize::new(0);
     let (issuer, asked) = serve(move |_| {
@@ -88,9 +88,9 @@ async fn a_refresh_token_is_used_replaced_and_kept_for_the_next_start() {
     let description = json!({"url": "/", "source": {"auth": {"oauth": oauth}}});
     let start = || Tokens::in_folder(folder.path().join("tokens"));
     let one = tool_with(server, description.clone(), start());
-    // The first one is refused, and the second is what the server takes.
+    // The first token is rejected; the server accepts the second.
     assert_eq!(text(&call(&one, json!({})).await.expect("in")), "in");
-    // Another start goes on with what was kept: the token is good still.
+    // A restart continues with the stored token, which is still valid.
     let two = tool_with(server, description.clone(), start());
     assert_eq!(text(&call(&two, json!({})).await.expect("in")), "in");
     let bodies = |asked: &[String]| -> Vec<String> {
@@ -123,7 +123,7 @@ async fn a_refresh_token_is_used_replaced_and_kept_for_the_next_start() {
     assert_eq!((ends(".token"), ends(".lock"), kept.len()), (1, 1, 2));
 }
 
-/// A changed configuration has its tools made anew, and must not show an issuer again what it has taken back.
+/// A configuration change rebuilds the tools, which must not present a rotated refresh token again.
 #[tokio::test]
 async fn a_refresh_token_that_was_replaced_outlives_a_reload() {
     let (issuer, asked, server) = strict().await;
@@ -135,8 +135,8 @@ async fn a_refresh_token_that_was_replaced_outlives_a_reload() {
     assert_eq!(asked.lock().expect("no panic").len(), 3);
 }
 
-/// An issuer that accepts each refresh token once, gives access tokens that have ended already, and tells what it was shown;
-/// and a server that takes anything.
+/// Starts an issuer that accepts each refresh token once, grants expired access tokens and records what it receives;
+/// and a server that accepts any token.
 async fn strict() -> (SocketAddr, Arc<std::sync::Mutex<Vec<String>>>, SocketAddr) {
     let good = std::sync::Mutex::new("first".to_owned());
     let (issuer, asked) = serve(move |request| {
@@ -167,7 +167,7 @@ fn refreshing(issuer: SocketAddr) -> Value {
     json!({"url": "/", "source": {"auth": {"oauth": oauth}}})
 }
 
-/// The tokens of a replica.
+/// Returns the token store of a replica.
 fn shared(state: &SharedState) -> Tokens {
     let tokens = in_state();
     let told = tokens.are_in(state.clone(), true, true);
@@ -193,7 +193,7 @@ async fn replicas_that_share_refresh_tokens_show_each_one_once() {
     for called in called {
         assert_eq!(text(&called.expect("in")), "in");
     }
-    // One that is started later goes on where they were.
+    // A replica that starts later continues with the stored token.
     let late = tool_with(server, refreshing(issuer), shared(&state));
     assert_eq!(text(&call(&late, json!({})).await.expect("in")), "in");
     let asked = asked.lock().expect("no panic");
@@ -266,7 +266,7 @@ async fn eli_08_credentials_for_others_are_taken_out_of_what_they_answer() {
                 Err(message) => message,
             };
             let sent = seen.lock().expect("no panic").pop().expect("a request");
-            // In Base64 too, as a name and a password are sent.
+            // The secret is redacted in Base64 too, as Basic authentication sends it.
             for secret in ["canary-of-the-api", "dTpjYW5hcnktb2YtdGhlLWFwaQ"] {
                 assert!(!told.contains(secret), "{told}");
             }
@@ -278,7 +278,7 @@ async fn eli_08_credentials_for_others_are_taken_out_of_what_they_answer() {
     }
 }
 
-/// A tool with a whole URL of another origin than the base's.
+/// Returns a tool with an absolute URL whose origin is not that of the base.
 fn tool_elsewhere(
     server: SocketAddr,
     elsewhere: SocketAddr,
