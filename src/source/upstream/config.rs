@@ -1,4 +1,4 @@
-//! Upstream servers as they are configured, in the form that other products have.
+//! Configuration of upstream servers, in the format that other products use.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use crate::source::pattern::matches;
 use crate::source::tokens::Tokens;
 
 /// Another MCP server whose tools, resources and prompts are served too: a program (`command`), or a URL. The
-/// `mcpServers` of other products' files can be used as they are.
+/// `mcpServers` section of other products' files can be used unchanged.
 ///
 /// ```yaml
 /// upstreams:
@@ -30,91 +30,101 @@ use crate::source::tokens::Tokens;
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct UpstreamConfig {
-    /// The program to start: a path, or a name that is looked up in `PATH`. It never goes through a shell.
+    /// The program to start: a path, or a name that is looked up in `PATH`. No shell is involved.
     #[schemars(extend("x-path" = "program"))]
     pub command: Option<String>,
-    /// Its arguments, one for each.
+    /// Arguments of the program.
     pub args: Vec<String>,
-    /// Variables of its environment, besides the few that every program needs. It gets no others of this process.
+    /// Environment variables of the program, in addition to the few that every program needs. It inherits no others
+    /// from this process.
     pub env: BTreeMap<String, Secret>,
-    /// The folder that it runs in. Default: where this process does.
+    /// Working directory of the program. Default: where this process does.
     #[schemars(extend("x-path" = "file"))]
     pub cwd: Option<PathBuf>,
-    /// The endpoint of a server that is reached over HTTP.
+    /// URL of the server's endpoint, for a server reached over HTTP.
     #[serde(alias = "serverUrl")]
     pub url: Option<String>,
-    /// Protocol era to connect with: `auto` probes with `server/discover` (2026-07-28) and falls back to `initialize`;
-    /// `modern` uses 2026-07-28 only; `legacy` uses `initialize` only, for servers that fail on the probe. Default: `auto`.
+    /// Protocol era to connect with.
+    ///
+    /// `auto` probes with `server/discover` (2026-07-28) and falls back to `initialize`. `modern` uses 2026-07-28
+    /// only. `legacy` uses `initialize` only, for servers that fail on the probe.
     pub protocol: Lifecycle,
-    /// How to prove oneself to it, where a fixed header is not enough: over HTTP.
+    /// Credentials for the server, over HTTP, if a fixed header is not enough.
     pub auth: AuthConfig,
-    /// Headers of each request to it. Nothing of the caller's is ever sent to it.
+    /// Headers of each request to the server. Nothing that the caller sent is ever forwarded.
     pub headers: BTreeMap<String, Secret>,
-    /// Whether it is left out. Default: false.
+    /// Leave the server out.
     pub disabled: bool,
-    /// How long connecting to it may take, in seconds, starting a program included. Default: 30.
+    /// Connect timeout, in seconds, including the start of a program.
     pub connect_seconds: u64,
-    /// How long a call to it may take, in seconds. Default: `upstreams_timeout_seconds`.
+    /// Timeout of a call, in seconds. Default: `upstreams_timeout_seconds`.
     pub timeout_seconds: Option<u64>,
-    /// Maximum size of one message, in bytes, 65536 to 268435456; a request with a larger response fails. All lists together
-    /// may have four times as many bytes as text, and eight times as many in memory. Default: 8388608, 8 MiB.
+    /// Maximum size of one message, in bytes, 65536 to 268435456; a request with a larger response fails.
+    ///
+    /// All lists together can have four times as many bytes as text, and eight times as many in memory.
     pub message_bytes: usize,
-    /// How many calls to it may be under way at once, and when it counts as down. Others are not affected.
+    /// Concurrency limit and circuit breaker for calls to the server. Other servers are not affected.
     pub bulkhead: crate::net::BulkheadConfig,
-    /// What stands before the names of what it offers; `""` for nothing. Default: its own name and two underscores, as
+    /// Prefix for the names of what it offers; `""` for none. Default: its own name and two underscores, as
     /// `upstreams_separator` and `upstreams_names` say.
     pub prefix: Option<String>,
-    /// Tools to offer, and no others; `*` stands for any text. Default: all.
+    /// Tools to offer; all others are left out. `*` matches any text. Default: all.
     #[serde(deserialize_with = "crate::environment::list")]
     pub tools: Vec<String>,
-    /// Tools not to offer, written alike. Default: none.
+    /// Tools to leave out, as patterns like those of `tools`.
     #[serde(deserialize_with = "crate::environment::list")]
     pub exclude_tools: Vec<String>,
-    /// After how many seconds without a call it is disconnected, and its program ended; the next call connects again.
-    /// 0 for never. Default: from 60 to 300, the longer the more it is used.
+    /// Idle time, in seconds, after which the server is disconnected and its program ended. The next call connects
+    /// again. 0 for never. Default: from 60 to 300, the longer the more it is used.
     pub idle_seconds: Option<u64>,
-    /// What becomes of what it offers while it is down: `keep` it listed, as far as it is known or remembered; `hide` it
-    /// until it is back; or `error`: do not start without it. Default: `keep`.
+    /// Handling of an unreachable server.
+    ///
+    /// `keep` lists its items as far as they are known or cached. `hide` removes them until the server is back.
+    /// `error` prevents this server from starting without it.
     pub on_down: OnDown,
-    /// What happens when a tool that it had before is described otherwise: `warn` in the log; `quarantine`: the tool is
-    /// not offered until it is what it was, or until what is remembered is removed; `allow`. Default: `warn`.
+    /// Reaction to a tool whose definition differs from the pinned one.
+    ///
+    /// `warn` logs it. `quarantine` removes the tool until its definition is the former one again, or until the
+    /// cached data is removed. `allow` does nothing.
     pub on_change: OnChange,
-    /// Of other products; `stdio`, `http` or `sse`. What counts is whether there is a command or a URL.
+    /// Accepted for compatibility with other products: `stdio`, `http` or `sse`. The transport depends only on
+    /// whether there is a command or a URL.
     #[serde(rename = "type", alias = "transport", alias = "transportType")]
     pub kind: Option<String>,
-    /// Of other products, without a meaning here.
+    /// Accepted for compatibility with other products, without effect.
     #[serde(alias = "alwaysAllow", alias = "autoAllow")]
     #[serde(rename = "autoApprove")]
     pub auto_approve: Vec<String>,
-    /// Of other products: what it is for.
+    /// Accepted for compatibility with other products: the purpose of the server.
     pub description: Option<String>,
 }
 
-/// What becomes of the tools of an upstream that cannot be reached.
+/// Handling of an unreachable upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum OnDown {
-    /// Those that are known or remembered stay listed; calls of them say that it cannot be reached.
+    /// Keep listing the tools that are known or cached. Their calls fail with an error that says that the upstream is
+    /// unreachable.
     #[default]
     Keep,
-    /// They are not listed until it is back.
+    /// Remove them from lists until the upstream is back.
     Hide,
-    /// The server does not start. Once it has, it keeps them.
+    /// Do not start the server. Once it has started, they stay listed.
     Error,
 }
 
-/// What happens when a tool is described otherwise than before.
+/// Reaction to a tool whose definition has changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum OnChange {
-    /// The log says so.
+    /// Log the change.
     #[default]
     Warn,
-    /// The tool is not offered.
+    /// Remove the tool.
     Quarantine,
-    /// Nothing.
+    /// Do nothing.
     Allow,
 }
 
@@ -147,7 +157,7 @@ impl Default for UpstreamConfig {
     }
 }
 
-/// Why an upstream cannot be what its configuration says.
+/// Error in the configuration of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("upstreams.{name}{place}: {problem}")]
 pub struct UpstreamError {
@@ -174,17 +184,17 @@ impl UpstreamError {
     }
 }
 
-/// How long a call may take where nothing else is set, in seconds.
+/// Default timeout of a call, in seconds.
 pub(crate) const TIMEOUT_SECONDS: u64 = 120;
 
 impl UpstreamConfig {
-    /// How long a call to it may take.
+    /// Returns the timeout of a call.
     pub(super) fn timeout(&self) -> Duration {
         let seconds = self.timeout_seconds.unwrap_or(TIMEOUT_SECONDS);
         Duration::from_secs(seconds.max(1))
     }
 
-    /// Stands for all of this; secrets cannot be told from it.
+    /// Returns a digest of the whole configuration, which does not reveal its secrets.
     pub(super) fn fingerprint(&self) -> String {
         let mut hash = Sha256::new();
         let mut take = |text: &str| {
@@ -211,11 +221,11 @@ impl UpstreamConfig {
         HEXLOWER.encode(&hash.finalize())
     }
 
-    /// Where it is.
+    /// Returns the server's target.
     ///
     /// # Errors
     ///
-    /// It has neither a command nor a URL, or both, or one that cannot be used.
+    /// It has neither a command nor a URL, or both, or one that is not valid.
     pub fn target(&self, name: &str) -> Result<Target, UpstreamError> {
         let wrong = |place, problem: String| UpstreamError {
             name: name.to_owned(),
@@ -269,17 +279,17 @@ impl UpstreamConfig {
         }
     }
 
-    /// Whether a tool of its is to be offered.
+    /// Returns true if a tool is selected to be offered.
     pub(super) fn chooses(&self, tool: &str) -> bool {
         let any = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, tool));
         (self.tools.is_empty() || any(&self.tools)) && !any(&self.exclude_tools)
     }
 
-    /// What proves to it who calls, if there is anything.
+    /// Returns the configured credentials, if any.
     ///
     /// # Errors
     ///
-    /// There is more than one way, or one that cannot be gone.
+    /// There is more than one authentication method, or one that is not valid.
     pub(super) fn credentials(
         &self,
         name: &str,
@@ -298,11 +308,12 @@ impl UpstreamConfig {
         }
     }
 
-    /// The same, for clients of other rooms.
+    /// Returns the configured credentials for clients of other modules.
     ///
     /// # Errors
     ///
-    /// As of [`target`](Self::target): there is more than one way, or one that cannot be gone.
+    /// The target is not valid (see [`target`](Self::target)), or there is more than one authentication method, or
+    /// one that is not valid.
     #[cfg(feature = "cli")]
     pub(crate) fn proof(
         &self,

@@ -1,4 +1,5 @@
-//! One upstream server: connected on first use, by one attempt for all who wait, and again when it went away.
+//! Connection to an upstream server. It is made on first use by one attempt for all waiting requests, and again after
+//! it was lost.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
@@ -30,31 +31,31 @@ use crate::telemetry::Metrics;
 pub(super) struct Upstream {
     pub(super) name: String,
     pub(super) config: UpstreamConfig,
-    /// Stands for all of its configuration.
+    /// Digest of the whole configuration.
     pub(super) fingerprint: String,
     target: Target,
     credentials: Option<Arc<Credentials>>,
-    /// The era of the protocol that it speaks, from its first connection on.
+    /// Protocol era of the server, known from its first connection on.
     era: EraCache,
     bulkhead: Bulkhead,
     usage: Usage,
     retried: AtomicU64,
     current: ArcSwapOption<Connected>,
     connecting: Mutex<()>,
-    /// What it offers, as far as that is known.
+    /// Items of the server, as far as they are known.
     known: ArcSwapOption<Listing>,
-    /// What it offers is not listed, since it is down.
+    /// True while its items are hidden because it is down.
     hidden: AtomicBool,
-    /// It has been asked at start what it offers, and has not answered yet.
+    /// True while the listing requested at startup has not arrived.
     awaited: AtomicBool,
-    /// Why it was not known at start what it offers.
+    /// Reason why its items were not known at startup.
     problem: ArcSwapOption<String>,
     pub(super) upkeep: Arc<Upkeep>,
     background: Arc<Background>,
     peer: Arc<Peer>,
 }
 
-/// The least age of a connection that is replaced since abandoned calls leave it unknown whose messages it brings.
+/// Minimum age of a connection that is replaced because abandoned calls make its messages unattributable.
 const RENEWAL: Duration = Duration::from_secs(30);
 
 pub(super) struct Connected {
@@ -64,7 +65,8 @@ pub(super) struct Connected {
 }
 
 impl Connected {
-    /// Ends it. Its session is counted before that, which may take longer than the counts wait to be sent.
+    /// Closes the connection. The session metric is recorded first, because closing can take longer than the metrics
+    /// export waits.
     async fn close(self, grace: Duration) {
         let Self {
             client, session, ..
@@ -74,15 +76,15 @@ impl Connected {
     }
 }
 
-/// What a server of 2026-07-28 answers to headers that do not repeat what is in the body.
+/// Error of a server of 2026-07-28 for headers that do not mirror the body.
 const HEADER_MISMATCH: i64 = -32020;
 
-/// Why a request to an upstream came to nothing.
+/// Reason why a request to an upstream failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CallError {
     #[error(transparent)]
     Turned(#[from] Turned),
-    /// There is no connection to it, so it was not asked.
+    /// There is no connection, so the request was not sent.
     #[error(transparent)]
     Apart(ClientError),
     #[error(transparent)]
@@ -124,38 +126,38 @@ impl Upstream {
         self.usable().is_some()
     }
 
-    /// Whether the last attempt to reach it failed, or too many calls of it did.
+    /// Returns true if the last connection attempt failed, or the circuit breaker is open.
     pub(super) fn is_down(&self) -> bool {
         self.upkeep.has_failed() || self.stats().breaker != BreakerState::Passing
     }
 
-    /// How calls of it fare.
+    /// Returns the bulkhead statistics.
     pub(super) fn stats(&self) -> BulkheadStats {
         self.bulkhead.stats()
     }
 
-    /// How often a request was made again.
+    /// Returns the number of retried requests.
     pub(super) fn retried(&self) -> u64 {
         self.retried.load(Ordering::Relaxed)
     }
 
-    /// How much it is used.
+    /// Returns the usage tracker.
     pub(super) fn usage(&self) -> &Usage {
         &self.usage
     }
 
-    /// The revision that is spoken with it, and what it calls itself, while it is connected.
+    /// Returns the protocol version and the name of the server, while it is connected.
     pub(super) fn spoken(&self) -> Option<(&'static str, String)> {
         let connected = self.usable()?;
         let server = connected.client.server();
         Some((server.revision.as_str(), server.implementation.name.clone()))
     }
 
-    /// What it offers, unless that is not to be listed.
+    /// Returns the items to list.
     ///
     /// # Errors
     ///
-    /// Why nothing is listed.
+    /// Returns the reason why nothing is listed.
     pub(super) fn offered(&self) -> Result<Arc<Listing>, String> {
         let known = self.known.load_full().ok_or_else(|| {
             let problem = self.problem.load_full();
@@ -167,8 +169,8 @@ impl Upstream {
         Ok(known)
     }
 
-    /// Which of these resources are its own: those that it lists, and those that its templates are for. By what it calls
-    /// them, and with what they are called here.
+    /// Returns those of the resources that belong to this server: that it lists, or that match its templates. The
+    /// result maps the server's URIs to the local ones.
     pub(super) fn own_of(&self, uris: &BTreeSet<Arc<str>>) -> Wanted {
         let Some(known) = self.known.load_full().filter(|_| !uris.is_empty()) else {
             return Wanted::new();
@@ -197,43 +199,43 @@ impl Upstream {
         own
     }
 
-    /// How long it may take to say what it offers, connecting to it included.
+    /// Returns the timeout for requesting the listing, including the connection.
     pub(super) fn discovery(&self) -> Duration {
         Duration::from_secs(self.config.connect_seconds).saturating_add(DISCOVERY)
     }
 
-    /// It is asked what it offers, and will answer in a while.
+    /// Records that the listing has been requested.
     pub(super) fn await_answer(&self) {
         self.awaited.store(true, Ordering::Relaxed);
     }
 
-    /// It has answered, or will not.
+    /// Records that the listing has arrived, or will not.
     pub(super) fn has_answered(&self) {
         self.awaited.store(false, Ordering::Release);
         self.upkeep.look();
     }
 
-    /// Whether it has still to say what it offers.
+    /// Returns true while the listing is outstanding.
     pub(super) fn is_awaited(&self) -> bool {
         self.awaited.load(Ordering::Acquire)
     }
 
-    /// What it offered when somebody asked last.
+    /// Returns the latest listing.
     pub(super) fn known(&self) -> Option<Arc<Listing>> {
         self.known.load_full()
     }
 
-    /// Takes what is remembered for what it offers.
+    /// Uses a cached listing.
     pub(super) fn recall(&self, listing: Listing) {
         self.known.store(Some(Arc::new(listing)));
     }
 
-    /// Takes note of why it is not known what it offers.
+    /// Records why the listing is not known.
     pub(super) fn blame(&self, problem: String) {
         self.problem.store(Some(Arc::new(problem)));
     }
 
-    /// Takes note of what it offers. Tells whether that is news.
+    /// Stores a new listing. Returns true if it differs from the former one.
     pub(super) fn learn(&self, fresh: Listing, memory: &Memory) -> bool {
         let known = self.known.load_full();
         if self.config.on_change == OnChange::Quarantine && memory.is_unreadable(&self.name) {
@@ -257,12 +259,12 @@ impl Upstream {
         true
     }
 
-    /// Whether nobody lists what it may offer, so that no call will find out that it is back.
+    /// Returns true if none of its items are listed, so that no call would detect its recovery.
     pub(super) fn is_missed(&self) -> bool {
         !self.is_awaited() && (self.known.load().is_none() || self.hidden.load(Ordering::Relaxed))
     }
 
-    /// Lists or hides what it offers, by how it is. Tells whether that has changed.
+    /// Hides or lists the items, depending on the server's state. Returns true if that has changed.
     pub(super) fn hide_or_show(&self) -> bool {
         let hides = self.config.on_down == OnDown::Hide && self.is_down();
         let hid = self.hidden.swap(hides, Ordering::Relaxed);
@@ -277,7 +279,7 @@ impl Upstream {
         hides != hid && self.known.load().is_some()
     }
 
-    /// Leaves nothing of a connection that has ended.
+    /// Closes a connection that has ended.
     pub(super) async fn bury(&self, grace: Duration) {
         let current = self.current.load_full();
         if let Some(connected) = &current
@@ -290,14 +292,14 @@ impl Upstream {
         }
     }
 
-    /// Uses a connection no more; unless another has taken its place already.
+    /// Stops using a connection, unless another one has replaced it already.
     fn part_from(&self, connected: &Arc<Connected>) {
         connected.session.is_lost();
         self.current.compare_and_swap(connected, None);
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        // Nobody would tell those who listen.
+        // Subscribers would miss notifications.
         if self.upkeep.subscriptions.are_any() {
             return false;
         }
@@ -322,7 +324,7 @@ impl Upstream {
         let Some(connected) = self.current.swap(None) else {
             return;
         };
-        // Somebody may be using it still; it ends with them then.
+        // If requests still use it, it closes when they end.
         if let Some(connected) = Arc::into_inner(connected) {
             tracing::debug!(upstream = self.name, "disconnecting");
             connected.close(grace).await;
@@ -338,7 +340,7 @@ impl Upstream {
     pub(super) async fn connected(&self) -> Result<Arc<Connected>, ClientError> {
         match self.usable() {
             Some(connected) => Ok(connected),
-            // Kept apart, so that calls do not carry what it takes.
+            // Boxed, so that the futures of calls stay small.
             None => Box::pin(self.connect()).await,
         }
     }
@@ -364,7 +366,7 @@ impl Upstream {
             ..Options::default()
         };
         let connecting = Client::connect(self.target.clone(), options);
-        // Whoever waits may be given up; the connection is for all.
+        // The waiting request can be cancelled, but the connection is shared, so it is made in a separate task.
         let client = match self.background.spawn(connecting) {
             Some(connecting) => connecting.await.unwrap_or_else(|_| Err(given_up())),
             None => Err(given_up()),
@@ -386,7 +388,7 @@ impl Upstream {
         Ok(connected)
     }
 
-    /// Does something on the thread that connections live on.
+    /// Runs a task on the runtime of the connections.
     pub(super) fn in_background(&self, task: impl Future<Output = ()> + Send + 'static) {
         let _ = self.background.spawn(task);
     }
@@ -395,12 +397,12 @@ impl Upstream {
         self.config.timeout()
     }
 
-    /// Has its requests counted from now on.
+    /// Starts recording metrics of its requests.
     pub(super) fn count(&self, metrics: &Metrics) {
         self.peer.count(metrics);
     }
 
-    /// Begins a request for whoever calls here. `uri` is what it is about, if it is a resource.
+    /// Starts the metrics and tracing of a request for the current caller. `uri` is the resource it concerns, if any.
     pub(super) fn watch<'a>(
         &'a self,
         operation: &'a Operation,
@@ -410,7 +412,7 @@ impl Upstream {
         Watched::begin(&self.peer, operation, context, uri)
     }
 
-    /// The same as [`request`](Self::request), watched: of something that is read, and so may be read twice.
+    /// Makes an instrumented [`request`](Self::request) for something that is read, and so can be retried.
     pub(super) async fn read(
         &self,
         operation: &Operation,
@@ -432,13 +434,13 @@ impl Upstream {
         answered
     }
 
-    /// The revision that is spoken with it, while it is connected.
+    /// Returns the protocol version of the connection, while there is one.
     pub(super) fn revision(&self) -> Option<&'static str> {
         Some(self.usable()?.client.revision().as_str())
     }
 
-    /// Makes a request; once more where the first cannot have happened, or `repeatable` says that twice is as good as
-    /// once.
+    /// Makes a request. Retries it once if the first attempt cannot have taken effect, or if `repeatable` says that
+    /// it is idempotent.
     pub(super) async fn request(
         &self,
         method: &'static str,
@@ -465,10 +467,10 @@ impl Upstream {
                     pass.succeeded();
                     return Ok(result);
                 }
-                // It answered.
+                // An error response shows that the server is up.
                 Err(error @ ClientError::Rpc(_)) => {
                     pass.succeeded();
-                    // Which arguments headers have to repeat is in its list of tools, which may be another by now.
+                    // The arguments to mirror in headers follow from the tool list, which may have changed.
                     if matches!(&error, ClientError::Rpc(refusal) if refusal.code == HEADER_MISMATCH)
                     {
                         self.upkeep.list_changed("tools");
@@ -505,7 +507,7 @@ impl Upstream {
         }
     }
 
-    /// Everything that it offers.
+    /// Requests all items of the server.
     pub(super) async fn listing(&self) -> Result<Listing, CallError> {
         let pass = self.bulkhead.enter().await?;
         let asked = async { Listing::ask(&self.connected().await?.client).await };

@@ -1,8 +1,8 @@
-//! URIs in an upstream's results, as they are called here.
+//! Rewrites the URIs in an upstream's results.
 //!
-//! A resource that the upstream lists is called what its list entry is called. One that it only links to is in no list
-//! here either. Its URI gets the upstream's name and a MAC before it, which is good for the caller to whom it was
-//! linked: that is how it is known, on every replica and without memory, which upstream it is read from.
+//! A listed resource gets the URI of its list entry. A resource that the upstream only links to is in no list here
+//! either. Its URI is prefixed with the upstream's name and a MAC, which is valid for the caller that received the
+//! link. Every replica can thus determine the upstream to read from, without stored state.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -21,7 +21,7 @@ const PURPOSE: Purpose<'static> = Purpose {
     mount: "",
 };
 
-/// The URIs that are given to something here, whoever has it.
+/// URIs in use here, of all sources.
 #[derive(Debug, Default)]
 pub(super) struct Given {
     uris: HashSet<String>,
@@ -48,27 +48,27 @@ impl Given {
     }
 }
 
-/// The URIs of one upstream's, and what they are called here.
+/// Mapping between an upstream's URIs and the local ones.
 #[derive(Debug)]
 pub(super) struct Links {
-    /// The upstream's name.
+    /// Name of the upstream.
     name: String,
     prefix: UriPrefix,
     keys: Arc<KeyRing>,
-    /// Its own URIs, with true for those that have the prefix here.
+    /// URIs that it lists, with true for those that have a prefix here.
     own: HashMap<String, bool>,
     templates: Vec<(UriTemplate, bool)>,
-    /// Whether it has resources that can be read.
+    /// True if it has resources that can be read.
     reads: bool,
     given: Arc<OnceLock<Given>>,
 }
 
-/// Whether a client that is told of a URI is to read it here.
+/// Context in which a URI is mentioned, which decides whether clients read it from this server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mention {
-    /// A link, which says that it can be read.
+    /// A link, whose target is readable.
     Link,
-    /// Contents that are there already.
+    /// Contents that are included already.
     Contents,
 }
 
@@ -90,19 +90,19 @@ impl Links {
         }
     }
 
-    /// Adds a URI of its own, and the prefix that it has here, if any.
+    /// Adds a URI that the upstream lists, with its local prefix, if any.
     pub(super) fn add(&mut self, uri: &str, prefix: &UriPrefix) {
         self.own.insert(uri.to_owned(), prefix.is_some());
     }
 
-    /// Adds a template of its own, and the prefix that it has here, if any.
+    /// Adds a template that the upstream lists, with its local prefix, if any.
     pub(super) fn add_template(&mut self, template: &str, prefix: &UriPrefix) {
         if let Ok(template) = UriTemplate::parse(template) {
             self.templates.push((template, prefix.is_some()));
         }
     }
 
-    /// Returns true if a URI is one of its own, or of one of its templates.
+    /// Returns true for a URI that the upstream lists, or that matches one of its templates.
     pub(super) fn knows(&self, uri: &str) -> bool {
         self.own.contains_key(uri)
             || self
@@ -111,7 +111,7 @@ impl Links {
                 .any(|(template, _)| template.matches(uri).is_some())
     }
 
-    /// What one of its own URIs is called here; `None` for what it is called there.
+    /// Returns the local form of a listed URI; `None` if it is unchanged.
     pub(super) fn own(&self, uri: &str) -> Option<String> {
         let is_prefixed = match self.own.get(uri) {
             Some(is_prefixed) => *is_prefixed,
@@ -124,7 +124,7 @@ impl Links {
         is_prefixed.then(|| self.prefix.here(uri))
     }
 
-    /// What a URI in a result for a caller is called here; `None` for what it is called there.
+    /// Returns the local form of a URI in a result for a caller; `None` if it is unchanged.
     pub(super) fn here(
         &self,
         uri: &str,
@@ -134,7 +134,7 @@ impl Links {
         if self.knows(uri) {
             return self.own(uri);
         }
-        // Clients load those from the web themselves.
+        // Clients load these directly from the web.
         let is_web = ["http://", "https://", "data:"]
             .iter()
             .any(|scheme| uri.starts_with(scheme));
@@ -150,7 +150,7 @@ impl Links {
         fault_of_uri(&here).is_none().then_some(here)
     }
 
-    /// What a URI is called there which it linked to for a caller.
+    /// Returns the upstream's form of a URI that it linked to for this caller.
     pub(super) fn linked<'u>(&self, uri: &'u str, principal: &Principal) -> Option<Cow<'u, str>> {
         let tag = self.prefix.tag_of(uri)?;
         let there = self.prefix.tagged(tag).there(uri)?;
@@ -159,7 +159,7 @@ impl Links {
         self.keys.is_tag(PURPOSE, &text, &tag).then_some(there)
     }
 
-    /// The URIs by which rules name what it linked to.
+    /// Returns the URIs by which policy rules can name a linked resource.
     pub(super) fn names(&self, there: &str) -> Vec<String> {
         vec![there.to_owned(), self.prefix.here(there)]
     }
@@ -173,7 +173,7 @@ impl Links {
         .join(&0)
     }
 
-    /// Renames the URIs of a content block.
+    /// Rewrites the URIs of a content block.
     pub(super) fn rename(&self, content: &mut Content, principal: &Principal) {
         let change = |uri: &mut String, mention| {
             if let Some(here) = self.here(uri, mention, principal) {
@@ -200,7 +200,7 @@ impl Links {
         }
     }
 
-    /// Renames the view that `_meta` of a tool, a result or a block names (`io.modelcontextprotocol/ui`).
+    /// Rewrites the view that the `_meta` of a tool, a result or a block names (`io.modelcontextprotocol/ui`).
     pub(super) fn rename_view(&self, meta: &mut Map<String, Value>) {
         let rename = |uri: &mut Value| {
             if let Some(here) = uri.as_str().and_then(|uri| self.own(uri)) {
@@ -216,13 +216,13 @@ impl Links {
     }
 }
 
-/// The URI of the view that `_meta` of a tool names.
+/// Returns the URI of the view that the `_meta` of a tool names.
 pub(super) fn view_of(meta: &Value) -> Option<&str> {
     let named = meta["ui"]["resourceUri"].as_str();
     named.or_else(|| meta["ui/resourceUri"].as_str())
 }
 
-/// Base32 as schemes may have it: letters of one case, and digits.
+/// Returns a Base32 encoding that is valid in URI schemes: lower-case letters and digits.
 fn lower() -> &'static Encoding {
     static LOWER: OnceLock<Encoding> = OnceLock::new();
     LOWER.get_or_init(|| {

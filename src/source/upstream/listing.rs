@@ -1,4 +1,4 @@
-//! What a server offers, as it says, and as it is remembered.
+//! Listings of upstream servers, as received and as cached on disk.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -16,7 +16,7 @@ use crate::client::{Client, ClientError};
 use crate::protocol::canonical;
 use crate::seal::random_bytes;
 
-/// What a server offers, entry by entry as it said it.
+/// Items of a server, entry by entry as received.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 pub(super) struct Listing {
@@ -25,14 +25,14 @@ pub(super) struct Listing {
     pub(super) templates: Vec<Value>,
     pub(super) prompts: Vec<Value>,
     pub(super) skills: Vec<Value>,
-    /// Whether resources can be read.
+    /// True if resources can be read.
     pub(super) reads: bool,
-    /// Whether it suggests values.
+    /// True if the server supports completion.
     pub(super) completes: bool,
-    /// Names of tools that are not offered, since they are not what they were.
+    /// Names of tools that are not offered because their definitions have changed.
     pub(super) quarantined: Vec<String>,
-    /// What each tool was when it was seen first, or accepted: a digest of how it was described. One that goes away
-    /// and comes back as another is found out by that.
+    /// Pinned digest of each tool's definition: the first one seen, or the one accepted later. Pins are kept while a
+    /// tool is gone, so a changed tool is detected when it returns.
     pub(super) pins: BTreeMap<String, String>,
 }
 
@@ -55,7 +55,7 @@ impl Listing {
             listing.resources = client
                 .list_within("resources/list", "resources", &mut budget)
                 .await?;
-            // Some that have resources know no templates.
+            // Some servers with resources do not support templates.
             listing.templates = match client
                 .list_within("resources/templates/list", "resourceTemplates", &mut budget)
                 .await
@@ -79,7 +79,7 @@ impl Listing {
     }
 }
 
-/// Offers none of its tools: what they were cannot be read, so that it is not known whether they have changed.
+/// Quarantines all tools: their pins cannot be read, so changes cannot be detected.
 pub(super) fn without_memory(upstream: &Upstream, mut fresh: Listing) -> Listing {
     tracing::error!(
         upstream = upstream.name,
@@ -91,10 +91,10 @@ pub(super) fn without_memory(upstream: &Upstream, mut fresh: Listing) -> Listing
     fresh
 }
 
-/// How many tools of one server are remembered that it does not offer any more.
+/// Maximum number of pins kept for tools that a server no longer offers.
 const PINS_MAX: usize = 10_000;
 
-/// Compares what a server offers with what it offered before, and does about changes what its configuration says.
+/// Compares a listing with the former one, and applies the configured reaction to changes.
 pub(super) fn compare(upstream: &Upstream, before: Option<Listing>, mut fresh: Listing) -> Listing {
     let on_change = upstream.config.on_change;
     if on_change == OnChange::Allow {
@@ -133,7 +133,7 @@ pub(super) fn compare(upstream: &Upstream, before: Option<Listing>, mut fresh: L
 }
 
 impl Listing {
-    /// What each tool was, also where that was not written down.
+    /// Returns the pins, and computes those that were not stored.
     fn into_pins(self) -> BTreeMap<String, String> {
         let mut pins = self.pins;
         for tool in &self.tools {
@@ -147,14 +147,14 @@ impl Listing {
     }
 }
 
-/// Stands for how a tool is described, whatever the order of its members.
+/// Returns a digest of a tool's definition, regardless of the order of its members.
 fn digest(tool: &Value) -> String {
     let text = tool.to_string();
     let text = canonical(&text).unwrap_or(text);
     HEXLOWER.encode(&Sha256::digest(text))
 }
 
-/// Listings in files, one for each server.
+/// Cache of listings in files, one for each server.
 #[derive(Clone, Debug)]
 pub(super) struct Memory {
     folder: Option<PathBuf>,
@@ -162,10 +162,10 @@ pub(super) struct Memory {
 
 #[derive(Deserialize, Serialize)]
 struct Remembered {
-    /// Drawn for each file, so that equal configurations are not seen to be equal.
+    /// Random for each file, so that equal configurations have different digests.
     #[serde(default)]
     salt: String,
-    /// A digest of the salt and the fingerprint of the configuration.
+    /// Digest of the salt and the configuration's fingerprint.
     fingerprint: String,
     listing: Listing,
 }
@@ -181,7 +181,7 @@ impl Memory {
     }
 
     fn file(&self, name: &str) -> Option<PathBuf> {
-        // Names are keys of a configuration, and may be anything.
+        // Names are configuration keys and can contain any character.
         let digest = HEXLOWER.encode(&Sha256::digest(name.as_bytes())[..8]);
         let plain: String = name
             .chars()
@@ -213,19 +213,19 @@ impl Memory {
         }
     }
 
-    /// What a server with just this configuration offered.
+    /// Returns the cached listing of a server with exactly this configuration.
     pub(super) fn recall(&self, name: &str, fingerprint: &str) -> Option<Listing> {
         let remembered = self.read(name)?;
         let is_same = remembered.fingerprint == salted(&remembered.salt, fingerprint);
         is_same.then_some(remembered.listing)
     }
 
-    /// What a server of this name offered, however it was configured.
+    /// Returns the cached listing of a server with this name, regardless of its configuration.
     pub(super) fn recall_any(&self, name: &str) -> Option<Listing> {
         Some(self.read(name)?.listing)
     }
 
-    /// Writes beside and renames, so that a file is whole whenever it is read.
+    /// Writes a temporary file and renames it, so that readers never see a partial file.
     pub(super) fn keep(&self, name: &str, fingerprint: &str, listing: &Listing) {
         let Some(file) = self.file(name) else {
             return;
@@ -236,7 +236,7 @@ impl Memory {
             salt,
             listing: listing.clone(),
         };
-        // Processes in containers have the same number on one volume.
+        // Processes in different containers can have the same PID on a shared volume.
         let unique = HEXLOWER.encode(&random_bytes::<8>());
         let temporary = file.with_extension(format!("{unique}.tmp"));
         let written = serde_json::to_vec(&remembered)
@@ -244,7 +244,7 @@ impl Memory {
             .and_then(|text| write_private(&temporary, &text))
             .and_then(|()| std::fs::rename(&temporary, &file));
         if let Err(error) = written {
-            // It may not be there at all.
+            // The temporary file may not exist.
             let _ = std::fs::remove_file(&temporary);
             tracing::warn!(file = %file.display(), %error, "what an upstream server offers cannot be remembered");
         }
@@ -255,7 +255,7 @@ fn salted(salt: &str, fingerprint: &str) -> String {
     HEXLOWER.encode(&Sha256::digest(format!("{salt}/{fingerprint}")))
 }
 
-/// Writes a new file that nobody else may read.
+/// Writes a new file that only the owner can read.
 fn write_private(path: &Path, text: &[u8]) -> std::io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);

@@ -1,8 +1,8 @@
-//! Other MCP servers, and what they offer under a prefix.
+//! Upstream MCP servers, whose items are offered under a prefix.
 //!
-//! Nothing is connected before it is needed. What a server offers is asked for once, and remembered in a folder if there
-//! is one, so that the next start needs no connection at all. Each server has its own limits: one that hangs holds up
-//! its own calls and no others.
+//! A server is connected only when it is needed. Its listing is requested once and cached in a folder, if one is
+//! configured, so that the next start needs no connection. Each server has its own limits: one that hangs blocks only
+//! its own calls.
 
 mod config;
 mod connection;
@@ -46,81 +46,81 @@ use crate::seal::KeyRing;
 use crate::source::tokens::Tokens;
 use crate::telemetry::Metrics;
 
-/// How long a server may take to say what it offers, once it is connected.
+/// Timeout of a listing request, once the server is connected.
 const DISCOVERY: Duration = Duration::from_secs(10);
-/// How long a program has to end when it is not needed any more.
+/// Grace period for a program that is no longer needed.
 const GRACE: Duration = Duration::from_secs(5);
-/// Servers that are asked at once at start.
+/// Number of servers that are listed concurrently at startup.
 const DISCOVERED_AT_ONCE: usize = 16;
-/// What they say one after another, once the start is over, is served together.
+/// Time for which listings that arrive after startup are collected and then served together.
 const TOGETHER: Duration = Duration::from_millis(100);
 
-/// How all upstream servers of a configuration are dealt with.
+/// Settings that apply to all upstream servers.
 #[derive(Clone, Debug)]
 pub(crate) struct UpstreamRules {
-    /// Where it is remembered what they offer.
+    /// Folder of the listing cache.
     pub(crate) folder: Option<PathBuf>,
-    /// How long the start waits until they have said what they offer.
+    /// Time that the startup waits for the listings.
     pub(crate) patience: Duration,
-    /// How long a call may take, in seconds, where an upstream sets nothing else.
+    /// Default timeout of a call, in seconds.
     pub(crate) timeout_seconds: u64,
-    /// How often connections are looked at that nobody uses.
+    /// Interval at which idle connections are closed.
     pub(crate) reaping: Duration,
     pub(crate) naming: Naming,
-    /// Where tokens are kept that this server gets for itself.
+    /// Store for tokens that this server obtains for itself.
     pub(crate) tokens: Tokens,
-    /// Keys that vouch for what results of theirs link to.
+    /// Keys that seal the links in results.
     pub(crate) keys: Arc<KeyRing>,
 }
 
-/// All upstream servers of a configuration.
+/// All configured upstream servers.
 pub(crate) struct Upstreams {
     upstreams: Vec<Arc<Upstream>>,
     naming: Naming,
     keys: Arc<KeyRing>,
     memory: Memory,
     background: Option<Arc<Background>>,
-    /// Each was asked what it offers, or is remembered.
+    /// True once each listing was requested or read from the cache.
     asked: AtomicBool,
-    /// How long the start waits until they have said so.
+    /// Time that the startup waits for the listings.
     patience: Duration,
-    /// Something else is to be listed.
+    /// Notified when the items to list have changed.
     news: Arc<Notify>,
-    /// What keeps up with them.
+    /// Background tasks that keep the listings up to date.
     attending: Mutex<Vec<AbortHandle>>,
 }
 
-/// How one upstream server is doing, read whenever somebody looks.
+/// Handle to the statistics of an upstream server, read at each scrape.
 #[derive(Clone)]
 pub(crate) struct UpstreamGauge(Weak<Upstream>);
 
 impl UpstreamGauge {
-    /// How calls of it fare.
+    /// Returns the bulkhead statistics.
     pub(crate) fn stats(&self) -> Option<BulkheadStats> {
         Some(self.0.upgrade()?.stats())
     }
 
-    /// Has its requests counted from now on.
+    /// Starts recording metrics of its requests.
     pub(crate) fn count(&self, metrics: &Metrics) {
         if let Some(upstream) = self.0.upgrade() {
             upstream.count(metrics);
         }
     }
 
-    /// How often a request was made again, over a new connection.
+    /// Returns the number of requests that were retried over a new connection.
     pub(crate) fn retried(&self) -> u64 {
         self.0.upgrade().map_or(0, |upstream| upstream.retried())
     }
 
-    /// How many of its log messages were dropped, or of its requests to clients refused, since it is not known whose call
-    /// they are about.
+    /// Returns the number of dropped log messages, or of rejected requests to clients. Either could not be attributed
+    /// to a call.
     pub(crate) fn withheld(&self, logs: bool) -> u64 {
         self.0
             .upgrade()
             .map_or(0, |upstream| upstream.upkeep.withheld_messages(logs))
     }
 
-    /// How often a connection was made.
+    /// Returns the number of connections made.
     pub(crate) fn connections(&self) -> u64 {
         self.0
             .upgrade()
@@ -128,20 +128,20 @@ impl UpstreamGauge {
     }
 }
 
-/// The thread that connections live on: they outlive the requests that made them.
+/// Runtime thread of the connections, which outlive the requests that made them.
 pub(super) struct Background(Option<tokio::runtime::Runtime>);
 
-/// How many upstream servers are in which state.
+/// Number of upstream servers in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UpstreamStates {
     pub(crate) connected: usize,
-    /// Not connected, since nobody needs them.
+    /// Not connected, because they are not in use.
     pub(crate) idle: usize,
-    /// The last attempt to reach them failed.
+    /// Unreachable at the last attempt.
     pub(crate) down: usize,
 }
 
-/// Says how many upstream servers are in which state; for metrics and health.
+/// Returns the number of upstream servers in each state, for metrics and health.
 pub(crate) type UpstreamCensus = Arc<dyn Fn() -> UpstreamStates + Send + Sync>;
 
 impl Background {
@@ -164,7 +164,7 @@ impl Background {
 
 impl Drop for Background {
     fn drop(&mut self) {
-        // It may be a worker that drops the last of it, which must not wait.
+        // The last reference may be dropped on a worker, which must not block.
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
         }
@@ -172,7 +172,7 @@ impl Drop for Background {
 }
 
 impl Upstreams {
-    /// Connects to none yet.
+    /// Creates the servers without connecting to them.
     pub(crate) fn new(
         configs: &BTreeMap<String, UpstreamConfig>,
         rules: UpstreamRules,
@@ -229,8 +229,8 @@ impl Upstreams {
         })
     }
 
-    /// Keeps up with what they offer and whether they are there, until they are stopped. `changed` is called when what
-    /// is offered has changed, on a thread that may wait.
+    /// Keeps listings and connection states up to date, until stopped. `changed` is called when the items have
+    /// changed, on a thread where it can block.
     pub(crate) fn keep_up(&self, changed: impl Fn() + Send + Sync + 'static) {
         let Some(background) = &self.background else {
             return;
@@ -252,7 +252,7 @@ impl Upstreams {
                 news.notified().await;
                 tokio::time::sleep(TOGETHER).await;
                 let changed = Arc::clone(&changed);
-                // Catalogs take their time, and connections live on this thread.
+                // Building a catalog takes time, and this thread serves the connections.
                 let _ = net::spawn_blocking(move || changed()).await;
             }
         });
@@ -263,8 +263,8 @@ impl Upstreams {
             .extend(attending);
     }
 
-    /// Has those who listen to a resource of an upstream's told what the upstream says of it, by whoever announces to them.
-    /// `listed` is told when what is offered has changed.
+    /// Forwards resource updates of the upstreams to local subscribers, through `announcer`. `listed` is notified
+    /// when the items have changed.
     pub(crate) fn relay_changes(&self, announcer: Announcer, listed: Arc<Notify>) {
         let Some(background) = &self.background else {
             return;
@@ -282,18 +282,18 @@ impl Upstreams {
             .extend(tasks.map(|task| task.abort_handle()));
     }
 
-    /// Whether one of them has still to say what it offers.
+    /// Returns true while any listing is outstanding.
     pub(crate) fn are_awaited(&self) -> bool {
         self.upstreams.iter().any(|upstream| upstream.is_awaited())
     }
 
-    /// Whether it is known what each of them offers now.
+    /// Returns true if the current items of each server are known.
     pub(crate) fn are_known(&self) -> bool {
         let mut all = self.upstreams.iter();
         all.all(|upstream| upstream.offered().is_ok())
     }
 
-    /// The names of those of which it is known what they offer, and how many there are in all.
+    /// Returns the names of the servers whose items are known, and the total number of servers.
     #[cfg(feature = "cli")]
     pub(crate) fn known_of_all(&self) -> (Vec<String>, usize) {
         let all = self.upstreams.iter();
@@ -302,7 +302,7 @@ impl Upstreams {
         (names.collect(), self.upstreams.len())
     }
 
-    /// The names of those that have not said yet what they offer.
+    /// Returns the names of the servers whose listing is outstanding.
     #[cfg(feature = "cli")]
     pub(crate) fn awaited(&self) -> Vec<String> {
         let all = self.upstreams.iter();
@@ -310,15 +310,15 @@ impl Upstreams {
         awaited.map(|upstream| upstream.name.clone()).collect()
     }
 
-    /// Whether one of which that is not known is asked over HTTP: it may be down for a while, as a program that is not
-    /// there is not.
+    /// Returns true if the items of a server reached over HTTP are unknown. Such a server can be down temporarily,
+    /// unlike a missing program.
     pub(crate) fn may_come(&self) -> bool {
         let mut all = self.upstreams.iter();
         all.any(|upstream| upstream.config.url.is_some() && upstream.offered().is_err())
     }
 
-    /// What they offer beside what `others` do. The first time they are asked, as far as they are not remembered. Those
-    /// who have not answered in time are listed when they do.
+    /// Returns the items of the servers, named so that they do not collide with `others`. The first call requests the
+    /// listings that are not cached. Servers that do not respond in time are added when they do.
     pub(crate) fn offer(&self, others: &Catalog) -> Result<Offered, UpstreamError> {
         if !self.asked.swap(true, Ordering::Relaxed) {
             self.discover()?;
@@ -357,8 +357,8 @@ impl Upstreams {
         Ok(all)
     }
 
-    /// Asks all of them, so many at once, and waits for as long as the start has patience; for those without whom it
-    /// does not start, until they have answered.
+    /// Requests all listings with limited concurrency, and waits for the startup timeout. If a server is mandatory,
+    /// it waits until that server has responded.
     fn discover(&self) -> Result<(), UpstreamError> {
         let Some(background) = &self.background else {
             return Ok(());
@@ -387,14 +387,14 @@ impl Upstreams {
                     }
                     upstream.has_answered();
                     if sender.send((upstream, found)).is_err() {
-                        // The start is over.
+                        // The startup is over.
                         news.notify_one();
                     }
                 }
             }
         };
         background.spawn(asking);
-        // Those whose own time is over by then are told of, and not waited for any more.
+        // Slower servers are logged and no longer waited for.
         let deadline = std::time::Instant::now() + self.patience + TOGETHER;
         let mut open = upstreams.len();
         while 0 < open {
@@ -429,13 +429,13 @@ impl Upstreams {
         }
         drop(answers);
         if 0 < open {
-            // One may have answered since it was last looked for.
+            // A listing may have arrived since the last check.
             self.news.notify_one();
         }
         Ok(())
     }
 
-    /// Each of them by name, for whoever counts.
+    /// Returns the statistics of each server by name.
     pub(crate) fn gauges(&self) -> impl Iterator<Item = (&str, UpstreamGauge)> {
         self.upstreams.iter().map(|upstream| {
             let gauge = UpstreamGauge(Arc::downgrade(upstream));
@@ -443,7 +443,7 @@ impl Upstreams {
         })
     }
 
-    /// Describes each of them for whoever runs the server, as long as they are.
+    /// Returns a function that describes each server for the operator, while it exists.
     pub(crate) fn described(&self) -> impl Fn() -> Value + Send + Sync + use<> {
         let upstreams: Vec<Weak<Upstream>> = self.upstreams.iter().map(Arc::downgrade).collect();
         move || {
@@ -452,7 +452,7 @@ impl Upstreams {
         }
     }
 
-    /// Tells how they are, as long as they are.
+    /// Returns a function that counts the servers by state, while they exist.
     pub(crate) fn census(&self) -> UpstreamCensus {
         let upstreams: Vec<Weak<Upstream>> = self.upstreams.iter().map(Arc::downgrade).collect();
         Arc::new(move || {
@@ -470,7 +470,7 @@ impl Upstreams {
         })
     }
 
-    /// Ends all connections, and the programs that were started.
+    /// Closes all connections and ends the programs that were started.
     pub(crate) async fn stop(&self, grace: Duration) {
         let attending = std::mem::take(
             &mut *self
@@ -496,17 +496,17 @@ impl std::fmt::Debug for Upstreams {
     }
 }
 
-/// Finds out what one offers: as remembered, or as it says.
+/// Obtains the listing of a server from the cache, or from the server.
 async fn discover(upstream: &Arc<Upstream>, memory: &Memory) -> Result<(), String> {
     let keeps = upstream.config.on_down == OnDown::Keep;
-    // Who wants to know whether it is there has to ask.
+    // The other modes have to know whether the server is reachable.
     if let Some(listing) = memory.recall(&upstream.name, &upstream.fingerprint)
         && keeps
     {
         upstream.recall(listing);
         return Ok(());
     }
-    // A program that is started for the first time may have to be installed first.
+    // A program that starts for the first time may have to be installed first.
     let patience = upstream.discovery();
     let problem = match timeout(patience, upstream.listing()).await {
         Ok(Ok(fresh)) => {

@@ -1,4 +1,4 @@
-//! What upstream servers offer, by names of which no two are alike here.
+//! Unique local names for the items of upstream servers.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -13,31 +13,30 @@ use super::listing::Listing;
 use crate::catalog::Catalog;
 use crate::source::name::{NAME_CHARACTERS_MAX, shortened};
 
-/// Which tools and prompts of upstream servers have a prefix before their names. It does not matter to an upstream that
-/// sets a `prefix`.
+/// Rule for prefixing the names of upstream tools and prompts. It does not apply to an upstream that sets a `prefix`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum UpstreamNames {
-    /// All of them.
+    /// Prefix all names.
     #[default]
     Always,
-    /// Those whose name something else has too that is offered here.
+    /// Prefix the names that another item has too.
     Collision,
-    /// None. Of two with one name, the second is not offered.
+    /// Prefix no name. Of two items with one name, the second is not offered.
     Never,
 }
 
-/// How names are made.
+/// Naming settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Naming {
     pub(crate) names: UpstreamNames,
-    /// What stands between an upstream's name and that of what it offers.
+    /// Separator between the upstream's name and the name of the item.
     pub(crate) separator: String,
 }
 
 impl Naming {
-    /// What all names of an upstream's tools and prompts begin with, whatever else is offered. Empty if that is nothing.
+    /// Common prefix of the names of an upstream's tools and prompts, whatever else is offered. Empty if there is none.
     pub(super) fn prefix<'u>(&self, upstream: &'u Upstream) -> Cow<'u, str> {
         match self.names {
             UpstreamNames::Always => self.long_prefix(upstream),
@@ -47,7 +46,7 @@ impl Naming {
         }
     }
 
-    /// The prefix that an upstream sets, or else its name.
+    /// Prefix that an upstream sets, or its name otherwise.
     fn long_prefix<'u>(&self, upstream: &'u Upstream) -> Cow<'u, str> {
         match &upstream.config.prefix {
             Some(prefix) => Cow::Borrowed(&**prefix),
@@ -56,10 +55,10 @@ impl Naming {
     }
 }
 
-/// What stands between the two parts of a name, unless something else is to.
+/// Default separator.
 pub(crate) const SEPARATOR: &str = "__";
 
-/// An upstream, and what of its is to be listed.
+/// An upstream with the items to list.
 pub(super) struct Found {
     pub(super) upstream: Arc<Upstream>,
     pub(super) listing: Arc<Listing>,
@@ -76,19 +75,19 @@ fn names_of(entries: &[Value]) -> impl Iterator<Item = &str> {
     entries.iter().filter_map(|entry| entry["name"].as_str())
 }
 
-/// The names that are given to what was found.
+/// Names assigned to the listed items.
 #[derive(Debug)]
 pub(super) struct Names<'n> {
     naming: &'n Naming,
-    /// Names that more than one thing would have.
+    /// Names that more than one item would have.
     shared_tools: HashSet<String>,
     shared_prompts: HashSet<String>,
-    /// Of resources and templates: URIs that are given already.
+    /// URIs of resources and templates that are taken.
     uris: HashSet<String>,
 }
 
 impl<'n> Names<'n> {
-    /// For what was found, beside what is offered by others.
+    /// Prepares names for the listed items that do not collide with those of `others`.
     pub(super) fn new(naming: &'n Naming, found: &[Found], others: &Catalog) -> Self {
         let mut names = Self {
             naming,
@@ -124,12 +123,12 @@ impl<'n> Names<'n> {
         }
     }
 
-    /// All URIs and templates of URIs that are given.
+    /// Returns all URIs and URI templates that are taken.
     pub(super) fn uris(&self) -> &HashSet<String> {
         &self.uris
     }
 
-    /// How a URI or a template of URIs is called here: as there, unless something else is.
+    /// Returns the prefix for a URI or a URI template: none, unless it is taken.
     pub(super) fn uri(&mut self, upstream: &Upstream, uri: &str) -> UriPrefix {
         if self.uris.insert(uri.to_owned()) {
             return UriPrefix::default();
@@ -140,7 +139,7 @@ impl<'n> Names<'n> {
     }
 }
 
-/// Names that are given more than once, where no prefix tells them apart.
+/// Returns names that occur more than once where no prefix distinguishes them.
 fn shared<'a, I: Iterator<Item = &'a str>>(
     found: &'a [Found],
     others: impl Iterator<Item = &'a str>,
@@ -163,7 +162,7 @@ fn shared<'a, I: Iterator<Item = &'a str>>(
     shared.map(|(name, _)| name.into_owned()).collect()
 }
 
-/// A name as part of one that all providers of models take; keys of a configuration may have other characters.
+/// Converts a configuration key to characters that all model providers accept in names.
 fn plain(name: &str) -> String {
     let plain = |c: char| match c {
         '-' | '_' => c,
@@ -173,18 +172,19 @@ fn plain(name: &str) -> String {
     name.chars().map(plain).collect()
 }
 
-/// What stands before the URIs of an upstream's whose own ones something else here has: its name and a `+`, which
-/// together with the scheme are a scheme again (RFC 3986, section 3.1). URIs of schemes that clients go by keep those:
-/// `ui://a` becomes `ui://name+a`, and `skill://a` becomes `skill://name/a`, since the last name before `SKILL.md` is
-/// the skill's.
+/// Prefix for an upstream's URI that another item already has: its name and a `+`.
+///
+/// Together with the scheme, the prefix is a valid scheme (RFC 3986, section 3.1). Schemes that clients recognize are
+/// kept: `ui://a` becomes `ui://name+a`, and `skill://a` becomes `skill://name/a`, since the last name before
+/// `SKILL.md` is the skill's.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UriPrefix(Option<Arc<str>>);
 
-/// Schemes that clients go by, and what separates a prefix from the rest behind them.
+/// Schemes that clients recognize, and the separator between the prefix and the rest.
 const KEPT_SCHEMES: [(&str, char); 2] = [("ui://", '+'), ("skill://", '/')];
 
 impl UriPrefix {
-    /// Of an upstream of this name.
+    /// Returns the prefix for an upstream of this name.
     pub(super) fn of(name: &str) -> Self {
         let scheme: String = name
             .chars()
@@ -200,13 +200,13 @@ impl UriPrefix {
         Self(Some(format!("{letter}{scheme}").into()))
     }
 
-    /// The same with something else behind the name.
+    /// Returns the prefix with a tag after the name.
     pub(super) fn tagged(&self, tag: &str) -> Self {
         let name = self.0.as_deref();
         Self(name.map(|name| format!("{name}.{tag}").into()))
     }
 
-    /// What stands behind the name in the prefix of a URI.
+    /// Returns the tag after the name in a URI's prefix.
     pub(super) fn tag_of<'u>(&self, uri: &'u str) -> Option<&'u str> {
         let (rest, separator) = behind_scheme(uri);
         let (prefix, _) = rest.split_once(separator)?;
@@ -217,7 +217,7 @@ impl UriPrefix {
         self.0.is_some()
     }
 
-    /// What is called `uri` there, as it is called here.
+    /// Converts an upstream's URI to the local one.
     pub(super) fn here(&self, uri: &str) -> String {
         let Some(prefix) = self.0.as_deref() else {
             return uri.to_owned();
@@ -227,7 +227,7 @@ impl UriPrefix {
         format!("{scheme}{prefix}{separator}{rest}")
     }
 
-    /// What is called `uri` here, as it is called there. `None` if it is not one of its.
+    /// Converts a local URI to the upstream's. Returns `None` if it does not belong to this upstream.
     pub(super) fn there<'u>(&self, uri: &'u str) -> Option<Cow<'u, str>> {
         let Some(prefix) = self.0.as_deref() else {
             return Some(uri.into());
@@ -242,7 +242,7 @@ impl UriPrefix {
     }
 }
 
-/// The part of a URI that a prefix stands before, and what separates the two.
+/// Splits off the part of a URI that is prefixed, and returns it with the separator.
 fn behind_scheme(uri: &str) -> (&str, char) {
     let mut kept = KEPT_SCHEMES.iter();
     let found = kept.find_map(|(scheme, separator)| Some((uri.strip_prefix(scheme)?, *separator)));

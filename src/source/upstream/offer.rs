@@ -1,4 +1,4 @@
-//! An upstream's tools, resources and prompts as ones of our own.
+//! Proxies for an upstream's tools, resources and prompts.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -32,18 +32,19 @@ use crate::protocol::{
 };
 use crate::seal::KeyRing;
 
-/// How much later than an upstream's own limit the server's is, so that the error says which of them it was.
+/// Time by which the server's timeout exceeds the upstream's, so that the error shows which one expired.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What can be read of one upstream's and is in no list: what its skills and views are, and what its results link to.
+/// Unlisted readable resources of an upstream: the files of its skills, its views, and the targets of links in its
+/// results.
 pub(super) struct Readable {
     upstream: Arc<Upstream>,
     links: Arc<Links>,
-    /// By what they are called here.
+    /// Resources by local URI.
     known: HashMap<String, Arc<UpstreamResource>>,
 }
 
-/// What can be read of all upstreams' and is in no list.
+/// Unlisted readable resources of all upstreams.
 pub(super) struct AllReadable(pub(super) Vec<Readable>);
 
 impl Unlisted for AllReadable {
@@ -74,7 +75,7 @@ impl Readable {
     }
 }
 
-/// Adds what one upstream offers. `given` will have all URIs that are given to something.
+/// Adds the items of an upstream. `given` receives all URIs in use.
 pub(super) fn add(
     found: &Found,
     names: &mut Names<'_>,
@@ -140,7 +141,7 @@ pub(super) fn add(
             chosen && !quarantined
         })
         .collect();
-    // What need not be listed: views, and files of skills.
+    // Views and skill files do not have to be listed.
     let views = offered.iter().filter_map(|entry| view_of(&entry["_meta"]));
     let files = listing.skills.iter().flat_map(OfferedSkill::files);
     let mut unlisted = Vec::new();
@@ -169,7 +170,7 @@ pub(super) fn add(
         .map(|unlisted| (unlisted.0.uri.clone(), of(unlisted)))
         .collect();
     for resource in resources.into_iter().map(of) {
-        // A list would refuse a view of another media type, which hosts that know it may still read.
+        // A list would reject a view of another media type, but hosts that know it can still read it.
         if resource.own.starts_with("ui://") {
             known.insert(resource.definition.uri.clone(), Arc::clone(&resource));
         }
@@ -213,7 +214,7 @@ pub(super) fn add(
     }
 }
 
-/// A skill's entry with the URIs that its files have here.
+/// Returns a skill's entry with the local URIs of its files.
 fn skill(links: &Links, entry: &Value) -> Result<OfferedSkill, &'static str> {
     let mut entry = entry.clone();
     let rename = |uri: &mut Value| {
@@ -230,7 +231,7 @@ fn skill(links: &Links, entry: &Value) -> Result<OfferedSkill, &'static str> {
     OfferedSkill::new(entry)
 }
 
-/// Every text in a document, without characters that hide or reorder it.
+/// Removes characters that hide or reorder text from every string in a document.
 fn all_shown(document: &mut Value) {
     match document {
         Value::String(text) => *text = shown(text),
@@ -283,11 +284,11 @@ fn tool(
         definition = definition.meta(key, value);
     }
     let support = entry["execution"]["taskSupport"].as_str();
-    // A caller without tasks is answered too, since the call here waits for the upstream's task.
+    // Callers without task support are served too, because the call here waits for the upstream's task.
     if let Some("optional" | "required") = support {
         definition.task = TaskSupport::Optional;
     }
-    // Where they make no sense, the catalog refuses the tool.
+    // The catalog rejects the tool if they are not valid.
     let mirrored = header_parameters(&definition.input_schema).unwrap_or_default();
     let hints = &definition.annotations;
     let repeatable = hints.read_only_hint == Some(true) || hints.idempotent_hint == Some(true);
@@ -303,7 +304,7 @@ fn tool(
     })
 }
 
-/// A schema whose titles and descriptions have no characters that hide or reorder text.
+/// Removes characters that hide or reorder text from the titles and descriptions of a schema.
 fn schema_shown(schema: &Value) -> Value {
     let mut schema = schema.clone();
     show_schema(&mut schema);
@@ -319,7 +320,7 @@ fn show_schema(schema: &mut Value) {
                     ("title" | "description" | "$comment", Value::String(text)) => {
                         *text = shown(text);
                     }
-                    // Values, which are compared to the letter.
+                    // These are values, which are compared exactly.
                     ("default" | "const" | "enum" | "examples", value) if !is_schema(value) => {}
                     (_, value) => show_schema(value),
                 }
@@ -329,12 +330,12 @@ fn show_schema(schema: &mut Value) {
     }
 }
 
-/// Returns true for the schema of a property that is called as a keyword is.
+/// Returns true for the schema of a property that has the name of a keyword.
 fn is_schema(value: &Value) -> bool {
     value.get("type").is_some() || value.get("description").is_some()
 }
 
-/// What strangers wrote, without characters that hide or reorder text.
+/// Removes characters that hide or reorder text from untrusted text.
 fn shown(text: &str) -> String {
     let hides = |c: &char| {
         matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
@@ -410,14 +411,14 @@ fn prompt(
 struct UpstreamTool {
     upstream: Arc<Upstream>,
     definition: Definition,
-    /// What the upstream calls it, as JSON text.
+    /// Name at the upstream, as JSON text.
     name: Arc<str>,
     operation: Arc<Operation>,
     repeatable: bool,
-    /// Arguments that headers repeat, for upstreams that want that.
+    /// Arguments to mirror in headers, for upstreams that require it.
     mirrored: Arc<[HeaderParameter]>,
     links: Arc<Links>,
-    /// The upstream runs it as a task only.
+    /// True if the upstream runs the tool only as a task.
     task_only: Arc<AtomicBool>,
 }
 
@@ -439,7 +440,7 @@ impl Tool for UpstreamTool {
         &self.definition
     }
 
-    /// The upstream does, and knows best. Its results are passed on as they are, too.
+    /// The upstream validates arguments itself. Its results are passed on unchanged, too.
     fn checks_arguments(&self) -> bool {
         true
     }
@@ -524,7 +525,7 @@ fn output(called: Called<'_>, links: &Links, principal: &Principal) -> Output {
     output.is_error = called.is_error;
     output.meta = called.meta.map(|mut meta| {
         meta.remove("io.modelcontextprotocol/serverInfo");
-        // Of the upstream's own tasks nobody here knows.
+        // Tasks of the upstream are not visible here.
         meta.remove("io.modelcontextprotocol/related-task");
         links.rename_view(&mut meta);
         meta
@@ -533,7 +534,7 @@ fn output(called: Called<'_>, links: &Links, principal: &Principal) -> Output {
     output
 }
 
-/// A block of content; of a kind that is not known, as it is written.
+/// Converts a content block. Blocks of an unknown type are kept as they are.
 fn block_of(block: &RawValue) -> Content {
     match plain_text(block) {
         Some(text) => Content::text(text),
@@ -541,7 +542,7 @@ fn block_of(block: &RawValue) -> Content {
     }
 }
 
-/// The text of a block that is text and nothing else, as most are.
+/// Returns the text of a block that consists only of text, as most do.
 fn plain_text(block: &RawValue) -> Option<String> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -554,7 +555,8 @@ fn plain_text(block: &RawValue) -> Option<String> {
     (plain.kind == "text").then_some(plain.text)
 }
 
-/// In words for the model. Where the upstream is, and why it cannot be reached, is for the log.
+/// Converts an error to a message for the model. The upstream's address and the reason for a failure only go to the
+/// log.
 fn tool_error(upstream: &str, error: CallError) -> ToolError {
     match error {
         CallError::Client(ClientError::Rpc(error)) => {
@@ -612,7 +614,7 @@ fn told(upstream: &str, error: &CallError) -> String {
 struct UpstreamResource {
     upstream: Arc<Upstream>,
     definition: ResourceDefinition,
-    /// The URI as the upstream has it.
+    /// URI at the upstream.
     own: Arc<str>,
     links: Arc<Links>,
 }
@@ -620,14 +622,14 @@ struct UpstreamResource {
 struct UpstreamTemplate {
     upstream: Arc<Upstream>,
     definition: ResourceDefinition,
-    /// The template as the upstream has it.
+    /// Template at the upstream.
     own: String,
     prefix: UriPrefix,
     links: Arc<Links>,
     completes: bool,
 }
 
-/// Reads what has the URI `here`, and `there` at the upstream.
+/// Reads the resource with the local URI `here`, which is `there` at the upstream.
 async fn read(
     upstream: Arc<Upstream>,
     links: Arc<Links>,
@@ -645,7 +647,7 @@ async fn read(
         .read(&operation, params, &context, Some(&there))
         .await;
     let result = answered.map_err(|error| match error {
-        // Of revisions up to 2025-11-25, and of the one after.
+        // Error codes of versions up to 2025-11-25, and of the next one.
         CallError::Client(ClientError::Rpc(error)) if matches!(error.code, -32002 | -32602) => {
             ResourceError::not_found()
         }

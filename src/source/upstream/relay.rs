@@ -1,4 +1,4 @@
-//! What an upstream server says while it works on a call goes to whoever made the call, and so do its questions.
+//! Forwards the notifications and client requests of an upstream to the caller whose call they belong to.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,23 +13,23 @@ use crate::catalog::{
 };
 use crate::client::{Caller, Listener, RpcError};
 
-/// What upstream servers are told that they may ask for. Whether whoever calls can answer is known only then; one that
-/// cannot is an error to the upstream.
+/// Client capabilities declared to upstream servers. Whether the caller supports them is known only during a call; if
+/// it does not, the upstream gets an error.
 pub(super) fn capabilities() -> Map<String, Value> {
     let mut capabilities = Map::new();
     capabilities.insert("elicitation".to_owned(), json!({"form": {}, "url": {}}));
     capabilities.insert("sampling".to_owned(), json!({}));
     capabilities.insert("roots".to_owned(), json!({}));
-    // Views of tools are read as resources, by whichever host is in front.
+    // Tool views are read as resources by the host that is connected here.
     let views = json!({UI_EXTENSION: {"mimeTypes": [UI_MIME_TYPE]}});
     capabilities.insert("extensions".to_owned(), views);
     capabilities
 }
 
-/// Passes on what is said about one call.
+/// Forwards the messages that belong to one call.
 pub(super) struct Relay {
     context: Arc<CallContext>,
-    /// The id under which the upstream was asked last; 0 if it was not.
+    /// ID of the latest request to the upstream; 0 if there was none.
     request_id: AtomicU64,
 }
 
@@ -45,7 +45,7 @@ impl Relay {
         }
     }
 
-    /// The id under which the upstream was asked last.
+    /// Returns the ID of the latest request to the upstream.
     pub(super) fn request_id(&self) -> Option<u64> {
         Some(self.request_id.load(Ordering::Relaxed)).filter(|id| *id != 0)
     }
@@ -154,7 +154,7 @@ fn invalid(error: impl ToString) -> RpcError {
     RpcError::new(INVALID_PARAMS, error.to_string())
 }
 
-/// Why whoever called cannot answer, as the upstream is told.
+/// Converts the reason why the caller cannot respond to an error for the upstream.
 fn told(error: AskError) -> RpcError {
     match error {
         AskError::Refused { code, message } => RpcError::new(code, message),

@@ -1,7 +1,8 @@
-//! Who listens here to a resource of an upstream's is told what the upstream says of it.
+//! Forwards resource updates of upstreams to local subscribers.
 //!
-//! However many listen, the upstream is asked once, and no longer than the last of them listens. Where the connection
-//! breaks meanwhile it is made anew; what has changed in between nobody knows, so each resource is said to have.
+//! The upstream has one subscription for each resource, for as long as there is any local subscriber. If the
+//! connection is lost, it is made again. Updates may have been missed meanwhile, so each resource is then reported as
+//! updated.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -15,18 +16,18 @@ use crate::catalog::{Announcer, Interest};
 use crate::client::ClientError;
 use crate::net::{Backoff, chance};
 
-/// Changes that come one after another are passed on together.
+/// Time for which changes are collected and then forwarded together.
 const SETTLES: Duration = Duration::from_millis(20);
-/// When it is tried again to reach one that somebody listens to.
+/// Backoff of reconnections to an upstream with subscribers.
 const RETRY: Backoff = Backoff {
     base: Duration::from_secs(1),
     max: Duration::from_secs(60),
 };
 
-/// Resources that somebody listens to: by what the upstream calls them, with what they are called here.
+/// Resources with subscribers: the upstream's URIs, with their local URIs.
 pub(super) type Wanted = BTreeMap<Arc<str>, Vec<Arc<str>>>;
 
-/// What of one upstream's somebody listens to.
+/// Subscribed resources of one upstream.
 #[derive(Debug, Default)]
 pub(super) struct Subscriptions {
     wanted: Mutex<Wanted>,
@@ -35,17 +36,17 @@ pub(super) struct Subscriptions {
 }
 
 impl Subscriptions {
-    /// Whether somebody listens to anything.
+    /// Returns true if there are subscribed resources.
     pub(super) fn are_any(&self) -> bool {
         !self.wanted().is_empty()
     }
 
-    /// Somebody should look whether the upstream is still asked what it should be.
+    /// Wakes the task that compares the wanted subscriptions with the upstream's.
     pub(super) fn look(&self) {
         self.bell.notify_one();
     }
 
-    /// The upstream says that a resource has changed. What nobody listens to is of no interest.
+    /// Handles an update notification of the upstream. Updates without a subscriber are ignored.
     pub(super) fn updated(&self, uri: &str) {
         let names = self.wanted().get(uri).cloned();
         if let (Some(names), Some(announcer)) = (names, self.announcer.get()) {
@@ -69,8 +70,8 @@ impl Subscriptions {
     }
 }
 
-/// Says to each upstream what of its somebody listens to, for as long as it is polled. `listed` is told when an upstream
-/// lists something else than before.
+/// Assigns the locally subscribed resources to their upstreams. Runs until dropped. `listed` signals that the items
+/// of an upstream have changed.
 pub(super) async fn share_out(
     upstreams: Vec<Weak<Upstream>>,
     announcer: Announcer,
@@ -88,7 +89,7 @@ pub(super) async fn share_out(
         let mut left = interest.uris();
         for upstream in upstreams.iter().filter_map(Weak::upgrade) {
             let own = upstream.own_of(&left);
-            // Where two have the same, what is read is the first one's.
+            // If two upstreams have the same resource, the first one is read, so it gets the subscription.
             left.retain(|uri| !own.values().flatten().any(|own| own == uri));
             upstream.upkeep.subscriptions.want(own);
         }
@@ -100,9 +101,9 @@ pub(super) async fn share_out(
     }
 }
 
-/// Has one upstream tell of what is wanted of it, for as long as it is there.
+/// Keeps the subscriptions at one upstream in line with the wanted ones, for as long as the upstream exists.
 pub(super) async fn attend(upstream: Weak<Upstream>) {
-    // The connection that was asked last.
+    // Connection that holds the current subscriptions.
     let mut asked: Weak<Connected> = Weak::new();
     let mut has_told = false;
     let mut failures = 0;
@@ -137,7 +138,7 @@ async fn ask(
     has_told: &mut bool,
 ) -> Result<(), ClientError> {
     let connected = match wanted.is_empty() {
-        // Nobody is connected to only to be told that nothing is wanted.
+        // A connection is not made only to remove subscriptions.
         true => match upstream.usable() {
             Some(connected) if asked.ptr_eq(&Arc::downgrade(&connected)) => connected,
             _ => {
@@ -158,7 +159,7 @@ async fn ask(
     connected.client.watch(wanted).await?;
     *asked = Arc::downgrade(&connected);
     drop(connected);
-    // Asked over another connection before: something may have been missed.
+    // Subscribed over an earlier connection, so updates may have been missed.
     if is_new && std::mem::replace(has_told, true) {
         for uri in wanted {
             upstream.upkeep.subscriptions.updated(uri);

@@ -1,4 +1,5 @@
-//! Calls that an upstream runs as tasks only. The call here waits for the result, whether or not it is a task itself.
+//! Calls of tools that an upstream runs only as tasks. The local call waits for the result, whether or not it is a
+//! task itself.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,18 +15,18 @@ use super::relay::Relay;
 use crate::catalog::TASKS_EXTENSION;
 use crate::client::{ClientError, Listener as _, Params, RpcError};
 
-/// How often a task is asked for, unless its upstream says so.
+/// Default polling interval for a task.
 const POLL: Duration = Duration::from_secs(1);
-/// Bounds of what an upstream may say.
+/// Bounds of the polling interval that an upstream can request.
 const POLL_MIN: Duration = Duration::from_millis(50);
 const POLL_MAX: Duration = Duration::from_secs(30);
-/// How long cancelling a task may take.
+/// Timeout for cancelling a task.
 const CANCELS: Duration = Duration::from_secs(5);
 const INTERNAL_ERROR: i64 = -32603;
-/// The error for a capability that the client has to declare.
+/// Error code for a capability that the client has to declare.
 const MISSING_CAPABILITY: i64 = -32021;
 
-/// Returns true if an upstream of 2026-07-28 refused a call since it runs as a task only.
+/// Returns true if an upstream of 2026-07-28 rejected a call because it runs only as a task.
 pub(super) fn is_task_only(error: &CallError) -> bool {
     let CallError::Client(ClientError::Rpc(error)) = error else {
         return false;
@@ -51,7 +52,7 @@ pub(super) async fn call(
         drop(connected);
         return in_extension(upstream, params, relay, repeatable).await;
     }
-    // Without this, what a tool says of tasks has no meaning.
+    // Without this capability, a tool's task support has no effect.
     let runs_tasks = server
         .capabilities
         .get("tasks")
@@ -65,7 +66,7 @@ pub(super) async fn call(
     in_core(upstream, params, relay, repeatable).await
 }
 
-/// Tasks of 2025-11-25.
+/// Uses tasks of 2025-11-25.
 async fn in_core(
     upstream: &Arc<Upstream>,
     params: &Params,
@@ -120,7 +121,7 @@ struct Question {
     params: Option<Box<RawValue>>,
 }
 
-/// Tasks of the extension in 2026-07-28.
+/// Uses tasks of the extension in 2026-07-28.
 async fn in_extension(
     upstream: &Arc<Upstream>,
     params: &Params,
@@ -191,7 +192,7 @@ async fn in_extension(
     }
 }
 
-/// Parameters of a request that declares the extension for tasks.
+/// Returns request parameters that declare the task extension.
 async fn declared(upstream: &Upstream, params: Params) -> Result<Params, CallError> {
     let connected = upstream.connected().await.map_err(CallError::Apart)?;
     Ok(connected.client.declaring(params, TASKS_EXTENSION))
@@ -203,7 +204,7 @@ fn pause_of(milliseconds: Option<u64>) -> Duration {
     })
 }
 
-/// A task of an upstream's that is cancelled when nobody waits for it any more.
+/// A running task of an upstream, cancelled on drop.
 struct Begun {
     upstream: Arc<Upstream>,
     id: Option<String>,

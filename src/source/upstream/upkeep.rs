@@ -1,4 +1,4 @@
-//! What changes about an upstream while this server runs: what it offers, and whether it is there.
+//! Maintenance of an upstream: keeps its listing and its connection state up to date.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -14,32 +14,32 @@ use super::subscriptions::Subscriptions;
 use crate::client::Events;
 use crate::net::{Backoff, chance};
 
-/// Changes that come one after another are looked at together.
+/// Time for which changes are collected and then handled together.
 const SETTLES: Duration = Duration::from_millis(50);
-/// What changes all the time is not asked about all the time.
+/// Minimum interval between listing requests to an upstream that changes frequently.
 const PAUSE: Duration = Duration::from_secs(1);
-/// When one is tried again that is not there, and whose tools are not listed for that: no call will try it.
+/// Backoff of reconnections to an unreachable upstream whose tools are not listed, and which no call would therefore
+/// try.
 const RETRY: Backoff = Backoff {
     base: Duration::from_secs(5),
     max: Duration::from_secs(300),
 };
 
-/// What is heard of an upstream and has to be looked at.
+/// Pending maintenance of an upstream.
 #[derive(Debug, Default)]
 pub(super) struct Upkeep {
-    /// Of the upstream, for the log.
+    /// Name of the upstream, for the log.
     name: Box<str>,
     bell: Notify,
-    /// It may offer something else than what is known.
+    /// True if the listing may be outdated.
     stale: AtomicBool,
-    /// The last attempt to connect failed.
+    /// True if the last connection attempt failed.
     failed: AtomicBool,
     connected: AtomicU64,
-    /// Log messages that were dropped, and requests to clients that were refused, since it is not known whose call they are
-    /// about.
+    /// Number of dropped log messages, and of rejected requests to clients, that could not be attributed to a call.
     withheld_logs: AtomicU64,
     withheld_requests: AtomicU64,
-    /// What somebody here listens to.
+    /// Resources with local subscribers.
     pub(super) subscriptions: Subscriptions,
 }
 
@@ -92,12 +92,12 @@ impl Upkeep {
         }
     }
 
-    /// Somebody should look at the upstream.
+    /// Wakes the maintenance task.
     pub(super) fn look(&self) {
         self.bell.notify_one();
     }
 
-    /// A connection was made. What the server offered before it may have been another version's.
+    /// Records a new connection. The server may have been updated since the last listing.
     pub(super) fn connected(&self) {
         self.connected.fetch_add(1, Ordering::Relaxed);
         self.failed.store(false, Ordering::Relaxed);
@@ -105,23 +105,24 @@ impl Upkeep {
         self.subscriptions.look();
     }
 
-    /// No connection could be made.
+    /// Records a failed connection attempt.
     pub(super) fn not_connected(&self) {
         self.failed.store(true, Ordering::Relaxed);
         self.look();
     }
 
-    /// What is offered was just asked for.
+    /// Records that the listing was just requested.
     pub(super) fn is_fresh(&self) {
         self.stale.store(false, Ordering::Relaxed);
     }
 
-    /// Whether the last attempt to connect failed.
+    /// Returns true if the last connection attempt failed.
     pub(super) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// How many log messages were dropped, or requests to clients refused, since it is not known whose call they are about.
+    /// Returns the number of dropped log messages, or of rejected requests to clients, that could not be attributed
+    /// to a call.
     pub(super) fn withheld_messages(&self, logs: bool) -> u64 {
         let counter = match logs {
             true => &self.withheld_logs,
@@ -130,12 +131,12 @@ impl Upkeep {
         counter.load(Ordering::Relaxed)
     }
 
-    /// How often a connection was made.
+    /// Returns the number of connections made.
     pub(super) fn connections(&self) -> u64 {
         self.connected.load(Ordering::Relaxed)
     }
 
-    /// Waits until there is something to look at; tells whether it was time to try again instead.
+    /// Waits for a wake-up or for the retry delay. Returns true if the delay has passed.
     async fn wait(&self, retry: Option<Duration>) -> bool {
         let again = async {
             match retry {
@@ -150,7 +151,7 @@ impl Upkeep {
     }
 }
 
-/// Looks after an upstream for as long as it is there; `changed` is told when something else is to be listed.
+/// Maintains an upstream for as long as it exists. `changed` is notified when the items to list have changed.
 pub(super) async fn attend(
     upstream: Weak<Upstream>,
     upkeep: Arc<Upkeep>,
@@ -171,7 +172,7 @@ pub(super) async fn attend(
         };
         upstream.bury(GRACE).await;
         let was_stale = upkeep.stale.swap(false, Ordering::Relaxed);
-        // Nobody is connected to only to be asked for news.
+        // A connection is not made only to check for changes.
         if tries_again || was_stale && upstream.is_connected() {
             match timeout(upstream.discovery(), upstream.listing()).await {
                 Ok(Ok(fresh)) => {

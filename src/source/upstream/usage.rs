@@ -1,11 +1,11 @@
-//! How much a server is used, and how long a connection to it is worth keeping.
+//! Usage of a server, which determines the idle timeout of its connection.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Kept over reconnections.
+/// Usage of a server, kept across reconnections.
 #[derive(Debug)]
 pub(super) struct Usage {
     began: Instant,
@@ -18,24 +18,24 @@ struct State {
     under_way: usize,
     first: Option<Instant>,
     last: Option<Instant>,
-    /// Seconds between calls, the later ones counting more.
+    /// Moving average of the time between calls, in seconds.
     pace: Option<f64>,
 }
 
-/// What is said of how much it is used. Times are in seconds.
+/// Usage statistics. Times are in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Figures {
     pub(super) requests: u64,
-    /// Since the first one began.
+    /// Time since the first request began.
     pub(super) first: Option<u64>,
-    /// Since the last one began or ended.
+    /// Time since the last request began or ended.
     pub(super) last: Option<u64>,
-    /// Between requests, the later ones counting more.
+    /// Moving average of the time between requests.
     pub(super) pace: Option<f64>,
 }
 
 const HOUR: f64 = 3600.0;
-/// How long one that was never used is kept at most.
+/// Maximum idle time of a connection that was never used.
 const MAX_IDLE: Duration = Duration::from_secs(300);
 
 impl Usage {
@@ -64,7 +64,7 @@ impl Usage {
         state.last = Some(now);
     }
 
-    /// How much it was used until now.
+    /// Returns the current usage statistics.
     pub(super) fn figures(&self, now: Instant) -> Figures {
         let state = self.state();
         let ago = |then: Option<Instant>| then.map(|then| now.duration_since(then).as_secs());
@@ -76,8 +76,7 @@ impl Usage {
         }
     }
 
-    /// How long without a call is too long: more than 20 calls an hour earn five minutes, five to twenty three, fewer
-    /// one.
+    /// Returns the idle timeout: five minutes for more than 20 calls an hour, three for 5 to 20, one for fewer.
     fn worth_keeping(&self) -> Duration {
         let state = self.state();
         let per_hour = state.pace.map_or(0.0, |pace| HOUR / pace.max(0.001));
@@ -90,7 +89,8 @@ impl Usage {
         })
     }
 
-    /// Whether nobody has used it for too long; `fixed` outdoes what its use would earn it.
+    /// Returns true if the connection has been idle for too long. `fixed` overrides the timeout that follows from its
+    /// usage.
     pub(super) fn is_idle(
         &self,
         now: Instant,
@@ -105,7 +105,7 @@ impl Usage {
             return false;
         }
         match last.filter(|last| *last >= connected) {
-            // Connected to be asked what it offers, and not called yet.
+            // Connected to request the listing, and not called yet.
             None => now.duration_since(connected.max(self.began)) > fixed.unwrap_or(MAX_IDLE),
             Some(last) => now.duration_since(last) > fixed.unwrap_or_else(|| self.worth_keeping()),
         }

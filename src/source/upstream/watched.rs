@@ -1,4 +1,4 @@
-//! Requests to an upstream, counted and traced as the conventions of OpenTelemetry for MCP have it for clients.
+//! Metrics and traces of requests to an upstream, following the OpenTelemetry semantic conventions for MCP clients.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,13 +14,13 @@ use crate::telemetry::{
     Asked, CLIENT_DURATION, CLIENT_SESSION_DURATION, Hop, HopEnd, Metrics, Timing, Told,
 };
 
-/// Where one upstream is, and where what is asked of it is counted.
+/// Address of an upstream, and the metrics of requests to it.
 #[derive(Debug)]
 pub(super) struct Peer {
-    /// If anybody looks.
+    /// Set if metrics are enabled.
     metrics: OnceLock<Metrics>,
     transport: &'static str,
-    /// Host and port, if it is reached over a network.
+    /// Host and port of an upstream that is reached over a network.
     address: Option<(String, u16)>,
 }
 
@@ -41,12 +41,12 @@ impl Peer {
         }
     }
 
-    /// Has what is asked of it counted from now on.
+    /// Starts recording metrics of its requests.
     pub(super) fn count(&self, metrics: &Metrics) {
         let _ = self.metrics.set(metrics.clone());
     }
 
-    /// How long something takes that has to do with it; `None` if nobody counts.
+    /// Returns the histogram for an operation or a session; `None` if metrics are disabled.
     fn timing(&self, how: Kind<'_>, ending: &Ending<'_>) -> Option<Timing> {
         let metrics = self.metrics.get()?;
         let mut labels = Vec::new();
@@ -83,7 +83,7 @@ impl Peer {
         Some(metrics.timing(instrument, &labels))
     }
 
-    /// What a span tells of a request from its beginning on.
+    /// Returns the span attributes that are known at the start of a request.
     fn asked(&self, operation: &Operation, uri: Option<&str>) -> Asked {
         let Operation { method, about, .. } = operation;
         let mut attributes: Vec<(&'static str, Told)> = vec![
@@ -115,7 +115,7 @@ impl Peer {
     }
 }
 
-/// What is timed.
+/// Kind of the measured duration.
 #[derive(Clone, Copy)]
 enum Kind<'a> {
     Operation(&'a Operation),
@@ -124,12 +124,12 @@ enum Kind<'a> {
 
 const TOOLS_CALL: &str = "tools/call";
 
-/// What an upstream is asked for: one of its tools, one of its prompts, or anything else.
+/// Operation requested from an upstream: one of its tools, one of its prompts, or anything else.
 #[derive(Debug)]
 pub(super) struct Operation {
     pub(super) method: &'static str,
     about: Option<(&'static str, String)>,
-    /// Where those that go well are counted, once one has.
+    /// Cached histogram of successful requests.
     well: OnceLock<Timing>,
 }
 
@@ -142,7 +142,7 @@ impl Operation {
         }
     }
 
-    /// A call of one of an upstream's tools.
+    /// Returns the operation of calling a tool.
     pub(super) fn tool(name: &str) -> Self {
         Self {
             about: Some(("gen_ai.tool.name", name.to_owned())),
@@ -150,7 +150,7 @@ impl Operation {
         }
     }
 
-    /// One of an upstream's prompts.
+    /// Returns the operation of getting a prompt.
     pub(super) fn prompt(name: &str) -> Self {
         Self {
             about: Some(("gen_ai.prompt.name", name.to_owned())),
@@ -159,19 +159,19 @@ impl Operation {
     }
 }
 
-/// A request to an upstream for whoever calls here, from its beginning to its end.
+/// A request to an upstream for the current caller, while it is in progress.
 pub(super) struct Watched<'a> {
     peer: &'a Peer,
     operation: &'a Operation,
-    /// `None` if nobody counts.
+    /// `None` if metrics are disabled.
     begun: Option<Instant>,
     hop: Hop,
-    /// Hears what is said about the request.
+    /// Receives the messages that belong to the request.
     pub(super) relay: Arc<Relay>,
 }
 
 impl<'a> Watched<'a> {
-    /// `uri` is what it is about, if it is a resource.
+    /// Starts a request. `uri` is the resource it concerns, if any.
     pub(super) fn begin(
         peer: &'a Peer,
         operation: &'a Operation,
@@ -187,13 +187,13 @@ impl<'a> Watched<'a> {
         }
     }
 
-    /// The request's parameters, with its place in a trace.
+    /// Returns the request's parameters with its trace context.
     pub(super) fn placed(&self, params: Params) -> Params {
         let passed = self.hop.passed();
         passed.fold(params, |params, (name, text)| params.meta(name, text))
     }
 
-    /// It has ended. `revision` is the one that is spoken with the upstream.
+    /// Records the end of the request. `revision` returns the protocol version of the connection.
     pub(super) fn ends(self, end: &End<'_>, revision: impl FnOnce() -> Option<&'static str>) {
         let code;
         let (error_type, status_code, message) = match end {
@@ -246,7 +246,7 @@ impl<'a> Watched<'a> {
                     well.get_or_init(|| timing).record(elapsed);
                 }
             }
-            // It was not made.
+            // The request was not sent.
             End::Failed(CallError::Turned(_)) => {}
             _ => {
                 if let Some(timing) = timing() {
@@ -257,18 +257,18 @@ impl<'a> Watched<'a> {
     }
 }
 
-/// How something ended, in the words of the conventions.
+/// Outcome in the terms of the semantic conventions.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ending<'a> {
     error_type: Option<&'a str>,
     status_code: Option<&'a str>,
 }
 
-/// A session with an upstream, timed from its handshake until nobody uses it any more.
+/// A session with an upstream, measured from its handshake until it is closed.
 #[derive(Debug)]
 pub(super) struct Session {
     peer: Arc<Peer>,
-    /// `None` where there are no sessions.
+    /// `None` if the protocol version has no sessions.
     revision: Option<Revision>,
     begun: Instant,
     lost: AtomicBool,
@@ -284,7 +284,7 @@ impl Session {
         }
     }
 
-    /// It was not ended by us.
+    /// Records that the session was not ended by this side.
     pub(super) fn is_lost(&self) {
         self.lost.store(true, Ordering::Relaxed);
     }
@@ -306,17 +306,17 @@ impl Drop for Session {
     }
 }
 
-/// How a request ended.
+/// Outcome of a request.
 pub(super) enum End<'e> {
     Well,
-    /// The tool says that it failed.
+    /// The tool reported an error.
     ToolError,
-    /// Its result is none.
+    /// The result is not valid.
     Misread,
     Failed(&'e CallError),
 }
 
-/// The code of an error, if it is one that the specification has: others can be made up without end.
+/// Returns the label of an error code, if the specification defines it. Other codes are unbounded.
 fn code_of(code: i64) -> String {
     match code {
         -32700 | -32603..=-32600 | -32042 | -32022..=-32020 | -32004..=-32000 => code.to_string(),
