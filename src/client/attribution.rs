@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::auth::{Principal, PrincipalKind};
 
-/// How long after its response a request may still cause messages.
+/// Time after its response in which a request can still cause messages.
 pub(super) const GRACE: Duration = Duration::from_secs(5);
 /// Requests without a response that are remembered for each connection. With more of them, nothing is attributed any more.
 const ABANDONED_MAX: usize = 1024;
@@ -23,13 +23,14 @@ const ABANDONED_MAX: usize = 1024;
 pub struct Caller {
     principal: Arc<Principal>,
     session: Option<Arc<str>>,
-    /// The call, of callers that nothing else tells apart; the same in each round of questions and answers.
+    /// The call, of callers that nothing else distinguishes. It stays the same across the rounds of a multi-round
+    /// call.
     call: Option<[u8; 16]>,
 }
 
 impl Caller {
-    /// The caller with this principal and session. `call` identifies the call across its rounds, and is asked for only if
-    /// the caller is unauthenticated and has no session: different clients look alike then.
+    /// Creates the caller with this principal and session. `call` identifies the call across its rounds. It is used
+    /// only for unauthenticated callers without a session, because different clients are then indistinguishable.
     pub fn new(
         principal: Arc<Principal>,
         session: Option<Arc<str>>,
@@ -84,7 +85,7 @@ pub(super) fn is_one(a: &Owner, b: &Owner) -> bool {
     }
 }
 
-/// Why a message is delivered to nobody.
+/// Reason why a message is not delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doubt {
     /// The request it belongs to has ended.
@@ -92,13 +93,13 @@ pub(super) enum Doubt {
     NoRequest,
     SeveralRequests,
     SeveralCallers,
-    /// The server may still work on a request of another caller, who has gone.
+    /// The server may still be working on a request of another caller, which was abandoned.
     Abandoned,
     /// A request of another caller has just ended.
     JustEnded,
     /// More requests were abandoned than are remembered.
     TooMany,
-    /// The messages of this stream may be about another connection's requests.
+    /// The messages of this stream can belong to requests of another connection.
     Unbound,
 }
 
@@ -135,18 +136,18 @@ impl Doubt {
     }
 }
 
-/// What is known of the requests of one connection that are not in progress any more.
+/// Attribution state of the requests of one connection that are no longer in progress.
 #[derive(Debug, Default)]
 pub(super) struct Attribution {
-    /// Requests that were sent, that nobody waits for, and that the server has not answered.
+    /// Requests that were abandoned before the server responded.
     abandoned: HashMap<u64, Owner>,
-    /// The caller whose request ended last, and when.
+    /// Caller of the request that ended last, and the time of its end.
     last: Option<(Owner, Instant)>,
     /// The end of the grace period of the latest request of any other caller than that one.
     others_until: Option<Instant>,
-    /// More requests were abandoned than are remembered.
+    /// True if more requests were abandoned than are remembered.
     lost: bool,
-    /// Messages may be about requests of other connections.
+    /// True if messages can belong to requests of other connections.
     unbound: bool,
 }
 
@@ -163,7 +164,7 @@ impl Attribution {
         self.last = Some((owner, now));
     }
 
-    /// Records a request that nobody waits for any more.
+    /// Records a request that was abandoned.
     pub(super) fn abandon(&mut self, id: u64, owner: Owner) {
         if self.abandoned.len() < ABANDONED_MAX {
             self.abandoned.insert(id, owner);
@@ -184,7 +185,7 @@ impl Attribution {
         self.lost || self.abandoned.contains_key(&id)
     }
 
-    /// Never attributes anything from now on.
+    /// Disables attribution permanently.
     pub(super) fn unbind(&mut self) {
         self.unbound = true;
     }

@@ -1,4 +1,4 @@
-//! What a challenge in `WWW-Authenticate` asks for.
+//! Parser for challenges in `WWW-Authenticate`.
 
 use http::HeaderMap;
 use http::header::WWW_AUTHENTICATE;

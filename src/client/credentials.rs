@@ -1,4 +1,4 @@
-//! What proves to a server over HTTP who calls, where that changes from time to time.
+//! Renewable credentials for servers reached over HTTP.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use http::{HeaderMap, Method, StatusCode};
 use super::ClientError;
 use crate::net::{Answer, Client as HttpClient, Lane, Outgoing};
 
-/// Puts credentials into requests to a server.
+/// Adds credentials to requests to a server.
 pub trait Credentials: fmt::Debug + Send + Sync {
-    /// Puts them into a request.
+    /// Adds the credentials to a request.
     ///
     /// # Errors
     ///
-    /// Why there are none, in words without secrets.
+    /// Describes why there are none, without revealing secrets.
     fn apply<'r>(&'r self, request: &'r mut Outgoing) -> BoxFuture<'r, Result<(), String>>;
 
     /// Records the scopes of an `insufficient_scope` error, separated by spaces. Default: does nothing.
@@ -25,8 +25,8 @@ pub trait Credentials: fmt::Debug + Send + Sync {
         Box::pin(async {})
     }
 
-    /// A request was refused with status 401. Tells whether it is worth another try, once, with what
-    /// [`apply`](Self::apply) puts into it then.
+    /// Handles a request that was rejected with status 401. Returns true if it should be retried once, with what
+    /// [`apply`](Self::apply) then adds.
     fn refused<'r>(&'r self, request: &'r Outgoing) -> BoxFuture<'r, bool>;
 }
 
@@ -54,7 +54,7 @@ impl Sender {
         }
     }
 
-    /// Posts a message the way that leads there, with headers that the way has seen.
+    /// Posts a message over a pinned client, with headers that the client has prepared.
     pub(super) async fn post(
         &self,
         lane: &Lane,
@@ -85,7 +85,7 @@ impl Sender {
         Ok(answer)
     }
 
-    /// Sends a request; once more, if it was refused for credentials that can be replaced.
+    /// Sends a request. Retries it once if it was rejected for credentials that can be replaced.
     pub(super) async fn open(&self, outgoing: Outgoing) -> Result<Answer, ClientError> {
         let Some(credentials) = &self.credentials else {
             return Ok(self.client.open(outgoing).await?);

@@ -1,49 +1,49 @@
-//! Why a request to another server came to nothing.
+//! Errors of requests to other servers.
 
 use std::time::Duration;
 
 use super::RpcError;
 use crate::net::FetchError;
 
-/// Why a request to another MCP server came to nothing.
+/// Reason why a request to another MCP server failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// The server answered with an error.
+    /// The server responded with an error.
     #[error("{0}")]
     Rpc(#[from] RpcError),
-    /// The program that serves cannot be started.
+    /// The server's program cannot be started.
     #[error("cannot start `{program}`: {reason}")]
     Start {
-        /// Which program.
+        /// Name of the program.
         program: String,
-        /// Why not.
+        /// Reason for the failure.
         reason: String,
     },
-    /// The server went away, or was never there.
+    /// The server disconnected, or was not reachable.
     #[error("{0}")]
     Gone(String),
-    /// No answer came in time.
+    /// There was no response in time.
     #[error("no answer within {} s", .0.as_secs_f32())]
     Timeout(Duration),
-    /// It cannot be reached over HTTP.
+    /// The HTTP request failed.
     #[error(transparent)]
     Http(#[from] FetchError),
-    /// It answered with a status that means no.
+    /// The server responded with an HTTP error status.
     #[error("HTTP {status}{}", of_what(.said))]
     Status {
-        /// The status.
+        /// HTTP status.
         status: u16,
-        /// The beginning of what it said.
+        /// Beginning of the response body.
         said: String,
     },
-    /// There are no credentials for it.
+    /// No credentials are available for the server.
     #[error("{0}")]
     Credentials(String),
-    /// It wants to know who calls.
+    /// The server requires authentication.
     #[error("it wants to know who calls (HTTP 401){}", of_what(.challenge))]
     Unauthorized {
-        /// Its `WWW-Authenticate`.
+        /// Value of `WWW-Authenticate`.
         challenge: String,
     },
     /// The credentials do not allow the request (HTTP 403, `insufficient_scope` of RFC 6750).
@@ -52,13 +52,13 @@ pub enum ClientError {
         /// Required scopes, separated by spaces; empty if the server named none.
         scope: String,
     },
-    /// The session has ended; a new one has to be opened.
+    /// The session has ended, and a new one has to be opened.
     #[error("the session has ended")]
     SessionEnded,
     /// The server no longer supports the protocol version of this connection. A new connection detects the era again.
     #[error("the server no longer supports the protocol version of this connection: {said}")]
     RevisionRefused {
-        /// The refusal.
+        /// The server's rejection.
         said: Box<ClientError>,
     },
     /// The response exceeds the size limit of a message. The connection stays usable.
@@ -67,7 +67,7 @@ pub enum ClientError {
         /// Maximum size of a message, in bytes.
         max: usize,
     },
-    /// What it says is not MCP.
+    /// The response is not valid MCP.
     #[error("it does not speak MCP: {0}")]
     Protocol(String),
 }
@@ -81,7 +81,7 @@ fn of_what(said: &str) -> String {
 }
 
 impl ClientError {
-    /// Whether the server may have done what it was asked to do, though no answer tells.
+    /// Returns true if the server may have executed the request although there is no response.
     pub fn may_have_happened(&self) -> bool {
         match self {
             Self::Rpc(_)
@@ -100,12 +100,13 @@ impl ClientError {
         }
     }
 
-    /// Returns true if the server is not working on the request: it was not reached, or has answered with this.
+    /// Returns true if the server is not working on the request: it was not reached, or has responded with this
+    /// error.
     pub(super) fn is_refusal(&self) -> bool {
         !self.may_have_happened() || matches!(self, Self::Status { .. })
     }
 
-    /// Whether a new connection is needed before the next request.
+    /// Returns true if the next request needs a new connection.
     pub fn ends_connection(&self) -> bool {
         matches!(
             self,
@@ -118,7 +119,7 @@ impl ClientError {
     }
 }
 
-/// The beginning of what a stranger said, on one line.
+/// Returns the beginning of untrusted text, on one line.
 pub(super) fn beginning(said: &[u8]) -> String {
     const MAX: usize = 200;
     let text = String::from_utf8_lossy(&said[..said.len().min(4 * MAX)]);

@@ -1,4 +1,4 @@
-//! A server that is reached over HTTP: a request for each message, answers as JSON or as event streams.
+//! Connection to a server over HTTP: each message is a request, and responses are JSON or event streams.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,11 +27,11 @@ const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
-/// How often a stream that broke is taken up again.
+/// Maximum number of resumptions of a broken stream.
 const RESUMPTIONS: usize = 5;
 const RETRY: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(30);
-/// Wait for the acknowledgement of `subscriptions/listen`, which some servers do not send.
+/// Time to wait for the acknowledgement of `subscriptions/listen`, which some servers do not send.
 const ACKNOWLEDGES: Duration = Duration::from_secs(5);
 
 pub(super) struct Link {
@@ -41,27 +41,28 @@ pub(super) struct Link {
     message_bytes: usize,
 }
 
-/// What has been settled with the server.
+/// State negotiated with the server.
 #[derive(Clone)]
 struct Session {
     id: Option<HeaderValue>,
     revision: Option<Revision>,
-    /// Of each message that is posted, credentials among them.
+    /// Headers of each posted message, including credentials.
     headers: HeaderMap,
 }
 
-/// What one request is about, for the headers that mirror it.
+/// Properties of a request that headers mirror.
 #[derive(Clone, Copy, Default)]
 pub(super) struct About<'a> {
     pub(super) method: &'a str,
     pub(super) name: Option<&'a str>,
-    /// Arguments that headers repeat.
+    /// Arguments to mirror in headers.
     pub(super) arguments: &'a [(HeaderName, String)],
-    /// What `_meta` says, of which headers repeat the place in a trace.
+    /// The request's `_meta`, whose trace context is mirrored in headers.
     pub(super) meta: Option<&'a Map<String, Value>>,
 }
 
-/// Whoever stands between, and servers that are traced by their HTTP requests alone, know these by headers.
+/// Trace context keys that are mirrored in headers, for intermediaries and for servers that trace only their HTTP
+/// requests.
 const TRACE: [&str; 2] = ["traceparent", "tracestate"];
 
 /// A `subscriptions/listen` request, sent again whenever its stream ends.
@@ -74,7 +75,8 @@ pub(super) struct Subscription {
     pub(super) server: Arc<ArcSwap<ServerInfo>>,
     /// Timeout of `server/discover`.
     pub(super) patience: Duration,
-    /// Notifications that a broken stream may have lost: method, and parameters as JSON. Raised locally on reconnection.
+    /// Notifications that a broken stream may have lost: method, and parameters as JSON. Raised locally on
+    /// reconnection.
     pub(super) notices: Vec<(&'static str, Option<String>)>,
 }
 
@@ -110,7 +112,7 @@ impl Link {
             let mut session = Session::clone(session);
             session.revision = revision;
             match revision {
-                // Revisions before that know no such header, and say nothing against it.
+                // Earlier versions do not define this header, but tolerate it.
                 Some(revision) => {
                     let version = HeaderValue::from_static(revision.as_str());
                     session.headers.insert(VERSION, version);
@@ -134,7 +136,7 @@ impl Link {
         self.session.load().id.is_some()
     }
 
-    /// A request without a message.
+    /// Creates a request without a message.
     fn outgoing(&self, method: Method, accept: &'static str) -> Outgoing {
         let mut outgoing = Outgoing::new(method, self.lane.url().clone());
         outgoing.headers = self.session.load().headers.clone();
@@ -145,7 +147,7 @@ impl Link {
         outgoing
     }
 
-    /// Sends a message; what comes back goes to whoever waits for it. `id` is the request's own, if it is one.
+    /// Sends a message, and routes what comes back to its recipients. `id` is the ID of a request.
     pub(super) async fn exchange(
         self: &Arc<Self>,
         message: Bytes,
@@ -226,7 +228,7 @@ impl Link {
         if status.is_success() && kind.eq_ignore_ascii_case("text/event-stream") {
             return match id {
                 Some(id) => Box::pin(self.follow(answer, id, shared)).await,
-                // An answer to nothing is not waited for.
+                // Only requests have a response.
                 None => Ok(()),
             };
         }
@@ -286,8 +288,8 @@ impl Link {
         }
     }
 
-    /// Returns true if a server of this connection's era does not send such an error. `code` is that of the JSON-RPC error
-    /// in the body; `is_answer` is true if its id is that of the request.
+    /// Returns true if a server of this connection's era does not send such an error. `code` is that of the JSON-RPC
+    /// error in the body; `is_answer` is true if its ID is that of the request.
     fn is_of_another_era(&self, status: StatusCode, code: Option<i64>, is_answer: bool) -> bool {
         let Some(revision) = self.session.load().revision else {
             return false;
@@ -295,14 +297,14 @@ impl Link {
         if revision.has_sessions() {
             return status == StatusCode::BAD_REQUEST && code.is_some_and(lifecycle::is_modern);
         }
-        // Legacy servers miss a session, refuse the version, or do not know the path. A modern one answers the request.
+        // Legacy servers report a missing session, an unsupported version or an unknown path. A modern server
+        // responds to the request's ID.
         matches!(status.as_u16(), 400 | 404 | 405 | 406 | 410 | 415)
             && !is_answer
             && !code.is_some_and(|code| lifecycle::is_modern(code) || code == -32601)
     }
 
-    /// Reads a stream until it has brought the answer; takes it up again where it broke, if the server keeps what it
-    /// said.
+    /// Reads a stream until the response arrives. Resumes a broken stream if the server supports that.
     async fn follow(
         self: &Arc<Self>,
         answer: Answer,
@@ -370,7 +372,7 @@ impl Link {
                         *retry = Duration::from_millis(milliseconds).min(RETRY_MAX);
                     }
                     Said::Event(event) if event.kind.is_empty() || event.kind == "message" => {
-                        // An event to begin with may be empty.
+                        // The first event can be empty.
                         for message in wire::read(event.data.as_bytes()).unwrap_or_default() {
                             shared.take(message, about, || self.sender(shared));
                         }
@@ -385,15 +387,15 @@ impl Link {
         Ok(())
     }
 
-    /// Hears what the server says outside of answers, for as long as the connection lives. `opened` is told when the server
-    /// has answered for the first time.
+    /// Receives messages outside of requests, for as long as the connection exists. `opened` is notified when the
+    /// server has first responded.
     pub(super) async fn listen(self: Arc<Self>, shared: Arc<Shared>, opened: Arc<Notify>) {
         let mut decoder = EventDecoder::new(self.message_bytes);
         let mut retry = RETRY;
         let mut failures = 0_u32;
         let mut was_open = false;
         if !self.has_session() {
-            // Nothing separates this stream from those of connections before it.
+            // Nothing distinguishes this stream from those of earlier connections.
             shared.unbind();
         }
         while !shared.is_closed() {
@@ -411,19 +413,20 @@ impl Link {
                     failures = 0;
                     was_open = true;
                     let mut answer = answer.max_body(usize::MAX);
-                    // However it ends, it is opened again.
+                    // The stream is opened again, however it ended.
                     let _ = self
                         .read_stream(&mut answer, &mut decoder, &mut retry, None, &shared)
                         .await;
                 }
-                // It has started anew, and does not know us any more. Some have no such stream, and say the same.
+                // The server was restarted and has lost the session. Servers without such a stream respond alike, so
+                // this counts only after it was open.
                 Ok(answer) if answer.status == StatusCode::NOT_FOUND && was_open => {
-                    // What is under way may have happened.
+                    // Requests in progress may have been executed.
                     let why = "it does not know the session any more".to_owned();
                     shared.close(&ClientError::Gone(why));
                     return;
                 }
-                // It has no such stream.
+                // The server does not support this stream.
                 Ok(answer) if answer.status.is_client_error() => return,
                 _ => failures += 1,
             }
@@ -433,7 +436,7 @@ impl Link {
         }
     }
 
-    /// The same for a server without sessions, which tells what a subscription asks to be told.
+    /// Receives the notifications of a `subscriptions/listen` request, for servers without sessions.
     pub(super) async fn subscribe(
         self: Arc<Self>,
         subscription: Subscription,
@@ -445,7 +448,7 @@ impl Link {
             if !is_first {
                 self.discover_again(&subscription, &shared).await;
             }
-            // Without a connection nothing is expected any more.
+            // Without a connection, no response is expected.
             let Ok(mut expected) = shared.expect(None) else {
                 return;
             };
@@ -459,7 +462,7 @@ impl Link {
             let catches_up = async {
                 if !is_first {
                     let acknowledged = shared.acknowledged();
-                    // Not all acknowledge it.
+                    // Some servers do not acknowledge the request.
                     let _ = tokio::time::timeout(ACKNOWLEDGES, acknowledged).await;
                     self.tell_what_may_be_missed(&subscription, &shared);
                 }
@@ -475,7 +478,7 @@ impl Link {
             .await;
             is_first = false;
             if ended.is_ok() && matches!(expected.answer().await, Err(ClientError::Rpc(_))) {
-                // It does not want to.
+                // The server rejected the request.
                 return;
             }
             failures = match began.elapsed() < RETRY_MAX {
@@ -488,7 +491,7 @@ impl Link {
     }
 
     /// Updates the server info after a break, since the server may have been restarted. Closes the connection if the
-    /// server is a legacy one now.
+    /// server is now a legacy one.
     async fn discover_again(self: &Arc<Self>, subscription: &Subscription, shared: &Arc<Shared>) {
         let Ok(mut expected) = shared.expect(None) else {
             return;
@@ -540,7 +543,7 @@ impl Link {
         }
     }
 
-    /// Sends it in the background.
+    /// Sends a message in the background.
     pub(super) fn send_soon(self: &Arc<Self>, message: Bytes, shared: &Arc<Shared>) {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             net::spawn_on(&runtime, self.sender(shared)(message));
@@ -562,7 +565,7 @@ impl Link {
         })
     }
 
-    /// Ends the session, where there is one. What the server says to that does not matter.
+    /// Ends the session, if there is one. The response is ignored.
     pub(super) async fn stop(&self, grace: Duration) {
         if self.has_session() {
             let outgoing = self
@@ -579,7 +582,7 @@ fn refused_by_era(said: ClientError) -> ClientError {
     }
 }
 
-/// A name or an argument as its header has it: as it is where that is possible, else in Base64 between marks (MH-06).
+/// Encodes a name or an argument for its header: unchanged where that is possible, else in marked Base64 (MH-06).
 fn mirrored(name: &str) -> HeaderValue {
     use base64::Engine as _;
     let plain = name.bytes().all(|b| (0x20..0x7f).contains(&b))

@@ -1,4 +1,5 @@
-//! A server that speaks HTTP+SSE of 2024-11-05: one stream for all it says, and a place to post to.
+//! Connection to a server of HTTP+SSE (2024-11-05): one stream for all messages from the server, and an endpoint to
+//! post to.
 
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ struct Poster {
 }
 
 impl Link {
-    /// Opens the stream, and waits until the server has said where to post to.
+    /// Opens the stream, and waits for the event that names the endpoint.
     pub(super) async fn open(
         client: HttpClient,
         url: Url,
@@ -89,17 +90,17 @@ impl Link {
         self.poster.send(message).await
     }
 
-    /// Sends messages in the background.
+    /// Returns a function that sends messages in the background.
     pub(super) fn sender(&self) -> Send1 {
         self.poster.sender()
     }
 
-    /// Sends it in the background.
+    /// Sends a message in the background.
     pub(super) fn send_soon(&self, message: Bytes) {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let poster = self.poster.clone();
             net::spawn_on(&runtime, async move {
-                // Nobody waits for what comes of it.
+                // The outcome is not needed.
                 let _ = poster.send(message).await;
             });
         }
@@ -118,7 +119,7 @@ impl Poster {
         Arc::new(move |message| {
             let poster = poster.clone();
             Box::pin(async move {
-                // Nobody waits for what comes of it.
+                // The outcome is not needed.
                 let _ = poster.send(message).await;
             })
         })

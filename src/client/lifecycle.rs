@@ -26,7 +26,7 @@ pub enum Lifecycle {
 }
 
 impl Lifecycle {
-    /// The name of the setting's value.
+    /// Returns the name of the setting's value.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -36,7 +36,7 @@ impl Lifecycle {
     }
 }
 
-/// What is known of a server's era. Clones share it, so that later connections to the same server skip the probe.
+/// Cached era of a server. Clones share it, so that later connections to the same server skip the probe.
 #[derive(Clone, Debug, Default)]
 pub struct EraCache(Arc<AtomicU8>);
 
@@ -94,36 +94,36 @@ pub(super) struct Discovered {
     #[serde(default)]
     pub(super) capabilities: Map<String, Value>,
     pub(super) instructions: Option<String>,
-    /// Where drafts of the revision had it.
+    /// Member in which drafts of the revision had the server's implementation.
     pub(super) server_info: Option<Implementation>,
     #[serde(default, rename = "_meta")]
     pub(super) meta: Map<String, Value>,
 }
 
-/// What the outcome of `server/discover` says about the server.
+/// Conclusion about the server from the outcome of `server/discover`.
 #[derive(Debug)]
 pub(super) enum Verdict {
-    /// It speaks 2026-07-28.
+    /// The server speaks 2026-07-28.
     Modern(Box<Discovered>),
-    /// It is modern, refused the version of the request, and supports it all the same.
+    /// The server is modern and rejected the request's version, but supports it.
     Again,
-    /// It has to be asked by `initialize`.
+    /// The server needs `initialize`.
     Legacy {
-        /// The newest revision of both, if it named any.
+        /// The newest version that both support, if the server named any.
         revision: Option<Revision>,
-        /// The server itself said so. Otherwise it failed in a way that may be temporary.
+        /// True if the server's response was conclusive. Otherwise the failure may have been temporary.
         is_certain: bool,
     },
-    /// It did not answer in time.
+    /// The server did not respond in time.
     Silent,
-    /// Neither era is worth a try: credentials are missing, it is not there, or it is overloaded.
+    /// Neither era is worth an attempt: credentials are missing, or the server is unreachable or overloaded.
     Failed(ClientError),
 }
 
 /// Decides by the outcome of `server/discover` which lifecycle a server has.
 ///
-/// Legacy servers answer an unknown request in any way, so everything counts as legacy that is not modern, and is not about
-/// something else than the request.
+/// Legacy servers respond to an unknown request in arbitrary ways. Every outcome therefore counts as legacy, unless
+/// it is modern or is unrelated to the request.
 pub(super) fn judge(outcome: Result<Box<RawValue>, ClientError>) -> Verdict {
     let legacy = |is_certain| Verdict::Legacy {
         revision: None,
@@ -166,20 +166,21 @@ pub(super) fn judge(outcome: Result<Box<RawValue>, ClientError>) -> Verdict {
         }
         Err(ClientError::Status { status, .. }) => legacy(status < 500),
         Err(ClientError::Timeout(_)) => Verdict::Silent,
-        // An empty or unreadable response to a request that it did not understand.
+        // An empty or unreadable response to a request that the server did not understand.
         Err(
             ClientError::Protocol(_)
             | ClientError::TooLarge { .. }
             | ClientError::RevisionRefused { .. },
         ) => legacy(true),
-        // It may have been about to restart.
+        // The server may have been about to restart.
         Err(ClientError::Gone(_) | ClientError::SessionEnded) => legacy(false),
         Err(ClientError::Http(error)) if error.may_have_happened() => legacy(false),
         Err(error) => Verdict::Failed(error),
     }
 }
 
-/// Returns true for statuses that `initialize` would get too: payment, proxy, timeout, rate, and a server that is away.
+/// Returns true for statuses that `initialize` would get too: payment, proxy, timeout, rate limit, and
+/// unavailability.
 fn is_about_something_else(status: u16) -> bool {
     matches!(
         status,
@@ -222,7 +223,7 @@ fn supported(error: &RpcError) -> Vec<String> {
     versions.unwrap_or_default()
 }
 
-/// Returns true if the outcome of `initialize` may mean that the server has left the era that was remembered of it.
+/// Returns true if the outcome of `initialize` suggests that the server has left its cached era.
 pub(super) fn refutes_legacy(error: &ClientError) -> bool {
     match error {
         ClientError::Rpc(RpcError { status, .. }) => {
@@ -236,7 +237,7 @@ pub(super) fn refutes_legacy(error: &ClientError) -> bool {
     }
 }
 
-/// Returns true if a refused `initialize` may be that of a server of HTTP+SSE, which has its stream at the same URL.
+/// Returns true if a rejected `initialize` suggests a server of HTTP+SSE, which has its stream at the same URL.
 pub(super) fn may_be_http_sse(error: &ClientError) -> bool {
     let status = match error {
         ClientError::Rpc(error) if is_modern(error.code) => return false,

@@ -1,9 +1,9 @@
-//! A client of MCP servers: programs that serve over standard input and output, and servers reached over HTTP, whichever
-//! revision they speak.
+//! Client for MCP servers: programs that serve over standard input and output, and servers reached over HTTP, of
+//! every supported protocol version.
 //!
-//! A [`Client`] is one connection. It is shared by as many requests at once as there are; each knows who listens to
-//! what is said about it. It begins with `server/discover` of 2026-07-28, and falls back to the `initialize` handshake of
-//! legacy servers, at last over HTTP+SSE of 2024-11-05. The era of a server is remembered ([`EraCache`]).
+//! A [`Client`] is one connection. Concurrent requests share it, and each has its own listener for the messages about
+//! it. It begins with `server/discover` of 2026-07-28. For legacy servers it falls back to the `initialize`
+//! handshake, and finally to HTTP+SSE of 2024-11-05. The era of a server is cached ([`EraCache`]).
 
 mod attribution;
 mod challenge;
@@ -50,40 +50,40 @@ use lifecycle::{Discovered, Era, Verdict, judge};
 use shared::{Expected, Shared};
 use wire::Extra;
 
-/// Where a server is.
+/// Location of a server.
 #[derive(Clone, Debug)]
 pub enum Target {
-    /// A program that is started, and serves over its standard input and output.
+    /// A program to start, which serves over its standard input and output.
     Program(Program),
-    /// A server that is reached over HTTP.
+    /// A server reached over HTTP.
     Url {
-        /// Its endpoint.
+        /// URL of its endpoint.
         url: Url,
-        /// Headers of each request; credentials, mostly.
+        /// Headers of each request, mostly credentials.
         headers: HeaderMap,
-        /// What reaches it. It must not limit the whole time of a request, since streams have no end.
+        /// HTTP client. It must not limit the total time of a request, since streams are endless.
         client: HttpClient,
     },
 }
 
-/// How a connection is made and used.
+/// Options of a connection.
 #[derive(Clone)]
 pub struct Options {
-    /// A name for the log.
+    /// Name of the server in the log.
     pub name: String,
-    /// Who the server is told is calling.
+    /// Client implementation declared to the server.
     pub implementation: Implementation,
-    /// What the server is told that it may ask for, as the protocol's `ClientCapabilities`.
+    /// Client capabilities declared to the server, as the protocol's `ClientCapabilities`.
     pub capabilities: Map<String, Value>,
-    /// How long making the connection may take. Default: 30 s.
+    /// Connect timeout. Default: 30 s.
     pub connect_timeout: Duration,
-    /// How long a request may take, unless it says otherwise. Default: 120 s.
+    /// Default timeout of a request. Default: 120 s.
     pub request_timeout: Duration,
-    /// How large one message may be. Default: 8 MiB.
+    /// Maximum size of one message, in bytes. Default: 8 MiB.
     pub message_bytes: usize,
-    /// What proves who calls, where that changes; over HTTP.
+    /// Renewable credentials, over HTTP.
     pub credentials: Option<Arc<dyn Credentials>>,
-    /// Who hears what is said outside of requests.
+    /// Receiver of messages outside of requests.
     pub events: Option<Arc<dyn Events>>,
     /// Protocol era to begin with. Default: `Auto`.
     pub lifecycle: Lifecycle,
@@ -116,21 +116,21 @@ impl fmt::Debug for Options {
     }
 }
 
-/// What a server said of itself.
+/// Information that a server declares about itself.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ServerInfo {
-    /// What is spoken with it.
+    /// Protocol version of the connection.
     pub revision: Revision,
-    /// Who it says it is.
+    /// Server implementation.
     pub implementation: Implementation,
-    /// What it offers, as the protocol's `ServerCapabilities`.
+    /// Server capabilities, as the protocol's `ServerCapabilities`.
     pub capabilities: Map<String, Value>,
-    /// What the model should know before it uses it.
+    /// Instructions for the model.
     pub instructions: Option<String>,
 }
 
-/// A connection to an MCP server. Dropping it ends it; a program that was started ends with it.
+/// A connection to an MCP server. Dropping it closes the connection and ends a program that was started for it.
 ///
 /// ```no_run
 /// use longshore::client::{Client, Options, Params, Target};
@@ -152,10 +152,10 @@ pub struct Client {
     revision: Revision,
     server: Arc<ArcSwap<ServerInfo>>,
     options: Options,
-    /// What each request says of who sends it, in 2026-07-28: members of its `_meta`.
+    /// Members of each request's `_meta` that describe the client, in 2026-07-28.
     introduction: String,
     background: Vec<AbortHandle>,
-    /// Resources that it is to tell of.
+    /// Subscribed resources.
     watching: tokio::sync::Mutex<watch::Watching>,
 }
 
@@ -166,18 +166,19 @@ enum Link {
 }
 
 const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-/// What asks to be told of changes, in 2026-07-28.
+/// Method that subscribes to changes, in 2026-07-28.
 const LISTEN: &str = "subscriptions/listen";
-/// What a result says of itself that asks something.
+/// Result type of a result that contains client requests.
 const INPUT_REQUIRED: &str = "input_required";
 const DISCOVER: &str = "server/discover";
 /// Timeout of `server/discover` over stdio. Legacy programs may never respond to it.
 const PROGRAM_PROBE: Duration = Duration::from_secs(3);
-/// Wait for the standalone GET stream of a legacy server. Some send no response headers before the first event.
+/// Time to wait for the standalone GET stream of a legacy server. Some send no response headers before the first
+/// event.
 const OPENS: Duration = Duration::from_millis(300);
-/// Maximum number of `server/discover` requests to a server that refuses a version which it lists as supported.
+/// Maximum number of `server/discover` requests to a server that rejects a version which it lists as supported.
 const PROBES_MAX: usize = 2;
-/// How often one request may be answered by questions.
+/// Maximum number of rounds of client requests in one request.
 const ROUNDS_MAX: usize = 20;
 
 #[derive(Deserialize)]
@@ -192,11 +193,11 @@ struct Initialized {
 }
 
 impl Client {
-    /// Connects, and agrees on a revision.
+    /// Connects to a server and negotiates the protocol version.
     ///
     /// # Errors
     ///
-    /// Nobody is there, or whoever is does not speak MCP.
+    /// The server is not reachable, or does not speak MCP.
     pub async fn connect(target: Target, options: Options) -> Result<Self, ClientError> {
         let limit = options.connect_timeout;
         timeout(limit, Self::open(&target, options))
@@ -205,7 +206,7 @@ impl Client {
     }
 
     async fn open(target: &Target, options: Options) -> Result<Self, ClientError> {
-        // A little less than there is, so that there is time to say what is wrong.
+        // Slightly less than the whole timeout, which leaves time to report the problem.
         let deadline = Instant::now() + options.connect_timeout.mul_f64(0.9);
         let mut client = Self::start(target, options)?;
         match client.options.lifecycle {
@@ -302,7 +303,7 @@ impl Client {
             } => (revision, is_certain),
             Verdict::Silent => (None, false),
         };
-        // Some end when they are asked what they do not know.
+        // Some programs end when they receive an unknown request.
         let has_died = matches!(self.link, Link::Stdio(_)) && self.shared.is_closed();
         if has_died {
             tracing::debug!(
@@ -313,7 +314,7 @@ impl Client {
         }
         let began = Instant::now();
         let opened = self.open_legacy(target, revision, deadline).await;
-        // A program that was slow to start may have answered meanwhile.
+        // A program that was slow to start may have responded meanwhile.
         let late = late.and_then(|mut late: Expected| late.answer().now_or_never());
         let (answered_late, late) = match late.map(judge) {
             Some(Verdict::Modern(discovered)) => (true, Some(discovered)),
@@ -323,7 +324,8 @@ impl Client {
         match (opened, late) {
             (Ok(_), Some(_)) => self.options.era.set(Era::Modern),
             (Ok(era), None) => {
-                // Who was quicker with this answers no other request.
+                // A server that handled `initialize` much faster had time to respond to the probe, so it ignores that
+                // method.
                 let knows_it = is_certain
                     || has_died
                     || answered_late
@@ -470,7 +472,7 @@ impl Client {
         }
     }
 
-    /// Revisions up to 2025-11-25.
+    /// Connects with `initialize`, for versions up to 2025-11-25.
     async fn initialize(&mut self, deadline: Instant) -> Result<(), ClientError> {
         let params = Params::new()
             .with("protocolVersion", self.revision.as_str())
@@ -512,7 +514,7 @@ impl Client {
         }
         self.notify("notifications/initialized", &Params::new())
             .await?;
-        // Without either, nothing that comes on that stream would be heard.
+        // Without either, every message on that stream would be ignored.
         let is_heard = self.options.events.is_some() || !self.options.capabilities.is_empty();
         if let Link::Http(link) = &self.link
             && is_heard
@@ -520,7 +522,7 @@ impl Client {
             let opened = Arc::new(Notify::new());
             let listening = Arc::clone(link).listen(Arc::clone(&self.shared), Arc::clone(&opened));
             self.background.push(net::spawn(listening).abort_handle());
-            // Some servers lose what they ask on a stream that is not there yet.
+            // Some servers lose client requests for a stream that is not open yet.
             if !self.options.capabilities.is_empty() {
                 let _ = timeout(OPENS, opened.notified()).await;
             }
@@ -528,40 +530,41 @@ impl Client {
         Ok(())
     }
 
-    /// Revision 2026-07-28.
+    /// Sets up a connection of version 2026-07-28.
     async fn begin_modern(&mut self, discovered: Discovered) -> Result<(), ClientError> {
         self.server.store(Arc::new(discovered.into_info()));
         self.subscribe().await
     }
 
-    /// Server info. It may change while the connection lasts, when a server of 2026-07-28 is restarted.
+    /// Returns the server info. It can change during the connection, when a server of 2026-07-28 is restarted.
     pub fn server(&self) -> Arc<ServerInfo> {
         self.server.load_full()
     }
 
-    /// Returns true if headers have to repeat what schemas of tools name by `x-mcp-header`: over HTTP in 2026-07-28.
+    /// Returns true if headers have to mirror the arguments that tool schemas mark with `x-mcp-header`: over HTTP in
+    /// 2026-07-28.
     #[cfg(feature = "cli")]
     pub(crate) fn mirrors_arguments(&self) -> bool {
         !self.revision.has_sessions() && matches!(self.link, Link::Http(_))
     }
 
-    /// Protocol version of the connection.
+    /// Returns the protocol version of the connection.
     pub fn revision(&self) -> Revision {
         self.revision
     }
 
-    /// Whether no request can be made any more.
+    /// Returns true if no further request is possible.
     pub fn is_closed(&self) -> bool {
         self.shared.is_closed()
     }
 
-    /// Returns true if a message was withheld from its caller that a new connection would deliver: it named no request,
-    /// and requests of other callers were abandoned on this connection.
+    /// Returns true if a message was withheld from its caller that a new connection would deliver: it named no
+    /// request, and requests of other callers were abandoned on this connection.
     pub fn is_hindered(&self) -> bool {
         self.shared.is_hindered()
     }
 
-    /// Lines of a program's standard output that were no messages.
+    /// Returns the number of lines of a program's standard output that were not messages.
     pub fn garbage(&self) -> u64 {
         match &self.link {
             Link::Stdio(link) => link.garbage(),
@@ -569,13 +572,14 @@ impl Client {
         }
     }
 
-    /// Makes a request and waits for its result. Dropping the future tells the server that nobody waits any more.
+    /// Makes a request and waits for its result. Dropping the future cancels the request at the server.
     ///
-    /// Questions that the server asks go to `listener`, in every revision; so do progress and log messages.
+    /// The client requests of the server go to `listener`, in every protocol version; so do progress and log
+    /// messages.
     ///
     /// # Errors
     ///
-    /// The server refuses, goes away, or does not answer in time.
+    /// The server rejects the request, disconnects, or does not respond in time.
     pub async fn request(
         &self,
         method: &'static str,
@@ -586,7 +590,7 @@ impl Client {
         self.ask(method, &params, listener, limit).await
     }
 
-    /// The same, for those who may ask again.
+    /// Makes a request whose parameters can be used again.
     pub(crate) async fn ask(
         &self,
         method: &'static str,
@@ -600,7 +604,7 @@ impl Client {
         let result = self
             .exchange(method, params, listener.clone(), limit)
             .await?;
-        // Nearly no result asks anything; a character that is escaped may be one of these.
+        // Few results contain client requests. The backslash is checked because the marker can be escaped.
         let text = result.get();
         if !text.contains(INPUT_REQUIRED) && !text.contains("\\u") {
             return Ok(result);
@@ -608,7 +612,7 @@ impl Client {
         Box::pin(self.answer_questions(method, params, result, listener, limit)).await
     }
 
-    /// In 2026-07-28 a server asks by its result, and is asked again with the answers (MRTR).
+    /// In 2026-07-28, a result can contain client requests, and the request is repeated with the responses (MRTR).
     async fn answer_questions(
         &self,
         method: &'static str,
@@ -679,7 +683,7 @@ impl Client {
             extra.progress = listener.wants_progress();
             extra.log_level = listener.wants_log().filter(|_| stateless);
         }
-        // Parameters that declare more say all of it.
+        // Parameters that declare capabilities of their own also contain the introduction.
         if stateless && !params.meta.contains_key(CLIENT_CAPABILITIES) {
             extra.introduction = &self.introduction;
         }
@@ -692,18 +696,18 @@ impl Client {
         let mut abandoned = Abandoned {
             client: self,
             id,
-            // `initialize` cannot be cancelled, and a closed connection says enough in the stateless era.
+            // `initialize` cannot be cancelled. In the stateless era, closing the connection is sufficient.
             tells: !(matches!(method, "initialize" | DISCOVER)
                 || stateless && matches!(self.link, Link::Http(_))),
         };
         let limit = limit.unwrap_or(self.options.request_timeout);
-        // Where it is, so that the deadline does not move all of it.
+        // Pinned in place, so that the timeout does not move the whole future.
         let exchanged = std::pin::pin!(async {
             match &self.link {
                 Link::Stdio(link) => link.send(message).await?,
                 Link::Legacy(link) => link.send(message).await?,
                 Link::Http(link) => {
-                    // Headers repeat it where there are no sessions.
+                    // Headers mirror it in versions without sessions.
                     let name = stateless
                         .then(|| {
                             let mut named = ["name", "uri", "taskId"].into_iter();
@@ -736,7 +740,7 @@ impl Client {
         }
     }
 
-    /// Probes again, to tell a server that has left its era from one that refuses a single request.
+    /// Probes again, to distinguish a server that has left its era from one that rejects a single request.
     async fn has_left_era(&self, method: &str, said: Box<ClientError>) -> ClientError {
         if method != DISCOVER {
             if !self.revision.has_sessions() {
@@ -750,7 +754,7 @@ impl Client {
         ClientError::RevisionRefused { said }
     }
 
-    /// Parameters of a request that says who sends it.
+    /// Returns request parameters that include the client's introduction.
     fn introduced(&self, params: Params) -> Params {
         params
             .meta(
@@ -767,7 +771,7 @@ impl Client {
             )
     }
 
-    /// Parameters of a request that declares one more extension than others do, in 2026-07-28.
+    /// Returns request parameters that declare one more extension than usual, in 2026-07-28.
     pub(crate) fn declaring(&self, params: Params, extension: &str) -> Params {
         let mut capabilities = Value::Object(self.options.capabilities.clone());
         capabilities["extensions"][extension] = json!({});
@@ -775,8 +779,7 @@ impl Client {
             .meta(CLIENT_CAPABILITIES, capabilities)
     }
 
-    /// Asks a server without sessions to be told of changes in its lists, where it tells of any and somebody wants to
-    /// know (SUB-03).
+    /// Subscribes to list changes of a server without sessions, if it supports them and there is a receiver (SUB-03).
     async fn subscribe(&mut self) -> Result<(), ClientError> {
         let mut wanted = Map::new();
         let mut notices = Vec::new();
@@ -814,7 +817,7 @@ impl Client {
                 self.background.push(net::spawn(subscribed).abort_handle());
                 Ok(())
             }
-            // Its answer is the end of what it tells, which nobody waits for.
+            // The response ends the subscription, and is not needed.
             Link::Stdio(link) => {
                 let params = Params::new().with("notifications", Value::Object(wanted));
                 let params = self.introduced(params);
@@ -840,11 +843,11 @@ impl Client {
         }
     }
 
-    /// Tells the server something that it does not answer.
+    /// Sends a notification.
     ///
     /// # Errors
     ///
-    /// It cannot be told.
+    /// The notification cannot be sent.
     pub async fn notify(&self, method: &'static str, params: &Params) -> Result<(), ClientError> {
         let message = Bytes::from(wire::notification(method, params));
         match &self.link {
@@ -857,11 +860,11 @@ impl Client {
         }
     }
 
-    /// All entries of a list, page by page: `tools/list` has `tools`.
+    /// Returns all entries of a paginated list: `tools/list` has `tools`.
     ///
     /// # Errors
     ///
-    /// The server refuses, or its list has no end, or is larger than a [`ListBudget`] allows.
+    /// The server rejects the request, or its list is endless or larger than a [`ListBudget`] allows.
     pub async fn list(
         &self,
         method: &'static str,
@@ -875,7 +878,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As of [`list`](Self::list).
+    /// The same as for [`list`](Self::list).
     pub async fn list_within(
         &self,
         method: &'static str,
@@ -908,7 +911,8 @@ impl Client {
         ListBudget::new(self.options.message_bytes)
     }
 
-    /// Ends the connection as the protocol wants it: a session is ended, a program is asked to go before it is made to.
+    /// Closes the connection as the protocol requires: a session is ended, and a program is asked to end before it is
+    /// killed.
     pub async fn close(self, grace: Duration) {
         self.shared
             .close(&ClientError::Gone("the connection was closed".to_owned()));
@@ -957,15 +961,15 @@ impl fmt::Debug for Client {
     }
 }
 
-/// Tells the server that nobody waits for an answer any more.
+/// Guard that cancels an abandoned request at the server.
 struct Abandoned<'a> {
     client: &'a Client,
     id: u64,
     tells: bool,
 }
 
-/// How long a server has to answer a request that was abandoned while it asked something, before it is cancelled. A
-/// request that is answered is known to be over, and one that is cancelled mostly is never answered.
+/// Time that a server has to respond to an abandoned request with open client requests, before the request is
+/// cancelled. A response shows that the request is over, but a cancelled request mostly gets none.
 const WINDS_UP: Duration = Duration::from_secs(2);
 
 impl Drop for Abandoned<'_> {
@@ -980,7 +984,7 @@ impl Drop for Abandoned<'_> {
         let send = match &client.link {
             Link::Stdio(link) if !asked => return link.try_send(message),
             Link::Legacy(link) if !asked => return link.send_soon(message),
-            // The response would come on a stream that nobody reads any more.
+            // The response would come on a stream that is no longer read.
             Link::Http(link) => return link.send_soon(message, &client.shared),
             Link::Stdio(link) => link.sender(),
             Link::Legacy(link) => link.sender(),

@@ -97,7 +97,7 @@ struct Page<'a> {
     next: Option<&'a str>,
 }
 
-/// A key, as it is written.
+/// A key, in its escaped form.
 struct Named(String);
 
 impl Key for Named {
@@ -146,7 +146,7 @@ impl<'a> Page<'a> {
 
 /// Estimated memory of a parsed value, in bytes.
 fn tree_bytes(json: &str) -> usize {
-    /// A value in its array or object, spare capacity included.
+    /// Size of a value in its array or object, including spare capacity.
     const VALUE: usize = 128;
     /// Hash table and initial capacity of an object.
     const OBJECT: usize = 448;

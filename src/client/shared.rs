@@ -1,4 +1,4 @@
-//! What the requests of one connection share: who waits for which answer.
+//! Requests that share a connection, and the routing of messages to them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,46 +18,46 @@ use super::wire::{self, Incoming};
 use super::{ClientError, RpcError};
 use crate::net;
 
-/// Who hears what a server says while it works on one request.
+/// Receiver of the messages that a server sends about one request.
 pub trait Listener: Send + Sync {
-    /// Whether anybody wants to know how far it has come. A server that is not asked to tell may answer at once, where it
-    /// would have to open a stream. Default: yes.
+    /// Returns true if progress notifications are wanted. Without them a server can respond with plain JSON, where it
+    /// would otherwise have to open a stream. Default: true.
     fn wants_progress(&self) -> bool {
         true
     }
 
-    /// The least level of log messages that somebody wants, as the protocol names it; servers of 2026-07-28 are told.
-    /// Default: `debug`.
+    /// Returns the minimum level of wanted log messages, in the protocol's terms. Servers of 2026-07-28 receive it
+    /// with the request. Default: `debug`.
     fn wants_log(&self) -> Option<&'static str> {
         Some("debug")
     }
 
-    /// The caller for whom the request is made. What the server says without naming a request is delivered only if all
-    /// requests that may have caused it are of one caller. Default: `None`, this program's own user.
+    /// Returns the caller for whom the request is made. A message that names no request is delivered only if all
+    /// requests that can have caused it are of one caller. Default: `None`, this program's own user.
     fn caller(&self) -> Option<Caller> {
         None
     }
 
-    /// The request is sent now, under this id of JSON-RPC; under another one, where it is sent again.
+    /// Called when the request is sent under this JSON-RPC ID. A retry has another ID.
     fn sent(&self, id: u64) {
         let _ = id;
     }
 
-    /// How far it has come.
+    /// Called for a progress notification.
     fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
         let _ = (progress, total, message);
     }
 
-    /// A log message: its level, its logger's name, and the message.
+    /// Called for a log message: its level, its logger's name, and the message.
     fn log(&self, level: &str, logger: Option<&str>, data: &Value) {
         let _ = (level, logger, data);
     }
 
-    /// A question to whoever asked: `elicitation/create`, `sampling/createMessage` or `roots/list`.
+    /// Handles a client request: `elicitation/create`, `sampling/createMessage` or `roots/list`.
     ///
     /// # Errors
     ///
-    /// What the server is told instead of an answer. By default that nobody can be asked.
+    /// The error that is sent to the server. By default, client requests are not supported.
     fn question(
         &self,
         method: String,
@@ -73,30 +73,31 @@ pub trait Listener: Send + Sync {
     }
 }
 
-/// Who hears what a server says outside of requests.
+/// Receiver of the messages that a server sends outside of requests.
 pub trait Events: Send + Sync {
-    /// A list has changed: `tools`, `resources` or `prompts`.
+    /// Called when a list has changed: `tools`, `resources` or `prompts`.
     fn list_changed(&self, list: &str) {
         let _ = list;
     }
 
-    /// A resource that was subscribed to has changed.
+    /// Called when a subscribed resource has changed.
     fn resource_updated(&self, uri: &str) {
         let _ = uri;
     }
 
-    /// A log message was dropped, or a request of the server's refused, since it is not known whose call it is about.
+    /// Called when a log message was dropped, or a client request rejected, because it could not be attributed to a
+    /// call.
     fn withheld(&self, method: &str, reason: &'static str) {
         let _ = (method, reason);
     }
 
-    /// The connection has ended.
+    /// Called when the connection has ended.
     fn closed(&self) {}
 }
 
 const METHOD_NOT_FOUND: i64 = -32601;
 const INTERNAL_ERROR: i64 = -32603;
-/// Questions that one connection may have open.
+/// Maximum number of open client requests of one connection.
 const QUESTIONS_MAX: usize = 64;
 
 pub(super) type Answered = Result<Box<RawValue>, ClientError>;
@@ -106,9 +107,9 @@ pub(super) struct Shared {
     state: Mutex<State>,
     events: Option<Arc<dyn Events>>,
     questions: tokio::sync::Semaphore,
-    /// The server has said that it listens.
+    /// Notified when the server has acknowledged a subscription.
     acknowledged: Notify,
-    /// Something was withheld that a new connection would deliver.
+    /// True if a message was withheld that a new connection would deliver.
     hindered: AtomicBool,
 }
 
@@ -116,14 +117,14 @@ pub(super) struct Shared {
 struct State {
     pending: HashMap<u64, Pending>,
     attribution: Attribution,
-    /// Why there will be no more answers.
+    /// Reason why no further responses will arrive.
     closed: Option<ClientError>,
 }
 
 struct Pending {
     answer: Option<oneshot::Sender<Answered>>,
     listener: Option<Arc<dyn Listener>>,
-    /// Questions that are open; dropping one of these has it answered with an error.
+    /// Open client requests. Dropping a sender rejects its request with an error.
     questions: Vec<oneshot::Sender<()>>,
 }
 
@@ -137,7 +138,7 @@ impl Pending {
     }
 }
 
-/// Sends a message without waiting for what comes of it.
+/// Function that sends a message without waiting for the outcome.
 pub(super) type Send1 = Arc<dyn Fn(Bytes) -> BoxFuture<'static, ()> + Send + Sync>;
 
 impl Shared {
@@ -152,12 +153,12 @@ impl Shared {
         }
     }
 
-    /// The server says that it listens to a request to.
+    /// Waits for the acknowledgement of a subscription.
     pub(super) fn acknowledged(&self) -> Notified<'_> {
         self.acknowledged.notified()
     }
 
-    /// A place for one answer.
+    /// Registers a request and returns the receiver of its response.
     pub(super) fn expect(
         self: &Arc<Self>,
         listener: Option<Arc<dyn Listener>>,
@@ -188,12 +189,12 @@ impl Shared {
     pub(super) fn settle(&self, id: u64, answer: Answered) {
         let waiting = self.end(id).and_then(|mut pending| pending.answer.take());
         if let Some(waiting) = waiting {
-            // Whoever waited may have stopped to.
+            // The receiver may have been dropped.
             let _ = waiting.send(answer);
         }
     }
 
-    /// Records that the server has done with a request, or never began it.
+    /// Records that the server has completed a request, or never began it.
     pub(super) fn over(&self, id: u64) {
         drop(self.end(id));
     }
@@ -212,8 +213,8 @@ impl Shared {
         pending
     }
 
-    /// Records that nobody waits for the response to a request any more, which the server may still be working on. Its
-    /// open questions are answered with errors; returns true if there were any.
+    /// Records that a request was abandoned, which the server may still be working on. Its open client requests are
+    /// rejected with errors; returns true if there were any.
     pub(super) fn abandon(&self, id: u64) -> bool {
         let mut state = self.state();
         let Some(pending) = state.pending.remove(&id) else {
@@ -225,13 +226,13 @@ impl Shared {
         pending.has_open_questions()
     }
 
-    /// Returns true if a request was abandoned, and not answered since.
+    /// Returns true if a request was abandoned, and has had no response since.
     pub(super) fn is_abandoned(&self, id: u64) -> bool {
         let state = self.state();
         state.closed.is_none() && state.attribution.is_abandoned(id)
     }
 
-    /// Stops attributing messages that name no request: they may be about requests of other connections.
+    /// Stops attributing messages that name no request, because they can belong to requests of other connections.
     pub(super) fn unbind(&self) {
         self.state().attribution.unbind();
     }
@@ -241,7 +242,7 @@ impl Shared {
         self.hindered.load(Ordering::Relaxed)
     }
 
-    /// Nothing comes any more.
+    /// Fails all pending requests.
     pub(super) fn close(&self, why: &ClientError) {
         let pending = {
             let mut state = self.state();
@@ -265,8 +266,8 @@ impl Shared {
         self.state().closed.is_some()
     }
 
-    /// Takes what the server sent. `about` is the request on whose answer it came, where that is known.
-    /// Questions are answered with what `send` makes.
+    /// Routes a message from the server. `about` is the request on whose response stream it came, if known. `send`
+    /// sends the responses to client requests.
     pub(super) fn take(
         self: &Arc<Self>,
         incoming: Incoming,
@@ -382,7 +383,7 @@ impl Shared {
                     Ok(_permit) => {
                         tokio::select! {
                             biased;
-                            // The sender is dropped with the request that the question is about.
+                            // The sender is dropped together with the request that this client request belongs to.
                             _ = over => Err(RpcError::new(INTERNAL_ERROR, "the call that this is about has ended")),
                             outcome = listener.question(method, params) => outcome,
                         }
@@ -407,8 +408,9 @@ impl Shared {
         self.state().pending.get(&id)?.listener.clone()
     }
 
-    /// The request that a message is about, and its listener. Where the message does not name the request, every
-    /// request that may have caused it must be of one caller; a question must be about the only one in progress too.
+    /// Returns the request that a message belongs to, and its listener. If the message does not name the request,
+    /// every request that can have caused it must be of one caller. For a client request, there must also be only one
+    /// request in progress.
     fn recipient(
         &self,
         state: &State,
@@ -453,14 +455,14 @@ impl Shared {
     }
 }
 
-/// What a server says without naming a request.
+/// Kind of a message that names no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Log,
     Question,
 }
 
-/// An answer that is waited for. Dropping it abandons the request.
+/// Pending response. Dropping it abandons the request.
 pub(super) struct Expected {
     pub(super) id: u64,
     receiver: oneshot::Receiver<Answered>,

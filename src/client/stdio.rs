@@ -1,4 +1,4 @@
-//! A server that is a child process: one message for each line, many requests at once.
+//! Connection to a child process: one message on each line, with concurrent requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,21 +13,21 @@ use super::shared::{Send1, Shared};
 use super::{ClientError, Options, wire};
 use crate::net::{self, Program, Watched};
 
-/// Messages that wait to be written.
+/// Capacity of the queue of outgoing messages.
 const QUEUE: usize = 64;
-/// What is queued is written together up to so many bytes.
+/// Maximum number of queued bytes that are written together.
 const LINES_BYTES: usize = 64 * 1024;
-/// How long it may take until what a child said last is read.
+/// Time in which the last output of a child can still be read.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// Bytes a second of a child's complaints that are logged.
+/// Maximum rate at which a child's standard error is logged, in bytes per second.
 const COMPLAINTS: usize = 64 * 1024;
 
-/// A child and the tasks that talk to it. Dropping this ends them all.
+/// A child process and the tasks that communicate with it. Dropping this ends them all.
 pub(super) struct Link {
     messages: mpsc::Sender<Bytes>,
     child: Mutex<Option<Watched>>,
     tasks: Vec<AbortHandle>,
-    /// Lines that were no messages.
+    /// Number of lines that were not messages.
     garbage: Arc<AtomicU64>,
 }
 
@@ -99,7 +99,7 @@ impl Link {
         let complaints = net::spawn(log_complaints(stderr, name.to_owned()));
         let shared = Arc::clone(shared);
         let watched = child.watch(move || {
-            // What it said last is still read; unless somebody else holds its output open.
+            // The last output is still read, unless another process keeps the pipe open.
             net::spawn(async move {
                 tokio::time::sleep(LAST_WORDS).await;
                 shared.close(&ClientError::Gone("it has ended".to_owned()));
@@ -124,12 +124,12 @@ impl Link {
             .map_err(|_| ClientError::Gone("it has ended".to_owned()))
     }
 
-    /// Sends messages for as long as the child lives.
+    /// Returns a function that sends messages for as long as the child lives.
     pub(super) fn sender(&self) -> Send1 {
         sender(self.messages.clone())
     }
 
-    /// Sends it if there is room.
+    /// Sends a message if there is room in the queue.
     pub(super) fn try_send(&self, message: Bytes) {
         let _ = self.messages.try_send(message);
     }
@@ -138,7 +138,7 @@ impl Link {
         self.garbage.load(Ordering::Relaxed)
     }
 
-    /// Ends the child: first by closing its input, at last by force.
+    /// Ends the child by closing its input, and finally by force.
     pub(super) async fn stop(&self, grace: Duration) {
         let child = self.child.lock().await.take();
         // The writer holds the child's input.
@@ -159,7 +159,8 @@ impl Drop for Link {
     }
 }
 
-/// Adds a message as one line. Line breaks in JSON are but blanks between two values, and would end it here.
+/// Appends a message as one line. Line breaks in JSON are only whitespace between tokens, but would end the message
+/// here.
 fn add_line(lines: &mut Vec<u8>, message: &[u8]) {
     lines.extend(message.iter().map(|byte| match byte {
         b'\n' | b'\r' => b' ',
@@ -172,13 +173,13 @@ fn sender(messages: mpsc::Sender<Bytes>) -> Send1 {
     Arc::new(move |message| {
         let messages = messages.clone();
         Box::pin(async move {
-            // Without a child nobody waits for it.
+            // Without a child, the message has no recipient.
             let _ = messages.send(message).await;
         })
     })
 }
 
-/// Reads lines until there are no more; says why there are not.
+/// Reads lines until the output ends. Returns the reason.
 async fn read(
     stdout: impl AsyncRead + Unpin,
     shared: &Arc<Shared>,
@@ -213,7 +214,7 @@ async fn read(
                 if let Some(id) = id {
                     shared.settle(id, Err(ClientError::TooLarge { max }));
                 }
-                // Its memory is as large as it may become.
+                // The buffer has reached its maximum size, so it is freed.
                 line = Vec::new();
                 continue;
             }
@@ -228,7 +229,7 @@ async fn read(
                     shared.take(incoming, None, || Arc::clone(&send));
                 }
             }
-            // Some print greetings there.
+            // Some programs print greetings to standard output.
             Err(_) if garbage.fetch_add(1, Ordering::Relaxed) == 0 => {
                 tracing::warn!(
                     upstream = name,
@@ -243,7 +244,7 @@ async fn read(
 
 /// Maximum length of a skipped line, as a multiple of `message_bytes`. A longer one ends the program.
 const SKIPPED: usize = 8;
-/// Bytes kept of the end of a skipped line.
+/// Number of bytes kept from the end of a skipped line.
 const TAIL: usize = 64;
 
 /// Skips the rest of a line. Returns its last bytes; `None` if it is longer than `max`.
@@ -274,8 +275,8 @@ async fn skip_line(
     }
 }
 
-/// The id of the response whose beginning and end these are, if it stands in one of them. Members are read up to `result`
-/// or `error`; a message without either is no response.
+/// Returns the ID of a response from its beginning and end, if either contains it. Members are read up to `result` or
+/// `error`; a message without either is not a response.
 fn id_in(beginning: &[u8], tail: &[u8]) -> Option<u64> {
     const BEGINNING: usize = 256;
     let text = String::from_utf8_lossy(&beginning[..beginning.len().min(BEGINNING)]);
@@ -303,7 +304,7 @@ fn id_in(beginning: &[u8], tail: &[u8]) -> Option<u64> {
     }
 }
 
-/// The `id` at the end of an object, if it is the object's last member.
+/// Returns the `id` at the end of an object, if it is the last member.
 fn id_at_end(text: &[u8]) -> Option<u64> {
     let text = String::from_utf8_lossy(text);
     let members = text.trim_end().strip_suffix('}')?.trim_end();
@@ -340,7 +341,7 @@ async fn read_line(
     }
 }
 
-/// A child's complaints go to our log, up to so many bytes a second.
+/// Logs a child's standard error, up to a maximum rate.
 async fn log_complaints(stderr: impl AsyncRead + Unpin, name: String) {
     const LINE: usize = 8 * 1024;
     let mut lines = BufReader::new(stderr);

@@ -1,4 +1,4 @@
-//! Being told when resources change, in either way that the protocol has for that.
+//! Subscriptions to resources, in both forms that the protocol defines.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,40 +12,41 @@ use tokio::time::timeout;
 use super::{Client, ClientError, LISTEN, Link, Params, wire};
 use crate::net;
 
-/// What the server has been asked to tell of.
+/// Resource subscriptions at the server.
 #[derive(Debug, Default)]
 pub(super) struct Watching {
     uris: BTreeSet<Arc<str>>,
-    /// Where one request asks for all.
+    /// The request that subscribes to all of them, in versions that use one.
     request: Option<Listening>,
 }
 
-/// A request to listen that is open.
+/// An open subscription request.
 #[derive(Debug)]
 enum Listening {
     Task(AbortHandle),
     Id(u64),
 }
 
-/// How long a server may take to say that it listens; it may tell of changes without.
+/// Time to wait for the acknowledgement of a subscription. A server can send updates without one.
 const ACKNOWLEDGES: Duration = Duration::from_secs(5);
 
 impl Client {
-    /// Whether the server tells when resources change.
+    /// Returns true if the server supports resource subscriptions.
     pub fn tells_of_resources(&self) -> bool {
         let server = self.server();
         let resources = server.capabilities.get("resources");
         resources.is_some_and(|resources| resources["subscribe"] == true)
     }
 
-    /// Asks to be told when these resources change, and no others any more: [`Events::resource_updated`] is called.
-    /// What the server refuses is not asked for again. It does nothing where the server tells of none.
+    /// Subscribes to exactly these resources. Updates are reported to [`Events::resource_updated`].
+    ///
+    /// A resource that the server rejects is not requested again. Without server support, this does nothing.
     ///
     /// [`Events::resource_updated`]: super::Events::resource_updated
     ///
     /// # Errors
     ///
-    /// The server cannot be asked, or does not answer in time.
+    /// The request cannot be sent, or the server does not respond in time.
     pub async fn watch(&self, uris: &BTreeSet<Arc<str>>) -> Result<(), ClientError> {
         let mut watching = self.watching.lock().await;
         if watching.uris == *uris || !self.tells_of_resources() {
@@ -70,7 +71,7 @@ impl Client {
         Ok(())
     }
 
-    /// Revisions up to 2025-11-25 (SUB-08).
+    /// Subscribes to each resource, in versions up to 2025-11-25 (SUB-08).
     async fn subscribe_each(
         &self,
         watching: &mut Watching,
@@ -100,7 +101,7 @@ impl Client {
         Ok(())
     }
 
-    /// Revision 2026-07-28 (SUB-01): a request of its own for all of them, beside that for lists.
+    /// Subscribes to all resources with one request, separate from that for lists, in version 2026-07-28 (SUB-01).
     async fn listen_to(&self, uris: &BTreeSet<Arc<str>>) -> Result<Listening, ClientError> {
         let uris: Vec<&str> = uris.iter().map(|uri| &**uri).collect();
         let wanted = json!({"resourceSubscriptions": uris});
@@ -124,10 +125,10 @@ impl Client {
                 link.send(message).await?;
                 Listening::Id(id)
             }
-            // It has sessions.
+            // This transport belongs to versions with sessions.
             Link::Legacy(_) => return Err(ClientError::SessionEnded),
         };
-        // The one before is ended only then, so that nothing is missed in between.
+        // The former subscription ends only after the new one is acknowledged, so that no update is missed.
         let _ = timeout(ACKNOWLEDGES, acknowledged).await;
         Ok(listening)
     }

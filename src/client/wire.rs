@@ -1,4 +1,4 @@
-//! Messages as text.
+//! Encoding and decoding of messages.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use super::error::beginning;
 use crate::catalog::HeaderParameter;
 
-/// Parameters of a request: members in the order in which they were added, and `_meta`.
+/// Parameters of a request: members in insertion order, and `_meta`.
 ///
 /// ```
 /// use longshore::client::Params;
@@ -31,7 +31,7 @@ pub struct Params {
 #[derive(Clone, Debug)]
 enum Text {
     Own(Box<RawValue>),
-    /// The same in request after request.
+    /// Shared by many requests.
     Shared(Arc<str>),
     Checked(String),
 }
@@ -46,19 +46,19 @@ impl Text {
     }
 }
 
-/// What a connection adds to the `_meta` of a request.
+/// Members that a connection adds to the `_meta` of a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Extra<'a> {
-    /// Whether progress is to be reported, under the request's id.
+    /// True to request progress notifications, with the request's ID as the token.
     pub(super) progress: bool,
-    /// The least level of log messages, where the request has to say so.
+    /// Minimum level of log messages, in versions where the request has to state it.
     pub(super) log_level: Option<&'static str>,
-    /// Members of a JSON object that say who asks; none if it is empty.
+    /// JSON object members that describe the client, or an empty string.
     pub(super) introduction: &'a str,
 }
 
 impl Params {
-    /// None yet.
+    /// Creates empty parameters.
     pub fn new() -> Self {
         Self::default()
     }
@@ -70,7 +70,7 @@ impl Params {
         self.raw(name, value)
     }
 
-    /// Adds a member that is JSON text already.
+    /// Adds a member from raw JSON text.
     #[must_use]
     pub fn raw(mut self, name: &'static str, value: Box<RawValue>) -> Self {
         self.members.push((name, Text::Own(value)));
@@ -84,29 +84,29 @@ impl Params {
         self
     }
 
-    /// Adds a member that is known to be JSON text.
+    /// Adds a member from a string that is known to be valid JSON.
     #[must_use]
     pub(crate) fn checked(mut self, name: &'static str, value: String) -> Self {
         self.members.push((name, Text::Checked(value)));
         self
     }
 
-    /// Adds a member to `_meta`. Over Streamable HTTP, headers repeat `traceparent` and `tracestate`.
+    /// Adds a member to `_meta`. Over Streamable HTTP, headers mirror `traceparent` and `tracestate`.
     #[must_use]
     pub fn meta(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         self.meta.insert(key.into(), value.into());
         self
     }
 
-    /// Repeats an argument in a header, for whoever stands between client and server: `Mcp-Param-...`, where the tool's
-    /// schema asks for that with `x-mcp-header`. It is sent over HTTP in 2026-07-28, and nowhere else (MH-10).
+    /// Mirrors an argument in a header, for intermediaries: `Mcp-Param-...`, where the tool's schema requests it with
+    /// `x-mcp-header`. The header is sent only over HTTP in 2026-07-28 (MH-10).
     #[must_use]
     pub fn mirror(mut self, header: HeaderName, value: impl Into<String>) -> Self {
         self.headers.push((header, value.into()));
         self
     }
 
-    /// Repeats the arguments of a tool in headers as its schema asks for it. What is not there is not repeated (MH-11).
+    /// Mirrors the arguments of a tool in headers as its schema requests. Missing arguments are not mirrored (MH-11).
     #[must_use]
     pub(crate) fn mirror_all(mut self, parameters: &[HeaderParameter], arguments: &Value) -> Self {
         for parameter in parameters {
@@ -124,7 +124,7 @@ impl Params {
         self
     }
 
-    /// The text of a member that is a string, as the header that mirrors it has it.
+    /// Returns the value of a string member, for the header that mirrors it.
     pub(super) fn text(&self, name: &str) -> Option<String> {
         let (_, value) = self.members.iter().find(|(key, _)| *key == name)?;
         serde_json::from_str(value.get()).ok()
@@ -182,7 +182,7 @@ impl Params {
         out.extend_from_slice(b"}}");
     }
 
-    /// About as many bytes as they come to.
+    /// Estimates the encoded length in bytes.
     fn length(&self, extra: &Extra<'_>) -> usize {
         let members = self.members.iter();
         let members: usize = members
@@ -192,26 +192,26 @@ impl Params {
     }
 }
 
-/// What a server answers instead of a result.
+/// JSON-RPC error of a server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message} ({code})")]
 #[non_exhaustive]
 pub struct RpcError {
-    /// One of JSON-RPC's, of the protocol's, or the server's own.
+    /// Error code of JSON-RPC, of the protocol, or of the server.
     pub code: i64,
-    /// In words.
+    /// Error message.
     #[serde(default)]
     pub message: String,
-    /// Whatever else it says.
+    /// Additional data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
-    /// HTTP status of the response that carried it, if that was no success.
+    /// HTTP status of the response that carried the error, if not a success.
     #[serde(skip)]
     pub(super) status: Option<u16>,
 }
 
 impl RpcError {
-    /// An error of one's own.
+    /// Creates an error.
     pub fn new(code: i64, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -222,11 +222,11 @@ impl RpcError {
     }
 }
 
-/// What a server sent.
+/// A message from a server.
 #[derive(Debug)]
 pub(super) enum Incoming {
     Answer {
-        /// `None` where the server could not tell whom it answers.
+        /// `None` if the server could not determine the request's ID.
         id: Option<u64>,
         outcome: Result<Box<RawValue>, RpcError>,
     },
@@ -254,10 +254,10 @@ struct Envelope<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// How many messages a server may put into one array.
+/// Maximum number of messages in a batch.
 const BATCH_MAX: usize = 1000;
 
-/// Reads a message, or an array of them. What is no UTF-8 in it becomes U+FFFD.
+/// Reads a message or a batch. Invalid UTF-8 becomes U+FFFD.
 pub(super) fn read(text: &[u8]) -> Result<Vec<Incoming>, serde_json::Error> {
     let text = String::from_utf8_lossy(text);
     let text = text.as_bytes();
@@ -293,7 +293,7 @@ impl Envelope<'_> {
                 id: id.and_then(own_id),
                 outcome: Err(rpc_error(error)),
             }),
-            // Somebody waits for an answer with this id, and no other will come.
+            // A request with this ID is waiting, and there will be no other response.
             (None, result, _, Some(id)) if self.jsonrpc.is_some() && own_id(id).is_some() => {
                 let problem = match result {
                     Some(_) => "it answered with a result and an error",
@@ -309,7 +309,7 @@ impl Envelope<'_> {
     }
 }
 
-/// An error, also where it has not the form of one.
+/// Parses an error, even if it is malformed.
 fn rpc_error(error: &RawValue) -> RpcError {
     serde_json::from_str(error.get()).unwrap_or_else(|_| {
         let said = beginning(error.get().trim_matches('"').as_bytes());
@@ -317,10 +317,10 @@ fn rpc_error(error: &RawValue) -> RpcError {
     })
 }
 
-/// JSON-RPC's code for what is the server's fault.
+/// JSON-RPC code for an internal error.
 const INTERNAL_ERROR: i64 = -32603;
 
-/// Our ids are numbers; some servers give them back as text.
+/// Parses an ID of this client. IDs are numbers, but some servers return them as strings.
 fn own_id(id: &RawValue) -> Option<u64> {
     id.get().trim_matches('"').parse().ok()
 }
@@ -342,7 +342,7 @@ pub(super) fn request_with(id: u64, method: &str, params: &Params, extra: &Extra
 }
 
 fn number(number: u64, out: &mut Vec<u8>) {
-    // Writing to memory does not fail.
+    // Writing to memory cannot fail.
     let _ = write!(out, "{number}");
 }
 
@@ -353,7 +353,7 @@ pub(super) fn notification(method: &str, params: &Params) -> Vec<u8> {
     out
 }
 
-/// The answer to a question of the server's.
+/// Encodes the response to a client request.
 pub(super) fn answer(id: &RawValue, outcome: &Result<Value, RpcError>) -> Vec<u8> {
     let (key, value) = match outcome {
         Ok(value) => ("result", serde_json::to_string(value)),
