@@ -1,4 +1,4 @@
-//! Work that blocks: on threads of the pool, few at once, and told when nobody waits for it any longer.
+//! Blocking work of a toolset: runs on pool threads with limited concurrency, and is notified when its call is over.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,11 +9,11 @@ use crate::catalog::attribute::run_blocking;
 use crate::limit::SectionHits;
 use crate::net::FairSemaphore;
 
-/// Places for blocking work, of one toolset. One caller has at most three quarters of them.
+/// Concurrency limit for the blocking work of one toolset. One caller can hold at most three quarters of the permits.
 ///
-/// A place is kept until the work has really ended, also when its call has not waited for that. So a disk that hangs
-/// takes these places, and no thread beyond them. It is kept until the call has the result, too, so that no more results
-/// lie about than there are places.
+/// A permit is held until the work has really ended, even if its call has not waited for that. A hanging disk thus
+/// blocks at most this many threads. The permit is also held until the call has received the result, which bounds the
+/// number of results in memory.
 #[derive(Debug)]
 pub(crate) struct Blocking {
     places: FairSemaphore,
@@ -21,26 +21,26 @@ pub(crate) struct Blocking {
     hits: SectionHits,
 }
 
-/// Tells work when it is to stop: its call is over, or its time is.
+/// Stop signal for work: its call is over, or its time is up.
 #[derive(Clone, Debug)]
 pub(crate) struct Stop {
     wanted: Arc<AtomicBool>,
     at: Instant,
     timeout: Duration,
     hits: SectionHits,
-    /// The limits that the call has hit.
+    /// Limits that the call has hit.
     hit: Arc<Mutex<Vec<&'static str>>>,
 }
 
-/// Work as an object: what runs it is compiled once for what comes of it, and not for each work.
+/// Boxed work. The runner is thus compiled once for each result type, and not for each closure.
 type Work<T> = Box<dyn FnOnce(&Stop) -> Result<T, ToolError> + Send>;
 
-/// What the limits of all toolsets that block are called.
+/// Name of the time limit of all toolsets that block.
 const TIMEOUT: &str = "timeout_seconds";
 const CONCURRENCY: &str = "concurrency";
 
 impl Blocking {
-    /// So many places, and so much time for each call, waiting for a place included.
+    /// Creates a pool with `at_once` permits and a timeout for each call, including the wait for a permit.
     pub(crate) fn new(at_once: usize, timeout: Duration) -> Self {
         Self {
             places: FairSemaphore::new(at_once),
@@ -49,17 +49,17 @@ impl Blocking {
         }
     }
 
-    /// Counts how often limits are hit.
+    /// Sets the counters of limit hits.
     pub(crate) fn counting(mut self, hits: SectionHits) -> Self {
         self.hits = hits;
         self
     }
 
-    /// Does the work on a thread that may block. Whatever takes long in it asks [`Stop::check`] now and then.
+    /// Runs work on a blocking thread. Long-running work has to call [`Stop::check`] from time to time.
     ///
     /// # Errors
     ///
-    /// Its own; or it took too long.
+    /// The error of the work, or a timeout.
     pub(crate) fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Stop) -> Result<T, ToolError> + Send + 'static,
@@ -101,7 +101,7 @@ impl Stop {
         }
     }
 
-    /// Counts that the call has hit a limit; once, however often it does.
+    /// Counts that the call has hit a limit, once for each limit.
     pub(crate) fn hit(&self, limit: &'static str) {
         let mut hit = self.hit.lock().unwrap_or_else(PoisonError::into_inner);
         if !hit.contains(&limit) {
@@ -110,11 +110,11 @@ impl Stop {
         }
     }
 
-    /// An error if the work is to stop.
+    /// Returns an error if the work should stop.
     ///
     /// # Errors
     ///
-    /// It is; the call has ended, or has run out of time.
+    /// The call has ended, or has run out of time.
     pub(crate) fn check(&self) -> Result<(), ToolError> {
         if self.at <= Instant::now() {
             self.hit(TIMEOUT);
@@ -131,7 +131,7 @@ impl Stop {
         ToolError::new(format!("it took more than {seconds} s; ask for less"))
     }
 
-    /// One that never comes, for tests.
+    /// Returns a signal that never fires, for tests.
     #[cfg(test)]
     pub(super) fn never() -> Self {
         Self::after(Duration::from_secs(3600))

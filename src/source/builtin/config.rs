@@ -1,4 +1,4 @@
-//! Settings of the built-in toolsets, composed.
+//! Settings of the built-in toolsets.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,8 +10,8 @@ use super::memory::MemoryConfig;
 use super::sql::SqlConfig;
 use super::time::TimeConfig;
 
-/// What the built-in toolsets work on, and how far they may go. A section does not offer anything by itself: its
-/// toolset is off until `toolsets` names it.
+/// Settings of the built-in toolsets: resources and limits. A section does not enable anything by itself: its toolset
+/// is off until `toolsets` names it.
 ///
 /// ```yaml
 /// toolsets: [time]
@@ -37,7 +37,7 @@ pub struct BuiltinConfig {
 }
 
 impl BuiltinConfig {
-    /// Toolsets that have settings which nobody sees, since `toolsets` does not name them.
+    /// Returns the toolsets that have settings although `toolsets` does not name them.
     pub(crate) fn unused<'a>(
         &self,
         toolsets: &'a [String],

@@ -1,4 +1,4 @@
-//! The demo toolset: small tools, resources and prompts that do what they say, written as anybody would write theirs.
+//! Demo toolset: small tools, resources and prompts, written as an application would write them.
 
 use std::time::Duration;
 

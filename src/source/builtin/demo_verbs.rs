@@ -1,4 +1,4 @@
-//! English verbs.
+//! Conjugation of English verbs.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ pub(super) enum Tense {
     PresentContinuous,
 }
 
-/// Who does it.
+/// Grammatical person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Person {
@@ -70,31 +70,31 @@ const IRREGULAR: [[&str; 3]; 40] = [
     ["swim", "swam", "swum"],
 ];
 
-/// Regular verbs of one syllable and their like whose last consonant is doubled.
+/// Regular verbs, mostly of one syllable, whose last consonant is doubled.
 const DOUBLING: [&str; 18] = [
     "admit", "chat", "clap", "drop", "grab", "hop", "hug", "jog", "nod", "permit", "plan",
     "prefer", "refer", "rub", "shop", "stop", "tap", "trip",
 ];
 
-/// Verbs to practise with, in the order of the alphabet for the most part.
+/// Returns verbs to practise with, mostly in alphabetical order.
 pub(super) fn well_known() -> impl Iterator<Item = &'static str> {
     let irregular = IRREGULAR.iter().map(|[base, ..]| *base);
     irregular.chain(DOUBLING)
 }
 
-/// The base form of a verb, if it is a single word of letters.
+/// Returns the base form of a verb, if it is a single word of letters.
 pub(super) fn base_form(verb: &str) -> Option<String> {
     let verb = verb.trim().to_lowercase();
     let is_word = (2..=30).contains(&verb.len()) && verb.bytes().all(|b| b.is_ascii_lowercase());
     is_word.then_some(verb)
 }
 
-/// Past, past participle and present participle of a base form.
+/// Returns the past, past participle and present participle of a base form.
 pub(super) fn principal_parts(verb: &str) -> [String; 3] {
     [past(verb, 1), past(verb, 2), participle(verb)]
 }
 
-/// A verb in a tense and person, with its pronoun. `None` if it is no single word of letters.
+/// Conjugates a verb and adds its pronoun. Returns `None` if it is not a single word of letters.
 pub(super) fn conjugate(verb: &str, tense: Tense, person: Person) -> Option<String> {
     let verb = base_form(verb)?;
     let pronoun = match person {
@@ -140,7 +140,7 @@ fn present(verb: &str, person: Person) -> String {
     }
 }
 
-/// The past (1) or the past participle (2).
+/// Returns the past (1) or the past participle (2).
 fn past(verb: &str, column: usize) -> String {
     if let Some(forms) = IRREGULAR.iter().find(|forms| forms[0] == verb) {
         return forms[column].to_owned();
@@ -175,7 +175,7 @@ fn doubled(verb: &str) -> String {
     }
 }
 
-/// The stem of a verb that ends in a consonant and y.
+/// Returns the stem of a verb that ends in a consonant and y.
 fn consonant_y(verb: &str) -> Option<&str> {
     let stem = verb.strip_suffix('y')?;
     stem.ends_with(|c| !"aeiou".contains(c)).then_some(stem)

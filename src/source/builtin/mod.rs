@@ -1,5 +1,5 @@
-//! Toolsets shipped with the program, by name. What one of them may do beyond its own memory stands in its section of
-//! [`BuiltinConfig`]; without that it does not start, or does less.
+//! Built-in toolsets, by name. A toolset's section of [`BuiltinConfig`] grants the access that it needs; without that
+//! it does not start, or offers less.
 
 mod blocking;
 mod config;
@@ -32,24 +32,25 @@ use crate::telemetry::Metrics;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ToolsetError {
-    /// There is none of this name.
+    /// There is no toolset of this name.
     #[error("toolsets has {name:?}, which is no built-in toolset; there is {}", NAMES.join(", "))]
     Unknown {
-        /// The name.
+        /// Requested name.
         name: String,
     },
-    /// It cannot work with a setting as it is.
+    /// A setting has an invalid value.
     #[error("{setting} {problem}")]
     Setting {
-        /// Which one: `builtin.time.local_zone`.
+        /// Path of the setting: `builtin.time.local_zone`.
         setting: String,
-        /// What is wrong with it, and what to do.
+        /// Description of the problem and its solution.
         problem: String,
     },
 }
 
 impl ToolsetError {
-    /// A setting is not what it has to be. The problem goes on after the setting's name, and says what to do.
+    /// Creates an error for an invalid setting. The problem continues a sentence that begins with the setting's name,
+    /// and says how to correct it.
     pub(crate) fn setting(setting: impl Into<String>, problem: impl Into<String>) -> Self {
         Self::Setting {
             setting: setting.into(),
@@ -69,7 +70,7 @@ pub(crate) const NAMES: [&str; 8] = [
     "time",
 ];
 
-/// What a toolset has, each in the order in which it is listed.
+/// Items of a toolset, each kind in listing order.
 #[derive(Default)]
 pub(crate) struct Toolset {
     pub(crate) tools: Vec<Arc<dyn Tool>>,
@@ -78,24 +79,24 @@ pub(crate) struct Toolset {
     pub(crate) skills: Vec<Skill>,
 }
 
-/// What toolsets are given.
+/// Context in which toolsets are created.
 #[derive(Clone, Copy)]
 pub(crate) struct Grounds<'a> {
-    /// For what changes in a toolset.
+    /// Notifier for changes in a toolset.
     pub(crate) announcer: &'a Announcer,
     pub(crate) settings: &'a BuiltinConfig,
-    /// Where it is counted how often limits were hit.
+    /// Registry for the counters of limit hits.
     pub(crate) metrics: &'a Metrics,
 }
 
 impl Grounds<'_> {
-    /// Counters of the limits in a section of `builtin`.
+    /// Returns counters for the limits in a section of `builtin`.
     fn hits(&self, section: &str, limits: &[&'static str]) -> SectionHits {
         SectionHits::new(self.metrics, &format!("builtin.{section}"), limits)
     }
 }
 
-/// A built-in toolset. It is made at start, and anew when the configuration is read again.
+/// Creates a built-in toolset, at startup and for each reload of the configuration.
 pub(crate) fn builtin(name: &str, grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
     match name {
         "demo" => Ok(demo::toolset()),
@@ -118,7 +119,7 @@ pub(crate) fn builtin(name: &str, grounds: &Grounds<'_>) -> Result<Toolset, Tool
     }
 }
 
-/// For a toolset that this program was built without.
+/// Returns the error for a toolset that this program was built without.
 #[cfg(not(all(feature = "git", feature = "sql")))]
 fn lacking(name: &str) -> ToolsetError {
     let problem = format!(

@@ -1,4 +1,4 @@
-//! The time toolset: what time it is somewhere, and what time it is elsewhere then. Names and arguments are those of the
+//! Time toolset: the current time in a zone, and conversion between zones. Names and arguments are those of the
 //! official reference server.
 
 use std::path::Path;
@@ -16,8 +16,8 @@ use crate::catalog::{CallContext, Definition, IntoTool as _, ToolError, tool_fn}
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TimeConfig {
-    /// The zone that the model is told to use where nobody names one, as the IANA database has it: `Europe/Berlin`.
-    /// Default: the machine's, which in a container is UTC.
+    /// IANA time zone that the model uses if the user names none, such as `Europe/Berlin`. Default: the machine's,
+    /// which in a container is UTC.
     pub local_zone: Option<String>,
 }
 
@@ -74,8 +74,8 @@ pub(super) fn toolset(settings: &TimeConfig) -> Result<Toolset, ToolsetError> {
     })
 }
 
-/// What the machine's zone is called. Mostly a link says so; to ask the database takes reading the beginning of each of its
-/// files, which would be a good part of the time to start.
+/// Returns the name of the machine's zone. It is usually the target of a link. Searching the database would read the
+/// beginning of each of its files, which would take a good part of the startup time.
 fn machine_zone() -> String {
     let link = match std::env::var_os("TZ") {
         Some(_) => None,
@@ -88,7 +88,7 @@ fn machine_zone() -> String {
     system.iana_name().unwrap_or("UTC").to_owned()
 }
 
-/// The zone that a link into the database names.
+/// Returns the zone that a link into the database names.
 fn zone_of_link(target: &Path) -> Option<&str> {
     let (_, name) = target.to_str()?.rsplit_once("/zoneinfo/")?;
     let is_of_a_variant = ["posix/", "right/"]
@@ -121,9 +121,9 @@ struct Moment {
     timezone: String,
     /// Date and time with the zone's offset, for example 2026-07-28T12:00:00+02:00.
     datetime: String,
-    /// In English.
+    /// Day of the week, in English.
     day_of_week: String,
-    /// Whether daylight saving time is in effect.
+    /// True if daylight saving time is in effect.
     is_dst: bool,
 }
 
@@ -131,7 +131,7 @@ struct Moment {
 struct Conversion {
     source: Moment,
     target: Moment,
-    /// How far the target's clocks are ahead of the source's, for example +5.5h.
+    /// Difference between the target's clocks and the source's, for example +5.5h.
     time_difference: String,
 }
 
@@ -156,7 +156,7 @@ fn zone(argument: &str, name: &str) -> Result<TimeZone, ToolError> {
     })
 }
 
-/// The day is today where the time is given.
+/// Converts a time of the current day in the source zone.
 fn converted(wanted: &ConvertTime, now: Timestamp) -> Result<Conversion, ToolError> {
     let source_zone = zone("source_timezone", &wanted.source_timezone)?;
     let target_zone = zone("target_timezone", &wanted.target_timezone)?;
@@ -174,7 +174,7 @@ fn converted(wanted: &ConvertTime, now: Timestamp) -> Result<Conversion, ToolErr
             wanted.time, wanted.source_timezone
         )));
     }
-    // Where clocks are put back, the first of the two.
+    // When clocks are set back, the first of the two times is used.
     let source = ambiguous.compatible()?;
     let target = source.with_time_zone(target_zone);
     let ahead = target.offset().seconds() - source.offset().seconds();
@@ -196,7 +196,7 @@ fn clock(text: &str) -> Option<(i8, i8)> {
     Some((number(hour, 24)?, number(minute, 60)?))
 }
 
-/// At least one digit behind the point, and no more than it takes: `+9.0h`, `+5.75h`.
+/// Formats hours with at least one decimal, and as many as needed: `+9.0h`, `+5.75h`.
 fn hours(seconds: i32) -> String {
     let text = format!("{:+.2}", f64::from(seconds) / 3600.0);
     let text = text.strip_suffix('0').unwrap_or(&text);

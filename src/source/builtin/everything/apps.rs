@@ -3,7 +3,7 @@
 use crate::catalog::{AnyResource, IntoResource as _, Skill, SkillError, View};
 use crate::tool;
 
-/// Throws dice. Hosts of MCP Apps show them in a view; the model reads what was thrown.
+/// Throws dice. Hosts of MCP Apps show them in a view; the model reads the result.
 #[tool(
     title = "Dice",
     read_only,
@@ -11,7 +11,7 @@ use crate::tool;
     ui = "ui://everything/dice"
 )]
 pub(super) async fn throw_dice(
-    /// How many, from 1 to 10.
+    /// Number of dice, from 1 to 10.
     #[arg(default = 2)]
     #[schemars(range(min = 1, max = 10))]
     count: u8,
@@ -24,7 +24,7 @@ pub(super) async fn throw_dice(
         .collect()
 }
 
-/// What hosts show for `throw_dice`.
+/// Returns the view that hosts show for `throw_dice`.
 pub(super) fn dice() -> AnyResource {
     View::new("ui://everything/dice", "dice", include_str!("dice.html"))
         .title("Dice")
@@ -33,7 +33,7 @@ pub(super) fn dice() -> AnyResource {
         .into_resource()
 }
 
-/// A skill with a file that its manifest refers to.
+/// Returns a skill with a file that its manifest refers to.
 pub(super) fn skill() -> Result<Skill, SkillError> {
     Skill::new(include_str!("skill/SKILL.md"))?.file(
         "references/tools.md",

@@ -1,4 +1,4 @@
-//! What tools take: schemas from types, schemas by hand, and arguments that HTTP headers mirror.
+//! Examples of tool arguments: generated schemas, manual schemas, and arguments that HTTP headers mirror.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::tool;
 /// Returns the message it was given.
 #[tool(title = "Echo", read_only, idempotent, open_world = false)]
 pub(super) async fn echo(
-    /// What to return.
+    /// The message to return.
     message: String,
 ) -> String {
     message
 }
 
-/// A tool whose schema says more than any type could. It is served as it was written, and checked by the server.
+/// Returns a tool with a schema that no Rust type could express. It is served unchanged, and enforced by the server.
 pub(super) fn json_schema_2020_12_tool() -> Arc<dyn Tool> {
     let definition = Definition::new("json_schema_2020_12_tool")
         .title("JSON Schema 2020-12")
@@ -65,7 +65,7 @@ pub(super) fn json_schema_2020_12_tool() -> Arc<dyn Tool> {
 /// Returns an argument that clients of 2026-07-28 also send as the header `Mcp-Param-Value`.
 #[tool(title = "Mirrored argument", read_only, idempotent, open_world = false)]
 pub(super) async fn test_custom_header(
-    /// What to return.
+    /// The value to return.
     #[arg(header = "Value")]
     value: String,
 ) -> String {
@@ -79,20 +79,20 @@ pub(super) enum Order {
     Desc,
 }
 
-/// Pretends to run a query in a region. Whoever routes requests can see the region, the priority and whether it is a
-/// dry run in headers, without reading bodies.
+/// Pretends to run a query in a region. Intermediaries can see the region, the priority and the dry-run flag in
+/// headers, without reading bodies.
 #[tool(title = "Run a query", read_only, open_world = false)]
 pub(super) async fn run_query(
-    /// What to run.
+    /// The query to run.
     query: String,
-    /// Where to run it.
+    /// The region to run it in.
     #[arg(header = "Region", default = "eu-north")]
     region: String,
     /// From 0 to 9.
     #[arg(header = "Priority")]
     #[schemars(range(min = 0, max = 9))]
     priority: Option<u8>,
-    /// Whether to say only what would be done.
+    /// Describe the steps without performing them.
     #[arg(header = "Dry-Run", default)]
     dry_run: bool,
     #[arg(default = Order::Asc)] order: Order,

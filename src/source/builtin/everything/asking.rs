@@ -1,4 +1,4 @@
-//! Asking the person behind the client, its model, and in which places it works.
+//! Examples of client requests: elicitation, sampling and roots.
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ pub(super) struct Contact {
     email: String,
 }
 
-/// Asks for a name and an address, by a form that is a Rust type.
+/// Asks for a name and an address with a form that is generated from a Rust type.
 #[tool(title = "Ask with a form", open_world = false)]
 pub(super) async fn test_elicitation(
-    /// What the person is told.
+    /// The message to show to the user.
     message: String,
     context: &CallContext,
 ) -> Result<String, ToolError> {
@@ -34,7 +34,7 @@ pub(super) async fn test_elicitation(
     Ok(format!("User response: action={action}, content={content}"))
 }
 
-/// Asks for values of every type, each of which is there already.
+/// Asks for values of every type, each with a default.
 #[tool(title = "Ask with defaults", open_world = false)]
 pub(super) async fn test_elicitation_sep1034_defaults(
     context: &CallContext,
@@ -106,8 +106,8 @@ fn connect_page() -> String {
     "https://example.com/connect".to_owned()
 }
 
-/// Asks the person to visit a page, for what the client must not see; and says that the page is done with, which
-/// whoever serves the page would do. Clients of 2025-11-25 are told.
+/// Asks the user to visit a page, for data that the client must not see. Then reports the page as completed, which
+/// the server of the page would do otherwise. Clients of 2025-11-25 are notified.
 pub(super) fn visit_page(announcer: &Announcer) -> Arc<dyn Tool> {
     let announcer = announcer.clone();
     let definition = Definition::new("visit_page")
@@ -129,10 +129,10 @@ pub(super) fn visit_page(announcer: &Announcer) -> Arc<dyn Tool> {
     tool_fn(definition, visit).into_tool()
 }
 
-/// Does nothing until a page was visited, and refuses to wait for that.
+/// Rejects the call until a page was visited.
 #[tool(title = "Need a visit", read_only, open_world = false)]
 pub(super) async fn visit_first(
-    /// Whether the page was visited.
+    /// Confirm that the page was visited.
     #[arg(default)]
     visited: bool,
     context: &CallContext,
@@ -147,7 +147,7 @@ pub(super) async fn visit_first(
 /// Asks the client's model.
 #[tool(title = "Ask the model", open_world = false)]
 pub(super) async fn test_sampling(
-    /// What the model is asked.
+    /// The prompt for the model.
     prompt: String,
     context: &CallContext,
 ) -> Result<String, ToolError> {
@@ -155,14 +155,14 @@ pub(super) async fn test_sampling(
     Ok(format!("LLM response: {}", answer.text()))
 }
 
-/// Asks the client in which places it works.
+/// Asks the client for its roots.
 #[tool(title = "Ask for roots", read_only, open_world = false)]
 pub(super) async fn list_roots(context: &CallContext) -> Result<Vec<String>, ToolError> {
     let roots = context.roots().await?;
     Ok(roots.into_iter().map(|root| root.uri).collect())
 }
 
-/// Needs a client whose model can be asked, and says so before anything is done.
+/// Requires a client with sampling support, and rejects the call otherwise.
 #[tool(title = "Need a model", read_only, open_world = false)]
 pub(super) async fn test_missing_capability(
     context: &CallContext,
@@ -171,7 +171,7 @@ pub(super) async fn test_missing_capability(
     Ok("The client can be asked for samples of its model.")
 }
 
-/// A form of one field.
+/// Returns a form with one field.
 pub(super) fn field(name: &str, kind: &str) -> Result<Form, FormError> {
     Form::from_schema(json!({
         "type": "object",

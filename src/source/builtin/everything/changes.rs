@@ -1,4 +1,4 @@
-//! What changes while clients look on: lists, a resource that counts, and streams that break off.
+//! Examples of changes: lists, a resource that counts, and interrupted streams.
 
 use std::sync::Arc;
 use std::thread;
@@ -12,7 +12,7 @@ use crate::catalog::{
 };
 use crate::tool;
 
-/// Says that the list of tools has changed, to whoever wants to know. It stays as it is.
+/// Sends a notification that the list of tools has changed. The list stays the same.
 pub(super) fn test_trigger_tool_change(announcer: &Announcer) -> Arc<dyn Tool> {
     let announcer = announcer.clone();
     announcing(
@@ -23,7 +23,7 @@ pub(super) fn test_trigger_tool_change(announcer: &Announcer) -> Arc<dyn Tool> {
     )
 }
 
-/// Says that the list of prompts has changed.
+/// Sends a notification that the list of prompts has changed.
 pub(super) fn test_trigger_prompt_change(announcer: &Announcer) -> Arc<dyn Tool> {
     let announcer = announcer.clone();
     announcing(
@@ -34,7 +34,7 @@ pub(super) fn test_trigger_prompt_change(announcer: &Announcer) -> Arc<dyn Tool>
     )
 }
 
-/// Says that the watched resource has changed.
+/// Sends a notification that the watched resource has changed.
 pub(super) fn touch_watched_resource(announcer: &Announcer) -> Arc<dyn Tool> {
     let announcer = announcer.clone();
     announcing(
@@ -58,10 +58,10 @@ fn announcing(
     }))
 }
 
-/// How often the pulse beats.
+/// Interval of the pulse.
 const BEAT: Duration = Duration::from_secs(5);
 
-/// A resource that changes every five seconds, on its own. Subscribe to it to be told.
+/// A resource that changes every five seconds. Subscribe to it to receive updates.
 pub(super) fn pulse(announcer: &Announcer) -> AnyResource {
     let definition = ResourceDefinition::new("everything://pulse", "pulse")
         .title("Pulse")
@@ -75,7 +75,7 @@ pub(super) fn pulse(announcer: &Announcer) -> AnyResource {
             thread::sleep(BEAT);
             match announcer.upgrade() {
                 Some(announcer) => announcer.resource_changed("everything://pulse"),
-                // The server is gone.
+                // The server has ended.
                 None => return,
             }
         }
@@ -90,7 +90,7 @@ pub(super) fn pulse(announcer: &Announcer) -> AnyResource {
     resource_fn(definition, read).into_resource()
 }
 
-/// Lets go of the stream of its answer, and goes on. Clients of sessions of 2025-11-25 come back for the rest.
+/// Closes the stream of its response, and continues. Clients with sessions of 2025-11-25 resume the stream.
 #[tool(title = "Come back later", read_only, open_world = false)]
 pub(super) async fn test_reconnection(context: &CallContext) -> &'static str {
     context.let_go().await;

@@ -1,4 +1,4 @@
-//! What tools return: text, pictures, sounds, resources in place, pointers to resources, and failures.
+//! Examples of tool results: text, images, audio, embedded resources, resource links, and errors.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -9,7 +9,7 @@ use crate::catalog::ToolError;
 use crate::protocol::{Annotations, Content, MediaContent, ResourceLink, Role, TextContent};
 use crate::tool;
 
-/// A sound without a sample, as Base64.
+/// Audio without samples, as Base64.
 const WAV: &str = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA=";
 
 /// Returns a text.
@@ -18,13 +18,13 @@ pub(super) async fn test_simple_text() -> &'static str {
     "This is a simple text response for testing."
 }
 
-/// Returns a picture.
+/// Returns an image.
 #[tool(title = "Picture", read_only, idempotent, open_world = false)]
 pub(super) async fn test_image_content() -> Content {
     picture()
 }
 
-/// Returns a sound. Clients of 2024-11-05, which knows none, are told about it in words.
+/// Returns audio. Clients of 2024-11-05, which does not support audio, get a description.
 #[tool(title = "Sound", read_only, idempotent, open_world = false)]
 pub(super) async fn test_audio_content() -> Content {
     Content::Audio(MediaContent {
@@ -34,7 +34,7 @@ pub(super) async fn test_audio_content() -> Content {
     })
 }
 
-/// Returns a resource, in place.
+/// Returns an embedded resource.
 #[tool(title = "Embedded resource", read_only, idempotent, open_world = false)]
 pub(super) async fn test_embedded_resource() -> Content {
     Content::embedded_text(
@@ -44,7 +44,7 @@ pub(super) async fn test_embedded_resource() -> Content {
     )
 }
 
-/// Returns several kinds of content at once.
+/// Returns several kinds of content together.
 #[tool(title = "Several contents", read_only, idempotent, open_world = false)]
 pub(super) async fn test_multiple_content_types() -> Vec<Content> {
     vec![
@@ -58,7 +58,7 @@ pub(super) async fn test_multiple_content_types() -> Vec<Content> {
     ]
 }
 
-/// Fails in a way that the model reads, so that it can do something about it.
+/// Fails with an error that the model can read and react to.
 #[tool(title = "Failure", read_only, idempotent, open_world = false)]
 pub(super) async fn test_error_handling() -> Result<String, ToolError> {
     Err(ToolError::new(
@@ -74,12 +74,12 @@ pub(super) enum Kind {
     Debug,
 }
 
-/// Returns a message that says for whom it is and how much it matters, by annotations.
+/// Returns a message with annotations for its audience and priority.
 #[tool(title = "Annotated message", read_only, idempotent, open_world = false)]
 pub(super) async fn annotated_message(
-    /// What the message is about.
+    /// The kind of the message.
     kind: Kind,
-    /// Whether a picture comes with it, for people alone.
+    /// Include an image for the user only.
     #[arg(default)]
     with_picture: bool,
 ) -> Vec<Content> {
@@ -116,11 +116,11 @@ fn annotations(audience: Vec<Role>, priority: f64) -> Annotations {
     }
 }
 
-/// Returns pointers to resources, which the client may read if it wants them. Clients before 2025-06-18, which knows
-/// no such pointers, get them as text.
+/// Returns resource links, which the client can read. Clients before 2025-06-18, which does not support links, get
+/// them as text.
 #[tool(title = "Resource links", read_only, idempotent, open_world = false)]
 pub(super) async fn resource_links(
-    /// How many, from 1 to 10.
+    /// Number of links, from 1 to 10.
     #[arg(default = 3)]
     #[schemars(range(min = 1, max = 10))]
     count: u8,

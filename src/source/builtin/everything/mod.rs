@@ -1,6 +1,7 @@
-//! The everything toolset: an example of each thing that the protocol can do, one file for each kind of thing.
+//! Everything toolset: an example of each protocol feature, with one file for each kind.
 //!
-//! What begins with `test_` is called by the official conformance suite, which prescribes names, arguments and answers.
+//! Items that begin with `test_` are called by the official conformance suite, which prescribes their names,
+//! arguments and results.
 
 mod apps;
 mod arguments;
@@ -20,7 +21,7 @@ use crate::catalog::{Announcer, IntoPrompt as _, IntoResource as _, IntoTool as 
 pub(super) fn toolset(announcer: &Announcer) -> Toolset {
     Toolset {
         tools: vec![
-            // What is worth a look comes first. The suite calls the very first without arguments.
+            // The most interesting tools come first. The suite calls the very first one without arguments.
             apps::throw_dice.into_tool(),
             structured::weather.into_tool(),
             contents::annotated_message.into_tool(),
@@ -31,7 +32,7 @@ pub(super) fn toolset(announcer: &Announcer) -> Toolset {
             structured::who_am_i.into_tool(),
             reports::all_levels.into_tool(),
             structured::metadata.into_tool(),
-            // What the suite calls, and everything else.
+            // Tools that the suite calls, and all others.
             contents::test_simple_text.into_tool(),
             contents::test_image_content.into_tool(),
             contents::test_audio_content.into_tool(),
@@ -39,7 +40,7 @@ pub(super) fn toolset(announcer: &Announcer) -> Toolset {
             contents::test_multiple_content_types.into_tool(),
             contents::test_error_handling.into_tool(),
             arguments::json_schema_2020_12_tool(),
-            // The first one that has a mirrored argument, which the suite looks for.
+            // The suite looks for the first tool with a mirrored argument.
             arguments::test_custom_header.into_tool(),
             arguments::run_query.into_tool(),
             reports::test_tool_with_progress.into_tool(),
@@ -93,7 +94,7 @@ pub(super) fn toolset(announcer: &Announcer) -> Toolset {
             prompts::introduce_colleague.into_prompt(),
             rounds::test_input_required_result_prompt.into_prompt(),
         ],
-        // A test holds that it is one.
+        // A test checks that the skill is valid.
         skills: apps::skill().into_iter().collect(),
     }
 }

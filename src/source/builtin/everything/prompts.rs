@@ -1,4 +1,4 @@
-//! What people begin with: messages of text, pictures and resources; and arguments that can be completed.
+//! Examples of prompts: messages with text, images and resources, and arguments with completion.
 
 use super::PNG;
 use crate::catalog::{CompletionRequest, Completions};
@@ -23,15 +23,15 @@ pub(super) async fn test_prompt_with_arguments(
     format!("Prompt with arguments: arg1='{arg1}', arg2='{arg2}'")
 }
 
-/// Whatever is typed, there is nothing to suggest.
+/// Suggests nothing for any input.
 fn nothing(_: &CompletionRequest) -> Completions {
     Completions::new::<String>([])
 }
 
-/// A prompt with a resource in place.
+/// A prompt with an embedded resource.
 #[prompt(title = "Prompt with a resource")]
 pub(super) async fn test_prompt_with_embedded_resource(
-    /// The URI that the resource is to have.
+    /// URI for the resource.
     #[arg(rename = "resourceUri")]
     resource_uri: String,
 ) -> Vec<Content> {
@@ -45,7 +45,7 @@ pub(super) async fn test_prompt_with_embedded_resource(
     ]
 }
 
-/// A prompt with a picture.
+/// A prompt with an image.
 #[prompt(title = "Prompt with a picture")]
 pub(super) async fn test_prompt_with_image() -> Vec<Content> {
     vec![
@@ -64,13 +64,13 @@ const TEAMS: [(&str, &[&str]); 3] = [
     ("support", &["Grace", "Henry", "Iris"]),
 ];
 
-/// Asks for an introduction of somebody. Whose names are suggested depends on the team.
+/// Asks for an introduction of a colleague. The suggested names depend on the team.
 #[prompt(title = "Introduce a colleague")]
 pub(super) async fn introduce_colleague(
     /// The team.
     #[arg(complete = teams)]
     team: String,
-    /// Somebody of the team.
+    /// A member of the team.
     #[arg(complete = members)]
     name: String,
 ) -> Vec<PromptMessage> {

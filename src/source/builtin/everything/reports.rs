@@ -1,4 +1,4 @@
-//! What tools say before they answer: progress, and log messages.
+//! Examples of notifications during a call: progress and log messages.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::tool;
 
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Reports its progress to whoever asked to be told of it.
+/// Sends progress notifications if the caller requests them.
 #[tool(title = "Progress", read_only, idempotent, open_world = false)]
 pub(super) async fn test_tool_with_progress(context: &CallContext) -> &'static str {
     for progress in [0.0, 50.0, 100.0] {
@@ -20,7 +20,7 @@ pub(super) async fn test_tool_with_progress(context: &CallContext) -> &'static s
     "Progress test completed"
 }
 
-/// Sends log messages while it runs, to whoever wants them of this level.
+/// Sends log messages while it runs, if the caller wants this level.
 #[tool(title = "Log messages", read_only, idempotent, open_world = false)]
 pub(super) async fn test_tool_with_logging(context: &CallContext) -> &'static str {
     for message in [
@@ -34,7 +34,7 @@ pub(super) async fn test_tool_with_logging(context: &CallContext) -> &'static st
     "Tool with logging executed successfully"
 }
 
-/// Sends one log message, of the level that the caller asked for.
+/// Sends one log message at the level that the caller chose.
 #[tool(
     title = "Log message on request",
     read_only,
@@ -48,7 +48,7 @@ pub(super) async fn test_logging_tool(context: &CallContext) -> &'static str {
     "Logging tool completed"
 }
 
-/// Works for some time in steps, and reports each. Cancel it to see that it stops.
+/// Works in steps for some time, and reports each. Cancel it to see that it stops.
 #[tool(
     title = "Long operation",
     read_only,
@@ -57,11 +57,11 @@ pub(super) async fn test_logging_tool(context: &CallContext) -> &'static str {
     timeout = "70s"
 )]
 pub(super) async fn long_operation(
-    /// How many seconds it takes, from 0 to 60.
+    /// Duration in seconds, from 0 to 60.
     #[arg(default = 10.0)]
     #[schemars(range(min = 0.0, max = 60.0))]
     seconds: f64,
-    /// In how many steps, from 1 to 100.
+    /// Number of steps, from 1 to 100.
     #[arg(default = 5)]
     #[schemars(range(min = 1, max = 100))]
     steps: u8,
@@ -78,7 +78,7 @@ pub(super) async fn long_operation(
     Ok(format!("{steps} steps took {seconds} s"))
 }
 
-/// Sends a log message of each level, with data that programs can read; the caller gets those that it wants.
+/// Sends a log message at each level, with structured data. The caller receives the levels that it wants.
 #[tool(
     title = "All levels of log messages",
     read_only,

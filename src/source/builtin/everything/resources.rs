@@ -1,4 +1,4 @@
-//! What clients read: text and bytes, at fixed URIs and at those of templates.
+//! Examples of resources: text and bytes, at fixed URIs and from templates.
 
 use serde::Serialize;
 
@@ -22,7 +22,7 @@ pub(super) async fn static_text() -> &'static str {
     "This is the content of the static text resource."
 }
 
-/// A picture that never changes.
+/// An image that never changes.
 #[resource(
     uri = "test://static-binary",
     name = "Static Binary Resource",
@@ -49,7 +49,7 @@ pub(super) async fn watched() -> &'static str {
     "Watched resource content"
 }
 
-/// Something to read about this toolset; written by hand, with everything that a definition can say.
+/// Guide to this toolset, written by hand with every member that a definition can have.
 pub(super) fn guide() -> AnyResource {
     let definition = ResourceDefinition::new("everything://guide", "guide")
         .title("Guide")
@@ -64,7 +64,7 @@ pub(super) fn guide() -> AnyResource {
     StaticResource::text(definition, include_str!("guide.md")).into_resource()
 }
 
-/// Several contents at once, as a folder has them, each at a URI of its own.
+/// Several contents together, as in a folder, each at its own URI.
 #[resource(
     uri = "everything://documents",
     name = "documents",
@@ -88,7 +88,7 @@ pub(super) struct Data {
     data: String,
 }
 
-/// Data for any id.
+/// Data for any ID.
 #[resource(
     uri = "test://template/{id}/data",
     name = "Resource Template",
@@ -104,7 +104,7 @@ pub(super) async fn template(id: String) -> Data {
 
 const KINDS: [&str; 3] = ["features", "startup", "structure"];
 
-/// One document, by its kind. The kinds can be completed.
+/// A document of a given kind. The kinds support completion.
 #[resource(
     uri = "everything://documents/{kind}",
     name = "document",

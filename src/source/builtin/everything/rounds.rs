@@ -1,5 +1,5 @@
-//! Questions by name. In 2026-07-28 a call that asks ends with its questions, and begins anew with the answers; to a
-//! tool that is one straight line all the same.
+//! Examples of client requests by name. In 2026-07-28, a call ends with its client requests and is replayed with the
+//! responses. The tool's code stays sequential all the same.
 
 use serde_json::{Map, Value};
 use tokio::join;
@@ -18,7 +18,7 @@ pub(super) async fn test_streaming_elicitation(context: &CallContext) -> Result<
     Ok(format!("Value: {}", text(answer, "value")?))
 }
 
-/// Asks for a name, and greets.
+/// Asks for a name and returns a greeting.
 #[tool(title = "Ask for a name", open_world = false)]
 pub(super) async fn test_input_required_result_elicitation(
     context: &CallContext,
@@ -36,7 +36,7 @@ pub(super) async fn test_input_required_result_sampling(
     Ok(format!("Model said: {}", answer.text()))
 }
 
-/// Asks the client where it works.
+/// Asks the client for its roots.
 #[tool(title = "Ask for roots by name", open_world = false)]
 pub(super) async fn test_input_required_result_list_roots(
     context: &CallContext,
@@ -46,7 +46,7 @@ pub(super) async fn test_input_required_result_list_roots(
     Ok(format!("Roots: {}", uris.join(", ")))
 }
 
-/// Asks for a confirmation. What the call knew when it ended travels through the client, sealed.
+/// Asks for a confirmation. The state of the call travels through the client, encrypted.
 #[tool(title = "Ask with a state", open_world = false)]
 pub(super) async fn test_input_required_result_request_state(
     context: &CallContext,
@@ -54,7 +54,7 @@ pub(super) async fn test_input_required_result_request_state(
     confirm(context).await
 }
 
-/// The same, to try what becomes of a state that somebody has changed.
+/// Asks for a confirmation. Used to test a state that was tampered with.
 #[tool(title = "Ask with a state to change", open_world = false)]
 pub(super) async fn test_input_required_result_tampered_state(
     context: &CallContext,
@@ -62,7 +62,7 @@ pub(super) async fn test_input_required_result_tampered_state(
     confirm(context).await
 }
 
-/// Asks three things at once.
+/// Sends three client requests together.
 #[tool(title = "Ask several things", open_world = false)]
 pub(super) async fn test_input_required_result_multiple_inputs(
     context: &CallContext,
@@ -77,7 +77,7 @@ pub(super) async fn test_input_required_result_multiple_inputs(
     Ok("All inputs received")
 }
 
-/// Asks one thing after another.
+/// Sends one client request after another.
 #[tool(title = "Ask twice", open_world = false)]
 pub(super) async fn test_input_required_result_multi_round(
     context: &CallContext,
@@ -91,7 +91,7 @@ pub(super) async fn test_input_required_result_multi_round(
     Ok(format!("{name} likes {color}."))
 }
 
-/// Asks only for what the client has declared.
+/// Sends only client requests that the client has declared support for.
 #[tool(title = "Ask for what there is", open_world = false)]
 pub(super) async fn test_input_required_result_capabilities(
     context: &CallContext,
@@ -124,7 +124,7 @@ pub(super) async fn test_input_required_result_capabilities(
     Ok(format!("{asked} questions answered"))
 }
 
-/// A prompt that asks before it answers.
+/// A prompt that sends a client request first.
 #[prompt(title = "Prompt that asks")]
 pub(super) async fn test_input_required_result_prompt(
     context: &CallContext,
@@ -156,7 +156,7 @@ async fn confirm(context: &CallContext) -> Result<&'static str, ToolError> {
     }
 }
 
-/// What was filled in.
+/// Returns the value of a field in a response.
 pub(super) fn text(answer: Elicited<Map<String, Value>>, field: &str) -> Result<String, ToolError> {
     let action = answer.action();
     let text = answer

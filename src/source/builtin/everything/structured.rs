@@ -1,4 +1,4 @@
-//! Results for programs: structured content with a schema, of any JSON type, and `_meta`.
+//! Examples of structured results: content with a schema, of any JSON type, and `_meta`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,17 +16,17 @@ pub(super) enum Unit {
 
 #[derive(Debug, PartialEq, Serialize, JsonSchema)]
 pub(super) struct Report {
-    /// In the unit that was asked for.
+    /// Temperature in the requested unit.
     temperature: f64,
     unit: Unit,
-    /// What the sky looks like.
+    /// Sky conditions.
     conditions: String,
     /// Relative humidity in percent.
     #[schemars(range(min = 0, max = 100))]
     humidity: u8,
 }
 
-/// Tells the weather of a town in a made-up world: the same town has the same weather every day.
+/// Returns the weather of a town in a fictional world: the same town has the same weather every day.
 ///
 /// The result has an output schema, so that programs can rely on it; the model gets the same as text.
 #[tool(title = "Weather", read_only, idempotent, open_world = false)]
@@ -52,8 +52,8 @@ pub(super) async fn weather(
 
 /// Lists the prime numbers up to a limit.
 ///
-/// The result is an array. Revisions before 2026-07-28 know only objects as structured content; their clients get the
-/// array as text.
+/// The result is an array. Protocol versions before 2026-07-28 support only objects as structured content; their
+/// clients get the array as text.
 #[tool(title = "Primes", read_only, idempotent, open_world = false)]
 pub(super) async fn primes(
     /// The limit, at most 1000.
@@ -65,7 +65,7 @@ pub(super) async fn primes(
         .collect()
 }
 
-/// Returns a text, and beside it `_meta` that only programs see.
+/// Returns a text with `_meta` that only programs see.
 #[tool(title = "Metadata", read_only, idempotent, open_world = false)]
 pub(super) async fn metadata() -> Output {
     let mut meta = Map::new();
@@ -74,7 +74,7 @@ pub(super) async fn metadata() -> Output {
     Output::text("What it cost to find this out is in _meta.").with_meta(meta)
 }
 
-/// Tells what the server knows of the caller.
+/// Returns the server's information about the caller.
 #[tool(title = "Who am I", read_only, open_world = false)]
 pub(super) async fn who_am_i(context: &CallContext) -> Result<Output, ToolError> {
     Ok(Output::structured(&json!({

@@ -1,4 +1,4 @@
-//! Calls that outlive their request, as tasks, for clients that know of them.
+//! Examples of calls that outlive their request as tasks, for clients that support them.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use super::rounds::{name, text};
 use crate::catalog::{CallContext, ToolError};
 use crate::tool;
 
-/// Greets somebody at once; never a task.
+/// Returns a greeting immediately; never runs as a task.
 #[tool(title = "Greet", read_only, idempotent, open_world = false)]
 pub(super) async fn greet(
-    /// Who is greeted.
+    /// The name to greet.
     name: String,
 ) -> String {
     format!("Hello, {name}!")
 }
 
-/// Takes its time. A task for clients that know of tasks, a call that takes long for all others.
+/// Runs for some time: as a task for clients that support tasks, as a long call for all others.
 #[tool(
     title = "Slow computation",
     read_only,
@@ -27,10 +27,10 @@ pub(super) async fn greet(
     timeout = "70s"
 )]
 pub(super) async fn slow_compute(
-    /// How many seconds, from 0 to 60.
+    /// Duration in seconds, from 0 to 60.
     #[schemars(range(min = 0.0, max = 60.0))]
     seconds: f64,
-    /// What the result is called.
+    /// Name of the result.
     #[arg(default = "result")]
     label: String,
 ) -> String {
@@ -38,7 +38,7 @@ pub(super) async fn slow_compute(
     format!("{label}: computed for {seconds} s")
 }
 
-/// Fails after a second; needs a task.
+/// Fails after a second; requires a task.
 #[tool(
     title = "Failing job",
     read_only,
@@ -50,16 +50,16 @@ pub(super) async fn failing_job() -> Result<String, ToolError> {
     Err(ToolError::new("This job fails on purpose."))
 }
 
-/// Ends with an error of the protocol's, as a fault of the server does; needs a task.
+/// Ends with a protocol error, like an internal error of the server; requires a task.
 #[tool(title = "Broken job", read_only, open_world = false, task = "required")]
 pub(super) async fn protocol_error_job() -> Result<String, ToolError> {
     Err(ToolError::internal("a job that is broken on purpose"))
 }
 
-/// Asks before it pretends to delete a file. A task waits for the answer meanwhile.
+/// Asks for confirmation before it pretends to delete a file. A task waits for the response meanwhile.
 #[tool(title = "Delete after confirmation", open_world = false, task)]
 pub(super) async fn confirm_delete(
-    /// Which file.
+    /// Name of the file.
     filename: String,
     context: &CallContext,
 ) -> Result<String, ToolError> {
@@ -73,7 +73,7 @@ pub(super) async fn confirm_delete(
     })
 }
 
-/// Asks two things at once, which may be answered one after the other.
+/// Sends two client requests together, which can be answered in any order.
 #[tool(title = "Two questions", open_world = false, task)]
 pub(super) async fn multi_input(context: &CallContext) -> Result<String, ToolError> {
     let (first, second) = (field("first", "string")?, field("second", "string")?);
@@ -85,7 +85,7 @@ pub(super) async fn multi_input(context: &CallContext) -> Result<String, ToolErr
     Ok(format!("{first} and {second}"))
 }
 
-/// Asks for a name first, and goes on as a task.
+/// Asks for a name first, and continues as a task.
 #[tool(
     title = "Ask, then become a task",
     open_world = false,

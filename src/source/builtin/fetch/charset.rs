@@ -1,12 +1,12 @@
-//! From bytes to text, by what an answer says of itself.
+//! Decoding of a response body to text.
 
 use encoding_rs::{Encoding, UTF_8, WINDOWS_1252};
 
-/// How far into a page its own word on its encoding is looked for, as browsers do.
+/// Number of bytes in which a page's own encoding declaration is searched, as in browsers.
 const PRESCAN_BYTES: usize = 1024;
 
-/// The text of an answer: by its byte order mark, else as its content type says, else as the page says of itself, else as
-/// UTF-8 if it is that, else as Windows-1252.
+/// Decodes a body. The encoding comes from its byte order mark, else its content type, else the page's own
+/// declaration. Otherwise it is UTF-8 if the body is valid UTF-8, else Windows-1252.
 pub(super) fn text(body: &[u8], content_type: &str) -> String {
     let said =
         parameter(content_type, "charset").and_then(|label| Encoding::for_label(label.as_bytes()));
@@ -20,7 +20,7 @@ pub(super) fn text(body: &[u8], content_type: &str) -> String {
     encoding.decode(body).0.into_owned()
 }
 
-/// Whether an answer holds text: its content type is one of text, or says nothing against it and its bytes look so.
+/// Returns true for a text body: its content type is textual, or is inconclusive and the bytes look like text.
 pub(super) fn is_text(body: &[u8], content_type: &str) -> bool {
     let essence = essence(content_type);
     let (kind, sub) = essence.split_once('/').unwrap_or((&essence, ""));
@@ -54,13 +54,13 @@ pub(super) fn is_text(body: &[u8], content_type: &str) -> bool {
     is_named || parameter(content_type, "charset").is_some() || looks_so()
 }
 
-/// The type without its parameters, in lower case.
+/// Returns the type without its parameters, in lower case.
 pub(super) fn essence(content_type: &str) -> String {
     let essence = content_type.split(';').next().unwrap_or_default();
     essence.trim().to_ascii_lowercase()
 }
 
-/// A parameter of a content type.
+/// Returns a parameter of a content type.
 fn parameter<'t>(content_type: &'t str, name: &str) -> Option<&'t str> {
     content_type.split(';').skip(1).find_map(|parameter| {
         let (key, value) = parameter.split_once('=')?;
@@ -69,7 +69,7 @@ fn parameter<'t>(content_type: &'t str, name: &str) -> Option<&'t str> {
     })
 }
 
-/// What `<meta charset=…>`, or its older form, says.
+/// Returns the encoding that `<meta charset=…>`, or its older form, declares.
 fn of_page(body: &[u8]) -> Option<&'static Encoding> {
     let start = body[..body.len().min(PRESCAN_BYTES)].to_ascii_lowercase();
     let meta = start.windows(5).position(|window| window == b"<meta")?;
@@ -84,7 +84,7 @@ fn of_page(body: &[u8]) -> Option<&'static Encoding> {
         .iter()
         .position(|b| matches!(b, b'"' | b'\'' | b'>' | b';' | b'/') || b.is_ascii_whitespace())?;
     let encoding = Encoding::for_label(&label[..end])?;
-    // Who can be read so far does not write two bytes for each character.
+    // The declaration was readable as ASCII, so the page is not in UTF-16.
     Some(if encoding.is_ascii_compatible() {
         encoding
     } else {

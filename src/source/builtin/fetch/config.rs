@@ -1,4 +1,4 @@
-//! What the toolset `fetch` may reach, and how it behaves there.
+//! Configuration of the toolset `fetch`.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::net::EgressConfig;
 
-/// The toolset `fetch`: pages of the web, as Markdown. It reaches what is public, and nothing on this machine or in
-/// private networks unless `egress` says so.
+/// The toolset `fetch`: web pages as Markdown. It reaches only public addresses, and nothing on this machine or in
+/// private networks unless `egress` allows it.
 ///
 /// ```yaml
 /// toolsets: [fetch]
@@ -20,24 +20,22 @@ use crate::net::EgressConfig;
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FetchConfig {
-    /// What may be reached. It is asked for each redirect and each `robots.txt` too, and every address that a name has is
-    /// looked at.
+    /// Hosts that can be reached. The rules also apply to each redirect, each `robots.txt`, and every address that a
+    /// name resolves to.
     pub egress: EgressConfig,
-    /// Whether the tool, which a model calls, leaves alone what a site's `robots.txt` asks programs to leave alone. The
-    /// prompt, which a person chooses, never asks for it. Default: true.
+    /// Respect `robots.txt` in the tool, which a model calls. The prompt, which a user chooses, never requests it.
     pub robots: bool,
-    /// What the tool sends as `User-Agent`. Its first word is the name that `robots.txt` knows it by. Default:
-    /// `ModelContextProtocol/1.0 (Autonomous; longshore)`.
+    /// `User-Agent` of the tool. Its first word is the name that `robots.txt` is matched against.
     pub user_agent_autonomous: String,
-    /// What the prompt sends as `User-Agent`. Default: `ModelContextProtocol/1.0 (User-Specified; longshore)`.
+    /// `User-Agent` of the prompt.
     pub user_agent_user: String,
-    /// How long one call may take, in seconds, `robots.txt` and redirects included. Default: 20.
+    /// Timeout of one call, in seconds, including `robots.txt` and redirects.
     pub timeout_seconds: u64,
-    /// How many bytes a page may have, after inflating. Default: 5242880, 5 MiB.
+    /// Maximum size of a page, in bytes, after decompression.
     pub response_bytes: usize,
-    /// How many redirects are followed. Default: 5.
+    /// Maximum number of redirects to follow.
     pub redirects: usize,
-    /// How many pages may be fetched at once; further calls wait for their turn. Default: 16.
+    /// Maximum number of concurrent fetches; further calls wait in a queue.
     pub concurrency: usize,
 }
 

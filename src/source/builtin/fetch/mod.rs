@@ -1,7 +1,7 @@
-//! The fetch toolset: pages of the web, as Markdown. Name, arguments and the form of answers are those of the official
-//! reference server.
+//! Fetch toolset: web pages as Markdown. Its name, arguments and result format are those of the official reference
+//! server.
 //!
-//! Whatever is asked for goes through [`net::Client`](crate::net::Client) and its guard: the page, each redirect, and each
+//! Every request goes through [`net::Client`](crate::net::Client) and its guard: the page, each redirect, and each
 //! `robots.txt`.
 
 mod charset;
@@ -26,10 +26,10 @@ use crate::catalog::{
 };
 use crate::protocol::{PromptArgument, PromptMessage};
 
-/// What a prompt shows of a page at most, in characters.
+/// Maximum number of characters of a page that a prompt shows.
 const PROMPT_CHARACTERS_MAX: usize = 999_999;
 
-/// The limits that are counted when they are hit.
+/// Limits whose hits are counted.
 const LIMITS: [&str; 4] = [
     "timeout_seconds",
     "response_bytes",
@@ -40,7 +40,7 @@ const LIMITS: [&str; 4] = [
 pub(super) fn toolset(grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
     let settings: &FetchConfig = &grounds.settings.fetch;
     let pages = Arc::new(Pages::new(settings)?.counting(grounds.hits("fetch", &LIMITS)));
-    // So that it is the tool that says what took too long.
+    // The server's timeout is longer, so that the tool reports what timed out.
     let timeout = settings.timeout() + Duration::from_secs(2);
     let definition = Definition::new("fetch")
         .title("Fetch")
@@ -72,7 +72,7 @@ pub(super) fn toolset(grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
             let pages = Arc::clone(&pages);
             async move {
                 let url: String = arguments.parse("url")?;
-                // Whoever chose the prompt sees what came of it, as the text that it would have had.
+                // The user who chose the prompt sees an error as its text.
                 let text = match pages.fetch(&url, Behalf::Person, false).await {
                     Ok(page) => format!(
                         "{}{}",
@@ -117,7 +117,7 @@ fn max_length() -> usize {
     5000
 }
 
-/// The tool's result, in the reference server's form.
+/// Formats the tool's result like the reference server.
 fn answer(page: &Page, begin: usize, max: usize) -> String {
     let part = paging::page(&page.text, begin, max);
     format!("{}Contents of {}:\n{part}", page.prefix, page.url)

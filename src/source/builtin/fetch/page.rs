@@ -1,4 +1,4 @@
-//! From a URL to a text: redirects followed by hand, so that each step is looked at like the first.
+//! Fetches pages as text. It follows redirects itself, so that each step is checked like the first.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,18 +19,18 @@ use crate::net::{
 };
 use crate::source::builtin::{Blocking, Stop, ToolsetError};
 
-/// What is remembered of sites' rules, in bytes, and about how many sites that is.
+/// Capacity of the cache of site rules, in bytes, and the approximate number of sites.
 const SITES_BYTES_MAX: u64 = 4 * 1024 * 1024;
 const SITES: usize = 1000;
-/// How long rules are remembered; RFC 9309, 2.4 allows a day.
+/// TTL of cached rules; RFC 9309, 2.4 allows a day.
 const SITE_LIFE: Duration = Duration::from_secs(3600);
-/// How long it is remembered that a site could not say.
+/// TTL of the result that a site's rules were unavailable.
 const CLOSED_LIFE: Duration = Duration::from_secs(60);
-/// RFC 9309, 2.3.1.2 asks for five.
+/// Maximum number of redirects of `robots.txt`; RFC 9309, 2.3.1.2 requires five.
 const ROBOTS_REDIRECTS: usize = 5;
-/// Longer ones than any browser or server takes are refused.
+/// Maximum length of a URL, which no browser or server exceeds.
 const URL_BYTES_MAX: usize = 8192;
-/// How many pages are made into text at once, each of which may take some twenty megabytes meanwhile.
+/// Maximum number of concurrent conversions, each of which can take about 20 MB.
 const CONVERSIONS: usize = 2;
 
 /// Fetches pages.
@@ -38,7 +38,7 @@ pub(super) struct Pages {
     client: Client,
     autonomous: HeaderValue,
     user: HeaderValue,
-    /// The name that `robots.txt` knows us by.
+    /// The product name that `robots.txt` is matched against.
     product: String,
     obeys_robots: bool,
     redirects: usize,
@@ -55,11 +55,11 @@ struct Remembered {
     until: Instant,
 }
 
-/// What a site says of being read by programs.
+/// A site's rules for programs.
 #[derive(Clone)]
 enum Site {
     Rules(Arc<Robots>),
-    /// Its `robots.txt` is for nobody, and so is the rest, as long as nobody says otherwise.
+    /// The rules are not accessible, so the whole site counts as disallowed for the time being.
     Closed(StatusCode),
 }
 
@@ -76,26 +76,26 @@ impl Weighter<String, Remembered> for Weight {
     }
 }
 
-/// On whose behalf a page is fetched.
+/// Initiator of a fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Behalf {
-    /// A model's, which chose it by itself.
+    /// A model, on its own initiative.
     Model,
-    /// A person's.
+    /// A user.
     Person,
 }
 
-/// What was fetched, as text.
+/// A fetched page as text.
 #[derive(Debug)]
 pub(super) struct Page {
-    /// The URL that was asked for, in normal form.
+    /// The requested URL, normalized.
     pub(super) url: String,
-    /// What stands before a text that is no Markdown.
+    /// Note before a text that is not Markdown.
     pub(super) prefix: String,
     pub(super) text: String,
 }
 
-/// Why there is no page. The texts are for whoever asked for it.
+/// Reason why a page is not available. The messages are for the caller.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PageError {
     #[error(
@@ -140,7 +140,7 @@ pub(super) enum PageError {
 }
 
 impl PageError {
-    /// The setting that has the limit, if it is one that was hit.
+    /// Returns the setting whose limit was hit, if any.
     fn limit(&self) -> Option<&'static str> {
         match self {
             Self::Redirects { .. } => Some("redirects"),
@@ -210,13 +210,13 @@ impl Pages {
         })
     }
 
-    /// Counts how often limits are hit.
+    /// Sets the counters of limit hits.
     pub(super) fn counting(mut self, hits: SectionHits) -> Self {
         self.hits = hits;
         self
     }
 
-    /// The text of a page: Markdown if it is HTML, unless it is to be `raw`.
+    /// Fetches a page as text: HTML is converted to Markdown unless `raw` is set.
     pub(super) async fn fetch(
         &self,
         text: &str,
@@ -290,7 +290,7 @@ impl Pages {
         })
     }
 
-    /// The answer at the end of all redirects.
+    /// Follows redirects and returns the final response.
     async fn follow(
         &self,
         mut url: Url,
@@ -301,7 +301,7 @@ impl Pages {
         let failed = |error| self.failed(name, error);
         for _ in 0..=self.redirects {
             if behalf == Behalf::Model && self.obeys_robots {
-                // What may not be reached at all is refused before anything of it is asked for.
+                // A disallowed host is rejected before anything is requested from it.
                 self.client.guard().check_url(&url).map_err(failed)?;
                 self.check_robots(&url, deadline).await?;
             }
@@ -324,7 +324,7 @@ impl Pages {
         }
     }
 
-    /// An error that says how long everything could have taken, and not what was left of it for the last request.
+    /// Replaces the remaining time in a timeout error by the total time of the call.
     fn in_all(&self, error: FetchError) -> FetchError {
         match error {
             FetchError::Timeout {
@@ -355,7 +355,7 @@ impl Pages {
         self.client.open(request).await
     }
 
-    /// Makes sure that a site lets programs read a page.
+    /// Checks that a site's rules allow the page.
     async fn check_robots(&self, url: &Url, deadline: Instant) -> Result<(), PageError> {
         let Ok(robots) = url.join("/robots.txt") else {
             return Ok(());
@@ -399,8 +399,8 @@ impl Pages {
         }
     }
 
-    /// What a site says in its `robots.txt` (RFC 9309, 2.3.1). One that has none says nothing against it; one that fails
-    /// to say says no.
+    /// Fetches the rules of a site (RFC 9309, 2.3.1). A missing `robots.txt` allows everything; an error disallows
+    /// everything.
     async fn ask_site(&self, robots: &Url, deadline: Instant) -> Result<Site, FetchError> {
         let mut url = robots.clone();
         for _ in 0..=ROBOTS_REDIRECTS {
@@ -430,12 +430,12 @@ impl Pages {
             }
             return Ok(Site::Rules(Arc::new(Robots::parse(&file, &self.product))));
         }
-        // Those that lead nowhere are as good as none (2.3.1.2).
+        // An endless chain of redirects counts as a missing file (2.3.1.2).
         Ok(Site::Rules(Arc::default()))
     }
 }
 
-/// The text of an answer, and what is to be said before it.
+/// Returns the note and the text of a response.
 fn text_of(
     body: &[u8],
     content_type: &str,
@@ -468,7 +468,7 @@ fn text_of(
     Ok((String::new(), text))
 }
 
-/// A stranger's text, short enough to be repeated.
+/// Shortens untrusted text for messages.
 fn shown(text: &str) -> String {
     const SHOWN_BYTES: usize = 500;
     if text.len() <= SHOWN_BYTES {

@@ -1,6 +1,6 @@
-//! A part of a text, and word of where the next one begins, in the form that the official reference server has.
+//! Pages of a text, with a note on where the next one begins, in the format of the official reference server.
 
-/// So many characters at most from a place on, both counted in characters.
+/// Returns at most `max` characters from the character `begin` on.
 pub(super) fn page(text: &str, begin: usize, max: usize) -> String {
     let Some(begin_byte) = offset(text, begin).filter(|at| *at < text.len()) else {
         return "<error>No more content available.</error>".to_owned();
@@ -16,7 +16,7 @@ pub(super) fn page(text: &str, begin: usize, max: usize) -> String {
     }
 }
 
-/// The byte at which a character begins; the text's end for the one behind the last.
+/// Returns the byte offset of a character, or the length of the text for the position after the last one.
 fn offset(text: &str, character: usize) -> Option<usize> {
     let ends = std::iter::once(text.len());
     let mut begins = text.char_indices().map(|(at, _)| at).chain(ends);

@@ -1,13 +1,13 @@
-//! `robots.txt` (RFC 9309): what a site asks programs to leave alone.
+//! Parser for `robots.txt` (RFC 9309).
 
 use memchr::memmem;
 
-/// How much of a file is read; RFC 9309, 2.5 asks for 500 KiB at least.
+/// Maximum size of a file, in bytes; RFC 9309, 2.5 requires at least 500 KiB. The rest is ignored.
 pub(super) const ROBOTS_BYTES_MAX: usize = 512 * 1024;
-/// What stands behind so many rules for one reader is as if it stood behind the limit on bytes.
+/// Maximum number of rules for one crawler. Further rules are ignored, like those beyond the size limit.
 const RULES_MAX: usize = 10_000;
 
-/// The rules of a site for one reader.
+/// The rules of a site for one crawler.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Robots {
     rules: Vec<Rule>,
@@ -16,11 +16,11 @@ pub(super) struct Robots {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Rule {
     allow: bool,
-    /// In normal form; `*` stands for anything, `$` at the end for the end.
+    /// Normalized pattern; `*` matches anything, and a final `$` matches the end.
     pattern: Box<[u8]>,
 }
 
-/// To whom a line `User-agent` speaks.
+/// Crawlers that a `User-agent` line addresses.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Whom {
     Us,
@@ -29,13 +29,13 @@ enum Whom {
 }
 
 impl Robots {
-    /// Reads a file as the reader that calls itself `product`. Whatever is no rule is passed over.
+    /// Parses a file for the crawler `product`. Lines that are not rules are ignored.
     pub(super) fn parse(file: &[u8], product: &str) -> Self {
         let file = &file[..file.len().min(ROBOTS_BYTES_MAX)];
         let file = file.strip_prefix(b"\xef\xbb\xbf").unwrap_or(file);
         let mut ours: Option<Vec<Rule>> = None;
         let mut everybodys = Vec::new();
-        // Whom the group at hand speaks to: one or more lines `User-agent`, then its rules.
+        // State of the current group: one or more `User-agent` lines, followed by rules.
         let (mut to_us, mut to_everybody, mut in_rules) = (false, false, false);
         for (key, value) in file.split(|b| matches!(b, b'\n' | b'\r')).filter_map(entry) {
             if key.eq_ignore_ascii_case(b"user-agent") {
@@ -57,7 +57,7 @@ impl Robots {
                 continue;
             }
             in_rules = true;
-            // One without a path says nothing.
+            // A rule without a path has no effect.
             if !matches!(value.first(), Some(b'/' | b'*')) {
                 continue;
             }
@@ -78,14 +78,14 @@ impl Robots {
         }
     }
 
-    /// How much memory it takes, about.
+    /// Estimates its memory, in bytes.
     pub(super) fn bytes(&self) -> usize {
         let patterns: usize = self.rules.iter().map(|rule| rule.pattern.len()).sum();
         patterns + self.rules.len() * size_of::<Rule>()
     }
 
-    /// Whether a path, with its query, may be asked for. The longest pattern that fits decides, of two equally long ones
-    /// the one that allows (2.2.2).
+    /// Returns true if a path with its query is allowed. The longest matching pattern decides; of two equally long
+    /// ones, the one that allows (2.2.2).
     pub(super) fn allow(&self, path: &str) -> bool {
         if path == "/robots.txt" {
             return true;
@@ -98,15 +98,15 @@ impl Robots {
     }
 }
 
-/// Key and value of a line, without its comment.
+/// Returns the key and the value of a line, without its comment.
 fn entry(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let line = line.split(|b| *b == b'#').next()?;
     let colon = line.iter().position(|b| *b == b':')?;
     Some((line[..colon].trim_ascii(), line[colon + 1..].trim_ascii()))
 }
 
-/// A reader is named by what its name begins with, a product's letters, hyphens and underscores; a version behind that
-/// says nothing.
+/// Matches a `User-agent` value: only its leading letters, hyphens and underscores count, and a version after them is
+/// ignored.
 fn whom(value: &[u8], product: &str) -> Whom {
     if value.first() == Some(&b'*') {
         return Whom::Everybody;
@@ -124,13 +124,13 @@ fn token(name: &[u8]) -> &[u8] {
     &name[..end]
 }
 
-/// The name by which `robots.txt` knows whoever sends a `User-Agent`.
+/// Returns the product name of a `User-Agent`, which `robots.txt` is matched against.
 pub(super) fn product(user_agent: &str) -> &str {
     let length = token(user_agent.as_bytes()).len();
     &user_agent[..length]
 }
 
-/// The form in which paths are compared: what need not be escaped is not, and what has to be is, in upper case.
+/// Normalizes a path for comparison: unnecessary escapes are decoded, and necessary ones are in upper case.
 fn normal(path: &[u8]) -> Vec<u8> {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     let mut plain = Vec::with_capacity(path.len());
@@ -171,8 +171,8 @@ fn digit(byte: u8) -> Option<u8> {
         .and_then(|digit| u8::try_from(digit).ok())
 }
 
-/// Whether a pattern fits the beginning of a path. Each part between two `*` is taken where it is found first, which
-/// needs no way back: time is linear.
+/// Returns true if a pattern matches the beginning of a path. Each part between two `*` matches at its first
+/// occurrence, which needs no backtracking, so the time is linear.
 fn fits(pattern: &[u8], path: &[u8]) -> bool {
     let (pattern, to_end) = match pattern.strip_suffix(b"$") {
         Some(pattern) => (pattern, true),

@@ -7,7 +7,7 @@ use crate::source::config::TIMEOUT_SECONDS_MAX;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The toolset `filesystem`: files in directories that are named here, and nowhere else.
+/// The toolset `filesystem`: files in the directories that are named here, and nowhere else.
 ///
 /// ```yaml
 /// toolsets: [filesystem]
@@ -19,35 +19,35 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FilesystemConfig {
-    /// The directories, with all that is below them. They have to exist. No client can add to them: a client's roots
-    /// change nothing. Default: none, with which the toolset does not start.
+    /// Accessible directories, including everything below them. They have to exist. A client's roots do not add to
+    /// them. Default: none, with which the toolset does not start.
     #[serde(deserialize_with = "crate::environment::list")]
     #[schemars(extend("x-path" = "file"))]
     pub directories: Vec<PathBuf>,
-    /// Whether anything can be changed: files written and edited, directories made, both moved. Default: false, and
-    /// the tools for that are not listed.
+    /// Allow changes: writing, editing and moving files, and creating and moving directories. Without it, the tools
+    /// for that are not listed.
     pub write: bool,
-    /// How far one call may go.
+    /// Limits of one call.
     pub limits: FilesystemLimits,
 }
 
-/// How far one call of the filesystem toolset may go.
+/// Limits of one call of the filesystem toolset.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FilesystemLimits {
-    /// How many bytes of files a call may read, or write. Default: 10485760, 10 MiB.
+    /// Maximum number of file bytes that a call reads or writes.
     pub bytes: usize,
-    /// How many levels of directories a tree or a search goes down. Default: 32.
+    /// Maximum depth of a tree or a search, in directory levels.
     pub depth: usize,
-    /// How many entries a listing or a tree has. Default: 10000.
+    /// Maximum number of entries of a listing or a tree.
     pub entries: usize,
-    /// How many entries a search looks at. Default: 200000.
+    /// Maximum number of entries that a search examines.
     pub searched: usize,
-    /// How many matches a search returns. Default: 1000.
+    /// Maximum number of matches that a search returns.
     pub matches: usize,
-    /// How long one call may take, in seconds. Default: 30.
+    /// Timeout of one call, in seconds.
     pub timeout_seconds: u64,
-    /// How many calls may be at work at once; others wait for their turn, within their time. Default: 16.
+    /// Maximum number of concurrent calls; others wait in a queue, within their timeout.
     pub concurrency: usize,
 }
 
@@ -70,7 +70,7 @@ impl FilesystemLimits {
         Duration::from_secs(self.timeout_seconds.min(TIMEOUT_SECONDS_MAX))
     }
 
-    /// The first limit with which nothing could be done, or too much.
+    /// Returns the first limit with an invalid value, and the problem.
     pub(super) fn problem(&self) -> Option<(&'static str, String)> {
         let least = [
             ("bytes", self.bytes),
@@ -84,7 +84,7 @@ impl FilesystemLimits {
             ),
             ("concurrency", self.concurrency),
         ];
-        // Each level of a walk keeps a directory open.
+        // A walk keeps a directory open for each level.
         let most = [
             ("depth", self.depth, DEPTH_MAX),
             ("concurrency", self.concurrency, CONCURRENCY_MAX),

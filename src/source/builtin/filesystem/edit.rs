@@ -1,22 +1,22 @@
-//! Edits of texts, and what they change, as a unified diff.
+//! Text edits, and their changes as a unified diff.
 
 use similar::{Algorithm, DiffOp, TextDiff};
 
 use crate::catalog::ToolError;
 use crate::source::builtin::Stop;
 
-/// One edit: what is there, and what takes its place.
+/// An edit: the old text and its replacement.
 #[derive(Clone, Debug)]
 pub(super) struct Edit<'t> {
     pub(super) old: &'t str,
     pub(super) new: &'t str,
 }
 
-/// A text whose line ends are `\n`, and which of them stand for `\r\n`: a file may have both.
+/// A text with `\n` line ends that records which of them were `\r\n`. A file can have both.
 #[derive(Debug)]
 pub(super) struct Lines {
     text: String,
-    /// Of each `\n`, in order.
+    /// True for each `\n` that was `\r\n`, in order.
     is_crlf: Vec<bool>,
 }
 
@@ -30,12 +30,12 @@ impl Lines {
         }
     }
 
-    /// With `\n` at the end of each line.
+    /// Returns the text with `\n` at the end of each line.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
 
-    /// With the line ends that it has.
+    /// Returns the text with its original line ends.
     pub(super) fn written(&self) -> String {
         let more = self.is_crlf.iter().filter(|is_crlf| **is_crlf).count();
         let mut written = String::with_capacity(self.text.len() + more);
@@ -52,8 +52,8 @@ impl Lines {
         written
     }
 
-    /// Puts a text in the place of a part. Its lines end as those did that they replace; further ones as the last of those, or
-    /// as the line does in which they stand.
+    /// Replaces a part of the text. The new lines take over the line ends of those that they replace. Further lines
+    /// use the last of those, or that of the surrounding line.
     fn replace(&mut self, range: std::ops::Range<usize>, new: &str) {
         let count = |text: &str| memchr::memchr_iter(b'\n', text.as_bytes()).count();
         let first = count(&self.text[..range.start]);
@@ -79,15 +79,14 @@ impl Lines {
     }
 }
 
-/// Edits a text, one edit after the other.
+/// Applies edits to a text, one after the other.
 ///
-/// Each replaces the first place where its old text stands. If it stands nowhere, lines that differ from it in nothing but
-/// the white space around them are taken, and the new lines are indented as those were. Lines that no edit replaces keep
-/// their ends.
+/// Each edit replaces the first occurrence of its old text. If there is none, it replaces lines that differ only in
+/// surrounding white space, and indents the new lines like those. Lines that no edit replaces keep their ends.
 ///
 /// # Errors
 ///
-/// An old text is nowhere; the text becomes too long; or the time is over.
+/// An old text does not occur, the text becomes too long, or the time is up.
 pub(super) fn apply(
     lines: &mut Lines,
     edits: &[Edit<'_>],
@@ -119,12 +118,13 @@ pub(super) fn apply(
     Ok(())
 }
 
-/// Line ends as `\n`.
+/// Converts line ends to `\n`.
 fn normalized(text: &str) -> String {
     text.replace("\r\n", "\n")
 }
 
-/// The first lines that are the old ones but for the white space around them: where they are, and what takes their place.
+/// Finds the first lines that equal the old ones except for surrounding white space. Returns their range and the
+/// replacement.
 fn by_lines(
     text: &str,
     old: &str,
@@ -158,8 +158,8 @@ fn by_lines(
     Ok(None)
 }
 
-/// The new lines as deep as the first of those that they replace, and each as much deeper as it is than the old line in
-/// its place.
+/// Indents the first new line like the first replaced one, and the others relative to it by their difference from the
+/// old line in the same position.
 fn indented(new: &str, old_lines: &[&str], base: &str) -> Vec<String> {
     let line = |(position, line): (usize, &str)| {
         if position == 0 {
@@ -180,7 +180,7 @@ fn indent(line: &str) -> &str {
     &line[..line.len() - line.trim_start().len()]
 }
 
-/// What has changed, as a unified diff between fences of Markdown.
+/// Returns the changes as a unified diff in a Markdown code fence.
 pub(super) fn diff(path: &str, before: &str, after: &str) -> String {
     let patch = patch(path, before, after);
     let mut longest = 0;
@@ -193,9 +193,9 @@ pub(super) fn diff(path: &str, before: &str, after: &str) -> String {
     format!("{fence}diff\n{patch}{fence}\n\n")
 }
 
-/// How many lines are shown around a change.
+/// Number of context lines around a change.
 const AROUND: usize = 4;
-/// How long the shortest diff is looked for; after that, any will do.
+/// Time to search for the shortest diff; after that, any diff is used.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
 
 fn patch(path: &str, before: &str, after: &str) -> String {
@@ -203,7 +203,7 @@ fn patch(path: &str, before: &str, after: &str) -> String {
         "Index: {path}\n{}\n--- {path}\toriginal\n+++ {path}\tmodified\n",
         "=".repeat(67)
     );
-    // Edits are small and files are not: what is the same at both ends is not compared line by line.
+    // Edits are small and files can be large, so the common beginning and end are not compared line by line.
     let skipped = same_lines_at_begin(before, after);
     let (lines_skipped, [before, after]) = skipped;
     let compared = TextDiff::configure()
@@ -247,7 +247,8 @@ fn push<'t>(patch: &mut String, op: &DiffOp, compared: &TextDiff<'t, 't, '_, str
     }
 }
 
-/// How many lines both begin with, but for those that are shown before the first change; and what follows.
+/// Returns the number of common lines at the beginning, minus the context before the first change, and the remaining
+/// texts.
 fn same_lines_at_begin<'t>(before: &'t str, after: &'t str) -> (usize, [&'t str; 2]) {
     let same = before
         .bytes()

@@ -1,5 +1,5 @@
-//! What is asked of the system, always from the handle of a directory and a single name. No call here follows a symbolic
-//! link, and none is given a path of more than one name.
+//! System calls, each relative to a directory handle and with a single name. None of them follows a symbolic link,
+//! and none takes a path of several names.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -14,13 +14,13 @@ use rustix::io::Errno;
 
 use super::refusal::Refusal;
 
-/// For directories on the way: to look further from there takes no right to list them.
+/// Flags for intermediate directories: traversing them requires no permission to list them.
 #[cfg(target_os = "linux")]
 const ON_THE_WAY: OFlags = OFlags::PATH;
 #[cfg(not(target_os = "linux"))]
 const ON_THE_WAY: OFlags = OFlags::RDONLY;
 
-/// A directory that an operator has named: its path is trusted, and links in it are followed.
+/// Opens a directory that the operator configured. Its path is trusted, and its links are followed.
 pub(super) fn open_root(path: &Path) -> Result<OwnedFd, Errno> {
     rustix::fs::open(
         path,
@@ -29,7 +29,7 @@ pub(super) fn open_root(path: &Path) -> Result<OwnedFd, Errno> {
     )
 }
 
-/// What has a name, in a directory. `None` if nothing has.
+/// Returns the metadata of a name in a directory; `None` if it does not exist.
 pub(super) fn look(dir: impl AsFd, name: &OsStr) -> Result<Option<Stat>, Refusal> {
     match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(stat)),
@@ -42,7 +42,7 @@ pub(super) fn kind(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
-/// Steps into a directory.
+/// Opens a subdirectory to traverse it.
 pub(super) fn enter(dir: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Refusal> {
     open_dir(dir, name, ON_THE_WAY)
 }
@@ -55,7 +55,7 @@ pub(super) fn open_to_list(dir: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd,
 fn open_dir(dir: BorrowedFd<'_>, name: &OsStr, flags: OFlags) -> Result<OwnedFd, Refusal> {
     let flags = flags | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = openat(dir, name, flags, Mode::empty()).map_err(|errno| match errno {
-        // It was a directory when it was looked at.
+        // It was a directory when it was checked.
         Errno::NOTDIR | Errno::LOOP => Refusal::Changed,
         errno => errno.into(),
     })?;
@@ -65,7 +65,7 @@ fn open_dir(dir: BorrowedFd<'_>, name: &OsStr, flags: OFlags) -> Result<OwnedFd,
     Ok(opened)
 }
 
-/// Opens a regular file to read it. Nothing else is ever waited for: neither the other end of a pipe, nor a device.
+/// Opens a regular file for reading. Never blocks on a pipe or a device.
 pub(super) fn open_file(dir: impl AsFd, name: &OsStr) -> Result<(File, Stat), Refusal> {
     let flags =
         OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -82,32 +82,32 @@ pub(super) fn open_file(dir: impl AsFd, name: &OsStr) -> Result<(File, Stat), Re
     }
 }
 
-/// What a symbolic link says.
+/// Returns the target of a symbolic link.
 pub(super) fn read_link(dir: impl AsFd, name: &OsStr) -> Result<Vec<u8>, Refusal> {
     let target = readlinkat(dir, name, Vec::new()).map_err(|errno| match errno {
-        // It was a link when it was looked at.
+        // It was a link when it was checked.
         Errno::INVAL | Errno::NOENT => Refusal::Changed,
         errno => errno.into(),
     })?;
     Ok(target.into_bytes())
 }
 
-/// Makes a directory, unless something is there.
+/// Creates a directory unless the name exists.
 pub(super) fn make_dir(dir: impl AsFd, name: &OsStr) -> Result<(), Refusal> {
     match mkdirat(dir, name, Mode::from_raw_mode(0o777)) {
-        // Somebody else made it just now, or it is looked at again and found to be something else.
+        // Another process may have created it just now. The caller checks again what it is.
         Ok(()) | Err(Errno::EXIST) => Ok(()),
         Err(errno) => Err(errno.into()),
     }
 }
 
-/// An entry of a directory, and what it is.
+/// An entry of a directory with its type.
 pub(super) struct Entry {
     pub(super) name: OsString,
     pub(super) kind: FileType,
 }
 
-/// Reads the entries of a directory, in no order: at most so many, and whether there are more.
+/// Reads up to a maximum number of entries of a directory, unsorted. Also returns whether there are more.
 pub(super) fn entries(
     opened: &OwnedFd,
     max: usize,
@@ -127,7 +127,7 @@ pub(super) fn entries(
             go_on()?;
         }
         let kind = match entry.file_type() {
-            // Some file systems do not say.
+            // Some file systems do not report the type.
             FileType::Unknown => look(opened, name)?.map_or(FileType::Unknown, |stat| kind(&stat)),
             kind => kind,
         };
@@ -139,7 +139,7 @@ pub(super) fn entries(
     Ok((found, false))
 }
 
-/// Why a directory was not listed to its end.
+/// Reason why a listing was aborted.
 pub(super) enum ListError {
     Refused(Refusal),
     Stopped(crate::catalog::ToolError),
@@ -166,8 +166,8 @@ impl ListError {
     }
 }
 
-/// Whether a handle is of a file system on which files are views of the kernel: of processes, their memory and their
-/// open files among them, through which everything could be reached.
+/// Returns true if a handle is on a kernel file system such as procfs. Its files expose processes with their memory
+/// and open files, and would give access to everything.
 pub(super) fn is_of_kernel(handle: impl AsFd) -> bool {
     #[cfg(target_os = "linux")]
     {

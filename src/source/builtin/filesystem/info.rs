@@ -1,4 +1,4 @@
-//! What is known of a file or a directory without reading it.
+//! Metadata of a file or a directory.
 
 use jiff::Timestamp;
 use rustix::fs::{FileType, Stat};
@@ -8,7 +8,7 @@ use super::refusal::Refusal;
 use super::roots::Roots;
 use super::spot::{Ending, Spot};
 
-/// A line for each thing that is known.
+/// Returns the metadata, one property on each line.
 pub(super) fn of(roots: &Roots, path: &str) -> Result<String, Refusal> {
     let spot = Spot::find(roots, path, Ending::Follow)?;
     let stat = spot.found()?;
@@ -27,7 +27,7 @@ pub(super) fn of(roots: &Roots, path: &str) -> Result<String, Refusal> {
     Ok(lines.join("\n"))
 }
 
-/// In UTC, to the millisecond.
+/// Formats a time in UTC, in milliseconds.
 fn time(seconds: impl TryInto<i64>, nanoseconds: impl TryInto<i32>) -> String {
     let seconds = seconds.try_into().unwrap_or_default();
     let nanoseconds = nanoseconds.try_into().unwrap_or_default();
@@ -37,7 +37,7 @@ fn time(seconds: impl TryInto<i64>, nanoseconds: impl TryInto<i32>) -> String {
     )
 }
 
-/// When it was made, where the file system knows.
+/// Returns the creation time, if the file system records it.
 #[cfg(target_os = "linux")]
 fn created(spot: &Spot<'_>, stat: &Stat) -> Option<String> {
     use rustix::fs::{AtFlags, StatxFlags, statx};

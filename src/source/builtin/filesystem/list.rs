@@ -1,4 +1,4 @@
-//! Directories: listings, trees, searches. Symbolic links are entries like files; none is followed on the way down.
+//! Directory listings, trees and searches. Symbolic links are entries like files; a walk never follows them.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -15,7 +15,7 @@ use super::spot::{Ending, Spot};
 use crate::catalog::ToolError;
 use crate::source::builtin::Stop;
 
-/// A name as it is shown: what is no UTF-8 is replaced.
+/// Converts a name for display, with invalid UTF-8 replaced.
 fn shown(name: &OsStr) -> String {
     visible(&name.to_string_lossy())
 }
@@ -27,7 +27,7 @@ fn label(kind: FileType) -> &'static str {
     }
 }
 
-/// A directory's entries, by name, and whether there are more.
+/// Returns a directory's entries sorted by name, and whether there are more.
 fn sorted(
     opened: &OwnedFd,
     max: usize,
@@ -57,7 +57,7 @@ fn and_more(limits: &FilesystemLimits, stop: &Stop) -> String {
     )
 }
 
-/// A line for each entry.
+/// Lists a directory, one entry on each line.
 pub(super) fn listing(
     roots: &Roots,
     path: &str,
@@ -73,7 +73,7 @@ pub(super) fn listing(
     Ok(lines.join("\n"))
 }
 
-/// A line for each entry with its size, and the sums.
+/// Lists a directory with the sizes of its entries, and totals.
 pub(super) fn listing_with_sizes(
     roots: &Roots,
     path: &str,
@@ -145,12 +145,12 @@ pub(super) struct Node {
     r#type: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     children: Option<Vec<Node>>,
-    /// Whether there is more in the directory than its children.
+    /// True if the directory has more entries than its children show.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     truncated: bool,
 }
 
-/// A directory with all that is below it, as JSON.
+/// Returns a directory with everything below it, as JSON.
 pub(super) fn tree(
     roots: &Roots,
     path: &str,
@@ -168,7 +168,7 @@ pub(super) fn tree(
     };
     let (mut nodes, truncated) = growth.nodes(&opened, "", 1)?;
     if truncated {
-        // The directory itself has no node that could say so.
+        // The root directory has no node that could carry the flag.
         nodes.push(Node {
             name: and_more(limits, stop),
             r#type: "truncated",
@@ -184,7 +184,7 @@ struct Growth<'g> {
     leave_out: &'g Patterns,
     limits: &'g FilesystemLimits,
     stop: &'g Stop,
-    /// For how many entries there is room yet.
+    /// Number of entries that still fit.
     room: usize,
 }
 
@@ -236,7 +236,7 @@ impl Growth<'_> {
             self.stop.hit(if is_full { "entries" } else { "depth" });
             return Ok((Some(Vec::new()), true));
         }
-        // What may not be read, or is gone, has no children to show.
+        // An unreadable or deleted directory has no children.
         let Ok(opened) = handle::open_to_list(parent.as_fd(), &entry.name) else {
             return Ok((Some(Vec::new()), true));
         };
@@ -253,7 +253,7 @@ fn below(above: &str, name: &OsStr) -> String {
     }
 }
 
-/// The paths below a directory that a pattern means.
+/// Returns the paths below a directory that match a pattern.
 pub(super) fn search(
     roots: &Roots,
     path: &str,
@@ -301,7 +301,7 @@ struct Search<'s> {
     stop: &'s Stop,
     room: usize,
     found: Vec<String>,
-    /// The limit because of which something was not looked at.
+    /// The limit that made the search incomplete.
     left_off: Option<&'static str>,
 }
 
@@ -332,7 +332,7 @@ impl Search<'_> {
                 self.left_off.get_or_insert("depth");
                 continue;
             }
-            // What may not be read, or is gone, has nothing to be found.
+            // An unreadable or deleted directory has no matches.
             if let Ok(opened) = handle::open_to_list(opened.as_fd(), &entry.name) {
                 self.below(&opened, &relative, depth + 1)?;
             }
@@ -343,7 +343,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Links that lead outside are not found: nothing can be done with them.
+    /// Returns true if a link's target is inside. Other links are not reported, because they are not usable.
     fn is_inside(&self, entry: &Entry, relative: &str) -> bool {
         if entry.kind != FileType::Symlink {
             return true;

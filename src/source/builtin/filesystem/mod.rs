@@ -1,8 +1,8 @@
-//! The filesystem toolset: files and directories below those that are configured. Names, arguments and results are those
-//! of the official reference server.
+//! Filesystem toolset: files and directories below the configured ones. Names, arguments and results are those of the
+//! official reference server.
 //!
-//! What keeps callers inside is in three files: `roots.rs` says which directory a path means, `spot.rs` follows it from
-//! handle to handle, and `handle.rs` has every call to the system by which something is opened.
+//! Three files confine callers: `roots.rs` maps a path to a directory, `spot.rs` follows it from handle to handle,
+//! and `handle.rs` has every system call that opens something.
 
 mod config;
 #[cfg(unix)]
@@ -32,7 +32,7 @@ pub use config::{FilesystemConfig, FilesystemLimits};
 #[cfg(unix)]
 pub(super) use tools::toolset;
 
-/// There are no handles of directories here to work from.
+/// This platform has no directory handles to work from.
 #[cfg(not(unix))]
 pub(super) fn toolset(_: &FilesystemConfig) -> Result<super::Toolset, super::ToolsetError> {
     Err(super::ToolsetError::setting(

@@ -1,21 +1,21 @@
-//! Patterns of names, as callers write them.
+//! Path patterns supplied by callers.
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use super::refusal::shortened;
 use crate::catalog::ToolError;
 
-/// How many patterns a call may have, and how long each may be.
+/// Maximum number of patterns in a call, and maximum length of each.
 const PATTERNS_MAX: usize = 100;
 const PATTERN_BYTES_MAX: usize = 1024;
 
-/// Whether paths are among those that patterns mean. They are compiled into one automaton: however a pattern is written,
-/// matching takes time in proportion to the path.
+/// A set of path patterns. They are compiled into one automaton, so matching takes time linear in the path, whatever
+/// the pattern.
 #[derive(Debug)]
 pub(super) struct Patterns(GlobSet);
 
 impl Patterns {
-    /// A path is meant if one of the patterns is like it: `*` stands for anything within a name, `**` for any number of
+    /// Compiles patterns. A path matches if any pattern does: `*` matches anything within a name, `**` any number of
     /// names.
     pub(super) fn new<'p>(patterns: impl IntoIterator<Item = &'p str>) -> Result<Self, ToolError> {
         let mut set = GlobSetBuilder::new();
@@ -44,7 +44,7 @@ impl Patterns {
         })
     }
 
-    /// What a tree leaves out: a pattern without `*` is also a name, wherever it stands.
+    /// Compiles the exclusions of a tree. A pattern without `*` also matches that name at any depth.
     pub(super) fn leaving_out(patterns: &[String]) -> Result<Self, ToolError> {
         let mut all = Vec::with_capacity(patterns.len());
         for pattern in patterns.iter().take(PATTERNS_MAX + 1) {

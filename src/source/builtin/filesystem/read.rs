@@ -1,4 +1,4 @@
-//! Reading files.
+//! File reading.
 
 use std::fs::File;
 use std::io::{self, Read, Seek as _, SeekFrom};
@@ -12,10 +12,10 @@ use super::spot::{Ending, Spot};
 use crate::catalog::ToolError;
 use crate::source::builtin::Stop;
 
-/// How much is read before it is asked whether to go on.
+/// Number of bytes read between two checks for a stop.
 const PIECE: usize = 256 * 1024;
 
-/// A regular file, opened, and where it is.
+/// Opens a regular file, and returns it with its location.
 pub(super) fn open<'r>(roots: &'r Roots, path: &str) -> Result<(Spot<'r>, File, Stat), ToolError> {
     let open = || {
         let spot = Spot::find(roots, path, Ending::Follow)?;
@@ -31,11 +31,11 @@ pub(super) fn open<'r>(roots: &'r Roots, path: &str) -> Result<(Spot<'r>, File, 
     open().map_err(|refusal: Refusal| refusal.at(path))
 }
 
-/// All of a file.
+/// Reads a whole file.
 ///
 /// # Errors
 ///
-/// It cannot be read, or has more bytes than `max`.
+/// The file cannot be read, or is larger than `max` bytes.
 pub(super) fn all(
     file: &mut File,
     path: &str,
@@ -45,7 +45,7 @@ pub(super) fn all(
     let mut bytes = Vec::new();
     loop {
         stop.check()?;
-        // One more than there may be, so that it is seen that there are more.
+        // Reads one byte more than allowed, to detect a larger file.
         let room = (max + 1).saturating_sub(bytes.len()).min(PIECE);
         let read = piece(file, &mut bytes, room).map_err(|e| Refusal::from(e).at(path))?;
         if max < bytes.len() {
@@ -57,7 +57,7 @@ pub(super) fn all(
     }
 }
 
-/// The first lines, without the end of the last one.
+/// Returns the first lines, without the last line end.
 pub(super) fn head(
     file: &mut File,
     path: &str,
@@ -93,7 +93,7 @@ pub(super) fn head(
     }
 }
 
-/// The last lines; the end of the last one is kept, and does not begin a further one.
+/// Returns the last lines. A final line end is kept and does not start a further line.
 pub(super) fn tail(
     file: &mut File,
     path: &str,
@@ -103,7 +103,7 @@ pub(super) fn tail(
 ) -> Result<Vec<u8>, ToolError> {
     let system = |e: io::Error| Refusal::from(e).at(path);
     let mut begin = file.seek(SeekFrom::End(0)).map_err(system)?;
-    // What was read last comes first.
+    // The blocks are read backwards, so the order is reversed at the end.
     let mut pieces: Vec<Vec<u8>> = Vec::new();
     let mut total = 0;
     let mut ends = 0;
@@ -145,7 +145,7 @@ pub(super) fn tail(
     Ok(pieces.concat())
 }
 
-/// Reads on, at most so many bytes.
+/// Reads on, up to `room` bytes.
 fn piece(file: &mut File, bytes: &mut Vec<u8>, room: usize) -> io::Result<usize> {
     file.take(room as u64).read_to_end(bytes)
 }
@@ -158,7 +158,7 @@ fn too_large(path: &str, max: usize, stop: &Stop) -> ToolError {
     ))
 }
 
-/// What kind of media a name's ending stands for.
+/// Returns the media type for a file extension.
 pub(super) fn media_type(name: &str) -> &'static str {
     let ending = name
         .rsplit_once('.')

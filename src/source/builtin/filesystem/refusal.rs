@@ -1,13 +1,13 @@
-//! Why something is not done, in words for the model.
+//! Errors of the filesystem tools, worded for the model.
 //!
-//! Nothing here says anything of what lies outside of the directories: not where a link leads, nor whether anything is
-//! there.
+//! Messages reveal nothing about anything outside of the directories: neither the target of a link, nor whether a
+//! file exists.
 
 use rustix::io::Errno;
 
 use crate::catalog::ToolError;
 
-/// Why a path cannot be used as it was asked for.
+/// Reason why a path cannot be used as requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
     #[error("is outside of the directories that may be used; list_allowed_directories names them")]
@@ -57,7 +57,7 @@ pub(super) enum Refusal {
 }
 
 impl Refusal {
-    /// What the system says of something inside.
+    /// Converts a system error about something inside the directories.
     pub(super) fn of(errno: Errno) -> Self {
         match errno {
             Errno::NOENT => Self::NotFound,
@@ -65,13 +65,13 @@ impl Refusal {
             Errno::ISDIR => Self::IsDirectory,
             Errno::EXIST | Errno::NOTEMPTY => Self::Exists,
             Errno::XDEV => Self::OtherFilesystem,
-            // A link stands where there was none a moment ago.
+            // The name has been replaced by a link just now.
             Errno::LOOP => Self::Changed,
             errno => Self::System(errno),
         }
     }
 
-    /// With the path as it was asked for.
+    /// Adds the requested path.
     pub(super) fn at(self, path: &str) -> ToolError {
         ToolError::new(format!("{} {self}", shortened(path)))
     }
@@ -103,7 +103,7 @@ fn words(errno: Errno) -> &'static str {
     }
 }
 
-/// A path in a message: in one line, and no longer than a line.
+/// Formats a path for a message: on one line, and shortened.
 pub(super) fn shortened(path: &str) -> String {
     const SHOWN: usize = 200;
     let mut shown = visible(&path.chars().take(SHOWN).collect::<String>());
@@ -113,7 +113,7 @@ pub(super) fn shortened(path: &str) -> String {
     format!("{shown:?}").replace("\\\\", "\\")
 }
 
-/// A text in which no character breaks the line or moves the cursor.
+/// Escapes characters that would break the line or move the cursor.
 pub(super) fn visible(text: &str) -> String {
     if !text.chars().any(char::is_control) {
         return text.to_owned();

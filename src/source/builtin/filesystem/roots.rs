@@ -1,7 +1,7 @@
-//! The directories that may be used, and which of them a path means.
+//! The accessible directories, and the mapping of paths to them.
 //!
-//! Each is opened once, when the toolset is made. From then on everything is done from that handle, so that whatever
-//! becomes of the path that led to it, nothing else is reached.
+//! Each directory is opened once, when the toolset is created. All access starts from that handle, so later changes
+//! of the configured path cannot redirect it.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
@@ -11,37 +11,36 @@ use std::path::{Component, Path, PathBuf};
 use super::handle;
 use super::refusal::Refusal;
 
-/// All directories that may be used, in the order in which they are configured.
+/// All accessible directories, in the configured order.
 #[derive(Debug)]
 pub(super) struct Roots(Vec<Root>);
 
-/// One of them.
+/// An accessible directory.
 #[derive(Debug)]
 pub(super) struct Root {
-    /// As it is configured, made absolute.
+    /// The configured path, made absolute.
     pub(super) shown: PathBuf,
-    /// Without symbolic links.
+    /// The path without symbolic links.
     pub(super) real: PathBuf,
     pub(super) handle: OwnedFd,
 }
 
-/// What a path means before anything is looked at: a directory that may be used, and the names that lead on from there.
-/// There is neither `.` nor `..` among them.
+/// Lexical meaning of a path: an accessible directory and the remaining names, without `.` and `..`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub(super) root: usize,
     pub(super) names: Vec<OsString>,
 }
 
-/// What Linux takes.
+/// Maximum path length on Linux.
 const PATH_BYTES_MAX: usize = 4096;
 
 impl Roots {
-    /// Opens them.
+    /// Opens the directories.
     ///
     /// # Errors
     ///
-    /// One cannot be used; with its position, and what to do.
+    /// One of them cannot be used. Returns its position and how to correct the problem.
     pub(super) fn open(directories: &[PathBuf]) -> Result<Self, (usize, String)> {
         let open = |path: &PathBuf| {
             let shown = std::path::absolute(path)?;
@@ -78,12 +77,12 @@ impl Roots {
         self.0.iter()
     }
 
-    /// Which directory a path means, and what below it. Paths that are not absolute begin in the first directory. `..`
-    /// takes back the name before it, whatever that is: nothing is looked at here.
+    /// Maps a path to a directory and the names below it. Relative paths start in the first directory. `..` removes
+    /// the preceding name lexically, without access to the file system.
     ///
     /// # Errors
     ///
-    /// The path is outside of all of them, or is none.
+    /// The path is outside of all directories, or is not valid.
     pub(super) fn find(&self, path: &str) -> Result<Wanted, Refusal> {
         if path.contains('\0') {
             return Err(Refusal::Nul);
@@ -119,8 +118,8 @@ impl Roots {
             .ok_or(Refusal::Outside)
     }
 
-    /// Where a symbolic link with an absolute target leads: the directory, and the names from there, `.` and `..` among
-    /// them. A target counts as inside only if it begins with the path of a directory, name by name.
+    /// Maps the absolute target of a symbolic link to a directory and the remaining names, including `.` and `..`. A
+    /// target is inside only if it begins with the path of a directory, name by name.
     pub(super) fn find_target<'a>(&self, target: &'a [u8]) -> Option<(usize, Vec<&'a OsStr>)> {
         let names: Vec<&OsStr> = target
             .split(|&byte| byte == b'/')
@@ -131,7 +130,7 @@ impl Roots {
         Some((root, names[depth..].to_vec()))
     }
 
-    /// The directory that is deepest among those that the names lead into, and how many of the names lead to it.
+    /// Returns the deepest directory that contains the names, and the number of names in its path.
     fn below(&self, names: &[&OsStr]) -> Option<(usize, usize)> {
         let mut found = None;
         for (position, root) in self.0.iter().enumerate() {
@@ -150,23 +149,23 @@ impl Roots {
         found
     }
 
-    /// Whether one of the directories is this one or below it.
+    /// Returns true if the path equals one of the directories, or contains one.
     pub(super) fn has_below(&self, real: &Path) -> bool {
         self.0.iter().any(|root| root.real.starts_with(real))
     }
 }
 
-/// The names that a path of ours consists of. One with `..` is not used, since nobody knows where that leads.
+/// Returns the names of a directory's path. One with `..` never matches, since its target is unknown.
 fn names_of(path: &Path) -> impl Iterator<Item = &OsStr> {
     path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name),
-        // Never equal to a name of a path that was tidied.
+        // Never equal to a name of a normalized path.
         Component::ParentDir => Some(OsStr::new("..")),
         _ => None,
     })
 }
 
-/// `C:\x`, which is no name of a file here, whatever the system says.
+/// Returns true for a Windows path such as `C:\x`, which is rejected on every system.
 fn is_of_windows(path: &str) -> bool {
     let bytes = path.as_bytes();
     matches!(bytes, [drive, b':'] if drive.is_ascii_alphabetic())

@@ -1,8 +1,8 @@
-//! Following a path, name by name, from the handle of one directory to the next.
+//! Path resolution, name by name, from one directory handle to the next.
 //!
-//! The system is never asked to follow anything by itself. A symbolic link is read, and what it says is followed in the
-//! same way: `..` goes back to the handle that one came from, and from the first there is no way back. So whatever is
-//! exchanged meanwhile, and by whomever, nothing outside can be reached.
+//! The system never follows links itself. The target of a symbolic link is read and resolved in the same way: `..`
+//! returns to the previous handle, and stops at the root. Concurrent changes by other processes thus cannot lead
+//! outside.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -16,39 +16,39 @@ use super::handle;
 use super::refusal::Refusal;
 use super::roots::{Roots, Wanted};
 
-/// Where a path has led.
+/// Result of a path resolution.
 #[derive(Debug)]
 pub(super) struct Spot<'r> {
     roots: &'r Roots,
     root: usize,
-    /// The directories below the root, each with its name in the one before it.
+    /// The directories below the root, each with its name in its parent.
     way: Vec<(OsString, OwnedFd)>,
-    /// The last name; none if the path is a root itself.
+    /// The last name; `None` if the path is a root itself.
     name: Option<OsString>,
-    /// What has that name, if anything has.
+    /// Metadata of the last name, if it exists.
     found: Option<Stat>,
 }
 
-/// What is done with a symbolic link at the end of a path, and with names that nothing has.
+/// Handling of a symbolic link at the end of a path, and of missing names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// The link is followed; the last name may be one that nothing has.
+    /// Follow the link. The last name may be missing.
     Follow,
-    /// The link itself is meant.
+    /// Return the link itself.
     Stay,
-    /// The link is followed, and directories are made of what is missing.
+    /// Follow the link, and create missing directories.
     Make,
 }
 
-/// As many as Linux follows.
+/// Maximum number of links in a path, as in Linux.
 const LINKS_MAX: usize = 40;
 
 impl<'r> Spot<'r> {
-    /// Follows a path as it was asked for.
+    /// Resolves a requested path.
     ///
     /// # Errors
     ///
-    /// It leads outside, or nowhere.
+    /// The path leads outside, or does not exist.
     pub(super) fn find(roots: &'r Roots, path: &str, ending: Ending) -> Result<Self, Refusal> {
         let Wanted { root, names } = roots.find(path)?;
         let mut walk = Walk {
@@ -67,7 +67,7 @@ impl<'r> Spot<'r> {
         Ok(walk.spot)
     }
 
-    /// The directory in which the last name stands.
+    /// Returns the directory that contains the last name.
     pub(super) fn dir(&self) -> BorrowedFd<'_> {
         match self.way.last() {
             Some((_, handle)) => handle.as_fd(),
@@ -75,7 +75,7 @@ impl<'r> Spot<'r> {
         }
     }
 
-    /// The last name; `.` for a root itself.
+    /// Returns the last name; `.` for a root itself.
     pub(super) fn name(&self) -> &OsStr {
         self.name.as_deref().unwrap_or(OsStr::new("."))
     }
@@ -84,11 +84,11 @@ impl<'r> Spot<'r> {
         self.name.is_none()
     }
 
-    /// What is there.
+    /// Returns the metadata of the target.
     ///
     /// # Errors
     ///
-    /// Nothing is.
+    /// The target does not exist.
     pub(super) fn found(&self) -> Result<&Stat, Refusal> {
         self.found.as_ref().ok_or(Refusal::NotFound)
     }
@@ -97,7 +97,7 @@ impl<'r> Spot<'r> {
         self.found.is_none()
     }
 
-    /// Where it is, without symbolic links.
+    /// Returns the path without symbolic links.
     pub(super) fn real_path(&self) -> PathBuf {
         let mut path = self.roots.get(self.root).real.clone();
         path.extend(self.way.iter().map(|(name, _)| name));
@@ -105,11 +105,11 @@ impl<'r> Spot<'r> {
         path
     }
 
-    /// Opens the directory that is there, to list it.
+    /// Opens the target directory to list it.
     ///
     /// # Errors
     ///
-    /// There is something else, or nothing.
+    /// The target is not a directory, or does not exist.
     pub(super) fn open_to_list(&self) -> Result<OwnedFd, Refusal> {
         match handle::kind(self.found()?) {
             FileType::Directory => handle::open_to_list(self.dir(), self.name()),
@@ -120,7 +120,7 @@ impl<'r> Spot<'r> {
 
 struct Walk<'r> {
     spot: Spot<'r>,
-    /// Names to come, each with whether a link has said it.
+    /// Names still to resolve, each with true if it comes from a link.
     ahead: VecDeque<(OsString, bool)>,
     links: usize,
     ending: Ending,
@@ -177,7 +177,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Goes on with what a link says.
+    /// Continues with the target of a link.
     fn follow(&mut self, name: &OsStr) -> Result<(), Refusal> {
         self.links += 1;
         if LINKS_MAX < self.links {
@@ -205,7 +205,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The path ends in a directory that one has come through: a root, or what a link has led back to.
+    /// Ends at a directory that is already open: a root, or one that a link has led back to.
     fn stop_at_directory(&mut self) -> Result<(), Refusal> {
         let spot = &mut self.spot;
         let stat = rustix::fs::fstat(spot.dir())?;

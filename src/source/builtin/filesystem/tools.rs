@@ -1,4 +1,4 @@
-//! The tools: what they are called, what they take, and what they say.
+//! Tools of the filesystem toolset, with their arguments and results.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::protocol::Content;
 use crate::source::builtin::{Blocking, Grounds, Stop, Toolset, ToolsetError};
 use crate::source::config::GRACE;
 
-/// The limits that are counted when they are hit.
+/// Limits whose hits are counted.
 const LIMITS: [&str; 7] = [
     "bytes",
     "depth",
@@ -33,7 +33,7 @@ const LIMITS: [&str; 7] = [
     "concurrency",
 ];
 
-/// What the tools share.
+/// State that the tools share.
 struct Files {
     roots: Roots,
     limits: FilesystemLimits,
@@ -79,9 +79,9 @@ pub(in crate::source::builtin) fn toolset(grounds: &Grounds<'_>) -> Result<Tools
 struct ReadText {
     /// The file.
     path: String,
-    /// Return only so many lines of its end.
+    /// Return only this number of lines from the end.
     tail: Option<usize>,
-    /// Return only so many lines of its beginning.
+    /// Return only this number of lines from the beginning.
     head: Option<usize>,
 }
 
@@ -103,19 +103,19 @@ struct ReadMany {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Write {
-    /// The file, which may exist already.
+    /// The file, which can exist already.
     path: String,
-    /// All of its content.
+    /// The whole new content.
     content: String,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct OneEdit {
-    /// What stands in the file, line for line.
+    /// The existing text, which can span lines.
     #[serde(rename = "oldText")]
     old_text: String,
-    /// What is to stand there instead.
+    /// The replacement text.
     #[serde(rename = "newText")]
     new_text: String,
 }
@@ -125,9 +125,9 @@ struct OneEdit {
 struct EditFile {
     /// The file.
     path: String,
-    /// The edits, which are made one after the other.
+    /// The edits, applied one after the other.
     edits: Vec<OneEdit>,
-    /// Only show what would change.
+    /// Only show the changes, without making them.
     #[serde(default, rename = "dryRun")]
     dry_run: bool,
 }
@@ -145,7 +145,7 @@ enum SortBy {
 struct ListWithSizes {
     /// The directory.
     path: String,
-    /// What comes first: names in their order, or the largest.
+    /// Sort by name, or by size with the largest first.
     #[serde(default, rename = "sortBy")]
     sort_by: SortBy,
 }
@@ -155,7 +155,7 @@ struct ListWithSizes {
 struct TreeOf {
     /// The directory.
     path: String,
-    /// What to leave out: names, or patterns of paths below the directory.
+    /// Names to exclude, or patterns of paths below the directory.
     #[serde(default, rename = "excludePatterns")]
     exclude_patterns: Vec<String>,
 }
@@ -163,11 +163,11 @@ struct TreeOf {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Search {
-    /// The directory to begin in.
+    /// The directory to search.
     path: String,
-    /// What paths below it have to be like: `*.txt` for files in the directory, `**/*.txt` for those below it too.
+    /// Pattern for paths below it: `*.txt` matches files in the directory, `**/*.txt` also those below it.
     pattern: String,
-    /// Patterns of what to leave out.
+    /// Patterns of paths to exclude.
     #[serde(default, rename = "excludePatterns")]
     exclude_patterns: Vec<String>,
 }
@@ -175,9 +175,9 @@ struct Search {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Move {
-    /// What to move.
+    /// The path to move.
     source: String,
-    /// Its new path, at which nothing may be.
+    /// The new path, which must not exist.
     destination: String,
 }
 
@@ -187,7 +187,7 @@ struct Nothing {}
 
 // === Results ===
 
-/// A text, which clients also get as the member `content` of the structured result.
+/// A text that clients also get as the member `content` of the structured result.
 struct Said(String);
 
 impl IntoOutput for Said {
@@ -212,7 +212,7 @@ impl IntoOutput for Said {
 // === Tools ===
 
 impl Files {
-    /// A tool whose work blocks.
+    /// Creates a tool whose work blocks.
     fn tool<A, R>(
         self: &Arc<Self>,
         definition: Definition,
@@ -381,7 +381,7 @@ impl Files {
 
     fn read_text(&self, wanted: &ReadText, stop: &Stop) -> Result<Said, ToolError> {
         let path = &wanted.path;
-        // Nought lines stand for all, as they do elsewhere.
+        // Zero lines mean all of them, as for an omitted argument.
         let (head, tail) = (wanted.head.unwrap_or(0), wanted.tail.unwrap_or(0));
         if head != 0 && tail != 0 {
             return Err(ToolError::new("give either head or tail, not both"));

@@ -1,4 +1,4 @@
-//! Changing files and directories: whole, or not at all.
+//! Atomic changes of files and directories.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -15,7 +15,7 @@ use super::spot::{Ending, Spot};
 use crate::catalog::ToolError;
 use crate::source::builtin::Stop;
 
-/// Where a file may be written: what has the name is a regular file, or nothing.
+/// Resolves a path to write to: a regular file, or a name that does not exist.
 pub(super) fn place<'r>(roots: &'r Roots, path: &str) -> Result<Spot<'r>, Refusal> {
     let spot = Spot::find(roots, path, Ending::Follow)?;
     if spot.is_free() {
@@ -30,8 +30,8 @@ pub(super) fn place<'r>(roots: &'r Roots, path: &str) -> Result<Spot<'r>, Refusa
     }
 }
 
-/// Puts a file in its place: it is written beside it first and then takes its name, so that nobody ever sees half of it,
-/// and whoever has a hard link keeps what was there. Mode and owner stay.
+/// Replaces a file: writes a temporary file in the same directory and renames it. Readers thus never see a partial
+/// file, and other hard links keep the old content. Mode and owner are preserved.
 pub(super) fn replace(spot: &Spot<'_>, content: &[u8], stop: &Stop) -> Result<(), WriteError> {
     let dir = spot.dir();
     let before = spot.found().ok();
@@ -49,7 +49,7 @@ pub(super) fn replace(spot: &Spot<'_>, content: &[u8], stop: &Stop) -> Result<()
     Ok(())
 }
 
-/// Why a file was not written.
+/// Reason why a file was not written.
 pub(super) enum WriteError {
     Refused(Refusal),
     Stopped(ToolError),
@@ -76,7 +76,7 @@ impl WriteError {
     }
 }
 
-/// A file that is to take another's name; it is gone if it never does.
+/// A temporary file that replaces another one. It is removed on drop if that does not happen.
 struct Beside<'d> {
     dir: BorrowedFd<'d>,
     name: OsString,
@@ -98,7 +98,7 @@ impl<'d> Beside<'d> {
             | OFlags::NOFOLLOW
             | OFlags::NOCTTY
             | OFlags::CLOEXEC;
-        // What takes the place of something that few may read is not read by others meanwhile.
+        // The replacement of a file with restricted permissions must not be readable by others meanwhile.
         let mode = if before.is_some() { 0o600 } else { 0o666 };
         let file = openat(dir, &name, flags, Mode::from_raw_mode(mode))?;
         Ok(Self {
@@ -122,7 +122,7 @@ fn keep_owner_and_mode(file: &File, before: &Stat) -> Result<(), Refusal> {
     let now = rustix::fs::fstat(file)?;
     if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid) {
         let owner = (Uid::from_raw(before.st_uid), Gid::from_raw(before.st_gid));
-        // Few may give a file away. The group may still be kept if the owner cannot be.
+        // Changing the owner needs privileges. The group can be preserved even if the owner cannot.
         if rustix::fs::fchown(file, Some(owner.0), Some(owner.1)).is_err() {
             let _ = rustix::fs::fchown(file, None, Some(owner.1));
         }
@@ -131,7 +131,7 @@ fn keep_owner_and_mode(file: &File, before: &Stat) -> Result<(), Refusal> {
     Ok(rustix::fs::fchmod(file, mode)?)
 }
 
-/// Makes a directory, and those on the way to it. One that is there is good.
+/// Creates a directory and its missing parents. An existing directory is accepted.
 pub(super) fn make_directory(roots: &Roots, path: &str) -> Result<(), Refusal> {
     let spot = Spot::find(roots, path, Ending::Make)?;
     match handle::kind(spot.found()?) {
@@ -140,14 +140,13 @@ pub(super) fn make_directory(roots: &Roots, path: &str) -> Result<(), Refusal> {
     }
 }
 
-/// Why something was not moved, and which of the two paths is to blame.
+/// Reason why something was not moved, and the path that is responsible.
 pub(super) enum MoveError {
     Source(Refusal),
     Destination(Refusal),
 }
 
-/// Gives something another name, which nothing may have. Of a symbolic link, the link itself is moved, if it leads nowhere
-/// outside.
+/// Moves something to a name that must not exist. A symbolic link is moved itself, unless its target is outside.
 pub(super) fn rename(roots: &Roots, source: &str, destination: &str) -> Result<(), MoveError> {
     let from = movable(roots, source).map_err(MoveError::Source)?;
     let to = Spot::find(roots, destination, Ending::Stay).map_err(MoveError::Destination)?;
@@ -181,7 +180,7 @@ fn movable<'r>(roots: &'r Roots, source: &str) -> Result<Spot<'r>, Refusal> {
     Ok(from)
 }
 
-/// In one step, so that nothing is lost that takes the name meanwhile.
+/// Renames atomically, so that a concurrently created target is never overwritten.
 #[cfg(any(target_os = "linux", target_vendor = "apple"))]
 fn rename_to_free(from: &Spot<'_>, to: &Spot<'_>) -> Result<(), Errno> {
     use rustix::fs::{RenameFlags, renameat_with};
@@ -199,8 +198,8 @@ fn rename_to_free(_: &Spot<'_>, _: &Spot<'_>) -> Result<(), Errno> {
     Err(Errno::NOSYS)
 }
 
-/// For file systems that cannot do that in one step. A directory takes the place of nothing but an empty one; anything
-/// else gets a second name, which fails if it is taken, and loses the first.
+/// Renames on file systems without an atomic operation for that. A directory can only replace an empty one. Anything
+/// else gets a second hard link, which fails if the name exists, and then loses the first.
 fn rename_otherwise(from: &Spot<'_>, to: &Spot<'_>) -> Result<(), Errno> {
     let is_dir = from
         .found()
@@ -218,7 +217,7 @@ fn rename_otherwise(from: &Spot<'_>, to: &Spot<'_>) -> Result<(), Errno> {
     unlinkat(from.dir(), from.name(), AtFlags::empty())
 }
 
-/// Whether a file is still what it was when it was read.
+/// Returns true if a file has not changed since it was read.
 pub(super) fn is_same(now: &Stat, before: &Stat) -> bool {
     let of = |stat: &Stat| {
         (

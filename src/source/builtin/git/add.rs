@@ -12,7 +12,7 @@ use super::tree::{Version, is_path};
 use super::worktree::Found;
 use crate::catalog::ToolError;
 
-/// How many paths can be named at once.
+/// Maximum number of paths in one call.
 const NAMED_MAX: usize = 10_000;
 
 pub(super) fn add(place: &Place<'_>, files: &[String]) -> Result<String, ToolError> {
@@ -81,7 +81,7 @@ pub(super) fn add(place: &Place<'_>, files: &[String]) -> Result<String, ToolErr
     Ok("Files staged successfully".to_owned())
 }
 
-/// The paths that some names stand for.
+/// Returns the paths that the names match.
 fn wanted(
     named: &[BString],
     index: &Index,
@@ -117,7 +117,7 @@ fn wanted(
     Ok(wanted)
 }
 
-/// Whether a path is the named one or lies in it. The empty name is the whole working tree.
+/// Returns true if a path equals a name or is below it. The empty name covers the whole working tree.
 fn covers(name: &BStr, path: &BStr) -> bool {
     match path.strip_prefix(name.as_bytes()) {
         Some(rest) => name.is_empty() || rest.is_empty() || rest.starts_with(b"/"),
@@ -125,7 +125,7 @@ fn covers(name: &BStr, path: &BStr) -> bool {
     }
 }
 
-/// A path as callers write it, from the root of the working tree.
+/// Converts a caller's path to one relative to the root of the working tree.
 fn relative(file: &str, root: &Path) -> Result<BString, ToolError> {
     let outside = || {
         ToolError::new(format!(
@@ -159,8 +159,8 @@ fn relative(file: &str, root: &Path) -> Result<BString, ToolError> {
     Ok(relative)
 }
 
-/// Takes away what cannot be there beside a new path: a file where one of its folders is to be, files in a folder of
-/// its name.
+/// Removes entries that conflict with a new path: a file in place of one of its folders, or files in a folder of its
+/// name.
 fn make_room(staged: &mut std::collections::BTreeMap<BString, Staged>, path: &BString) {
     for at in path.find_iter("/") {
         staged.remove(path[..at].as_bstr());
@@ -177,7 +177,7 @@ fn make_room(staged: &mut std::collections::BTreeMap<BString, Staged>, path: &BS
     }
 }
 
-/// Puts the index back to what the last commit has.
+/// Resets the index to the last commit.
 pub(super) fn reset(place: &Place<'_>) -> Result<String, ToolError> {
     let lock = place.lock_index()?;
     let index = place.index()?;

@@ -1,4 +1,4 @@
-//! `git_branch` and `git_create_branch`; and what HEAD is called.
+//! `git_branch` and `git_create_branch`, and the description of HEAD.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use super::repository::{Doing, Place, no_option};
 use super::text::Text;
 use crate::catalog::ToolError;
 
-/// Branches, each with what it is called in the list.
+/// Returns branches with their names for the list.
 pub(super) fn list(
     place: &Place<'_>,
     kind: &str,
@@ -74,7 +74,7 @@ pub(super) fn list(
         };
         for branch in branches.doing("list the branches")? {
             place.stop.check()?;
-            // One that is broken is not shown, and the others are.
+            // A broken branch is omitted; the others are listed.
             let Ok(mut branch) = branch else { continue };
             let name = branch.name().as_bstr().to_owned();
             let target = match branch.target() {
@@ -105,7 +105,7 @@ pub(super) fn list(
     Ok(super::diff::trimmed(out.finish()))
 }
 
-/// Looks for commits in the histories of branches, within a common limit.
+/// Searches the histories of branches for commits, within a common limit.
 struct Search<'a> {
     place: &'a Place<'a>,
     walked: usize,
@@ -135,13 +135,13 @@ impl Search<'_> {
     }
 }
 
-/// What a HEAD that is on no branch is called: what was checked out, if that is known, and whether it is still there.
+/// Describes a detached HEAD: the checked-out name, if known, and whether HEAD is still there.
 pub(super) fn detached(place: &Place<'_>, id: ObjectId) -> Result<String, ToolError> {
     let head = place.repository.head().doing("read HEAD")?;
     let mut log = head.log_iter();
     let mut came_from = None;
     if let Ok(Some(lines)) = log.rev() {
-        // How far back it is looked: as many lines as nobody checks out in a row.
+        // Maximum number of log entries to search for the last checkout.
         const LINES_MAX: usize = 1000;
         for line in lines.take(LINES_MAX).flatten() {
             if let Some(moved) = line.message.strip_prefix(b"checkout: moving from ") {
@@ -156,7 +156,7 @@ pub(super) fn detached(place: &Place<'_>, id: ObjectId) -> Result<String, ToolEr
     let Some((name, at)) = came_from else {
         return Ok(format!("HEAD detached at {}", place.short(id)));
     };
-    // A name that stands for something else by now, or never was a reference's, says nothing.
+    // The name is useless if it now refers to another commit, or was not a reference.
     let is_reference = name
         .to_str()
         .ok()
@@ -172,7 +172,7 @@ pub(super) fn detached(place: &Place<'_>, id: ObjectId) -> Result<String, ToolEr
     Ok(format!("HEAD detached {preposition} {name}"))
 }
 
-/// Makes a branch where another one is, or HEAD.
+/// Creates a branch at another one, or at HEAD.
 pub(super) fn create(
     place: &Place<'_>,
     name: &str,
@@ -212,7 +212,7 @@ pub(super) fn create(
     Ok(format!("Created branch '{name}' from '{shown}'"))
 }
 
-/// A reference's full name, for a branch that may be called so.
+/// Returns the full reference name of a branch, if the name is valid.
 fn branch_name(name: &str) -> Result<FullName, ToolError> {
     let full = format!("refs/heads/{name}");
     let is_sound = name != "HEAD" && name != "@" && !name.contains("@{");
@@ -220,7 +220,7 @@ fn branch_name(name: &str) -> Result<FullName, ToolError> {
     full.ok_or_else(|| ToolError::new(format!("'{name}' is no name that a branch can have")))
 }
 
-/// Changes a reference, in the name of whoever commits here.
+/// Changes a reference, with the committer's identity in its log.
 pub(super) fn edit_reference(place: &Place<'_>, edit: RefEdit) -> gix::Result<()> {
     let signature = signature(place).unwrap_or_else(|_| gix::actor::Signature {
         name: "longshore".into(),
@@ -234,7 +234,7 @@ pub(super) fn edit_reference(place: &Place<'_>, edit: RefEdit) -> gix::Result<()
     Ok(())
 }
 
-/// How many commits each of two has that the other does not: those of the first, those of the second.
+/// Returns the numbers of commits that only the first and only the second history has.
 pub(super) fn apart(
     place: &Place<'_>,
     ours: ObjectId,

@@ -1,4 +1,4 @@
-//! What has changed between two states of a repository, path by path.
+//! Changes between two states of a repository, by path.
 
 use std::collections::HashMap;
 
@@ -7,23 +7,23 @@ use gix::bstr::{BString, ByteSlice};
 
 use super::tree::Version;
 
-/// One path that differs.
+/// A path that differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Change {
     pub(super) path: BString,
-    /// Where it was before, if it has only been moved.
+    /// Former path, if the file was only moved.
     pub(super) from: Option<BString>,
     pub(super) old: Option<Side>,
     pub(super) new: Option<Side>,
-    /// It is not merged: there is no one state of it.
+    /// True for an unmerged path, which has several states.
     pub(super) is_conflict: bool,
 }
 
-/// One state of a path.
+/// State of a path on one side of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Side {
     pub(super) version: Version,
-    /// Its content lies in the working tree, and not among the objects.
+    /// True if its content is in the working tree and not in the object database.
     pub(super) is_in_worktree: bool,
 }
 
@@ -65,7 +65,7 @@ impl Change {
     }
 }
 
-/// Takes a file that went away and an equal one that came for one that was moved, preferably under its own name.
+/// Combines a removed file and an added one with equal content into a move, preferring equal file names.
 pub(super) fn with_moves(changes: Vec<Change>) -> Vec<Change> {
     let mut gone: HashMap<ObjectId, Vec<usize>> = HashMap::new();
     for (position, change) in changes.iter().enumerate() {

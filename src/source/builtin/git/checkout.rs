@@ -1,7 +1,7 @@
-//! `git_checkout`: another branch or commit in the working tree, without losing what is there.
+//! `git_checkout`: switches the working tree to another branch or commit without losing changes.
 //!
-//! What differs between the two commits is looked at path by path. Whatever was changed since the first of them stays, and
-//! what would have to be overwritten for the second has the whole be refused before anything is touched.
+//! Only paths that differ between the two commits are examined. Local changes to other paths stay. If any change
+//! would be overwritten, the checkout is rejected before anything is modified.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,11 +21,11 @@ use super::tree::{Mode, Version};
 use super::worktree::{Found, Worktree};
 use crate::catalog::ToolError;
 
-/// What went wrong, if it went wrong in the middle.
+/// Error message for a failure after files may have been modified.
 const IN_PART: &str = "check it out; the working tree may have been changed in part";
-/// How many paths a refusal names.
+/// Maximum number of paths that a rejection names.
 const NAMED_MAX: usize = 20;
-/// How many bytes a file may have to be written.
+/// Maximum size of a file that is written, in bytes.
 const FILE_BYTES_MAX: u64 = 128 * 1024 * 1024;
 
 pub(super) fn checkout(place: &Place<'_>, name: &str) -> Result<String, ToolError> {
@@ -67,7 +67,7 @@ pub(super) fn checkout(place: &Place<'_>, name: &str) -> Result<String, ToolErro
         .iter()
         .filter_map(|change| Some((&change.path, change.new?.version)))
         .collect();
-    // Attributes say how other files are written, so that theirs come first.
+    // Attribute files come first, because they determine how other files are written.
     let (attributes, others): (Vec<_>, Vec<_>) = written
         .into_iter()
         .partition(|(path, _)| path.rsplit_str("/").next() == Some(b".gitattributes"));
@@ -86,7 +86,7 @@ pub(super) fn checkout(place: &Place<'_>, name: &str) -> Result<String, ToolErro
     })
 }
 
-/// The branch of a name, if there is one, and its commit. A tag may have the same name.
+/// Returns a branch by name, with its commit. A tag can have the same name.
 fn branch(place: &Place<'_>, name: &str) -> Result<Option<(FullName, ObjectId)>, ToolError> {
     let Ok(full) = FullName::try_from(format!("refs/heads/{name}")) else {
         return Ok(None);
@@ -99,7 +99,7 @@ fn branch(place: &Place<'_>, name: &str) -> Result<Option<(FullName, ObjectId)>,
     Ok(Some((full, place.peel(id, gix::objs::Kind::Commit)?)))
 }
 
-/// Two working trees of one repository must not have the same branch.
+/// Rejects a branch that is checked out in another working tree of the repository.
 fn check_not_elsewhere(place: &Place<'_>, branch: &FullName) -> Result<(), ToolError> {
     const HEAD_BYTES_MAX: u64 = 4096;
     let common = place.repository.common_dir();
@@ -129,7 +129,7 @@ fn check_not_elsewhere(place: &Place<'_>, branch: &FullName) -> Result<(), ToolE
     Ok(())
 }
 
-/// The changes that have to be made, if nothing is lost by making them.
+/// Returns the changes to make, if they overwrite nothing.
 fn needed<'c>(
     place: &Place<'_>,
     changes: &'c [Change],
@@ -208,7 +208,7 @@ fn needed<'c>(
     Err(ToolError::new(text))
 }
 
-/// Writes files as their attributes want them.
+/// Writes files according to their attributes.
 struct Writer<'a> {
     place: &'a Place<'a>,
     worktree: &'a Worktree,

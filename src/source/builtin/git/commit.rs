@@ -11,11 +11,11 @@ use super::repository::{Doing, Place};
 use super::tree::Entry;
 use crate::catalog::ToolError;
 
-/// What a merge leaves behind until it is committed.
+/// State files of a merge, removed when it is committed.
 const MERGE_FILES: [&str; 4] = ["MERGE_HEAD", "MERGE_MSG", "MERGE_MODE", "AUTO_MERGE"];
-/// How many commits can be merged at once.
+/// Maximum number of commits merged together.
 const MERGED_MAX: usize = 64;
-/// How many bytes a message may have.
+/// Maximum size of a commit message, in bytes.
 const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 
 pub(super) fn commit(place: &Place<'_>, message: &str) -> Result<String, ToolError> {
@@ -30,7 +30,7 @@ pub(super) fn commit(place: &Place<'_>, message: &str) -> Result<String, ToolErr
         ));
     }
     let merged = merged(place)?;
-    // Nothing is changed in the index, and nobody else may meanwhile.
+    // The index is not changed here, and the lock keeps other processes from doing so.
     let lock = place.lock_index()?;
     let index = place.index()?;
     index.check_writable()?;
@@ -70,7 +70,8 @@ pub(super) fn commit(place: &Place<'_>, message: &str) -> Result<String, ToolErr
     Ok(format!("Changes committed successfully with hash {id}"))
 }
 
-/// Commits that are being merged. What else may be under way is not ended by a commit alone.
+/// Returns the commits that are being merged. Other operations in progress are rejected, since a commit alone does
+/// not complete them.
 fn merged(place: &Place<'_>) -> Result<Vec<ObjectId>, ToolError> {
     let file = |name: &str| -> PathBuf { place.repository.git_dir().join(name) };
     match place.repository.state() {
@@ -99,7 +100,7 @@ fn merged(place: &Place<'_>) -> Result<Vec<ObjectId>, ToolError> {
     Ok(merged)
 }
 
-/// Who commits, now.
+/// Returns the committer with the current time.
 pub(super) fn signature(place: &Place<'_>) -> Result<gix::actor::Signature, ToolError> {
     let snapshot = place.repository.config_snapshot();
     let known = |configured: &str, own: &str| -> Option<BString> {
@@ -127,7 +128,7 @@ pub(super) fn signature(place: &Place<'_>) -> Result<gix::actor::Signature, Tool
     }
 }
 
-/// Whether a text can be a name or an address in a commit.
+/// Returns true if a text is valid as a name or an address in a commit.
 pub(super) fn is_sound(text: &BStr) -> bool {
     !text.trim().is_empty()
         && !text
@@ -135,7 +136,7 @@ pub(super) fn is_sound(text: &BStr) -> bool {
             .any(|byte| matches!(byte, b'<' | b'>' | b'\n' | b'\0'))
 }
 
-/// Writes the trees of some entries whose paths begin alike, and are in order.
+/// Writes the trees for sorted entries that share a path prefix.
 fn write_tree(place: &Place<'_>, entries: &[Entry], depth: usize) -> Result<ObjectId, ToolError> {
     place.stop.check()?;
     let mut tree = gix::objs::Tree::empty();

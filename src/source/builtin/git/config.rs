@@ -1,4 +1,4 @@
-//! What the toolset `git` may touch.
+//! Configuration of the toolset `git`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use crate::source::config::TIMEOUT_SECONDS_MAX;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Repositories that can be looked into, and changed where that is configured.
+/// The toolset `git`: repositories that can be inspected, and changed if `write` is set.
 ///
 /// ```yaml
 /// toolsets: [git]
@@ -20,53 +20,52 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct GitConfig {
-    /// Folders that are repositories, or have repositories in them. Nothing outside of these is touched.
+    /// Folders that are repositories or contain them. Nothing outside of them is accessed.
     #[serde(deserialize_with = "crate::environment::list")]
     #[schemars(with = "Vec<String>")]
     #[schemars(extend("x-path" = "file"))]
     pub repositories: Vec<PathBuf>,
-    /// Whether there are `git_add`, `git_reset`, `git_commit`, `git_create_branch` and `git_checkout`. Default: false.
+    /// Offer `git_add`, `git_reset`, `git_commit`, `git_create_branch` and `git_checkout`.
     pub write: bool,
-    /// Who commits.
+    /// Committer of new commits.
     pub author: AuthorConfig,
-    /// Whether repositories may be used that belong to somebody else than the user this runs as, or the superuser.
-    /// Default: false.
+    /// Allow repositories whose owner is neither this process's user nor the superuser.
     pub allow_other_owners: bool,
-    /// How much and how long.
+    /// Limits of one call.
     pub limits: GitLimits,
 }
 
-/// Who commits.
+/// Committer of new commits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AuthorConfig {
-    /// Their name. Default: `user.name` of the repository's own configuration.
+    /// Name of the committer. Default: `user.name` of the repository's own configuration.
     pub name: String,
-    /// Their address. Default: `user.email` of the repository's own configuration.
+    /// E-mail address of the committer. Default: `user.email` of the repository's own configuration.
     pub email: String,
 }
 
-/// How much one call may look at, and for how long.
+/// Limits of one call.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct GitLimits {
-    /// How many bytes a result may have; it is cut there, and says so. Default: 1048576, 1 MiB.
+    /// Maximum size of a result, in bytes; a longer one is cut, with a note.
     pub output_bytes: usize,
-    /// How many bytes a file may have to be shown, compared line by line or added. Default: 8388608, 8 MiB.
+    /// Maximum size of a file to show, compare or add, in bytes.
     pub file_bytes: usize,
-    /// How many files a commit or a working tree may have. Default: 500000.
+    /// Maximum number of files in a commit or a working tree.
     pub files: usize,
-    /// How many commits `git_log` shows at most. Default: 1000.
+    /// Maximum number of commits that `git_log` shows.
     pub log_commits: usize,
-    /// How many commits are walked through at most, for `git_log` and to find which branches contain one. Default: 1000000.
+    /// Maximum number of commits to walk, for `git_log` and to find the branches that contain a commit.
     pub walked_commits: usize,
-    /// How many lines around a change are shown at most. Default: 100.
+    /// Maximum number of context lines around a change.
     pub context_lines: usize,
-    /// How long a call may take, in seconds. Default: 30.
+    /// Timeout of a call, in seconds.
     pub timeout_seconds: u64,
-    /// How many calls run at once. Default: 4.
+    /// Maximum number of concurrent calls.
     pub concurrency: usize,
-    /// How many repositories are kept open. Default: 16.
+    /// Maximum number of repositories kept open.
     pub open_repositories: usize,
 }
 

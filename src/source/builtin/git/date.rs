@@ -1,4 +1,4 @@
-//! Points in time: as people write them, and as they are shown.
+//! Parsing and formatting of dates.
 
 use jiff::Timestamp;
 use jiff::Zoned;
@@ -7,7 +7,7 @@ use jiff::tz::{Offset, TimeZone};
 
 use crate::catalog::ToolError;
 
-/// Forms besides those that Git writes itself. A time without a zone is UTC.
+/// Accepted formats besides Git's own. A time without a zone is in UTC.
 const TIMES: [&str; 4] = [
     "%Y-%m-%dT%H:%M:%S",
     "%Y-%m-%d %H:%M:%S",
@@ -25,7 +25,7 @@ const DATES: [&str; 8] = [
     "%d %B %Y",
 ];
 
-/// The second that a text means: a date, a time, or how long ago.
+/// Parses a date, a time or a relative time to seconds.
 pub(super) fn read(what: &str, text: &str, now: &Zoned) -> Result<i64, ToolError> {
     let text = text.trim();
     let utc = |civil: DateTime| civil.to_zoned(TimeZone::UTC).ok();
@@ -52,7 +52,7 @@ pub(super) fn read(what: &str, text: &str, now: &Zoned) -> Result<i64, ToolError
     })
 }
 
-/// A time in its own zone: `2024-01-15 14:30:25` and then the zone.
+/// Formats a time in its own zone: `2024-01-15 14:30:25`, followed by the zone.
 pub(super) fn shown(time: gix::date::Time, zone: &str) -> String {
     let zoned = Timestamp::from_second(time.seconds)
         .ok()

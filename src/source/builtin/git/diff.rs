@@ -21,7 +21,7 @@ pub(super) fn staged(place: &Place<'_>, context: usize) -> Result<String, ToolEr
     written(place, None, context, "Staged changes:\n", &changes)
 }
 
-/// What differs between a commit and the working tree, or between the two commits of a range.
+/// Returns the differences between a commit and the working tree, or between the two commits of a range.
 pub(super) fn diff(place: &Place<'_>, target: &str, context: usize) -> Result<String, ToolError> {
     no_option("target", target)?;
     check_revision(target)?;
@@ -75,7 +75,7 @@ fn written(
     Ok(trimmed(out.finish()))
 }
 
-/// Without the newline at the end, as programs that run git return its output.
+/// Removes the final newline, as programs that run git do with its output.
 pub(super) fn trimmed(mut text: String) -> String {
     if text.ends_with('\n') {
         text.pop();

@@ -1,4 +1,4 @@
-//! The index: what is staged, how the working tree differs from it, and changing it under its lock.
+//! The index: staged entries, differences from the working tree, and changes under its lock.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -20,27 +20,27 @@ use super::worktree::{Found, Worktree};
 use crate::catalog::ToolError;
 use crate::source::builtin::Stop;
 
-/// How long one waits for another process that changes the index.
+/// Time to wait for another process that holds the index lock.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
 
-/// What the index says of a path.
+/// An index entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Staged {
     pub(super) version: Version,
     pub(super) stat: Stat,
 }
 
-/// The index, read once.
+/// A snapshot of the index.
 pub(super) struct Index {
     pub(super) file: IndexFile,
     pub(super) staged: BTreeMap<BString, Staged>,
-    /// Paths that are not merged, with the stages that there are: base, ours, theirs.
+    /// Unmerged paths, with the stages that exist: base, ours, theirs.
     pub(super) conflicts: BTreeMap<BString, [bool; 3]>,
-    /// Only a part of the working tree is meant to be there.
+    /// True for a sparse checkout, which has only a part of the files.
     is_sparse: bool,
 }
 
-/// The right to change the index, and to nobody else.
+/// The lock of the index, required to change it.
 pub(super) struct Lock(gix::lock::File);
 
 impl Place<'_> {
@@ -76,7 +76,7 @@ impl Place<'_> {
                         index.is_sparse = true;
                         continue;
                     };
-                    // What is only meant to be added has no content yet.
+                    // An intent-to-add entry has no content yet.
                     if entry.flags.contains(Flags::INTENT_TO_ADD) {
                         continue;
                     }
@@ -95,7 +95,7 @@ impl Place<'_> {
         Ok(index)
     }
 
-    /// Takes the index for changing it. It is read again afterwards, by whoever has the lock.
+    /// Locks the index. The holder has to read it again afterwards.
     pub(super) fn lock_index(&self) -> Result<Lock, ToolError> {
         let wait = gix::lock::acquire::Fail::AfterDurationWithBackoff(LOCK_WAIT);
         let path = self.repository.index_path();
@@ -110,7 +110,7 @@ impl Place<'_> {
         })
     }
 
-    /// What differs between a tree and the index.
+    /// Returns the differences between a tree and the index.
     pub(super) fn staged_changes(
         &self,
         tree: Option<ObjectId>,
@@ -138,7 +138,7 @@ impl Place<'_> {
         Ok(changes.into_values().collect())
     }
 
-    /// What differs between the index and the working tree, for paths that the index has.
+    /// Returns the differences between the index and the working tree, for paths in the index.
     pub(super) fn unstaged_changes(
         &self,
         index: &Index,
@@ -161,7 +161,7 @@ impl Place<'_> {
         Ok(changes.into_values().collect())
     }
 
-    /// What differs between a tree and the working tree, for paths that the tree or the index has.
+    /// Returns the differences between a tree and the working tree, for paths in the tree or the index.
     pub(super) fn worktree_changes(
         &self,
         tree: ObjectId,
@@ -204,8 +204,8 @@ impl Place<'_> {
         Ok(changes.into_values().collect())
     }
 
-    /// Paths that are in the working tree, and neither in the index nor ignored; folders end in a slash. With `collapse`,
-    /// a folder that is altogether untracked stands for what is in it.
+    /// Returns untracked paths that are not ignored; folders end in a slash. With `collapse`, a fully untracked
+    /// folder is reported instead of its files.
     pub(super) fn untracked(
         &self,
         index: &Index,
@@ -213,7 +213,7 @@ impl Place<'_> {
         collapse: bool,
     ) -> Result<Vec<BString>, ToolError> {
         let mut state: State = State::clone(&index.file);
-        // The walk takes for tracked what is said to be there: a folder that became a file is not.
+        // The walk trusts these flags, so a folder that became a file must not count as tracked.
         for (entry, path) in state.entries_mut_with_paths() {
             self.stop.check()?;
             let found = worktree.look(path).doing("look at a file")?;
@@ -285,14 +285,14 @@ impl gix::dir::walk::Delegate for Untracked<'_> {
     }
 }
 
-/// Files of the working tree as they would be added.
+/// Files of the working tree in the form in which they would be added.
 pub(super) struct Files<'a> {
     place: &'a Place<'a>,
     index: &'a Index,
     worktree: &'a Worktree,
     pipeline: gix::filter::Pipeline<'a>,
     stat_options: gix::index::entry::stat::Options,
-    /// Whether the file system knows what is executable.
+    /// True if the file system supports executable bits.
     has_modes: bool,
 }
 
@@ -302,7 +302,7 @@ impl<'a> Files<'a> {
         index: &'a Index,
         worktree: &'a Worktree,
     ) -> Result<Self, ToolError> {
-        // Of filters only those that are a part of Git are known here: none that is configured is trusted.
+        // Only Git's built-in filters are used; configured ones are not trusted.
         let (pipeline, _) = place
             .repository
             .filter_pipeline(None)
@@ -321,7 +321,7 @@ impl<'a> Files<'a> {
         })
     }
 
-    /// What stands at a path. If it has not been touched since it was staged, that is known without reading it.
+    /// Returns the current version of a path. If the file is unchanged since it was staged, it is not read.
     pub(super) fn version(
         &mut self,
         path: &BStr,
@@ -331,7 +331,7 @@ impl<'a> Files<'a> {
         if let Some(staged) = staged
             && staged.version.mode == Mode::Submodule
         {
-            // Another repository is not looked into; as long as its folder is there, it is taken for unchanged.
+            // Submodules are not examined: they count as unchanged as long as their folder exists.
             let is_there = matches!(found, Some(Found::Folder));
             return Ok(is_there.then_some(staged.version));
         }
@@ -363,7 +363,7 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// The content of a path as it would be added, and what was known of it then.
+    /// Returns the content of a path as it would be added, with the metadata read at that time.
     pub(super) fn content(
         &mut self,
         path: &BStr,
@@ -381,7 +381,7 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// The content of a path as it would be added; nothing if it is too large.
+    /// Returns the content of a path as it would be added; `None` if it is too large.
     pub(super) fn content_within(&mut self, path: &BStr) -> Result<Option<Vec<u8>>, ToolError> {
         match self.read(path)? {
             None => Ok(Some(Vec::new())),
@@ -435,7 +435,7 @@ impl<'a> Files<'a> {
         Ok(Some(Piece::Whole { mode, stat, bytes }))
     }
 
-    /// The id of a file that is too large to be held: as it is, without conversions.
+    /// Returns the ID of a file that is too large for memory, without conversions.
     fn large(&self, path: &BStr) -> Result<Option<ObjectId>, ToolError> {
         let Some(mut file) = self.worktree.file(path).doing("read a file")? else {
             return Ok(None);
@@ -465,7 +465,7 @@ enum Piece {
 }
 
 impl Index {
-    /// Refuses to change an index of which only a part is understood.
+    /// Rejects changes to an index with unsupported features.
     pub(super) fn check_writable(&self) -> Result<(), ToolError> {
         if self.is_sparse {
             return Err(ToolError::new(
@@ -475,7 +475,7 @@ impl Index {
         Ok(())
     }
 
-    /// Refuses what cannot be done while something is not merged.
+    /// Rejects operations that are not possible with unmerged paths.
     pub(super) fn check_merged(&self) -> Result<(), ToolError> {
         match self.conflicts.keys().next() {
             None => Ok(()),
@@ -485,7 +485,7 @@ impl Index {
         }
     }
 
-    /// All of it, as a tree would have it.
+    /// Returns all entries in tree form.
     pub(super) fn entries(&self) -> Vec<Entry> {
         let entries = self.staged.iter().map(|(path, staged)| Entry {
             path: path.clone(),
@@ -496,8 +496,7 @@ impl Index {
 }
 
 impl Lock {
-    /// Puts a new index in place of the old one, of which nothing is kept but unmerged paths that are still to be
-    /// resolved.
+    /// Replaces the index. Of the old one, only unmerged paths that are not resolved yet are kept.
     pub(super) fn write(
         self,
         place: &Place<'_>,

@@ -1,4 +1,4 @@
-//! `git_log`: what was committed, the newest first.
+//! `git_log`: commits, the newest first.
 
 use gix::revision::walk::Sorting;
 use gix::traverse::commit::simple::CommitTimeOrder;
@@ -32,7 +32,7 @@ pub(super) fn log(
         Some(seconds) => Sorting::ByCommitTimeCutoff { order, seconds },
         None => Sorting::ByCommitTime(order),
     };
-    // As with git, a negative number is no limit; ours remains.
+    // As in git, a negative number means no limit; the configured limit still applies.
     let count_max =
         usize::try_from(max_count).map_or(limits.log_commits, |max| max.min(limits.log_commits));
     let mut out = Text::of(place);

@@ -1,7 +1,7 @@
-//! The toolset `git`: repositories, looked into and changed without the program of that name.
+//! Git toolset: inspects and changes repositories without the git program.
 //!
-//! What lies in a repository is never trusted: its configuration starts no programs, its hooks and filters do not run,
-//! and whatever points out of the configured folders is refused.
+//! The content of a repository is never trusted: its configuration starts no programs, its hooks and filters do not
+//! run, and paths that lead out of the configured folders are rejected.
 
 mod config;
 #[cfg(feature = "git")]

@@ -1,4 +1,4 @@
-//! Changes as text, as `git diff` writes them.
+//! Patches in the format of `git diff`.
 
 use gix::ObjectId;
 use gix::bstr::{BStr, BString, ByteSlice};
@@ -11,13 +11,13 @@ use super::text::{Text, quoted, with_prefix};
 use super::tree::Mode;
 use crate::catalog::ToolError;
 
-/// What is behind one side of a change.
+/// Content of one side of a change.
 enum Content {
     Bytes(Vec<u8>),
     TooLarge(u64),
 }
 
-/// Writes changes, whose content comes from the repository and, where there is one, from the working tree.
+/// Writes changes with content from the repository and, if there is one, from the working tree.
 pub(super) struct Patch<'a> {
     pub(super) place: &'a Place<'a>,
     pub(super) files: Option<Files<'a>>,
@@ -25,7 +25,7 @@ pub(super) struct Patch<'a> {
 }
 
 impl Patch<'_> {
-    /// All of a list of changes, or as much as fits.
+    /// Writes a list of changes, as far as it fits.
     pub(super) fn write(&mut self, changes: &[Change], out: &mut Text) -> Result<(), ToolError> {
         for change in changes {
             self.place.stop.check()?;
@@ -42,7 +42,7 @@ impl Patch<'_> {
             out.line(format!("* Unmerged path {}", quoted(change.path.as_bstr())));
             return Ok(());
         }
-        // A file that became a link was taken away, and a link made.
+        // A file replaced by a link is shown as a removal and an addition.
         if let (Some(old), Some(new)) = (change.old, change.new)
             && !old.version.mode.is_alike(new.version.mode)
         {
@@ -62,7 +62,7 @@ impl Patch<'_> {
             }
             (Content::Bytes(a), Content::Bytes(b)) => {
                 if !(a.is_empty() && b.is_empty()) {
-                    // The tab tells where a name with spaces ends.
+                    // The tab marks the end of a name with spaces.
                     let tab = |name: &str| if name.contains(' ') { "\t" } else { "" };
                     out.line(format!("--- {old}{}", tab(&old)));
                     out.line(format!("+++ {new}{}", tab(&new)));
@@ -78,7 +78,7 @@ impl Patch<'_> {
         Ok(())
     }
 
-    /// Only what has changed within files, without the lines that say how they are stored.
+    /// Writes only the changes within files, without the headers on how they are stored.
     pub(super) fn body(&mut self, change: &Change, out: &mut Text) -> Result<(), ToolError> {
         let id = |side: Option<Side>| side.map(|side| side.version.id);
         if id(change.old) == id(change.new) {
@@ -136,7 +136,7 @@ impl Patch<'_> {
         }
     }
 
-    /// As many zeros as the other side's id has digits.
+    /// Returns as many zeros as the other side's ID has digits.
     fn zeros(&self, change: &Change) -> usize {
         change
             .old
@@ -195,7 +195,7 @@ impl Patch<'_> {
     }
 }
 
-/// Both names of a change, as the lines before its hunks have them.
+/// Returns both names of a change for the lines before its hunks.
 pub(super) fn names(change: &Change) -> (String, String) {
     let nothing = || "/dev/null".to_owned();
     let from: &BString = change.from.as_ref().unwrap_or(&change.path);
@@ -208,13 +208,13 @@ pub(super) fn names(change: &Change) -> (String, String) {
     (old, new)
 }
 
-/// Whether there is no text in some bytes: as Git decides it, by a zero near the beginning.
+/// Returns true for binary content: as in Git, if there is a zero byte near the beginning.
 pub(super) fn is_binary(bytes: &[u8]) -> bool {
     const LOOKED_AT: usize = 8000;
     bytes[..bytes.len().min(LOOKED_AT)].contains(&0)
 }
 
-/// The lines that differ, with some around them.
+/// Writes the differing lines with context.
 pub(super) fn hunks(old: &[u8], new: &[u8], context: usize, out: &mut Text) {
     let input = InternedInput::new(old, new);
     let mut diff = Diff::compute(Algorithm::Myers, &input);
@@ -247,7 +247,7 @@ fn write_group(group: &[Hunk], input: &InternedInput<&[u8]>, context: u32, out: 
     let new = first.after.start - lead..last.after.end + trail;
     let range = |range: &std::ops::Range<u32>| {
         let count = range.end - range.start;
-        // Nothing lies behind a line, and something begins with one.
+        // An empty range is numbered by the line before it, any other by its first line.
         let start = if count == 0 {
             range.start
         } else {
@@ -292,7 +292,7 @@ fn write_line(sign: &str, line: &[u8], out: &mut Text) {
     }
 }
 
-/// The last line before a hunk that is not indented: mostly what it is in.
+/// Returns the last unindented line before a hunk, usually the function or section that contains it.
 fn heading<'a>(input: &InternedInput<&'a [u8]>, start: u32) -> Option<&'a [u8]> {
     const LENGTH_MAX: usize = 80;
     let is_heading = |line: &&[u8]| {

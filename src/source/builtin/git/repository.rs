@@ -1,8 +1,8 @@
-//! From a path that a caller names to an open repository that may be used.
+//! Access control for repositories: from a caller's path to an open repository.
 //!
-//! A repository is only as far away as it says: `.git` may be a file that names another folder, that folder may name a
-//! common one, objects may be borrowed from elsewhere, and each of them may be a symbolic link. All of it has to lie in a
-//! configured folder.
+//! A repository can refer to other places: `.git` can be a file that names another folder, that folder can name a
+//! common one, objects can be borrowed from elsewhere, and each can be a symbolic link. All of these have to be
+//! inside a configured folder.
 
 use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
@@ -18,21 +18,21 @@ use super::worktree::Worktree;
 use crate::catalog::ToolError;
 use crate::source::builtin::Stop;
 
-/// How many bytes an object or an index may have to be read at all.
+/// Maximum size of an object or an index to read, in bytes.
 const READ_BYTES_MAX: usize = 128 * 1024 * 1024;
-/// How many bytes a commit, a tag or a tree may have.
+/// Maximum size of a commit, a tag or a tree, in bytes.
 const NODE_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// How many bytes a revision's name may have.
+/// Maximum length of a revision's name, in bytes.
 const REVISION_BYTES_MAX: usize = 1000;
-/// How many digits an id is shortened to at least.
+/// Minimum number of digits of a short ID.
 const SHORT: usize = 7;
 
-/// The configured repositories, some of them open.
+/// The configured repositories, with a cache of open ones.
 #[derive(Debug)]
 pub(super) struct Repositories {
     roots: Vec<PathBuf>,
     pub(super) config: GitConfig,
-    /// The one used last comes first.
+    /// Open repositories, the most recently used first.
     open: Mutex<Vec<Open>>,
 }
 
@@ -42,11 +42,11 @@ struct Open {
     repository: ThreadSafeRepository,
 }
 
-/// What changes when a repository's configuration does.
+/// Fingerprint of a repository's configuration files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stamp(Vec<Option<(SystemTime, u64)>>);
 
-/// A repository, for the time of one call.
+/// A repository during one call.
 pub(super) struct Place<'a> {
     pub(super) repository: Repository,
     pub(super) config: &'a GitConfig,
@@ -54,7 +54,7 @@ pub(super) struct Place<'a> {
 }
 
 impl Repositories {
-    /// Those in the folders of the configuration, which have to be there.
+    /// Checks the configured folders, which have to exist.
     pub(super) fn new(config: &GitConfig) -> Result<Self, (usize, String)> {
         let mut roots = Vec::new();
         for (position, folder) in config.repositories.iter().enumerate() {
@@ -85,7 +85,7 @@ impl Repositories {
         })
     }
 
-    /// The repository at a path, or in the nearest folder above it.
+    /// Returns the repository at a path, or in the nearest folder above it.
     pub(super) fn at<'a>(&'a self, path: &str, stop: &'a Stop) -> Result<Place<'a>, ToolError> {
         let folder = self.folder(path)?;
         let stamp = self.check(&folder, path)?;
@@ -127,7 +127,7 @@ impl Repositories {
         open.truncate(self.config.limits.open_repositories);
     }
 
-    /// The folder of the repository that a path belongs to.
+    /// Returns the folder of the repository that a path belongs to.
     fn folder(&self, path: &str) -> Result<PathBuf, ToolError> {
         let wanted = Path::new(path);
         let candidates: Vec<PathBuf> = if wanted.is_absolute() {
@@ -136,7 +136,7 @@ impl Repositories {
             self.roots.iter().map(|root| root.join(wanted)).collect()
         };
         for candidate in candidates {
-            // Whatever is wrong with a path outside is not told.
+            // Errors of paths outside are not reported.
             let Ok(real) = fs::canonicalize(candidate) else {
                 continue;
             };
@@ -167,7 +167,7 @@ impl Repositories {
         root.map(PathBuf::as_path)
     }
 
-    /// Looks at everything that a repository consists of, each time, since it may have changed.
+    /// Checks everything that a repository consists of. This is repeated for each call, since it can change.
     fn check(&self, folder: &Path, path: &str) -> Result<Stamp, ToolError> {
         let escapes = || {
             ToolError::new(format!(
@@ -238,7 +238,7 @@ impl Repositories {
         Ok(Stamp(watched.iter().map(|file| stamp(file)).collect()))
     }
 
-    /// Folders that objects are borrowed from, and those that these borrow from.
+    /// Checks the alternate object folders, recursively.
     fn check_alternates(&self, objects: &Path, depth: usize) -> Option<()> {
         const DEPTH_MAX: usize = 5;
         let list = objects.join("info").join("alternates");
@@ -273,8 +273,8 @@ impl Repositories {
 
     fn open(&self, folder: &Path, path: &str) -> Result<ThreadSafeRepository, ToolError> {
         let limit = format!("gitoxide.objects.allocLimit={READ_BYTES_MAX}");
-        // Of a repository's own configuration nothing counts that starts a program, reads another file or leads
-        // elsewhere; that is what reduced trust means. Nobody else's configuration is read, nor the environment.
+        // Reduced trust ignores all repository settings that start a program, read another file or refer to other
+        // places. User and system configuration and the environment are not read.
         let opened = gix::open::Options::isolated()
             .with(gix::sec::Trust::Reduced)
             .config_overrides([limit.as_str(), "index.threads=1", "core.fsmonitor=false"])
@@ -297,7 +297,7 @@ impl Repositories {
 }
 
 impl<'a> Place<'a> {
-    /// What a revision stands for.
+    /// Resolves a revision.
     pub(super) fn resolve(&self, revision: &str) -> Result<ObjectId, ToolError> {
         check_revision(revision)?;
         let found = self.repository.rev_parse_single(revision);
@@ -305,14 +305,14 @@ impl<'a> Place<'a> {
         Ok(id.detach())
     }
 
-    /// The commit that a revision stands for, through whatever tags it.
+    /// Resolves a revision to a commit, following tags.
     pub(super) fn commit(&self, revision: &str) -> Result<ObjectId, ToolError> {
         let id = self.resolve(revision)?;
         self.peel(id, gix::objs::Kind::Commit)
             .map_err(|error| unresolved(revision).caused_by(Cause(error.message().to_owned())))
     }
 
-    /// The object of a kind that an object stands for.
+    /// Follows an object to one of a given kind.
     pub(super) fn peel(&self, id: ObjectId, kind: gix::objs::Kind) -> Result<ObjectId, ToolError> {
         self.bounded(id, NODE_BYTES_MAX)?;
         let object = self.repository.find_object(id).doing("read an object")?;
@@ -320,24 +320,24 @@ impl<'a> Place<'a> {
         Ok(peeled.id)
     }
 
-    /// The tree of a commit, or what else has one.
+    /// Returns the tree of a commit or of another object that has one.
     pub(super) fn tree_of(&self, id: ObjectId) -> Result<ObjectId, ToolError> {
         self.peel(id, gix::objs::Kind::Tree)
     }
 
-    /// The commit that HEAD stands for; none on a branch without commits.
+    /// Returns the commit of HEAD; `None` on a branch without commits.
     pub(super) fn head(&self) -> Result<Option<ObjectId>, ToolError> {
         let mut head = self.repository.head().doing("read HEAD")?;
         let id = head.try_peel_to_id().doing("read HEAD")?;
         Ok(id.map(gix::Id::detach))
     }
 
-    /// The tree of HEAD; none on a branch without commits.
+    /// Returns the tree of HEAD; `None` on a branch without commits.
     pub(super) fn head_tree(&self) -> Result<Option<ObjectId>, ToolError> {
         self.head()?.map(|id| self.tree_of(id)).transpose()
     }
 
-    /// Refuses an object that is too large, before it is read. Returns its size.
+    /// Rejects an object that is too large before it is read. Returns its size.
     pub(super) fn bounded(&self, id: ObjectId, max: u64) -> Result<u64, ToolError> {
         let header = self.repository.find_header(id).doing("find an object")?;
         let size = header.size();
@@ -350,7 +350,7 @@ impl<'a> Place<'a> {
         Ok(size)
     }
 
-    /// The working tree.
+    /// Returns the working tree.
     pub(super) fn worktree(&self) -> Result<Worktree, ToolError> {
         let path = self.repository.workdir();
         let path =
@@ -358,11 +358,11 @@ impl<'a> Place<'a> {
         Worktree::open(path).doing("open the working tree")
     }
 
-    /// An id as short as it can be told from others.
+    /// Returns the shortest unambiguous form of an ID.
     pub(super) fn short(&self, id: ObjectId) -> String {
         match id.attach(&self.repository).shorten() {
             Ok(prefix) => prefix.to_string(),
-            // It is not stored, as a file that was not added is not.
+            // The object is not stored, as for a file that was not added.
             Err(_) => id.to_hex_with_len(SHORT).to_string(),
         }
     }
@@ -372,7 +372,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Says what could not be done; why is for the log.
+/// Adds a description of the failed operation to an error. The cause only goes to the log.
 pub(super) trait Doing<T> {
     fn doing(self, what: &str) -> Result<T, ToolError>;
 }
@@ -394,7 +394,7 @@ fn unresolved(revision: &str) -> ToolError {
     ToolError::new(format!("Ref '{revision}' did not resolve to an object"))
 }
 
-/// Refuses what a program would take for an option, and what would have the whole history searched.
+/// Rejects a revision that a program would take for an option, or that would search the whole history.
 pub(super) fn check_revision(revision: &str) -> Result<(), ToolError> {
     no_option("revision", revision)?;
     if REVISION_BYTES_MAX < revision.len() {
@@ -408,7 +408,7 @@ pub(super) fn check_revision(revision: &str) -> Result<(), ToolError> {
     Ok(())
 }
 
-/// Refuses a value that begins with a dash.
+/// Rejects a value that begins with a dash.
 pub(super) fn no_option(what: &str, value: &str) -> Result<(), ToolError> {
     if value.starts_with('-') {
         return Err(ToolError::new(format!(
@@ -425,7 +425,7 @@ fn looks_like_a_repository(folder: &Path) -> bool {
             && folder.join("refs").is_dir())
 }
 
-/// A file that is expected to be small, and text.
+/// Reads a small text file.
 fn small_file(path: &Path) -> Option<String> {
     const BYTES_MAX: u64 = 16 * 1024;
     let found = fs::metadata(path).ok()?;
@@ -438,7 +438,7 @@ fn small_file(path: &Path) -> Option<String> {
 
 fn stamp(file: &Path) -> Option<(SystemTime, u64)> {
     let found = fs::metadata(file).ok()?;
-    // A folder's time changes with every file in it; that it is the same folder is enough.
+    // A folder's modification time changes with every file in it, so only its identity is compared.
     let len = if found.is_dir() {
         inode(&found)
     } else {
@@ -457,7 +457,7 @@ fn inode(found: &Metadata) -> u64 {
     std::os::unix::fs::MetadataExt::ino(found)
 }
 
-/// The superuser could do worse than own a repository.
+/// A repository owned by the superuser is trusted, since the superuser has access to everything anyway.
 #[cfg(unix)]
 fn belongs_to_us(found: &Metadata) -> bool {
     let owner = std::os::unix::fs::MetadataExt::uid(found);

@@ -1,4 +1,4 @@
-//! `git_show`: a commit with what it changed, a file, or what is in a folder.
+//! `git_show`: a commit with its changes, a file, or the content of a folder.
 
 use gix::bstr::ByteSlice;
 use gix::objs::Kind;
@@ -10,7 +10,7 @@ use super::repository::{Doing, Place};
 use super::text::Text;
 use crate::catalog::ToolError;
 
-/// How many lines are shown around a change.
+/// Number of context lines around a change.
 const CONTEXT: usize = 3;
 
 pub(super) fn show(place: &Place<'_>, revision: &str) -> Result<String, ToolError> {

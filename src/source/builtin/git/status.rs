@@ -1,4 +1,4 @@
-//! `git_status`, as `git status` without its advice.
+//! `git_status`, like `git status` without its hints.
 
 use gix::bstr::ByteSlice;
 use gix::state::InProgress;
@@ -105,8 +105,8 @@ fn change_line(change: &Change) -> String {
     format!("{label:<11} {path}")
 }
 
-/// The reference that a branch follows. gix does not say, since it takes no remotes from a configuration that is not
-/// trusted; here only names are taken from it, and remotes whose branches lie where Git puts them by itself.
+/// Returns the upstream branch of a branch. gix ignores the remotes of an untrusted configuration, so this reads only
+/// names from it, and supports only remotes with Git's default layout.
 fn followed(place: &Place<'_>, branch: &str) -> Option<String> {
     let snapshot = place.repository.config_snapshot();
     let value = |key: String| Some(snapshot.string(key.as_str())?.to_str_lossy().into_owned());
@@ -121,7 +121,7 @@ fn followed(place: &Place<'_>, branch: &str) -> Option<String> {
     is_usual.then(|| format!("refs/remotes/{remote}/{name}"))
 }
 
-/// Which branch it is, and how that stands to the one that it follows.
+/// Writes the branch, and its state relative to its upstream branch.
 fn branch(place: &Place<'_>, id: Option<gix::ObjectId>, out: &mut Text) -> Result<(), ToolError> {
     let head = place.repository.head().doing("read HEAD")?;
     let Some(name) = head.referent_name() else {

@@ -1,4 +1,4 @@
-//! Texts that are shown: no longer than they may be, and with paths as Git writes them.
+//! Output text with a size limit, and paths quoted as in Git.
 
 use gix::bstr::{BStr, ByteSlice};
 
@@ -11,7 +11,7 @@ pub(super) struct Text {
     bytes: Vec<u8>,
     max: usize,
     is_cut: bool,
-    /// Told if the text is cut.
+    /// Notified if the text is cut.
     stop: Option<Stop>,
 }
 
@@ -25,7 +25,7 @@ impl Text {
         }
     }
 
-    /// One of as many bytes as a result may have.
+    /// Creates a text with the configured size limit.
     pub(super) fn of(place: &Place<'_>) -> Self {
         Self {
             stop: Some(place.stop.clone()),
@@ -33,7 +33,7 @@ impl Text {
         }
     }
 
-    /// Adds to it, or as much as fits.
+    /// Appends as much as fits.
     pub(super) fn push(&mut self, more: impl AsRef<[u8]>) {
         if self.is_cut {
             return;
@@ -44,18 +44,18 @@ impl Text {
         self.bytes.extend_from_slice(&more[..more.len().min(room)]);
     }
 
-    /// Adds a line.
+    /// Appends a line.
     pub(super) fn line(&mut self, line: impl AsRef<[u8]>) {
         self.push(line);
         self.push("\n");
     }
 
-    /// Whether nothing more fits.
+    /// Returns true if the limit is reached.
     pub(super) fn is_full(&self) -> bool {
         self.is_cut
     }
 
-    /// The text, whose last line says so if something is missing. What is not UTF-8 in it becomes U+FFFD.
+    /// Returns the text. If it was cut, its last line says so. Invalid UTF-8 becomes U+FFFD.
     pub(super) fn finish(self) -> String {
         let mut text = String::from_utf8_lossy(&self.bytes).into_owned();
         if self.is_cut {
@@ -71,12 +71,12 @@ impl Text {
     }
 }
 
-/// A path as Git writes it: in quotes if there is something in it that would be misread.
+/// Quotes a path as Git does, if it contains characters that could be misread.
 pub(super) fn quoted(path: &BStr) -> String {
     with_prefix("", path)
 }
 
-/// The same with `a/` or `b/` before it, inside the quotes.
+/// Quotes a path with `a/` or `b/` before it, inside the quotes.
 pub(super) fn with_prefix(prefix: &str, path: &BStr) -> String {
     let is_plain = path
         .iter()

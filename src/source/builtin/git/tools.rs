@@ -1,4 +1,4 @@
-//! The tools, with the names and arguments of the reference server for Git.
+//! Tools of the git toolset, with the names and arguments of the reference server.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::protocol::ToolAnnotations;
 use crate::source::builtin::{Blocking, Grounds, Toolset, ToolsetError};
 use crate::source::config::GRACE;
 
-/// The limits that are counted when they are hit.
+/// Limits whose hits are counted.
 const LIMITS: [&str; 8] = [
     "output_bytes",
     "file_bytes",
@@ -26,7 +26,7 @@ const LIMITS: [&str; 8] = [
     "concurrency",
 ];
 
-/// Tools for the repositories of the configuration.
+/// Creates the tools for the configured repositories.
 pub(in crate::source::builtin) fn toolset(grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
     let config: &GitConfig = &grounds.settings.git;
     if config.repositories.is_empty() {
@@ -239,7 +239,7 @@ fn definition(
         .timeout(shared.repositories.config.limits.timeout() + GRACE)
 }
 
-/// What all arguments have.
+/// Common properties of all argument types.
 trait Of: for<'de> Deserialize<'de> + JsonSchema + Send + 'static {
     fn repository(&self) -> &str;
 }
@@ -306,7 +306,7 @@ struct OfRepository {
 struct OfContext {
     /// The path to the repository.
     repo_path: String,
-    /// How many lines are shown around a change.
+    /// Number of context lines around a change.
     #[serde(default = "context_lines")]
     context_lines: usize,
 }
@@ -316,9 +316,9 @@ struct OfContext {
 struct OfDiff {
     /// The path to the repository.
     repo_path: String,
-    /// A branch or commit that the working tree is compared with, or two of them that are compared: A..B.
+    /// A branch or commit to compare the working tree with, or two of them to compare: A..B.
     target: String,
-    /// How many lines are shown around a change.
+    /// Number of context lines around a change.
     #[serde(default = "context_lines")]
     context_lines: usize,
 }
@@ -328,14 +328,14 @@ struct OfDiff {
 struct OfLog {
     /// The path to the repository.
     repo_path: String,
-    /// How many commits are shown at most.
+    /// Maximum number of commits.
     #[serde(default = "max_count")]
     max_count: i64,
-    /// Commits since then: a time (2024-01-15T14:30:25), a date (2024-01-15, Jan 15 2024), or how long ago (2 weeks ago,
-    /// yesterday).
+    /// Show commits since this time: a time (2024-01-15T14:30:25), a date (2024-01-15, Jan 15 2024), or a relative
+    /// time (2 weeks ago, yesterday).
     #[serde(default)]
     start_timestamp: Option<String>,
-    /// Commits until then, in the same forms.
+    /// Show commits until this time, in the same forms.
     #[serde(default)]
     end_timestamp: Option<String>,
 }
@@ -354,12 +354,12 @@ struct OfShow {
 struct OfBranch {
     /// The path to the Git repository.
     repo_path: String,
-    /// Whether to list local branches ('local'), remote branches ('remote') or all branches ('all').
+    /// List local branches ('local'), remote branches ('remote') or all branches ('all').
     branch_type: String,
-    /// A commit that the branches should contain. Leave it out if there is none.
+    /// Only list branches that contain this commit.
     #[serde(default)]
     contains: Option<String>,
-    /// A commit that the branches should not contain. Leave it out if there is none.
+    /// Only list branches that do not contain this commit.
     #[serde(default)]
     not_contains: Option<String>,
 }
@@ -379,7 +379,7 @@ struct OfAdd {
 struct OfCommit {
     /// The path to the repository.
     repo_path: String,
-    /// What the commit is about.
+    /// The commit message.
     message: String,
 }
 
@@ -390,7 +390,7 @@ struct OfCreateBranch {
     repo_path: String,
     /// The name of the new branch.
     branch_name: String,
-    /// The branch that it begins at. Default: the current one.
+    /// The branch to start from. Default: the current one.
     #[serde(default)]
     base_branch: Option<String>,
 }

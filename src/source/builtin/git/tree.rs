@@ -1,4 +1,4 @@
-//! Trees as flat lists of what is in them.
+//! Trees as flat, sorted lists of paths.
 
 use std::cmp::Ordering;
 
@@ -12,7 +12,7 @@ use super::repository::{Doing, Place};
 use crate::catalog::ToolError;
 use crate::source::builtin::Stop;
 
-/// What a path stands for.
+/// Content of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Version {
     pub(super) mode: Mode,
@@ -38,7 +38,7 @@ impl Mode {
         }
     }
 
-    /// Whether both are files, and differ at most in being executable.
+    /// Returns true if both are files, and differ at most in the executable bit.
     pub(super) fn is_alike(self, other: Self) -> bool {
         self.is_file() == other.is_file() && (self.is_file() || self == other)
     }
@@ -56,7 +56,7 @@ impl Mode {
         }
     }
 
-    /// None for a folder.
+    /// Returns `None` for a folder.
     fn of_tree(kind: EntryKind) -> Option<Self> {
         match kind {
             EntryKind::Tree => None,
@@ -68,23 +68,23 @@ impl Mode {
     }
 }
 
-/// One path of a tree.
+/// A path in a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) path: BString,
     pub(super) version: Version,
 }
 
-/// What is directly in one tree, in the order of whole paths.
+/// Direct entries of one tree, in the order of full paths.
 struct Level {
     entries: Vec<(BString, Option<Mode>, ObjectId)>,
 }
 
-/// How deep folders may lie in one another.
+/// Maximum nesting depth of folders.
 const DEPTH_MAX: usize = 500;
 
 impl Place<'_> {
-    /// All paths of a tree, in order. Trees that hold one another many times are given up on at the limit of files.
+    /// Returns all paths of a tree, in order. The file limit also stops trees that contain one another many times.
     pub(super) fn flat(&self, tree: Option<ObjectId>) -> Result<Vec<Entry>, ToolError> {
         let changes = self.tree_changes(None, tree)?;
         let entries = changes.into_iter().filter_map(|change| {
@@ -97,7 +97,7 @@ impl Place<'_> {
         Ok(entries.collect())
     }
 
-    /// What differs between two trees, in the order of paths. What both have alike is not read.
+    /// Returns the differences between two trees, in path order. Equal subtrees are not read.
     pub(super) fn tree_changes(
         &self,
         old: Option<ObjectId>,
@@ -200,7 +200,7 @@ impl Place<'_> {
             let mode = Mode::of_tree(entry.mode.kind());
             entries.push((entry.filename.to_owned(), mode, entry.oid.to_owned()));
         }
-        // Trees sort folders as if their names ended in a slash; a file and a folder of one name then lie apart.
+        // Trees sort folders as if their names ended in a slash, so a file and a folder of one name are not adjacent.
         entries.sort_by(|a, b| a.0.cmp(&b.0));
         if entries.windows(2).any(|two| two[0].0 == two[1].0) {
             return Err(ToolError::new("a tree has a name in it twice"));
@@ -209,7 +209,7 @@ impl Place<'_> {
     }
 }
 
-/// Whether something can be one step of a path inside of a working tree.
+/// Returns true if a name is valid as one component of a path in a working tree.
 pub(super) fn is_component(name: &BStr) -> bool {
     use gix::validate::path::component::Options;
     gix::validate::path::component(
@@ -224,7 +224,7 @@ pub(super) fn is_component(name: &BStr) -> bool {
     .is_ok()
 }
 
-/// Whether something can be a path inside of a working tree.
+/// Returns true if a path is valid in a working tree.
 pub(super) fn is_path(path: &BStr) -> bool {
     !path.contains(&0) && path.split_str("/").all(|step| is_component(step.as_bstr()))
 }

@@ -1,7 +1,7 @@
-//! Files of a working tree, by handles of folders.
+//! Files of a working tree, accessed through folder handles.
 //!
-//! Every step to a file is taken from the folder before it, and none through a symbolic link; so what is read and written
-//! lies in the working tree, whatever changes in it meanwhile.
+//! Every step starts from the handle of the parent folder and never follows a symbolic link. Reads and writes thus
+//! stay inside the working tree, whatever changes meanwhile.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -20,11 +20,11 @@ use super::tree::Mode;
 #[derive(Debug)]
 pub(super) struct Worktree {
     root: Rc<OwnedFd>,
-    /// The folder that was needed last; files are mostly asked for in order.
+    /// The most recently used folder; files are mostly accessed in order.
     last: RefCell<Option<(BString, Rc<OwnedFd>)>>,
 }
 
-/// What stands at a path.
+/// Kind of an existing file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Tracked {
@@ -32,11 +32,11 @@ pub(super) enum Found {
         stat: Stat,
     },
     Folder,
-    /// A pipe, a socket, a device: nothing that Git knows.
+    /// A pipe, a socket or a device, which Git does not track.
     Other,
 }
 
-/// A file with what was known of it when it was opened.
+/// A file's content, with its metadata from when it was opened.
 #[derive(Debug)]
 pub(super) struct Content {
     pub(super) mode: Mode,
@@ -53,7 +53,7 @@ impl Worktree {
         })
     }
 
-    /// What stands at a path; nothing if one of the steps to it is missing, or is no folder.
+    /// Examines a path. Returns `None` if a component is missing, or is not a folder.
     pub(super) fn look(&self, path: &BStr) -> io::Result<Option<Found>> {
         let Some((folder, name)) = self.parent(path)? else {
             return Ok(None);
@@ -65,7 +65,8 @@ impl Worktree {
         }
     }
 
-    /// A file, or where a link points to. Nothing if there is neither; an error if it is larger than may be.
+    /// Reads a file, or the target of a link. Returns `None` if the path is neither; an error if it is larger than
+    /// `max` bytes.
     pub(super) fn read(&self, path: &BStr, max: usize) -> io::Result<Option<Content>> {
         let Some(Found::Tracked { mode, stat }) = self.look(path)? else {
             return Ok(None);
@@ -107,7 +108,7 @@ impl Worktree {
         Ok(Some(Content { mode, stat, bytes }))
     }
 
-    /// A file of any size, for whoever reads it piece by piece.
+    /// Opens a file of any size for streaming.
     pub(super) fn file(&self, path: &BStr) -> io::Result<Option<File>> {
         let Some((folder, name)) = self.parent(path)? else {
             return Ok(None);
@@ -120,7 +121,7 @@ impl Worktree {
         }
     }
 
-    /// Puts a file or a link in place of what stands at a path, or of nothing. Missing folders are made.
+    /// Replaces a path with a file or a link. Missing folders are created.
     pub(super) fn write(&self, path: &BStr, mode: Mode, bytes: &[u8]) -> io::Result<Stat> {
         let (folder, name) = self.made_parent(path)?;
         let temporary = format!(".longshore-{:016x}", random()?);
@@ -150,7 +151,7 @@ impl Worktree {
         placed
     }
 
-    /// Makes a folder, if there is nothing at its path.
+    /// Creates a folder unless the path exists.
     pub(super) fn make_folder(&self, path: &BStr) -> io::Result<()> {
         let (folder, name) = self.made_parent(path)?;
         match rustix::fs::mkdirat(&*folder, name.as_bytes(), Permissions::from_raw_mode(0o777)) {
@@ -159,7 +160,7 @@ impl Worktree {
         }
     }
 
-    /// Everything in a folder that is none itself; an error if that is more than so many.
+    /// Returns all files below a folder; an error if there are more than `max`.
     pub(super) fn beneath(&self, path: &BStr, max: usize) -> io::Result<Vec<BString>> {
         let mut found = Vec::new();
         let mut folders = vec![path.to_owned()];
@@ -195,7 +196,7 @@ impl Worktree {
         Ok(found)
     }
 
-    /// Takes a file or a link away, and the folders that are then empty.
+    /// Removes a file or a link, and the folders that are then empty.
     pub(super) fn remove(&self, path: &BStr) -> io::Result<()> {
         let Some((folder, name)) = self.parent(path)? else {
             return Ok(());
@@ -212,7 +213,7 @@ impl Worktree {
             let Some((folder, name)) = self.parent(rest)? else {
                 break;
             };
-            // It fails for a folder that is not empty, which ends it.
+            // This fails for the first folder that is not empty, where the cleanup ends.
             if rustix::fs::unlinkat(&*folder, name.as_bytes(), AtFlags::REMOVEDIR).is_err() {
                 break;
             }
@@ -221,7 +222,7 @@ impl Worktree {
         Ok(())
     }
 
-    /// The folder that a path's last step is taken from, and that step.
+    /// Returns the folder of a path's last component, and that component.
     fn parent<'p>(&self, path: &'p BStr) -> io::Result<Option<(Rc<OwnedFd>, &'p BStr)>> {
         let (folder, name) = split(path);
         check_step(name)?;
@@ -280,7 +281,7 @@ fn split(path: &BStr) -> (&BStr, &BStr) {
     }
 }
 
-/// Paths were looked at where they came in; this is where they are used.
+/// Checks a path component again where it is used, although paths are checked on input.
 fn check_step(step: &[u8]) -> io::Result<()> {
     let is_sound = !matches!(step, b"" | b"." | b"..")
         && !step.eq_ignore_ascii_case(b".git")
@@ -296,7 +297,7 @@ fn check_step(step: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Nothing is there, or a step to it is no folder: a file, or a link.
+/// Returns true if the path is missing, or a component is a file or a link.
 fn is_absence(error: Errno) -> bool {
     matches!(
         error,
@@ -319,7 +320,7 @@ fn found(stat: &rustix::fs::Stat) -> Found {
     }
 }
 
-/// As an index keeps it: the low 32 bits of everything.
+/// Converts metadata to the index format, which keeps the low 32 bits of each value.
 #[allow(
     clippy::unnecessary_cast,
     reason = "the types differ from system to system"

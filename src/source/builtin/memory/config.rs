@@ -1,4 +1,4 @@
-//! Where the toolset `memory` keeps what it is told, and how much of it.
+//! Configuration of the toolset `memory`.
 
 use std::path::PathBuf;
 
@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::Secret;
 
-/// The toolset `memory`: a knowledge graph of entities, what was observed of them, and relations between them, kept in a
-/// file in the format of the official reference server.
+/// The toolset `memory`: a knowledge graph of entities, observations and relations, stored in a file in the format of
+/// the official reference server.
 ///
 /// ```yaml
 /// toolsets: [memory]
@@ -19,27 +19,27 @@ use crate::environment::Secret;
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MemoryConfig {
-    /// The file with the graph. It is made when there is something to keep; its folder has to be there. Required if the
-    /// toolset is named.
+    /// File of the graph. It is created on the first write; its folder has to exist. Required if the toolset is
+    /// named.
     #[schemars(extend("x-path" = "file"))]
     pub file: Option<PathBuf>,
-    /// Whether each caller that has proved who it is gets a graph of its own, in a file beside `file` that is named after a
-    /// digest of who it is. Callers without a proof share `file`. Default: true.
+    /// Give each authenticated caller a separate graph, in a file beside `file` named by a digest of the caller.
+    /// Unauthenticated callers share `file`.
     pub per_principal: bool,
-    /// Secrets of at least 32 bytes with which files are encrypted. The first encrypts, all of them decrypt: to rotate, put
-    /// a new one in front. Files that are not encrypted yet are read, and encrypted when they are next written.
-    /// Default: none, and files are plain text.
+    /// Secrets of at least 32 bytes that encrypt the files. The first one encrypts, all of them decrypt: to rotate,
+    /// put a new one in front. Unencrypted files are read, and encrypted on their next write. Default: none, and
+    /// files are plain text.
     #[serde(deserialize_with = "crate::environment::list")]
     pub keys: Vec<Secret>,
-    /// How many entities one graph may have. Default: 10000.
+    /// Maximum number of entities in one graph.
     pub max_entities: usize,
-    /// How many relations one graph may have. Default: 50000.
+    /// Maximum number of relations in one graph.
     pub max_relations: usize,
-    /// How many observations one entity may have. Default: 1000.
+    /// Maximum number of observations of one entity.
     pub max_observations: usize,
-    /// How many bytes one graph may have, as text. Default: 8388608, 8 MiB.
+    /// Maximum size of one graph as text, in bytes.
     pub max_bytes: usize,
-    /// How many graphs of callers there may be. Default: 1000.
+    /// Maximum number of callers' graphs.
     pub max_graphs: usize,
 }
 

@@ -1,5 +1,4 @@
-//! Entities, what was observed of them, and relations between them; and what can be done with them. Nothing here knows
-//! files or callers.
+//! Knowledge graph of entities, observations and relations. This module knows nothing about files or callers.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::MemoryConfig;
 
-/// Something that is remembered.
+/// An entity.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Entity {
@@ -19,12 +18,12 @@ pub(super) struct Entity {
     pub(super) entity_type: String,
     /// An array of observation contents associated with the entity
     pub(super) observations: Vec<String>,
-    /// Members of its line that nobody here knows; they are kept.
+    /// Unknown members of its line, which are preserved.
     #[serde(skip)]
     pub(super) others: Map<String, Value>,
 }
 
-/// How one thing stands to another.
+/// A relation between two entities.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Relation {
@@ -34,12 +33,12 @@ pub(super) struct Relation {
     pub(super) to: String,
     /// The type of the relation
     pub(super) relation_type: String,
-    /// Members of its line that nobody here knows; they are kept.
+    /// Unknown members of its line, which are preserved.
     #[serde(skip)]
     pub(super) others: Map<String, Value>,
 }
 
-/// What is new about an entity.
+/// New observations about an entity.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Addition {
@@ -49,7 +48,7 @@ pub(super) struct Addition {
     pub(super) contents: Vec<String>,
 }
 
-/// What of that had not been known.
+/// Observations that were added.
 #[derive(Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Added {
@@ -57,7 +56,7 @@ pub(super) struct Added {
     pub(super) added_observations: Vec<String>,
 }
 
-/// What is no longer so of an entity.
+/// Observations to delete from an entity.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Deletion {
@@ -67,7 +66,7 @@ pub(super) struct Deletion {
     pub(super) observations: Vec<String>,
 }
 
-/// What is shown of a graph.
+/// A part of a graph, as returned to callers.
 #[derive(Debug, PartialEq, Serialize, JsonSchema)]
 pub(super) struct Part {
     pub(super) entities: Vec<Entity>,
@@ -79,11 +78,11 @@ pub(super) struct Part {
 pub(super) struct Graph {
     pub(super) entities: Vec<Entity>,
     pub(super) relations: Vec<Relation>,
-    /// Lines of its file that are neither; they are kept.
+    /// Lines of its file of other types, which are preserved.
     pub(super) others: Vec<Value>,
 }
 
-/// How large a graph may become.
+/// Size limits of a graph.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) entities: usize,
@@ -91,7 +90,7 @@ pub(super) struct Bounds {
     pub(super) observations: usize,
 }
 
-/// Why something cannot be added. Nothing of what came with it is.
+/// Reason why an addition was rejected as a whole.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum GraphError {
     #[error("Entity with name {name} not found")]
@@ -137,7 +136,7 @@ impl Bounds {
 }
 
 impl Graph {
-    /// Adds entities whose names are not taken, and says which.
+    /// Adds entities whose names are new, and returns them.
     pub(super) fn create_entities(
         &mut self,
         entities: &[Entity],
@@ -167,7 +166,7 @@ impl Graph {
         Ok(new)
     }
 
-    /// Adds relations that are not there, and says which. What they relate need not be there.
+    /// Adds new relations, and returns them. The entities that they relate do not have to exist.
     pub(super) fn create_relations(
         &mut self,
         relations: &[Relation],
@@ -195,13 +194,13 @@ impl Graph {
         Ok(new)
     }
 
-    /// Adds observations that are not known, and says which.
+    /// Adds new observations, and returns them.
     pub(super) fn add_observations(
         &mut self,
         additions: Vec<Addition>,
         bounds: &Bounds,
     ) -> Result<Vec<Added>, GraphError> {
-        // Of two entities with one name the first one is meant.
+        // Of two entities with one name, the first one counts.
         let mut places = HashMap::with_capacity(self.entities.len());
         for (place, entity) in self.entities.iter().enumerate() {
             places.entry(entity.name.clone()).or_insert(place);
@@ -232,7 +231,7 @@ impl Graph {
         Ok(all)
     }
 
-    /// Takes entities away, with all relations that they have.
+    /// Deletes entities with all of their relations.
     pub(super) fn delete_entities(&mut self, names: &[String]) {
         let names: HashSet<&str> = names.iter().map(String::as_str).collect();
         self.entities
@@ -262,7 +261,7 @@ impl Graph {
             .retain(|relation| !gone.contains(&relation.key()));
     }
 
-    /// All of it.
+    /// Returns the whole graph.
     pub(super) fn whole(self) -> Part {
         Part {
             entities: self.entities,
@@ -270,7 +269,7 @@ impl Graph {
         }
     }
 
-    /// Entities in whose name, type or observations a text stands, in whatever case, and the relations that they have.
+    /// Returns the entities whose name, type or observations contain a text, ignoring case, with their relations.
     pub(super) fn search(self, query: &str) -> Part {
         let query = query.to_lowercase();
         let has = |text: &str| text.to_lowercase().contains(&query);
@@ -281,7 +280,7 @@ impl Graph {
         })
     }
 
-    /// Entities by name, and the relations that they have.
+    /// Returns entities by name, with their relations.
     pub(super) fn open(self, names: &[String]) -> Part {
         let names: HashSet<&str> = names.iter().map(String::as_str).collect();
         self.part(|entity| names.contains(&*entity.name))
@@ -305,7 +304,7 @@ impl Relation {
     }
 }
 
-/// A stranger's text, short enough to be repeated.
+/// Shortens untrusted text for messages.
 fn shown(text: &str) -> String {
     const SHOWN_BYTES: usize = 200;
     if text.len() <= SHOWN_BYTES {

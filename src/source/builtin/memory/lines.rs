@@ -1,19 +1,20 @@
-//! A graph as lines of JSON, in the official reference server's format: an object for each entity and each relation.
+//! File format of a graph: JSON lines as in the official reference server, with one object for each entity and each
+//! relation.
 
 use serde_json::{Map, Value};
 
 use super::graph::{Entity, Graph, Relation};
 
-/// A line that is not what it should be.
+/// An invalid line.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} {problem}")]
 pub(super) struct BadLine {
-    /// Counted from 1.
+    /// Line number, from 1.
     pub(super) line: usize,
     pub(super) problem: String,
 }
 
-/// Reads a file. Empty lines are none, and what has a type that nobody knows is kept as it is.
+/// Parses a file. Empty lines are skipped, and objects of an unknown type are preserved.
 pub(super) fn read(file: &[u8]) -> Result<Graph, BadLine> {
     let file = file.strip_prefix(b"\xef\xbb\xbf").unwrap_or(file);
     let mut graph = Graph::default();
@@ -81,7 +82,7 @@ fn texts(object: &mut Map<String, Value>, name: &str) -> Result<Vec<String>, Str
     }
 }
 
-/// The file of a graph.
+/// Formats a graph as a file.
 pub(super) fn write(graph: &Graph) -> String {
     let entities = graph.entities.iter().map(|entity| {
         line(

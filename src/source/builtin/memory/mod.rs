@@ -1,5 +1,5 @@
-//! The memory toolset: a knowledge graph that outlives conversations. Tools, arguments, answers and the file's format are
-//! those of the official reference server.
+//! Memory toolset: a knowledge graph that persists across conversations. Tools, arguments, results and the file
+//! format are those of the official reference server.
 
 mod config;
 mod graph;
@@ -24,13 +24,13 @@ use crate::catalog::{
 };
 use crate::protocol::Content;
 
-/// The graph as a resource.
+/// URI of the graph as a resource.
 const URI: &str = "memory://knowledge-graph";
-/// How many calls read or write files at once.
+/// Maximum number of calls that access files concurrently.
 const AT_ONCE: usize = 4;
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The limits that are counted when they are hit.
+/// Limits whose hits are counted.
 const LIMITS: [&str; 5] = [
     "max_entities",
     "max_relations",
@@ -168,7 +168,7 @@ fn reading(name: &str, title: &str) -> Definition {
         .idempotent(true)
 }
 
-/// What the tools share.
+/// State that the tools share.
 struct Memory {
     store: Arc<Store>,
     threads: Blocking,
@@ -176,7 +176,7 @@ struct Memory {
 }
 
 impl Memory {
-    /// Shows something of the caller's graph.
+    /// Reads from the caller's graph.
     async fn read<T: Send + 'static>(
         &self,
         context: &CallContext,
@@ -213,7 +213,7 @@ impl Memory {
         })
     }
 
-    /// A tool that changes the caller's graph, and says in a text and as a value what has changed.
+    /// Creates a tool that changes the caller's graph, and returns the changes as text and as structured content.
     fn writer<A, R>(
         self: &Arc<Self>,
         definition: Definition,
@@ -239,7 +239,7 @@ impl Memory {
                     Ok((output(text(&value)?, &value)?, is_changed))
                 });
                 let (output, is_changed) = changed.await?;
-                // A word on a graph that is one caller's would reach all who look at theirs.
+                // A notification about one caller's graph would reach all subscribers, who each see their own.
                 if is_changed && is_shared {
                     memory.announcer.resource_changed(URI);
                 }
@@ -249,14 +249,14 @@ impl Memory {
     }
 }
 
-/// Has a limit counted, if that is why something was not done.
+/// Counts a limit hit, if that is the reason for an error.
 fn told_limit(error: &StoreError, stop: &Stop) {
     if let Some(limit) = error.limit() {
         stop.hit(limit);
     }
 }
 
-/// A tool whose output has the schema of `R`.
+/// Creates a tool whose output has the schema of `R`.
 fn told<A, R, F, Fut>(mut definition: Definition, function: F) -> Arc<dyn Tool>
 where
     A: DeserializeOwned + JsonSchema + Send + 'static,
@@ -270,7 +270,7 @@ where
     Told(tool_fn(definition, function)).into_tool()
 }
 
-/// A tool whose outputs come from the type that its schema comes from, so that nobody need look at them again.
+/// A tool whose output and schema come from the same type, so the output needs no validation.
 struct Told<T>(T);
 
 impl<T: Tool> Tool for Told<T> {
@@ -377,7 +377,7 @@ impl Done {
         }
     }
 
-    /// What is said of it as text too.
+    /// Returns the text form of the result.
     #[expect(clippy::unnecessary_wraps, reason = "other texts can fail")]
     fn text(&self) -> Result<String, ToolError> {
         Ok(self.message.to_owned())

@@ -1,8 +1,8 @@
-//! Where graphs lie: a file for those who share one, and one for each caller who is known.
+//! Storage of graphs: a shared file, and one for each authenticated caller.
 //!
-//! A graph is written to another file, which then takes its file's place, so that whoever reads sees the one or the other
-//! and a crash leaves one of them whole. Who writes holds a lock, on a file beside it that stays, so that no two processes
-//! lose what the other has written.
+//! A graph is written to a temporary file that is then renamed. Readers thus see either version, and a crash leaves
+//! one of them intact. Writers hold a lock on a separate file that is never removed, so that concurrent processes do
+//! not lose each other's changes.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
@@ -19,7 +19,7 @@ use crate::auth::{Principal, PrincipalKind};
 use crate::seal::{KeyError, KeyRing, Purpose, SealConfig};
 use crate::source::builtin::{Stop, ToolsetError};
 
-/// All graphs.
+/// Store of all graphs.
 pub(super) struct Store {
     file: PathBuf,
     per_principal: bool,
@@ -29,15 +29,15 @@ pub(super) struct Store {
     max_graphs: usize,
 }
 
-/// One graph's place.
+/// Location of one graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     file: PathBuf,
-    /// Whose it is: empty for the one that is shared.
+    /// Owner of the graph; empty for the shared one.
     owner: String,
 }
 
-/// Why a graph cannot be read or written. The texts are for callers, who learn nothing of files.
+/// Reason why a graph cannot be read or written. The messages are for callers and reveal nothing about files.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StoreError {
     #[error(transparent)]
@@ -72,7 +72,7 @@ pub(super) enum StoreError {
 }
 
 impl StoreError {
-    /// The setting that has the limit, if it is one that was hit.
+    /// Returns the setting whose limit was hit, if any.
     pub(super) fn limit(&self) -> Option<&'static str> {
         match self {
             Self::Graph(GraphError::Entities { .. }) => Some("max_entities"),
@@ -85,15 +85,15 @@ impl StoreError {
     }
 }
 
-/// What an encrypted file begins with.
+/// First line of an encrypted file.
 const SEALED: &[u8] = b"longshore-sealed-1\n";
-/// What encrypting adds to a file beyond a third: its first line and the rest of the last block.
+/// Maximum overhead of encryption in addition to a third of the size: the first line and the rest of the last block.
 const SEALED_BYTES: usize = 128;
-/// How long to wait before looking again whether a lock is free.
+/// Delay between two attempts to acquire a lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(3);
 
 impl Store {
-    /// The graphs that a configuration describes; the shared one is read, to see whether it can be.
+    /// Opens the configured store, and reads the shared graph to check that it is usable.
     pub(super) fn new(config: &MemoryConfig) -> Result<Self, ToolsetError> {
         let file = config.file.as_deref().ok_or_else(|| {
             ToolsetError::setting(
@@ -149,7 +149,8 @@ impl Store {
         }
     }
 
-    /// Where a caller's graph lies. A caller's name is not in it, since names may hold anything.
+    /// Returns the location of a caller's graph. The file name is a digest, since callers' names can contain any
+    /// character.
     pub(super) fn place(&self, principal: &Principal) -> Place {
         let is_known = !matches!(
             principal.kind(),
@@ -170,7 +171,7 @@ impl Store {
         Place { file, owner }
     }
 
-    /// Name and extension of the shared file.
+    /// Returns the name and the extension of the shared file.
     fn name(&self) -> (String, String) {
         let part = |part: Option<&std::ffi::OsStr>| {
             part.unwrap_or_default().to_string_lossy().into_owned()
@@ -180,13 +181,13 @@ impl Store {
         (part(self.file.file_stem()), format!("{dot}{extension}"))
     }
 
-    /// A graph as it is now. One that has no file is empty.
+    /// Reads the current graph. A missing file is an empty graph.
     pub(super) fn read(&self, place: &Place) -> Result<Graph, StoreError> {
         let loaded = self.load(place).inspect_err(|error| log(place, error))?;
         Ok(loaded.map(|loaded| loaded.graph).unwrap_or_default())
     }
 
-    /// Changes a graph, whatever other processes do meanwhile. Returns also whether there was anything to change.
+    /// Changes a graph under its lock. Also returns whether anything has changed.
     pub(super) fn change<T>(
         &self,
         place: &Place,
@@ -246,7 +247,7 @@ impl Store {
         Ok((outcome, is_changed))
     }
 
-    /// How many callers have a graph.
+    /// Returns the number of callers with a graph.
     fn count(&self) -> Result<usize, StoreError> {
         let (stem, extension) = self.name();
         let folder = self.file.parent().unwrap_or(Path::new("."));
@@ -279,7 +280,7 @@ impl Store {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(failed(e)),
         };
-        // Opening anything else could wait for ever.
+        // Opening anything else could block forever.
         if !about.is_file() {
             return Err(StoreError::NoFile);
         }
@@ -317,7 +318,7 @@ impl Store {
 
 struct Loaded {
     graph: Graph,
-    /// Of its text.
+    /// Size of its text.
     bytes: usize,
     is_sealed: bool,
 }
@@ -327,7 +328,7 @@ impl Place {
         self.owner.is_empty()
     }
 
-    /// A file that was encrypted for one place opens at no other.
+    /// Binds an encrypted file to its location, so that it cannot be opened elsewhere.
     fn purpose(&self) -> Purpose<'_> {
         Purpose {
             kind: "memory-1",
@@ -336,7 +337,7 @@ impl Place {
     }
 }
 
-/// What a caller cannot mend, operators have to know of.
+/// Logs an error that callers cannot correct, for the operator.
 fn log(place: &Place, error: &StoreError) {
     match error {
         StoreError::Graph(_) | StoreError::Full { .. } => {}
@@ -375,7 +376,7 @@ fn keys(config: &MemoryConfig) -> Result<Option<KeyRing>, ToolsetError> {
     Ok(Some(ring))
 }
 
-/// A file's path without links, so that it is the file that is replaced, and no link to it.
+/// Resolves links in a file's path, so that the file is replaced and not the link.
 fn resolved(file: &Path) -> io::Result<PathBuf> {
     match file.canonicalize() {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -390,7 +391,7 @@ fn resolved(file: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// A file beside another one.
+/// Returns a path beside another one.
 fn beside(file: &Path, ending: &str) -> PathBuf {
     let mut name = file.file_name().unwrap_or_default().to_owned();
     name.push(".");
@@ -398,7 +399,7 @@ fn beside(file: &Path, ending: &str) -> PathBuf {
     file.with_file_name(name)
 }
 
-/// Holds a lock until it is dropped.
+/// Acquires a lock, which is held until dropped.
 fn lock(file: &Path, stop: &Stop) -> Result<File, StoreError> {
     let failed = |source| StoreError::Io {
         doing: "locked",
@@ -413,7 +414,7 @@ fn lock(file: &Path, stop: &Stop) -> Result<File, StoreError> {
             Err(TryLockError::WouldBlock) => false,
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         };
-        // Whoever has been told that it took too long finds nothing written afterwards.
+        // A caller that got a timeout must not find its change written afterwards.
         stop.check().map_err(|_| StoreError::Locked)?;
         if is_locked {
             return Ok(lock);
@@ -422,7 +423,7 @@ fn lock(file: &Path, stop: &Stop) -> Result<File, StoreError> {
     }
 }
 
-/// Puts other contents in a file's place, all or none of them.
+/// Replaces a file's contents atomically.
 fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let other = beside(file, "tmp");
     let written = write_whole(&other, file, bytes).and_then(|()| fs::rename(&other, file));
@@ -430,7 +431,7 @@ fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
         let _ = fs::remove_file(&other);
         return written;
     }
-    // The new name has to outlast a crash too. Where a folder cannot be synchronised it is left to the system.
+    // The rename also has to survive a crash. If the folder cannot be synced, that is left to the system.
     if let Some(folder) = file.parent() {
         let _ = File::open(folder).and_then(|folder| folder.sync_all());
     }
@@ -438,7 +439,7 @@ fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 fn write_whole(other: &Path, file: &Path, bytes: &[u8]) -> io::Result<()> {
-    // One that a crash has left.
+    // Removes a file that a crash has left.
     match fs::remove_file(other) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
         _ => {}
@@ -451,7 +452,7 @@ fn write_whole(other: &Path, file: &Path, bytes: &[u8]) -> io::Result<()> {
     written.sync_all()
 }
 
-/// What is made is for its owner only.
+/// Restricts a new file to its owner.
 fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     #[cfg(unix)]
     {

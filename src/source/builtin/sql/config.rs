@@ -1,4 +1,4 @@
-//! What the toolset `sql` may be asked.
+//! Configuration of the toolset `sql`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::environment::Secret;
 use crate::source::argument::ArgumentConfig;
 use crate::source::config::TIMEOUT_SECONDS_MAX;
 
-/// Databases that can be looked into, and questions that can be asked of them.
+/// The toolset `sql`: databases that can be inspected, and queries that become tools.
 ///
 /// ```yaml
 /// toolsets: [sql]
@@ -31,13 +31,13 @@ use crate::source::config::TIMEOUT_SECONDS_MAX;
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SqlConfig {
-    /// The databases. With more than one, the tools that look into them take `database` as an argument.
+    /// Databases. With more than one, the inspection tools take `database` as an argument.
     pub databases: Vec<DatabaseConfig>,
-    /// Questions, each of which is a tool of its own.
+    /// Queries, each offered as a tool.
     pub queries: Vec<QueryConfig>,
-    /// Whether there are `list_tables` and `describe_table`. Default: true.
+    /// Offer `list_tables` and `describe_table`.
     pub inspection: bool,
-    /// How much and how long.
+    /// Limits of a query.
     pub limits: SqlLimits,
 }
 
@@ -52,63 +52,62 @@ impl Default for SqlConfig {
     }
 }
 
-/// One database: a file of SQLite's, or a PostgreSQL server's.
+/// A database: an SQLite file, or a PostgreSQL server.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DatabaseConfig {
-    /// What it is called.
+    /// Name of the database.
     pub name: String,
-    /// The file of an SQLite database. It must exist.
+    /// File of an SQLite database, which must exist.
     #[schemars(extend("x-path" = "file"))]
     pub sqlite: Option<PathBuf>,
     /// URL of a PostgreSQL database, such as `postgres://reader:${PASSWORD}@db.internal/shop`. Connections
     /// to other hosts require TLS unless it has `sslmode=disable`.
     pub postgres: Option<Secret>,
-    /// File with the certificates, as PEM, of whoever vouches for a PostgreSQL server. Default: the authorities that the
-    /// web trusts.
+    /// PEM file with the CA certificates for a PostgreSQL server. Default: the authorities that the web trusts.
     #[schemars(extend("x-path" = "file"))]
     pub ca_file: Option<PathBuf>,
-    /// Whether there is `read_query`, by which any reading query can be asked of it. Default: false.
+    /// Offer `read_query`, which runs any read-only query on this database.
     pub read_query: bool,
-    /// Whether queries that `write` may be asked of it. Default: false.
+    /// Allow queries with `write` on this database.
     pub writable: bool,
 }
 
-/// A question whose text stands fixed. What varies is bound to it, and never becomes a part of its text.
+/// A query with a fixed text. Values are bound as parameters, and never become a part of the text.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct QueryConfig {
-    /// The tool's name.
+    /// Name of the tool.
     pub name: String,
-    /// A name for people.
+    /// Display name of the tool.
     pub title: Option<String>,
-    /// What it finds out, for the model that chooses.
+    /// Description of the tool, for the model.
     pub description: Option<String>,
-    /// Which database it is asked of. Default: the only one.
+    /// Database to query. Default: the only one.
     pub database: Option<String>,
-    /// Its arguments. One that is left out is NULL.
+    /// Arguments of the tool. An omitted one is NULL.
     #[schemars(with = "BTreeMap<String, ArgumentConfig>")]
     pub arguments: Map<String, Value>,
-    /// The statement; `:name` stands for an argument's value. A list or an object is bound as JSON, or as an array where
-    /// PostgreSQL wants one.
+    /// SQL statement; `:name` is the value of an argument. A list or an object is bound as JSON, or as an array where
+    /// PostgreSQL expects one.
     pub sql: String,
-    /// Whether it changes something. Default: false.
+    /// Declare that the query changes data.
     pub write: bool,
 }
 
-/// How much may be asked at once, and for how long.
+/// Limits of a query.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SqlLimits {
-    /// How many rows a result may have; what is beyond is left out, and the result says so. Default: 1000.
+    /// Maximum number of rows in a result; further rows are left out, with a note.
     pub rows: usize,
-    /// How many bytes the rows of a result may have, as JSON. Default: 1048576, 1 MiB.
+    /// Maximum size of a result's rows as JSON, in bytes.
     pub result_bytes: usize,
-    /// How many bytes the text of `read_query` may have. Default: 65536, 64 KiB.
+    /// Maximum length of a `read_query` statement, in bytes.
     pub query_bytes: usize,
-    /// How long a query may take, in seconds. It is interrupted then. Default: 10.
+    /// Timeout of a query, in seconds. It is then interrupted.
     pub timeout_seconds: u64,
-    /// How many queries run at once, on each database. Default: 8.
+    /// Maximum number of concurrent queries on each database.
     pub concurrency: usize,
 }
 

@@ -1,25 +1,25 @@
-//! Why a question to a database has no answer.
+//! Errors of database queries.
 
 use std::time::Duration;
 
-/// What a model is told is in the words of its question. Where a database is, and as whom it is spoken to, is for the
-/// log.
+/// Reason why a query failed. Messages for the model refer only to its query; the database's address and user only go
+/// to the log.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SqlError {
-    /// The database's own word on the question.
+    /// Error of the database about the query.
     #[error("{0}")]
     Answer(String),
-    /// Something that may not be asked.
+    /// The query is not allowed.
     #[error("{0}")]
     Refused(String),
-    /// The database itself is at fault.
+    /// The database is unavailable.
     #[error("the database {name} cannot be used at the moment")]
     Unusable {
         name: String,
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// It was interrupted.
+    /// The query was interrupted.
     #[error("the query took more than {} s and was stopped; ask for less", .0.as_secs())]
     TooLong(Duration),
     /// No query could be started in time.

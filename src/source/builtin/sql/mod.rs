@@ -1,4 +1,4 @@
-//! The toolset `sql`: questions to databases. Reading only, unless configured otherwise.
+//! SQL toolset: database queries, read-only unless configured otherwise.
 
 mod config;
 #[cfg(feature = "sql")]

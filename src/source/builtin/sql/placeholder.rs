@@ -1,16 +1,16 @@
-//! `:name` in a statement.
+//! Placeholders of the form `:name` in a statement.
 //!
-//! Statements come from configuration. Reading them takes no knowledge of their grammar, but of where a text or a comment
-//! begins and ends.
+//! Statements come from the configuration. Parsing them needs no SQL grammar, only the boundaries of strings and
+//! comments.
 
-/// A statement whose placeholders are known.
+/// A statement with known placeholders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Statement {
-    /// As it was written, without the semicolon at its end.
+    /// Text as written, without the final semicolon.
     pub(super) named: String,
-    /// With `$1`, `$2` and so on, as PostgreSQL has them.
+    /// Text with `$1`, `$2` and so on for PostgreSQL.
     pub(super) numbered: String,
-    /// The placeholders' names, each once, in the order of their numbers.
+    /// Distinct placeholder names, in the order of their numbers.
     pub(super) names: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ impl Statement {
     }
 }
 
-/// The name of a placeholder that stands at the beginning.
+/// Returns the name of a placeholder at the beginning of the text.
 fn name(text: &str) -> Option<&str> {
     let rest = text.strip_prefix(':')?;
     let end = rest
@@ -63,7 +63,7 @@ fn name(text: &str) -> Option<&str> {
     (!name.is_empty() && !name.starts_with(|c: char| c.is_ascii_digit())).then_some(name)
 }
 
-/// How much at the beginning holds no placeholder: a text, a name in quotes, a comment, a cast.
+/// Returns the length of a prefix without placeholders: a string, a quoted name, a comment or a cast.
 fn skipped(text: &str, before: Option<char>) -> usize {
     let length = |end: Option<usize>| end.unwrap_or(text.len());
     if text.starts_with("::") {
@@ -88,7 +88,7 @@ fn skipped(text: &str, before: Option<char>) -> usize {
     0
 }
 
-/// The end of a text in quotes; a quote in it is written twice.
+/// Returns the end of a quoted string; a quote in it is doubled.
 fn quoted(text: &str, quote: char, escapes: bool) -> Option<usize> {
     let mut inside = text.char_indices().skip(1).peekable();
     while let Some((at, c)) = inside.next() {
@@ -105,7 +105,7 @@ fn quoted(text: &str, quote: char, escapes: bool) -> Option<usize> {
     None
 }
 
-/// The end of a comment. PostgreSQL nests them.
+/// Returns the end of a comment. PostgreSQL nests them.
 fn comment(text: &str) -> Option<usize> {
     let mut depth = 0_usize;
     let mut at = 0;
@@ -127,7 +127,7 @@ fn comment(text: &str) -> Option<usize> {
     None
 }
 
-/// The end of a text between `$tag$` and `$tag$`.
+/// Returns the end of a string between `$tag$` and `$tag$`.
 fn dollars(text: &str) -> Option<usize> {
     let tag_end = 1 + text[1..].find('$')?;
     let tag = &text[..=tag_end];

@@ -1,12 +1,11 @@
-//! Questions to a PostgreSQL server.
+//! Queries on a PostgreSQL server.
 //!
-//! Each is asked in a transaction of its own that only reads, unless it is configured to write. A reading query is put
-//! into another one, which has the server write its rows as JSON and stop after as many as may be sent; so it can be
-//! nothing but a query, whatever its text says. Parameters are sent as text, and the server reads them as the types it
-//! wants.
+//! Each query runs in its own transaction, which is read-only unless configured otherwise. A read query is wrapped in
+//! another one. The server then returns the rows as JSON, stops at the row limit, and accepts nothing but a query,
+//! whatever the text is. Parameters are sent as text, and the server converts them.
 //!
-//! Connections live on a thread of their own, since they outlive the requests that made them. It begins with the first
-//! question and ends with the toolset.
+//! Connections outlive the requests that made them, so they have their own thread. It starts with the first query and
+//! ends with the toolset.
 
 use std::error::Error as StdError;
 use std::path::Path;
@@ -36,14 +35,14 @@ use crate::environment::Secret;
 use crate::limit::SectionHits;
 use crate::net::{self, FairSemaphore};
 
-/// The tables and views that there are.
+/// Query for the tables and views.
 pub(super) const TABLES: &str = "SELECT c.oid::regclass::text AS name, \
      CASE c.relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' WHEN 'f' THEN 'foreign table' ELSE 'table' END AS type \
      FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
      WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname <> 'information_schema' \
      AND n.nspname NOT LIKE 'pg\\_%' AND has_table_privilege(c.oid, 'SELECT') ORDER BY 1";
 
-/// The columns of one of them.
+/// Query for the columns of a table.
 pub(super) const COLUMNS: &str = "SELECT a.attnum - 1 AS cid, a.attname AS name, \
      format_type(a.atttypid, a.atttypmod) AS type, a.attnotnull AS notnull, \
      pg_get_expr(d.adbin, d.adrelid) AS dflt_value, coalesce(a.attnum = ANY (i.indkey), false) AS pk \
@@ -51,7 +50,7 @@ pub(super) const COLUMNS: &str = "SELECT a.attnum - 1 AS cid, a.attname AS name,
      LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary \
      WHERE a.attrelid = to_regclass(:table_name) AND 0 < a.attnum AND NOT a.attisdropped ORDER BY a.attnum";
 
-/// How long it may take to tell a server that nobody waits for an answer any more.
+/// Timeout for cancelling a query at the server.
 const CANCEL: Duration = Duration::from_secs(5);
 
 pub(super) struct Postgres {
@@ -65,20 +64,20 @@ pub(super) struct Postgres {
     thread: OnceLock<Thread>,
 }
 
-/// A connection that is open.
+/// An open connection.
 struct Session {
     client: Client,
     is_superuser: bool,
 }
 
-/// Where connections live. It ends when this is dropped.
+/// Thread of the connections, which ends on drop.
 struct Thread {
     handle: Handle,
     _ends: oneshot::Sender<()>,
 }
 
 impl Postgres {
-    /// A database at a URL. It is connected to when it is first asked.
+    /// Creates a database at a URL. The connection is made for the first query.
     pub(super) fn new(
         name: &str,
         url: &Secret,
@@ -86,7 +85,7 @@ impl Postgres {
         limits: &SqlLimits,
         hits: SectionHits,
     ) -> Result<Self, (&'static str, String)> {
-        // The parser's own words may repeat what it could not read.
+        // The parser's message can quote the URL, which holds a password.
         let mut config: Config = url.expose().parse().map_err(|_| {
             let problem =
                 "is no URL of a PostgreSQL database; write postgres://USER:PASSWORD@HOST/DATABASE";
@@ -95,7 +94,7 @@ impl Postgres {
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return Err((".postgres", "names no host".to_owned()));
         }
-        // `prefer` is what a URL without `sslmode` has; over a network it would fall back to plain text.
+        // A URL without `sslmode` means `prefer`, which would fall back to plain text over a network.
         if config.get_ssl_mode() == SslMode::Prefer && !is_local(&config) {
             config.ssl_mode(SslMode::Require);
         }
@@ -132,7 +131,7 @@ impl Postgres {
                 None => Err(SqlError::Busy),
             };
             if let Some(session) = underway.back() {
-                // A query that was refused spoils the transaction, not the connection.
+                // A rejected query aborts the transaction, not the connection.
                 self.keep(session, question.kind, answer.is_ok()).await;
             }
             drop(place);
@@ -158,13 +157,13 @@ impl Postgres {
         None
     }
 
-    /// Ends the transaction, and keeps the connection for the next question unless that fails.
+    /// Ends the transaction, and keeps the connection for the next query unless that fails.
     async fn keep(&self, session: Session, kind: Kind, went_well: bool) {
         let is_over = kind == Kind::Write && went_well;
         if !is_over && session.client.batch_execute("ROLLBACK").await.is_err() {
             return;
         }
-        // A query can set what outlasts its transaction, by functions.
+        // A query can call functions whose effects outlast its transaction.
         if kind == Kind::Free && session.client.batch_execute("DISCARD ALL").await.is_err() {
             return;
         }
@@ -178,7 +177,7 @@ impl Postgres {
         let (config, tls) = (self.config.clone(), self.tls.clone());
         let connected = net::spawn_on(handle, async move {
             let (client, connection) = config.connect(tls).await?;
-            // It ends when the client is dropped.
+            // The task ends when the client is dropped.
             net::spawn(async move {
                 if let Err(error) = connection.await {
                     tracing::debug!(%error, "a connection to a database has ended");
@@ -223,7 +222,7 @@ impl Postgres {
             })
         };
         let thread = begin().map_err(|error| SqlError::unusable(&self.name, error))?;
-        // Of two that begin at once one is kept; the other ends here.
+        // If two threads start concurrently, one is kept and the other ends here.
         Ok(&self.thread.get_or_init(|| thread).handle)
     }
 
@@ -255,7 +254,8 @@ impl Postgres {
                 return Ok(Ok(Answer::Changed(count)));
             }
             if free {
-                // By itself first: what is wrong with it is told in its own terms, and it is one statement.
+                // The query is first prepared alone, which gives errors in its own terms and ensures that it is one
+                // statement.
                 let prepared = client.prepare(text).await?;
                 if prepared.columns().is_empty() {
                     let problem = "only queries that read may be asked here";
@@ -270,7 +270,7 @@ impl Postgres {
     }
 
     async fn rows(&self, client: &Client, text: &str, values: &[Value]) -> Result<Rows, Error> {
-        // One more than there may be, to know whether there are more.
+        // One row more than allowed, to detect that there are more.
         let rows_max = self.limits.rows.saturating_add(1).min(i64::MAX as usize);
         let bytes_max = self
             .limits
@@ -329,8 +329,7 @@ impl std::fmt::Debug for Postgres {
     }
 }
 
-/// A connection that is being asked something. If that is given up, the server is told to stop, and the connection is
-/// closed.
+/// A connection with a running query. On drop, the query is cancelled at the server and the connection is closed.
 struct OnTheWay(Option<Underway>);
 
 struct Underway {
@@ -370,7 +369,7 @@ impl Drop for OnTheWay {
     }
 }
 
-/// An argument as PostgreSQL reads it.
+/// An argument in PostgreSQL's text format.
 #[derive(Debug)]
 struct Parameter<'a>(&'a Value);
 
@@ -401,7 +400,7 @@ impl ToSql for Parameter<'_> {
     to_sql_checked!();
 }
 
-/// A list as PostgreSQL writes arrays.
+/// Formats a list as a PostgreSQL array.
 fn array(items: &[Value]) -> String {
     let items: Vec<String> = items
         .iter()
@@ -421,8 +420,7 @@ fn quoted(text: &str) -> String {
     format!("\"{escaped}\"")
 }
 
-/// Whether nothing else than this host is connected to. Where there are addresses, they are connected to, whatever the hosts
-/// are called.
+/// Returns true if all connections go to this host. Explicit addresses take precedence over host names.
 fn is_local(config: &Config) -> bool {
     let is_local = |host: &Host| match host {
         Host::Tcp(name) => {
@@ -464,7 +462,7 @@ fn tls(ca_file: Option<&Path>) -> Result<MakeRustlsConnect, String> {
     Ok(MakeRustlsConnect::new(config))
 }
 
-/// An error with all that is behind it.
+/// Formats an error with all of its causes.
 fn chain(error: &dyn StdError) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -40,7 +40,7 @@ fn a_server_elsewhere_is_spoken_to_by_tls_unless_the_url_says_otherwise() {
             SslMode::Disable,
         ),
         ("postgres://me@localhost,db.internal/shop", SslMode::Require),
-        // Where the word stands for something else.
+        // The word is not a parameter here.
         (
             "postgres://me:sslmode@db.internal/sslmode",
             SslMode::Require,

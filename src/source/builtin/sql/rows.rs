@@ -1,4 +1,4 @@
-//! Rows as they are sent: written as JSON while they come in, and no more of them than may be.
+//! Result rows, written as JSON while they arrive, within limits.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use super::config::SqlLimits;
 use crate::catalog::{Output, ToolError};
 
-/// What a query found, within its limits.
+/// Rows of a query, within its limits.
 #[derive(Debug)]
 pub(super) struct Rows {
     /// JSON objects, separated by commas.
@@ -17,7 +17,7 @@ pub(super) struct Rows {
     bytes_max: usize,
 }
 
-/// Whether there is room for more.
+/// Remaining capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
     More,
@@ -46,7 +46,7 @@ impl Rows {
         }
     }
 
-    /// Adds a row, if there is room for it.
+    /// Adds a row if it fits.
     pub(super) fn push(&mut self, row: &str) -> Room {
         if self.count == self.count_max || self.bytes_max < self.json.len() + 1 + row.len() {
             self.truncated = true;
@@ -60,7 +60,7 @@ impl Rows {
         Room::More
     }
 
-    /// Which limit left no room.
+    /// Returns the limit that was reached.
     pub(super) fn full(&self) -> &'static str {
         match self.count == self.count_max {
             true => "rows",
@@ -82,7 +82,7 @@ impl Rows {
     }
 }
 
-/// How many rows a statement has changed, as a result.
+/// Returns a result with the number of changed rows.
 pub(super) fn changed(count: u64) -> Result<Output, ToolError> {
     Ok(Output::structured(&Changed { changed: count })?)
 }

@@ -1,8 +1,8 @@
-//! Questions to a file of SQLite's.
+//! Queries on an SQLite file.
 //!
-//! Each is asked on a connection of its own, so that nothing is left of one when the next is asked, and a file that was
-//! replaced is seen at once. What a statement may do is asked of the authorizer while it is prepared, not read off its
-//! text. The file itself is opened for reading alone, and the connection told so besides, unless a query writes.
+//! Each query has its own connection, so that no state is left for the next one and a replaced file is noticed
+//! immediately. The authorizer decides during preparation what a statement can do; its text is not parsed. The file
+//! is opened read-only, and the connection is also set to query-only, unless the query writes.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -27,21 +27,21 @@ use crate::catalog::ToolError;
 use crate::limit::SectionHits;
 use crate::source::builtin::{Blocking, Stop};
 
-/// The tables and views that there are.
+/// Query for the tables and views.
 pub(super) const TABLES: &str = "SELECT name, type FROM sqlite_schema WHERE type IN ('table', 'view') \
      AND substr(name, 1, 7) <> 'sqlite_' ORDER BY name";
 
-/// The columns of one of them.
+/// Query for the columns of a table.
 pub(super) const COLUMNS: &str =
     "SELECT cid, name, type, \"notnull\", dflt_value, pk FROM pragma_table_info(:table_name)";
 
-/// How many bytes a value, a row or a statement may have.
+/// Maximum size of a value, a row or a statement, in bytes.
 const VALUE_BYTES: i32 = 16 * 1024 * 1024;
-/// How many bytes all queries together may take at once, in this process.
+/// Maximum memory of all queries of this process together, in bytes.
 const HEAP_BYTES: i64 = 256 * 1024 * 1024;
-/// How many steps of SQLite's machine lie between two looks at the clock.
+/// Number of virtual machine steps between two checks of the time.
 const STEPS: i32 = 2000;
-/// How long one waits while another process writes, in milliseconds; never longer than the query may take.
+/// Maximum time to wait for another writing process, in milliseconds, within the query's timeout.
 const BUSY_MS: u64 = 2000;
 
 #[derive(Debug)]
@@ -53,7 +53,7 @@ pub(super) struct Sqlite {
 }
 
 impl Sqlite {
-    /// A database whose file is there and can be read.
+    /// Opens a database whose file exists and is readable.
     pub(super) fn new(
         name: &str,
         path: &Path,
@@ -79,7 +79,7 @@ impl Sqlite {
         Ok(database)
     }
 
-    /// Whether a statement can be asked, without asking it.
+    /// Checks that a statement is valid, without running it.
     pub(super) fn check(&self, statement: &Statement, kind: Kind) -> Result<(), String> {
         let mut connection = self
             .connect(kind == Kind::Write)
@@ -164,7 +164,7 @@ impl Sqlite {
         ] {
             connection.set_limit(limit, value)?;
         }
-        // What does not fit into memory is refused, rather than written to a disk nobody has set aside for it.
+        // Temporary data that exceeds the memory limit fails the query; it is not written to disk.
         connection.pragma_update(None, "temp_store", "MEMORY")?;
         let heap = format!("PRAGMA hard_heap_limit = {HEAP_BYTES}");
         connection.query_row(&heap, (), |_| Ok(()))?;
@@ -199,7 +199,7 @@ impl Sqlite {
     }
 }
 
-/// Why there is no answer, before it is put into words.
+/// Internal error of a query.
 enum Problem {
     Database(Error),
     Refused(&'static str),
@@ -216,7 +216,7 @@ fn prepared<'a>(
     statement: &Statement,
     kind: Kind,
 ) -> Result<rusqlite::Statement<'a>, Problem> {
-    // `prepare` calls itself for each statement that follows; a text of many semicolons would end the stack.
+    // `prepare` recurses for each following statement, so a text of many semicolons would overflow the stack.
     let mut statements = Batch::new(connection, &statement.named);
     let Some(prepared) = statements.next()? else {
         return Err(Problem::Refused("there is no statement"));
@@ -232,7 +232,7 @@ fn prepared<'a>(
     Ok(prepared)
 }
 
-/// What a statement may do besides computing: read tables, and write them if it is there for that.
+/// Limits a statement to reading tables, and to writing them if the query is configured to write.
 fn authorize(connection: &mut Connection, kind: Kind) -> Result<(), Error> {
     let write = kind == Kind::Write;
     connection.authorizer(Some(move |context: AuthContext<'_>| {
@@ -242,7 +242,7 @@ fn authorize(connection: &mut Connection, kind: Kind) -> Result<(), Error> {
                 &*function_name.to_ascii_lowercase(),
                 "load_extension" | "fts3_tokenizer"
             ),
-            // As the function `pragma_table_info`, which only looks.
+            // Allowed as the table-valued function `pragma_table_info`, which only reads.
             AuthAction::Pragma { pragma_name, .. } => {
                 pragma_name.eq_ignore_ascii_case("table_info")
             }
@@ -259,7 +259,7 @@ fn authorize(connection: &mut Connection, kind: Kind) -> Result<(), Error> {
     }))
 }
 
-/// What SQLite says, without the statement, which whoever asked knows.
+/// Returns SQLite's message without the statement, which the caller knows.
 fn message(error: &Error) -> String {
     match error {
         Error::SqliteFailure(_, Some(message)) => message.clone(),
@@ -268,10 +268,10 @@ fn message(error: &Error) -> String {
     }
 }
 
-/// Names of columns as an object's keys: the second `id` is `id_2`.
+/// Makes column names unique for use as object keys: the second `id` is `id_2`.
 fn unique<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut taken = HashSet::new();
-    // The number that each name is tried with next; a statement may have thousands of columns of one name.
+    // The next number to try for each name; a statement can have thousands of columns of one name.
     let mut numbers = HashMap::new();
     let mut unique = Vec::new();
     for name in names {
@@ -286,7 +286,7 @@ fn unique<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     unique
 }
 
-/// A value of a column as JSON; bytes are written in base64.
+/// Converts a column value to JSON; bytes are encoded in Base64.
 fn shown(value: ValueRef<'_>) -> Value {
     match value {
         ValueRef::Null => Value::Null,
@@ -297,7 +297,7 @@ fn shown(value: ValueRef<'_>) -> Value {
     }
 }
 
-/// An argument as SQLite takes it.
+/// Converts an argument to an SQLite value.
 fn bound(value: &Value) -> SqlValue {
     match value {
         Value::Null => SqlValue::Null,

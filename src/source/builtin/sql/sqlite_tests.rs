@@ -5,7 +5,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A database with a table of three, in a folder of its own.
+/// Creates a database with a table of three rows, in its own folder.
 fn database(limits: &SqlLimits) -> (TempDir, Arc<Sqlite>) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("shop.db");
@@ -55,7 +55,7 @@ fn free(sqlite: &Sqlite, sql: &str) -> Result<Value, String> {
 fn columns_of_one_name_are_numbered_in_linear_time() {
     let names = ["id", "id", "id_2", "id"];
     assert_eq!(unique(names.into_iter()), ["id", "id_2", "id_2_2", "id_3"]);
-    // Compared with one another, so many would take minutes.
+    // Comparing so many names pairwise would take minutes.
     let many = unique(std::iter::repeat_n("a", 100_000));
     assert_eq!(many.last().map(String::as_str), Some("a_100000"));
 }
@@ -164,7 +164,7 @@ fn nothing_but_reading_is_possible() {
         &attach,
         &into,
     ] {
-        // `pragma_table_info` is the one pragma; as a statement it changes nothing either.
+        // `pragma_table_info` is the only allowed pragma; as a statement it changes nothing either.
         if sql == "PRAGMA table_info(orders)" {
             assert!(free(&sqlite, sql).is_ok());
             continue;
@@ -233,7 +233,7 @@ fn a_query_without_an_end_is_stopped() {
         "{}",
         error.message()
     );
-    // The thread that ran it is free again, or this would wait for ever.
+    // The thread is free again; otherwise this would block forever.
     runtime.shutdown_timeout(Duration::from_secs(60));
 }
 

@@ -1,4 +1,4 @@
-//! What is offered of the databases, as tools.
+//! Tools of the SQL toolset.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,30 +18,30 @@ use crate::source::argument::{fill_in, input_schema};
 use crate::source::builtin::{Grounds, Toolset, ToolsetError};
 use crate::source::config::GRACE;
 
-/// A question to a database.
+/// A query on a database.
 #[derive(Debug)]
 pub(super) struct Question {
     pub(super) statement: Arc<Statement>,
-    /// For each of the statement's names.
+    /// Values for each of the statement's names.
     pub(super) values: Vec<Value>,
     pub(super) kind: Kind,
 }
 
-/// How far a question is trusted.
+/// Trust level of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Its text is from the configuration, or from here.
+    /// The text comes from the configuration, or is built in.
     Fixed,
-    /// Its text is from the configuration, and it changes something.
+    /// The text comes from the configuration, and it changes data.
     Write,
-    /// Its text is a model's.
+    /// The text comes from a model.
     Free,
 }
 
 #[derive(Debug)]
 pub(super) enum Answer {
     Rows(Rows),
-    /// So many rows.
+    /// Number of changed rows.
     Changed(u64),
 }
 
@@ -59,7 +59,7 @@ struct Database {
     writable: bool,
 }
 
-/// The limits that are counted when they are hit.
+/// Limits whose hits are counted.
 const LIMITS: [&str; 5] = [
     "rows",
     "result_bytes",
@@ -68,7 +68,7 @@ const LIMITS: [&str; 5] = [
     "concurrency",
 ];
 
-/// Tools for what the configuration has.
+/// Creates the configured tools.
 pub(in crate::source::builtin) fn toolset(grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
     let config: &SqlConfig = &grounds.settings.sql;
     let hits = grounds.hits("sql.limits", &LIMITS);
@@ -122,7 +122,7 @@ pub(in crate::source::builtin) fn toolset(grounds: &Grounds<'_>) -> Result<Tools
     Ok(toolset)
 }
 
-/// A setting below the one in question, and what is wrong with it.
+/// A setting below the current one, and its problem.
 type Wrong = (&'static str, String);
 
 impl Database {
@@ -160,7 +160,7 @@ impl Database {
     }
 }
 
-/// A tool that asks a database.
+/// A tool that queries a database.
 struct SqlTool {
     definition: Definition,
     asks: Arc<Asks>,
@@ -173,7 +173,7 @@ struct Asks {
 }
 
 enum What {
-    /// Statements for SQLite and for PostgreSQL; what to say if nothing is found.
+    /// Statements for SQLite and for PostgreSQL, and the message for an empty result.
     Inspect {
         sqlite: Arc<Statement>,
         postgres: Arc<Statement>,
@@ -232,7 +232,7 @@ fn describe_table(databases: &[Arc<Database>]) -> SqlTool {
     )
 }
 
-/// A query of the configuration's as a tool.
+/// Creates the tool for a configured query.
 fn named(query: &QueryConfig, databases: &[Arc<Database>]) -> Result<SqlTool, Wrong> {
     let database = match (&query.database, databases) {
         (Some(name), _) => databases
@@ -324,7 +324,7 @@ fn rows_schema() -> Value {
 }
 
 impl SqlTool {
-    /// A tool that reads from one of some databases.
+    /// Creates a tool that reads from one of several databases.
     fn reading(
         definition: Definition,
         arguments: &[(&str, Value)],
@@ -455,7 +455,7 @@ impl Asks {
     }
 }
 
-/// A model's own query. What looks like a placeholder in it is left to the database, which knows none.
+/// Prepares a model's query. Text that looks like a placeholder is left to the database, which gets no values for it.
 fn free(text: &str, bytes_max: usize) -> Result<Statement, SqlError> {
     if bytes_max < text.len() {
         let problem = format!("the query has more than {bytes_max} bytes; ask in fewer words");

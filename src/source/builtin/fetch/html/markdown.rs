@@ -1,38 +1,37 @@
-//! Markdown, written from left to right.
+//! Markdown writer that works from left to right.
 //!
-//! White space and marks wait until there is a word for them to stand at; so nothing is emphasised that is empty, and no
-//! line begins that has nothing in it. How deep elements are followed is bounded: beyond that their text goes on without
-//! them.
+//! White space and opening marks are held back until the next word. Empty elements thus produce no marks, and empty
+//! lines no prefix. The nesting depth is bounded: deeper elements are ignored, and only their text is written.
 
 use super::tag::Tag;
 
-/// So many elements are kept in mind that are open.
+/// Maximum number of open elements that are tracked.
 const OPEN_MAX: usize = 128;
-/// So many quotes and lists are indented for.
+/// Maximum number of nested quotes and lists that are indented.
 const LEVELS_MAX: usize = 16;
 
 pub(super) struct Markdown {
     text: String,
     max: usize,
     full: bool,
-    /// Whether a line has been begun.
+    /// True if the current line has content.
     begun: bool,
-    /// Ends of lines that come before the next word.
+    /// Number of line breaks to write before the next word.
     newlines: usize,
-    /// Whether a space does.
+    /// True if a space has to be written before the next word.
     space: bool,
-    /// What does at the beginning of its line.
+    /// Text to write at the beginning of the next line.
     lead: &'static str,
     levels: Vec<Level>,
     open: Vec<Open>,
-    /// How many of the open elements have had their beginning written.
+    /// Number of open elements whose opening mark is written.
     written: usize,
-    /// How many of them keep everything on one line.
+    /// Number of open elements that keep their content on one line.
     flat: usize,
     preformatted: Option<Preformatted>,
 }
 
-/// What lines begin with.
+/// Line prefix of an open quote or list item.
 enum Level {
     Quote,
     Item { marker: String, is_written: bool },
@@ -44,14 +43,14 @@ struct Open {
 }
 
 enum Kind {
-    /// It is open, and that is all.
+    /// An element without Markdown of its own.
     Nothing,
     Mark(&'static str),
     Link(String),
     Heading(u8),
     /// The number of its next item.
     List(Option<u64>),
-    /// Has it a level?
+    /// True if the element has a level.
     Level(bool),
     Table {
         rows: usize,
@@ -102,7 +101,7 @@ impl Markdown {
         self.text
     }
 
-    // === What a page says ===
+    // === Input ===
 
     pub(super) fn text(&mut self, text: &str) {
         if let Some(preformatted) = &mut self.preformatted {
@@ -121,12 +120,12 @@ impl Markdown {
         self.space = ends_in_space || (self.space && text.trim_ascii().is_empty());
     }
 
-    /// Text on either side is not of one word.
+    /// Separates the words on either side.
     pub(super) fn apart(&mut self) {
         self.space |= self.preformatted.is_none();
     }
 
-    /// What comes next stands in lines of its own, so many further down.
+    /// Starts a block, preceded by this number of line breaks.
     pub(super) fn block(&mut self, newlines: usize) {
         if self.preformatted.is_some() {
             return;
@@ -137,7 +136,7 @@ impl Markdown {
         }
         self.lead = "";
         self.space = false;
-        // What an item begins with stands behind its marker.
+        // The first block of an item follows its marker directly.
         if !matches!(
             self.levels.last(),
             Some(Level::Item {
@@ -362,8 +361,8 @@ impl Markdown {
         }
     }
 
-    /// Ends an element and all that is open in it. What is not open, or lies behind something that such an end does not
-    /// reach through, stays.
+    /// Closes an element and everything open in it. Does nothing if the element is not open, or if another open
+    /// element blocks its end tag.
     pub(super) fn end(&mut self, tag: Tag) {
         let same = |other: Tag| other == tag || matches!((other, tag), (Tag::H(_), Tag::H(_)));
         let inner = self.open.iter().rev();
@@ -378,9 +377,9 @@ impl Markdown {
         }
     }
 
-    // === How it is written ===
+    // === Output ===
 
-    /// Opens an element, if there is room.
+    /// Opens an element, unless the limit is reached.
     fn begin(&mut self, tag: Tag, kind: Kind) -> bool {
         let has_room = self.open.len() < OPEN_MAX;
         if has_room {
@@ -389,7 +388,7 @@ impl Markdown {
         has_room
     }
 
-    /// Writes what ends an element that has just been taken off.
+    /// Writes the end of an element that has just been closed.
     fn close(&mut self, open: Open) {
         let was_written = self.open.len() < self.written;
         self.written = self.written.min(self.open.len());
@@ -455,7 +454,7 @@ impl Markdown {
         if text.is_empty() {
             return;
         }
-        // It is longer than any that the text itself has.
+        // The fence is longer than any run of backticks in the text.
         let (mut longest, mut run) = (0, 0);
         for byte in text.bytes() {
             run = if byte == b'`' { run + 1 } else { 0 };
@@ -490,7 +489,7 @@ impl Markdown {
         self.push(&plain);
     }
 
-    /// Writes all that has waited for a word.
+    /// Writes everything that was held back for the next word.
     fn begin_word(&mut self) {
         if self.full {
             return;
@@ -524,7 +523,7 @@ impl Markdown {
         }
     }
 
-    /// Writes what a line begins with; of one that is empty, what is not space.
+    /// Writes the prefix of a line. For an empty line, trailing spaces are omitted.
     fn indent(&mut self, is_empty: bool) {
         let mut indent = String::new();
         for level in &mut self.levels {
@@ -564,7 +563,7 @@ impl Markdown {
         self.open.iter().any(|open| same(open.tag))
     }
 
-    /// Whether what comes next belongs to a table in a cell, which is told as text.
+    /// Returns true if the next content belongs to a table inside a cell, which is written as text.
     fn is_in_table_of_cell(&self) -> bool {
         let tables = self.open.iter().rev().filter(|open| open.tag == Tag::Table);
         let innermost = tables.map(|open| &open.kind).next();
@@ -580,7 +579,7 @@ impl Markdown {
     }
 }
 
-/// Whether the end of an element does not reach through another one.
+/// Returns true if an open element blocks the end tag of another one.
 fn bars(other: Tag, tag: Tag) -> bool {
     let is_of_table = matches!(other, Tag::Table | Tag::Tr | Tag::Td);
     match tag {
@@ -598,7 +597,7 @@ fn bars(other: Tag, tag: Tag) -> bool {
     }
 }
 
-/// Whether an address is no place to go to.
+/// Returns true if a link target is not navigable.
 fn leads_nowhere(address: &str) -> bool {
     let scheme = address.split(':').next().unwrap_or_default();
     ["javascript", "data", "vbscript"]
@@ -606,7 +605,7 @@ fn leads_nowhere(address: &str) -> bool {
         .any(|nowhere| scheme.eq_ignore_ascii_case(nowhere))
 }
 
-/// An address that ends where it ends.
+/// Encodes a link target so that it cannot end early.
 fn address(text: &str) -> String {
     let mut address = String::with_capacity(text.len());
     for c in text.chars() {
@@ -621,7 +620,7 @@ fn address(text: &str) -> String {
     address
 }
 
-/// The language that the classes of a piece of code name.
+/// Returns the language that the classes of a code block name.
 fn language(class: &str) -> String {
     let named = class.split_ascii_whitespace().find_map(|class| {
         class

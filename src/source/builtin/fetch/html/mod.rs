@@ -1,7 +1,7 @@
-//! From a page to Markdown that a model reads.
+//! Conversion of HTML to Markdown for a model.
 //!
-//! Nothing is escaped: the result is for reading, not for rendering. What is about the site (navigation, asides, footers)
-//! and what nobody sees is left out, and of a page that says which part is its main one, that part is taken.
+//! Nothing is escaped, because the result is read and not rendered. Site elements (navigation, asides, footers) and
+//! invisible content are omitted. If a page marks its main part, only that is returned.
 
 mod markdown;
 mod tag;
@@ -11,21 +11,22 @@ use markdown::Markdown;
 use tag::Tag;
 use token::{Attributes, Token, Tokens};
 
-/// What a page comes to at most, in bytes; the rest of one that comes to more is left out.
+/// Maximum size of the Markdown, in bytes. The rest of a longer page is omitted.
 const MARKDOWN_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// So many pieces of a page are read between two looks at whether to go on.
+/// Number of tokens between two calls of `check`.
 const PIECES: usize = 4096;
 
-/// A page as Markdown. Empty if there is nothing to read on it. `check` is asked now and then whether to go on.
+/// Converts a page to Markdown. Returns an empty string if it has no readable content. `check` is called regularly
+/// and can stop the conversion.
 ///
 /// # Errors
 ///
-/// That of `check`.
+/// The error of `check`.
 pub(super) fn markdown<E>(page: &str, check: impl Fn() -> Result<(), E>) -> Result<String, E> {
     let found = read(page, true, &check)?;
     if found.is_empty() {
-        // A page may be nothing but a footer, or have an aside that never ends.
+        // The page may consist only of a footer, or have an aside that is never closed.
         return read(page, false, &check);
     }
     Ok(found)
@@ -52,23 +53,23 @@ fn read<E>(page: &str, choosy: bool, check: impl Fn() -> Result<(), E>) -> Resul
 
 struct Reader {
     markdown: Markdown,
-    /// Whether to leave out what is about the site.
+    /// True to omit site elements.
     choosy: bool,
-    /// The element that is passed over, and how many of the same are open in it.
+    /// The element that is skipped, and the number of nested elements of the same tag.
     skipped: Option<(Tag, u32)>,
     main: Option<Main>,
 }
 
-/// Where the main part of a page stands in the text.
+/// Position of the page's main part in the text.
 struct Main {
     tag: Tag,
-    /// How many elements of the same tag are open.
+    /// Number of open elements of the same tag.
     depth: u32,
     begin: usize,
     end: Option<usize>,
 }
 
-/// The attributes that mean something for every element.
+/// Attributes that apply to every element.
 #[derive(Default)]
 struct Standing {
     hidden: bool,
@@ -198,9 +199,9 @@ impl Reader {
         }
     }
 
-    /// The main part if there is much in it, else all.
+    /// Returns the main part if it is long enough, else everything.
     fn finish(self) -> String {
-        /// So much text is worth being called the main part.
+        /// Minimum length of the main part, in bytes.
         const WORTH_BYTES: usize = 400;
         let whole = self.markdown.finish();
         let Some(main) = self.main else {

@@ -1,6 +1,6 @@
-//! The elements that mean something here.
+//! HTML elements that the conversion distinguishes.
 
-/// Which element a tag is of.
+/// Element of a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tag {
     A,
@@ -47,16 +47,16 @@ pub(super) enum Tag {
     Ul,
     Video,
     Xmp,
-    /// A block without a form of its own.
+    /// A block without specific Markdown.
     Block,
     Other,
 }
 
-/// Names longer than this are nobody's.
+/// Maximum length of a known element name, in bytes.
 const NAME_BYTES_MAX: usize = 16;
 
 impl Tag {
-    /// The element of a name, in whatever case.
+    /// Returns the element with a name, ignoring case.
     pub(super) fn named(name: &str) -> Self {
         let mut lower = [0; NAME_BYTES_MAX];
         let Some(lower) = lower.get_mut(..name.len()) else {
@@ -117,7 +117,7 @@ impl Tag {
         }
     }
 
-    /// Whether its content holds no tags.
+    /// Returns true if its content is raw text without tags.
     pub(super) fn is_raw(self) -> bool {
         matches!(
             self,
@@ -132,7 +132,7 @@ impl Tag {
         )
     }
 
-    /// Whether nobody reads what is in it.
+    /// Returns true if its content is invisible.
     pub(super) fn is_unread(self) -> bool {
         (self.is_raw() && self != Self::Xmp)
             || matches!(
@@ -150,12 +150,12 @@ impl Tag {
             )
     }
 
-    /// Whether what is in it is about the site rather than on the page's own subject.
+    /// Returns true if its content is usually about the site instead of the page's subject.
     pub(super) fn is_aside(self) -> bool {
         matches!(self, Self::Aside | Self::Footer | Self::Nav)
     }
 
-    /// Whether it ends only where a tag says so, so that what it holds can be left out as a whole.
+    /// Returns true if its end tag is mandatory, so that its content can be skipped as a whole.
     pub(super) fn always_ends(self) -> bool {
         matches!(
             self,

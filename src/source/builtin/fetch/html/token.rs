@@ -1,7 +1,7 @@
-//! HTML's text, tags and nothing else, in one pass.
+//! HTML tokenizer that makes one pass and builds no tree.
 //!
-//! Only what can be told without a tree is told. A tree as browsers build it can be made to grow with the square of the
-//! page, and so can its attributes be made to take time; here a page costs what it is long.
+//! A tree as browsers build it can take quadratic time for crafted pages, and so can attributes. Here the cost is
+//! linear in the length of the page.
 
 use std::borrow::Cow;
 
@@ -9,10 +9,10 @@ use memchr::{memchr, memmem};
 
 use super::tag::Tag;
 
-/// A piece of a page.
+/// A token of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token<'p> {
-    /// Text as it stands there, its character references unresolved.
+    /// Text with unresolved character references.
     Text(&'p str),
     Start {
         tag: Tag,
@@ -22,14 +22,14 @@ pub(super) enum Token<'p> {
     End(Tag),
 }
 
-/// What stands behind the name in a tag.
+/// Text after the name in a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Attributes<'p>(&'p str);
 
-/// The pieces of a page, in order.
+/// Iterator over the tokens of a page, in order.
 pub(super) struct Tokens<'p> {
     rest: &'p str,
-    /// The element whose content is not looked at for tags.
+    /// The open raw text element, whose content is not searched for tags.
     raw: Option<Tag>,
 }
 
@@ -41,14 +41,14 @@ impl<'p> Tokens<'p> {
         }
     }
 
-    /// Takes what comes before a place.
+    /// Takes the text up to a position.
     fn take(&mut self, end: usize) -> &'p str {
         let (taken, rest) = self.rest.split_at(end);
         self.rest = rest;
         taken
     }
 
-    /// Passes over what stands before the next `end`, and over that.
+    /// Skips the text up to and including the next `end`.
     fn skip_past(&mut self, from: usize, end: &[u8]) {
         let bytes = self.rest.as_bytes();
         let found = bytes
@@ -58,7 +58,7 @@ impl<'p> Tokens<'p> {
         self.take(found);
     }
 
-    /// The content of a raw element, up to the tag that ends it.
+    /// Returns the content of a raw text element, up to its end tag.
     fn raw_text(&mut self, tag: Tag) -> &'p str {
         let bytes = self.rest.as_bytes();
         let mut ends = memmem::find_iter(bytes, b"</");
@@ -70,7 +70,7 @@ impl<'p> Tokens<'p> {
         self.take(end.unwrap_or(bytes.len()))
     }
 
-    /// A tag, of which the opening sign and slash have been taken.
+    /// Parses a tag after its `<` and slash.
     fn tag(&mut self) -> (Tag, Attributes<'p>, bool) {
         let (name, rest) = name(self.rest);
         self.rest = rest;
@@ -126,7 +126,7 @@ impl<'p> Iterator for Tokens<'p> {
     }
 }
 
-/// The name that a tag begins with, and what follows it.
+/// Splits off the name at the beginning of a tag.
 fn name(text: &str) -> (&str, &str) {
     let end = text
         .bytes()
@@ -135,10 +135,10 @@ fn name(text: &str) -> (&str, &str) {
     text.split_at(end)
 }
 
-/// Where the sign stands that ends a tag. Within the quotes of a value it ends nothing.
+/// Returns the position of the `>` that ends a tag, ignoring those inside quoted values.
 fn end_of_tag(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
-    // Whether a value may begin here: only there a quote is one.
+    // True where a value can begin, which is the only place where a quote starts one.
     let mut value = false;
     while let Some(byte) = bytes.get(at) {
         match byte {
@@ -157,7 +157,8 @@ fn end_of_tag(bytes: &[u8]) -> Option<usize> {
 }
 
 impl<'p> Attributes<'p> {
-    /// Shows each attribute, with its value where it has one. Of two with one name the first counts.
+    /// Calls a function for each attribute, with its value if it has one. Callers use the first of two attributes
+    /// with one name.
     pub(super) fn each(self, mut show: impl FnMut(&'p str, Cow<'p, str>)) {
         let mut rest = self.0;
         loop {
@@ -165,7 +166,7 @@ impl<'p> Attributes<'p> {
             if rest.is_empty() {
                 return;
             }
-            // A sign that stands where a name begins is part of it.
+            // An equals sign at the start of a name is part of it.
             let end = rest
                 .bytes()
                 .skip(1)
@@ -197,7 +198,7 @@ impl<'p> Attributes<'p> {
     }
 }
 
-/// A text whose character references are the characters that they stand for.
+/// Resolves character references.
 pub(super) fn resolved(text: &str) -> Cow<'_, str> {
     if memchr(b'&', text.as_bytes()).is_none() {
         return Cow::Borrowed(text);

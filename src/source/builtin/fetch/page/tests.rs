@@ -10,7 +10,7 @@ use crate::net::{Guard, Resolve};
 
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// Every name is this machine.
+/// Resolver that maps every name to this machine.
 struct Here;
 
 impl Resolve for Here {
@@ -32,7 +32,7 @@ async fn get(pages: &Pages, url: &str) -> Result<String, String> {
         .map_err(|e| e.to_string())
 }
 
-/// What was asked for, in order.
+/// Returns the requests received, in order.
 fn asked(seen: &Mutex<Vec<String>>) -> Vec<String> {
     let seen = seen.lock().expect("no panic");
     let paths = seen

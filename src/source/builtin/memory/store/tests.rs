@@ -98,7 +98,7 @@ fn processes_that_write_at_once_lose_nothing() {
     let threads: Vec<_> = (0..8)
         .map(|thread| {
             let config = Arc::clone(&config);
-            // Each has a store of its own, as each process has.
+            // Each thread has its own store, as each process has.
             std::thread::spawn(move || {
                 let store = open(&config);
                 for n in 0..5 {
@@ -126,7 +126,7 @@ fn what_cannot_be_read_is_refused_at_start_and_left_as_it_is() {
             && message.contains("memory.jsonl, of which line 2 is no JSON"),
         "{message}"
     );
-    // So it is when it turns bad while the server runs.
+    // The same holds for a file that becomes invalid while the server runs.
     fs::write(&file, "").expect("written");
     let store = open(&config(&folder));
     fs::write(&file, bad).expect("written");
@@ -263,7 +263,7 @@ fn files_are_encrypted_with_the_first_key_and_read_with_all() {
             .contains("encrypted with a key that this server does not have")
     );
     assert!(refused(&config(&folder)).contains("encrypted"));
-    // A file that is put in another's place does not open there.
+    // An encrypted file that is copied to another location cannot be opened there.
     let other = second.place(&Principal::new("eve"));
     fs::copy(&file, &other.file).expect("copied");
     assert!(matches!(second.read(&other), Err(StoreError::Sealed)));
@@ -331,7 +331,7 @@ fn a_write_that_fails_leaves_what_was_there() {
     let folder = folder();
     let store = open(&config(&folder));
     add(&store, &store.shared(), "a").expect("written");
-    // Nothing can be written where a folder stands.
+    // A folder in place of the temporary file prevents the write.
     fs::create_dir(folder.path().join("memory.jsonl.tmp")).expect("a folder");
     let message = add(&store, &store.shared(), "b").expect_err("refused");
     assert!(message.contains("cannot be written"), "{message}");
