@@ -29,7 +29,7 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// How much a count may grow before `check` fails.
+/// Maximum growth of a count before `check` fails.
 const GROWTH: f64 = 1.05;
 
 fn main() -> ExitCode {
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What one request takes.
+/// Instructions of one request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Count {
     instructions: f64,
@@ -75,8 +75,8 @@ const GROUPS: [fn() -> Vec<Scenario>; 11] = [
     roles,
 ];
 
-/// Counts each scenario in a process of its own, as many at once as there are processors: what is counted is the same
-/// however long it takes. Those that take longest come last in [`GROUPS`], and are begun first.
+/// Counts each scenario in its own process, as many concurrently as there are processors; the counts do not depend on
+/// the time. The slowest ones are last in [`GROUPS`] and start first.
 fn count() -> Result<Counts, Box<dyn Error>> {
     let names = GROUPS.iter().enumerate().flat_map(|(group, scenarios)| {
         let names = scenarios().into_iter().map(|scenario| scenario.name);
@@ -87,7 +87,7 @@ fn count() -> Result<Counts, Box<dyn Error>> {
     let counts = Mutex::new(Counts::new());
     let work = || {
         while let Some((group, name)) = next() {
-            // An error is not carried from one thread to another, but what it says is.
+            // The error type is not `Send`, but its message is.
             let count = count_one(group, &name).map_err(|error| error.to_string())?;
             let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
             counts.insert(name, count);
@@ -133,7 +133,7 @@ fn count_one(group: usize, name: &str) -> Result<Count, Box<dyn Error>> {
     })
 }
 
-/// How many requests a scenario is measured with.
+/// Returns the number of requests for a scenario.
 fn requests(name: &str) -> usize {
     match name {
         "echo-64k" => 20,
@@ -162,7 +162,7 @@ fn measure(group: &str, name: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What callgrind counts.
+/// Function whose instructions callgrind counts.
 #[inline(never)]
 fn measured(scenario: &Scenario, requests: Vec<Asked>) {
     send(scenario, requests);
@@ -239,8 +239,8 @@ fn check(counts: &Counts) -> Result<(), Box<dyn Error>> {
     Err(problems.join("\n       ").into())
 }
 
-/// Scenarios that ought to cost the same, and how far their instructions may be apart. A listing takes so few that
-/// the system allocator's own ways with a larger heap show.
+/// Pairs of scenarios with equal cost, and the maximum relative difference. A listing takes so few instructions that
+/// the allocator's behavior with a larger heap is visible.
 const EQUAL: [(&str, f64); 3] = [
     (
         "first-of-10 last-of-10 first-of-1000 last-of-1000 first-of-10000 last-of-10000",
@@ -268,10 +268,10 @@ fn dependent_on_size(counts: &Counts) -> Vec<String> {
     problems
 }
 
-/// What one may take at most of another. Of what proofs cost nothing is demanded here: without sockets they are a larger part
-/// of a request than they are (`longshore-loadtest cost`).
+/// Maximum cost of one scenario relative to another. The cost of authentication has no bound here: without sockets it
+/// is a larger part of a request than in practice (`longshore-loadtest cost`).
 const BOUNDS: [(&str, &str, f64); 1] = [("list-of-1000-roles", "list-of-one-role", 1.5)];
-/// What a look at a bucket may take, among however many.
+/// Maximum cost of one bucket lookup, regardless of the number of buckets.
 const BUCKET_MAX: f64 = 1500.0;
 
 fn beyond_bounds(counts: &Counts) -> Vec<String> {

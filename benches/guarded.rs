@@ -1,4 +1,4 @@
-//! The same requests where callers have to prove who they are, and where what they may do has bounds.
+//! The same requests with authentication, policies and rate limits.
 
 use std::sync::Arc;
 
@@ -20,10 +20,11 @@ const TOKEN: &str = concat!(
     ".ntlYjlCJGM0Y_bxkXLEWrAc-MT2LJekDIuqEDjEfedvHVdvgYJ1N5Z-Wxr2aseXLdmftiZ624UuLMMKvMCUfDg",
 );
 
-/// A setting, and what is shown for it.
+/// A setting with its credential.
 type Set = (&'static str, fn(&mut Config), String);
 
-/// One call to servers that have nothing, and each of the ways to prove who one is; and through buckets of all kinds.
+/// Returns one call to servers without authentication, with each authentication method, and with all kinds of rate
+/// limit buckets.
 pub fn guarded() -> Vec<Scenario> {
     let settings: [Set; 4] = [
         ("call-open", |_| {}, key(0)),
@@ -43,7 +44,7 @@ pub fn guarded() -> Vec<Scenario> {
     calls.into()
 }
 
-/// One look at a bucket among so many.
+/// Returns a lookup of one bucket among `addresses`.
 pub fn buckets(addresses: u32) -> Vec<Scenario> {
     let buckets = longshore::bench::Buckets::new(addresses);
     let work = Work::Buckets(buckets, addresses as usize);
@@ -63,8 +64,9 @@ pub fn filtered() -> Vec<Scenario> {
     vec![server.in_session("list-of-51-less-one", "tools/list", Some(json!({})))]
 }
 
-/// The listings of 1,000 roles of 10,000 tools, each with 9 of its own and 100 that all have: of one of them, and of one
-/// after the other. And what nobody has rules about, with as many tools.
+/// Returns listings with 1,000 roles and 10,000 tools, where each role has 9 tools of its own and 100 shared ones:
+/// for one role, and for one role after another. For comparison, also returns a listing of as many tools without
+/// rules.
 pub fn roles() -> Vec<Scenario> {
     const ROLES: usize = 1000;
     let tools = (1..=10_000).map(|number| Arc::new(Lookup(definition(number))) as Arc<dyn Tool>);
@@ -102,7 +104,7 @@ pub fn roles() -> Vec<Scenario> {
     vec![Scenario::new("list-of-one-role", one), all]
 }
 
-/// A server that counts, as whoever asks for proofs does, and that nobody asks too often.
+/// Returns a configuration with rate limits that are never reached, as servers with authentication have them.
 fn plain() -> Config {
     let mut config = Config::default();
     config.telemetry.metrics = MetricsPolicy::On;

@@ -17,12 +17,12 @@ use longshore::server::MethodFuture;
 use longshore::{App, Arguments, CallContext, Config, Definition, Output, Tool, tool, tools};
 use serde_json::{Value, json};
 
-/// One kind of request, sent again and again to one server.
+/// A request that is sent repeatedly to one server.
 #[derive(Debug)]
 pub struct Scenario {
-    /// What reports call it.
+    /// Name in reports.
     pub name: String,
-    /// How often it is sent before anything is counted.
+    /// Number of requests before counting starts.
     pub warm_up: usize,
     work: Work,
     next: AtomicUsize,
@@ -32,11 +32,11 @@ pub struct Scenario {
 enum Work {
     /// A server, and what it is sent, one after the other and then from the first again.
     Requests(Arc<Pipeline>, Vec<Request<Bytes>>),
-    /// A bucket for each of so many addresses.
+    /// Rate limit buckets for a number of addresses.
     Buckets(Buckets, usize),
 }
 
-/// One thing that is asked.
+/// A single operation.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -45,7 +45,7 @@ enum Work {
 pub enum Asked {
     /// A request.
     Request(Request<Bytes>),
-    /// Whether an address may ask.
+    /// Rate limit check of an address.
     Address(u32),
 }
 
@@ -105,7 +105,7 @@ impl Scenario {
     }
 }
 
-/// What clients do, one after the other, to the demo toolset.
+/// Returns frequent client requests to the demo toolset.
 pub fn demo() -> Vec<Scenario> {
     let mut config = Config::default();
     config.toolsets.push("demo".to_owned());
@@ -199,7 +199,7 @@ pub fn methods(count: usize) -> Vec<Scenario> {
     ]
 }
 
-/// A text of so many bytes without anything that JSON escapes.
+/// Returns a text of `length` bytes without characters that JSON escapes.
 pub fn words(length: usize) -> String {
     let words = "the quick brown fox jumps over the lazy dog and comes back again; ";
     words.chars().cycle().take(length).collect()
@@ -208,7 +208,7 @@ pub fn words(length: usize) -> String {
 struct Server {
     pipeline: Arc<Pipeline>,
     session: Option<String>,
-    /// What is shown with each request.
+    /// Credential that is sent with each request.
     credential: Option<String>,
 }
 
@@ -217,7 +217,7 @@ impl Server {
         Self::shown(app, None, None)
     }
 
-    /// One that is shown a credential, and takes tokens that were signed with these keys.
+    /// Creates a server that accepts tokens signed with these keys, and requests with a credential.
     fn shown(app: App, keys: Option<&str>, credential: Option<&str>) -> Self {
         let pipeline = Pipeline::with_keys(app, keys).unwrap_or_else(|error| panic!("{error}"));
         let mut server = Self {

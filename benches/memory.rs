@@ -1,9 +1,6 @@
-//! Compares the counted size of the state in memory with its allocations.
+//! Compares the memory that the in-memory state accounts for with the memory allocated for it.
 
-#![expect(
-    clippy::print_stderr,
-    reason = "the sizes are shown when the test fails"
-)]
+#![expect(clippy::print_stderr, reason = "the sizes are shown when the test fails")]
 
 use std::alloc::System;
 use std::future::Future;
@@ -19,10 +16,10 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const HOUR: Duration = Duration::from_secs(3600);
-/// How far the two may be apart.
+/// Maximum relative difference of the two.
 const APART: f64 = 0.1;
 
-/// What the memory of a process does is done at once.
+/// Runs a future of the in-memory state, which completes immediately.
 fn done<T>(future: impl Future<Output = T>) -> T {
     let mut cx = Context::from_waker(Waker::noop());
     match pin!(future).poll(&mut cx) {
@@ -51,7 +48,7 @@ fn log(may_go: bool) -> Keep {
     }
 }
 
-/// Puts one more of its kind there; returns what has to be held.
+/// Adds one more entry of a kind; returns the subscription to hold, if any.
 type Fill = fn(&dyn State, u64) -> Option<Box<dyn Subscription>>;
 
 fn value(state: &dyn State, n: u64, bytes: usize) {
@@ -128,7 +125,7 @@ fn what_is_counted_is_what_is_allocated() {
         for n in 0..times {
             held.extend(fill(&*state, n));
         }
-        // The handles of those who listen are theirs.
+        // The handles belong to the subscribers.
         let handles = held.len() * (48 + 48);
         let real = (allocated() - before) as f64 - handles as f64;
         let counted = memory.bytes() as f64;

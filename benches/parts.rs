@@ -86,7 +86,7 @@ mod scan {
         _capabilities: Option<&'a RawValue>,
     }
 
-    /// One pass of serde_json into structs that know the method in advance.
+    /// Parses in one pass with serde_json into structs for a method known in advance.
     #[divan::bench(args = BODIES)]
     fn serde_json_typed(bencher: Bencher<'_, '_>, name: &str) {
         run(bencher, name, |body| {
@@ -323,7 +323,7 @@ mod escape {
     }
 }
 
-/// What replicas recognise again.
+/// Operations on sealed values that all replicas can open.
 mod seal {
     use super::*;
 
@@ -352,7 +352,7 @@ mod seal {
     }
 }
 
-/// Whether arguments fit their schema: by reading them as the type that the schema came from, or as a tree.
+/// Validates arguments against their schema, by parsing the type that the schema was derived from, or as a tree.
 mod check {
     use super::*;
 
@@ -394,7 +394,7 @@ mod check {
     }
 }
 
-/// Digests by which verified tokens are remembered. It has to be one that nobody finds two tokens of.
+/// Digests that identify verified tokens in the cache. They have to be collision-resistant.
 mod token_digest {
     use super::*;
 

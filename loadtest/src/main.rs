@@ -1,15 +1,15 @@
-//! Drives an MCP server, and says how near it comes to a bare hyper server.
+//! Load generator for MCP servers, which compares them with a bare hyper server.
 //!
-//! The rooms, in reading order; each uses only those above it:
+//! The modules, in reading order; each uses only those above it:
 //!
-//! - [`measure`]: the arithmetic. A histogram of latencies, medians, ratios.
-//! - [`process`]: servers as child processes, the processor time and memory they use.
-//! - [`wire`]: a small, fast HTTP client that keeps one request ready and sends it again and again.
-//! - [`workload`]: what is sent, and what a right answer looks like.
+//! - [`measure`]: statistics. A histogram of latencies, medians, ratios.
+//! - [`process`]: servers as child processes, with their CPU time and memory use.
+//! - [`wire`]: a small, fast HTTP client that prepares one request and sends it repeatedly.
+//! - [`workload`]: the requests, and the expected responses.
 //! - [`drive`]: one measured run of one workload against one server.
-//! - [`command`]: what can be typed on the command line.
+//! - [`command`]: the command line interface.
 //!
-//! Only loopback addresses are ever driven ([`target`]).
+//! Only loopback addresses are ever contacted ([`target`]).
 
 #![expect(
     clippy::print_stdout,

@@ -1,4 +1,4 @@
-//! Which server is driven: one on this machine, or none.
+//! Target server, which has to be on this machine.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use http::uri::Scheme;
 /// The URL of an MCP endpoint on a loopback address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    /// Where to connect.
+    /// Socket address to connect to.
     pub(crate) address: SocketAddr,
     /// The path of the endpoint.
     pub(crate) path: String,
@@ -25,7 +25,7 @@ impl Target {
     }
 }
 
-/// Why a URL is not driven.
+/// Reason why a URL is rejected.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TargetError {
     #[error("not a URL")]

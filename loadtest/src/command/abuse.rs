@@ -1,9 +1,9 @@
-//! What a good client notices while many bad ones try.
+//! Measures the effect of abusive clients on a well-behaved one.
 //!
-//! For each kind of abuse: how long the good client's calls take while it is quiet, and while so many bad clients are at
-//! it; and how much memory the server has then. The good client asks at a fixed rate, so that whatever holds it up is
-//! charged to every call that comes late for it. The bad ones have a thread of their own: what they make one another wait
-//! for in this program is not charged to the server.
+//! For each kind of abuse, this reports the latency of the good client's calls without and with a number of bad
+//! clients, and the server's memory. The good client sends requests at a fixed rate, so a delay counts for every call
+//! that it makes late. The bad clients have their own thread, so that contention among them in this program is not
+//! charged to the server.
 
 use std::error::Error;
 use std::fmt;
@@ -26,7 +26,7 @@ use crate::process::{Server, resident_bytes};
 use crate::target::Target;
 use crate::workload::Workload;
 
-/// Show what a good client notices of many bad ones.
+/// Show the effect of many abusive clients on a well-behaved one.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The product's program [default: `longshore` beside this program, built first under `cargo run`]
@@ -35,33 +35,33 @@ pub(super) struct Arguments {
     /// Workers of the server
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     workers: u32,
-    /// What the bad clients do
+    /// Kinds of abuse by the bad clients
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Kind::ALL)]
     kinds: Vec<Kind>,
-    /// How many bad clients there are; each needs an open file (`ulimit -n`)
+    /// Number of bad clients; each needs an open file (`ulimit -n`)
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
     bad: u32,
-    /// How often each kind is measured
+    /// Number of measurements of each kind
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// How long each round is
+    /// Length of each round
     #[arg(long, default_value_t = 3.0, value_parser = seconds)]
     seconds: f64,
-    /// Calls of the good client, a second
+    /// Calls of the good client per second
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rate: u32,
 }
 
-/// What a bad client does, again and again.
+/// Repeated behavior of a bad client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Kind {
     /// A head that never ends, a field each second
     Heads,
     /// A body that never ends, a byte each second
     Bodies,
-    /// Calls with large answers that are never read
+    /// Calls with large responses that are never read
     Readers,
-    /// Nothing at all
+    /// Sends nothing
     Idle,
     /// Connections that are closed as soon as they are open
     Churn,
@@ -87,7 +87,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Drives, and prints what the good client noticed.
+/// Runs the measurement, and prints the good client's latencies.
 pub(super) async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     let product = Product::find(arguments.server.clone())?;
     println!(
@@ -98,7 +98,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
         let server = product.launch(Some(arguments.workers))?.start().await?;
         let quiet = rounds(&server, &arguments).await?;
         let bad = BadClients::start(kind, server.address(), arguments.bad)?;
-        // Until all of them are there.
+        // Time for all bad clients to connect.
         sleep(Duration::from_secs(1)).await;
         let abused = rounds(&server, &arguments).await?;
         let memory = resident_bytes(server.pid())?;
@@ -116,7 +116,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What the good client noticed, in milliseconds: medians over the rounds.
+/// Latency of the good client, in milliseconds: medians over the rounds.
 struct Noticed {
     p50: f64,
     p99: f64,
@@ -156,7 +156,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Bad clients on a thread of their own, until this is dropped.
+/// Bad clients on a separate thread, stopped on drop.
 struct BadClients {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<thread::JoinHandle<()>>,
@@ -173,7 +173,7 @@ impl BadClients {
                 for _ in 0..count {
                     tokio::spawn(async move {
                         loop {
-                            // Whatever ends one, the next is tried.
+                            // The next attempt follows, however this one ended.
                             let _ = misbehave(kind, server).await;
                             sleep(Duration::from_millis(10)).await;
                         }
@@ -196,7 +196,7 @@ impl Drop for BadClients {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // It has nothing to say, and a panic of its own was shown already.
+            // The thread returns nothing, and a panic has already been printed.
             let _ = thread.join();
         }
     }
@@ -222,7 +222,7 @@ async fn misbehave(kind: Kind, server: SocketAddr) -> Result<(), Box<dyn Error +
                 "{HEAD}mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: echo\r\ncontent-length: {}\r\n\r\n{body}",
                 body.len()
             );
-            // As much as goes in, while nothing is taken out.
+            // Sends as much as the socket accepts, without reading.
             while let Ok(sent) = tokio::time::timeout(
                 Duration::from_secs(60),
                 stream.write_all(request.as_bytes()),
@@ -252,7 +252,7 @@ async fn misbehave(kind: Kind, server: SocketAddr) -> Result<(), Box<dyn Error +
     Ok(())
 }
 
-/// Sends a little each second, for as long as the server takes it.
+/// Sends a little each second, for as long as the server accepts it.
 async fn drip(mut stream: TcpStream, bytes: &[u8]) -> std::io::Result<()> {
     loop {
         sleep(Duration::from_secs(1)).await;
@@ -260,7 +260,7 @@ async fn drip(mut stream: TcpStream, bytes: &[u8]) -> std::io::Result<()> {
     }
 }
 
-/// A call of `echo` in the stateless era.
+/// Returns a stateless call of `echo`.
 fn call(message: &str) -> String {
     format!(
         r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"echo","arguments":{{"message":"{message}"}},"_meta":{{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{{}}}}}}}}"#

@@ -1,7 +1,7 @@
-//! A bare hyper server: what the product is compared with.
+//! Bare hyper server, the baseline of comparisons.
 //!
-//! It reads each request to its end and answers one fixed body. hyper's defaults, without the timer
-//! for reading headers; one `current_thread` runtime; no JSON, no routing.
+//! It reads each request completely and returns a fixed body. It uses hyper's defaults without the timer for reading
+//! headers, and one `current_thread` runtime. There is no JSON and no routing.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -22,16 +22,16 @@ use tokio::net::{TcpListener, TcpStream};
 /// Serve bare hyper.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Where to listen, on 127.0.0.1
+    /// Port to listen on, on 127.0.0.1
     #[arg(long)]
     port: u16,
     /// Speak HTTP/2 (prior knowledge) instead of HTTP/1.1
     #[arg(long)]
     http2: bool,
-    /// Answer so many bytes
+    /// Size of the response, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 2, value_parser = clap::value_parser!(u32).range(..=16 << 20))]
     body_size: u32,
-    /// Answer what this file holds
+    /// File whose content is the response
     #[arg(long, value_name = "FILE", conflicts_with = "body_size")]
     body_file: Option<PathBuf>,
 }

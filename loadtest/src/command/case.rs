@@ -7,7 +7,7 @@ use clap::ValueEnum;
 
 use crate::workload::Workload;
 
-/// What is compared when nothing else was said.
+/// Default cases of a comparison.
 pub(super) const ALL: &str = "call,call-stateless,list-50,list-500,ping,discover,initialize,echo-64k,call-h2,call-stateless-h2";
 
 /// A workload over one version of HTTP: `call`, or `call-h2`.

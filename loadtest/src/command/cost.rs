@@ -1,7 +1,7 @@
-//! The product with a setting and without it, in turn, on a core of their own.
+//! Compares the product with and without a setting, in turn and on a dedicated core.
 //!
-//! What [`super::compare`] does with bare hyper this does with the product itself: the same requests with the same headers
-//! go to two of its servers, which differ in one setting. What that costs is the ratio.
+//! [`super::compare`] compares with bare hyper; this compares the product with itself. The same requests with the
+//! same headers go to two servers that differ in one setting. The ratio is the cost of the setting.
 
 use std::error::Error;
 use std::path::Path;
@@ -23,13 +23,13 @@ use crate::workload::Workload;
 /// Compare the product with a setting and without it.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// What to compare
+    /// Costs to measure
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum, default_values_t = Cost::value_variants().to_vec())]
     of: Vec<Cost>,
-    /// How often the two take turns
+    /// Number of rounds in which the two servers alternate
     #[arg(long, default_value_t = 21, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// How long each turn is
+    /// Length of each round
     #[arg(long, default_value_t = 0.3, value_parser = seconds)]
     seconds: f64,
     /// The core of the servers
@@ -43,26 +43,26 @@ pub(super) struct Arguments {
     debug_build: bool,
 }
 
-/// Something whose cost is known by comparing.
+/// A cost that a comparison determines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Cost {
-    /// `tools/call` with API keys on, to nothing asked
+    /// `tools/call` with API keys, compared with no authentication
     Key,
-    /// `tools/call` with access tokens on, to nothing asked
+    /// `tools/call` with access tokens, compared with no authentication
     Token,
-    /// `tools/list` of what a rule leaves of the tools, to as many tools without a rule
+    /// `tools/list` with a rule that hides tools, compared with as many visible tools without a rule
     Filter,
-    /// `tools/call` through a bucket of each kind, to API keys alone
+    /// `tools/call` through a bucket of each kind, compared with API keys alone
     Buckets,
-    /// `tools/list` by clients of a thousand roles, to clients of one
+    /// `tools/list` by clients of a thousand roles, compared with clients of one
     Roles,
-    /// `tools/call` that is counted, to one that nobody watches
+    /// `tools/call` with metrics, compared with one without instrumentation
     Metrics,
-    /// `tools/call` of which one in a hundred is traced, to one that nobody watches
+    /// `tools/call` with one in a hundred traced, compared with one without instrumentation
     Traces,
 }
 
-/// One of two servers.
+/// One of the two servers.
 struct Side {
     name: &'static str,
     setting: Setting,
@@ -81,7 +81,7 @@ impl Cost {
         }
     }
 
-    /// How many connections there are: of roles, one for each.
+    /// Returns the number of connections; with roles, one for each.
     fn connections(self) -> u32 {
         match self {
             Self::Roles => super::settings::ROLES,
@@ -89,7 +89,7 @@ impl Cost {
         }
     }
 
-    /// With the setting, and without it. Both are sent the same.
+    /// Returns the sides with and without the setting. Both get the same requests.
     fn sides(self) -> [Side; 2] {
         let side = |name, setting: Setting, tools, shown: Setting| Side {
             name,
@@ -178,7 +178,7 @@ async fn compare(
         let setting = clap::ValueEnum::to_possible_value(&side.setting);
         let setting = setting.map_or_else(String::new, |value| value.get_name().to_owned());
         let launch = launch_with(this_program, side.tools, &setting)?;
-        // A thousand rules about ten thousand tools take a while.
+        // Loading a thousand rules about ten thousand tools takes a while.
         let launch = launch
             .on_core(arguments.server_core)
             .through(std::iter::empty::<String>());

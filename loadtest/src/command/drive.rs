@@ -1,4 +1,4 @@
-//! Drives one server that runs already.
+//! Drives a running server.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -14,31 +14,31 @@ pub(super) struct Arguments {
     /// The MCP endpoint; only loopback addresses are accepted
     #[arg(long, default_value = "http://127.0.0.1:3000/mcp")]
     url: Target,
-    /// What to send
+    /// Requests to send
     #[arg(long, value_enum, default_value = "call")]
     workload: Workload,
     /// Keep-alive connections [default: 64, or 8 for list-500]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096), conflicts_with = "http2")]
     connections: Option<u32>,
-    /// One HTTP/2 connection (prior knowledge) instead
+    /// Use one HTTP/2 connection (prior knowledge)
     #[arg(long)]
     http2: bool,
     /// Concurrent streams of the HTTP/2 connection
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1000), requires = "http2")]
     streams: u32,
-    /// How long to measure
+    /// Duration of the measurement
     #[arg(long, default_value_t = 5.0, value_parser = seconds, conflicts_with = "requests")]
     seconds: f64,
-    /// How long to drive before measuring begins
+    /// Duration of the warm-up before the measurement
     #[arg(long, default_value_t = 0.3, value_parser = seconds)]
     warm_up: f64,
-    /// Send so many requests and count them all, without a warm-up
+    /// Send this number of requests and count them all, without a warm-up
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     requests: Option<u64>,
-    /// Requests a second (open loop: latency counts from when a request should have been sent)
+    /// Requests per second (open loop: latency counts from when a request should have been sent)
     #[arg(long, value_parser = rate)]
     rate: Option<f64>,
-    /// The server's process number, to measure its processor time
+    /// Process ID of the server, to measure its CPU time
     #[arg(long)]
     pid: Option<u32>,
     /// Accept any body of this many bytes, and open no sessions: for a baseline
@@ -46,7 +46,7 @@ pub(super) struct Arguments {
     expect_bytes: Option<usize>,
 }
 
-/// Runs, and prints what was found.
+/// Runs the command and prints the result.
 pub(super) async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     let connections = arguments
         .connections
@@ -112,7 +112,7 @@ fn print(measured: &Measured) {
     );
 }
 
-/// A time that a measurement may take.
+/// Parses the duration of a measurement.
 pub(super) fn seconds(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(seconds) if (0.01..=600.0).contains(&seconds) => Ok(seconds),

@@ -1,4 +1,4 @@
-//! How fast the product starts, and how little it is.
+//! Measures the startup time and the size of the product.
 
 use std::error::Error;
 use std::fs;
@@ -23,7 +23,7 @@ pub(super) struct Arguments {
     /// The product's program [default: `longshore` beside this program, built first under `cargo run`]
     #[arg(long, value_name = "PATH")]
     server: Option<PathBuf>,
-    /// How often it is started
+    /// Number of starts
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     starts: u32,
     /// Workers of the server [default: its own]
@@ -105,7 +105,7 @@ async fn connected(launch: Launch, began: Instant) -> Result<(Server, Wire), Box
     }
 }
 
-/// One call in one request: the stateless revision needs no session first.
+/// Makes a call with a single request: the stateless protocol version needs no session.
 async fn call(mut wire: Wire, server: &Server) -> Result<(), Box<dyn Error>> {
     wire.prepare(&post(
         Workload::CallStateless,

@@ -1,4 +1,4 @@
-//! A server with nearly everything set that can be, as a cold start is measured on.
+//! A server with nearly every setting, used to measure a cold start.
 
 use std::error::Error;
 use std::io::{Read as _, Write as _};
@@ -70,7 +70,7 @@ sources:
             text: { description: What was seen, max_length: 1000 }
 "#;
 
-/// The settings in a folder of their own, which is gone when this is dropped; and what a client has to know.
+/// The settings in a temporary folder, removed on drop, and the data that a client needs.
 #[derive(Debug)]
 pub(super) struct Full {
     folder: TempDir,
@@ -106,7 +106,7 @@ impl Full {
         self.folder.path().join("longshore.yaml")
     }
 
-    /// Connects as soon as that is possible, and makes one call.
+    /// Connects as soon as possible, and makes one call.
     pub(super) fn call(&self, server: &mut Server) -> Result<(), Box<dyn Error>> {
         let stream = loop {
             match TcpStream::connect(server.address()) {
@@ -148,7 +148,7 @@ fn with_key(mut post: Post) -> Post {
     post
 }
 
-/// Whether an answer has come to its end. It says how long it is.
+/// Returns true if a response is complete, according to its declared length.
 fn is_whole(answer: &[u8]) -> bool {
     let text = String::from_utf8_lossy(answer);
     let Some((head, body)) = text.split_once("\r\n\r\n") else {

@@ -1,4 +1,4 @@
-//! What can be typed.
+//! Subcommands.
 
 mod abuse;
 mod baseline;
@@ -29,27 +29,27 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Compare the product with bare hyper: rounds in turn, on cores of their own
+    /// Compare the product with bare hyper: alternating rounds, on dedicated cores
     Compare(compare::Arguments),
-    /// Compare the product with a setting and without it: what authentication, policy and limits cost
+    /// Compare the product with and without a setting: the cost of authentication, policy and limits
     Cost(cost::Arguments),
     /// Drive one running server, and print throughput and latency
     Drive(drive::Arguments),
     /// Measure cold start, idle memory and the size of the program
     Footprint(footprint::Arguments),
-    /// Show what a good client notices while a thousand bad ones try
+    /// Show the effect of a thousand abusive clients on a well-behaved one
     Abuse(abuse::Arguments),
-    /// Show how few and many connections spread over two workers
+    /// Show how connections are distributed over two workers
     Spread(spread::Arguments),
     /// Count the instructions of one request, under `valgrind --tool=callgrind`
     Count(count::Arguments),
-    /// Serve many tools with the product's library: what the listings are measured on
+    /// Serve many tools with the product's library, to measure listings
     ServeTools(serve_tools::Arguments),
     /// Serve bare hyper: reads the request, answers a fixed body
     Baseline(baseline::Arguments),
 }
 
-/// Runs a command to its end, or until it is interrupted.
+/// Runs a command until it has finished or is interrupted.
 pub(crate) fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     match arguments.command {
         Command::Compare(arguments) => until_interrupted(compare::run(arguments)),

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::process::{Launch, ServerError};
 
-/// Why there is nothing to measure.
+/// Reason why the product cannot be measured.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ProductError {
     #[error("this is a debug build, whose figures mean nothing: use `cargo run --release`")]
@@ -26,8 +26,8 @@ pub(super) struct Product {
 }
 
 impl Product {
-    /// The program that was named, or the one beside this program. The latter is built first when
-    /// `cargo run` started us, so that what is measured is never older than its source.
+    /// Finds the named program, or the one beside this program. The latter is built first if `cargo run` started this
+    /// program, so that it is never older than its source.
     pub(super) fn find(named: Option<PathBuf>) -> Result<Self, ProductError> {
         if cfg!(debug_assertions) {
             return Err(ProductError::DebugBuild);
@@ -50,7 +50,7 @@ impl Product {
         }
     }
 
-    /// Where it is.
+    /// Returns the path of the program.
     pub(super) fn program(&self) -> &Path {
         &self.program
     }
@@ -95,8 +95,8 @@ impl Product {
     }
 }
 
-/// This program again, as a server of `count` tools on the product's library. Nothing is counted there, as in the program
-/// where nobody could read it.
+/// Returns a launch of this program as a server of `count` tools on the product's library. Metrics are off, as in the
+/// program when no reader is configured.
 pub(super) fn launch_tools(this_program: &Path, count: usize) -> Result<Launch, ServerError> {
     launch_with(this_program, count, "uncounted")
 }

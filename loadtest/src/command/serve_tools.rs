@@ -12,13 +12,13 @@ use super::settings::Setting;
 /// Serve many tools that do nothing, and `echo`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Where to listen, on 127.0.0.1
+    /// Port to listen on, on 127.0.0.1
     #[arg(long)]
     port: u16,
-    /// How many tools, `echo` among them
+    /// Number of tools, including `echo`
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     count: u32,
-    /// What is set besides
+    /// Additional settings
     #[arg(long, value_enum, default_value = "nothing")]
     with: Setting,
 }

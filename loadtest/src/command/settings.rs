@@ -12,14 +12,14 @@ use longshore::limit::ToolLimitConfig;
 use longshore::seal::Secret;
 use longshore::telemetry::MetricsPolicy;
 
-/// What a server has set.
+/// Settings of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Setting {
-    /// Nothing: everybody may do everything as often as it likes
+    /// Default: no authentication, policy or rate limits
     Nothing,
-    /// Nothing, and nothing is counted either
+    /// As `nothing`, and without metrics
     Uncounted,
-    /// One in a hundred requests is traced and told to a collector, and nothing is counted
+    /// One in a hundred requests is traced and sent to a collector, without metrics
     Traces,
     /// API keys
     Key,
@@ -33,13 +33,13 @@ pub(super) enum Setting {
     Roles,
 }
 
-/// How many roles there are.
+/// Number of roles.
 pub(super) const ROLES: u32 = 1000;
-/// How many tools a role has for itself.
+/// Number of tools that only one role can use.
 const OWN_TOOLS: u32 = 9;
-/// How many tools the server of roles has.
+/// Number of tools of the server with roles.
 pub(super) const ROLE_TOOLS: u32 = 10_000;
-/// More than anybody asks for.
+/// Rate that is never reached.
 const NEVER_EMPTY: f64 = 1e9;
 
 /// A key of a pair that is nowhere else, and what it has signed: a token that is good until 2100. The issuer does not exist.
@@ -52,9 +52,10 @@ const TOKEN: &str = concat!(
 );
 
 impl Setting {
-    /// Sets it.
+    /// Applies the setting.
     pub(super) fn apply(self, config: &mut Config) -> io::Result<()> {
-        // Counting is asked for by whoever reads it; here the two that are compared do the same.
+        // Metrics are normally enabled by a reader; here they are enabled explicitly, so that both servers do the
+        // same.
         config.telemetry.metrics = MetricsPolicy::On;
         config.limits.principal.per_second = 0.0;
         config.limits.initialize_per_minute = Some(0);
@@ -107,7 +108,7 @@ impl Setting {
         Ok(())
     }
 
-    /// What a tool is called.
+    /// Returns the name of a tool.
     pub(super) fn tool_name(self, number: u32) -> String {
         match self {
             // `echo` is one of the tools.
@@ -116,7 +117,7 @@ impl Setting {
         }
     }
 
-    /// What clients show, each another one; nothing is needed without it.
+    /// Returns the credentials of the clients, a different one for each; empty if none are needed.
     pub(super) fn credentials(self) -> Arc<[String]> {
         match self {
             Self::Nothing | Self::Uncounted | Self::Traces | Self::Filter => Arc::default(),
@@ -140,7 +141,7 @@ fn holder(number: u32) -> ApiKeyConfig {
     }
 }
 
-/// A rule for everybody about tools.
+/// Returns a rule about tools for all callers.
 fn tools(effect: Effect, names: Vec<String>) -> RuleConfig {
     RuleConfig {
         name: None,
@@ -165,7 +166,7 @@ fn serve_keys() -> io::Result<SocketAddr> {
         .name("issuer".to_owned())
         .spawn(move || {
             for mut stream in listener.incoming().flatten() {
-                // A request of ours has no body, and its head comes at once.
+                // Requests of this program have no body, and their heads arrive in one piece.
                 let _ = stream.read(&mut [0; 4096]);
                 let length = KEYS.len();
                 let _ = write!(
@@ -177,14 +178,14 @@ fn serve_keys() -> io::Result<SocketAddr> {
     Ok(address)
 }
 
-/// A collector that takes whatever it is told, at a port of its own, for as long as the process lives. What comes in is
-/// read by a thread of the server that is measured, which has little to do: a request for each few hundred spans.
+/// Starts a collector on its own port that accepts everything until the process ends. It runs on a thread of the
+/// measured server, with little work: one request for each few hundred spans.
 fn collect() -> io::Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = listener.local_addr()?;
     let take = move || {
         for stream in listener.incoming().flatten() {
-            // A connection that breaks off is followed by another one.
+            // After a broken connection, the next one is accepted.
             let _ = thread::Builder::new()
                 .name("collector".to_owned())
                 .spawn(move || take_all(stream));
@@ -196,7 +197,7 @@ fn collect() -> io::Result<SocketAddr> {
     Ok(address)
 }
 
-/// Answers one request after the other with an empty message, which says that all of it was taken.
+/// Responds to each request with an empty message, which accepts all of it.
 fn take_all(mut stream: TcpStream) -> io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut line = String::new();

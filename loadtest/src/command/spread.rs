@@ -1,7 +1,7 @@
-//! How evenly few and many connections keep the workers busy.
+//! Measures how evenly connections are distributed over the workers.
 //!
-//! Behind an ingress a server sees few connections, and all of them for long. If two of four land
-//! on the same worker as the other two, half of the machine idles.
+//! Behind an ingress, a server has few and long-lived connections. If two of four are on the worker that also serves
+//! the other two, half of the machine is idle.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -28,18 +28,18 @@ pub(super) struct Arguments {
     /// Numbers of connections to try
     #[arg(long, value_delimiter = ',', default_value = "4,8,64", value_parser = clap::value_parser!(u32).range(1..=4096))]
     connections: Vec<u32>,
-    /// How often each is tried, with new connections
+    /// Number of rounds for each case, with new connections
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// How long each try is
+    /// Length of each round
     #[arg(long, default_value_t = 1.0, value_parser = seconds)]
     seconds: f64,
-    /// Requests a second. As many as can be would show who shares a core with the generator
+    /// Requests per second. The maximum rate would only show which worker shares a core with the generator
     #[arg(long, default_value_t = 10_000.0, value_parser = rate)]
     rate: f64,
 }
 
-/// Drives, and prints the workers' shares of the processor time.
+/// Runs the measurement, and prints the workers' shares of the CPU time.
 pub(super) async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     let product = Product::find(arguments.server.clone())?;
     let server = product.launch(Some(arguments.workers))?.start().await?;
@@ -65,7 +65,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The processor time of each worker while `connections` are driven.
+/// Measures the CPU time of each worker while `connections` are driven.
 async fn round(
     server: &Server,
     connections: u32,
@@ -119,7 +119,7 @@ fn percents(shares: &[Duration]) -> String {
     percents.join("/")
 }
 
-/// How the names of worker threads begin; the kernel keeps fifteen bytes of them.
+/// Prefix of the worker threads' names; the kernel keeps fifteen bytes of them.
 const WORKER: &str = "longshore-worke";
 
 #[cfg(test)]

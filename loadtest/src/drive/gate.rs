@@ -1,8 +1,8 @@
-//! When answers count, seen by all slots.
+//! Measurement window, shared by all slots.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
-/// Opens once, closes once. Everything runs on one thread, so `Relaxed` is all it needs.
+/// Opens once and closes once. All slots run on one thread, so `Relaxed` ordering is sufficient.
 #[derive(Debug)]
 pub(super) struct Gate {
     state: AtomicU8,
@@ -10,7 +10,7 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// Requests may be sent without end; answers do not count yet.
+    /// Opens the gate for any number of requests, whose responses are not counted yet.
     pub(super) fn warming_up() -> Self {
         Self {
             state: AtomicU8::new(BEFORE),
@@ -18,7 +18,7 @@ impl Gate {
         }
     }
 
-    /// Exactly `requests` may be sent, and all of them count.
+    /// Opens the gate for exactly `requests` requests, which are all counted.
     pub(super) fn counting(requests: u64) -> Self {
         Self {
             state: AtomicU8::new(OPEN),
@@ -26,27 +26,27 @@ impl Gate {
         }
     }
 
-    /// From now on answers count.
+    /// Starts counting responses.
     pub(super) fn open(&self) {
         self.state.store(OPEN, Relaxed);
     }
 
-    /// From now on answers do not count, and no more requests are sent.
+    /// Stops counting responses and sending requests.
     pub(super) fn close(&self) {
         self.state.store(CLOSED, Relaxed);
     }
 
-    /// Whether an answer that has come now counts.
+    /// Returns true if a response that arrives now is counted.
     pub(super) fn counts(&self) -> bool {
         self.state.load(Relaxed) == OPEN
     }
 
-    /// Whether all is over.
+    /// Returns true if the run is over.
     pub(super) fn is_closed(&self) -> bool {
         self.state.load(Relaxed) == CLOSED
     }
 
-    /// Leave to send one more request.
+    /// Returns true if another request may be sent.
     pub(super) fn admit(&self) -> bool {
         !self.is_closed()
             && self

@@ -1,15 +1,14 @@
 //! One measured run of one workload against one server.
 //!
-//! Every connection (or HTTP/2 stream) is a task that sends its one request again and again and
-//! waits for the answer each time. All of them first open what they need (connection, session),
-//! then warm up, and only then the window opens in which answers count. Processor time of the
-//! server is read at both edges of the same window.
+//! Every connection (or HTTP/2 stream) is a task that sends its request repeatedly and waits for each response. All
+//! tasks first open what they need (connection, session) and warm up. Then the measurement window begins, in which
+//! responses are counted. The server's CPU time is read at both edges of the same window.
 //!
 //! # Failure
 //!
-//! A wrong answer or a broken connection is counted apart and never as an answer; the first one
-//! is kept word for word. Everything is bounded: the window, the setup ([`SETUP_WITHIN`]), the last
-//! answers ([`LAST_ANSWERS_WITHIN`]), and the failures that are borne.
+//! An invalid response or a broken connection is counted separately, and never as a response; the first one is kept
+//! verbatim. Everything is bounded: the window, the setup ([`SETUP_WITHIN`]), the last responses
+//! ([`LAST_ANSWERS_WITHIN`]), and the number of tolerated failures.
 
 mod gate;
 mod pace;
@@ -33,33 +32,33 @@ use crate::target::Target;
 use crate::wire::{Multiplexed, Post, WireError};
 use crate::workload::{Session, Workload};
 
-/// What is driven, and how.
+/// Parameters of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// The endpoint.
     pub(crate) target: Target,
-    /// What is sent.
+    /// Requests to send.
     pub(crate) workload: Workload,
-    /// One HTTP/2 connection for all, instead of HTTP/1.1 connections.
+    /// Uses one HTTP/2 connection for all, instead of HTTP/1.1 connections.
     pub(crate) http2: bool,
     /// Connections, or streams of the one connection.
     pub(crate) slots: u32,
-    /// As fast as answers come, or at a rate.
+    /// Closed loop or fixed rate.
     pub(crate) pace: Pace,
     /// When it ends.
     pub(crate) until: Until,
     /// Load before the window opens.
     pub(crate) warm_up: Duration,
-    /// Where sessions come from.
+    /// Source of the sessions.
     pub(crate) sessions: Sessions,
-    /// What a right answer is.
+    /// Expected response.
     pub(crate) expected: Expected,
-    /// What slots show to say who they are, one after the other and then from the first again; empty for nothing.
+    /// Credentials that are assigned to the slots in turn; empty for none.
     pub(crate) credentials: Arc<[String]>,
 }
 
 impl Plan {
-    /// A request of a slot, with what that slot shows.
+    /// Returns a slot's request with its credential.
     fn of(&self, number: u32, mut post: Post) -> Post {
         let places = self.credentials.len().max(1);
         if let Some(credential) = self.credentials.get(number as usize % places) {
@@ -75,21 +74,21 @@ impl Plan {
 pub(crate) enum Until {
     /// After this time.
     Elapsed(Duration),
-    /// After so many requests, all of which count; there is no warm-up then.
+    /// Ends after this number of requests, which are all counted; there is no warm-up.
     Sent(u64),
 }
 
-/// Where the sessions of a workload that needs them come from.
+/// Source of the sessions for a workload that needs them.
 #[derive(Clone, Debug)]
 pub(crate) enum Sessions {
-    /// Each connection opens its own with `initialize`. Streams of one HTTP/2 connection are one client's and share it: with
-    /// one each, the ids would not fit into the table of compressed headers, and the baseline would be sent something else.
+    /// Each connection opens its own session with `initialize`. The streams of an HTTP/2 connection belong to one
+    /// client and share a session. With one session for each, the IDs would not fit into the HPACK table.
     Open,
     /// All slots say they have this one: for a baseline, which knows none.
     Given(Session),
 }
 
-/// What a right answer is.
+/// Expected response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Expected {
     /// A JSON-RPC result with the request's id that fits the workload.
@@ -98,35 +97,35 @@ pub(crate) enum Expected {
     Length(usize),
 }
 
-/// What a run found.
+/// Result of a run.
 #[derive(Debug)]
 pub(crate) struct Measured {
-    /// Right answers within the window, by latency.
+    /// Valid responses within the window, by latency.
     pub(crate) latency: Histogram,
-    /// Requests without a right answer, at any time of the run.
+    /// Requests without a valid response, at any time of the run.
     pub(crate) failures: u64,
     /// The first of them.
     pub(crate) first_failure: Option<SlotError>,
     /// The length of the window.
     pub(crate) elapsed: Duration,
-    /// Processor time of the server within the window, if its process was named.
+    /// CPU time of the server within the window, if its process is known.
     pub(crate) server_time: Option<ProcessorTime>,
-    /// Processor time of this generator within the window.
+    /// CPU time of this generator within the window.
     pub(crate) own_time: ProcessorTime,
 }
 
 impl Measured {
-    /// Right answers within the window.
+    /// Returns the number of valid responses within the window.
     pub(crate) fn answers(&self) -> u64 {
         self.latency.count()
     }
 
-    /// Answers for each second of the clock on the wall.
+    /// Returns the responses per second of wall-clock time.
     pub(crate) fn per_second(&self) -> f64 {
         per(self.answers(), self.elapsed)
     }
 
-    /// Answers for each second of the server's processor time: what a neighbour on the machine moves least.
+    /// Returns the responses per second of the server's CPU time, which other processes on the machine affect least.
     pub(crate) fn per_processor_second(&self) -> Option<f64> {
         self.server_time.map(|time| per(self.answers(), time.used))
     }
@@ -143,7 +142,7 @@ impl Measured {
     }
 }
 
-/// Why a run could not be made at all.
+/// Reason why a run failed completely.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DriveError {
     #[error("could not open connections and sessions")]
@@ -215,7 +214,7 @@ pub(crate) async fn run(plan: &Plan, server: Option<u32>) -> Result<Measured, Dr
     Ok(summed(reports, elapsed, server_time, own_time))
 }
 
-/// One answer to a plan's request, and the session it was given in.
+/// A response to a plan's request, with its session.
 #[derive(Debug)]
 pub(crate) struct Probe {
     /// The length of the body.

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 pub(crate) enum Pace {
     /// Closed loop: the next request follows the last answer.
     AsAnswered,
-    /// Open loop: so many requests a second, whether answers come or not.
+    /// Open loop: a fixed number of requests per second, regardless of the responses.
     PerSecond(f64),
 }
 
@@ -33,7 +33,7 @@ impl Pace {
     }
 }
 
-/// The schedule, shared by all slots: whoever is free takes the next time on it.
+/// Schedule shared by all slots: a free slot takes the next send time.
 #[derive(Debug)]
 pub(super) struct Pacer {
     interval: Option<Duration>,
@@ -42,13 +42,14 @@ pub(super) struct Pacer {
 }
 
 impl Pacer {
-    /// Waits for the next time on the schedule, and gives it; `None` if `ended` says so before.
+    /// Waits for the next send time and returns it; `None` if `ended` returns true first.
     ///
-    /// When all slots were busy, that time is past already: latency is then counted from when the
-    /// request should have been sent, so a server that stalls cannot hide it.
+    /// If all slots were busy, that time has already passed. Latency is counted from the time at which the request
+    /// should have been sent, so a server that stalls cannot hide it.
     ///
-    /// A timer of the runtime is a millisecond wide, and many requests fit into one. So this spins,
-    /// giving way to sockets each time around: the generator has a core of its own. Only what is far off is slept through.
+    /// A timer of the runtime has a resolution of one millisecond, in which many requests fit. This therefore spins
+    /// and yields to the sockets in each iteration, since the generator has its own core. It sleeps only until
+    /// shortly before a distant time.
     pub(super) async fn next(&self, ended: impl Fn() -> bool) -> Option<Instant> {
         let Some(interval) = self.interval else {
             return Some(Instant::now());
@@ -70,7 +71,7 @@ impl Pacer {
     }
 }
 
-/// Two milliseconds: the timer may be late by one.
+/// Two milliseconds, because the timer can be late by one.
 const NEAR: Duration = Duration::from_millis(2);
 const LONGEST_SLEEP: Duration = Duration::from_millis(50);
 

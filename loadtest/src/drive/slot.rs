@@ -1,4 +1,4 @@
-//! One connection or stream: opened, then driven until the gate closes.
+//! A connection or stream that is opened and then driven until the gate closes.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::measure::Histogram;
 use crate::wire::{Multiplexed, Wire, WireError};
 use crate::workload::{Check, Session, Workload, WrongAnswer, initialize, initialized, post};
 
-/// Why a request has no right answer.
+/// Reason why a request has no valid response.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SlotError {
     #[error("no answer")]
@@ -22,7 +22,7 @@ pub(crate) enum SlotError {
     SessionId,
 }
 
-/// What one slot saw.
+/// Results of one slot.
 #[derive(Debug)]
 pub(super) struct SlotReport {
     pub(super) latency: Histogram,
@@ -30,7 +30,7 @@ pub(super) struct SlotReport {
     pub(super) first_failure: Option<SlotError>,
 }
 
-/// One request at a time.
+/// Sends one request at a time.
 #[derive(Debug)]
 pub(super) struct Slot {
     wire: Wire,

@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 
-/// What the server does to one request, known by its number, instead of answering it well.
+/// Faulty behavior of the server for one request, selected by its number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mischief {
     None,

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// How often each latency was seen.
+/// Histogram of latencies.
 ///
-/// Log-linear: every power of two of nanoseconds is cut into [`STEPS`] equal buckets, so the error
-/// of a quantile is under 1/64 of its value, from a nanosecond to centuries, in 30 KB.
+/// The buckets are log-linear: every power of two of nanoseconds is divided into [`STEPS`] equal buckets. The error
+/// of a quantile is thus under 1/64 of its value, from a nanosecond to centuries, in 30 KB.
 #[derive(Clone, Debug)]
 pub(crate) struct Histogram {
     buckets: Vec<u64>,
@@ -36,7 +36,7 @@ impl Histogram {
         self.count += other.count;
     }
 
-    /// How many latencies were recorded.
+    /// Returns the number of recorded latencies.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }

@@ -14,7 +14,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Of `figures`; `None` when there are none, or one of them is not a number.
+    /// Summarizes `figures`. Returns `None` if there are none, or one of them is not a number.
     pub(crate) fn of(figures: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = figures.into_iter().collect();
         if sorted.iter().any(|figure| figure.is_nan()) {

@@ -14,7 +14,7 @@ pub(crate) struct ProcessorTime {
     pub(crate) waited: Duration,
 }
 
-/// What one thread has used since it began.
+/// CPU time of a thread since its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ThreadTime {
     /// The thread's number.
@@ -59,7 +59,7 @@ pub(crate) fn thread_times(pid: u32) -> io::Result<Vec<ThreadTime>> {
     Ok(threads)
 }
 
-/// How much processor time a process uses from now on.
+/// Measures the CPU time of a process from its creation on.
 #[derive(Debug)]
 pub(crate) struct ProcessorClock {
     pid: u32,

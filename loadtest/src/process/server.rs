@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
-/// Why a server could not be started or pinned.
+/// Reason why a server could not be started or pinned.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServerError {
     #[error(
@@ -50,12 +50,12 @@ pub(crate) enum ServerError {
     NoPort(#[source] io::Error),
 }
 
-/// How a server is started.
+/// Options for starting a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Launch {
     program: PathBuf,
     arguments: Vec<OsString>,
-    /// What stands before the program on its command line, such as `taskset -c 0`.
+    /// Command line prefix before the program, such as `taskset -c 0`.
     before: Vec<OsString>,
     ready_within: Duration,
     port: u16,
@@ -97,14 +97,14 @@ impl Launch {
         self
     }
 
-    /// Where it will listen.
+    /// Returns the address on which the server will listen.
     pub(crate) fn address(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
     /// Starts it, without waiting until it listens.
     pub(crate) fn spawn(self) -> Result<Server, ServerError> {
-        // Whatever stands before the program becomes it, so the child's number is the server's.
+        // The prefix command replaces itself by the program, so the child's PID is the server's.
         let mut command = match self.before.split_first() {
             Some((first, more)) => {
                 let mut command = Command::new(first);
@@ -159,7 +159,7 @@ impl Server {
         self.child.id()
     }
 
-    /// Where it listens.
+    /// Returns the address on which the server listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.launch.address()
     }

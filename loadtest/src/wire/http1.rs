@@ -1,4 +1,4 @@
-//! One HTTP/1.1 connection.
+//! HTTP/1.1 connection.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! One HTTP/2 connection, shared by many streams.
+//! HTTP/2 connection, shared by many streams.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -14,8 +14,7 @@ use tokio::task::JoinHandle;
 
 use super::{Answer, MAX_BODY, Post, WireError};
 
-/// The connection. It ends when this is dropped. Where the server wants no further streams on it, another one takes
-/// its place.
+/// The connection, closed on drop. If the server accepts no further streams on it, it is replaced.
 #[derive(Debug)]
 pub(crate) struct Multiplexed {
     current: Arc<Mutex<Current>>,
@@ -26,7 +25,7 @@ pub(crate) struct Multiplexed {
 struct Current {
     address: SocketAddr,
     sender: SendRequest<Bytes>,
-    /// How many connections there were before this one.
+    /// Number of earlier connections.
     number: usize,
     drivers: Vec<JoinHandle<()>>,
 }
@@ -47,7 +46,7 @@ impl Multiplexed {
         })
     }
 
-    /// One more place for a stream.
+    /// Adds a stream.
     pub(super) fn stream(&self) -> Stream {
         Stream {
             current: Arc::clone(&self.current),
@@ -96,7 +95,7 @@ impl Drop for Current {
     }
 }
 
-/// One stream at a time.
+/// Sends one request at a time on a stream.
 #[derive(Debug)]
 pub(crate) struct Stream {
     current: Arc<Mutex<Current>>,
@@ -123,8 +122,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Sends the request and reads the answer. A request that the server did not take because it wants no further
-    /// streams on this connection (RFC 9113 section 6.8) is sent on another one.
+    /// Sends the request and reads the response. A request that the server did not process because it accepts no
+    /// further streams (RFC 9113 section 6.8) is sent on a new connection.
     pub(super) async fn exchange(&mut self) -> Result<Answer<'_>, WireError> {
         let status = match self.try_exchange().await {
             Err(WireError::Http2(error)) if is_farewell(&error) => {
@@ -165,7 +164,7 @@ impl Stream {
     }
 }
 
-/// Whether a stream was not taken because its connection comes to its end in peace.
+/// Returns true if a stream was rejected because its connection shuts down gracefully.
 fn is_farewell(error: &h2::Error) -> bool {
     error.is_remote() && error.is_go_away() && error.reason() == Some(Reason::NO_ERROR)
 }

@@ -1,7 +1,7 @@
-//! One request, ready to be sent again and again, and its answers.
+//! A prepared request that is sent repeatedly, and its responses.
 //!
-//! [`Wire`] hides whether it travels over HTTP/1.1 (its own connection, hand-written, so that the
-//! generator costs less than any server it drives) or HTTP/2 (a stream of a shared connection).
+//! [`Wire`] abstracts over the transport. HTTP/1.1 uses one connection for each wire and is hand-written, so that the
+//! generator costs less than any server it drives. HTTP/2 uses a stream of a shared connection.
 
 mod http1;
 mod http2;
@@ -13,10 +13,10 @@ use std::net::SocketAddr;
 pub(crate) use http2::Multiplexed;
 pub(crate) use response::Malformed;
 
-/// What is sent: everything of a POST that does not depend on the version of HTTP.
+/// The parts of a POST request that do not depend on the HTTP version.
 #[derive(Clone, Debug)]
 pub(crate) struct Post {
-    /// Where to; also what `Host` says.
+    /// Target address, also used for `Host`.
     pub(crate) address: SocketAddr,
     /// The path of the endpoint.
     pub(crate) path: String,
@@ -26,7 +26,7 @@ pub(crate) struct Post {
     pub(crate) body: String,
 }
 
-/// What came back.
+/// Received response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer<'a> {
     /// The HTTP status.
@@ -37,7 +37,7 @@ pub(crate) struct Answer<'a> {
     pub(crate) body: &'a [u8],
 }
 
-/// Why no answer came. The connection is of no more use.
+/// Reason why there is no response. The connection is no longer usable.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WireError {
     #[error("the connection failed")]
@@ -83,11 +83,11 @@ impl Wire {
         Ok(())
     }
 
-    /// Sends the prepared request and reads the answer to its end.
+    /// Sends the prepared request and reads the complete response.
     ///
     /// # Errors
     ///
-    /// After an error, and after a future that was dropped half way, the wire must not be used again.
+    /// After an error, or if the future is dropped before completion, the wire must not be used again.
     pub(crate) async fn exchange(&mut self) -> Result<Answer<'_>, WireError> {
         match self {
             Self::Http1(connection) => connection.exchange().await,

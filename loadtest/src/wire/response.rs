@@ -4,7 +4,7 @@
 //! and nothing after the end. Everything else is an error and never a guess, because a generator
 //! that is lenient counts failures as answers.
 
-/// Why bytes are not a response that we read.
+/// Reason why bytes cannot be parsed as a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Malformed {
     #[error("the status line is not one of HTTP/1.1")]
@@ -71,7 +71,7 @@ impl Response {
         self.decoded.clear();
     }
 
-    /// Where the next bytes from the socket go. Never empty.
+    /// Returns the buffer for the next bytes from the socket. It is never empty.
     pub(crate) fn spare(&mut self) -> &mut [u8] {
         if self.filled == self.buffer.len() {
             self.buffer.resize(self.buffer.len() * 2, 0);
@@ -117,7 +117,7 @@ impl Response {
         self.buffer.get(self.head.session.clone()?)
     }
 
-    /// Whether the server closes the connection after a whole response.
+    /// Returns true if the server closes the connection after a complete response.
     pub(crate) fn closes(&self) -> bool {
         self.head.closes
     }
@@ -162,7 +162,7 @@ impl Response {
 }
 
 impl Head {
-    /// The head at the start of `bytes`; `None` until its empty line has come.
+    /// Parses the head at the start of `bytes`. Returns `None` until it is complete.
     fn parse(bytes: &[u8]) -> Result<Option<Self>, Malformed> {
         let Some((status_line, mut offset)) = first_line(bytes) else {
             return Ok(None);

@@ -1,7 +1,7 @@
-//! Whether an answer is the right one.
+//! Validation of responses.
 //!
-//! An answer is read as JSON once; the same bytes again are only compared. So every answer is
-//! checked, and checking costs next to nothing.
+//! A response is parsed as JSON once; identical bytes are then only compared. Every response is thus checked at
+//! almost no cost.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use super::Workload;
 use super::request::{ECHO, ECHO_64K, HANDSHAKE};
 use crate::wire::Answer;
 
-/// Why an answer does not count.
+/// Reason why a response is not counted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum WrongAnswer {
     #[error("status {status}, with the body {body:?}")]
@@ -34,7 +34,7 @@ pub(crate) struct Check {
 enum Rule {
     /// A JSON-RPC answer to `workload` with this id.
     Message { workload: Workload, id: u32 },
-    /// So many bytes, whatever they say: what a baseline answers.
+    /// Any body of this length, as a baseline returns it.
     Length(usize),
 }
 
@@ -57,7 +57,7 @@ impl Check {
         }
     }
 
-    /// Nothing, if the answer is right.
+    /// Returns `Ok` if the response is valid.
     pub(crate) fn check(&mut self, answer: &Answer<'_>) -> Result<(), WrongAnswer> {
         if answer.status != 200 {
             return Err(WrongAnswer::Status {
@@ -83,8 +83,8 @@ impl Check {
         }
     }
 
-    /// Whether the body is the one that was read before. Long ones are compared by their ends, and
-    /// in full once in [`FULL_EVERY`] times.
+    /// Returns true if the body equals the one that was parsed before. Of long ones, the ends are compared, and every
+    /// [`FULL_EVERY`]th time all of it.
     fn is_known(&mut self, body: &[u8]) -> bool {
         if body.len() != self.right.len() {
             return false;

@@ -1,4 +1,4 @@
-//! What is sent, and what a right answer looks like.
+//! Workloads: requests to send, and the expected responses.
 
 mod answer;
 mod request;
@@ -9,12 +9,12 @@ use clap::builder::PossibleValue;
 pub(crate) use answer::{Check, WrongAnswer};
 pub(crate) use request::{Session, initialize, initialized, post};
 
-/// Something that clients do a lot.
+/// A frequent client operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Workload {
     /// `tools/call` of `echo` with a short message, in a session of 2025-06-18.
     Call,
-    /// The same in 2026-07-28: no session, mirrored headers, `_meta`.
+    /// `tools/call` in 2026-07-28: no session, mirrored headers, `_meta`.
     CallStateless,
     /// `tools/list` of 50 tools, in a session.
     List50,
@@ -48,7 +48,7 @@ impl Workload {
         }
     }
 
-    /// Whether requests belong to a session that was opened before.
+    /// Returns true if requests need a session.
     pub(crate) fn has_session(self) -> bool {
         !matches!(
             self,
@@ -56,7 +56,7 @@ impl Workload {
         )
     }
 
-    /// How many tools the server has to have; `None` when the demo toolset will do.
+    /// Returns the number of tools that the server needs; `None` if the demo toolset is sufficient.
     pub(crate) fn tools(self) -> Option<usize> {
         match self {
             Self::List50 => Some(50),
@@ -80,8 +80,8 @@ impl Workload {
         }
     }
 
-    /// How many connections drive it unless told otherwise. With 64 of them, answers of 300 KB
-    /// would measure the sockets' buffers.
+    /// Returns the default number of connections. With 64 of them, responses of 300 KB would measure the socket
+    /// buffers.
     pub(crate) fn connections(self) -> u32 {
         if self == Self::List500 { 8 } else { 64 }
     }

@@ -20,7 +20,7 @@ pub(crate) static ECHO_64K: LazyLock<String> = LazyLock::new(|| {
 /// Headers that put a request into a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Session {
-    /// What `initialize` answered in `Mcp-Session-Id`; `None` if the server keeps no sessions.
+    /// Session ID from the response to `initialize` (`Mcp-Session-Id`); `None` if the server has no sessions.
     pub(crate) id: Option<String>,
 }
 

@@ -1,10 +1,9 @@
-//! The product and bare hyper, in turn, on a core of their own.
+//! Compares the product and a bare hyper server, in turn and on a dedicated core.
 //!
-//! What is compared is requests per second of the *server's processor time*: a neighbour on the
-//! machine takes time on the wall from a server, but hardly any of its processor time. And they are
-//! compared round by round, because what the machine does to one round (clock, caches, neighbours)
-//! it does to the other half of it as well. Many short rounds beat few long ones: a neighbour that
-//! comes for a second spoils three of twenty, and the median does not notice.
+//! The measure is requests per second of the *server's CPU time*. Other processes on the machine take wall-clock time
+//! from a server, but hardly any of its CPU time. The two are compared round by round, because the state of the
+//! machine (clock, caches, other processes) affects both halves of a round alike. Many short rounds are better than
+//! few long ones: a disturbance of a second spoils three of twenty rounds, and does not affect the median.
 
 pub(super) mod report;
 
@@ -33,16 +32,16 @@ pub(super) struct Arguments {
     /// The product's program [default: `longshore` beside this program, built first under `cargo run`]
     #[arg(long, value_name = "PATH")]
     server: Option<PathBuf>,
-    /// What to compare; `-h2` after a name means over HTTP/2
+    /// Cases to compare; `-h2` after a name means over HTTP/2
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = case::ALL)]
     workloads: Vec<Case>,
-    /// How often product and baseline take turns
+    /// Number of rounds in which product and baseline alternate
     #[arg(long, default_value_t = 21, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// How long each turn is
+    /// Length of each round
     #[arg(long, default_value_t = 0.3, value_parser = seconds)]
     seconds: f64,
-    /// How often they take turns at half of their own peak, for latency; 0 leaves it out
+    /// Number of rounds at half of the peak rate, for latency; 0 skips them
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(0..=100))]
     half_load_rounds: u32,
     /// Connections, or streams of one HTTP/2 connection [default: 64, or 8 for list-500]
@@ -54,7 +53,7 @@ pub(super) struct Arguments {
     /// The core of the generator
     #[arg(long, default_value_t = 1)]
     generator_core: usize,
-    /// Compare the baseline with itself: shows how far ratios stray by chance
+    /// Compare the baseline with itself, which shows the random error of the ratios
     #[arg(long, conflicts_with = "server")]
     noise: bool,
     /// Also write everything to this file, as JSON
@@ -62,7 +61,7 @@ pub(super) struct Arguments {
     json: Option<PathBuf>,
 }
 
-/// Why a turn does not count.
+/// Reason why a round does not count.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TurnError {
     #[error("{case}: {name} could not be driven")]
@@ -107,7 +106,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A server, and how it is driven.
+/// A server and its load.
 #[derive(Debug)]
 pub(super) struct Contender {
     pub(super) name: &'static str,
@@ -116,7 +115,7 @@ pub(super) struct Contender {
 }
 
 impl Contender {
-    /// Asks once; says how long the answer is.
+    /// Sends one request; returns the length of the response.
     pub(super) async fn probe(&self, case: Case) -> Result<usize, TurnError> {
         let name = self.name;
         let seen = probe(&self.plan).await;
@@ -164,7 +163,7 @@ async fn compare(
         expected: Expected::Message,
         credentials: Arc::default(),
     };
-    // The baseline gets the very requests that the product gets, with a session id of the product's.
+    // The baseline gets exactly the requests that the product gets, with a session ID of the product.
     let bare = async |name, length, session| {
         let server = launch_baseline(this_program, length, case.http2)?
             .on_core(arguments.server_core)
@@ -239,7 +238,7 @@ async fn compare(
     })
 }
 
-/// Both at half of the load that each can bear, where latency is what a user would see.
+/// Runs both at half of their peak load, where latency is what a user would see.
 async fn half_load(
     case: Case,
     ours: &Contender,
@@ -270,5 +269,5 @@ async fn half_load(
     }))
 }
 
-/// Load before each turn that does not count.
+/// Load before each round, which is not counted.
 pub(super) const WARM_UP: Duration = Duration::from_millis(200);

@@ -1,4 +1,4 @@
-//! What a comparison found, for people and for programs.
+//! Report of a comparison, for people and for programs.
 
 use serde_json::{Value, json};
 
@@ -6,11 +6,11 @@ use super::{Arguments, Case};
 use crate::drive::Measured;
 use crate::measure::{Spread, ratios};
 
-/// One workload.
+/// Result of one workload.
 #[derive(Debug)]
 pub(in crate::command) struct Outcome {
     pub(in crate::command) case: Case,
-    /// The length of an answer's body.
+    /// Length of a response body.
     pub(in crate::command) length: usize,
     pub(in crate::command) ours: Figures,
     pub(in crate::command) theirs: Figures,
@@ -18,7 +18,7 @@ pub(in crate::command) struct Outcome {
 }
 
 impl Outcome {
-    /// The figure that counts: ours to theirs, per second of processor time.
+    /// Returns the main result: the ratio of requests per second of CPU time.
     fn ratio(&self) -> Option<Spread> {
         ratios(
             &self.ours.per_processor_second,
@@ -27,7 +27,7 @@ impl Outcome {
     }
 }
 
-/// Both at half of their own peak.
+/// Both servers at half of their own peak.
 #[derive(Debug)]
 pub(in crate::command) struct HalfLoad {
     pub(in crate::command) ours: Figures,
@@ -40,7 +40,7 @@ impl HalfLoad {
     }
 }
 
-/// One server, a figure for each round.
+/// Results of one server, one value for each round.
 #[derive(Debug)]
 pub(in crate::command) struct Figures {
     name: &'static str,
@@ -53,7 +53,7 @@ pub(in crate::command) struct Figures {
 }
 
 impl Figures {
-    /// Of these rounds.
+    /// Collects the values of some rounds.
     pub(in crate::command) fn of(name: &'static str, rounds: &[Measured]) -> Self {
         let each = |figure: &dyn Fn(&Measured) -> f64| rounds.iter().map(figure).collect();
         Self {
@@ -80,7 +80,7 @@ impl Figures {
     }
 }
 
-/// Says what is done, and heads the table.
+/// Prints the description of the run and the table header.
 pub(super) fn print_header(arguments: &Arguments) {
     println!(
         "{} rounds of {} s in turn, servers on core {}, generator on core {}; medians\n",
@@ -89,7 +89,7 @@ pub(super) fn print_header(arguments: &Arguments) {
     print_columns();
 }
 
-/// Heads the table.
+/// Prints the table header.
 pub(in crate::command) fn print_columns() {
     println!(
         "{:<18} {:<16} {:>9} {:>11} {:>7} {:>7} {:>7} {:>5} {:>5}  ratio (min-max)",
@@ -97,7 +97,7 @@ pub(in crate::command) fn print_columns() {
     );
 }
 
-/// Two lines for one workload.
+/// Prints two lines for one workload.
 pub(in crate::command) fn print_row(outcome: &Outcome) {
     print_figures(
         &outcome.case.to_string(),
@@ -107,7 +107,7 @@ pub(in crate::command) fn print_row(outcome: &Outcome) {
     print_figures(&format!("  {} B", outcome.length), &outcome.theirs, "");
 }
 
-/// The second table, and how to read both.
+/// Prints the second table, and how to read both.
 pub(super) fn print_footer(outcomes: &[Outcome]) {
     println!(
         "\nratio: req/s/cpu-s of the product to bare hyper, median of the ratios of the rounds. cpu us: the"
@@ -138,7 +138,7 @@ pub(super) fn print_footer(outcomes: &[Outcome]) {
     }
 }
 
-/// Everything, every round.
+/// Returns all results of all rounds as JSON.
 pub(super) fn to_json(outcomes: &[Outcome]) -> String {
     let spread = |spread: Option<Spread>| {
         spread.map(|s| json!({"median": s.median, "min": s.min, "max": s.max}))

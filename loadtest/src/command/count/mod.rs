@@ -1,9 +1,9 @@
-//! How many instructions one request takes.
+//! Counts the instructions of one request.
 //!
-//! Time on a busy machine strays by per cents; the number of instructions hardly strays at all, so this
-//! is what small changes are judged by. A server runs under `valgrind --tool=callgrind` twice, once for
-//! some requests and once for twice as many. The difference is what the requests cost, without start,
-//! handshake and end. Only the server's own instructions count: the kernel's are not seen.
+//! On a busy machine, time varies by several percent, but the number of instructions hardly varies. Small changes are
+//! therefore judged by it. A server runs under `valgrind --tool=callgrind` twice, the second time with twice as many
+//! requests. The difference is the cost of the requests without startup, handshake and shutdown. Only the server's
+//! own instructions count, not those of the kernel.
 
 mod profile;
 
@@ -26,7 +26,7 @@ pub(super) struct Arguments {
     /// The product's program [default: `longshore` beside this program, built first under `cargo run`]
     #[arg(long, value_name = "PATH")]
     server: Option<PathBuf>,
-    /// What to count; `-h2` after a name means over HTTP/2
+    /// Cases to count; `-h2` after a name means over HTTP/2
     #[arg(
         long,
         value_name = "NAMES",
@@ -34,7 +34,7 @@ pub(super) struct Arguments {
         default_value = "call,call-stateless,ping,discover,initialize,list-50,echo-64k"
     )]
     workloads: Vec<Case>,
-    /// How many requests; twice as many are sent the second time
+    /// Number of requests; the second run sends twice as many
     #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
     requests: u32,
     /// Connections, or streams of one HTTP/2 connection
@@ -43,7 +43,7 @@ pub(super) struct Arguments {
     /// Also print where the product's instructions are spent
     #[arg(long)]
     by_function: bool,
-    /// How many functions to print
+    /// Number of functions to print
     #[arg(long, default_value_t = 25, requires = "by_function")]
     functions: usize,
     /// Do not count the baseline
@@ -113,7 +113,7 @@ fn of_which(total: f64, in_tasks: f64) -> String {
     format!("{total:>10.0} ({in_tasks:>7.0})")
 }
 
-/// What the baseline needs to know of the product's answers.
+/// Properties of the product's responses that the baseline has to match.
 struct Seen {
     length: usize,
     session: Session,
@@ -180,7 +180,7 @@ fn plan(case: Case, server: &Server, arguments: &Arguments) -> Plan {
     }
 }
 
-/// Everything that a server does from its start to its end, while it is sent so many requests.
+/// Profiles a server from start to end, with a number of requests.
 async fn profile(
     launch: Launch,
     plan: impl Fn(&Server) -> Plan,

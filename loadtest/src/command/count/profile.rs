@@ -1,20 +1,20 @@
-//! What callgrind wrote: instructions by function, by source file and altogether.
+//! Parser for callgrind's output: instructions by function, by source file and in total.
 
 use std::collections::HashMap;
 
-/// Instructions of one run, or the difference of two, or that for each request.
+/// Instructions of one run, the difference of two runs, or the average for each request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Profile {
     total: f64,
-    /// What a function spends itself, inlined functions included.
+    /// Instructions of a function itself, including inlined functions.
     alone: HashMap<String, f64>,
-    /// The same with everything that it calls.
+    /// Instructions of a function including its callees.
     with_callees: HashMap<String, f64>,
-    /// What the lines of a source file spend, wherever they were inlined to.
+    /// Instructions of the lines of a source file, wherever they were inlined.
     files: HashMap<String, f64>,
 }
 
-/// What was read is not what callgrind writes.
+/// The file is not in callgrind's format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} of callgrind's report cannot be read: {text}")]
 pub(super) struct UnreadableProfile {
@@ -39,7 +39,7 @@ impl Profile {
                 }
                 continue;
             }
-            // What remains are comments, headers, `name: value`, and costs, `line instructions`.
+            // The other lines are comments, headers (`name: value`) and costs (`line instructions`).
             if line.is_empty()
                 || line.starts_with('#')
                 || line.contains(": ")
@@ -55,7 +55,7 @@ impl Profile {
                 });
             };
             if std::mem::take(&mut is_call) {
-                // A function that calls itself would be counted once for each level.
+                // A recursive function would be counted once for each level.
                 if callee != function {
                     *profile.with_callees.entry(function.clone()).or_default() += cost;
                 }
@@ -73,17 +73,17 @@ impl Profile {
         Ok(profile)
     }
 
-    /// Instructions altogether.
+    /// Returns the total number of instructions.
     pub(super) fn total(&self) -> f64 {
         self.total
     }
 
-    /// What the tasks of the server spend, without the runtime that polls them.
+    /// Returns the instructions of the server's tasks, without the runtime that polls them.
     pub(super) fn in_tasks(&self) -> f64 {
         self.with_callees.get(POLL).copied().unwrap_or_default()
     }
 
-    /// What is left without another run.
+    /// Subtracts another run.
     pub(super) fn less(mut self, other: Self) -> Self {
         self.total -= other.total;
         for (costs, others) in [
@@ -98,7 +98,7 @@ impl Profile {
         self
     }
 
-    /// One part of so many.
+    /// Divides by a number of requests.
     pub(super) fn each(mut self, parts: u32) -> Self {
         let parts = f64::from(parts);
         self.total /= parts;
@@ -108,7 +108,7 @@ impl Profile {
         self
     }
 
-    /// Prints who spends most.
+    /// Prints the most expensive functions.
     pub(super) fn print(&self, rows: usize) {
         for (title, costs) in [
             ("functions, with what they call", &self.with_callees),
@@ -131,10 +131,10 @@ impl Profile {
     }
 }
 
-/// The function by which tokio polls a task of whatever type.
+/// Function with which tokio polls a task of any type.
 const POLL: &str = "tokio::runtime::task::raw::poll";
 
-/// The greatest, in order. What is less than one instruction a request is noise.
+/// Returns the largest values, in order. Less than one instruction per request is noise.
 fn most(costs: &HashMap<String, f64>, rows: usize) -> Vec<(&str, f64)> {
     let mut costs: Vec<_> = costs
         .iter()
@@ -158,7 +158,7 @@ fn by_crate(files: &HashMap<String, f64>) -> HashMap<String, f64> {
     crates
 }
 
-/// A function's name without the hash at its end.
+/// Returns a function's name without the hash at its end.
 fn short(name: &str) -> String {
     match name.rsplit_once("::h") {
         Some((name, hash)) if hash.len() == 16 && hash.bytes().all(|b| b.is_ascii_hexdigit()) => {
