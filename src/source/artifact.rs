@@ -41,10 +41,10 @@ use store::{FolderStore, MemoryStore};
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ArtifactConfig {
-    /// Size in bytes above which text, images and audio are stored and replaced by a link. Default: none are; 100000
-    /// in an application with a store of its own.
+    /// Size in bytes above which text, images and audio are stored and replaced by a link. Default: unlimited, or
+    /// 100000 in an application with its own store.
     pub above_bytes: Option<usize>,
-    /// Folder for artifacts, shared by all replicas that mount it. Default: none, and they are kept in memory.
+    /// Folder for artifacts, shared by all replicas that mount it. Default: none; artifacts are kept in memory.
     #[schemars(extend("x-path" = "file"))]
     pub folder: Option<PathBuf>,
     /// Bucket for artifacts, instead of a folder, shared by all replicas that use it.

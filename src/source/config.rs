@@ -33,8 +33,8 @@ use crate::catalog::{Offered, Refused};
 pub struct SourceConfig {
     /// Name of the source in logs and in the server's health.
     pub name: String,
-    /// Prefix for the names of its tools. Default: for `openapi` and `component` the source's name and two
-    /// underscores, for others nothing.
+    /// Prefix for the names of its tools. Default: the source's name and two underscores for `openapi` and
+    /// `component`, else none.
     pub prefix: Option<String>,
     /// Requests to an HTTP API, each described as a tool.
     pub http: Option<HttpSourceConfig>,

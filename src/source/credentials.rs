@@ -52,8 +52,8 @@ pub struct AuthConfig {
     ///
     /// The token is stored as configured in `tokens`. Available for servers with a URL.
     pub login: bool,
-    /// URL of the issuer whose login is used, if there are logins at several issuers. Default: that of the latest
-    /// login.
+    /// URL of the issuer whose login is used, if there are logins at several issuers. Default: the issuer of the
+    /// latest login.
     pub login_issuer: Option<String>,
 }
 

@@ -38,10 +38,10 @@ pub struct S3Config {
     /// Region for request signatures. Default: the variable `AWS_REGION` or `AWS_DEFAULT_REGION`, and without either
     /// `us-east-1`.
     pub region: Option<String>,
-    /// URL of the store, such as `https://minio.example.com:9000`. Default: Amazon's, in the region.
+    /// URL of the store, such as `https://minio.example.com:9000`. Default: the endpoint of Amazon S3 in the region.
     pub endpoint: Option<String>,
-    /// Put the bucket into the path instead of the host name. Default: true where there is an `endpoint` or the
-    /// bucket's name has a dot, else false.
+    /// Put the bucket into the path instead of the host name. Default: true if an `endpoint` is set or the bucket's
+    /// name contains a dot, else false.
     pub path_style: Option<bool>,
     /// Prefix for the names of all objects.
     pub prefix: String,

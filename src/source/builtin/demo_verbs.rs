@@ -82,7 +82,7 @@ pub(super) fn well_known() -> impl Iterator<Item = &'static str> {
     irregular.chain(DOUBLING)
 }
 
-/// Returns the base form of a verb, if it is a single word of letters.
+/// Returns the base form of a verb, if it is one word of letters.
 pub(super) fn base_form(verb: &str) -> Option<String> {
     let verb = verb.trim().to_lowercase();
     let is_word = (2..=30).contains(&verb.len()) && verb.bytes().all(|b| b.is_ascii_lowercase());
@@ -94,7 +94,7 @@ pub(super) fn principal_parts(verb: &str) -> [String; 3] {
     [past(verb, 1), past(verb, 2), participle(verb)]
 }
 
-/// Conjugates a verb and adds its pronoun. Returns `None` if it is not a single word of letters.
+/// Conjugates a verb and adds its pronoun. Returns `None` if it is not one word of letters.
 pub(super) fn conjugate(verb: &str, tense: Tense, person: Person) -> Option<String> {
     let verb = base_form(verb)?;
     let pronoun = match person {

@@ -16,8 +16,8 @@ use crate::catalog::{CallContext, Definition, IntoTool as _, ToolError, tool_fn}
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TimeConfig {
-    /// IANA time zone that the model uses if the user names none, such as `Europe/Berlin`. Default: the machine's,
-    /// which in a container is UTC.
+    /// IANA time zone that the model uses if the user names none, such as `Europe/Berlin`. Default: the machine's
+    /// zone, which in a container is UTC.
     pub local_zone: Option<String>,
 }
 

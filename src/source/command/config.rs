@@ -59,7 +59,7 @@ pub struct CommandLimits {
     pub output_bytes: usize,
     /// Maximum address space of each of its processes, in bytes; 0 for no limit.
     pub memory_bytes: u64,
-    /// Maximum number of processes and threads, in addition to those that this user already has; 0 for no limit. The
+    /// Maximum number of processes and threads, in addition to those that this user already has; 0 for unlimited. The
     /// superuser is not limited.
     pub processes: u64,
     /// Maximum number of open files of each of its processes.
@@ -117,11 +117,11 @@ pub struct CommandToolConfig {
     /// Output schema of the tool, as a JSON Schema.
     #[schemars(with = "Option<Map<String, Value>>")]
     pub output_schema: Option<Value>,
-    /// The program and its arguments.
+    /// Program and its arguments.
     ///
-    /// A string is one argument, whatever its placeholders contain. It is omitted if a placeholder has no value. A
-    /// list of strings is several arguments that are omitted together. A value cannot begin an argument with a dash,
-    /// except after `--`.
+    /// A string is one argument, regardless of the values in its placeholders. It is omitted if a placeholder has no
+    /// value. A list of strings is several arguments that are omitted together. A value cannot begin an argument with
+    /// a dash, except after `--`.
     #[schemars(extend("x-path" = "program"))]
     pub argv: Vec<Value>,
     /// Allow values to begin an argument with a dash.
@@ -134,8 +134,7 @@ pub struct CommandToolConfig {
     pub media_type: Option<String>,
     /// Exit codes to treat as success in addition to 0.
     pub ok: Vec<i32>,
-    /// Error messages for the model by exit code. Default: the code, and what the command wrote to its standard
-    /// error.
+    /// Error messages for the model by exit code. Default: the code and the command's standard error.
     pub errors: BTreeMap<String, String>,
     /// Declare that the tool changes nothing.
     pub read_only: bool,

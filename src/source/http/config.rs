@@ -61,7 +61,7 @@ pub struct HttpToolConfig {
     /// Path below `base_url`, or a whole URL whose host is written out. Default: `base_url` itself.
     pub url: String,
     /// Send the source's `auth`, `headers` and `forward_headers` with this tool's requests. Default: true for the
-    /// origin of `base_url`, or where there is none for the one origin that all tools name; false for any other.
+    /// origin of `base_url`, or without one for the only origin that the tools name; else false.
     pub send_credentials: Option<bool>,
     /// Query parameters. A list becomes one parameter for each element.
     pub query: Map<String, Value>,
@@ -75,12 +75,12 @@ pub struct HttpToolConfig {
     pub body: Option<String>,
     /// Media type of `body`. Default: `text/plain`.
     pub content_type: Option<String>,
-    /// Declare that the tool changes nothing. Default: what its method says.
+    /// Declare that the tool changes nothing. Default: derived from the method.
     pub read_only: Option<bool>,
-    /// Declare that the tool can destroy data. Default: what its method says.
+    /// Declare that the tool can destroy data. Default: derived from the method.
     pub destructive: Option<bool>,
-    /// Declare that the tool is idempotent, so that it is retried if the response is lost. Default: what its method
-    /// says, and retried only if it is read-only.
+    /// Declare that the tool is idempotent, so that it is retried if the response is lost. Default: derived from the
+    /// method; without this setting, only a read-only tool is retried.
     pub idempotent: Option<bool>,
     /// Handling of the response.
     pub response: ResponseConfig,
@@ -92,7 +92,8 @@ pub struct HttpToolConfig {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ResponseConfig {
-    /// Part of a JSON response that is the result, as a JSON pointer such as `/data/items`. Default: all of it.
+    /// Part of a JSON response that is the result, as a JSON pointer such as `/data/items`. Default: the whole
+    /// response.
     pub pointer: Option<String>,
     /// Template for the result. It can use the arguments and `status`, `headers`, `body` (JSON, or text) and `text`.
     pub template: Option<String>,
@@ -128,7 +129,7 @@ pub struct PagesConfig {
     pub items: String,
     /// Location of the cursor or of the next page's URL, as a JSON pointer. Default: the header `Link`.
     pub next: Option<String>,
-    /// Query parameter for the cursor. Default: `next` is a URL.
+    /// Query parameter for the cursor. Default: none; `next` is a URL.
     pub query: Option<String>,
     /// Maximum number of pages.
     pub max: u32,

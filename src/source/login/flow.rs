@@ -36,7 +36,7 @@ pub(crate) struct LoginRequest {
     /// The server's issuer to use; the first one that it lists, by default. Required if a client secret is set that
     /// no earlier login has shown to that issuer.
     pub(crate) issuer: Option<String>,
-    /// Requested scopes; those that the server asks for, by default.
+    /// Requested scopes. If empty, the scopes that the server requests.
     pub(crate) scopes: Vec<String>,
     /// Port for the redirect; 0 for any free port.
     pub(crate) port: u16,

@@ -38,7 +38,7 @@ pub struct UpstreamConfig {
     /// Environment variables of the program, in addition to the few that every program needs. It inherits no others
     /// from this process.
     pub env: BTreeMap<String, Secret>,
-    /// Working directory of the program. Default: where this process does.
+    /// Working directory of the program. Default: that of this process.
     #[schemars(extend("x-path" = "file"))]
     pub cwd: Option<PathBuf>,
     /// URL of the server's endpoint, for a server reached over HTTP.
@@ -65,8 +65,8 @@ pub struct UpstreamConfig {
     pub message_bytes: usize,
     /// Concurrency limit and circuit breaker for calls to the server. Other servers are not affected.
     pub bulkhead: crate::net::BulkheadConfig,
-    /// Prefix for the names of what it offers; `""` for none. Default: its own name and two underscores, as
-    /// `upstreams_separator` and `upstreams_names` say.
+    /// Prefix for the names of its tools and prompts; `""` for none. Default: its name and two underscores, subject
+    /// to `upstreams_separator` and `upstreams_names`.
     pub prefix: Option<String>,
     /// Tools to offer; all others are left out. `*` matches any text. Default: all.
     #[serde(deserialize_with = "crate::environment::list")]
@@ -75,7 +75,7 @@ pub struct UpstreamConfig {
     #[serde(deserialize_with = "crate::environment::list")]
     pub exclude_tools: Vec<String>,
     /// Idle time, in seconds, after which the server is disconnected and its program ended. The next call connects
-    /// again. 0 for never. Default: from 60 to 300, the longer the more it is used.
+    /// again. 0 for never. Default: 60 to 300, increasing with use.
     pub idle_seconds: Option<u64>,
     /// Handling of an unreachable server.
     ///

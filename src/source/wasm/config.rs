@@ -58,16 +58,16 @@ pub struct ComponentSourceConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ComponentToolConfig {
-    /// Name of the tool, after the source's prefix. Default: the function's; with its interface's before it where it
-    /// is of one.
+    /// Name of the tool, after the source's prefix. Default: the function's name, preceded by its interface's name if
+    /// it has one.
     pub name: Option<String>,
     /// Display name of the tool.
     pub title: Option<String>,
-    /// Description of the tool, for the model. Default: its signature.
+    /// Description of the tool, for the model. Default: the function's signature.
     pub description: Option<String>,
     /// Descriptions of the arguments, by name.
     pub arguments: BTreeMap<String, String>,
-    /// Declare that the tool changes nothing. Default: true, unless the component has a folder that it may write to.
+    /// Declare that the tool changes nothing. Default: true, unless the component has a writable folder.
     pub read_only: Option<bool>,
     /// Declare that the tool can destroy data.
     pub destructive: Option<bool>,
@@ -82,7 +82,7 @@ pub struct DirectoryConfig {
     /// Path of the folder on the host.
     #[schemars(extend("x-path" = "file"))]
     pub path: PathBuf,
-    /// Path at which the component sees the folder. Default: at `path`.
+    /// Path at which the component sees the folder. Default: the same as `path`.
     pub at: Option<String>,
     /// Allow the component to write to the folder.
     pub writable: bool,

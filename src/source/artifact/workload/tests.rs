@@ -52,7 +52,7 @@ async fn a_container_asks_with_its_token_and_again_only_before_the_keys_end() {
     }
     let keys = workload.keys().await.expect("keys");
     assert_eq!(keys.session.as_ref().map(Secret::expose), Some("t0ken"));
-    // As if five minutes before the end had come.
+    // Simulates that the credentials expire in five minutes.
     let given = workload.given.load_full().expect("given");
     workload.given.store(Some(Arc::new(Given {
         keys: given.keys.clone(),

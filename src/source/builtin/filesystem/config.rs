@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields, default)]
 pub struct FilesystemConfig {
     /// Accessible directories, including everything below them. They have to exist. A client's roots do not add to
-    /// them. Default: none, with which the toolset does not start.
+    /// them. Default: none, and the toolset does not start.
     #[serde(deserialize_with = "crate::environment::list")]
     #[schemars(extend("x-path" = "file"))]
     pub directories: Vec<PathBuf>,

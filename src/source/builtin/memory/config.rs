@@ -27,8 +27,8 @@ pub struct MemoryConfig {
     /// Unauthenticated callers share `file`.
     pub per_principal: bool,
     /// Secrets of at least 32 bytes that encrypt the files. The first one encrypts, all of them decrypt: to rotate,
-    /// put a new one in front. Unencrypted files are read, and encrypted on their next write. Default: none, and
-    /// files are plain text.
+    /// put a new one in front. Unencrypted files are read, and encrypted on their next write. Default: none; files
+    /// are plain text.
     #[serde(deserialize_with = "crate::environment::list")]
     pub keys: Vec<Secret>,
     /// Maximum number of entities in one graph.

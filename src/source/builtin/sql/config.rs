@@ -64,7 +64,7 @@ pub struct DatabaseConfig {
     /// URL of a PostgreSQL database, such as `postgres://reader:${PASSWORD}@db.internal/shop`. Connections
     /// to other hosts require TLS unless it has `sslmode=disable`.
     pub postgres: Option<Secret>,
-    /// PEM file with the CA certificates for a PostgreSQL server. Default: the authorities that the web trusts.
+    /// PEM file with the CA certificates for a PostgreSQL server. Default: the public CA certificates.
     #[schemars(extend("x-path" = "file"))]
     pub ca_file: Option<PathBuf>,
     /// Offer `read_query`, which runs any read-only query on this database.

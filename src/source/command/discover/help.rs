@@ -476,7 +476,7 @@ fn flag(line: &str) -> Spoken {
         }
     }
     let bare = flag.name.trim_start_matches('-');
-    // A lone `-h` can also stand for hosts or human-readable.
+    // A lone `-h` can also mean hosts or human-readable.
     let tells_of_itself = matches!(bare, "help" | "version" | "usage")
         || matches!(bare, "h" | "?" | "V") && flag.value.is_none();
     if bare.is_empty() {

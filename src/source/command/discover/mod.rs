@@ -178,7 +178,7 @@ fn wants_manual(said: &str) -> bool {
         .any(|part| lower.contains(part))
 }
 
-/// Returns an absolute path, which is valid in whatever directory the server starts.
+/// Returns an absolute path, which does not depend on the server's working directory.
 fn whole(program: &str) -> String {
     if !program.contains('/') {
         return program.to_owned();

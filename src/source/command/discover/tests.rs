@@ -2,7 +2,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;
 
-/// A program that says what its help is, for each of its subcommands.
+/// Writes a program that prints a help text for each of its subcommands.
 fn program(folder: &Path, script: &str) -> Discovery {
     let path = folder.join("boats");
     std::fs::write(&path, format!("#!/bin/sh\n{script}")).expect("written");

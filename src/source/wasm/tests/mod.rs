@@ -489,7 +489,7 @@ async fn what_it_writes_is_for_the_log_and_bounded() {
     assert!(left.contains("ended itself with status 1"), "{left}");
 }
 
-/// Waits until a number of calls are under way.
+/// Waits until `under_way` calls are in progress.
 async fn until(component: &Collected, under_way: usize) {
     let reached = async {
         while component.gauges[0].figures().map(|f| f.bulkhead.under_way) != Some(under_way) {
