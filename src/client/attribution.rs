@@ -1,9 +1,9 @@
-//! Attribution of messages that do not say which request they belong to.
+//! Attribution of messages that do not name the request they belong to.
 //!
-//! A server that is a program writes everything to one stream, and so does one of HTTP+SSE: its log messages and its
-//! requests to the client (elicitation, sampling, roots) name no request of ours. The `GET` stream of Streamable HTTP is
-//! the same. One connection serves many callers, so such a message is delivered only if every request that can have caused
-//! it was made for one caller.
+//! A program writes everything to one stream, and so does a server of HTTP+SSE. Its log messages and client requests
+//! (elicitation, sampling, roots) name no request of this client. The same holds for the `GET` stream of Streamable
+//! HTTP. One connection serves many callers. Such a message is therefore delivered only if every request that can
+//! have caused it was made for one caller.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use crate::auth::{Principal, PrincipalKind};
 
 /// Time after its response in which a request can still cause messages.
 pub(super) const GRACE: Duration = Duration::from_secs(5);
-/// Requests without a response that are remembered for each connection. With more of them, nothing is attributed any more.
+/// Maximum number of abandoned requests without a response that are remembered for each connection. Beyond it,
+/// nothing is attributed any more.
 const ABANDONED_MAX: usize = 1024;
 
 /// The caller for whom a request is made: a principal, in one session if it has one.

@@ -8,8 +8,8 @@ use crate::protocol::scan::{Bounds, Key, Scanner};
 
 /// Remaining budget for the lists of one server.
 ///
-/// Pages are scanned as text. An entry is parsed into a `Value` only if its estimated memory fits, since a tree of values may
-/// take a hundred times the memory of its text.
+/// Pages are scanned as text. An entry is parsed into a `Value` only if its estimated memory fits, since a tree of
+/// values can take a hundred times the memory of its text.
 #[derive(Debug)]
 pub struct ListBudget {
     message_bytes: usize,

@@ -366,7 +366,7 @@ fn end_of(sent: &Result<Fetched, FetchError>) -> HopEnd {
     }
 }
 
-/// Returns true if the method is idempotent.
+/// Returns true if the method is safe (GET, HEAD, OPTIONS or TRACE), so that its requests can be retried.
 pub(super) fn is_safe(method: &Method) -> bool {
     method.is_safe()
 }

@@ -42,7 +42,8 @@ pub(super) const ROLE_TOOLS: u32 = 10_000;
 /// Rate that is never reached.
 const NEVER_EMPTY: f64 = 1e9;
 
-/// A key of a pair that is nowhere else, and what it has signed: a token that is good until 2100. The issuer does not exist.
+/// Public key of a pair used nowhere else, and a token signed with it that is valid until 2100. The issuer does not
+/// exist.
 const ISSUER: &str = "https://issuer.example";
 const KEYS: &str = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"1","alg":"EdDSA","x":"pPvFNLbQsh5W8G88yXqDKkLgx3k7XB1T8OwOAcVggDs"}]}"#;
 const TOKEN: &str = concat!(
