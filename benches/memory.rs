@@ -1,6 +1,9 @@
 //! Compares the memory that the in-memory state accounts for with the memory allocated for it.
 
-#![expect(clippy::print_stderr, reason = "the sizes are shown when the test fails")]
+#![expect(
+    clippy::print_stderr,
+    reason = "the sizes are shown when the test fails"
+)]
 
 use std::alloc::System;
 use std::future::Future;
