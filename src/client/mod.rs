@@ -558,8 +558,8 @@ impl Client {
         self.shared.is_closed()
     }
 
-    /// Returns true if a message was withheld from its caller that a new connection would deliver: it named no
-    /// request, and requests of other callers were abandoned on this connection.
+    /// Returns true if a message was withheld from its caller that a new connection would deliver. The message named
+    /// no request, and requests of other callers were abandoned on this connection.
     pub fn is_hindered(&self) -> bool {
         self.shared.is_hindered()
     }

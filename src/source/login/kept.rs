@@ -75,8 +75,8 @@ pub(crate) async fn logins(tokens: &Tokens) -> Result<Vec<Known>, LoginError> {
     Ok(each.collect())
 }
 
-/// Removes the logins of a server, or that of one issuer, and revokes them at their issuers. For a configured refresh
-/// token, it removes the tokens obtained with it, so that the configured one is used again.
+/// Removes the logins of a server, or that of one issuer, and revokes them at their issuers. If a refresh token is
+/// configured, it removes and revokes the tokens obtained with it, so that the configured one is used again.
 ///
 /// # Errors
 ///

@@ -306,9 +306,9 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Derives the limits from `document_bytes` and, if the process has a memory limit, from what remains of
-    /// `memory_bytes`. Trees are freed before tools are served, so they can take most of the rest; the memory of the
-    /// tools is counted separately.
+    /// Derives the limits from `document_bytes`. If the process has a memory limit, what remains of `memory_bytes`
+    /// limits them too. Trees are freed before tools are served, so they can take most of it; the memory of the tools
+    /// comes on top.
     pub(super) fn new(config: &OpenApiSourceConfig, memory_bytes: u64) -> Self {
         let mut room = Self {
             tree: config.document_bytes.saturating_mul(TREE_FACTOR),

@@ -52,9 +52,9 @@ const QUERY: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
-/// Characters that are encoded in a query with `allowReserved`. They include those that would end a value (`&`, `#`),
-/// that are read as another one (`+`), or that are invalid in a query (`[`, `]`) (OpenAPI 3.1.1, Parameter Object and
-/// appendix E).
+/// Characters that are encoded in a query with `allowReserved` (OpenAPI 3.1.1, Parameter Object and appendix E). They
+/// include those that would end a value (`&`, `#`), that are read as another one (`+`), or that are invalid in a
+/// query (`[`, `]`).
 const RESERVED: &AsciiSet = &QUERY
     .remove(b':')
     .remove(b'/')

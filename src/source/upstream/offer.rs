@@ -288,7 +288,7 @@ fn tool(
     if let Some("optional" | "required") = support {
         definition.task = TaskSupport::Optional;
     }
-    // The catalog rejects the tool if they are not valid.
+    // If the mirrored parameters are not valid, the catalog rejects the tool.
     let mirrored = header_parameters(&definition.input_schema).unwrap_or_default();
     let hints = &definition.annotations;
     let repeatable = hints.read_only_hint == Some(true) || hints.idempotent_hint == Some(true);

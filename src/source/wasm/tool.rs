@@ -218,7 +218,7 @@ impl Tool for ComponentTool {
         let plan = self.plan.clone();
         Box::pin(async move {
             let host = plan.component.host;
-            // The call runs on another runtime, where the context is not available.
+            // The call runs on another runtime, so the caller's share key is read here.
             let caller = context.share;
             let done = host
                 .run(async move { plan.run(&arguments, caller).await })

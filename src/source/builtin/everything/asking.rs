@@ -106,8 +106,8 @@ fn connect_page() -> String {
     "https://example.com/connect".to_owned()
 }
 
-/// Asks the user to visit a page, for data that the client must not see. Then reports the page as completed, which
-/// the server of the page would do otherwise. Clients of 2025-11-25 are notified.
+/// Asks the user to visit a page, for data that the client must not see. It then reports the page as completed, which
+/// the server of the page would normally do. Clients of 2025-11-25 are notified.
 pub(super) fn visit_page(announcer: &Announcer) -> Arc<dyn Tool> {
     let announcer = announcer.clone();
     let definition = Definition::new("visit_page")

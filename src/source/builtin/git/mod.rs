@@ -1,7 +1,7 @@
-//! Git toolset: inspects and changes repositories without the git program.
+//! Toolset `git`: inspects and changes repositories without the git program.
 //!
-//! The content of a repository is never trusted: its configuration starts no programs, its hooks and filters do not
-//! run, and paths that lead out of the configured folders are rejected.
+//! The content of a repository is never trusted. Its configuration starts no programs, and its hooks and filters do
+//! not run. Paths that lead out of the configured folders are rejected.
 
 mod config;
 #[cfg(feature = "git")]

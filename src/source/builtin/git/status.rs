@@ -105,8 +105,10 @@ fn change_line(change: &Change) -> String {
     format!("{label:<11} {path}")
 }
 
-/// Returns the upstream branch of a branch. gix ignores the remotes of an untrusted configuration, so this reads only
-/// names from it, and supports only remotes with Git's default layout.
+/// Returns the upstream branch of a branch.
+///
+/// gix ignores the remotes of an untrusted configuration, so this reads only names from it. It supports only remotes
+/// with Git's default layout.
 fn followed(place: &Place<'_>, branch: &str) -> Option<String> {
     let snapshot = place.repository.config_snapshot();
     let value = |key: String| Some(snapshot.string(key.as_str())?.to_str_lossy().into_owned());

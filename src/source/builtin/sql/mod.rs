@@ -1,4 +1,4 @@
-//! SQL toolset: database queries, read-only unless configured otherwise.
+//! Toolset `sql`: database queries, read-only unless configured otherwise.
 
 mod config;
 #[cfg(feature = "sql")]
