@@ -194,8 +194,8 @@ impl App {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> longshore::Result {
     /// let server = app().provide(Prices(vec![("lamp", 1)])).harness()?;
-    /// let result = server.call("price", json!({"article": "lamp"})).await.expect("a result");
-    /// assert_eq!(result["content"][0]["text"], "1");
+    /// let result = server.call("price", json!({"article": "lamp"})).await?;
+    /// assert_eq!(result.text(), "1");
     /// # Ok(())
     /// # }
     /// ```

@@ -1,5 +1,7 @@
 //! Tools, resources and prompts tested without a socket.
 
+mod result;
+
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -13,6 +15,7 @@ use crate::auth::Principal;
 use crate::protocol::Revision;
 use crate::server::{Local, QuestionCounts, Reply, Said, Server, StdioPeer};
 use crate::telemetry::Seen;
+pub use result::{CallError, CallResult, Progress};
 
 /// A server in the same process, for tests: messages go in and come out as JSON, through everything but a
 /// transport.
@@ -30,11 +33,11 @@ use crate::telemetry::Seen;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> longshore::Result {
 /// let server = App::new().tool(add).harness()?;
-/// let result = server.call("add", json!({"a": 1, "b": 2})).await.expect("a result");
-/// assert_eq!(result["structuredContent"], 3);
+/// let result = server.call("add", json!({"a": 1, "b": 2})).await?;
+/// assert_eq!(result.structured::<i64>()?, 3);
 ///
-/// let result = server.call("add", json!({"a": "one"})).await.expect("a result");
-/// assert_eq!(result["isError"], true);
+/// let result = server.call("add", json!({"a": "one"})).await?;
+/// assert!(result.is_error());
 /// # Ok(())
 /// # }
 /// ```
@@ -247,9 +250,12 @@ impl Harness {
     ///
     /// The JSON-RPC error object, for example of an unknown tool. A tool's own failure is a result with
     /// `isError: true`.
-    pub async fn call(&self, tool: &str, arguments: Value) -> Result<Value, Value> {
+    pub async fn call(&self, tool: &str, arguments: Value) -> Result<CallResult, CallError> {
         let params = json!({"name": tool, "arguments": arguments});
-        self.request("tools/call", self.followed(params)).await
+        let mut notifications = Vec::new();
+        let params = self.followed(params);
+        let result = self.exchange("tools/call", params, &mut notifications);
+        Ok(CallResult::new(result.await?, notifications))
     }
 
     /// Reads a resource.
@@ -270,7 +276,7 @@ impl Harness {
     /// # Errors
     ///
     /// The JSON-RPC error object, for example of a resource that is not there.
-    pub async fn read(&self, uri: &str) -> Result<Value, Value> {
+    pub async fn read(&self, uri: &str) -> Result<Value, CallError> {
         let params = json!({"uri": uri});
         self.request("resources/read", self.followed(params)).await
     }
@@ -280,7 +286,7 @@ impl Harness {
     /// # Errors
     ///
     /// The JSON-RPC error object, for example of a missing argument.
-    pub async fn get_prompt(&self, prompt: &str, arguments: Value) -> Result<Value, Value> {
+    pub async fn get_prompt(&self, prompt: &str, arguments: Value) -> Result<Value, CallError> {
         let params = json!({"name": prompt, "arguments": arguments});
         self.request("prompts/get", self.followed(params)).await
     }
@@ -297,7 +303,7 @@ impl Harness {
     /// # Errors
     ///
     /// The JSON-RPC error object.
-    pub async fn tools(&self) -> Result<Vec<Value>, Value> {
+    pub async fn tools(&self) -> Result<Vec<Value>, CallError> {
         self.list("tools/list", "tools").await
     }
 
@@ -306,7 +312,7 @@ impl Harness {
     /// # Errors
     ///
     /// The JSON-RPC error object; there is no such method where there are no resources.
-    pub async fn resources(&self) -> Result<Vec<Value>, Value> {
+    pub async fn resources(&self) -> Result<Vec<Value>, CallError> {
         self.list("resources/list", "resources").await
     }
 
@@ -315,7 +321,7 @@ impl Harness {
     /// # Errors
     ///
     /// The JSON-RPC error object; there is no such method where there are no resources.
-    pub async fn resource_templates(&self) -> Result<Vec<Value>, Value> {
+    pub async fn resource_templates(&self) -> Result<Vec<Value>, CallError> {
         self.list("resources/templates/list", "resourceTemplates")
             .await
     }
@@ -325,12 +331,12 @@ impl Harness {
     /// # Errors
     ///
     /// The JSON-RPC error object; there is no such method where there are no prompts.
-    pub async fn prompts(&self) -> Result<Vec<Value>, Value> {
+    pub async fn prompts(&self) -> Result<Vec<Value>, CallError> {
         self.list("prompts/list", "prompts").await
     }
 
     /// All pages of a list.
-    async fn list(&self, method: &str, member: &str) -> Result<Vec<Value>, Value> {
+    async fn list(&self, method: &str, member: &str) -> Result<Vec<Value>, CallError> {
         let mut entries = Vec::new();
         let mut params = json!({});
         loop {
@@ -350,7 +356,17 @@ impl Harness {
     /// # Errors
     ///
     /// The JSON-RPC error object.
-    pub async fn request(&self, method: &str, mut params: Value) -> Result<Value, Value> {
+    pub async fn request(&self, method: &str, params: Value) -> Result<Value, CallError> {
+        self.exchange(method, params, &mut Vec::new()).await
+    }
+
+    /// [`request`](Self::request), which adds the notifications that come before the result to `heard`.
+    async fn exchange(
+        &self,
+        method: &str,
+        mut params: Value,
+        heard: &mut Vec<Value>,
+    ) -> Result<Value, CallError> {
         if self.revision.has_sessions() {
             if !self.peer.has_session() {
                 let params = json!({
@@ -358,13 +374,13 @@ impl Harness {
                     "capabilities": self.capabilities(),
                     "clientInfo": {"name": "harness", "version": env!("CARGO_PKG_VERSION")},
                 });
-                self.request_once("initialize", &params).await?;
+                self.request_once("initialize", &params, heard).await?;
             }
-            return self.request_once(method, &params).await;
+            return self.request_once(method, &params, heard).await;
         }
         params["_meta"]["io.modelcontextprotocol/protocolVersion"] = self.revision.as_str().into();
         params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = self.capabilities();
-        let mut result = self.request_once(method, &params).await?;
+        let mut result = self.request_once(method, &params, heard).await?;
         let Some(answer) = &self.answer else {
             return Ok(result);
         };
@@ -380,7 +396,7 @@ impl Harness {
                 }
             }
             params["requestState"] = result["requestState"].take();
-            result = self.request_once(method, &params).await?;
+            result = self.request_once(method, &params, heard).await?;
         }
         Ok(result)
     }
@@ -397,13 +413,20 @@ impl Harness {
         }
     }
 
-    async fn request_once(&self, method: &str, params: &Value) -> Result<Value, Value> {
+    async fn request_once(
+        &self,
+        method: &str,
+        params: &Value,
+        heard: &mut Vec<Value>,
+    ) -> Result<Value, CallError> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
-        let mut answer = self.send(&message.to_string()).await.unwrap_or_default();
+        let mut messages = self.send_and_listen(&message.to_string()).await;
+        let mut answer = messages.pop().unwrap_or_default();
+        heard.append(&mut messages);
         match answer["error"].take() {
             Value::Null => Ok(answer["result"].take()),
-            error => Err(error),
+            error => Err(CallError::new(error)),
         }
     }
 

@@ -84,7 +84,7 @@ pub use catalog::{
     prompt_fn, resource_fn, template_fn, tool_fn,
 };
 pub use config::Config;
-pub use harness::Harness;
+pub use harness::{CallError, CallResult, Harness};
 pub use protocol::{
     Annotations, CacheScope, ClientAbility, Content, ContextInclusion, Icon, ModelPreferences,
     PromptArgument, PromptMessage, ResourceContents, Role, Root, SamplingContent, SamplingMessage,

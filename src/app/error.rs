@@ -1,5 +1,6 @@
 //! Why a server cannot run, as `main` shows it to a person.
 
+use std::error::Error;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -130,12 +131,13 @@ pub enum AppError {
 /// What `main` returns: an error is printed with all its causes, and the exit code is 1.
 pub type Result<T = (), E = MainError> = std::result::Result<T, E>;
 
-/// An error as `main` shows it to a person.
-pub struct MainError(AppError);
+/// An error as `main` shows it to a person. Every error becomes one, so that `?` works for what an application does before it
+/// serves, such as connecting to a database.
+pub struct MainError(Box<dyn Error + Send + Sync>);
 
-impl From<AppError> for MainError {
-    fn from(error: AppError) -> Self {
-        Self(error)
+impl<E: Error + Send + Sync + 'static> From<E> for MainError {
+    fn from(error: E) -> Self {
+        Self(Box::new(error))
     }
 }
 
@@ -147,22 +149,22 @@ impl fmt::Debug for MainError {
 
 impl fmt::Display for MainError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut error = &self.0;
-        while let AppError::At {
+        let mut error: &(dyn Error + 'static) = &*self.0;
+        while let Some(AppError::At {
             place,
             error: inner,
-        } = error
+        }) = error.downcast_ref()
         {
             write!(f, "{place}: ")?;
-            error = inner;
+            error = &**inner;
         }
         write!(f, "{error}")?;
-        let mut source = std::error::Error::source(error);
+        let mut source = error.source();
         while let Some(error) = source {
             write!(f, ": {error}")?;
             source = error.source();
         }
-        match error.advice() {
+        match error.downcast_ref().and_then(AppError::advice) {
             Some(advice) => write!(f, "; {advice}"),
             None => Ok(()),
         }

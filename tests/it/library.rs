@@ -481,3 +481,51 @@ async fn progress_of_a_call_is_witnessed_in_both_eras() {
         );
     }
 }
+
+/// A report, with a note on the way.
+#[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema, Debug, PartialEq)]
+struct Report {
+    pages: u32,
+}
+
+#[tool]
+async fn reports(context: &CallContext, pages: u32) -> Result<Report, String> {
+    context.progress(1.0, None, "begun").await;
+    context.progress(2.0, Some(2.0), "").await;
+    match pages {
+        0 => Err("there is nothing to report".to_owned()),
+        pages => Ok(Report { pages }),
+    }
+}
+
+#[tokio::test]
+async fn the_result_of_a_call_is_read_as_types_in_both_eras() -> longshore::Result {
+    use longshore::protocol::Revision;
+    for revision in [Revision::V2025_11_25, Revision::V2026_07_28] {
+        let server = App::new().tool(reports).harness()?.speaking(revision);
+        let result = server.call("reports", json!({"pages": 3})).await?;
+        assert!(!result.is_error());
+        assert_eq!(result.structured::<Report>()?, Report { pages: 3 });
+        assert_eq!(result.text(), r#"{"pages":3}"#);
+        assert_eq!(result.content().len(), 1);
+        let progress = result.progress();
+        assert_eq!(progress.len(), 2, "{revision:?}: {result:?}");
+        assert_eq!((progress[0].progress, progress[0].total), (1.0, None));
+        assert_eq!(progress[0].message.as_deref(), Some("begun"));
+        assert_eq!(progress[1].total, Some(2.0));
+        assert_eq!(result.notifications().len(), 2);
+        assert!(result.logs().is_empty());
+
+        let failed = server.call("reports", json!({"pages": 0})).await?;
+        assert!(failed.is_error());
+        assert_eq!(failed.text(), "there is nothing to report");
+        assert!(failed.structured::<Report>().is_err());
+
+        let unknown = server.call("report", json!({})).await;
+        let unknown = unknown.expect_err("there is no such tool");
+        assert_eq!(unknown.code(), -32602);
+        assert!(unknown.to_string().ends_with(" (-32602)"), "{unknown}");
+        assert!(unknown.message().contains("reports"), "{unknown}");
+    }
+    Ok(())
+}

@@ -75,13 +75,10 @@ mod tests {
     async fn a_note_is_read_as_it_was_written() -> longshore::Result {
         let server = app(Notebook::default()).harness()?;
         let note = json!({"title": "milk", "text": "two litres"});
-        let result = server.call("write_note", note).await.expect("a result");
-        assert_eq!(result["content"][0]["text"], "noted: milk");
-        let result = server.call("read_note", json!({"title": "milk"})).await;
-        assert_eq!(
-            result.expect("a result")["content"][0]["text"],
-            "two litres"
-        );
+        let result = server.call("write_note", note).await?;
+        assert_eq!(result.text(), "noted: milk");
+        let result = server.call("read_note", json!({"title": "milk"})).await?;
+        assert_eq!(result.text(), "two litres");
         Ok(())
     }
 
@@ -89,8 +86,8 @@ mod tests {
     async fn the_model_is_told_what_is_wrong() -> longshore::Result {
         let server = app(Notebook::default()).harness()?;
         let note = json!({"title": " ", "text": "?"});
-        let result = server.call("write_note", note).await.expect("a result");
-        assert_eq!(result["isError"], true);
+        let result = server.call("write_note", note).await?;
+        assert!(result.is_error());
         Ok(())
     }
 }

@@ -88,6 +88,7 @@ async fn fetch(server: &Harness, url: &str) -> Value {
         .call("fetch", json!({"url": url}))
         .await
         .expect("a result")
+        .into_json()
 }
 
 fn text(result: &Value) -> &str {

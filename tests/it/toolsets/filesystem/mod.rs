@@ -88,7 +88,7 @@ impl Server {
 
     pub(super) fn result(&self, tool: &str, arguments: Value) -> Value {
         let called = self.harness.call(tool, arguments);
-        self.runtime.block_on(called).expect("a result")
+        self.runtime.block_on(called).expect("a result").into_json()
     }
 
     pub(super) fn tools(&self) -> Vec<String> {
