@@ -1,7 +1,5 @@
 //! The builder: tools, resources, prompts and settings in, a running server out.
 
-#[cfg_attr(not(target_os = "linux"), path = "app/no_orphans.rs")]
-mod orphans;
 mod backends;
 mod binding;
 mod compose;

@@ -20,8 +20,6 @@ mod lane;
 mod peer;
 mod pools;
 mod program;
-#[cfg(all(target_os = "linux", feature = "cli"))]
-mod resident;
 mod resolve;
 mod share;
 mod sse;
@@ -46,8 +44,6 @@ pub(crate) use lane::Lane;
 pub(crate) use peer::Peer;
 pub use program::{Child, Program, Watched};
 pub use proxies::TrustedProxies;
-#[cfg(all(target_os = "linux", feature = "cli"))]
-pub(crate) use resident::give_back_program;
 pub use resolve::{Resolve, SystemResolver};
 pub(crate) use share::{FairSemaphore, ShareKey, enter as enter_share};
 pub(crate) use sse::{Event, EventDecoder, Said};
