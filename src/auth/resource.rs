@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use http::header::{FORWARDED, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use serde_json::json;
-use url::Url;
 
 use super::AuthError;
 use crate::net::TrustedProxies;
@@ -26,18 +25,34 @@ pub(crate) struct PublicUrl {
 impl PublicUrl {
     /// Reads a URL of `http` or `https`, that of the root or that of the endpoint. `None` if it is neither.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let url = Url::parse(text).ok()?;
-        let plain = url.query().is_none()
-            && url.fragment().is_none()
-            && url.username().is_empty()
-            && url.password().is_none();
-        if !plain || !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
+        let url: Uri = text.parse().ok()?;
+        let (scheme, default_port) = match url.scheme_str()? {
+            "http" => ("http", 80),
+            "https" => ("https", 443),
+            _ => return None,
+        };
+        let authority = url.authority()?;
+        let host = authority.host().to_ascii_lowercase();
+        // What is left of the authority is the port; `Uri` itself drops a fragment.
+        let rest = authority.as_str().get(host.len()..)?;
+        let port = match rest.strip_prefix(':') {
+            None if rest.is_empty() => None,
+            Some("") => None,
+            Some(_) => Some(authority.port_u16()?),
+            None => return None,
+        };
+        if host.is_empty() || text.contains(['#', '@']) || url.query().is_some() {
             return None;
         }
         let path = url.path().trim_end_matches('/');
+        if path.split('/').any(|part| matches!(part, "." | "..")) {
+            return None;
+        }
         let prefix = path.strip_suffix(ENDPOINT).unwrap_or(path);
+        let port = port.filter(|port| *port != default_port);
+        let port = port.map_or_else(String::new, |port| format!(":{port}"));
         Some(Self {
-            origin: url.origin().ascii_serialization(),
+            origin: format!("{scheme}://{host}{port}"),
             prefix: prefix.to_owned(),
         })
     }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::StatusCode;
@@ -9,7 +10,6 @@ use http::header::ACCEPT;
 use ipnet::IpNet;
 use serde::Deserialize;
 use serde_json::json;
-use sha2::{Digest as _, Sha256};
 use tokio::time::timeout;
 use url::Url;
 
@@ -124,7 +124,9 @@ pub(crate) async fn log_in(
         })?;
     let redirect = callback.redirect_uri();
     let identity = identify(&web, request, &issuer, &redirect).await?;
-    let before = known.as_ref().and_then(|known| known.of(Some(&issuer.issuer)));
+    let before = known
+        .as_ref()
+        .and_then(|known| known.of(Some(&issuer.issuer)));
     let lacking = before.map(|before| before.lacking.clone());
     let lacking = lacking.unwrap_or_default();
     if !request.scopes.is_empty() {
@@ -376,7 +378,7 @@ fn authorization_url(
     resource: &str,
     scopes: &[String],
 ) -> Url {
-    let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(verifier));
+    let challenge = URL_SAFE_NO_PAD.encode(digest(&SHA256, verifier.as_bytes()));
     let mut query = url.query_pairs_mut();
     query
         .append_pair("response_type", "code")
@@ -485,7 +487,7 @@ mod tests {
         );
         assert!(!text.contains("verifier") && !text.contains("s3cret") && !text.contains("scope="));
         // The example of RFC 7636, appendix B, would be another; this is its formula.
-        let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest("verifier"));
+        let challenge = URL_SAFE_NO_PAD.encode(digest(&SHA256, b"verifier"));
         assert!(text.contains(&format!(
             "code_challenge={challenge}&code_challenge_method=S256"
         )));
