@@ -19,6 +19,12 @@ pub enum ConfigError {
         #[source]
         source: std::io::Error,
     },
+    /// A configuration file, for a build that reads none.
+    #[error("configuration file {} cannot be read: this program was built without the feature config-files; build with --features config-files, or set LONGSHORE_ variables instead", path.display())]
+    NoFiles {
+        /// Which file.
+        path: PathBuf,
+    },
     /// The file is of no kind that is known.
     #[error("configuration file {} ends in none of .yaml, .yml, .toml, .json and .jsonc; name it after what is in it", path.display())]
     Kind {

@@ -1,5 +1,6 @@
 //! Sources as they are configured, and what they come to.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,6 +45,24 @@ pub struct SourceConfig {
     pub command: Option<CommandSourceConfig>,
     /// Functions of a WebAssembly component, each of which becomes a tool. Needs a program built with the feature `wasm`.
     pub component: Option<ComponentSourceConfig>,
+}
+
+impl SourceConfig {
+    /// The file that its tools are described in.
+    pub(crate) fn file(&self) -> Option<PathBuf> {
+        match (&self.openapi, &self.component) {
+            (Some(openapi), _) if !openapi.document.contains("://") => {
+                Some(PathBuf::from(&openapi.document))
+            }
+            (_, Some(component)) => Some(component.path.clone()),
+            _ => None,
+        }
+    }
+
+    /// Whether its tools are described elsewhere than in the configuration.
+    pub(crate) fn is_a_document(&self) -> bool {
+        self.openapi.is_some() || self.component.is_some()
+    }
 }
 
 /// How much and how long, for requests to other servers.
