@@ -54,8 +54,8 @@
 //! | `git`, `sql` | | The built-in toolsets of these names |
 //! | `wasm` | | WebAssembly components as tools |
 
-// The rooms serve all features alike, and are not cut to pieces for each: a build without some of them has what they alone
-// use, unused.
+// Modules are shared by all features. Without some of them, the items that only those use are unused; the default build, which
+// has them all, still finds dead code.
 #![cfg_attr(
     not(all(
         feature = "cli",

@@ -1,7 +1,7 @@
-//! What holds in every build, and in one without default features: `cargo test --no-default-features --test lean`.
+//! Tests of builds without default features: `cargo test --no-default-features --test lean`.
 //!
-//! The rules: an application without features serves its tools over HTTP, with API keys and sessions; and whoever asks for
-//! a part that is not built in is told at start which feature brings it.
+//! An application serves its tools over HTTP, with API keys and sessions. A setting that requires a feature which is off is an
+//! error at start that names the feature.
 
 #![expect(
     clippy::disallowed_methods,
@@ -43,7 +43,7 @@ async fn a_tool_is_called_without_a_socket() {
     );
 }
 
-/// Sends a message, with a key and whatever else.
+/// Posts a message to the MCP endpoint.
 async fn post(
     address: std::net::SocketAddr,
     key: Option<&str>,
@@ -131,7 +131,7 @@ async fn tools_are_served_over_http_with_keys_and_sessions() {
 mod without {
     use super::*;
 
-    /// Why an application does not start.
+    /// The error at start.
     fn problem(app: App) -> String {
         match app.bind() {
             Ok(_) => "it starts".to_owned(),
@@ -145,7 +145,7 @@ mod without {
 
     #[cfg(not(feature = "sources"))]
     #[test]
-    fn whoever_names_sources_is_told_the_feature() {
+    fn settings_of_sources_name_the_missing_feature() {
         for (setting, settings) in [
             ("toolsets", json!({"toolsets": ["time"]})),
             ("builtin", json!({"builtin": {"fetch": {}}})),
@@ -162,7 +162,7 @@ mod without {
         ] {
             let problem = refused(settings);
             let expected = format!(
-                "{setting} is set, and this program was built without the feature sources; "
+                "{setting} requires the feature `sources`, which this build does not have; "
             );
             assert!(problem.starts_with(&expected), "{setting}: {problem}");
         }
@@ -170,12 +170,12 @@ mod without {
 
     #[cfg(not(feature = "oauth"))]
     #[test]
-    fn whoever_names_an_issuer_is_told_the_feature() {
+    fn settings_of_issuers_name_the_missing_feature() {
         let oauth = json!({"issuer": "https://id.example.com", "audience": "a"});
         let problem = refused(json!({"auth": {"oauth": oauth}}));
         assert!(
             problem.starts_with(
-                "auth.oauth is set, and this program was built without the feature oauth; "
+                "auth.oauth requires the feature `oauth`, which this build does not have; "
             ),
             "{problem}"
         );
@@ -183,12 +183,12 @@ mod without {
 
     #[cfg(not(feature = "tls"))]
     #[test]
-    fn whoever_names_a_certificate_is_told_the_feature() {
+    fn settings_of_tls_name_the_missing_feature() {
         let tls = json!({"certificate": "/a.crt", "key": "/a.key"});
         let problem = refused(json!({"http": {"tls": tls, "port": 0}}));
         assert!(
             problem.starts_with(
-                "http.tls is set, and this program was built without the feature tls; "
+                "http.tls requires the feature `tls`, which this build does not have; "
             ),
             "{problem}"
         );
@@ -196,7 +196,7 @@ mod without {
 
     #[cfg(not(feature = "config-files"))]
     #[test]
-    fn whoever_names_a_file_is_told_the_feature() {
+    fn files_name_the_missing_feature() {
         let mut flags = longshore::config::Flags::default();
         flags.config = Some("longshore.yaml".into());
         let probe = longshore::environment::Probe::of([("A", "b")]);
@@ -204,17 +204,20 @@ mod without {
             .expect_err("refused")
             .to_string();
         assert!(
-            problem.contains("built without the feature config-files"),
+            problem.contains("requires the feature `config-files`"),
             "{problem}"
         );
         let skill = longshore::Skill::new("---\nname: a\ndescription: b\n---\n");
         let problem = skill.expect_err("refused").to_string();
-        assert!(problem.contains("the feature config-files"), "{problem}");
+        assert!(
+            problem.contains("requires the feature `config-files`"),
+            "{problem}"
+        );
     }
 
     #[cfg(not(feature = "validation"))]
     #[test]
-    fn whoever_says_more_than_a_type_is_told_the_feature() {
+    fn schemas_name_the_missing_feature() {
         /// Waits.
         #[tool]
         async fn wait(#[schemars(range(max = 60))] seconds: u32) -> u32 {
@@ -222,11 +225,14 @@ mod without {
         }
         let problem = problem(App::new().tool(wait).config(Config::default()));
         assert!(
-            problem.contains("wait") && problem.contains("the feature validation"),
+            problem.contains("wait") && problem.contains("requires the feature `validation`"),
             "{problem}"
         );
         let form = longshore::Form::from_schema(json!({"type": "object", "properties": {}}));
         let problem = form.expect_err("refused").to_string();
-        assert!(problem.contains("the feature validation"), "{problem}");
+        assert!(
+            problem.contains("requires the feature `validation`"),
+            "{problem}"
+        );
     }
 }

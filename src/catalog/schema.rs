@@ -22,7 +22,7 @@
 
 use serde_json::Value;
 
-#[cfg_attr(not(feature = "validation"), path = "schema/unchecked.rs")]
+#[cfg_attr(not(feature = "validation"), path = "schema/absent.rs")]
 mod compiled;
 #[cfg(feature = "validation")]
 mod explain;
@@ -93,10 +93,10 @@ pub enum SchemaProblem {
          back-references, and must not be huge"
     )]
     Pattern(String),
-    /// It says more than a Rust type, and this build checks nothing against schemas.
+    /// It says more than a Rust type, and this build does not validate.
     #[error(
-        "to check values against this schema takes the feature validation, which this program was built without; build \
-         longshore with it, or leave out ranges, lengths and patterns and have the tool check them"
+        "the schema requires the feature `validation`, which this build does not have; enable the feature, or remove \
+         ranges, lengths and patterns and check them in the tool"
     )]
     NotBuilt,
     /// An `x-mcp-header` that breaks a rule.

@@ -78,8 +78,8 @@ impl Skill {
     ///
     /// # Errors
     ///
-    /// The manifest has no front matter, or what that says cannot be. Builds without the feature `config-files` read no
-    /// front matter.
+    /// The manifest has no front matter, or what that says cannot be. Always in builds without the feature `config-files`,
+    /// which cannot read YAML.
     pub fn new(manifest: impl Into<String>) -> Result<Self, SkillError> {
         let manifest = manifest.into();
         let fault = |problem: &str| Err(SkillError::Manifest(problem.to_owned()));
@@ -444,7 +444,7 @@ fn read_yaml(text: &str) -> Result<Map<String, Value>, String> {
 
 #[cfg(not(feature = "config-files"))]
 fn read_yaml(_: &str) -> Result<Map<String, Value>, String> {
-    Err("this program was built without the feature config-files, which reads YAML".to_owned())
+    Err("YAML requires the feature `config-files`, which this build does not have".to_owned())
 }
 
 fn sha256(bytes: &[u8]) -> String {

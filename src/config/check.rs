@@ -31,13 +31,13 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Settings of parts that this build does not have, with the feature that brings them.
+/// Settings in use that require a feature which this build does not have, each with that feature.
 #[cfg(feature = "sources")]
 fn unbuilt(_: &Config) -> Vec<(&'static str, &'static str)> {
     Vec::new()
 }
 
-/// Settings of parts that this build does not have, with the feature that brings them.
+/// Settings in use that require a feature which this build does not have, each with that feature.
 #[cfg(not(feature = "sources"))]
 fn unbuilt(config: &Config) -> Vec<(&'static str, &'static str)> {
     [
@@ -53,15 +53,19 @@ fn unbuilt(config: &Config) -> Vec<(&'static str, &'static str)> {
     .collect()
 }
 
-/// Whatever of a configuration needs a part that this build does not have.
+/// Rejects settings that require a feature which this build does not have.
+///
+/// # Errors
+///
+/// Names each setting and its feature.
 pub(crate) fn check_built(config: &Config) -> Result<(), ConfigError> {
     let findings: Vec<_> = unbuilt(config)
         .into_iter()
         .map(|(setting, feature)| Finding {
             problem: format!(
-                "{setting} is set, and this program was built without the feature {feature}"
+                "{setting} requires the feature `{feature}`, which this build does not have"
             ),
-            advice: "build longshore with that feature, or take the setting out".to_owned(),
+            advice: "enable the feature, or remove the setting".to_owned(),
         })
         .collect();
     match findings.is_empty() {
@@ -70,7 +74,7 @@ pub(crate) fn check_built(config: &Config) -> Result<(), ConfigError> {
     }
 }
 
-/// What does not add up about sources and upstream servers.
+/// Finds contradictions in the settings of sources and upstream servers.
 #[cfg(feature = "sources")]
 fn find_in_sources(config: &Config, probe: &Probe, find: &mut dyn FnMut(String, &str)) {
     if let Err(error) = config.tokens.check(probe) {

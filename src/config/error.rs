@@ -19,9 +19,9 @@ pub enum ConfigError {
         #[source]
         source: std::io::Error,
     },
-    /// A configuration file, for a build that reads none.
-    #[error("configuration file {} cannot be read: this program was built without the feature config-files; build with --features config-files, or set LONGSHORE_ variables instead", path.display())]
-    NoFiles {
+    /// A configuration file, which this build cannot read.
+    #[error("configuration file {} requires the feature `config-files`, which this build does not have; enable the feature, or set LONGSHORE_ variables", path.display())]
+    NotBuilt {
         /// Which file.
         path: PathBuf,
     },

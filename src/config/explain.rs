@@ -139,8 +139,8 @@ fn shown(value: &Value) -> Value {
     }
 }
 
-/// A URL with its user and the values of its query hidden, if it has any. What a lenient parser takes for a URL of a web
-/// server counts as one: backslashes for slashes, and any number of them.
+/// Returns a URL with its user and the values of its query hidden, if it has any. As in the WHATWG parser, backslashes count as
+/// slashes in URLs of web servers, and any number of them begins the host.
 fn without_secrets(text: &str) -> Option<String> {
     let text: String = text.trim().chars().filter(|c| !c.is_control()).collect();
     let (scheme, rest) = text.split_once(':')?;

@@ -21,15 +21,15 @@ struct SyntaxError {
     message: String,
 }
 
-/// Refuses every file: this build has no parser for one.
+/// Rejects every file: this build has no parsers.
 #[cfg(not(feature = "config-files"))]
 pub(super) fn read(path: &Path) -> Result<Node, ConfigError> {
-    Err(ConfigError::NoFiles {
+    Err(ConfigError::NotBuilt {
         path: path.to_owned(),
     })
 }
 
-/// Refuses JSON like a file.
+/// Rejects JSON from the environment like a file.
 #[cfg(not(feature = "config-files"))]
 pub(super) fn read_json(_: &str, name: &Path) -> Result<Node, ConfigError> {
     read(name)

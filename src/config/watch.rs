@@ -26,7 +26,7 @@ pub(crate) struct Watch {
     gone: Option<Instant>,
 }
 
-/// Without the feature `config-files` there is no watcher.
+/// Uninhabited: without the feature `config-files` files are polled.
 #[cfg(not(feature = "config-files"))]
 type Watcher = std::convert::Infallible;
 

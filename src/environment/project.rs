@@ -69,8 +69,8 @@ fn by_manifest(probe: &Probe) -> Option<Seen<String>> {
         .or_else(|| from_toml("pyproject.toml", "[tool.poetry]"))
 }
 
-/// The string at `name` in a table of a TOML manifest. Every manifest writes these tables with a header of their own, so
-/// that it takes no parser.
+/// Returns the string at `name` in a table of a TOML manifest. These tables have a header line of their own in practice, so a
+/// scan of the lines does without a parser.
 fn name_in_table<'t>(manifest: &'t str, header: &str) -> Option<&'t str> {
     let mut lines = manifest.lines().map(str::trim);
     lines.find(|line| *line == header)?;

@@ -1,7 +1,7 @@
-//! Builds without the feature `sources`: no tools without code.
+//! Stand-in for builds without the feature `sources`.
 //!
-//! Their settings are not read, only noted, so that the error at start can name the feature. What `app` holds of sources and
-//! upstream servers are types without values, so that it needs to know nothing of this.
+//! Their settings are ignored but for their presence, so that the error at start can name the feature. The types that `app`
+//! holds are uninhabited, so that `app` needs no `cfg`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,34 +20,34 @@ use crate::seal::KeyRing;
 use crate::state::SharedState;
 use crate::telemetry::Metrics;
 
-/// A section of the configuration that this build does not read.
+/// A section of the configuration that this build ignores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Unread {
+pub struct IgnoredSection {
     is_set: bool,
 }
 
-impl Unread {
-    /// Whether somebody has written it.
+impl IgnoredSection {
+    /// Returns true if the configuration has it.
     pub(crate) fn is_set(self) -> bool {
         self.is_set
     }
 }
 
-impl<'de> Deserialize<'de> for Unread {
+impl<'de> Deserialize<'de> for IgnoredSection {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         IgnoredAny::deserialize(deserializer).map(|_| Self { is_set: true })
     }
 }
 
-impl Serialize for Unread {
+impl Serialize for IgnoredSection {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_map(Some(0))?.end()
     }
 }
 
-impl JsonSchema for Unread {
+impl JsonSchema for IgnoredSection {
     fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Unread".into()
+        "IgnoredSection".into()
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
@@ -56,19 +56,19 @@ impl JsonSchema for Unread {
 }
 
 /// `artifacts`.
-pub type ArtifactConfig = Unread;
+pub type ArtifactConfig = IgnoredSection;
 /// `builtin`.
-pub type BuiltinConfig = Unread;
+pub type BuiltinConfig = IgnoredSection;
 /// `tokens`.
-pub type TokensConfig = Unread;
+pub type TokensConfig = IgnoredSection;
 /// One of `upstreams`.
-pub type UpstreamConfig = Unread;
+pub type UpstreamConfig = IgnoredSection;
 /// `upstreams_names`.
-pub type UpstreamNames = Unread;
+pub type UpstreamNames = IgnoredSection;
 /// One of `sources`.
-pub type SourceConfig = Unread;
+pub type SourceConfig = IgnoredSection;
 
-impl Unread {
+impl IgnoredSection {
     pub(crate) fn file(&self) -> Option<PathBuf> {
         None
     }
@@ -82,40 +82,42 @@ impl Unread {
     }
 }
 
-/// There is none.
+/// Uninhabited: this build stores no tokens.
 #[derive(Debug, thiserror::Error)]
 pub enum TokensError {}
 
-/// There can be no upstream server.
+/// Upstream servers are configured, which this build cannot have.
 #[derive(Debug, thiserror::Error)]
-#[error("upstreams is set, and this program was built without the feature sources")]
+#[error(
+    "upstreams requires the feature `sources`, which this build does not have; enable the feature, or remove the setting"
+)]
 pub struct UpstreamError;
 
 /// A toolset cannot be offered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ToolsetError {
-    /// This build has none.
+    /// This build has no toolsets.
     #[error("{setting} {problem}")]
     Setting {
-        /// Which one.
+        /// The setting: `toolsets`.
         setting: String,
-        /// What is wrong with it, and what to do.
+        /// The problem, and what to do.
         problem: String,
     },
 }
 
-/// There is none.
+/// An error of the artifact store. Never constructed.
 #[derive(Debug)]
 pub(crate) struct ArtifactError {
     pub(crate) setting: String,
     pub(crate) problem: String,
 }
 
-/// There is none.
+/// A store of large results. Never implemented.
 pub(crate) trait ArtifactStore: Send + Sync {}
 
-/// There are none.
+/// Uninhabited: this build keeps no large results.
 #[derive(Debug)]
 pub(crate) enum Artifacts {}
 
@@ -139,7 +141,7 @@ impl Artifacts {
     }
 }
 
-/// There are none.
+/// An empty token store.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tokens;
 
@@ -153,11 +155,11 @@ impl Tokens {
     }
 }
 
-/// There is none.
+/// Uninhabited: this build has no sources to measure.
 #[derive(Clone, Debug)]
 pub(crate) enum Gauge {}
 
-/// There is none.
+/// The tools of a source. Never constructed.
 #[derive(Clone, Debug)]
 pub(crate) struct Collected {
     pub(crate) name: String,
@@ -185,7 +187,7 @@ pub(crate) fn offered_at(
     Ok(Vec::new())
 }
 
-/// What toolsets are given.
+/// The inputs of a toolset.
 #[derive(Clone, Copy)]
 pub(crate) struct Grounds<'a> {
     pub(crate) announcer: &'a Announcer,
@@ -193,7 +195,7 @@ pub(crate) struct Grounds<'a> {
     pub(crate) metrics: &'a Metrics,
 }
 
-/// There is none.
+/// The contents of a toolset. Never constructed.
 pub(crate) struct Toolset {
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     pub(crate) resources: Vec<AnyResource>,
@@ -204,23 +206,25 @@ pub(crate) struct Toolset {
 pub(crate) fn builtin(name: &str, _: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
     Err(ToolsetError::Setting {
         setting: "toolsets".to_owned(),
-        problem: format!("has {name}, and this program was built without the feature sources"),
+        problem: format!(
+            "has {name}, which requires the feature `sources`; enable the feature, or remove the toolset"
+        ),
     })
 }
 
-/// What stands between two names.
+/// Separator between an upstream server's name and a tool's.
 pub(crate) const SEPARATOR: &str = "__";
-/// How long a call may take.
+/// Timeout of a call, in seconds.
 pub(crate) const TIMEOUT_SECONDS: u64 = 120;
 
-/// How names of upstream servers would be made.
+/// Naming rules of upstream servers. Unused.
 #[derive(Debug)]
 pub(crate) struct Naming {
     pub(crate) names: UpstreamNames,
     pub(crate) separator: String,
 }
 
-/// What would hold for all upstream servers.
+/// Settings of all upstream servers. Unused.
 #[derive(Debug)]
 pub(crate) struct UpstreamRules {
     pub(crate) folder: Option<PathBuf>,
@@ -232,7 +236,7 @@ pub(crate) struct UpstreamRules {
     pub(crate) keys: Arc<KeyRing>,
 }
 
-/// There are none.
+/// Uninhabited: this build has no upstream servers.
 #[derive(Debug)]
 pub(crate) enum Upstreams {}
 

@@ -48,7 +48,7 @@ pub struct SourceConfig {
 }
 
 impl SourceConfig {
-    /// The file that its tools are described in.
+    /// Path of the file that describes its tools, if it is local.
     pub(crate) fn file(&self) -> Option<PathBuf> {
         match (&self.openapi, &self.component) {
             (Some(openapi), _) if !openapi.document.contains("://") => {
@@ -59,7 +59,7 @@ impl SourceConfig {
         }
     }
 
-    /// Whether its tools are described elsewhere than in the configuration.
+    /// Returns true if a document or a component describes its tools, which may change without the configuration.
     pub(crate) fn is_a_document(&self) -> bool {
         self.openapi.is_some() || self.component.is_some()
     }

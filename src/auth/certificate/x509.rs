@@ -1,4 +1,4 @@
-//! Certificates as TLS has them (RFC 5280), read.
+//! Parses X.509 certificates (RFC 5280; feature `tls`).
 
 use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::HEXLOWER;

@@ -1,4 +1,4 @@
-//! Builds without the feature `oauth`: access tokens can be configured, which is an error at start.
+//! Stand-in for builds without the feature `oauth`. A configuration with `auth.oauth` is rejected at start.
 
 mod config;
 mod preset;
@@ -13,7 +13,7 @@ use super::shown::{Changes, Lasting};
 use super::{Judgement, Presented, Proof};
 use crate::telemetry;
 
-/// There are none.
+/// Uninhabited: this build verifies no access tokens.
 #[derive(Clone, Debug)]
 pub(crate) struct Tokens(Infallible);
 

@@ -146,9 +146,9 @@ pub enum OAuthSetupError {
     /// Clocks that differ by more than anybody should accept.
     #[error("auth.oauth.leeway_seconds is {0}; give it at most 60")]
     Leeway(u64),
-    /// This build checks no tokens.
+    /// This build verifies no access tokens.
     #[error(
-        "auth.oauth is set, and this program was built without the feature oauth; build longshore with the feature oauth, or take auth.oauth out"
+        "auth.oauth requires the feature `oauth`, which this build does not have; enable the feature, or remove the setting"
     )]
     NotBuilt,
     /// Nothing can be asked.

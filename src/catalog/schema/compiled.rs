@@ -1,4 +1,4 @@
-//! Schemas that values are checked against.
+//! JSON Schemas, compiled and validated against (feature `validation`).
 
 use std::sync::OnceLock;
 

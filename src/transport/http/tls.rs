@@ -1,16 +1,15 @@
 //! TLS in the process, for those who have no proxy in front: certificates that are read again when they change, and
 //! clients that prove themselves with one of their own.
 
-#[cfg_attr(feature = "tls", path = "tls/spoken.rs")]
-#[cfg_attr(not(feature = "tls"), path = "tls/unspoken.rs")]
-mod spoken;
+#[cfg_attr(not(feature = "tls"), path = "tls/absent.rs")]
+mod acceptor;
 
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use spoken::{Tls, TlsStream};
+pub(crate) use acceptor::{Tls, TlsStream};
 
 /// TLS in the process itself. Off unless a certificate is named.
 ///
@@ -77,10 +76,10 @@ pub enum TlsError {
     #[cfg(feature = "tls")]
     #[error("the certificate and the key of http.tls cannot be used together")]
     Unusable(#[source] rustls::Error),
-    /// This build speaks no TLS.
+    /// This build has no TLS.
     #[cfg(not(feature = "tls"))]
     #[error(
-        "http.tls is set, and this program was built without the feature tls; build longshore with the feature tls, or take http.tls out and have a proxy speak TLS"
+        "http.tls requires the feature `tls`, which this build does not have; enable the feature, or terminate TLS in a proxy and remove the setting"
     )]
     NotBuilt,
     /// No client could ever be let in.

@@ -1,4 +1,4 @@
-//! Builds without the feature `sources`: there are no upstream servers and sources to watch.
+//! Stand-in for builds without the feature `sources`, which have no upstream servers and sources to watch.
 
 use std::sync::Arc;
 

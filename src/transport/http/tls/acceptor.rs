@@ -1,4 +1,4 @@
-//! TLS as it is spoken, with the feature `tls`.
+//! The TLS acceptor: certificates, handshakes and client authentication (feature `tls`).
 
 use std::convert::Infallible;
 use std::io;
@@ -29,17 +29,17 @@ pub(crate) struct Tls {
     handshake: Duration,
 }
 
-/// A connection that speaks TLS.
+/// A connection after its handshake.
 #[derive(Debug)]
-pub(crate) struct Accepted {
+pub(crate) struct TlsConnection {
     pub(crate) stream: TlsStream,
-    /// The certificate that the client has shown.
+    /// The certificate of the client, if it sent one.
     pub(crate) certificate: Option<ClientCertificate>,
-    /// Whether HTTP/2 is spoken inside.
+    /// True if ALPN chose HTTP/2.
     pub(crate) multiplexed: bool,
 }
 
-/// What is inside of a connection that speaks TLS.
+/// The decrypted bytes of a connection.
 pub(crate) type TlsStream = tokio_rustls::server::TlsStream<TcpStream>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,12 +73,13 @@ impl Tls {
         }))
     }
 
-    /// Shakes hands with a client, within the time that there is for it.
+    /// Performs the handshake within `http.tls.handshake_seconds`.
     ///
     /// # Errors
     ///
-    /// [`TimedOut`](io::ErrorKind::TimedOut) if it took too long; otherwise whatever went wrong.
-    pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<Accepted> {
+    /// [`TimedOut`](io::ErrorKind::TimedOut) after that time. Otherwise the error of the handshake, or of a client
+    /// certificate that cannot be read.
+    pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<TlsConnection> {
         let accepting = TlsAcceptor::from(self.current()).accept(stream);
         let stream = tokio::time::timeout(self.handshake, accepting).await??;
         let (_, session) = stream.get_ref();
@@ -91,7 +92,7 @@ impl Tls {
             _ => None,
         };
         let multiplexed = session.alpn_protocol() == Some(HTTP_2);
-        Ok(Accepted {
+        Ok(TlsConnection {
             stream,
             certificate,
             multiplexed,

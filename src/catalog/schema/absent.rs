@@ -1,30 +1,30 @@
-//! Builds without the feature `validation`: a schema that says no more than a Rust type needs no check beside
-//! deserialising, and every other one is refused.
+//! Stand-in for builds without the feature `validation`. Deserialising checks a schema that says no more than a Rust type;
+//! every other schema is rejected.
 
 use serde_json::Value;
 
 use super::{SchemaError, SchemaProblem};
 use crate::catalog::InvalidArguments;
 
-/// There is none.
+/// Uninhabited: this build does not validate.
 #[derive(Debug)]
 pub enum Compiled {}
 
 impl Compiled {
-    /// Refuses the schema of a tool's arguments.
+    /// Rejects the schema of a tool's arguments.
     ///
     /// # Errors
     ///
-    /// Always, and names the feature.
+    /// Always; the error names the feature.
     pub fn input(schema: &Value) -> Result<Self, SchemaError> {
         Self::output(schema)
     }
 
-    /// Refuses the schema of a tool's structured results.
+    /// Rejects the schema of a tool's structured results.
     ///
     /// # Errors
     ///
-    /// Always, and names the feature.
+    /// Always; the error names the feature.
     pub fn output(_: &Value) -> Result<Self, SchemaError> {
         Err(SchemaError::at("", SchemaProblem::NotBuilt))
     }

@@ -1,4 +1,4 @@
-//! Builds without the feature `tls`: nothing speaks TLS, and a configuration that asks for it does not start.
+//! Stand-in for builds without the feature `tls`. A configuration with `http.tls` is rejected at start.
 
 use std::convert::Infallible;
 use std::io;
@@ -8,19 +8,19 @@ use tokio::net::TcpStream;
 use super::{TlsConfig, TlsError};
 use crate::auth::ClientCertificate;
 
-/// There is none.
+/// Uninhabited: this build has no TLS.
 #[derive(Debug)]
 pub(crate) enum Tls {}
 
-/// There is none.
+/// A connection after its handshake. Never constructed.
 #[derive(Debug)]
-pub(crate) struct Accepted {
+pub(crate) struct TlsConnection {
     pub(crate) stream: TlsStream,
     pub(crate) certificate: Option<ClientCertificate>,
     pub(crate) multiplexed: bool,
 }
 
-/// Stands for the type of connections that there are none of.
+/// Placeholder for the type of decrypted streams. Never constructed as such.
 pub(crate) type TlsStream = TcpStream;
 
 impl Tls {
@@ -31,7 +31,7 @@ impl Tls {
         }
     }
 
-    pub(crate) async fn accept(&self, _: TcpStream) -> io::Result<Accepted> {
+    pub(crate) async fn accept(&self, _: TcpStream) -> io::Result<TlsConnection> {
         match *self {}
     }
 
