@@ -107,12 +107,12 @@ def hold(port, streams):
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    arguments.add_argument("--server", default=str(target / "release" / "longshore"), help="the program (default: the release build)")
+    arguments.add_argument("--server", default=str(target / "dist" / "longshore"), help="the program (default: the build with --profile dist)")
     arguments.add_argument("--sessions", type=int, default=1_000_000)
     arguments.add_argument("--streams", type=int, default=10_000)
     told = arguments.parse_args()
     if not os.access(told.server, os.X_OK):
-        give_up(f"there is no program {told.server}: cargo build --release, or --server")
+        give_up(f"there is no program {told.server}: cargo build --profile dist, or --server")
     wanted = told.streams + 600
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < wanted:

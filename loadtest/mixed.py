@@ -465,7 +465,7 @@ def gauges(admin):
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    arguments.add_argument("--server", default=str(target / "release" / "longshore"), help="the program (default: the release build)")
+    arguments.add_argument("--server", default=str(target / "dist" / "longshore"), help="the program (default: the build with --profile dist)")
     arguments.add_argument("--seconds", type=int, default=600)
     arguments.add_argument("--clients", type=int, default=16)
     arguments.add_argument("--port", type=int, default=0, help="where the server listens, and at the next port its metrics (default: any)")
@@ -475,7 +475,7 @@ def main():
     arguments.add_argument("--pause", type=float, default=0, help="seconds that a client rests after each step")
     told = arguments.parse_args()
     if not os.access(told.server, os.X_OK):
-        give_up(f"there is no program {told.server}: cargo build --release, or --server")
+        give_up(f"there is no program {told.server}: cargo build --profile dist, or --server")
     port, admin = told.port, told.port and told.port + 1
     with socket.socket() as one, socket.socket() as other:
         # Connections of an earlier run may linger there.

@@ -1,7 +1,6 @@
 //! The builder: tools, resources, prompts and settings in, a running server out.
 
-#[cfg_attr(not(target_os = "linux"), path = "app/no_orphans.rs")]
-mod orphans;
+#[cfg_attr(not(feature = "sources"), path = "app/backends/absent.rs")]
 mod backends;
 mod binding;
 mod compose;
@@ -406,6 +405,7 @@ impl App {
 
     /// Keeps large results of sources and upstreams in this store: those of more than `artifacts.above_bytes` bytes, 100,000
     /// unless that is set. Settings that name another store (`artifacts.folder`, `artifacts.s3`) are refused.
+    #[cfg(feature = "sources")]
     #[must_use]
     pub fn artifact_store(mut self, store: impl ArtifactStore) -> Self {
         self.offers.artifact_store = Some(Arc::new(store));

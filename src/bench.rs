@@ -88,19 +88,15 @@ async fn frame(body: &mut Body) -> Bytes {
 pub type TokenDigest = fn(&[u8]) -> u8;
 
 /// What verified tokens are remembered by, and what else they could be: the first byte of the digest by SHA-256 as it is
-/// used, by SHA-256 of another library, and by SHA-512/256.
-pub fn token_digests() -> [(&'static str, TokenDigest); 3] {
+/// used, and by SHA-512/256.
+pub fn token_digests() -> [(&'static str, TokenDigest); 2] {
     use aws_lc_rs::digest::{SHA256, SHA512_256, digest};
-    use sha2::Digest as _;
 
     fn first(bytes: &[u8]) -> u8 {
         bytes.first().copied().unwrap_or_default()
     }
     [
         ("SHA-256", |token| first(digest(&SHA256, token).as_ref())),
-        ("SHA-256 of sha2", |token| {
-            first(&sha2::Sha256::digest(token)[..])
-        }),
         ("SHA-512/256", |token| {
             first(digest(&SHA512_256, token).as_ref())
         }),

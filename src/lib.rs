@@ -37,10 +37,37 @@
 //!
 //! # Features
 //!
-//! `cli` (default): the `longshore` program, with its log output and allocator. Without it this is a library that
-//! leaves both to the application. `otlp` (default): traces, metrics and logs to an OpenTelemetry collector.
-//! `redis` (default): the state that replicas share. `git`, `sql`: the built-in toolsets of these names. `wasm`:
-//! WebAssembly components as tools.
+//! Without default features this is a server of tools, resources and prompts in Rust, over HTTP and stdio, with API
+//! keys, sessions, limits and metrics. A setting of a part that is not built in is an error at start, which names the
+//! feature.
+//!
+//! | Feature | Default | Adds |
+//! |---|---|---|
+//! | `cli` | yes | The `longshore` program, with its log output and allocator |
+//! | `config-files` | yes | Configuration files in YAML, TOML and JSON; skills |
+//! | `oauth` | yes | Access tokens of OAuth 2.1 |
+//! | `otlp` | yes | Traces, metrics and logs to an OpenTelemetry collector |
+//! | `redis` | yes | The state that replicas share |
+//! | `sources` | yes | Tools without code: HTTP APIs, OpenAPI documents, commands, upstream servers, built-in toolsets |
+//! | `tls` | yes | TLS in the process, and clients that authenticate with a certificate |
+//! | `validation` | yes | JSON Schemas that say more than a Rust type: written by hand, with ranges or patterns; forms |
+//! | `git`, `sql` | | The built-in toolsets of these names |
+//! | `wasm` | | WebAssembly components as tools |
+
+// Modules are shared by all features. Without some of them, the items that only those use are unused; the default build, which
+// has them all, still finds dead code.
+#![cfg_attr(
+    not(all(
+        feature = "cli",
+        feature = "oauth",
+        feature = "otlp",
+        feature = "redis",
+        feature = "sources",
+        feature = "tls",
+        feature = "validation"
+    )),
+    allow(dead_code, unused_imports)
+)]
 
 // `#[tool]` writes paths that begin with `::longshore`, for the tools of this crate too.
 #[allow(unused_extern_crates)]
@@ -57,7 +84,9 @@ pub mod limit;
 pub mod audit;
 pub mod seal;
 pub mod catalog;
+#[cfg(feature = "sources")]
 pub mod client;
+#[cfg_attr(not(feature = "sources"), path = "source/absent.rs")]
 pub mod source;
 pub mod server;
 pub mod transport;

@@ -3,7 +3,7 @@
 
   interop/openapi/run.py [--server PATH] [--write] [--only NAME] [--no-calls] [--document NAME=PATH]
 
-  --server PATH   the longshore to start (default: target/release/longshore)
+  --server PATH   the longshore to start (default: target/dist/longshore)
   --write         put the table into docs/openapi.md
   --only NAME     only the documents whose name has this in it
   --no-calls      import only
@@ -438,7 +438,7 @@ def main():
         print(__doc__.strip())
         return 0
     target = os.environ.get("CARGO_TARGET_DIR") or str(ROOT / "target")
-    program = options.server or os.path.join(target, "release", "longshore")
+    program = options.server or os.path.join(target, "dist", "longshore")
     if not os.access(program, os.X_OK):
         print(f"run.py: cannot run {program}; build it, or name another with --server", file=sys.stderr)
         return 2

@@ -3,7 +3,7 @@
 
   loadtest/neighbours/run.py [--server PATH] [--seconds N] [--rounds N] [--connections N] [--many N] [PART...]
 
-  --server PATH     the longshore to start (default: target/release/longshore)
+  --server PATH     the longshore to start (default: target/dist/longshore)
   --seconds N       how long each measurement takes (default: 4)
   --rounds N        of how many the median is taken (default: 5)
   --connections N   connections at once (default: 8)
@@ -361,7 +361,7 @@ def main():
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--help", "-h", action="store_true")
     target = os.environ.get("CARGO_TARGET_DIR") or str(ROOT / "target")
-    parser.add_argument("--server", default=os.path.join(target, "release", "longshore"))
+    parser.add_argument("--server", default=os.path.join(target, "dist", "longshore"))
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--connections", type=int, default=8)

@@ -3,7 +3,7 @@
 #
 #   loadtest/proxies/run.sh [--server PATH] [--seconds N] [--rounds N] [--connections N]
 #
-#   --server PATH     the longshore to measure (default: target/release/longshore)
+#   --server PATH     the longshore to measure (default: target/dist/longshore)
 #   --seconds N       how long each measurement takes (default: 5)
 #   --rounds N        of how many the median is told (default: 5)
 #   --connections N   connections at once, in the second table (default: 16; the first has one)
@@ -26,7 +26,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$(dirname "$here")")
 cache=${LONGSHORE_INTEROP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/longshore-interop}
 python=${PYTHON:-python3}
-server=${CARGO_TARGET_DIR:-$root/target}/release/longshore
+server=${CARGO_TARGET_DIR:-$root/target}/dist/longshore
 seconds=5 rounds=5 connections=16
 while read -r name; do unset "$name"; done < <(compgen -e LONGSHORE_ || :; echo PORT)
 while [ $# -gt 0 ]; do

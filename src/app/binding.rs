@@ -16,7 +16,7 @@ use super::{App, AppError, Result, backends};
 use crate::audit::Audit;
 use crate::auth::{Authentication, Gate, Place, Policy, PolicyConfig, PolicyError};
 use crate::catalog::{Catalog, CatalogError};
-use crate::config::{Config, Flags, Loaded, Transport, check_bound, is_public};
+use crate::config::{Config, Flags, Loaded, Transport, check_bound, check_built, is_public};
 use crate::environment::Probe;
 use crate::harness::Harness;
 use crate::limit::{Limits, Reach};
@@ -321,6 +321,7 @@ impl App {
                 (loaded.config.clone(), Some(loaded))
             }
         };
+        check_built(&config)?;
         if let Some(loaded) = &loaded {
             self.offers.places.are_in(loaded);
         }

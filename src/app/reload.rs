@@ -16,6 +16,7 @@ use crate::config::{Config, Loaded, Reload, Watch};
 use crate::environment::Probe;
 use crate::net;
 use crate::server::Server;
+use crate::source::SourceConfig;
 use crate::telemetry::{Counter, RELOAD_FAILED, RELOADS, Telemetry};
 
 /// What is left to do once every room has agreed. It cannot fail.
@@ -45,13 +46,7 @@ pub(super) struct Reloader {
 /// The files of a configuration, and what these name that tools are made of.
 fn files_of(loaded: &Loaded) -> Vec<PathBuf> {
     let sources = loaded.config.sources.iter();
-    let made_of = sources.filter_map(|source| match (&source.openapi, &source.component) {
-        (Some(openapi), _) if !openapi.document.contains("://") => {
-            Some(PathBuf::from(&openapi.document))
-        }
-        (_, Some(component)) => Some(component.path.clone()),
-        _ => None,
-    });
+    let made_of = sources.filter_map(SourceConfig::file);
     loaded.files().map(Into::into).chain(made_of).collect()
 }
 
@@ -172,7 +167,7 @@ impl Reloader {
         let live = named(Reload::Live, &changed);
         // What is in a document is seen by nothing that is said in the configuration.
         let sources = &mut loaded.config.sources.iter();
-        let names_documents = sources.any(|s| s.openapi.is_some() || s.component.is_some());
+        let names_documents = sources.any(SourceConfig::is_a_document);
         if live.is_empty() && !names_documents {
             tracing::info!(
                 "the configuration was read again; nothing that can change while the server runs has changed"

@@ -13,7 +13,7 @@ use tracing::level_filters::LevelFilter;
 use super::compose::Composer;
 use super::reload::Reloader;
 use super::signals::{Signals, stop_signal};
-use super::{AppError, memory, orphans};
+use super::{AppError, memory};
 use crate::auth::Authentication;
 use crate::server::Server;
 use crate::source::Upstreams;
@@ -223,7 +223,6 @@ impl Bound {
         let served = tokio::select! {
             served = clients => served,
             () = operators => Ok(()),
-            () = orphans::reap() => Ok(()),
             never = reloading => match never {},
             never = sources => match never {},
             never = reopening => match never {},

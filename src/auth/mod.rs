@@ -17,6 +17,7 @@ mod config;
 mod error;
 mod forwarded;
 mod gate;
+#[cfg_attr(not(feature = "oauth"), path = "oauth/absent.rs")]
 mod oauth;
 mod policy;
 mod presented;

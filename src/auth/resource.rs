@@ -1,11 +1,10 @@
 //! What this server says of itself as a protected resource (RFC 9728), and what callers have to show.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use http::header::{FORWARDED, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use serde_json::json;
-use url::Url;
 
 use super::AuthError;
 use crate::net::TrustedProxies;
@@ -26,18 +25,47 @@ pub(crate) struct PublicUrl {
 impl PublicUrl {
     /// Reads a URL of `http` or `https`, that of the root or that of the endpoint. `None` if it is neither.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let url = Url::parse(text).ok()?;
-        let plain = url.query().is_none()
-            && url.fragment().is_none()
-            && url.username().is_empty()
-            && url.password().is_none();
-        if !plain || !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
+        let url: Uri = text.parse().ok()?;
+        let (scheme, default_port) = match url.scheme_str()? {
+            "http" => ("http", 80),
+            "https" => ("https", 443),
+            _ => return None,
+        };
+        let authority = url.authority()?;
+        let host = authority.host();
+        // What is left of the authority is the port; `Uri` itself drops a fragment.
+        let rest = authority.as_str().get(host.len()..)?;
+        let port = match rest.strip_prefix(':') {
+            None if rest.is_empty() => None,
+            Some("") => None,
+            Some(_) => Some(authority.port_u16()?),
+            None => return None,
+        };
+        if text.contains(['#', '@']) || url.query().is_some() {
+            return None;
+        }
+        let host = match host
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'))
+        {
+            Some(address) => format!("[{}]", address.parse::<Ipv6Addr>().ok()?),
+            None => host.to_ascii_lowercase(),
+        };
+        let is_name = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
+        if host.is_empty() || !(host.starts_with('[') || host.bytes().all(is_name)) {
             return None;
         }
         let path = url.path().trim_end_matches('/');
+        // As RFC 3986 has it. `Uri` lets quotation marks pass, which would end the value that this becomes part of.
+        let is_path = |b: u8| b.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:%/".contains(&b);
+        if !path.bytes().all(is_path) || path.split('/').any(|part| matches!(part, "." | "..")) {
+            return None;
+        }
         let prefix = path.strip_suffix(ENDPOINT).unwrap_or(path);
+        let port = port.filter(|port| *port != default_port);
+        let port = port.map_or_else(String::new, |port| format!(":{port}"));
         Some(Self {
-            origin: url.origin().ascii_serialization(),
+            origin: format!("{scheme}://{host}{port}"),
             prefix: prefix.to_owned(),
         })
     }
@@ -494,10 +522,36 @@ mod tests {
             "https://a?b",
             "https://a#b",
             "https://u@a",
+            "https://u:80@a:80",
+            "https://a:65536",
+            "https://a:x",
+            "https://a\"b",
+            "https://a/b\"c",
+            "https://a/b\\c",
+            "https://a/../b",
+            "https://[::x]",
+            "https://a b",
             "https://",
             "",
         ] {
             assert_eq!(PublicUrl::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn urls_of_a_server_that_differ_in_writing_are_one() {
+        for (text, expected) in [
+            ("HTTP://A.example:80/", "http://a.example/mcp"),
+            ("https://a.example:443/mcp", "https://a.example/mcp"),
+            (
+                "https://a.example:8443/x/mcp/",
+                "https://a.example:8443/x/mcp",
+            ),
+            ("http://[0:0::1]:3000", "http://[::1]:3000/mcp"),
+            ("http://127.0.0.1:", "http://127.0.0.1/mcp"),
+        ] {
+            let url = PublicUrl::parse(text).map(|url| url.endpoint());
+            assert_eq!(url.as_deref(), Some(expected), "{text}");
         }
     }
 

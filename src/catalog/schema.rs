@@ -20,38 +20,29 @@
 //! | references and combinations, one within the other, that apply to one and the same value | 32 |
 //! | a compiled pattern | 1 MiB, in an engine that takes linear time |
 
-use std::sync::OnceLock;
-
-use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
 
-use crate::catalog::InvalidArguments;
-
+#[cfg_attr(not(feature = "validation"), path = "schema/absent.rs")]
+mod compiled;
+#[cfg(feature = "validation")]
 mod explain;
 mod formats;
 mod generate;
 mod mirrored;
+#[cfg(feature = "validation")]
 mod plain;
 mod sameness;
+#[cfg(feature = "validation")]
 mod survey;
 mod variants;
 
+pub use compiled::Compiled;
+#[cfg(feature = "validation")]
+use compiled::{dialect, options};
 pub(crate) use formats::{without_number_formats, without_rust_formats};
 pub(super) use generate::{inline, of_arguments, of_output, without_null};
 pub use mirrored::{HeaderParameter, ParameterKind, header_parameters};
 pub use sameness::says_no_more_than_type;
-
-/// A schema that has been found sound.
-///
-/// That it compiles is made sure of at once: by looking at it where it has only ordinary words, and else by compiling
-/// it. The validator is kept only from the first check on: it is large, and most tools check their arguments by
-/// deserialising.
-#[derive(Debug)]
-pub struct Compiled {
-    schema: Value,
-    dialect: Draft,
-    validator: OnceLock<Option<Validator>>,
-}
 
 /// Why a schema was refused, and where in it: a JSON pointer in fragment form, `#/properties/unit`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -102,6 +93,12 @@ pub enum SchemaProblem {
          back-references, and must not be huge"
     )]
     Pattern(String),
+    /// It says more than a Rust type, and this build does not validate.
+    #[error(
+        "the schema requires the feature `validation`, which this build does not have; enable the feature, or remove \
+         ranges, lengths and patterns and check them in the tool"
+    )]
+    NotBuilt,
     /// An `x-mcp-header` that breaks a rule.
     #[error("x-mcp-header: {0}")]
     Header(String),
@@ -115,78 +112,12 @@ pub(crate) fn check_is_of_object(schema: &Value) -> Result<(), SchemaError> {
     }
 }
 
-impl Compiled {
-    /// Checks the schema of a tool's arguments.
-    ///
-    /// # Errors
-    ///
-    /// Says what is wrong with the schema, where, and what to do.
-    pub fn input(schema: &Value) -> Result<Self, SchemaError> {
-        check_is_of_object(schema)?;
-        Self::output(schema)
-    }
-
-    /// Checks the schema of a tool's structured results, whose root may be of any type.
-    ///
-    /// # Errors
-    ///
-    /// Says what is wrong with the schema, where, and what to do.
-    pub fn output(schema: &Value) -> Result<Self, SchemaError> {
-        let dialect = dialect(schema)?;
-        survey::check_size(schema)?;
-        let is_plain = dialect == Draft::Draft202012 && plain::is_plainly_valid(schema);
-        if !is_plain {
-            check_validity(dialect, schema)?;
-        }
-        survey::check_references(dialect, schema)?;
-        if !is_plain {
-            // What is not found out above is found out here.
-            options(dialect)
-                .build(schema)
-                .map_err(|invalid| SchemaError::invalid(&invalid))?;
-        }
-        Ok(Self {
-            schema: schema.clone(),
-            dialect,
-            validator: OnceLock::new(),
-        })
-    }
-
-    /// Checks a value.
-    ///
-    /// # Errors
-    ///
-    /// Names the first few places that are wrong, and what was expected there:
-    /// `` `place.latitude`: 123 is greater than the maximum of 90; `unit`: "kelvin" is not one of "celsius",
-    /// "fahrenheit" ``.
-    pub fn check(&self, value: &Value) -> Result<(), InvalidArguments> {
-        let validator = self
-            .validator
-            .get_or_init(|| options(self.dialect).build(&self.schema).ok());
-        match validator {
-            Some(validator) if validator.is_valid(value) => Ok(()),
-            Some(_) => Err(InvalidArguments::new(explain::explain(&self.schema, value))),
-            // It compiled before. If it does not now, nothing passes.
-            None => Err(InvalidArguments::new(
-                "the schema of this tool cannot be checked against",
-            )),
-        }
-    }
-}
-
 impl SchemaError {
     fn at(pointer: &str, problem: SchemaProblem) -> Self {
         Self {
             pointer: format!("#{pointer}"),
             problem,
         }
-    }
-
-    fn invalid(error: &jsonschema::ValidationError<'_>) -> Self {
-        Self::at(
-            error.instance_path().as_str(),
-            SchemaProblem::Invalid(error.to_string()),
-        )
     }
 
     /// Where it is.
@@ -200,47 +131,17 @@ impl SchemaError {
     }
 }
 
-/// How large a compiled pattern may be.
-const PATTERN_BYTES: usize = 1 << 20;
-
-fn options(dialect: Draft) -> jsonschema::ValidationOptions<'static> {
-    jsonschema::options()
-        .with_draft(dialect)
-        .offline()
-        .should_validate_formats(false)
-        .with_pattern_options(
-            PatternOptions::regex()
-                .size_limit(PATTERN_BYTES)
-                .dfa_size_limit(PATTERN_BYTES),
-        )
-}
-
-fn dialect(schema: &Value) -> Result<Draft, SchemaError> {
-    let Some(uri) = schema.get("$schema") else {
-        return Ok(Draft::Draft202012);
-    };
-    let refuse = || {
-        let uri = uri.as_str().map_or_else(|| uri.to_string(), str::to_owned);
-        SchemaError::at("/$schema", SchemaProblem::Dialect(uri))
-    };
-    match Draft::from_schema_uri(uri.as_str().ok_or_else(refuse)?) {
-        Draft::Unknown => Err(refuse()),
-        known => Ok(known),
+/// Adds a step to a JSON pointer.
+fn push(pointer: &mut String, step: &str) {
+    pointer.push('/');
+    for c in step.chars() {
+        match c {
+            '~' => pointer.push_str("~0"),
+            '/' => pointer.push_str("~1"),
+            c => pointer.push(c),
+        }
     }
 }
 
-/// Against the meta-schema of its dialect.
-fn check_validity(dialect: Draft, schema: &Value) -> Result<(), SchemaError> {
-    use jsonschema::{draft4, draft6, draft7, draft201909, draft202012};
-    let checked = match dialect {
-        Draft::Draft4 => draft4::meta::validate(schema),
-        Draft::Draft6 => draft6::meta::validate(schema),
-        Draft::Draft7 => draft7::meta::validate(schema),
-        Draft::Draft201909 => draft201909::meta::validate(schema),
-        _ => draft202012::meta::validate(schema),
-    };
-    checked.map_err(|invalid| SchemaError::invalid(&invalid))
-}
-
-#[cfg(test)]
+#[cfg(all(test, feature = "validation"))]
 mod tests;

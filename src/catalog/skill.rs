@@ -78,15 +78,16 @@ impl Skill {
     ///
     /// # Errors
     ///
-    /// The manifest has no front matter, or what that says cannot be.
+    /// The manifest has no front matter, or what that says cannot be. Always in builds without the feature `config-files`,
+    /// which cannot read YAML.
     pub fn new(manifest: impl Into<String>) -> Result<Self, SkillError> {
         let manifest = manifest.into();
         let fault = |problem: &str| Err(SkillError::Manifest(problem.to_owned()));
         let Some(yaml) = front_matter(&manifest) else {
             return fault("it begins with front matter: YAML between two lines of three hyphens");
         };
-        let frontmatter: Map<String, Value> = serde_saphyr::from_str(yaml)
-            .map_err(|e| SkillError::Manifest(format!("its front matter: {e}")))?;
+        let frontmatter = read_yaml(yaml)
+            .map_err(|problem| SkillError::Manifest(format!("its front matter: {problem}")))?;
         let text = |key: &str| frontmatter.get(key).and_then(Value::as_str);
         let Some(name) = text("name").filter(|name| is_name(name)) else {
             return fault(
@@ -434,6 +435,16 @@ fn mime_type(path: &str) -> &'static str {
         "pdf" => "application/pdf",
         _ => "application/octet-stream",
     }
+}
+
+#[cfg(feature = "config-files")]
+fn read_yaml(text: &str) -> Result<Map<String, Value>, String> {
+    serde_saphyr::from_str(text).map_err(|e| e.to_string())
+}
+
+#[cfg(not(feature = "config-files"))]
+fn read_yaml(_: &str) -> Result<Map<String, Value>, String> {
+    Err("YAML requires the feature `config-files`, which this build does not have".to_owned())
 }
 
 fn sha256(bytes: &[u8]) -> String {

@@ -9,10 +9,14 @@ mod init;
 mod key;
 mod log;
 mod login;
+#[cfg(target_os = "linux")]
+mod orphans;
 mod output;
 mod paint;
 mod policy;
 mod registry;
+#[cfg(target_os = "linux")]
+mod resident;
 mod run;
 mod table;
 mod terminal;

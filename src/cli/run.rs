@@ -10,6 +10,8 @@ use tokio::sync::Notify;
 
 use super::output::{self, Audience};
 use super::{RunArgs, log};
+#[cfg(target_os = "linux")]
+use super::{orphans, resident};
 use crate::app::{App, AppError, MainError, Signals, stop_signal};
 use crate::config::{Flags, Loaded, LogFormat, Transport, Watch};
 use crate::environment::Probe;
@@ -107,7 +109,10 @@ pub(super) fn run(command: RunCommand, audience: &mut Audience) -> Result<(), Ma
             open(opener, &output::root_url(bound.scheme(), address));
         }
         #[cfg(target_os = "linux")]
-        net::spawn(give_back_what_has_started());
+        {
+            net::spawn(orphans::reap());
+            net::spawn(give_back_what_has_started());
+        }
         let starts_again = std::cell::Cell::new(false);
         // One kind of future, for serving is compiled for each.
         let stop: Pin<Box<dyn Future<Output = ()> + '_>> = match &restart {
@@ -157,7 +162,7 @@ fn open(opener: &Path, page: &str) {
 #[cfg(target_os = "linux")]
 async fn give_back_what_has_started() {
     tokio::time::sleep(STARTING).await;
-    match crate::net::give_back_program() {
+    match resident::give_back_program() {
         Ok(bytes) => tracing::debug!(bytes, "pages of the program were given back"),
         // Where /proc is not mounted, for example. Nothing depends on it.
         Err(error) => tracing::debug!(%error, "the program's pages stay where they are"),

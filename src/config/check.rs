@@ -11,6 +11,7 @@ use super::{Config, ConfigError, Transport};
 use crate::auth::{PublicUrl, is_scope};
 use crate::environment::Probe;
 use crate::server::fault_of_mount;
+#[cfg(feature = "sources")]
 use crate::source::TokenStore;
 use crate::transport::drain::GRACE_SECONDS_MIN;
 use crate::transport::http::is_host;
@@ -27,6 +28,79 @@ pub struct Finding {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}; {}", self.problem, self.advice)
+    }
+}
+
+/// Settings in use that require a feature which this build does not have, each with that feature.
+#[cfg(feature = "sources")]
+fn unbuilt(_: &Config) -> Vec<(&'static str, &'static str)> {
+    Vec::new()
+}
+
+/// Settings in use that require a feature which this build does not have, each with that feature.
+#[cfg(not(feature = "sources"))]
+fn unbuilt(config: &Config) -> Vec<(&'static str, &'static str)> {
+    [
+        (!config.toolsets.is_empty(), "toolsets"),
+        (config.builtin.is_set(), "builtin"),
+        (!config.upstreams.is_empty(), "upstreams"),
+        (!config.sources.is_empty(), "sources"),
+        (config.tokens.is_set(), "tokens"),
+        (config.artifacts.is_set(), "artifacts"),
+    ]
+    .into_iter()
+    .filter_map(|(is_set, setting)| is_set.then_some((setting, "sources")))
+    .collect()
+}
+
+/// Rejects settings that require a feature which this build does not have.
+///
+/// # Errors
+///
+/// Names each setting and its feature.
+pub(crate) fn check_built(config: &Config) -> Result<(), ConfigError> {
+    let findings: Vec<_> = unbuilt(config)
+        .into_iter()
+        .map(|(setting, feature)| Finding {
+            problem: format!(
+                "{setting} requires the feature `{feature}`, which this build does not have"
+            ),
+            advice: "enable the feature, or remove the setting".to_owned(),
+        })
+        .collect();
+    match findings.is_empty() {
+        true => Ok(()),
+        false => Err(ConfigError::Contradictions(findings)),
+    }
+}
+
+/// Finds contradictions in the settings of sources and upstream servers.
+#[cfg(feature = "sources")]
+fn find_in_sources(config: &Config, probe: &Probe, find: &mut dyn FnMut(String, &str)) {
+    if let Err(error) = config.tokens.check(probe) {
+        let text = error.to_string();
+        let (problem, advice) = text.split_once("; ").unwrap_or((&text, ""));
+        find(problem.to_owned(), advice);
+    }
+    if config.tokens.store() == TokenStore::State
+        && config.state.is_shared()
+        && config.seal.keys.is_empty()
+    {
+        find(
+            "tokens.store is state, and they would be put into state.url as they are".to_owned(),
+            "set seal.keys, which encrypts them, to the same on all replicas",
+        );
+    }
+    for (name, upstream) in &config.upstreams {
+        if !(64 * 1024..=256 * 1024 * 1024).contains(&upstream.message_bytes) {
+            find(
+                format!(
+                    "upstreams.{name}.message_bytes is {}",
+                    upstream.message_bytes
+                ),
+                "give it 65536 to 268435456",
+            );
+        }
     }
 }
 
@@ -143,20 +217,8 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
             );
         }
     }
-    if let Err(error) = config.tokens.check(probe) {
-        let text = error.to_string();
-        let (problem, advice) = text.split_once("; ").unwrap_or((&text, ""));
-        find(problem.to_owned(), advice);
-    }
-    if config.tokens.store() == TokenStore::State
-        && config.state.is_shared()
-        && config.seal.keys.is_empty()
-    {
-        find(
-            "tokens.store is state, and they would be put into state.url as they are".to_owned(),
-            "set seal.keys, which encrypts them, to the same on all replicas",
-        );
-    }
+    #[cfg(feature = "sources")]
+    find_in_sources(config, probe, &mut find);
     let is_part = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     if let Some(separator) = &config.upstreams_separator
         && !(matches!(separator.len(), 1..=8) && separator.chars().all(is_part))
@@ -165,17 +227,6 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
             format!("upstreams_separator is {separator:?}"),
             "give it 1 to 8 letters, digits, _, - and .; for names without a prefix set upstreams_names: never",
         );
-    }
-    for (name, upstream) in &config.upstreams {
-        if !(64 * 1024..=256 * 1024 * 1024).contains(&upstream.message_bytes) {
-            find(
-                format!(
-                    "upstreams.{name}.message_bytes is {}",
-                    upstream.message_bytes
-                ),
-                "give it 65536 to 268435456",
-            );
-        }
     }
     for (name, key) in config.auth.api_keys.iter().flat_map(|holder| {
         let keys = holder.keys.iter().map(|key| key.expose());

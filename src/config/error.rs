@@ -19,6 +19,12 @@ pub enum ConfigError {
         #[source]
         source: std::io::Error,
     },
+    /// A configuration file, which this build cannot read.
+    #[error("configuration file {} requires the feature `config-files`, which this build does not have; enable the feature, or set LONGSHORE_ variables", path.display())]
+    NotBuilt {
+        /// Which file.
+        path: PathBuf,
+    },
     /// The file is of no kind that is known.
     #[error("configuration file {} ends in none of .yaml, .yml, .toml, .json and .jsonc; name it after what is in it", path.display())]
     Kind {

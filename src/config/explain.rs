@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use url::Url;
 
 use super::load::Loaded;
 use super::schema::{self, Reload};
@@ -140,14 +139,40 @@ fn shown(value: &Value) -> Value {
     }
 }
 
-/// A URL with its user and the values of its query hidden, if it has any.
+/// Returns a URL with its user and the values of its query hidden, if it has any. As in the WHATWG parser, backslashes count as
+/// slashes in URLs of web servers, and any number of them begins the host.
 fn without_secrets(text: &str) -> Option<String> {
-    let mut url = Url::parse(text).ok().filter(Url::has_host)?;
-    let has_user = !url.username().is_empty() || url.password().is_some();
+    let text: String = text.trim().chars().filter(|c| !c.is_control()).collect();
+    let (scheme, rest) = text.split_once(':')?;
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    if !scheme.starts_with(|c: char| c.is_ascii_alphabetic()) || !scheme.chars().all(is_part) {
+        return None;
+    }
+    let is_slash = |c: char| matches!(c, '/' | '\\');
+    let is_web = ["http", "https", "ws", "wss"]
+        .iter()
+        .any(|web| scheme.eq_ignore_ascii_case(web));
+    let rest = match is_web {
+        true => rest.trim_start_matches(is_slash),
+        false => rest.strip_prefix("//")?,
+    };
+    let end = rest.find(|c| is_slash(c) || matches!(c, '?' | '#'));
+    let (authority, rest) = rest.split_at(end.unwrap_or(rest.len()));
+    if authority.is_empty() || authority.contains(char::is_whitespace) {
+        return None;
+    }
+    let (user, host) = match authority.rsplit_once('@') {
+        Some((user, host)) => (Some(user).filter(|user| !user.is_empty()), host),
+        None => (None, authority),
+    };
+    let (rest, fragment) = match rest.split_once('#') {
+        Some((rest, fragment)) => (rest, format!("#{fragment}")),
+        None => (rest, String::new()),
+    };
+    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
     // What a caller's argument is put into says nothing yet.
     let is_hidden = |value: &str| !value.is_empty() && !value.contains('{');
-    let query = url.query().unwrap_or_default();
-    let mut hides = has_user;
+    let mut hides = user.is_some();
     let query = query.split('&').map(|pair| match pair.split_once('=') {
         Some((name, value)) if is_hidden(value) => {
             hides = true;
@@ -159,16 +184,12 @@ fn without_secrets(text: &str) -> Option<String> {
     if !hides {
         return None;
     }
-    if has_user {
-        url.set_username(HIDDEN).ok()?;
-        url.set_password(None).ok()?;
-    }
-    url.set_query(
-        Some(&query)
-            .filter(|query| !query.is_empty())
-            .map(String::as_str),
-    );
-    Some(url.into())
+    let user = user.map_or_else(String::new, |_| format!("{HIDDEN}@"));
+    let query = match &*query {
+        "" => String::new(),
+        query => format!("?{query}"),
+    };
+    Some(format!("{scheme}://{user}{host}{path}{query}{fragment}"))
 }
 
 #[cfg(test)]
@@ -185,6 +206,8 @@ mod tests {
             "c": "https://a.example/search?q={query}",
             "d": "https://a.example/",
             "e": ["https://a.example/?k=swordfish", 7],
+            "f": ["https:\\\\u:swordfish@a.example/", " https:/u:swordfish@a.example", "redis://:swordfish@a:6379/0#x"],
+            "g": ["note: see a@b", "mailto:a@b.example", "urn:a?b=c"],
         });
         let expected = serde_json::json!({
             "a": "https://***@a.example/mcp?api_key=***&list",
@@ -192,6 +215,8 @@ mod tests {
             "c": "https://a.example/search?q={query}",
             "d": "https://a.example/",
             "e": ["https://a.example/?k=***", 7],
+            "f": ["https://***@a.example/", "https://***@a.example", "redis://***@a:6379/0#x"],
+            "g": ["note: see a@b", "mailto:a@b.example", "urn:a?b=c"],
         });
         assert_eq!(shown(&value), expected);
     }

@@ -5,8 +5,11 @@ use std::path::Path;
 use super::error::ConfigError;
 use super::tree::{Content, Node, Origin};
 
+#[cfg(feature = "config-files")]
 mod json;
+#[cfg(feature = "config-files")]
 mod toml;
+#[cfg(feature = "config-files")]
 mod yaml;
 
 /// Bytes of a configuration file, and of a file with a secret.
@@ -18,7 +21,22 @@ struct SyntaxError {
     message: String,
 }
 
+/// Rejects every file: this build has no parsers.
+#[cfg(not(feature = "config-files"))]
+pub(super) fn read(path: &Path) -> Result<Node, ConfigError> {
+    Err(ConfigError::NotBuilt {
+        path: path.to_owned(),
+    })
+}
+
+/// Rejects JSON from the environment like a file.
+#[cfg(not(feature = "config-files"))]
+pub(super) fn read_json(_: &str, name: &Path) -> Result<Node, ConfigError> {
+    read(name)
+}
+
 /// Reads a file by the end of its name.
+#[cfg(feature = "config-files")]
 pub(super) fn read(path: &Path) -> Result<Node, ConfigError> {
     let text = read_text(path).map_err(|source| ConfigError::Read {
         path: path.to_owned(),
@@ -39,6 +57,7 @@ pub(super) fn read(path: &Path) -> Result<Node, ConfigError> {
 }
 
 /// Reads JSON that is in no file, but called like one.
+#[cfg(feature = "config-files")]
 pub(super) fn read_json(text: &str, name: &Path) -> Result<Node, ConfigError> {
     table(json::parse, text, name)
 }
@@ -113,7 +132,7 @@ impl<'a> Places<'a> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "config-files"))]
 mod tests {
     use super::*;
     use crate::config::tree::parts;

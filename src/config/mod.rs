@@ -30,7 +30,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use check::Finding;
-pub(crate) use check::{check_bound, is_public, open_to_others};
+pub(crate) use check::{check_bound, check_built, is_public, open_to_others};
 pub use error::ConfigError;
 pub use explain::Effective;
 pub use flags::Flags;

@@ -4,14 +4,16 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
+#[cfg(feature = "config-files")]
+use notify::RecommendedWatcher as Watcher;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 /// Files that are watched.
 ///
 /// Their folders are, rather: editors put a new file in an old one's place, and a mounted `ConfigMap` is replaced by
-/// turning a symbolic link beside it. Where the system does not tell of changes, they are found by looking now and then.
+/// turning a symbolic link beside it. Where the system does not tell of changes, and in builds without the feature
+/// `config-files`, they are found by looking now and then.
 #[derive(Debug)]
 pub(crate) struct Watch {
     files: Vec<PathBuf>,
@@ -19,10 +21,14 @@ pub(crate) struct Watch {
     news: mpsc::Receiver<()>,
     teller: mpsc::Sender<()>,
     /// Tells of changes for as long as it lives.
-    watcher: Option<RecommendedWatcher>,
+    watcher: Option<Watcher>,
     /// Since when one of them is gone.
     gone: Option<Instant>,
 }
+
+/// Uninhabited: without the feature `config-files` files are polled.
+#[cfg(not(feature = "config-files"))]
+type Watcher = std::convert::Infallible;
 
 /// What a file looks like from outside: when it was written, how long it is, and which one it is.
 type Look = (Option<SystemTime>, u64, u64);
@@ -71,13 +77,7 @@ impl Watch {
         self.files = files;
         // What changed before there was a watcher for it is found by looking at once.
         let _ = self.teller.try_send(());
-        self.watcher = self.watcher_of_folders().map_or_else(
-            |error| {
-                tracing::debug!(%error, "the system does not tell of changed files; they are looked at now and then");
-                None
-            },
-            Some,
-        );
+        self.watcher = self.watcher_of_folders();
     }
 
     /// Takes the files as they are now: somebody is about to read them, so what led to this is not told once more. What
@@ -119,17 +119,32 @@ impl Watch {
         }
     }
 
-    fn watcher_of_folders(&self) -> notify::Result<RecommendedWatcher> {
-        let teller = self.teller.clone();
-        let mut watcher = notify::recommended_watcher(move |_| {
-            // If there is no room, word is on its way already.
-            let _ = teller.try_send(());
-        })?;
-        let folders: BTreeSet<&Path> = self.files.iter().map(|file| folder_of(file)).collect();
-        for folder in folders {
-            watcher.watch(folder, RecursiveMode::NonRecursive)?;
-        }
-        Ok(watcher)
+    #[cfg(feature = "config-files")]
+    fn watcher_of_folders(&self) -> Option<Watcher> {
+        use notify::{RecursiveMode, Watcher as _};
+
+        let watched = || {
+            let teller = self.teller.clone();
+            let mut watcher = notify::recommended_watcher(move |_| {
+                // If there is no room, word is on its way already.
+                let _ = teller.try_send(());
+            })?;
+            let folders: BTreeSet<&Path> = self.files.iter().map(|file| folder_of(file)).collect();
+            for folder in folders {
+                watcher.watch(folder, RecursiveMode::NonRecursive)?;
+            }
+            Ok::<_, notify::Error>(watcher)
+        };
+        watched()
+            .inspect_err(|error| {
+                tracing::debug!(%error, "the system does not tell of changed files; they are looked at now and then");
+            })
+            .ok()
+    }
+
+    #[cfg(not(feature = "config-files"))]
+    fn watcher_of_folders(&self) -> Option<Watcher> {
+        None
     }
 }
 

@@ -58,23 +58,30 @@ fn by_image(probe: &Probe) -> Option<Seen<String>> {
 }
 
 fn by_manifest(probe: &Probe) -> Option<Seen<String>> {
-    let from_toml = |file: &str, table: &[&str]| {
-        let text = probe.read(file)?;
-        let document: toml::Table = toml::from_str(&text).ok()?;
-        let mut value = document.get(*table.first()?)?;
-        for name in &table[1..] {
-            value = value.get(name)?;
-        }
-        seen(value.get("name")?.as_str()?, file)
-    };
-    from_toml("Cargo.toml", &["package"])
+    let from_toml = |file: &str, table: &str| seen(name_in_table(&probe.read(file)?, table)?, file);
+    from_toml("Cargo.toml", "[package]")
         .or_else(|| {
             let text = probe.read("package.json")?;
             let document: serde_json::Value = serde_json::from_str(&text).ok()?;
             seen(document.get("name")?.as_str()?, "package.json")
         })
-        .or_else(|| from_toml("pyproject.toml", &["project"]))
-        .or_else(|| from_toml("pyproject.toml", &["tool", "poetry"]))
+        .or_else(|| from_toml("pyproject.toml", "[project]"))
+        .or_else(|| from_toml("pyproject.toml", "[tool.poetry]"))
+}
+
+/// Returns the string at `name` in a table of a TOML manifest. These tables have a header line of their own in practice, so a
+/// scan of the lines does without a parser.
+fn name_in_table<'t>(manifest: &'t str, header: &str) -> Option<&'t str> {
+    let mut lines = manifest.lines().map(str::trim);
+    lines.find(|line| *line == header)?;
+    lines
+        .take_while(|line| !line.starts_with('['))
+        .find_map(|line| {
+            let value = line.strip_prefix("name")?.trim_start();
+            let value = value.strip_prefix('=')?.trim_start();
+            let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''))?;
+            value[1..].split(quote).next()
+        })
 }
 
 /// The last part of where the repository came from.
@@ -118,6 +125,12 @@ mod tests {
                 Some("weather"),
             ),
             ("Cargo.toml", "[workspace]\n", None),
+            (
+                "Cargo.toml",
+                "[workspace]\nname = 'a'\n\n[package]\nedition = \"2024\"\nname= 'weather' # ours\n[lib]\nname = \"b\"",
+                Some("weather"),
+            ),
+            ("Cargo.toml", "[package]\n[lib]\nname = \"b\"", None),
             (
                 "package.json",
                 "{\"name\": \"@acme/weather\"}",

@@ -3,6 +3,7 @@
 //! [`Client`] is how this program asks others for anything: within what a [`Guard`] permits, in time, and up to a
 //! size. [`Bulkhead`], [`Breaker`] and [`Backoff`] keep one place that is slow or down from holding up the others.
 
+#[cfg(feature = "egress")]
 mod answer;
 mod backoff;
 mod body;
@@ -10,18 +11,25 @@ mod proxies;
 mod breaker;
 mod bulkhead;
 mod challenge;
+#[cfg(feature = "sources")]
 pub(crate) mod child;
+#[cfg(feature = "egress")]
 mod client;
+#[cfg(feature = "egress")]
 mod connect;
 mod fetch_error;
+#[cfg(feature = "egress")]
 mod guard;
+#[cfg(feature = "egress")]
 mod inflate;
+#[cfg(feature = "egress")]
 mod lane;
 mod peer;
+#[cfg(feature = "egress")]
 mod pools;
+#[cfg(feature = "sources")]
 mod program;
-#[cfg(all(target_os = "linux", feature = "cli"))]
-mod resident;
+#[cfg(feature = "egress")]
 mod resolve;
 mod share;
 mod sse;
@@ -31,6 +39,7 @@ mod wakes;
 #[cfg(test)]
 pub(crate) mod testing;
 
+#[cfg(feature = "egress")]
 pub use answer::{Answer, Fetched};
 pub use backoff::{Backoff, chance};
 pub use body::{Body, BodyError};
@@ -38,16 +47,19 @@ pub(crate) use body::{Common, ReadError, Reader};
 pub use breaker::{Breaker, BreakerState};
 pub use bulkhead::{Bulkhead, BulkheadConfig, BulkheadStats, Pass, Turned};
 pub(crate) use challenge::challenge_parameter;
+#[cfg(feature = "egress")]
 pub use client::{Client, ClientBuilder, ClientError, Deadlines, Outgoing};
 pub(crate) use fetch_error::with_causes;
 pub use fetch_error::{Cause, FetchError, Phase};
+#[cfg(feature = "egress")]
 pub use guard::{EgressConfig, Guard, HostRuleError};
+#[cfg(feature = "egress")]
 pub(crate) use lane::Lane;
 pub(crate) use peer::Peer;
+#[cfg(feature = "sources")]
 pub use program::{Child, Program, Watched};
 pub use proxies::TrustedProxies;
-#[cfg(all(target_os = "linux", feature = "cli"))]
-pub(crate) use resident::give_back_program;
+#[cfg(feature = "egress")]
 pub use resolve::{Resolve, SystemResolver};
 pub(crate) use share::{FairSemaphore, ShareKey, enter as enter_share};
 pub(crate) use sse::{Event, EventDecoder, Said};

@@ -1,5 +1,6 @@
 //! Configured sources, and the tools built from them.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,6 +45,24 @@ pub struct SourceConfig {
     pub command: Option<CommandSourceConfig>,
     /// Functions of a WebAssembly component, each imported as a tool. Needs a program built with the feature `wasm`.
     pub component: Option<ComponentSourceConfig>,
+}
+
+impl SourceConfig {
+    /// Path of the file that describes its tools, if it is local.
+    pub(crate) fn file(&self) -> Option<PathBuf> {
+        match (&self.openapi, &self.component) {
+            (Some(openapi), _) if !openapi.document.contains("://") => {
+                Some(PathBuf::from(&openapi.document))
+            }
+            (_, Some(component)) => Some(component.path.clone()),
+            _ => None,
+        }
+    }
+
+    /// Returns true if a document or a component describes its tools, which may change without the configuration.
+    pub(crate) fn is_a_document(&self) -> bool {
+        self.openapi.is_some() || self.component.is_some()
+    }
 }
 
 /// Limits for requests to other servers.

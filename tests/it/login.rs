@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 use url::Url;
 
 use crate::support::{Asked, Serve, Site, Told};
@@ -299,7 +298,8 @@ fn a_login_is_kept_used_got_anew_and_forgotten() {
     assert_eq!(exchange.field("resource").as_deref(), Some(&*server));
     assert_eq!(exchange.field("redirect_uri"), Some(redirect));
     let verifier = exchange.field("code_verifier").expect("a verifier");
-    assert_eq!(URL_SAFE_NO_PAD.encode(Sha256::digest(&verifier)), challenge);
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, verifier.as_bytes());
+    assert_eq!(URL_SAFE_NO_PAD.encode(digest), challenge);
     let (file, login) = world.login().expect("it is kept");
     assert_eq!(login["issuer"], world.site.url);
     assert_eq!(mode(&file), 0o600);

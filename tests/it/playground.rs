@@ -1,11 +1,11 @@
 //! The page at `/` on which a person tries what is served.
 
+use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use bytes::Bytes;
 use http::{Request, Response};
 use longshore::App;
 use longshore::net::Body;
-use sha2::Digest as _;
 
 use super::support::{Running, Serve};
 
@@ -28,7 +28,8 @@ fn a_browser_gets_a_page_that_may_run_its_own_script_and_nothing_else() {
     assert_eq!(page.header("x-content-type-options"), Some("nosniff"));
     let (_, rest) = page.body.split_once("<script>").expect("a script");
     let (script, _) = rest.split_once("</script>").expect("its end");
-    let digest = base64::engine::general_purpose::STANDARD.encode(sha2::Sha256::digest(script));
+    let digest =
+        base64::engine::general_purpose::STANDARD.encode(digest(&SHA256, script.as_bytes()));
     let policy = page.header("content-security-policy").expect("a policy");
     for part in [
         "default-src 'none'",

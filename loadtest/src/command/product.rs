@@ -9,7 +9,7 @@ use crate::process::{Launch, ServerError};
 /// Reason why the product cannot be measured.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ProductError {
-    #[error("this is a debug build, whose figures mean nothing: use `cargo run --release`")]
+    #[error("this is a debug build, whose figures mean nothing: use `cargo run --profile dist`")]
     DebugBuild,
     #[error("{} is no file; name the program with --server", .0.display())]
     Missing(PathBuf),
@@ -152,7 +152,7 @@ fn build(cargo: &Path, folder: &Path) -> Result<(), ProductError> {
     let profile = this_program.parent().and_then(Path::file_name);
     let status = Command::new(cargo)
         .args(["build", "--package", "longshore", "--profile"])
-        .arg(profile.unwrap_or("release".as_ref()))
+        .arg(profile.unwrap_or("dist".as_ref()))
         .current_dir(folder)
         .status();
     match status {

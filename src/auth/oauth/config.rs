@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+#[cfg(feature = "oauth")]
 use url::Url;
 
 use super::preset::Preset;
@@ -145,6 +146,11 @@ pub enum OAuthSetupError {
     /// Clocks that differ by more than anybody should accept.
     #[error("auth.oauth.leeway_seconds is {0}; give it at most 60")]
     Leeway(u64),
+    /// This build verifies no access tokens.
+    #[error(
+        "auth.oauth requires the feature `oauth`, which this build does not have; enable the feature, or remove the setting"
+    )]
+    NotBuilt,
     /// Nothing can be asked.
     #[error("the client that asks issuers for their keys cannot be made: {0}")]
     Client(String),
@@ -195,6 +201,7 @@ impl OAuthConfig {
     }
 
     /// What does not depend on anything else.
+    #[cfg(feature = "oauth")]
     pub(super) fn check(&self) -> Result<(), OAuthSetupError> {
         if LEEWAY_MAX < self.leeway_seconds {
             return Err(OAuthSetupError::Leeway(self.leeway_seconds));
@@ -224,6 +231,7 @@ impl OAuthConfig {
 }
 
 /// An issuer's name as a URL. What is compared with tokens is the text.
+#[cfg(feature = "oauth")]
 pub(super) fn issuer_url(setting: &str, text: &str) -> Result<Url, OAuthSetupError> {
     let fault = || OAuthSetupError::Issuer {
         setting: setting.to_owned(),
@@ -238,6 +246,7 @@ pub(super) fn issuer_url(setting: &str, text: &str) -> Result<Url, OAuthSetupErr
     }
 }
 
+#[cfg(feature = "oauth")]
 pub(super) fn url(setting: &str, text: &str) -> Result<Url, OAuthSetupError> {
     let parsed = Url::parse(text).ok().filter(is_safe);
     parsed.ok_or_else(|| OAuthSetupError::Url {
@@ -247,6 +256,7 @@ pub(super) fn url(setting: &str, text: &str) -> Result<Url, OAuthSetupError> {
 }
 
 /// `https`, or `http` on this machine.
+#[cfg(feature = "oauth")]
 pub(super) fn is_safe(url: &Url) -> bool {
     let local = match url.host() {
         Some(url::Host::Domain(name)) => name == "localhost",

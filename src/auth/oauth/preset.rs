@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+#[cfg(feature = "oauth")]
 use url::{Host, Url};
 
 /// A product that issues tokens.
@@ -31,6 +32,7 @@ pub enum Preset {
 
 impl Preset {
     /// What an issuer's URL gives away.
+    #[cfg(feature = "oauth")]
     pub(super) fn of(issuer: &Url) -> Self {
         let Some(Host::Domain(host)) = issuer.host() else {
             return Self::of_path(issuer);
@@ -56,6 +58,7 @@ impl Preset {
         }
     }
 
+    #[cfg(feature = "oauth")]
     fn of_path(issuer: &Url) -> Self {
         if issuer.path().contains("/realms/") {
             Self::Keycloak
@@ -117,7 +120,7 @@ impl Preset {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "oauth"))]
 mod tests {
     use super::*;
 

@@ -102,9 +102,15 @@ impl Form {
     ///
     /// # Errors
     ///
-    /// It is of another kind, or asks for a secret: by a field that is called `password`, `api_key` or the like.
+    /// It is of another kind, or asks for a secret: by a field that is called `password`, `api_key` or the like. Always in
+    /// builds without the feature `validation`.
     pub fn from_schema(mut schema: Value) -> Result<Self, FormError> {
         let whole = |problem: &str| FormError::new("the form", problem);
+        if cfg!(not(feature = "validation")) {
+            return Err(whole(
+                "requires the feature `validation`, which this build does not have; enable the feature",
+            ));
+        }
         if schema["type"] != "object" {
             return Err(whole("is a schema of an object"));
         }

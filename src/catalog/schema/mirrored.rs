@@ -3,8 +3,7 @@
 use http::HeaderName;
 use serde_json::{Map, Value};
 
-use super::survey::push;
-use super::{SchemaError, SchemaProblem};
+use super::{SchemaError, SchemaProblem, push};
 
 /// An argument that a client also sends as a header.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jsonschema::{Draft, Uri, uri};
 use serde_json::{Map, Value};
 
-use super::{SchemaError, SchemaProblem, options};
+use super::{SchemaError, SchemaProblem, options, push};
 
 const DEPTH: usize = 64;
 const SUBSCHEMAS: usize = 10_000;
@@ -367,18 +367,6 @@ fn children<'s>(keyword: &str, value: &'s Value) -> Vec<Child<'s>> {
             .map(|(name, schema)| child(Some(name.clone()), schema))
             .collect(),
         _ => Vec::new(),
-    }
-}
-
-/// Adds a step to a JSON pointer.
-pub(super) fn push(pointer: &mut String, step: &str) {
-    pointer.push('/');
-    for c in step.chars() {
-        match c {
-            '~' => pointer.push_str("~0"),
-            '/' => pointer.push_str("~1"),
-            c => pointer.push(c),
-        }
     }
 }
 

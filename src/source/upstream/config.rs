@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use aws_lc_rs::digest::{Context, SHA256};
 use data_encoding::HEXLOWER;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 use url::Url;
 
 use crate::client::{Lifecycle, Target};
@@ -196,10 +196,10 @@ impl UpstreamConfig {
 
     /// Returns a digest of the whole configuration, which does not reveal its secrets.
     pub(super) fn fingerprint(&self) -> String {
-        let mut hash = Sha256::new();
+        let mut hash = Context::new(&SHA256);
         let mut take = |text: &str| {
-            hash.update((text.len() as u64).to_le_bytes());
-            hash.update(text);
+            hash.update(&(text.len() as u64).to_le_bytes());
+            hash.update(text.as_bytes());
         };
         for text in [&self.command, &self.url].into_iter().flatten() {
             take(text);
@@ -218,7 +218,7 @@ impl UpstreamConfig {
         if self.protocol != Lifecycle::Auto {
             take(self.protocol.as_str());
         }
-        HEXLOWER.encode(&hash.finalize())
+        HEXLOWER.encode(hash.finish().as_ref())
     }
 
     /// Returns the server's target.

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use aws_lc_rs::digest::{self, SHA256};
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 
 use super::config::OnChange;
 use super::connection::Upstream;
@@ -151,7 +151,7 @@ impl Listing {
 fn digest(tool: &Value) -> String {
     let text = tool.to_string();
     let text = canonical(&text).unwrap_or(text);
-    HEXLOWER.encode(&Sha256::digest(text))
+    HEXLOWER.encode(digest::digest(&SHA256, text.as_bytes()).as_ref())
 }
 
 /// Cache of listings in files, one for each server.
@@ -182,7 +182,7 @@ impl Memory {
 
     fn file(&self, name: &str) -> Option<PathBuf> {
         // Names are configuration keys and can contain any character.
-        let digest = HEXLOWER.encode(&Sha256::digest(name.as_bytes())[..8]);
+        let digest = HEXLOWER.encode(&digest::digest(&SHA256, name.as_bytes()).as_ref()[..8]);
         let plain: String = name
             .chars()
             .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
@@ -252,7 +252,8 @@ impl Memory {
 }
 
 fn salted(salt: &str, fingerprint: &str) -> String {
-    HEXLOWER.encode(&Sha256::digest(format!("{salt}/{fingerprint}")))
+    let text = format!("{salt}/{fingerprint}");
+    HEXLOWER.encode(digest::digest(&SHA256, text.as_bytes()).as_ref())
 }
 
 /// Writes a new file that only the owner can read.

@@ -5,6 +5,7 @@
 
 use std::sync::LazyLock;
 
+use aws_lc_rs::digest::{self, SHA256};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -12,7 +13,6 @@ use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderName, HeaderValue, Response};
-use sha2::{Digest as _, Sha256};
 
 use super::HttpConfig;
 use crate::net::Body;
@@ -77,7 +77,10 @@ fn within(text: &'static str, begin: &str, end: &str) -> &'static str {
 
 /// The name that a policy knows a text by (CSP 3, 2.3.1).
 fn digest(text: &str) -> String {
-    format!("sha256-{}", STANDARD.encode(Sha256::digest(text)))
+    format!(
+        "sha256-{}",
+        STANDARD.encode(digest::digest(&SHA256, text.as_bytes()))
+    )
 }
 
 #[cfg(test)]

@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
-use tokio_rustls::server::TlsStream;
+
+use super::tls::TlsStream;
 
 /// Bytes from and to a client, in clear.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+    Tls(Box<TlsStream>),
     /// It was handed on.
     Gone,
 }

@@ -19,7 +19,6 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::MissedTickBehavior;
-use tokio_rustls::TlsAcceptor;
 
 use super::config::HttpLimits;
 use super::connection::{ConnectionState, Phase};
@@ -31,9 +30,8 @@ use super::serving::Answering;
 use super::socket::{Guards, Socket};
 use super::stream::Stream;
 use super::timer::WorkerClock;
-use super::tls::{HTTP_2, Tls};
+use super::tls::Tls;
 use super::turnstile::Turnstile;
-use crate::auth::ClientCertificate;
 use crate::limit::{Limit, Limits, Pressure, subnet};
 use crate::net::{self, Peer};
 use crate::server::Local;
@@ -438,23 +436,21 @@ impl Serving {
     ) -> io::Result<Option<(Stream, bool)>> {
         // It has a time limit of its own.
         self.state.enter(Phase::Answer);
-        let accepting = TlsAcceptor::from(tls.current()).accept(stream);
-        let Ok(accepted) = tokio::time::timeout(tls.handshake, accepting).await else {
-            let hits = &self.service.limits().hits;
-            hits.count(Limit::HandshakeSeconds);
-            return Ok(None);
-        };
-        let stream = accepted?;
-        let (_, session) = stream.get_ref();
-        if let Some([certificate, ..]) = session.peer_certificates() {
-            // It was verified; one that cannot be read all the same proves nothing.
-            match ClientCertificate::read(certificate) {
-                Some(certificate) => self.state.shows(certificate),
-                None => return Err(io::Error::other("the client's certificate cannot be read")),
+        let accepted = match tls.accept(stream).await {
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                let hits = &self.service.limits().hits;
+                hits.count(Limit::HandshakeSeconds);
+                return Ok(None);
             }
+            accepted => accepted?,
+        };
+        if let Some(certificate) = accepted.certificate {
+            self.state.shows(certificate);
         }
-        let multiplexed = session.alpn_protocol() == Some(HTTP_2);
-        Ok(Some((Stream::Tls(Box::new(stream)), multiplexed)))
+        Ok(Some((
+            Stream::Tls(Box::new(accepted.stream)),
+            accepted.multiplexed,
+        )))
     }
 }
 

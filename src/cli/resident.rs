@@ -6,14 +6,14 @@
 
 use std::ops::Range;
 
-use super::child::give_back;
+use crate::net::child::give_back;
 
 /// Gives back what is only a copy of the program's file. Says how many bytes of addresses that were.
 ///
 /// # Errors
 ///
 /// The system does not say what is mapped where, or does not take it back.
-pub(crate) fn give_back_program() -> std::io::Result<usize> {
+pub(super) fn give_back_program() -> std::io::Result<usize> {
     let program = std::fs::read_link("/proc/self/exe")?;
     let mappings = std::fs::read_to_string("/proc/self/smaps")?;
     let program = program.to_string_lossy();

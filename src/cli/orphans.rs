@@ -1,5 +1,7 @@
-//! What the first process of a container owes to the others: those whose parents are gone become its children, and stay
-//! in the list of processes after their end until it takes notice of them.
+//! Reaps orphaned processes when the program is process 1 of a container.
+//!
+//! Processes whose parent has exited become children of process 1, and stay in the process table as zombies until it
+//! waits for them. Only the program does this: in a library it would take exit statuses that its host waits for.
 
 use std::collections::HashSet;
 use std::fs;
@@ -7,13 +9,13 @@ use std::time::Duration;
 
 use rustix::process::{Pid, WaitOptions, waitpid};
 
-/// How often to look. A child of the program's own is taken notice of by whoever started it, long before a second look.
+/// Interval between scans. A child that the program started itself is waited for by its owner, long before a second scan.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// Takes notice of ended processes for ever, if this is the first process; else does nothing, for ever.
+/// Reaps zombies forever if this is process 1; otherwise returns at once.
 pub(super) async fn reap() {
     if std::process::id() != 1 {
-        std::future::pending::<()>().await;
+        return;
     }
     let mut seen = HashSet::new();
     loop {
@@ -22,13 +24,13 @@ pub(super) async fn reap() {
     }
 }
 
-/// Takes notice of those that had ended when one looked the last time, and returns those that have ended since.
+/// Reaps the children in `seen`, which had exited at the scan before, and returns those that have exited since.
 fn round(seen: &HashSet<i32>) -> HashSet<i32> {
     let (old, new): (HashSet<i32>, HashSet<i32>) =
         ended_children().partition(|process| seen.contains(process));
     for process in old {
         if let Some(process) = Pid::from_raw(process) {
-            // Somebody else may have taken notice just now.
+            // Its owner may have waited for it in the meantime.
             let _ = waitpid(Some(process), WaitOptions::NOHANG);
         }
     }

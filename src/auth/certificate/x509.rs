@@ -1,0 +1,68 @@
+//! Parses X.509 certificates (RFC 5280; feature `tls`).
+
+use aws_lc_rs::digest::{SHA256, digest};
+use data_encoding::HEXLOWER;
+use x509_cert::Certificate;
+use x509_cert::attr::AttributeTypeAndValue;
+use x509_cert::der::asn1::{Ia5StringRef, PrintableStringRef, TeletexStringRef, Utf8StringRef};
+use x509_cert::der::oid::ObjectIdentifier;
+use x509_cert::der::oid::db::rfc4519::{COMMON_NAME, ORGANIZATIONAL_UNIT_NAME};
+use x509_cert::der::{Decode as _, Tag, Tagged as _};
+use x509_cert::ext::pkix::SubjectAltName;
+use x509_cert::ext::pkix::name::GeneralName;
+
+use super::ClientCertificate;
+
+impl ClientCertificate {
+    /// Reads a certificate. `None` if it is not one.
+    pub(crate) fn read(der: &[u8]) -> Option<Self> {
+        let certificate = Certificate::from_der(der).ok()?.tbs_certificate;
+        let subject = &certificate.subject;
+        let attributes = || subject.0.iter().flat_map(|names| names.0.iter());
+        let of = |wanted: ObjectIdentifier| {
+            attributes()
+                .filter(move |attribute| attribute.oid == wanted)
+                .filter_map(text)
+        };
+        let (mut dns, mut uris, mut emails) = (Vec::new(), Vec::new(), Vec::new());
+        // Names that cannot be read must not pass for none.
+        if let Some((_, names)) = certificate.get::<SubjectAltName>().ok()? {
+            for name in names.0 {
+                match name {
+                    GeneralName::DnsName(name) => dns.push(name.as_str().into()),
+                    GeneralName::UniformResourceIdentifier(uri) => uris.push(uri.as_str().into()),
+                    GeneralName::Rfc822Name(email) => emails.push(email.as_str().into()),
+                    _ => {}
+                }
+            }
+        }
+        Some(Self {
+            subject: subject.to_string().into(),
+            // Which of several would be meant is not for us to say.
+            common_name: only(of(COMMON_NAME)),
+            units: of(ORGANIZATIONAL_UNIT_NAME).collect(),
+            dns,
+            uris,
+            emails,
+            fingerprint: HEXLOWER.encode(digest(&SHA256, der).as_ref()).into(),
+        })
+    }
+}
+
+fn only(mut names: impl Iterator<Item = Box<str>>) -> Option<Box<str>> {
+    let first = names.next()?;
+    names.next().is_none().then_some(first)
+}
+
+/// The text of an attribute, if it is one of the forms that texts have.
+fn text(attribute: &AttributeTypeAndValue) -> Option<Box<str>> {
+    let value = &attribute.value;
+    let text = match value.tag() {
+        Tag::Utf8String => value.decode_as::<Utf8StringRef<'_>>().ok()?.as_str(),
+        Tag::PrintableString => value.decode_as::<PrintableStringRef<'_>>().ok()?.as_str(),
+        Tag::Ia5String => value.decode_as::<Ia5StringRef<'_>>().ok()?.as_str(),
+        Tag::TeletexString => value.decode_as::<TeletexStringRef<'_>>().ok()?.as_str(),
+        _ => return None,
+    };
+    Some(text.into())
+}

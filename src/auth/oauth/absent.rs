@@ -1,0 +1,64 @@
+//! Stand-in for builds without the feature `oauth`. A configuration with `auth.oauth` is rejected at start.
+
+mod config;
+mod preset;
+
+use std::convert::Infallible;
+
+pub use config::{IssuerConfig, OAuthConfig, OAuthSetupError};
+pub use preset::Preset;
+
+use super::scopes::Implied;
+use super::shown::{Changes, Lasting};
+use super::{Judgement, Presented, Proof};
+use crate::telemetry;
+
+/// Uninhabited: this build verifies no access tokens.
+#[derive(Clone, Debug)]
+pub(crate) struct Tokens(Infallible);
+
+impl Tokens {
+    pub(crate) fn new(
+        _: &OAuthConfig,
+        _: &Implied,
+        _: Option<&str>,
+    ) -> Result<Self, OAuthSetupError> {
+        Err(OAuthSetupError::NotBuilt)
+    }
+
+    pub(crate) fn with_endpoints(self, _: Vec<(Box<str>, Option<Vec<String>>)>) -> Self {
+        self
+    }
+
+    pub(super) fn noting(self, _: &Changes) -> Self {
+        self
+    }
+
+    pub(crate) fn hold(&self, _: &str) {
+        match self.0 {}
+    }
+
+    pub(crate) fn issuers(&self) -> Vec<String> {
+        match self.0 {}
+    }
+
+    pub(crate) fn show(&self, _: &telemetry::Metrics) {
+        match self.0 {}
+    }
+
+    pub(crate) async fn keep_up(&self, _: Option<&telemetry::Gate>) -> Infallible {
+        match self.0 {}
+    }
+}
+
+impl Proof for Tokens {
+    fn judge(&self, _: &Presented<'_>) -> Judgement {
+        match self.0 {}
+    }
+}
+
+impl Lasting for Tokens {
+    fn holds_until(&self, _: &Presented<'_>) -> Option<u64> {
+        match self.0 {}
+    }
+}

@@ -1,0 +1,40 @@
+//! Stand-in for builds without the feature `validation`. Deserialising checks a schema that says no more than a Rust type;
+//! every other schema is rejected.
+
+use serde_json::Value;
+
+use super::{SchemaError, SchemaProblem};
+use crate::catalog::InvalidArguments;
+
+/// Uninhabited: this build does not validate.
+#[derive(Debug)]
+pub enum Compiled {}
+
+impl Compiled {
+    /// Rejects the schema of a tool's arguments.
+    ///
+    /// # Errors
+    ///
+    /// Always; the error names the feature.
+    pub fn input(schema: &Value) -> Result<Self, SchemaError> {
+        Self::output(schema)
+    }
+
+    /// Rejects the schema of a tool's structured results.
+    ///
+    /// # Errors
+    ///
+    /// Always; the error names the feature.
+    pub fn output(_: &Value) -> Result<Self, SchemaError> {
+        Err(SchemaError::at("", SchemaProblem::NotBuilt))
+    }
+
+    /// Checks a value.
+    ///
+    /// # Errors
+    ///
+    /// Never: there is no schema to check against.
+    pub fn check(&self, _: &Value) -> Result<(), InvalidArguments> {
+        match *self {}
+    }
+}

@@ -1,0 +1,131 @@
+//! JSON Schemas, compiled and validated against (feature `validation`).
+
+use std::sync::OnceLock;
+
+use jsonschema::{Draft, PatternOptions, Validator};
+use serde_json::Value;
+
+use super::{SchemaError, SchemaProblem, check_is_of_object, explain, plain, survey};
+use crate::catalog::InvalidArguments;
+
+/// A schema that has been found sound.
+///
+/// That it compiles is made sure of at once: by looking at it where it has only ordinary words, and else by compiling
+/// it. The validator is kept only from the first check on: it is large, and most tools check their arguments by
+/// deserialising.
+#[derive(Debug)]
+pub struct Compiled {
+    schema: Value,
+    dialect: Draft,
+    validator: OnceLock<Option<Validator>>,
+}
+
+impl Compiled {
+    /// Checks the schema of a tool's arguments.
+    ///
+    /// # Errors
+    ///
+    /// Says what is wrong with the schema, where, and what to do.
+    pub fn input(schema: &Value) -> Result<Self, SchemaError> {
+        check_is_of_object(schema)?;
+        Self::output(schema)
+    }
+
+    /// Checks the schema of a tool's structured results, whose root may be of any type.
+    ///
+    /// # Errors
+    ///
+    /// Says what is wrong with the schema, where, and what to do.
+    pub fn output(schema: &Value) -> Result<Self, SchemaError> {
+        let dialect = dialect(schema)?;
+        survey::check_size(schema)?;
+        let is_plain = dialect == Draft::Draft202012 && plain::is_plainly_valid(schema);
+        if !is_plain {
+            check_validity(dialect, schema)?;
+        }
+        survey::check_references(dialect, schema)?;
+        if !is_plain {
+            // What is not found out above is found out here.
+            options(dialect)
+                .build(schema)
+                .map_err(|invalid| SchemaError::invalid(&invalid))?;
+        }
+        Ok(Self {
+            schema: schema.clone(),
+            dialect,
+            validator: OnceLock::new(),
+        })
+    }
+
+    /// Checks a value.
+    ///
+    /// # Errors
+    ///
+    /// Names the first few places that are wrong, and what was expected there:
+    /// `` `place.latitude`: 123 is greater than the maximum of 90; `unit`: "kelvin" is not one of "celsius",
+    /// "fahrenheit" ``.
+    pub fn check(&self, value: &Value) -> Result<(), InvalidArguments> {
+        let validator = self
+            .validator
+            .get_or_init(|| options(self.dialect).build(&self.schema).ok());
+        match validator {
+            Some(validator) if validator.is_valid(value) => Ok(()),
+            Some(_) => Err(InvalidArguments::new(explain::explain(&self.schema, value))),
+            // It compiled before. If it does not now, nothing passes.
+            None => Err(InvalidArguments::new(
+                "the schema of this tool cannot be checked against",
+            )),
+        }
+    }
+}
+
+impl SchemaError {
+    fn invalid(error: &jsonschema::ValidationError<'_>) -> Self {
+        Self::at(
+            error.instance_path().as_str(),
+            SchemaProblem::Invalid(error.to_string()),
+        )
+    }
+}
+
+/// How large a compiled pattern may be.
+const PATTERN_BYTES: usize = 1 << 20;
+
+pub(super) fn options(dialect: Draft) -> jsonschema::ValidationOptions<'static> {
+    jsonschema::options()
+        .with_draft(dialect)
+        .offline()
+        .should_validate_formats(false)
+        .with_pattern_options(
+            PatternOptions::regex()
+                .size_limit(PATTERN_BYTES)
+                .dfa_size_limit(PATTERN_BYTES),
+        )
+}
+
+pub(super) fn dialect(schema: &Value) -> Result<Draft, SchemaError> {
+    let Some(uri) = schema.get("$schema") else {
+        return Ok(Draft::Draft202012);
+    };
+    let refuse = || {
+        let uri = uri.as_str().map_or_else(|| uri.to_string(), str::to_owned);
+        SchemaError::at("/$schema", SchemaProblem::Dialect(uri))
+    };
+    match Draft::from_schema_uri(uri.as_str().ok_or_else(refuse)?) {
+        Draft::Unknown => Err(refuse()),
+        known => Ok(known),
+    }
+}
+
+/// Against the meta-schema of its dialect.
+fn check_validity(dialect: Draft, schema: &Value) -> Result<(), SchemaError> {
+    use jsonschema::{draft4, draft6, draft7, draft201909, draft202012};
+    let checked = match dialect {
+        Draft::Draft4 => draft4::meta::validate(schema),
+        Draft::Draft6 => draft6::meta::validate(schema),
+        Draft::Draft7 => draft7::meta::validate(schema),
+        Draft::Draft201909 => draft201909::meta::validate(schema),
+        _ => draft202012::meta::validate(schema),
+    };
+    checked.map_err(|invalid| SchemaError::invalid(&invalid))
+}

@@ -1,0 +1,41 @@
+//! Stand-in for builds without the feature `tls`. A configuration with `http.tls` is rejected at start.
+
+use std::convert::Infallible;
+use std::io;
+
+use tokio::net::TcpStream;
+
+use super::{TlsConfig, TlsError};
+use crate::auth::ClientCertificate;
+
+/// Uninhabited: this build has no TLS.
+#[derive(Debug)]
+pub(crate) enum Tls {}
+
+/// A connection after its handshake. Never constructed.
+#[derive(Debug)]
+pub(crate) struct TlsConnection {
+    pub(crate) stream: TlsStream,
+    pub(crate) certificate: Option<ClientCertificate>,
+    pub(crate) multiplexed: bool,
+}
+
+/// Placeholder for the type of decrypted streams. Never constructed as such.
+pub(crate) type TlsStream = TcpStream;
+
+impl Tls {
+    pub(crate) fn load(config: &TlsConfig) -> Result<Option<Self>, TlsError> {
+        match (&config.certificate, &config.key, &config.client_authorities) {
+            (None, None, None) => Ok(None),
+            _ => Err(TlsError::NotBuilt),
+        }
+    }
+
+    pub(crate) async fn accept(&self, _: TcpStream) -> io::Result<TlsConnection> {
+        match *self {}
+    }
+
+    pub(crate) async fn keep_up(&self) -> Infallible {
+        match *self {}
+    }
+}

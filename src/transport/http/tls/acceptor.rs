@@ -1,0 +1,296 @@
+//! The TLS acceptor: certificates, handshakes and client authentication (feature `tls`).
+
+use std::convert::Infallible;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use arc_swap::ArcSwap;
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::{RootCertStore, ServerConfig};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+
+use super::{TlsConfig, TlsError};
+use crate::auth::ClientCertificate;
+
+/// How often files are looked at.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// What the server shows its clients, and asks of them.
+#[derive(Debug)]
+pub(crate) struct Tls {
+    files: Files,
+    current: ArcSwap<ServerConfig>,
+    handshake: Duration,
+}
+
+/// A connection after its handshake.
+#[derive(Debug)]
+pub(crate) struct TlsConnection {
+    pub(crate) stream: TlsStream,
+    /// The certificate of the client, if it sent one.
+    pub(crate) certificate: Option<ClientCertificate>,
+    /// True if ALPN chose HTTP/2.
+    pub(crate) multiplexed: bool,
+}
+
+/// The decrypted bytes of a connection.
+pub(crate) type TlsStream = tokio_rustls::server::TlsStream<TcpStream>;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Files {
+    certificate: PathBuf,
+    key: PathBuf,
+    client_authorities: Option<PathBuf>,
+    client_optional: bool,
+}
+
+/// When files were written last, and how long they are.
+type Seen = Vec<Option<(SystemTime, u64)>>;
+
+impl Tls {
+    /// `None` if TLS is off.
+    pub(crate) fn load(config: &TlsConfig) -> Result<Option<Self>, TlsError> {
+        let files = match (&config.certificate, &config.key) {
+            (None, None) if config.client_authorities.is_none() => return Ok(None),
+            (Some(certificate), Some(key)) => Files {
+                certificate: certificate.clone(),
+                key: key.clone(),
+                client_authorities: config.client_authorities.clone(),
+                client_optional: config.client_optional,
+            },
+            _ => return Err(TlsError::Half),
+        };
+        Ok(Some(Self {
+            current: ArcSwap::new(files.read()?),
+            files,
+            handshake: Duration::from_secs(u64::from(config.handshake_seconds)),
+        }))
+    }
+
+    /// Performs the handshake within `http.tls.handshake_seconds`.
+    ///
+    /// # Errors
+    ///
+    /// [`TimedOut`](io::ErrorKind::TimedOut) after that time. Otherwise the error of the handshake, or of a client
+    /// certificate that cannot be read.
+    pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<TlsConnection> {
+        let accepting = TlsAcceptor::from(self.current()).accept(stream);
+        let stream = tokio::time::timeout(self.handshake, accepting).await??;
+        let (_, session) = stream.get_ref();
+        // It was verified; one that cannot be read all the same proves nothing.
+        let certificate = match session.peer_certificates() {
+            Some([certificate, ..]) => Some(
+                ClientCertificate::read(certificate)
+                    .ok_or_else(|| io::Error::other("the client's certificate cannot be read"))?,
+            ),
+            _ => None,
+        };
+        let multiplexed = session.alpn_protocol() == Some(HTTP_2);
+        Ok(TlsConnection {
+            stream,
+            certificate,
+            multiplexed,
+        })
+    }
+
+    /// What holds for the next connection.
+    fn current(&self) -> Arc<ServerConfig> {
+        self.current.load_full()
+    }
+
+    /// Reads the files again whenever they change.
+    pub(crate) async fn keep_up(&self) -> Infallible {
+        let mut seen = self.files.seen();
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let now = self.files.seen();
+            if now != seen && self.renew() {
+                seen = now;
+            }
+        }
+    }
+
+    /// Whether what the files say now is shown from now on.
+    fn renew(&self) -> bool {
+        match self.files.read() {
+            Ok(config) => {
+                self.current.store(config);
+                tracing::info!(certificate = %self.files.certificate.display(), "the certificate was read again");
+                true
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the new certificate cannot be used; the one before stays");
+                false
+            }
+        }
+    }
+}
+
+impl Files {
+    fn read(&self) -> Result<Arc<ServerConfig>, TlsError> {
+        let chain = certificates("http.tls.certificate", &self.certificate)?;
+        let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|e| TlsError::File {
+            setting: "http.tls.key",
+            path: self.key.clone(),
+            problem: unreadable("private key", e),
+        })?;
+        let provider = Arc::new(default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(TlsError::Unusable)?;
+        let builder = match &self.client_authorities {
+            None => builder.with_no_client_auth(),
+            Some(path) => {
+                let mut roots = RootCertStore::empty();
+                for authority in certificates("http.tls.client_authorities", path)? {
+                    let added = roots.add(authority);
+                    added.map_err(|e| TlsError::Authorities(e.to_string()))?;
+                }
+                let verifier =
+                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+                let verifier = match self.client_optional {
+                    true => verifier.allow_unauthenticated(),
+                    false => verifier,
+                };
+                let verifier = verifier.build();
+                builder.with_client_cert_verifier(
+                    verifier.map_err(|e| TlsError::Authorities(e.to_string()))?,
+                )
+            }
+        };
+        let mut config = builder
+            .with_single_cert(chain, key)
+            .map_err(TlsError::Unusable)?;
+        if self.client_authorities.is_some() {
+            // A session that is resumed brings its client certificate back without another look at its end.
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+            config.send_tls13_tickets = 0;
+        }
+        config.alpn_protocols = vec![HTTP_2.to_vec(), b"http/1.1".to_vec()];
+        Ok(Arc::new(config))
+    }
+
+    fn seen(&self) -> Seen {
+        [
+            Some(&self.certificate),
+            Some(&self.key),
+            self.client_authorities.as_ref(),
+        ]
+        .into_iter()
+        .map(|path| {
+            let file = std::fs::metadata(path?).ok()?;
+            Some((file.modified().ok()?, file.len()))
+        })
+        .collect()
+    }
+}
+
+/// Why there is nothing of a kind to be had from a file.
+fn unreadable(what: &str, error: rustls::pki_types::pem::Error) -> String {
+    match error {
+        rustls::pki_types::pem::Error::Io(error) => format!("it cannot be read: {error}"),
+        error => format!("no {what} can be read from it: {error}"),
+    }
+}
+
+/// HTTP/2 as ALPN names it.
+const HTTP_2: &[u8] = b"h2";
+
+fn certificates(
+    setting: &'static str,
+    path: &Path,
+) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let failed = |problem: String| TlsError::File {
+        setting,
+        path: path.to_owned(),
+        problem,
+    };
+    let certificates = CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|e| failed(unreadable("certificate", e)))?;
+    if certificates.is_empty() {
+        return Err(failed("there is no certificate in it".to_owned()));
+    }
+    Ok(certificates)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CERTIFICATE: &str = include_str!("../../../../tests/it/tls/server.crt");
+    const KEY: &str = include_str!("../../../../tests/it/tls/server.key");
+    const OTHER_CERTIFICATE: &str = include_str!("../../../../tests/it/tls/client.crt");
+
+    fn written(texts: [&str; 2]) -> (tempfile::TempDir, TlsConfig) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [certificate, key] = ["a.crt", "a.key"].map(|name| folder.path().join(name));
+        std::fs::write(&certificate, texts[0]).expect("written");
+        std::fs::write(&key, texts[1]).expect("written");
+        let config = TlsConfig {
+            certificate: Some(certificate),
+            key: Some(key),
+            ..TlsConfig::default()
+        };
+        (folder, config)
+    }
+
+    fn problem(config: &TlsConfig) -> String {
+        Tls::load(config).expect_err("cannot be used").to_string()
+    }
+
+    #[test]
+    fn without_a_certificate_there_is_no_tls() {
+        assert!(Tls::load(&TlsConfig::default()).expect("fine").is_none());
+    }
+
+    #[test]
+    fn files_that_cannot_be_used_are_told_by_their_setting_and_never_by_what_is_in_them() {
+        let (_folder, good) = written([CERTIFICATE, KEY]);
+        assert!(Tls::load(&good).expect("good").is_some());
+        let half = TlsConfig {
+            key: None,
+            ..good.clone()
+        };
+        assert!(problem(&half).contains("belong together"));
+        let (_folder, swapped) = written([KEY, CERTIFICATE]);
+        assert!(
+            problem(&swapped).contains("http.tls.certificate"),
+            "{}",
+            problem(&swapped)
+        );
+        let (_folder, no_key) = written([CERTIFICATE, "secret canary"]);
+        let said = problem(&no_key);
+        assert!(
+            said.contains("http.tls.key") && !said.contains("canary"),
+            "{said}"
+        );
+        let (_folder, foreign) = written([OTHER_CERTIFICATE, KEY]);
+        assert!(problem(&foreign).contains("cannot be used together"));
+        let missing = TlsConfig {
+            certificate: Some("/nowhere/a.crt".into()),
+            ..good
+        };
+        assert!(problem(&missing).contains("/nowhere/a.crt"));
+    }
+
+    #[test]
+    fn a_new_certificate_is_shown_and_a_bad_one_is_not() {
+        let (_folder, config) = written([CERTIFICATE, KEY]);
+        let tls = Tls::load(&config).expect("good").expect("on");
+        let before = tls.current();
+        let path = config.certificate.expect("named");
+        std::fs::write(&path, "nonsense").expect("written");
+        assert!(!tls.renew());
+        assert!(Arc::ptr_eq(&before, &tls.current()));
+        std::fs::write(&path, CERTIFICATE).expect("written");
+        assert!(tls.renew());
+        assert!(!Arc::ptr_eq(&before, &tls.current()));
+    }
+}
