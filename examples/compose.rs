@@ -116,7 +116,7 @@ fn app() -> App {
     App::new()
         .name("compose", "1")
         .import("math_", arithmetic())
-        .mount("notes_", Notes::default())
+        .source("notes_", Notes::default())
 }
 
 fn main() -> longshore::Result {

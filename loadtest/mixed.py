@@ -278,7 +278,7 @@ class Client:
         connection.close()
         self.resume(events.last_id, message)
 
-    def let_go(self):
+    def release_connection(self):
         """Resumes a stream that the tool itself lets go of."""
         message = self.message("tools/call", {"name": "test_reconnection", "arguments": {}})
         connection, response = self.send("POST", message, self.in_session())
@@ -415,7 +415,7 @@ class Client:
 
     STEPS = [
         (12, plain_calls), (8, stateless_calls), (2, lists), (8, progress), (2, logs), (8, elicitation),
-        (4, elicitation_in_rounds), (6, broken_stream), (3, let_go), (8, core_task), (6, task), (1, task_that_fails),
+        (4, elicitation_in_rounds), (6, broken_stream), (3, release_connection), (8, core_task), (6, task), (1, task_that_fails),
         (3, task_that_asks), (2, task_that_is_cancelled), (2, task_that_is_left), (4, subscription), (3, listen),
         (3, standing), (3, leave), (2, leave_a_question),
     ]

@@ -25,7 +25,7 @@ use serde_json::Value;
 use tokio::sync::Notify;
 use tower::{Layer, Service};
 
-use crate::auth::Proof;
+use crate::auth::AuthMethod;
 use crate::catalog::{
     Announcer, IntoPrompt, IntoResource, IntoTool, ResourceTemplate, Skill, Source, Tool, Toolset,
 };
@@ -41,10 +41,10 @@ pub(crate) use binding::tokens;
 pub(crate) use compose::Offering;
 use compose::{Identity, Offers};
 pub use error::{AppError, MainError, Result};
-pub use mounts::MountError;
-pub use policy::Rules;
+pub use mounts::EndpointError;
+pub use policy::PolicyTester;
 pub(crate) use reload::Hook;
-pub use serving::Bound;
+pub use serving::BoundServer;
 #[cfg(feature = "cli")]
 pub(crate) use signals::{Signals, stop_signal};
 
@@ -103,7 +103,7 @@ pub struct App {
     offers: Offers,
     methods: Vec<methods::Added>,
     layers: Layers,
-    proofs: Vec<Arc<dyn Proof>>,
+    proofs: Vec<Arc<dyn AuthMethod>>,
     /// Whether there are, or were, proofs.
     proved: bool,
     store: Option<Arc<dyn State>>,
@@ -349,7 +349,7 @@ impl App {
     /// Offers what a [`Source`] offers, under names with a prefix. It is asked at start, and again whenever it says that
     /// something has changed; clients are told.
     #[must_use]
-    pub fn mount(mut self, prefix: impl Into<String>, source: impl Source) -> Self {
+    pub fn source(mut self, prefix: impl Into<String>, source: impl Source) -> Self {
         source.watch(self.offers.changed.clone());
         self.offers.mounted.push((prefix.into(), Arc::new(source)));
         self
@@ -357,7 +357,7 @@ impl App {
 
     /// Serves what another application offers at `/mcp/` and a name, beside `/mcp`: an endpoint with sessions, lists and
     /// tasks of its own. Of the other application only what it offers counts, its name and its instructions; settings,
-    /// proofs and layers are this one's. `mounts` in the configuration does the same with parts of what this one offers.
+    /// proofs and layers are this one's. `endpoints` in the configuration does the same with parts of what this one offers.
     ///
     /// ```
     /// use longshore::{App, tool};
@@ -369,10 +369,10 @@ impl App {
     /// }
     ///
     /// // At /mcp/arithmetic.
-    /// let app = App::new().beside("arithmetic", App::new().tool(add));
+    /// let app = App::new().endpoint("arithmetic", App::new().tool(add));
     /// ```
     #[must_use]
-    pub fn beside(mut self, name: impl Into<String>, other: Self) -> Self {
+    pub fn endpoint(mut self, name: impl Into<String>, other: Self) -> Self {
         self.beside.push((name.into(), other));
         self
     }
@@ -386,7 +386,7 @@ impl App {
     /// those that are configured. Once there is one, who shows nothing is refused; unless `auth.anonymous` says who that
     /// is.
     #[must_use]
-    pub fn authenticator(mut self, proof: impl Proof) -> Self {
+    pub fn auth_method(mut self, proof: impl AuthMethod) -> Self {
         self.proofs.push(Arc::new(proof));
         self.proved = true;
         self

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::auth::Principal;
 use crate::protocol::Revision;
-use crate::server::{Local, QuestionCounts, Reply, Said, Server, StdioPeer};
+use crate::server::{ClientRequestCounts, Local, Reply, Said, Server, StdioPeer};
 use crate::telemetry::Seen;
 pub use result::{CallError, CallResult, Progress};
 
@@ -66,7 +66,7 @@ pub use result::{CallError, CallResult, Progress};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> longshore::Result {
 /// for revision in [Revision::V2025_06_18, Revision::V2025_11_25, Revision::V2026_07_28] {
-///     let server = App::new().tool(greet).harness()?.speaking(revision).answering(|method, params| {
+///     let server = App::new().tool(greet).harness()?.with_version(revision).on_client_request(|method, params| {
 ///         assert_eq!(method, "elicitation/create");
 ///         assert_eq!(params["message"], "What is your name?");
 ///         json!({"action": "accept", "content": {"name": "Ada"}})
@@ -91,14 +91,14 @@ pub struct Harness {
 /// A message that has passed between the client that a [`Harness`] plays and its server.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub enum Passed<'m> {
+pub enum WireMessage<'m> {
     /// From the client, as JSON; `null` if it is none.
     ToServer(&'m Value),
     /// From the server.
     ToClient(&'m Value),
 }
 
-type Witness = dyn Fn(Passed<'_>) + Send + Sync;
+type Witness = dyn Fn(WireMessage<'_>) + Send + Sync;
 
 type Answering = dyn Fn(&str, &Value) -> Value + Send + Sync;
 
@@ -143,14 +143,14 @@ impl Harness {
     /// # }
     /// ```
     #[must_use]
-    pub fn witnessed(mut self, witness: impl Fn(Passed<'_>) + Send + Sync + 'static) -> Self {
+    pub fn on_message(mut self, witness: impl Fn(WireMessage<'_>) + Send + Sync + 'static) -> Self {
         self.witness = Some(Box::new(witness));
         self
     }
 
     /// The revision that requests are made in. Default: the newest.
     #[must_use]
-    pub fn speaking(mut self, revision: Revision) -> Self {
+    pub fn with_version(mut self, revision: Revision) -> Self {
         self.revision = revision;
         self
     }
@@ -172,18 +172,18 @@ impl Harness {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> longshore::Result {
     /// let ada = Principal::new("ada").with_scopes(["reports:read"]);
-    /// let server = App::new().tool(report).harness()?.called_by(ada);
+    /// let server = App::new().tool(report).harness()?.with_principal(ada);
     /// let result = server.call("report", json!({})).await.expect("a result");
     /// assert_eq!(result["content"][0]["text"], "for ada");
     ///
-    /// let server = App::new().tool(report).harness()?.called_by(Principal::new("bob"));
+    /// let server = App::new().tool(report).harness()?.with_principal(Principal::new("bob"));
     /// let error = server.call("report", json!({})).await.expect_err("a scope is missing");
     /// assert_eq!(error["code"], 403);
     /// # Ok(())
     /// # }
     /// ```
     #[must_use]
-    pub fn called_by(mut self, principal: Principal) -> Self {
+    pub fn with_principal(mut self, principal: Principal) -> Self {
         self.principal = Arc::new(principal);
         // A session is one caller's.
         self.peer = StdioPeer::default();
@@ -193,7 +193,7 @@ impl Harness {
     /// Answers questions as the client does: given a method, for example `elicitation/create`, and its parameters, the
     /// result. The client then declares that it can do everything that could be asked of it; without this, nothing.
     #[must_use]
-    pub fn answering(
+    pub fn on_client_request(
         mut self,
         answer: impl Fn(&str, &Value) -> Value + Send + Sync + 'static,
     ) -> Self {
@@ -202,8 +202,8 @@ impl Harness {
     }
 
     /// What has become of the questions that were asked.
-    pub fn question_counts(&self) -> QuestionCounts {
-        self.server.question_counts()
+    pub fn client_request_counts(&self) -> ClientRequestCounts {
+        self.server.client_request_counts()
     }
 
     /// What is configured and cannot be offered, with the reasons.
@@ -213,7 +213,7 @@ impl Harness {
     }
 
     /// Calls a tool. The call has a progress token, so [`CallContext::progress`](crate::CallContext::progress) is among
-    /// what is [`witnessed`](Self::witnessed):
+    /// what is [`on_message`](Self::witnessed):
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};
@@ -469,7 +469,7 @@ impl Harness {
         if let Some(witness) = &self.witness {
             messages
                 .iter()
-                .for_each(|message| witness(Passed::ToClient(message)));
+                .for_each(|message| witness(WireMessage::ToClient(message)));
         }
         messages
     }
@@ -478,7 +478,7 @@ impl Harness {
         self.local.look_at_the_clock();
         if let Some(witness) = &self.witness {
             let message = serde_json::from_str(message).unwrap_or_default();
-            witness(Passed::ToServer(&message));
+            witness(WireMessage::ToServer(&message));
         }
         let body = Bytes::copy_from_slice(message.as_bytes());
         let handled = poll_fn(|cx| {

@@ -101,7 +101,7 @@ pub mod fuzzing;
 #[doc(hidden)]
 pub mod bench;
 
-pub use app::{App, AppError, Bound, MountError, Result, Rules};
+pub use app::{App, AppError, BoundServer, EndpointError, PolicyTester, Result};
 #[doc(hidden)]
 pub use catalog::attribute as __private;
 pub use catalog::{
@@ -109,8 +109,8 @@ pub use catalog::{
     Elicited, Form, FormError, IntoOutput, IntoPrompt, IntoResource, IntoTool, InvalidArguments,
     LogLevel, Output, Parameters, Prompt, PromptDefinition, PromptError, PromptOutput, Resource,
     ResourceDefinition, ResourceError, ResourceTemplate, Skill, SkillError, StaticResource,
-    StepError, TaskSupport, Tool, ToolError, Toolset, View, ViewPermission, Visit, collected_tools,
-    prompt_fn, resource_fn, template_fn, tool_fn,
+    StepError, TaskSupport, Tool, ToolError, Toolset, UrlElicitation, View, ViewPermission,
+    collected_tools, prompt_fn, resource_fn, template_fn, tool_fn,
 };
 pub use config::Config;
 pub use harness::{CallError, CallResult, Harness};

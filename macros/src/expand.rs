@@ -460,7 +460,7 @@ fn described(tool: &ToolFn, arguments: &TokenStream) -> TokenStream {
         };
         quote!(.task(::longshore::__private::TaskSupport::#support))
     });
-    let later = options.begins_later.then(|| quote!(.begins_later()));
+    let later = options.deferred_task.then(|| quote!(.deferred_task()));
     let scopes = &options.scopes;
     let ui = options.ui.iter();
     let icons = &options.icons;

@@ -33,7 +33,7 @@ pub(crate) struct ToolOptions {
     pub(crate) additional_properties: bool,
     pub(crate) collect: bool,
     pub(crate) task: Option<Task>,
-    pub(crate) begins_later: bool,
+    pub(crate) deferred_task: bool,
 }
 
 /// Whether calls may outlive their request.
@@ -145,7 +145,7 @@ impl ToolOptions {
         "additional_properties",
         "collect",
         "task",
-        "begins_later",
+        "deferred_task",
     ];
 
     pub(crate) fn read(tokens: proc_macro2::TokenStream, mistakes: &mut Mistakes) -> Self {
@@ -211,10 +211,10 @@ impl ToolOptions {
                 };
                 set(&mut self.task, option, task, mistakes);
             }
-            "begins_later" => {
-                let mut said = self.begins_later.then_some(true);
+            "deferred_task" => {
+                let mut said = self.deferred_task.then_some(true);
                 set(&mut said, option, word(option), mistakes);
-                self.begins_later = true;
+                self.deferred_task = true;
             }
             "collect" => {
                 let mut said = self.collect.then_some(true);

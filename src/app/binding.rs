@@ -9,7 +9,7 @@ use super::compose::{Composer, Extent, Gathered, Offers, tell_of_refused};
 use super::methods;
 use super::mounts::{self, Parts};
 use super::reload::{Reloader, keys_hook, limits_hook};
-use super::serving::Bound;
+use super::serving::BoundServer;
 use super::signals::{Signals, stop_signal};
 use super::warnings::{warn_in_public, warn_of_nobody, warn_of_open_secrets};
 use super::{App, AppError, Result, backends};
@@ -67,7 +67,7 @@ impl App {
     pub(crate) async fn bind_unless_stopped(
         self,
         mut signals: Signals,
-    ) -> std::result::Result<(Signals, Option<Bound>), AppError> {
+    ) -> std::result::Result<(Signals, Option<BoundServer>), AppError> {
         // The first process of a container is not ended by a signal that it does not listen for.
         let binding = net::spawn_blocking(|| self.bind());
         let bound = tokio::select! {
@@ -91,7 +91,7 @@ impl App {
     /// # Errors
     ///
     /// Whatever is wrong with tools or settings, or an address that is taken.
-    pub fn bind(mut self) -> std::result::Result<Bound, AppError> {
+    pub fn bind(mut self) -> std::result::Result<BoundServer, AppError> {
         let (config, loaded) = self.take_config()?;
         let places = self.offers.places.clone();
         let said = config.clone();
@@ -103,7 +103,7 @@ impl App {
         mut self,
         mut config: Config,
         loaded: Option<Loaded>,
-    ) -> std::result::Result<Bound, AppError> {
+    ) -> std::result::Result<BoundServer, AppError> {
         let layers = std::mem::take(&mut self.layers);
         let proofs = std::mem::take(&mut self.proofs);
         let mut hooks = std::mem::take(&mut self.hooks);
@@ -119,7 +119,7 @@ impl App {
             name: config.server.title.as_ref().unwrap_or(&config.server.name),
             public_url: config.http.public_url.as_deref(),
             trusted: &config.http.trusted_proxies,
-            asks_for_certificates: config.http.tls.client_authorities.is_some(),
+            asks_for_certificates: config.http.tls.client_ca.is_some(),
         };
         let auth = Authentication::new(&config.auth, place, proofs)?;
         warn_of_nobody(&config.policy, &auth);
@@ -180,7 +180,7 @@ impl App {
                 warn_in_public(&config.http, proved, parts.keys.is_shared());
             }
         }
-        Ok(Bound {
+        Ok(BoundServer {
             server,
             mounts: endpoints,
             composer,
@@ -228,7 +228,7 @@ impl App {
             public_url: config.http.public_url.as_deref(),
             trusted: &config.http.trusted_proxies,
             mounts: &mounts,
-            asks_for_certificates: config.http.tls.client_authorities.is_some(),
+            asks_for_certificates: config.http.tls.client_ca.is_some(),
         };
         let auth = Authentication::new(&config.auth, place, std::mem::take(&mut self.proofs))?;
         warn_of_nobody(&config.policy, &auth);

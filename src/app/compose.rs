@@ -19,7 +19,7 @@ use crate::catalog::{
     Announcer, AnyResource, Catalog, Changed, Notice, Offered, Prompt, Provided, Refused, Skill,
     Source, Tool,
 };
-use crate::config::{Config, ConfigError, Finding, Loaded};
+use crate::config::{Config, ConfigError, Conflict, Loaded};
 use crate::environment::Probe;
 use crate::net;
 use crate::seal::KeyRing;
@@ -326,7 +326,7 @@ fn rules_for_upstreams(config: &Config, tokens: &Tokens, keys: Arc<KeyRing>) -> 
 }
 
 fn unusable(error: ArtifactError) -> AppError {
-    let finding = Finding {
+    let finding = Conflict {
         problem: format!("artifacts.{} cannot be used", error.setting),
         advice: error.problem,
     };

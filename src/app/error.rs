@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::compose::Places;
-use super::mounts::MountError;
+use super::mounts::EndpointError;
 use crate::audit::AuditError;
 use crate::auth::{AuthSetupError, PolicyError};
 use crate::catalog::{CatalogError, Refused};
@@ -62,7 +62,7 @@ pub enum AppError {
     Toolset(#[from] ToolsetError),
     /// An endpoint beside `/mcp` cannot be.
     #[error(transparent)]
-    Mount(#[from] MountError),
+    Mount(#[from] EndpointError),
     /// An upstream server is not what its configuration says.
     #[error(transparent)]
     Upstream(#[from] UpstreamError),
@@ -91,7 +91,7 @@ pub enum AppError {
     /// [`App::run`](super::App::run) was called where a runtime runs already.
     #[error(
         "App::run starts a runtime of its own, and there is one already: make main a plain fn without #[tokio::main], or \
-         serve with App::bind and Bound::serve().await"
+         serve with App::bind and BoundServer::serve().await"
     )]
     WithinRuntime,
     /// Other servers or descriptions are configured, and none of them has anything to offer.

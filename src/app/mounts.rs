@@ -22,7 +22,7 @@ use crate::transport::http::Mounts;
 /// Why there cannot be an endpoint beside `/mcp`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the endpoint /mcp/{name} cannot be: {problem}")]
-pub struct MountError {
+pub struct EndpointError {
     name: String,
     problem: String,
 }
@@ -56,7 +56,7 @@ enum Has {
 }
 
 fn refused(name: &str, problem: impl Into<String>) -> AppError {
-    AppError::Mount(MountError {
+    AppError::Mount(EndpointError {
         name: name.to_owned(),
         problem: problem.into(),
     })
@@ -67,7 +67,7 @@ pub(super) fn places(
     config: &Config,
     beside: &[(String, App)],
 ) -> Result<Vec<MountPlace>, AppError> {
-    let configured = config.mounts.iter().map(|(name, mount)| MountPlace {
+    let configured = config.endpoints.iter().map(|(name, mount)| MountPlace {
         name: name.as_str().into(),
         audience: mount.audience.clone(),
         scopes: mount.scopes.clone(),
@@ -101,7 +101,7 @@ pub(super) fn build(
     beside: Vec<(String, App)>,
 ) -> Result<Vec<Mount>, AppError> {
     let mut all = Vec::new();
-    for (name, mount) in &config.mounts {
+    for (name, mount) in &config.endpoints {
         let chosen = mount.chosen().map_err(|(setting, problem)| {
             let colon = if setting.is_empty() { "" } else { ": " };
             refused(name, format!("{setting}{colon}{problem}"))
@@ -125,10 +125,10 @@ pub(super) fn build(
         let catalog = has.offered(whole)?;
         if catalog.offers_nothing() {
             tracing::warn!(
-                setting = %format_args!("mounts.{name}"),
+                setting = %format_args!("endpoints.{name}"),
                 "nothing that is offered fits: the endpoint is empty"
             );
-        } else if let Some(mount) = config.mounts.get(&name) {
+        } else if let Some(mount) = config.endpoints.get(&name) {
             let is_plain = |tool: &&String| !tool.contains(['*', '?', '[', '{']);
             let absent = mount
                 .tools
@@ -137,7 +137,7 @@ pub(super) fn build(
                 .filter(|tool| whole.tool(tool).is_none());
             for tool in absent {
                 tracing::warn!(
-                    setting = %format_args!("mounts.{name}.tools"),
+                    setting = %format_args!("endpoints.{name}.tools"),
                     tool,
                     "no tool of that name is offered, unless an upstream server does later"
                 );
@@ -214,7 +214,7 @@ impl Has {
         let mut server = config.server.clone();
         match self {
             Self::Part(_) => {
-                if let Some(mount) = config.mounts.get(name) {
+                if let Some(mount) = config.endpoints.get(name) {
                     server.title = mount.title.clone().or(server.title);
                     server.search.above = mount.search_above.or(server.search.above);
                     server.instructions = mount.instructions.clone().or(server.instructions);

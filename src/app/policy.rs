@@ -30,7 +30,7 @@ use crate::catalog::Catalog;
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Rules {
+pub struct PolicyTester {
     policy: Policy,
     catalog: Catalog,
     auth: Authentication,
@@ -42,7 +42,7 @@ impl App {
     /// # Errors
     ///
     /// Whatever is wrong with tools or settings.
-    pub fn policy(mut self) -> Result<Rules, AppError> {
+    pub fn policy(mut self) -> Result<PolicyTester, AppError> {
         let (config, _) = self.take_config()?;
         self.offers.reach(&config)?;
         let mounts = super::mounts::places(&config, &self.beside)?;
@@ -51,7 +51,7 @@ impl App {
             name: &config.server.name,
             public_url: config.http.public_url.as_deref(),
             trusted: &config.http.trusted_proxies,
-            asks_for_certificates: config.http.tls.client_authorities.is_some(),
+            asks_for_certificates: config.http.tls.client_ca.is_some(),
         };
         let proofs = std::mem::take(&mut self.proofs);
         let auth = Authentication::new(&config.auth, place, proofs)?;
@@ -60,7 +60,7 @@ impl App {
         let extent = self.offers.extent(&gathered);
         tell_of_refused(&catalog, extent, &self.offers.places)?;
         policy_for(&config.policy, &catalog, extent)?;
-        Ok(Rules {
+        Ok(PolicyTester {
             policy: Policy::build(&config.policy)?,
             catalog,
             auth,
@@ -68,7 +68,7 @@ impl App {
     }
 }
 
-impl Rules {
+impl PolicyTester {
     /// The principal of a name, with the scopes and groups that the configuration gives it, if it has an API key.
     pub fn principal(&self, name: &str) -> Principal {
         let holder = self.auth.holder(name);

@@ -24,7 +24,7 @@ use crate::transport::stdio::{self, StdioConfig};
 
 /// A server that has its address and waits to serve.
 #[derive(Debug)]
-pub struct Bound {
+pub struct BoundServer {
     pub(super) server: Arc<Server>,
     pub(super) mounts: Mounts,
     pub(super) composer: Arc<Composer>,
@@ -43,7 +43,7 @@ pub struct Bound {
 /// How long programs that were started have to end when the server does.
 const CHILDREN: Duration = Duration::from_millis(1500);
 
-impl Bound {
+impl BoundServer {
     /// Where it listens; `None` over standard input and output, and on a socket in the file system.
     pub fn address(&self) -> Option<SocketAddr> {
         self.listener.as_ref().and_then(Listener::address)

@@ -16,7 +16,7 @@ use super::config::{ApiKeyConfig, AuthConfig, AuthSetupError};
 use super::principal::Facts;
 use super::scopes::Implied;
 use super::shown::{Changes, FOREVER, Lasting};
-use super::{Judgement, Presented, Principal, PrincipalKind, Proof};
+use super::{AuthMethod, AuthOutcome, Credentials, Principal, PrincipalKind};
 use crate::environment::SAMPLES;
 
 /// Longest key that there can be.
@@ -358,24 +358,24 @@ fn is_same(one: &Principal, other: &Principal) -> bool {
     one == other && one.scopes().eq(other.scopes()) && one.groups().eq(other.groups())
 }
 
-impl Proof for ApiKeys {
-    fn judge(&self, presented: &Presented<'_>) -> Judgement {
+impl AuthMethod for ApiKeys {
+    fn judge(&self, presented: &Credentials<'_>) -> AuthOutcome {
         // A bearer token that is no key may be one of an issuer's. In its own header a key can be nothing else.
         let found = match (presented.api_key(), presented.bearer()) {
             (Some(key), _) => match self.find(key) {
-                None => return Judgement::refused("the API key is not known"),
+                None => return AuthOutcome::refused("the API key is not known"),
                 found => found,
             },
             (None, Some(token)) => self.find(token),
             (None, None) => None,
         };
-        found.map_or(Judgement::Absent, Judgement::Proven)
+        found.map_or(AuthOutcome::Absent, AuthOutcome::Proven)
     }
 }
 
 /// Keys that are taken back are noted.
 impl Lasting for ApiKeys {
-    fn holds_until(&self, _: &Presented<'_>) -> Option<u64> {
+    fn holds_until(&self, _: &Credentials<'_>) -> Option<u64> {
         Some(FOREVER)
     }
 }
@@ -507,17 +507,17 @@ mod tests {
         }
     }
 
-    fn judged(keys: &ApiKeys, header: &'static str, value: &str) -> Judgement {
+    fn judged(keys: &ApiKeys, header: &'static str, value: &str) -> AuthOutcome {
         let mut headers = HeaderMap::new();
         headers.insert(header, value.parse().expect("a value"));
-        let presented = Presented::read(&headers, None, None, 0).expect("well-formed");
+        let presented = Credentials::read(&headers, None, None, 0).expect("well-formed");
         keys.judge(&presented)
     }
 
-    fn name(judgement: Judgement) -> Option<String> {
+    fn name(judgement: AuthOutcome) -> Option<String> {
         match judgement {
-            Judgement::Proven(principal) => Some(principal.name().to_owned()),
-            Judgement::Absent => None,
+            AuthOutcome::Proven(principal) => Some(principal.name().to_owned()),
+            AuthOutcome::Absent => None,
             other => panic!("{other:?}"),
         }
     }
@@ -539,11 +539,11 @@ mod tests {
         assert_eq!(bearer(&KEY[1..]), None);
         assert!(matches!(
             judged(&keys, "x-api-key", &hash),
-            Judgement::Refused(_)
+            AuthOutcome::Refused(_)
         ));
         assert!(matches!(
             judged(&keys, "x-api-key", &"x".repeat(4096)),
-            Judgement::Refused(_)
+            AuthOutcome::Refused(_)
         ));
     }
 

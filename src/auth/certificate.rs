@@ -13,12 +13,12 @@ use serde::{Deserialize, Serialize};
 use super::config::AuthSetupError;
 use super::principal::Facts;
 use super::shown::{FOREVER, Lasting};
-use super::{Judgement, Presented, Principal, PrincipalKind, Proof};
+use super::{AuthMethod, AuthOutcome, Credentials, Principal, PrincipalKind};
 
 /// What a certificate says of its holder.
 ///
 /// There is one only where the server itself speaks TLS and asks clients for a certificate, and only if it leads to one of
-/// `http.tls.client_authorities`.
+/// `http.tls.client_ca`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientCertificate {
     subject: Box<str>,
@@ -55,7 +55,7 @@ pub enum CertificateName {
 /// [http.tls]
 /// certificate = "/etc/tls/tls.crt"
 /// key = "/etc/tls/tls.key"
-/// client_authorities = "/etc/tls/clients.crt"
+/// client_ca = "/etc/tls/clients.crt"
 ///
 /// [auth.certificate]
 /// name = "uri"
@@ -244,19 +244,21 @@ impl Certificates {
         }))
     }
 
-    fn principal(&self, certificate: &ClientCertificate) -> Judgement {
+    fn principal(&self, certificate: &ClientCertificate) -> AuthOutcome {
         if let Some(known) = self.known.get(certificate.fingerprint()) {
-            return Judgement::Proven(known);
+            return AuthOutcome::Proven(known);
         }
         let Some(name) = certificate.name(self.name) else {
-            return Judgement::refused(
+            return AuthOutcome::refused(
                 "the client's certificate does not say the name that is asked for here",
             );
         };
         if let Some(names) = &self.names
             && !names.is_match(name)
         {
-            return Judgement::refused("the holder of the client's certificate is not let in here");
+            return AuthOutcome::refused(
+                "the holder of the client's certificate is not let in here",
+            );
         }
         let principal = Principal::of(PrincipalKind::Certificate, &format!("cert:{name}"), &[name]);
         let principal = Arc::new(principal.with_facts(Facts {
@@ -266,23 +268,23 @@ impl Certificates {
         }));
         self.known
             .insert(certificate.fingerprint.clone(), Arc::clone(&principal));
-        Judgement::Proven(principal)
+        AuthOutcome::Proven(principal)
     }
 }
 
-impl Proof for Certificates {
-    fn judge(&self, presented: &Presented<'_>) -> Judgement {
+impl AuthMethod for Certificates {
+    fn judge(&self, presented: &Credentials<'_>) -> AuthOutcome {
         match presented.certificate() {
             // A credential that was sent says more than the connection that it was sent on.
             Some(certificate) if !presented.is_something() => self.principal(certificate),
-            _ => Judgement::Absent,
+            _ => AuthOutcome::Absent,
         }
     }
 }
 
 /// A connection has shown its certificate when it began.
 impl Lasting for Certificates {
-    fn holds_until(&self, _: &Presented<'_>) -> Option<u64> {
+    fn holds_until(&self, _: &Credentials<'_>) -> Option<u64> {
         Some(FOREVER)
     }
 }
@@ -303,9 +305,9 @@ mod tests {
         ClientCertificate::read(&der).expect("legible")
     }
 
-    fn judged(config: &CertificateConfig, pem: &str, headers: &HeaderMap) -> Judgement {
+    fn judged(config: &CertificateConfig, pem: &str, headers: &HeaderMap) -> AuthOutcome {
         let certificate = read(pem);
-        let presented = Presented::read(headers, None, None, 0).expect("well-formed");
+        let presented = Credentials::read(headers, None, None, 0).expect("well-formed");
         let presented = presented.with_certificate(Some(&certificate));
         let proof = Certificates::new(config).expect("sound").expect("on");
         proof.judge(&presented)
@@ -356,7 +358,7 @@ mod tests {
             ),
         ] {
             match judged(&named_by(name), HOLDER, &HeaderMap::new()) {
-                Judgement::Proven(found) => {
+                AuthOutcome::Proven(found) => {
                     assert_eq!(found.name(), principal);
                     assert_eq!(found.kind(), PrincipalKind::Certificate);
                     assert_eq!(found.groups().collect::<Vec<_>>(), ["ops", "dev"]);
@@ -371,16 +373,16 @@ mod tests {
         let none = HeaderMap::new();
         for name in [CertificateName::Uri, CertificateName::CommonName] {
             let judged = judged(&named_by(name), TWO_NAMES, &none);
-            assert!(matches!(judged, Judgement::Refused(_)), "{judged:?}");
+            assert!(matches!(judged, AuthOutcome::Refused(_)), "{judged:?}");
         }
         let only = |name: &str| CertificateConfig {
             names: vec![name.to_owned()],
             ..named_by(CertificateName::Uri)
         };
         let others = judged(&only("spiffe://example.com/*"), HOLDER, &none);
-        assert!(matches!(others, Judgement::Refused(_)), "{others:?}");
+        assert!(matches!(others, AuthOutcome::Refused(_)), "{others:?}");
         let ours = judged(&only("spiffe://example.org/*"), HOLDER, &none);
-        assert!(matches!(ours, Judgement::Proven(_)), "{ours:?}");
+        assert!(matches!(ours, AuthOutcome::Proven(_)), "{ours:?}");
         let nonsense = Certificates::new(&only("["));
         assert!(matches!(
             nonsense,
@@ -393,6 +395,6 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert("authorization", "Bearer abc".parse().expect("a value"));
         let judged = judged(&named_by(CertificateName::Uri), HOLDER, &headers);
-        assert!(matches!(judged, Judgement::Absent), "{judged:?}");
+        assert!(matches!(judged, AuthOutcome::Absent), "{judged:?}");
     }
 }

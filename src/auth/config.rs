@@ -27,8 +27,8 @@ use crate::environment::Secret;
 pub struct AuthConfig {
     /// Which proofs are accepted, in the order in which they are tried. Default: all that are configured, in the order
     /// of their list here.
-    #[serde(deserialize_with = "proofs")]
-    pub proofs: Vec<ProofKind>,
+    #[serde(deserialize_with = "methods")]
+    pub methods: Vec<AuthMethodKind>,
     /// The name of the principal that callers become who show nothing. Default: none, they are refused if there is any
     /// proof.
     pub anonymous: Option<String>,
@@ -66,7 +66,7 @@ pub struct AuthConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum ProofKind {
+pub enum AuthMethodKind {
     /// API keys.
     ApiKey,
     /// Access tokens of OAuth 2.1.
@@ -107,7 +107,7 @@ pub struct ForwardedConfig {
     pub groups_header: Option<String>,
     /// Names in the certificates of proxies that are trusted wherever they are, each with its kind in front and `*` and `?` for
     /// anything: `uri:spiffe://example.org/*`, `dns:proxy.example.com`, also `email:`, `common_name:`, `subject:` and
-    /// `fingerprint:`. Demands `http.tls.client_authorities`. Default: none.
+    /// `fingerprint:`. Demands `http.tls.client_ca`. Default: none.
     #[serde(deserialize_with = "crate::environment::list")]
     pub certificates: Vec<String>,
 }
@@ -155,7 +155,7 @@ pub enum AuthSetupError {
     #[error("there is no API key, so that nobody could call; make one with `longshore key new`")]
     NoKeys,
     /// A proof that is listed and not configured.
-    #[error("auth.proofs has {kind:?}, but {setting} is not set; set it, or take {kind:?} out")]
+    #[error("auth.methods has {kind:?}, but {setting} is not set; set it, or take {kind:?} out")]
     NotConfigured {
         /// Which one.
         kind: &'static str,
@@ -172,7 +172,7 @@ pub enum AuthSetupError {
     ForwardedByNobody,
     /// Certificates are to be looked at that nobody is asked for.
     #[error(
-        "{setting} is set, but clients are not asked for certificates; name the authorities that sign them in http.tls.client_authorities"
+        "{setting} is set, but clients are not asked for certificates; name the authorities that sign them in http.tls.client_ca"
     )]
     NoCertificates {
         /// What is set.
@@ -217,7 +217,7 @@ pub enum AuthSetupError {
 impl Default for AuthConfig {
     fn default() -> Self {
         Self {
-            proofs: Vec::new(),
+            methods: Vec::new(),
             anonymous: None,
             api_keys: Vec::new(),
             api_keys_file: None,
@@ -234,25 +234,25 @@ impl Default for AuthConfig {
 
 impl AuthConfig {
     /// The proofs that are accepted, in their order.
-    pub(crate) fn kinds(&self) -> Vec<ProofKind> {
-        if !self.proofs.is_empty() {
-            return self.proofs.clone();
+    pub(crate) fn kinds(&self) -> Vec<AuthMethodKind> {
+        if !self.methods.is_empty() {
+            return self.methods.clone();
         }
-        let all = ProofKind::ALL.map(|(_, kind)| kind);
+        let all = AuthMethodKind::ALL.map(|(_, kind)| kind);
         all.into_iter().filter(|kind| self.has(*kind)).collect()
     }
 
     /// Whether a kind of proof is configured.
-    pub(crate) fn has(&self, kind: ProofKind) -> bool {
+    pub(crate) fn has(&self, kind: AuthMethodKind) -> bool {
         match kind {
-            ProofKind::ApiKey => {
+            AuthMethodKind::ApiKey => {
                 !self.api_keys.is_empty()
                     || self.api_keys_file.is_some()
                     || self.api_keys_dir.is_some()
             }
-            ProofKind::OAuth => self.oauth.is_configured(),
-            ProofKind::Certificate => self.certificate.name.is_some(),
-            ProofKind::Forwarded => self.forwarded.user_header.is_some(),
+            AuthMethodKind::OAuth => self.oauth.is_configured(),
+            AuthMethodKind::Certificate => self.certificate.name.is_some(),
+            AuthMethodKind::Forwarded => self.forwarded.user_header.is_some(),
         }
     }
 
@@ -262,7 +262,7 @@ impl AuthConfig {
     }
 }
 
-impl ProofKind {
+impl AuthMethodKind {
     const ALL: [(&'static str, Self); 4] = [
         ("api_key", Self::ApiKey),
         ("oauth", Self::OAuth),
@@ -284,12 +284,12 @@ impl ProofKind {
     }
 }
 
-fn proofs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ProofKind>, D::Error> {
+fn methods<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<AuthMethodKind>, D::Error> {
     let names: Vec<String> = crate::environment::list(deserializer)?;
     let kind = |name: &String| {
-        let known = ProofKind::ALL.iter().find(|(known, _)| known == name);
+        let known = AuthMethodKind::ALL.iter().find(|(known, _)| known == name);
         known.map(|(_, kind)| *kind).ok_or_else(|| {
-            let known = ProofKind::ALL.map(|(name, _)| format!("`{name}`"));
+            let known = AuthMethodKind::ALL.map(|(name, _)| format!("`{name}`"));
             D::Error::custom(format_args!(
                 "unknown variant `{name}`, expected {}",
                 known.join(" or ")
@@ -412,10 +412,16 @@ mod tests {
         let kinds = |config| read(config).expect("sound").kinds();
         assert_eq!(kinds(json!({})), []);
         let both = json!({"api_keys": "a=b", "forwarded": {"user_header": "x-user"}});
-        assert_eq!(kinds(both), [ProofKind::ApiKey, ProofKind::Forwarded]);
-        let listed = json!({"proofs": "forwarded,api_key"});
-        assert_eq!(kinds(listed), [ProofKind::Forwarded, ProofKind::ApiKey]);
-        let error = read(json!({"proofs": ["apikey"]})).expect_err("refused");
+        assert_eq!(
+            kinds(both),
+            [AuthMethodKind::ApiKey, AuthMethodKind::Forwarded]
+        );
+        let listed = json!({"methods": "forwarded,api_key"});
+        assert_eq!(
+            kinds(listed),
+            [AuthMethodKind::Forwarded, AuthMethodKind::ApiKey]
+        );
+        let error = read(json!({"methods": ["apikey"]})).expect_err("refused");
         assert!(error.contains("`api_key`"), "{error}");
     }
 }

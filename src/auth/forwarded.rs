@@ -7,7 +7,7 @@ use http::HeaderName;
 use super::certificate::CertificatePatterns;
 use super::config::{AuthSetupError, ForwardedConfig};
 use super::principal::Facts;
-use super::{AuthError, Judgement, Presented, Principal, PrincipalKind, Proof};
+use super::{AuthError, AuthMethod, AuthOutcome, Credentials, Principal, PrincipalKind};
 use crate::net::TrustedProxies;
 
 /// Longest name, in bytes.
@@ -53,7 +53,7 @@ impl Forwarded {
         }))
     }
 
-    fn user(&self, presented: &Presented<'_>) -> Result<Option<Principal>, AuthError> {
+    fn user(&self, presented: &Credentials<'_>) -> Result<Option<Principal>, AuthError> {
         let Some(name) = presented.header(&self.user)? else {
             return Ok(None);
         };
@@ -81,8 +81,8 @@ impl Forwarded {
 
 const BAD_NAME: AuthError = AuthError::Malformed("the forwarded name of the user is not legible");
 
-impl Proof for Forwarded {
-    fn judge(&self, presented: &Presented<'_>) -> Judgement {
+impl AuthMethod for Forwarded {
+    fn judge(&self, presented: &Credentials<'_>) -> AuthOutcome {
         let by_address = presented
             .peer()
             .is_some_and(|peer| self.trusted.contains(peer));
@@ -92,12 +92,12 @@ impl Proof for Forwarded {
             Some(names.fit(certificate))
         };
         if !by_address && by_certificate() != Some(true) {
-            return Judgement::Absent;
+            return AuthOutcome::Absent;
         }
         match self.user(presented) {
-            Ok(Some(principal)) => Judgement::Proven(Arc::new(principal)),
-            Ok(None) => Judgement::Absent,
-            Err(error) => Judgement::Refused(error),
+            Ok(Some(principal)) => AuthOutcome::Proven(Arc::new(principal)),
+            Ok(None) => AuthOutcome::Absent,
+            Err(error) => AuthOutcome::Refused(error),
         }
     }
 
@@ -127,7 +127,7 @@ mod tests {
             .expect("configured")
     }
 
-    fn judged(peer: Option<[u8; 4]>, pairs: &[(&'static str, &str)]) -> Judgement {
+    fn judged(peer: Option<[u8; 4]>, pairs: &[(&'static str, &str)]) -> AuthOutcome {
         let mut headers = HeaderMap::new();
         for (name, value) in pairs {
             headers.append(
@@ -136,7 +136,7 @@ mod tests {
             );
         }
         let peer = peer.map(IpAddr::from);
-        let presented = Presented::read(&headers, None, peer, 0).expect("well-formed");
+        let presented = Credentials::read(&headers, None, peer, 0).expect("well-formed");
         proxy().judge(&presented)
     }
 
@@ -147,7 +147,7 @@ mod tests {
             ("x-forwarded-groups", "a, b,,"),
         ];
         match judged(Some([10, 1, 2, 3]), &alice) {
-            Judgement::Proven(principal) => {
+            AuthOutcome::Proven(principal) => {
                 assert_eq!(principal.name(), "user:alice");
                 assert_eq!(principal.groups().collect::<Vec<_>>(), ["a", "b"]);
             }
@@ -155,13 +155,13 @@ mod tests {
         }
         for peer in [None, Some([11, 1, 2, 3]), Some([127, 0, 0, 1])] {
             assert!(
-                matches!(judged(peer, &alice), Judgement::Absent),
+                matches!(judged(peer, &alice), AuthOutcome::Absent),
                 "{peer:?}"
             );
         }
         assert!(matches!(
             judged(Some([10, 0, 0, 1]), &[]),
-            Judgement::Absent
+            AuthOutcome::Absent
         ));
     }
 
@@ -181,7 +181,7 @@ mod tests {
         ] {
             let judged = judged(Some([10, 0, 0, 1]), pairs);
             assert!(
-                matches!(judged, Judgement::Refused(AuthError::Malformed(_))),
+                matches!(judged, AuthOutcome::Refused(AuthError::Malformed(_))),
                 "{judged:?}"
             );
         }

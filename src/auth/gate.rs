@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue};
 use super::presented::API_KEY_HEADER;
 use super::resource::{Resource, Seen};
 use super::shown::{Changes, Lasting, Shown};
-use super::{AuthError, Judgement, Presented, Principal, PrincipalKind, Proof};
+use super::{AuthError, AuthMethod, AuthOutcome, Credentials, Principal, PrincipalKind};
 
 /// Says of each request who sent it.
 #[derive(Debug)]
@@ -30,12 +30,12 @@ pub(crate) struct Gate {
 #[derive(Debug)]
 pub(super) enum Asked {
     /// For each request.
-    Each(Arc<dyn Proof>),
+    Each(Arc<dyn AuthMethod>),
     Lasting(Arc<dyn Lasting>),
 }
 
 impl Asked {
-    fn proof(&self) -> &dyn Proof {
+    fn proof(&self) -> &dyn AuthMethod {
         match self {
             Self::Each(proof) => &**proof,
             Self::Lasting(proof) => &**proof,
@@ -175,7 +175,7 @@ impl Gate {
     fn remember(
         &self,
         shown: &Shown,
-        presented: &Presented<'_>,
+        presented: &Credentials<'_>,
         (at, principal): (usize, &Arc<Principal>),
         changes: u64,
     ) {
@@ -193,7 +193,7 @@ impl Gate {
     /// connection remembers.
     pub(crate) async fn admit(
         &self,
-        presented: Result<Presented<'_>, AuthError>,
+        presented: Result<Credentials<'_>, AuthError>,
         shown: Option<&Shown>,
     ) -> Result<Arc<Principal>, AuthError> {
         let presented = &presented?;
@@ -202,19 +202,19 @@ impl Gate {
         for (at, asked) in self.proofs.iter().enumerate() {
             let proof = asked.proof();
             let judgement = match proof.judge(presented) {
-                Judgement::Later(judgement) => judgement.await,
+                AuthOutcome::Later(judgement) => judgement.await,
                 judgement => judgement,
             };
             match judgement {
-                Judgement::Absent => {}
-                Judgement::Proven(principal) => {
+                AuthOutcome::Absent => {}
+                AuthOutcome::Proven(principal) => {
                     if let (Some(shown), Some(changes)) = (shown, changes) {
                         self.remember(shown, presented, (at, &principal), changes);
                     }
                     return Ok(principal);
                 }
-                Judgement::Refused(error) => return Err(error),
-                Judgement::Later(_) => {
+                AuthOutcome::Refused(error) => return Err(error),
+                AuthOutcome::Later(_) => {
                     tracing::error!(?proof, "a proof puts its judgement off twice");
                     return Err(AuthError::Unavailable("the caller was not judged".into()));
                 }
@@ -256,7 +256,7 @@ mod tests {
     }
 
     async fn admit(gate: &Gate, shown: &Shown, headers: &HeaderMap) -> Option<String> {
-        let presented = Presented::read(headers, None, None, NOW);
+        let presented = Credentials::read(headers, None, None, NOW);
         let admitted = gate.admit(presented, Some(shown)).await;
         admitted.ok().map(|principal| principal.name().to_owned())
     }
@@ -309,11 +309,11 @@ mod tests {
     #[derive(Debug)]
     struct Other;
 
-    impl Proof for Other {
-        fn judge(&self, presented: &Presented<'_>) -> Judgement {
+    impl AuthMethod for Other {
+        fn judge(&self, presented: &Credentials<'_>) -> AuthOutcome {
             match presented.header(&HeaderName::from_static("x-other")) {
-                Ok(Some(_)) => Judgement::Proven(Arc::new(Principal::new("other"))),
-                _ => Judgement::Absent,
+                Ok(Some(_)) => AuthOutcome::Proven(Arc::new(Principal::new("other"))),
+                _ => AuthOutcome::Absent,
             }
         }
     }

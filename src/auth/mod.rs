@@ -1,6 +1,6 @@
 //! Who is calling, and whether they may.
 //!
-//! The `Gate` asks each [`Proof`] in turn what it makes of a request ([`Presented`]), until one has found out the
+//! The `Gate` asks each [`AuthMethod`] in turn what it makes of a request ([`Credentials`]), until one has found out the
 //! [`Principal`]. That is what every later step asks; how it was proved is this room's own matter. Without any proof the
 //! gate is open, and everybody is the anonymous principal.
 //!
@@ -31,7 +31,7 @@ mod shown;
 pub(crate) use api_key::ApiKeys;
 pub use api_key::{KeyHash, new_key};
 pub use certificate::{CertificateConfig, CertificateName, ClientCertificate};
-pub use config::{ApiKeyConfig, AuthConfig, AuthSetupError, ForwardedConfig, ProofKind};
+pub use config::{ApiKeyConfig, AuthConfig, AuthMethodKind, AuthSetupError, ForwardedConfig};
 pub use error::{AuthError, Credential};
 pub(crate) use gate::Gate;
 #[cfg(feature = "cli")]
@@ -41,9 +41,9 @@ pub use policy::{
     Access, Classified, Decision, Effect, Kind, PolicyConfig, PolicyError, RuleConfig, Target,
 };
 pub(crate) use policy::{Class, Policy, Shelf, Visible};
-pub use presented::Presented;
+pub use presented::Credentials;
 pub use principal::{Principal, PrincipalKind};
-pub use proof::{Judgement, Proof};
+pub use proof::{AuthMethod, AuthOutcome};
 pub(crate) use resource::{PublicUrl, Seen};
 pub(crate) use scopes::is_scope;
 pub(crate) use setup::{Authentication, MountPlace, Place};

@@ -15,7 +15,7 @@ const CREDENTIAL_MAX_BYTES: usize = 16 * 1024;
 
 /// What a request shows to say who sent it.
 #[derive(Clone, Copy, Debug)]
-pub struct Presented<'r> {
+pub struct Credentials<'r> {
     headers: &'r HeaderMap,
     peer: Option<IpAddr>,
     certificate: Option<&'r ClientCertificate>,
@@ -24,7 +24,7 @@ pub struct Presented<'r> {
     now: u64,
 }
 
-impl<'r> Presented<'r> {
+impl<'r> Credentials<'r> {
     /// Finds the credentials of a request. `query` is the query of its target, `peer` the other end of the socket,
     /// `now` in seconds of Unix time.
     pub(crate) fn read(
@@ -83,7 +83,7 @@ impl<'r> Presented<'r> {
     }
 
     /// The certificate that was shown on the connection; that of the proxy in front, if it speaks TLS to this server.
-    /// It leads to one of `http.tls.client_authorities`.
+    /// It leads to one of `http.tls.client_ca`.
     pub fn certificate(&self) -> Option<&'r ClientCertificate> {
         self.certificate
     }
@@ -216,11 +216,12 @@ mod tests {
             (vec![("cookie", "access_token=abc")], None, None),
         ] {
             let headers = headers(&pairs);
-            let found = Presented::read(&headers, Some("access_token=abc"), None, 0);
+            let found = Credentials::read(&headers, Some("access_token=abc"), None, 0);
             let found = match found {
                 Err(AuthError::Malformed(_)) if bearer.or(api_key).is_some() => {
                     // AUTH-08: twice is once too often; without the query it is as it should be.
-                    Presented::read(&headers, Some("x=access_token"), None, 0).expect("well-formed")
+                    Credentials::read(&headers, Some("x=access_token"), None, 0)
+                        .expect("well-formed")
                 }
                 found => found.expect("well-formed"),
             };
@@ -257,7 +258,7 @@ mod tests {
             (vec![("authorization", &long)], false),
         ] {
             let headers = headers(&pairs);
-            let error = Presented::read(&headers, None, None, 0).expect_err("refused");
+            let error = Credentials::read(&headers, None, None, 0).expect_err("refused");
             let found = matches!(error, AuthError::Malformed(_));
             assert_eq!(found, malformed, "{pairs:?}: {error}");
         }

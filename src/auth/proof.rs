@@ -7,19 +7,19 @@ use std::sync::Arc;
 
 use http::HeaderName;
 
-use super::{AuthError, Presented, Principal};
+use super::{AuthError, Credentials, Principal};
 
 /// A way in which callers prove who they are.
 ///
 /// API keys, access tokens and users forwarded by a proxy are such proofs. Add one of your own with
-/// [`App::authenticator`](crate::App::authenticator); it is asked before those that are configured.
+/// [`App::auth_method`](crate::App::auth_method); it is asked before those that are configured.
 ///
 /// It is asked for every HTTP request, before anything of the body is read, so it should be quick; what has to wait goes
-/// into [`Judgement::Later`].
+/// into [`AuthOutcome::Later`].
 ///
 /// ```
 /// use http::HeaderName;
-/// use longshore::auth::{Judgement, Presented, Principal, Proof};
+/// use longshore::auth::{AuthOutcome, Presented, Principal, Proof};
 /// use std::sync::Arc;
 ///
 /// /// Badges that the gate of our network has checked already.
@@ -29,13 +29,13 @@ use super::{AuthError, Presented, Principal};
 /// const BADGE: HeaderName = HeaderName::from_static("x-badge");
 ///
 /// impl Proof for Badge {
-///     fn judge(&self, presented: &Presented<'_>) -> Judgement {
+///     fn judge(&self, presented: &Presented<'_>) -> AuthOutcome {
 ///         match presented.header(&BADGE) {
-///             Err(error) => Judgement::Refused(error),
-///             Ok(None) => Judgement::Absent,
+///             Err(error) => AuthOutcome::Refused(error),
+///             Ok(None) => AuthOutcome::Absent,
 ///             Ok(Some(badge)) => match badge.to_str() {
-///                 Ok(number) => Judgement::Proven(Arc::new(Principal::new(format!("badge:{number}")))),
-///                 Err(_) => Judgement::refused("the badge is not legible"),
+///                 Ok(number) => AuthOutcome::Proven(Arc::new(Principal::new(format!("badge:{number}")))),
+///                 Err(_) => AuthOutcome::refused("the badge is not legible"),
 ///             },
 ///         }
 ///     }
@@ -45,11 +45,11 @@ use super::{AuthError, Presented, Principal};
 ///     }
 /// }
 ///
-/// let app = longshore::App::new().authenticator(Badge);
+/// let app = longshore::App::new().auth_method(Badge);
 /// ```
-pub trait Proof: fmt::Debug + Send + Sync + 'static {
+pub trait AuthMethod: fmt::Debug + Send + Sync + 'static {
     /// Looks at what a request shows.
-    fn judge(&self, presented: &Presented<'_>) -> Judgement;
+    fn judge(&self, presented: &Credentials<'_>) -> AuthOutcome;
 
     /// Headers that hold the proof, beside `Authorization` and `X-API-Key`: tools do not get to see them. Default:
     /// none.
@@ -59,7 +59,7 @@ pub trait Proof: fmt::Debug + Send + Sync + 'static {
 }
 
 /// What a proof says of a request.
-pub enum Judgement {
+pub enum AuthOutcome {
     /// Nothing of this kind was shown, or something that another kind may know: the next one is asked.
     Absent,
     /// It was proved who is calling. Whoever hands out the same `Arc` again spares the server some work.
@@ -67,17 +67,17 @@ pub enum Judgement {
     /// What was shown is no good. No other proof is asked.
     Refused(AuthError),
     /// It takes time to say. The judgement in it must not be `Later` again.
-    Later(Pin<Box<dyn Future<Output = Judgement> + Send>>),
+    Later(Pin<Box<dyn Future<Output = AuthOutcome> + Send>>),
 }
 
-impl Judgement {
+impl AuthOutcome {
     /// What was shown is no good; the caller is told why.
     pub fn refused(reason: impl Into<std::borrow::Cow<'static, str>>) -> Self {
         Self::Refused(AuthError::Invalid(reason.into()))
     }
 }
 
-impl fmt::Debug for Judgement {
+impl fmt::Debug for AuthOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Absent => f.write_str("Absent"),

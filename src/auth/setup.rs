@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use super::api_key::ApiKeys;
 use super::certificate::Certificates;
-use super::config::{AuthConfig, AuthSetupError, ProofKind};
+use super::config::{AuthConfig, AuthMethodKind, AuthSetupError};
 use super::forwarded::Forwarded;
 use super::gate::Asked;
 use super::oauth::Tokens;
 use super::resource::{PublicUrl, Resource};
 use super::scopes::Implied;
 use super::shown::Changes;
-use super::{Gate, Principal, Proof};
+use super::{AuthMethod, Gate, Principal};
 use crate::net::{self, TrustedProxies};
 use crate::telemetry::{self, Life, Metrics};
 
@@ -71,7 +71,7 @@ impl Authentication {
     pub(crate) fn new(
         config: &AuthConfig,
         place: Place<'_>,
-        custom: Vec<Arc<dyn Proof>>,
+        custom: Vec<Arc<dyn AuthMethod>>,
     ) -> Result<Self, AuthSetupError> {
         let mut proofs: Vec<_> = custom.into_iter().map(Asked::Each).collect();
         let changes = Changes::default();
@@ -87,12 +87,12 @@ impl Authentication {
                 });
             }
             match kind {
-                ProofKind::ApiKey => {
+                AuthMethodKind::ApiKey => {
                     let known = Arc::new(ApiKeys::new(config)?.noting(changes.clone()));
                     proofs.push(Asked::Lasting(Arc::<ApiKeys>::clone(&known)));
                     keys = Some(known);
                 }
-                ProofKind::OAuth => {
+                AuthMethodKind::OAuth => {
                     let implied = Implied::new(&config.implied_scopes);
                     let endpoint = public.as_ref().map(PublicUrl::endpoint);
                     let proof = Tokens::new(&config.oauth, &implied, endpoint.as_deref())?;
@@ -110,7 +110,7 @@ impl Authentication {
                     proofs.push(Asked::Lasting(Arc::new(proof.clone())));
                     tokens = Some(proof);
                 }
-                ProofKind::Certificate => {
+                AuthMethodKind::Certificate => {
                     if !place.asks_for_certificates {
                         return Err(AuthSetupError::NoCertificates {
                             setting: "auth.certificate.name",
@@ -120,7 +120,7 @@ impl Authentication {
                         proofs.push(Asked::Lasting(Arc::new(certificates)));
                     }
                 }
-                ProofKind::Forwarded => {
+                AuthMethodKind::Forwarded => {
                     if !config.forwarded.certificates.is_empty() && !place.asks_for_certificates {
                         return Err(AuthSetupError::NoCertificates {
                             setting: "auth.forwarded.certificates",

@@ -25,7 +25,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use zeroize::Zeroizing;
 
 use super::presented::API_KEY_HEADER;
-use super::{Presented, Principal, Proof};
+use super::{AuthMethod, Credentials, Principal};
 
 /// Longest header that is remembered. There is one for each connection.
 const REMEMBERED_MAX_BYTES: usize = 4096;
@@ -35,9 +35,9 @@ const PATIENCE_MAX: u32 = 63;
 /// A proof that stands by what it has said of a credential, and notes when it does not any longer.
 ///
 /// It looks at nothing of a request but the credential, and at nothing of a connection that may change.
-pub(super) trait Lasting: Proof {
+pub(super) trait Lasting: AuthMethod {
     /// Until when it stands by its judgement of what is presented, in seconds of Unix time. `None` if it does not.
-    fn holds_until(&self, presented: &Presented<'_>) -> Option<u64>;
+    fn holds_until(&self, presented: &Credentials<'_>) -> Option<u64>;
 }
 
 /// The end of what has none.
@@ -121,7 +121,7 @@ impl Shown {
     /// Remembers what was presented, and whom it proved.
     pub(super) fn remember(
         &self,
-        presented: &Presented<'_>,
+        presented: &Credentials<'_>,
         principal: &Arc<Principal>,
         until: u64,
         changes: u64,
@@ -167,7 +167,7 @@ impl Proven {
 
 /// The one header that proves something, if it is short enough.
 fn credential<'p>(
-    presented: &Presented<'p>,
+    presented: &Credentials<'p>,
 ) -> Option<(&'static HeaderName, &'static HeaderName, &'p HeaderValue)> {
     let (header, other) = match (presented.bearer(), presented.api_key()) {
         (Some(_), None) => (&BEARER, &API_KEY),
@@ -247,7 +247,7 @@ mod tests {
 
     fn remembering(shown: &Shown, pairs: &[(&'static str, &str)], name: &str, until: u64) {
         let headers = headers(pairs);
-        let presented = Presented::read(&headers, None, None, NOW).expect("well-formed");
+        let presented = Credentials::read(&headers, None, None, NOW).expect("well-formed");
         shown.remember(&presented, &Arc::new(Principal::new(name)), until, 0);
     }
 

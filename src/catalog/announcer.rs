@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::Notify;
 
-use super::{Interest, Visit};
+use super::{Interest, UrlElicitation};
 
 /// Tells clients that a resource or a list has changed: those that have subscribed to it, on every replica.
 ///
@@ -63,7 +63,7 @@ pub(crate) enum Notice {
     /// The contents of one resource, by its URI.
     Resource(Arc<str>),
     /// A page that one session was asked to visit is done with.
-    Visited(Visit),
+    Visited(UrlElicitation),
 }
 
 const WAITING_MAX: usize = 1024;
@@ -92,7 +92,7 @@ impl Announcer {
     /// A page that a client was asked to visit is done with: the client is told, and no other (ELI-11).
     ///
     /// It hears of it on the stream of its session that is open, or when it next takes that up.
-    pub fn visit_completed(&self, visit: &Visit) {
+    pub fn visit_completed(&self, visit: &UrlElicitation) {
         self.announce(Notice::Visited(visit.clone()));
     }
 

@@ -30,7 +30,7 @@ use bytes::Bytes;
 use futures_util::task::AtomicWaker;
 
 pub(crate) use desk::{Desk, Fault, Interruption, Round};
-pub use elicit::{Elicit, ElicitForm, ElicitUrl, Elicited, RequiredVisit, Visit};
+pub use elicit::{Elicit, ElicitForm, ElicitUrl, Elicited, RequiredVisit, UrlElicitation};
 pub use error::AskError;
 pub use form::{Form, FormError};
 pub(crate) use question::{ClientError, Slot, ask};

@@ -72,11 +72,11 @@ impl CallContext {
     /// use longshore::CallContext;
     /// use longshore::auth::Principal;
     ///
-    /// let context = CallContext::for_test().called_by(Principal::new("ada"));
+    /// let context = CallContext::for_test().with_principal(Principal::new("ada"));
     /// assert_eq!(context.principal().name(), "ada");
     /// ```
     #[must_use]
-    pub fn called_by(mut self, principal: Principal) -> Self {
+    pub fn with_principal(mut self, principal: Principal) -> Self {
         self.principal = Arc::new(principal);
         self
     }
@@ -164,10 +164,10 @@ impl CallContext {
     /// back for the rest of it by itself. For calls that take long, so that nobody keeps a connection open for them.
     ///
     /// Only clients of 2025-11-25 over HTTP can be sent away like that; for all others this does nothing.
-    pub async fn let_go(&self) {
+    pub async fn release_connection(&self) {
         // Nobody else could come back.
         if self.asking.revision().can_resume_streams() {
-            self.outlet.let_go();
+            self.outlet.release_connection();
             tokio::task::yield_now().await;
         }
     }
@@ -318,7 +318,7 @@ impl CallContext {
     }
 
     /// Says that what follows is a task, which outlives this request; for tools whose definition says that they
-    /// [begin later](crate::Definition::begins_later). What the tool asks before it is asked as in any call, what it
+    /// [begin later](crate::Definition::deferred_task). What the tool asks before it is asked as in any call, what it
     /// asks after it waits in the task for its answer. Returns at once where there are no tasks, or the call is one
     /// already.
     pub async fn begin_task(&self) {

@@ -42,7 +42,7 @@ pub use arguments::{Arguments, InvalidArguments, SIMD_THRESHOLD_BYTES};
 pub(crate) use arguments::{in_words, tree_by_simd_json};
 pub use ask::{
     AskError, Elicit, ElicitForm, ElicitUrl, Elicited, Form, FormError, RequiredVisit, Roots,
-    Sample, StepError, Visit,
+    Sample, StepError, UrlElicitation,
 };
 pub(crate) use ask::{
     Asking, Client, ClientError, Desk, Fault, Interruption, RelayedSample, Round, Slot,

@@ -23,7 +23,7 @@ pub(crate) struct Outlet {
     /// Something was said.
     spoke: AtomicBool,
     /// Whoever reads may come back later.
-    let_go: AtomicBool,
+    release_connection: AtomicBool,
     queue: Mutex<Queue>,
 }
 
@@ -204,8 +204,8 @@ impl Outlet {
     }
 
     /// Has a reader who can come back do so, now.
-    pub(crate) fn let_go(&self) {
-        self.let_go.store(true, Ordering::Release);
+    pub(crate) fn release_connection(&self) {
+        self.release_connection.store(true, Ordering::Release);
         self.spoke.store(true, Ordering::Release);
         if let Some(waker) = self.queue().waker.take() {
             waker.wake();
@@ -213,7 +213,7 @@ impl Outlet {
     }
 
     pub(crate) fn is_let_go(&self) -> bool {
-        self.let_go.load(Ordering::Acquire)
+        self.release_connection.load(Ordering::Acquire)
     }
 
     pub(crate) fn cancel(&self) {

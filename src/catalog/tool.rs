@@ -115,7 +115,7 @@ pub struct Definition {
     pub(crate) timeout: Option<Duration>,
     pub(crate) scopes: Vec<String>,
     pub(crate) task: TaskSupport,
-    pub(crate) begins_later: bool,
+    pub(crate) deferred_task: bool,
     /// URI of the view that hosts show for it.
     pub(crate) view: Option<String>,
 }
@@ -138,7 +138,7 @@ impl Definition {
             timeout: None,
             scopes: Vec::new(),
             task: TaskSupport::Forbidden,
-            begins_later: false,
+            deferred_task: false,
             view: None,
         }
     }
@@ -244,8 +244,8 @@ impl Definition {
     /// [`CallContext::begin_task`](crate::CallContext::begin_task); until then it can ask, and say how far it is, as every call
     /// can.
     #[must_use]
-    pub fn begins_later(mut self) -> Self {
-        self.begins_later = true;
+    pub fn deferred_task(mut self) -> Self {
+        self.deferred_task = true;
         self
     }
 

@@ -11,7 +11,7 @@ use super::output;
 use super::run::load;
 use super::{Failure, RunArgs};
 use crate::app::{App, AppError};
-use crate::config::{Effective, Origin, schema};
+use crate::config::{Origin, ResolvedSetting, schema};
 use crate::environment::{Environment, Probe};
 
 /// What `config` is told.
@@ -201,7 +201,7 @@ fn surroundings(environment: &Environment) -> Value {
     Value::Object(members.collect())
 }
 
-fn as_json(one: &Effective) -> Value {
+fn as_json(one: &ResolvedSetting) -> Value {
     let (kind, detail) = match &one.origin {
         Origin::Detected { evidence } => ("detector", json!(evidence)),
         Origin::File { line, column } => ("file", json!({ "line": line, "column": column })),

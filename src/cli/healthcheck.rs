@@ -13,7 +13,7 @@ use url::Url;
 use super::doctor::examining;
 use super::run;
 use crate::config::Flags;
-use crate::net::{Client, Deadlines, Guard, Outgoing, with_causes};
+use crate::net::{Client, Deadlines, Guard, OutgoingRequest, with_causes};
 use crate::transport::http::HttpConfig;
 
 /// What `healthcheck` is told.
@@ -107,7 +107,7 @@ fn ask_elsewhere(url: &Url) -> Result<String, String> {
             .max_body(ANSWER_BYTES_MAX as usize)
             .build()
             .map_err(|error| with_causes(&error))?;
-        let fetched = client.fetch(Outgoing::get(url.clone())).await;
+        let fetched = client.fetch(OutgoingRequest::get(url.clone())).await;
         fetched.map_err(|error| with_causes(&error))
     });
     let answer = asked.map_err(|error| format!("the server at {url} does not answer: {error}"))?;
@@ -121,7 +121,7 @@ fn ask_elsewhere(url: &Url) -> Result<String, String> {
 /// Where to ask, and whether by TLS. The port of operators has none, and is asked if it is named, and where everybody at the
 /// other one has to show a certificate.
 fn place(http: &HttpConfig, named: Option<u16>) -> (SocketAddr, bool) {
-    let demands = http.tls.client_authorities.is_some() && !http.tls.client_optional;
+    let demands = http.tls.client_ca.is_some() && !http.tls.client_optional;
     let address = |host, port| SocketAddr::new(reachable(host), port);
     match http.admin.address(http.host) {
         Some(admin) if named.map_or(demands, |named| named == admin.port()) => {
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(of(secure.clone(), None), "127.0.0.1:8443 true");
         assert_eq!(of(secure, Some(9090)), "127.0.0.1:9090 false");
         let mut mutual = json!({"port": 8443, "tls": tls});
-        mutual["tls"]["client_authorities"] = "clients.crt".into();
+        mutual["tls"]["client_ca"] = "clients.crt".into();
         assert_eq!(of(mutual.clone(), None), "127.0.0.1:8443 true");
         mutual["admin"] = json!({"port": 9090});
         assert_eq!(of(mutual.clone(), None), "127.0.0.1:9090 false");

@@ -14,8 +14,8 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Registry, reload};
 
 use super::log::{self, Format, Lines};
-use crate::app::{AppError, Bound, Hook};
-use crate::config::{ConfigError, Finding, LogConfig, LogFormat};
+use crate::app::{AppError, BoundServer, Hook};
+use crate::config::{ConfigError, Conflict, LogConfig, LogFormat};
 use crate::environment::{Environment, Probe};
 
 /// Who reads standard error.
@@ -101,7 +101,7 @@ impl Level {
 /// A word by itself that is no level would be a part of which all is heard, and of everything else nothing.
 fn filter(level: &str) -> Result<Targets, AppError> {
     let refused = |problem: String| {
-        AppError::from(ConfigError::Contradictions(vec![Finding {
+        AppError::from(ConfigError::Contradictions(vec![Conflict {
             problem: format!("log.level is {level:?}: {problem}"),
             advice: "write error, warn, info, debug, trace or off, also for a part: warn,longshore::transport=debug"
                 .to_owned(),
@@ -132,7 +132,7 @@ fn filter(level: &str) -> Result<Targets, AppError> {
 }
 
 /// Says where the server is and how to reach it, at a glance.
-pub(super) fn greet(bound: &Bound, address: SocketAddr) {
+pub(super) fn greet(bound: &BoundServer, address: SocketAddr) {
     let root = root_url(bound.scheme(), address);
     let page = match bound.playground_is_off_because() {
         Some(reason) => Page::Off(reason),

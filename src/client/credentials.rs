@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use http::{HeaderMap, Method, StatusCode};
 
 use super::ClientError;
-use crate::net::{Answer, Client as HttpClient, Lane, Outgoing};
+use crate::net::{Answer, Client as HttpClient, Lane, OutgoingRequest};
 
 /// Adds credentials to requests to a server.
 pub trait Credentials: fmt::Debug + Send + Sync {
@@ -17,7 +17,7 @@ pub trait Credentials: fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// Describes why there are none, without revealing secrets.
-    fn apply<'r>(&'r self, request: &'r mut Outgoing) -> BoxFuture<'r, Result<(), String>>;
+    fn apply<'r>(&'r self, request: &'r mut OutgoingRequest) -> BoxFuture<'r, Result<(), String>>;
 
     /// Records the scopes of an `insufficient_scope` error, separated by spaces. Default: does nothing.
     fn lacks<'r>(&'r self, scope: &'r str) -> BoxFuture<'r, ()> {
@@ -27,7 +27,7 @@ pub trait Credentials: fmt::Debug + Send + Sync {
 
     /// Handles a request that was rejected with status 401. Returns true if it should be retried once, with what
     /// [`apply`](Self::apply) then adds.
-    fn refused<'r>(&'r self, request: &'r Outgoing) -> BoxFuture<'r, bool>;
+    fn refused<'r>(&'r self, request: &'r OutgoingRequest) -> BoxFuture<'r, bool>;
 }
 
 /// Sends requests with credentials.
@@ -65,7 +65,7 @@ impl Sender {
             return Ok(lane.send(Method::POST, headers, message).await?);
         };
         let attempt = async || {
-            let mut outgoing = Outgoing::new(Method::POST, lane.url().clone());
+            let mut outgoing = OutgoingRequest::new(Method::POST, lane.url().clone());
             outgoing.headers = headers.clone();
             outgoing.body = message.clone();
             let applied = credentials.apply(&mut outgoing).await;
@@ -86,7 +86,7 @@ impl Sender {
     }
 
     /// Sends a request. Retries it once if it was rejected for credentials that can be replaced.
-    pub(super) async fn open(&self, outgoing: Outgoing) -> Result<Answer, ClientError> {
+    pub(super) async fn open(&self, outgoing: OutgoingRequest) -> Result<Answer, ClientError> {
         let Some(credentials) = &self.credentials else {
             return Ok(self.client.open(outgoing).await?);
         };

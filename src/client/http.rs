@@ -19,7 +19,7 @@ use super::lifecycle::{self, Verdict};
 use super::shared::{Send1, Shared};
 use super::wire::{self, Incoming};
 use super::{ClientError, DISCOVER, LISTEN, Options, Params, ServerInfo};
-use crate::net::{self, Answer, Client as HttpClient, EventDecoder, Lane, Outgoing, Said};
+use crate::net::{self, Answer, Client as HttpClient, EventDecoder, Lane, OutgoingRequest, Said};
 use crate::protocol::Revision;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -137,8 +137,8 @@ impl Link {
     }
 
     /// Creates a request without a message.
-    fn outgoing(&self, method: Method, accept: &'static str) -> Outgoing {
-        let mut outgoing = Outgoing::new(method, self.lane.url().clone());
+    fn outgoing(&self, method: Method, accept: &'static str) -> OutgoingRequest {
+        let mut outgoing = OutgoingRequest::new(method, self.lane.url().clone());
         outgoing.headers = self.session.load().headers.clone();
         outgoing.headers.remove(CONTENT_TYPE);
         outgoing

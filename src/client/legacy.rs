@@ -13,7 +13,7 @@ use super::credentials::Sender;
 use super::error::beginning;
 use super::shared::{Send1, Shared};
 use super::{ClientError, Options, wire};
-use crate::net::{self, Answer, Client as HttpClient, Event, EventDecoder, Outgoing, Said};
+use crate::net::{self, Answer, Client as HttpClient, Event, EventDecoder, OutgoingRequest, Said};
 
 pub(super) struct Link {
     poster: Poster,
@@ -36,7 +36,7 @@ impl Link {
         options: &Options,
         shared: &Arc<Shared>,
     ) -> Result<Self, ClientError> {
-        let mut outgoing = Outgoing::new(Method::GET, url.clone());
+        let mut outgoing = OutgoingRequest::new(Method::GET, url.clone());
         outgoing.headers = headers.clone();
         outgoing
             .headers
@@ -126,7 +126,7 @@ impl Poster {
     }
 
     async fn send(&self, message: Bytes) -> Result<(), ClientError> {
-        let mut outgoing = Outgoing::new(Method::POST, self.url.clone());
+        let mut outgoing = OutgoingRequest::new(Method::POST, self.url.clone());
         outgoing.headers = self.headers.clone();
         outgoing
             .headers

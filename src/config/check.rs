@@ -18,14 +18,14 @@ use crate::transport::http::is_host;
 
 /// Something that does not add up, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct Conflict {
     /// What is wrong.
     pub problem: String,
     /// What to do.
     pub advice: String,
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for Conflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}; {}", self.problem, self.advice)
     }
@@ -61,7 +61,7 @@ fn unbuilt(config: &Config) -> Vec<(&'static str, &'static str)> {
 pub(crate) fn check_built(config: &Config) -> Result<(), ConfigError> {
     let findings: Vec<_> = unbuilt(config)
         .into_iter()
-        .map(|(setting, feature)| Finding {
+        .map(|(setting, feature)| Conflict {
             problem: format!(
                 "{setting} requires the feature `{feature}`, which this build does not have"
             ),
@@ -105,10 +105,10 @@ fn find_in_sources(config: &Config, probe: &Probe, find: &mut dyn FnMut(String, 
 }
 
 /// Everything because of which a configuration cannot be used.
-pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Finding> {
+pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Conflict> {
     let mut findings = Vec::new();
     let mut find = |problem: String, advice: &str| {
-        findings.push(Finding {
+        findings.push(Conflict {
             problem,
             advice: advice.to_owned(),
         });
@@ -184,20 +184,23 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
             find(format!("toolsets has {name:?} twice"), "name it once");
         }
     }
-    for (name, mount) in &config.mounts {
+    for (name, mount) in &config.endpoints {
         if let Some(problem) = fault_of_mount(name) {
-            find(format!("mounts.{name} is no name of an endpoint"), &problem);
+            find(
+                format!("endpoints.{name} is no name of an endpoint"),
+                &problem,
+            );
         }
         if let Err((setting, problem)) = mount.chosen() {
             let dot = if setting.is_empty() { "" } else { "." };
             find(
-                format!("mounts.{name}{dot}{setting} cannot be used"),
+                format!("endpoints.{name}{dot}{setting} cannot be used"),
                 &problem,
             );
         }
         for scope in mount.scopes.iter().filter(|scope| !is_scope(scope)) {
             find(
-                format!("mounts.{name}.scopes has {scope:?}, which is no scope"),
+                format!("endpoints.{name}.scopes has {scope:?}, which is no scope"),
                 "a scope has visible ASCII characters, no quotation mark and no backslash",
             );
         }
@@ -272,12 +275,12 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
             "server.tasks.poll_interval_ms",
         ),
         (
-            config.server.questions.timeout_seconds == 0,
-            "server.questions.timeout_seconds",
+            config.server.client_requests.timeout_seconds == 0,
+            "server.client_requests.timeout_seconds",
         ),
         (
-            config.server.questions.state_seconds == 0,
-            "server.questions.state_seconds",
+            config.server.client_requests.state_seconds == 0,
+            "server.client_requests.state_seconds",
         ),
         (http.workers == Some(0), "http.workers"),
         (limits.connections == 0, "http.limits.connections"),
@@ -311,8 +314,8 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
         (config.state.timeout_ms == 0, "state.timeout_ms"),
         (config.state.share_percent == 0, "state.share_percent"),
         (
-            config.server.streams.life_seconds == 0,
-            "server.streams.life_seconds",
+            config.server.streams.max_age_seconds == 0,
+            "server.streams.max_age_seconds",
         ),
         (
             config.server.streams.per_principal == 0,
@@ -336,10 +339,10 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
             "give it at most 100: nobody has more than the whole",
         );
     }
-    let per_session = config.server.questions.per_session;
+    let per_session = config.server.client_requests.per_session;
     if PER_SESSION_MAX < per_session {
         find(
-            format!("server.questions.per_session is {per_session}"),
+            format!("server.client_requests.per_session is {per_session}"),
             "give it at most 200: over stdio 256 messages are looked after at once, and answers have to find a place",
         );
     }
@@ -390,9 +393,9 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Findin
             "name the port for operators too, or leave the host out",
         );
     }
-    if http.tls.client_optional && http.tls.client_authorities.is_none() {
+    if http.tls.client_optional && http.tls.client_ca.is_none() {
         find(
-            "http.tls.client_optional is set, and http.tls.client_authorities is not: nobody would be asked for a certificate".to_owned(),
+            "http.tls.client_optional is set, and http.tls.client_ca is not: nobody would be asked for a certificate".to_owned(),
             "name the file with the authorities of clients' certificates, or leave it out",
         );
     }
@@ -444,7 +447,7 @@ pub(crate) fn check_bound(
     {
         return Ok(());
     }
-    Err(ConfigError::Contradictions(vec![Finding {
+    Err(ConfigError::Contradictions(vec![Conflict {
         problem: format!(
             "the socket that was handed over (LISTEN_FDS) listens on {bound}, and nothing proves who calls: anybody who reaches this machine could use the tools"
         ),
@@ -640,7 +643,7 @@ mod tests {
             ),
             (
                 json!({"http": {"tls": {"client_optional": true}}}),
-                "http.tls.client_optional is set, and http.tls.client_authorities is not: nobody would be asked for a certificate",
+                "http.tls.client_optional is set, and http.tls.client_ca is not: nobody would be asked for a certificate",
             ),
             (
                 json!({"audit": {"required": true}}),

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::Mistake;
-use super::check::Finding;
+use super::Diagnostic;
+use super::check::Conflict;
 
 /// Why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -41,10 +41,10 @@ pub enum ConfigError {
     },
     /// Settings that do not exist, or that cannot have their values.
     #[error("{}", in_lines(.0))]
-    Mistakes(Vec<Mistake>),
+    Mistakes(Vec<Diagnostic>),
     /// Settings that contradict one another.
     #[error("{}", in_lines(.0))]
-    Contradictions(Vec<Finding>),
+    Contradictions(Vec<Conflict>),
 }
 
 fn in_lines(items: &[impl fmt::Display]) -> String {

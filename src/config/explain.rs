@@ -13,7 +13,7 @@ use crate::telemetry::is_named_like_a_secret;
 /// One setting as it is in effect.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-pub struct Effective {
+pub struct ResolvedSetting {
     /// Its path, such as `http.port`.
     pub setting: String,
     /// What it is; secrets are masked.
@@ -29,7 +29,7 @@ pub struct Effective {
 
 impl Loaded {
     /// Every setting with its value and where that comes from, in the order of the reference.
-    pub fn explain(&self) -> Vec<Effective> {
+    pub fn explain(&self) -> Vec<ResolvedSetting> {
         let mut effective = Vec::new();
         let values = serde_json::to_value(&self.config).unwrap_or_default();
         if let Value::Object(values) = &values {
@@ -77,7 +77,7 @@ impl Loaded {
         &self,
         values: &Map<String, Value>,
         path: &mut Vec<String>,
-        effective: &mut Vec<Effective>,
+        effective: &mut Vec<ResolvedSetting>,
     ) {
         for (name, value) in values {
             path.push(name.clone());
@@ -86,7 +86,7 @@ impl Loaded {
                 value => {
                     let origin = self.origin_at(path);
                     let reload = schema::setting(path).map(|setting| setting.reload);
-                    effective.push(Effective {
+                    effective.push(ResolvedSetting {
                         setting: path.join("."),
                         value: shown(value),
                         from: origin.describe(self.file.as_deref()),

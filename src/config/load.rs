@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::error::ConfigError;
 use super::expand::{Expanded, expand};
 use super::flags::{Flags, flag_values};
-use super::mistake::Mistake;
+use super::mistake::Diagnostic;
 use super::schema::PathKind;
 use super::tree::{Content, Node, Origin, parts};
 use super::typed::{mistakes_within, read_as};
@@ -312,7 +312,7 @@ fn drop_nulls(node: &mut Node) {
 }
 
 /// Replaces `${...}` in all texts of a file.
-fn substitute(tree: &mut Node, probe: &Probe, file: &Path, mistakes: &mut Vec<Mistake>) {
+fn substitute(tree: &mut Node, probe: &Probe, file: &Path, mistakes: &mut Vec<Diagnostic>) {
     let in_file = tree.get(&parts("env_missing")).map(Node::to_value);
     let lenient = match probe.variable("LONGSHORE_ENV_MISSING") {
         Some(text) => text == "empty",
@@ -328,7 +328,7 @@ fn substitute(tree: &mut Node, probe: &Probe, file: &Path, mistakes: &mut Vec<Mi
                 node.content = Content::Leaf(text.into());
                 node.substituted = substituted;
             }
-            Err(message) => mistakes.push(Mistake::new(
+            Err(message) => mistakes.push(Diagnostic::new(
                 path,
                 &node.origin,
                 Some(file),

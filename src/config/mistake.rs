@@ -7,7 +7,7 @@ use super::tree::{Node, Origin};
 
 /// A setting that does not exist, or cannot have its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
+pub struct Diagnostic {
     /// Which setting, such as `http.port`; empty if it is about all of them.
     pub setting: String,
     /// Where it was said: `longshore.yaml:3:5`, a variable, or a flag.
@@ -16,13 +16,13 @@ pub struct Mistake {
     pub message: String,
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.place, self.message)
     }
 }
 
-impl Mistake {
+impl Diagnostic {
     pub(super) fn new(
         path: &[String],
         origin: &Origin,

@@ -29,14 +29,14 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use check::Finding;
+pub use check::Conflict;
 pub(crate) use check::{check_bound, check_built, is_public, open_to_others};
 pub use error::ConfigError;
-pub use explain::Effective;
+pub use explain::ResolvedSetting;
 pub use flags::Flags;
 pub use load::Loaded;
 pub use log::{LogConfig, LogFormat};
-pub use mistake::Mistake;
+pub use mistake::Diagnostic;
 pub use reference::reference;
 pub use schema::{Reload, Setting, schema, settings};
 pub use tree::Origin;
@@ -46,7 +46,7 @@ use crate::audit::AuditConfig;
 use crate::auth::{AuthConfig, PolicyConfig};
 use crate::limit::LimitConfig;
 use crate::seal::SealConfig;
-use crate::server::{MountConfig, ServerConfig};
+use crate::server::{EndpointConfig, ServerConfig};
 use crate::source::{
     ArtifactConfig, BuiltinConfig, SourceConfig, TokensConfig, UpstreamConfig, UpstreamNames,
 };
@@ -119,7 +119,7 @@ pub struct Config {
     /// What stands between the server's name and theirs then: 1 to 8 letters, digits, `_`, `-` and `.`. Default: `__`.
     pub upstreams_separator: Option<String>,
     /// Endpoints beside `/mcp`, each at `/mcp/` and its name, with a part of what is offered.
-    pub mounts: BTreeMap<String, MountConfig>,
+    pub endpoints: BTreeMap<String, EndpointConfig>,
     /// Keys for session ids and cursors.
     pub seal: SealConfig,
     /// What operators get to see.

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::mistake::{self, Mistake};
+use super::mistake::{self, Diagnostic};
 use super::schema;
 use super::tree::{Content, Node};
 use crate::catalog::located::{self, Misfit, Piece};
@@ -17,7 +17,7 @@ use crate::catalog::located::{self, Misfit, Piece};
 pub(super) fn read_as<T: DeserializeOwned>(
     tree: &mut Node,
     file: Option<&Path>,
-) -> Result<T, Vec<(Mistake, bool)>> {
+) -> Result<T, Vec<(Diagnostic, bool)>> {
     const MISTAKES_MAX: usize = 20;
     let mut mistakes = Vec::new();
     let mut rest = tree.clone();
@@ -40,7 +40,7 @@ pub(super) fn read_as<T: DeserializeOwned>(
             continue;
         }
         let missing = mistake::is_missing(&refusal);
-        let mistake = Mistake::of_value(&path, &rest, file, &refusal, schema::is_secret(&path));
+        let mistake = Diagnostic::of_value(&path, &rest, file, &refusal, schema::is_secret(&path));
         mistakes.push((mistake, missing));
         if MISTAKES_MAX <= mistakes.len() || !rest.remove(&path) {
             return Err(mistakes);
@@ -78,14 +78,14 @@ fn truth(node: &Node, refusal: &str) -> Option<Value> {
 pub(super) fn mistakes_within<T: DeserializeOwned>(
     alone: &Node,
     path: &[String],
-) -> Option<Mistake> {
+) -> Option<Diagnostic> {
     let misfit = located::read::<T>(&alone.to_value()).err()?;
     let at = path_of(&misfit);
     let refusal = misfit.cause.to_string();
     let is_elsewhere = !at.starts_with(path) && mistake::is_missing(&refusal);
     (!is_elsewhere).then(|| {
         let is_secret = schema::is_secret(&at) || schema::is_secret(path);
-        Mistake::of_value(&at, alone, None, &refusal, is_secret)
+        Diagnostic::of_value(&at, alone, None, &refusal, is_secret)
     })
 }
 

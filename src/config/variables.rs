@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::mistake::{Mistake, nearest, variable_of};
+use super::mistake::{Diagnostic, nearest, variable_of};
 use super::tree::{Node, Origin, parts};
 use super::typed::mistakes_within;
 use super::{Config, file, schema};
@@ -36,7 +36,7 @@ const ALIASES: [(&str, &str); 11] = [
     ("MCP_HOST", "http.host"),
     ("MCP_PORT", "http.port"),
     ("MCP_TRANSPORT", "transport"),
-    ("MCP_AUTH", "auth.proofs"),
+    ("MCP_AUTH", "auth.methods"),
     ("MCP_RATE_LIMIT_RPS", "limits.principal.per_second"),
     ("MCP_RATE_LIMIT_BURST", "limits.principal.burst"),
     ("MCP_OTEL_ENDPOINT", "telemetry.endpoint"),
@@ -107,7 +107,7 @@ pub(super) fn name_for(setting: &str) -> String {
 }
 
 /// What the variables say, least important first. What makes no sense is left out and reported.
-pub(super) fn settings(probe: &Probe, mistakes: &mut Vec<Mistake>) -> Vec<Variable> {
+pub(super) fn settings(probe: &Probe, mistakes: &mut Vec<Diagnostic>) -> Vec<Variable> {
     let mut found = Vec::new();
     let aliases = ALIASES.iter().filter(|(name, _)| {
         probe.variable(name).is_some_and(|value| match *name {
@@ -140,7 +140,7 @@ pub(super) fn settings(probe: &Probe, mistakes: &mut Vec<Mistake>) -> Vec<Variab
             && schema::setting(&path).is_none()
         {
             let message = format!("{itself} is set too; unset one of them");
-            mistakes.push(Mistake::new(&[], &origin(name), None, message));
+            mistakes.push(Diagnostic::new(&[], &origin(name), None, message));
             continue;
         }
         let value = probe.variable(name).unwrap_or_default();
@@ -174,7 +174,7 @@ fn translated(name: &str, value: &str) -> String {
 }
 
 /// The setting that a name stands for, and whether it does so in short.
-fn setting_of(name: &str) -> Result<(Vec<String>, bool), Mistake> {
+fn setting_of(name: &str) -> Result<(Vec<String>, bool), Diagnostic> {
     if let Some((_, setting)) = SHORT.iter().find(|(short, _)| *short == name) {
         return Ok((parts(setting), true));
     }
@@ -204,7 +204,7 @@ fn setting_of(name: &str) -> Result<(Vec<String>, bool), Mistake> {
              LONGSHORE_PORT; correct its name, or unset it"
         ),
     };
-    Err(Mistake::new(&[], &origin(name), None, message))
+    Err(Diagnostic::new(&[], &origin(name), None, message))
 }
 
 fn origin(name: &str) -> Origin {
@@ -214,7 +214,7 @@ fn origin(name: &str) -> Origin {
 }
 
 /// One setting from a variable, or from the file that it names.
-fn variable(name: &str, path: &[String], value: &str) -> Result<Variable, Mistake> {
+fn variable(name: &str, path: &[String], value: &str) -> Result<Variable, Diagnostic> {
     let origin = origin(name);
     let in_file = path.last().and_then(|last| last.strip_suffix("_file"));
     // A setting whose own name ends like this is meant before a secret in a file.
@@ -225,7 +225,7 @@ fn variable(name: &str, path: &[String], value: &str) -> Result<Variable, Mistak
         secret.push(last.to_owned());
         return match schema::setting(&secret) {
             Some(setting) if setting.is_secret => from_file(&secret, &origin, value),
-            Some(_) => Err(Mistake::new(
+            Some(_) => Err(Diagnostic::new(
                 &secret,
                 &origin,
                 None,
@@ -240,15 +240,15 @@ fn variable(name: &str, path: &[String], value: &str) -> Result<Variable, Mistak
     typed(path, &origin, value).map(|tree| Variable { tree, file: None })
 }
 
-fn from_file(path: &[String], origin: &Origin, file: &str) -> Result<Variable, Mistake> {
+fn from_file(path: &[String], origin: &Origin, file: &str) -> Result<Variable, Diagnostic> {
     let text = file::read_text(file.as_ref()).map_err(|error| {
         let message = format!("cannot read {file}: {error}");
-        Mistake::new(path, origin, None, message)
+        Diagnostic::new(path, origin, None, message)
     })?;
     let text = text.trim_end_matches(['\n', '\r']);
     if text.is_empty() {
         let message = format!("{file} is empty; put the secret in it");
-        return Err(Mistake::new(path, origin, None, message));
+        return Err(Diagnostic::new(path, origin, None, message));
     }
     // There are several where there can be several; with what stands between them as in a variable.
     let secrets = text.split([',', '\n']).map(str::trim);
@@ -273,7 +273,7 @@ fn from_file(path: &[String], origin: &Origin, file: &str) -> Result<Variable, M
 /// A variable's text as the type that its setting has.
 ///
 /// What one variable says has to make sense by itself; so a mistake is told by the variable's name.
-fn typed(path: &[String], origin: &Origin, text: &str) -> Result<Node, Mistake> {
+fn typed(path: &[String], origin: &Origin, text: &str) -> Result<Node, Diagnostic> {
     if let Ok(value) = serde_json::from_str::<Value>(text) {
         let as_json = Node::single(path, origin, value);
         if mistakes_within::<Config>(&as_json, path).is_none() {

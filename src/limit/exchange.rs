@@ -12,7 +12,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::{Limits, Rules};
-use crate::state::{Heard, SharedState, Subscription};
+use crate::state::{SharedState, Subscription, SubscriptionEvent};
 
 /// How replicas tell one another.
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ impl Limits {
                 retry_at = Instant::now() + RETRY;
             }
             tokio::select! {
-                heard = next(&mut bus) => if let Heard::Message(message) = heard {
+                heard = next(&mut bus) => if let SubscriptionEvent::Message(message) = heard {
                     self.rules.load().heed(&message, reach.replica);
                 },
                 () = tokio::time::sleep_until(tell_at) => if is_shared {
@@ -85,7 +85,7 @@ impl Limits {
     }
 }
 
-async fn next(bus: &mut Option<Box<dyn Subscription>>) -> Heard {
+async fn next(bus: &mut Option<Box<dyn Subscription>>) -> SubscriptionEvent {
     match bus {
         Some(bus) => bus.next().await,
         None => std::future::pending().await,

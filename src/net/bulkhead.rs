@@ -77,7 +77,7 @@ impl Drop for Waiting<'_> {
 /// Why somebody was not let through. What they wanted has not happened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Turned {
+pub enum BulkheadError {
     /// Too many are on their way.
     #[error("too many calls are under way; try again in a moment")]
     Full,
@@ -135,12 +135,12 @@ impl Bulkhead {
     /// # Errors
     ///
     /// There was no turn in time, or the place is down.
-    pub async fn enter(&self) -> Result<Pass<'_>, Turned> {
+    pub async fn enter(&self) -> Result<Pass<'_>, BulkheadError> {
         self.enter_for(ShareKey::current()).await
     }
 
     /// The same for a caller whose call is polled elsewhere.
-    pub(crate) async fn enter_for(&self, caller: ShareKey) -> Result<Pass<'_>, Turned> {
+    pub(crate) async fn enter_for(&self, caller: ShareKey) -> Result<Pass<'_>, BulkheadError> {
         let turn = match self.turns.try_acquire_for(caller) {
             Some(turn) => turn,
             None => {
@@ -151,7 +151,7 @@ impl Bulkhead {
                     .and_then(Result::ok)
                     .ok_or_else(|| {
                         self.counts.refused_full.fetch_add(1, Ordering::Relaxed);
-                        Turned::Full
+                        BulkheadError::Full
                     })?
             }
         };
@@ -160,7 +160,7 @@ impl Bulkhead {
             self.with_breaker(|breakers| breakers.enter(caller, Instant::now()))
         {
             self.counts.refused_tripped.fetch_add(1, Ordering::Relaxed);
-            return Err(Turned::Down { wait });
+            return Err(BulkheadError::Down { wait });
         }
         self.counts.entered.fetch_add(1, Ordering::Relaxed);
         Ok(Pass {
@@ -276,7 +276,7 @@ mod tests {
         let first = bulkhead.enter().await.expect("room");
         let _second = bulkhead.enter().await.expect("room");
         let before = Instant::now();
-        assert_eq!(bulkhead.enter().await.err(), Some(Turned::Full));
+        assert_eq!(bulkhead.enter().await.err(), Some(BulkheadError::Full));
         assert_eq!(before.elapsed(), Duration::from_millis(100));
         assert_eq!(bulkhead.stats().under_way, 2);
         first.succeeded();
@@ -305,7 +305,10 @@ mod tests {
         for _ in 0..2 {
             bulkhead.enter().await.expect("up").failed();
         }
-        assert!(matches!(bulkhead.enter().await, Err(Turned::Down { .. })));
+        assert!(matches!(
+            bulkhead.enter().await,
+            Err(BulkheadError::Down { .. })
+        ));
         assert_eq!(bulkhead.stats().breaker, BreakerState::Tripped);
         tokio::time::sleep(Duration::from_secs(1)).await;
         let probe = bulkhead.enter().await.expect("a probe");
@@ -343,7 +346,7 @@ mod tests {
             bulkhead.enter_for(alice).await.expect("up").failed();
         }
         let refused = bulkhead.enter_for(alice).await.err();
-        assert!(matches!(refused, Some(Turned::Down { .. })));
+        assert!(matches!(refused, Some(BulkheadError::Down { .. })));
         bulkhead.enter_for(bob).await.expect("his own").succeeded();
         assert_eq!(bulkhead.stats().breaker, BreakerState::Passing);
         // What cannot be reached cannot be reached by anybody.

@@ -303,7 +303,7 @@ impl fmt::Debug for Client {
 
 /// A request to another server.
 #[derive(Clone)]
-pub struct Outgoing {
+pub struct OutgoingRequest {
     /// `GET`, `POST` and so on.
     pub method: Method,
     /// Where to. A fragment is not sent.
@@ -317,7 +317,7 @@ pub struct Outgoing {
     pub total: Option<Duration>,
 }
 
-impl Outgoing {
+impl OutgoingRequest {
     /// A request without headers and body.
     pub fn new(method: Method, url: Url) -> Self {
         Self {
@@ -359,7 +359,7 @@ impl Outgoing {
     }
 }
 
-impl fmt::Debug for Outgoing {
+impl fmt::Debug for OutgoingRequest {
     /// Leaves out what may hold secrets: the query, headers and body.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Outgoing")
@@ -407,7 +407,7 @@ impl Client {
     /// # Errors
     ///
     /// The guard does not permit it, nobody answers in time, or what is answered is too large or no HTTP.
-    pub async fn fetch(&self, mut request: Outgoing) -> Result<Fetched, FetchError> {
+    pub async fn fetch(&self, mut request: OutgoingRequest) -> Result<Fetched, FetchError> {
         request
             .headers
             .entry(ACCEPT_ENCODING)
@@ -420,11 +420,11 @@ impl Client {
     /// # Errors
     ///
     /// As of [`fetch`](Self::fetch).
-    pub fn open(&self, request: Outgoing) -> BoxFuture<'_, Result<Answer, FetchError>> {
+    pub fn open(&self, request: OutgoingRequest) -> BoxFuture<'_, Result<Answer, FetchError>> {
         Box::pin(self.follow(request))
     }
 
-    async fn follow(&self, mut request: Outgoing) -> Result<Answer, FetchError> {
+    async fn follow(&self, mut request: OutgoingRequest) -> Result<Answer, FetchError> {
         let limit = request.total.or(self.deadlines.total);
         let total = limit.map(|limit| (Instant::now() + limit, limit));
         clean(&mut request.headers);
@@ -455,7 +455,7 @@ impl Client {
 
     async fn send(
         &self,
-        request: &Outgoing,
+        request: &OutgoingRequest,
         total: Option<(Instant, Duration)>,
     ) -> Result<Answer, FetchError> {
         self.guard.check_url(&request.url)?;
@@ -574,7 +574,11 @@ pub(super) fn next_url(from: &Url, location: &HeaderValue) -> Result<Url, &'stat
 
 /// Turns a request into the one that a redirect asks for (RFC 9110, 15.4). Nothing that may be a secret goes to
 /// another origin.
-fn redirect(request: &mut Outgoing, next: Url, status: StatusCode) -> Result<(), &'static str> {
+fn redirect(
+    request: &mut OutgoingRequest,
+    next: Url,
+    status: StatusCode,
+) -> Result<(), &'static str> {
     let becomes_get = match status {
         StatusCode::SEE_OTHER => request.method != Method::HEAD,
         StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => request.method == Method::POST,

@@ -21,7 +21,7 @@ use url::Url;
 use super::client::{HEAD_BYTES, HEADERS, IDLE_CONNECTION_LIFE, IDLE_CONNECTIONS, clean};
 use super::connect::Stream;
 use super::pools::is_alone;
-use super::{Answer, Client, FetchError, Outgoing, Phase};
+use super::{Answer, Client, FetchError, OutgoingRequest, Phase};
 
 /// Sends requests to one URL, as its [`Client`] would: the same guard, the same deadlines. No redirect is followed.
 ///
@@ -226,7 +226,7 @@ impl Parts {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<Answer, FetchError> {
-        let mut outgoing = Outgoing::new(method, self.url.clone());
+        let mut outgoing = OutgoingRequest::new(method, self.url.clone());
         outgoing.headers = headers;
         outgoing.body = body;
         let answer = self.client.open(outgoing).await?;

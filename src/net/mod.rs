@@ -45,10 +45,10 @@ pub use backoff::{Backoff, chance};
 pub use body::{Body, BodyError};
 pub(crate) use body::{Common, ReadError, Reader};
 pub use breaker::{Breaker, BreakerState};
-pub use bulkhead::{Bulkhead, BulkheadConfig, BulkheadStats, Pass, Turned};
+pub use bulkhead::{Bulkhead, BulkheadConfig, BulkheadError, BulkheadStats, Pass};
 pub(crate) use challenge::challenge_parameter;
 #[cfg(feature = "egress")]
-pub use client::{Client, ClientBuilder, ClientError, Deadlines, Outgoing};
+pub use client::{Client, ClientBuilder, ClientError, Deadlines, OutgoingRequest};
 pub(crate) use fetch_error::with_causes;
 pub use fetch_error::{Cause, FetchError, Phase};
 #[cfg(feature = "egress")]

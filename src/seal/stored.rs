@@ -14,7 +14,9 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
 use super::KeyRing;
-use crate::state::{Claim, Heard, Keep, LogPage, State, StateFuture, Subscription, Usage};
+use crate::state::{
+    Claim, LogPage, Retention, State, StateFuture, Subscription, SubscriptionEvent, Usage,
+};
 
 /// A store whose content is sealed.
 pub(crate) struct SealedState {
@@ -114,7 +116,7 @@ impl State for SealedState {
         self.store.count(key, by, life)
     }
 
-    fn append<'a>(&'a self, log: &'a str, entry: Bytes, keep: Keep) -> StateFuture<'a, u64> {
+    fn append<'a>(&'a self, log: &'a str, entry: Bytes, keep: Retention) -> StateFuture<'a, u64> {
         self.store.append(log, self.seal(log, &entry), keep)
     }
 
@@ -184,14 +186,14 @@ struct Opening {
 }
 
 impl Subscription for Opening {
-    fn next(&mut self) -> BoxFuture<'_, Heard> {
+    fn next(&mut self) -> BoxFuture<'_, SubscriptionEvent> {
         Box::pin(async move {
             loop {
                 match self.inner.next().await {
-                    Heard::Missed => return Heard::Missed,
-                    Heard::Message(sealed) => {
+                    SubscriptionEvent::Missed => return SubscriptionEvent::Missed,
+                    SubscriptionEvent::Message(sealed) => {
                         if let Some(plain) = open(&self.keys, &self.told, &self.channel, &sealed) {
-                            return Heard::Message(plain);
+                            return SubscriptionEvent::Message(plain);
                         }
                     }
                 }
@@ -296,7 +298,7 @@ mod tests {
     async fn forged_entries_of_logs_are_left_out() {
         let store = memory();
         let state = sealed(&store, &["a"]);
-        let keep = Keep {
+        let keep = Retention {
             entries: 10,
             bytes: 1 << 16,
             life: LIFE,
@@ -345,7 +347,7 @@ mod tests {
             .expect("said");
         assert_eq!(
             listener.next().await,
-            Heard::Message(Bytes::from_static(b"true"))
+            SubscriptionEvent::Message(Bytes::from_static(b"true"))
         );
     }
 

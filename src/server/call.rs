@@ -15,7 +15,7 @@ use tokio::task::AbortHandle as TaskHandle;
 use tokio::time::{Instant, Sleep};
 
 use super::Reply;
-use super::questions::{Asked, QuestionConfig, Questions};
+use super::questions::{Asked, ClientRequestConfig, Questions};
 use crate::catalog::{CallContext, Dropped, Interruption, RequestId};
 use crate::limit::{Held, Hits, Limit};
 use crate::net::{ShareKey, enter_share};
@@ -479,7 +479,7 @@ pub(crate) const STDIO: &str = "stdio";
 
 impl Inflight {
     pub(crate) fn new(
-        questions: QuestionConfig,
+        questions: ClientRequestConfig,
         replica: u64,
         streams: Gauge,
         hits: Arc<Hits>,
@@ -678,7 +678,7 @@ mod tests {
     #[tokio::test]
     async fn a_call_that_has_left_is_not_remembered() {
         let hits = Arc::new(Hits::new(&Metrics::default()));
-        let config = QuestionConfig::default();
+        let config = ClientRequestConfig::default();
         let inflight = Arc::new(Inflight::new(config, 1, Gauge::default(), hits));
         let context = Arc::new(CallContext::for_test());
         let enter = || inflight.enter(&context, AbortHandle::new_pair().0);

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::streams::StreamsConfig;
-use super::{MessagesConfig, QuestionConfig, SearchConfig, TaskConfig};
+use super::{ClientRequestConfig, MessagesConfig, SearchConfig, TaskConfig};
 use crate::protocol::Implementation;
 
 /// The server itself.
@@ -49,7 +49,7 @@ pub struct ServerConfig {
     /// Listing many tools by way of a search.
     pub search: SearchConfig,
     /// Questions that tools ask the client.
-    pub questions: QuestionConfig,
+    pub client_requests: ClientRequestConfig,
     /// Calls that outlive their request.
     pub tasks: TaskConfig,
     /// How much one message may hold.
@@ -125,7 +125,7 @@ impl Default for ServerConfig {
             list_ttl_ms: 300_000,
             contents_cache_bytes: 16 * 1024 * 1024,
             search: SearchConfig::default(),
-            questions: QuestionConfig::default(),
+            client_requests: ClientRequestConfig::default(),
             tasks: TaskConfig::default(),
             messages: MessagesConfig::default(),
             batch: BatchPolicy::Auto,

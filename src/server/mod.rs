@@ -68,9 +68,9 @@ pub use method::{MethodFuture, MethodHandler};
 pub(crate) use mirror::{McpHeaders, VersionHeader};
 #[cfg(any(fuzzing, test))]
 pub(crate) use mirror::{Mirrored, read as read_mirrored};
-pub use mount::MountConfig;
+pub use mount::EndpointConfig;
 pub(crate) use mount::{Chosen, fault_of_mount};
-pub use questions::{QuestionConfig, QuestionCounts};
+pub use questions::{ClientRequestConfig, ClientRequestCounts};
 pub(crate) use reply::{Answer, Refusal, Reply, limited};
 pub use search::SearchConfig;
 pub(crate) use search::VERBS as SEARCH_VERBS;
@@ -227,7 +227,7 @@ impl Server {
         };
         let mount = mount.as_str();
         let replica = u64::from_ne_bytes(crate::seal::random_bytes());
-        let questions = config.questions.clone();
+        let questions = config.client_requests.clone();
         let question_timeout = Duration::from_secs(questions.timeout_seconds);
         let open_streams = metrics.gauge(&OPEN_STREAMS, &[]);
         let hits = Arc::clone(&limits.hits);
@@ -323,7 +323,7 @@ impl Server {
     }
 
     /// What has become of the questions that were asked.
-    pub(crate) fn question_counts(&self) -> QuestionCounts {
+    pub(crate) fn client_request_counts(&self) -> ClientRequestCounts {
         self.inflight.questions.counts()
     }
 

@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 /// sessions, cursors and tasks of one endpoint are unknown to every other. What is not named is not there.
 ///
 /// ```yaml
-/// mounts:
+/// endpoints:
 ///   weather: { tools: ["weather__*"], instructions: Ask for one place at a time. }
 /// ```
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct MountConfig {
+pub struct EndpointConfig {
     /// Names of its tools; `*` stands for any text. Default: none.
     #[serde(deserialize_with = "crate::environment::list")]
     pub tools: Vec<String>,
@@ -70,7 +70,7 @@ pub(crate) struct Chosen {
     prompts: GlobSet,
 }
 
-impl MountConfig {
+impl EndpointConfig {
     /// Reads the patterns.
     ///
     /// # Errors
@@ -140,20 +140,22 @@ mod tests {
 
     #[test]
     fn what_is_not_named_is_not_there() {
-        let config = MountConfig {
+        let config = EndpointConfig {
             tools: vec!["a_*".to_owned(), "b".to_owned()],
             exclude_tools: vec!["a_x*".to_owned()],
-            ..MountConfig::default()
+            ..EndpointConfig::default()
         };
         let chosen = config.chosen().expect("valid");
         let tools = ["a_b", "a_xy", "b", "c"].map(|name| chosen.has_tool(name));
         assert_eq!(tools, [true, false, true, false]);
         assert!(!chosen.has_resource("x://y") && !chosen.has_prompt("p"));
-        let empty = MountConfig::default().chosen().expect_err("names nothing");
+        let empty = EndpointConfig::default()
+            .chosen()
+            .expect_err("names nothing");
         assert_eq!(empty.0, "");
-        let broken = MountConfig {
+        let broken = EndpointConfig {
             prompts: vec!["[".to_owned()],
-            ..MountConfig::default()
+            ..EndpointConfig::default()
         };
         assert_eq!(broken.chosen().expect_err("no pattern").0, "prompts");
     }

@@ -18,12 +18,12 @@ use crate::telemetry::{Metrics, QUESTIONS, QUESTIONS_WAITING};
 /// Questions that tools ask the client.
 ///
 /// ```toml
-/// [server.questions]
+/// [server.client_requests]
 /// timeout_seconds = 120
 /// ```
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct QuestionConfig {
+pub struct ClientRequestConfig {
     /// How long a client with a session has to answer, in seconds, while the call waits. Default: 300, five minutes.
     pub timeout_seconds: u64,
     /// How many questions of one session may wait for answers. Default: 64.
@@ -35,7 +35,7 @@ pub struct QuestionConfig {
     pub state_seconds: u64,
 }
 
-impl Default for QuestionConfig {
+impl Default for ClientRequestConfig {
     fn default() -> Self {
         Self {
             timeout_seconds: 300,
@@ -49,7 +49,7 @@ impl Default for QuestionConfig {
 /// What has become of the questions that were asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct QuestionCounts {
+pub struct ClientRequestCounts {
     /// Waiting for an answer now.
     pub waiting: u64,
     /// Sent to a client, on a stream or as the end of a call.
@@ -73,7 +73,7 @@ pub struct QuestionCounts {
 /// The questions that wait, by the ids under which they were sent.
 #[derive(Debug)]
 pub(crate) struct Questions {
-    config: QuestionConfig,
+    config: ClientRequestConfig,
     /// What ids of this process begin with.
     prefix: Box<str>,
     waiting: Mutex<Waiting>,
@@ -125,7 +125,7 @@ fn replica_of(id: &str) -> Option<u64> {
 const FORM: &str = "q-";
 
 impl Questions {
-    pub(crate) fn new(config: QuestionConfig, replica: u64) -> Self {
+    pub(crate) fn new(config: ClientRequestConfig, replica: u64) -> Self {
         Self {
             config,
             prefix: format!("{FORM}{replica:016x}-").into(),
@@ -134,10 +134,10 @@ impl Questions {
         }
     }
 
-    pub(crate) fn counts(&self) -> QuestionCounts {
+    pub(crate) fn counts(&self) -> ClientRequestCounts {
         let c = &self.counters;
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        QuestionCounts {
+        ClientRequestCounts {
             waiting: self.waiting().by_id.len() as u64,
             asked: read(&c.asked),
             answered: read(&c.answered),
@@ -156,7 +156,7 @@ impl Questions {
         metrics: &Metrics,
         labels: &[(&'static str, &str)],
     ) {
-        let read = |outcome: &'static str, of: fn(&QuestionCounts) -> u64| {
+        let read = |outcome: &'static str, of: fn(&ClientRequestCounts) -> u64| {
             let inflight = Arc::clone(inflight);
             let read = move || of(&inflight.questions.counts()) as f64;
             let labels = [&[("outcome", outcome)], labels].concat();
@@ -183,9 +183,9 @@ impl Questions {
         let mut waiting = self.waiting();
         let of_session = waiting.by_session.get(session).copied().unwrap_or_default();
         let full = if self.config.total <= waiting.by_id.len() {
-            Some("server.questions.total")
+            Some("server.client_requests.total")
         } else if self.config.per_session <= of_session {
-            Some("server.questions.per_session")
+            Some("server.client_requests.per_session")
         } else {
             None
         };

@@ -24,7 +24,7 @@ use crate::seal::{
     AskedQuestion, Binding, JOURNAL_MAX_BYTES, KEPT_MAX_BYTES, Opened, RequestState, digest,
     random_bytes,
 };
-use crate::state::{Keep, StateError};
+use crate::state::{Retention, StateError};
 
 /// Whether a caller can be asked something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,7 +223,7 @@ impl Server {
         if state.begun == 0 {
             state.begun = now;
         }
-        let life = self.config.questions.state_seconds;
+        let life = self.config.client_requests.state_seconds;
         let expires = now + life;
         let binding = self.binding(context.principal().id(), &request);
         let asked = questions.len();
@@ -275,7 +275,7 @@ impl Server {
         let state = Kind::Journal.of(&self.state, owner);
         let name = random_bytes();
         let log = self.journal(name);
-        let keep = Keep {
+        let keep = Retention {
             entries: KEPT_PARTS_MAX,
             bytes: KEPT_PARTS_MAX * KEPT_PART_BYTES,
             life,

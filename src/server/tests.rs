@@ -550,7 +550,7 @@ fn mrtr_06_a_state_is_good_for_its_principal_and_for_a_quarter_of_an_hour() {
     ] {
         assert_eq!(bad["error"]["code"], -32602, "{bad}");
     }
-    let counts = server.question_counts();
+    let counts = server.client_request_counts();
     assert_eq!(
         (counts.asked, counts.resumed, counts.states_refused),
         (1, 1, 2)

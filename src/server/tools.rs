@@ -184,10 +184,10 @@ impl Server {
             return Err(conclusion.writer(|writer| writer.conclude(Outcome::Panicked)));
         };
         let task = TaskCall {
-            audited: self.audited_task(caller, &conclusion.name, definition.begins_later),
+            audited: self.audited_task(caller, &conclusion.name, definition.deferred_task),
             call,
             tool: conclusion.name.clone(),
-            later: definition.begins_later,
+            later: definition.deferred_task,
             stream_after: on_its_own.stream_after,
             runs_on: on_its_own.on_disconnect == OnDisconnect::RunOn,
             context,

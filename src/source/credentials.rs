@@ -23,7 +23,7 @@ use self::renewed::{Renewed, Way};
 use super::conceal::{bare, secrets_in};
 use super::tokens::{KeepError, Name, Tokens};
 use crate::environment::Secret;
-use crate::net::{FetchError, Fetched, Outgoing};
+use crate::net::{FetchError, Fetched, OutgoingRequest};
 
 /// Returns the name of the stored token for a configured refresh token, if there is one.
 #[cfg(feature = "cli")]
@@ -260,7 +260,7 @@ impl Credentials {
     }
 
     /// Adds the credentials to a request.
-    pub(super) async fn apply(&self, request: &mut Outgoing) -> Result<(), CredentialError> {
+    pub(super) async fn apply(&self, request: &mut OutgoingRequest) -> Result<(), CredentialError> {
         match self {
             Self::None => {}
             Self::Header(name, value) => {
@@ -290,7 +290,7 @@ impl Credentials {
     }
 
     /// Returns the secrets that a request was sent with.
-    pub(super) fn secrets<'s>(&'s self, request: &'s Outgoing) -> Vec<Cow<'s, str>> {
+    pub(super) fn secrets<'s>(&'s self, request: &'s OutgoingRequest) -> Vec<Cow<'s, str>> {
         match self {
             Self::None => Vec::new(),
             Self::Query(_, value) => vec![value.expose().into()],
@@ -302,7 +302,7 @@ impl Credentials {
     }
 
     /// Handles a 401 response. Returns true if a retry can succeed.
-    pub(super) async fn refused(&self, request: &Outgoing) -> bool {
+    pub(super) async fn refused(&self, request: &OutgoingRequest) -> bool {
         match self {
             Self::OAuth(oauth) => {
                 oauth.refused(request.headers.get(AUTHORIZATION)).await;
@@ -315,7 +315,7 @@ impl Credentials {
 }
 
 impl crate::client::Credentials for Credentials {
-    fn apply<'r>(&'r self, request: &'r mut Outgoing) -> BoxFuture<'r, Result<(), String>> {
+    fn apply<'r>(&'r self, request: &'r mut OutgoingRequest) -> BoxFuture<'r, Result<(), String>> {
         let applied = self.apply(request);
         Box::pin(async { applied.await.map_err(|error| error.to_string()) })
     }
@@ -328,7 +328,7 @@ impl crate::client::Credentials for Credentials {
         })
     }
 
-    fn refused<'r>(&'r self, request: &'r Outgoing) -> BoxFuture<'r, bool> {
+    fn refused<'r>(&'r self, request: &'r OutgoingRequest) -> BoxFuture<'r, bool> {
         Box::pin(self.refused(request))
     }
 }
@@ -362,7 +362,7 @@ pub(super) fn token_request(
     endpoint: Url,
     mut form: Serializer<'_, String>,
     (id, secret, in_form): (&str, Option<&str>, bool),
-) -> Result<Outgoing, CredentialError> {
+) -> Result<OutgoingRequest, CredentialError> {
     let mut proof = None;
     match secret {
         Some(secret) if !in_form => {
@@ -378,8 +378,8 @@ pub(super) fn token_request(
             }
         }
     }
-    let request = Outgoing::post(endpoint, "application/x-www-form-urlencoded", form.finish())
-        .header(
+    let request =
+        OutgoingRequest::post(endpoint, "application/x-www-form-urlencoded", form.finish()).header(
             http::header::ACCEPT,
             HeaderValue::from_static("application/json"),
         );

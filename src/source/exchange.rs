@@ -16,8 +16,8 @@ use super::credentials::{AuthConfig, CredentialError, Credentials};
 use super::tokens::Tokens;
 use crate::catalog::CallContext;
 use crate::net::{
-    Backoff, Bulkhead, BulkheadStats, Client, Deadlines, EgressConfig, FetchError, Fetched,
-    Outgoing, Turned, chance, with_causes,
+    Backoff, Bulkhead, BulkheadError, BulkheadStats, Client, Deadlines, EgressConfig, FetchError,
+    Fetched, OutgoingRequest, chance, with_causes,
 };
 use crate::telemetry::{Asked, Hop, HopEnd, Told, is_named_like_a_secret};
 
@@ -145,7 +145,7 @@ impl Exchange {
     /// that it did nothing. If `errand` belongs to a trace, its context is propagated.
     pub(super) async fn send(
         &self,
-        request: Outgoing,
+        request: OutgoingRequest,
         manner: Manner,
         errand: Option<Errand<'_>>,
     ) -> Result<Fetched, ExchangeError> {
@@ -179,7 +179,7 @@ impl Exchange {
 
     async fn try_to_send(
         &self,
-        request: Outgoing,
+        request: OutgoingRequest,
         manner: Manner,
         errand: Option<Errand<'_>>,
     ) -> Result<Fetched, ExchangeError> {
@@ -284,11 +284,11 @@ impl Exchange {
     }
 
     /// Converts a bulkhead rejection to an error for the caller.
-    fn turned(&self, turned: &Turned, url: &Url) -> ExchangeError {
+    fn turned(&self, turned: &BulkheadError, url: &Url) -> ExchangeError {
         let source_name = self.name.clone();
         match turned {
-            Turned::Full => ExchangeError::Full { source_name },
-            Turned::Down { wait } => {
+            BulkheadError::Full => ExchangeError::Full { source_name },
+            BulkheadError::Down { wait } => {
                 let last = self
                     .last_failure
                     .lock()
@@ -317,9 +317,9 @@ fn is_before(delay: Duration, deadline: Instant) -> bool {
 impl Errand<'_> {
     /// Starts the span of one attempt; `resent` is the number of earlier ones. The span holds neither the whole URL
     /// nor headers, because they contain arguments and credentials.
-    fn hop(self, request: &Outgoing, resent: u16) -> Hop {
+    fn hop(self, request: &OutgoingRequest, resent: u16) -> Hop {
         self.context.hop(|| {
-            let Outgoing { method, url, .. } = request;
+            let OutgoingRequest { method, url, .. } = request;
             let mut attributes: Vec<(&'static str, Told)> = vec![
                 ("http.request.method", method.as_str().to_owned().into()),
                 ("network.protocol.name", "http".into()),

@@ -43,7 +43,7 @@ pub struct StateConfig {
 /// url = "rediss://redis:6379"
 ///
 /// [state.tls]
-/// authorities = "/etc/longshore/redis-ca.pem"
+/// ca = "/etc/longshore/redis-ca.pem"
 /// ```
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -51,7 +51,7 @@ pub struct StateTlsConfig {
     /// A file with the certificates of the authorities that vouch for the store, in PEM. Default: none, and those are
     /// believed that the web trusts.
     #[schemars(extend("x-path" = "file"))]
-    pub authorities: Option<PathBuf>,
+    pub ca: Option<PathBuf>,
     /// A file with the certificate that is shown to the store and those that lead to its authority, in PEM. Default:
     /// none, nothing is shown.
     #[schemars(extend("x-path" = "file"))]

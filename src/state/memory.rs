@@ -14,12 +14,12 @@ use tokio::time::Instant;
 
 use self::channels::Listener;
 use self::inner::{Inner, Stake};
-use super::{Claim, Keep, LogPage, State, StateError, StateFuture, Subscription, Usage};
+use super::{Claim, LogPage, Retention, State, StateError, StateFuture, Subscription, Usage};
 
 /// A [`State`] that no other process sees, and that ends with this one.
 ///
 /// It takes no more memory than it was given: contents, keys, indexes and channels are counted with what they cost.
-/// Expired entries are dropped. If that is not enough, entries that may go ([`Keep::may_go`], [`Claim::may_go`]) make
+/// Expired entries are dropped. If that is not enough, entries that may go ([`Retention::may_go`], [`Claim::may_go`]) make
 /// room: those of the owner that takes most, and never those of an owner that takes less than the one that writes. Of
 /// one owner, those go first that would expire first. If there is no room then, nothing more is remembered
 /// ([`StateError::Full`]). What may not go and belongs to one owner takes at most a share of the whole
@@ -141,7 +141,7 @@ impl State for Memory {
         ready(self.inner().count(key, by, life, self.stake))
     }
 
-    fn append<'a>(&'a self, log: &'a str, entry: Bytes, keep: Keep) -> StateFuture<'a, u64> {
+    fn append<'a>(&'a self, log: &'a str, entry: Bytes, keep: Retention) -> StateFuture<'a, u64> {
         ready(self.inner().append(log, &entry, keep, self.stake))
     }
 

@@ -84,7 +84,7 @@ pub trait State: fmt::Debug + Send + Sync + 'static {
 
     /// Puts an entry at the end of a log, and says its number. What `keep` leaves no room for goes away at the log's
     /// beginning; the whole log goes away `keep.life` after its last entry.
-    fn append<'a>(&'a self, log: &'a str, entry: Bytes, keep: Keep) -> StateFuture<'a, u64>;
+    fn append<'a>(&'a self, log: &'a str, entry: Bytes, keep: Retention) -> StateFuture<'a, u64>;
 
     /// Reads at most `max` entries whose number is greater than `after`. `None` if there is no such log.
     fn read_after<'a>(
@@ -128,7 +128,7 @@ pub struct Claim<'a> {
     pub owner: Option<&'a str>,
     /// What they are, for metrics.
     pub kind: &'static str,
-    /// Whether a store that is full may drop values before they expire. Logs say that with [`Keep::may_go`].
+    /// Whether a store that is full may drop values before they expire. Logs say that with [`Retention::may_go`].
     pub may_go: bool,
 }
 
@@ -149,13 +149,13 @@ pub type StateFuture<'a, T> = BoxFuture<'a, Result<T, StateError>>;
 /// Somebody who listens to a channel. Dropping it ends that.
 pub trait Subscription: Send {
     /// Waits for the next message. A subscription survives the loss of its connection: it tells of it by
-    /// [`Heard::Missed`] once it is back.
-    fn next(&mut self) -> BoxFuture<'_, Heard>;
+    /// [`SubscriptionEvent::Missed`] once it is back.
+    fn next(&mut self) -> BoxFuture<'_, SubscriptionEvent>;
 }
 
 /// What somebody who listens to a channel hears.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum SubscriptionEvent {
     /// A message.
     Message(Bytes),
     /// There were messages that did not arrive here; nobody knows how many.
@@ -170,7 +170,7 @@ pub(crate) fn unix_micros() -> u64 {
 
 /// What is kept of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keep {
+pub struct Retention {
     /// At most so many entries.
     pub entries: usize,
     /// At most so many bytes in all entries together. The newest entry stays in any case.

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use crate::telemetry::{Counter, Metrics, STATE_REQUESTS};
 
 use super::{
-    Claim, ENTRY_MAX_BYTES, KEY_MAX_BYTES, Keep, LogPage, State, StateError, Subscription, Usage,
-    VALUE_MAX_BYTES,
+    Claim, ENTRY_MAX_BYTES, KEY_MAX_BYTES, LogPage, Retention, State, StateError, Subscription,
+    Usage, VALUE_MAX_BYTES,
 };
 
 /// A [`State`] whose calls end in time.
@@ -149,7 +149,12 @@ impl SharedState {
     /// # Errors
     ///
     /// Whatever is wrong with the store or the entry's size.
-    pub async fn append(&self, log: &str, entry: Bytes, keep: Keep) -> Result<u64, StateError> {
+    pub async fn append(
+        &self,
+        log: &str,
+        entry: Bytes,
+        keep: Retention,
+    ) -> Result<u64, StateError> {
         check(log.len(), KEY_MAX_BYTES)?;
         check(entry.len(), ENTRY_MAX_BYTES)?;
         self.in_time(self.store.append(log, entry, keep)).await
@@ -269,7 +274,7 @@ mod tests {
         let within = Duration::from_millis(100);
         let dead = Fronted(Dead(Memory::new(1 << 20)));
         let state = SharedState::new(Arc::new(dead), within);
-        let keep = Keep {
+        let keep = Retention {
             entries: 1,
             bytes: 1,
             life: within,
@@ -319,7 +324,7 @@ mod tests {
             state.get(&"k".repeat(KEY_MAX_BYTES + 1)).await,
             Err(StateError::TooLarge { .. })
         ));
-        let keep = Keep {
+        let keep = Retention {
             entries: 10,
             bytes: ENTRY_MAX_BYTES,
             life,

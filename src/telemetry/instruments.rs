@@ -98,13 +98,13 @@ pub(crate) const AUDIT_FAILING: Instrument = Instrument::gauge(
 );
 /// By what has become of them.
 pub(crate) const QUESTIONS: Instrument = Instrument::counter(
-    "longshore.questions",
+    "longshore.client_requests",
     "{question}",
     "Questions to clients, by what has become of them",
 );
 /// Within sessions: without them nothing waits.
 pub(crate) const QUESTIONS_WAITING: Instrument = Instrument::gauge(
-    "longshore.questions.waiting",
+    "longshore.client_requests.waiting",
     "{question}",
     "Questions that wait for an answer while their call waits",
 );
@@ -152,7 +152,7 @@ pub(crate) const GENERATION: Instrument = Instrument::gauge(
 );
 /// By state: `connected`, `idle` since nobody needs it, or `down`.
 pub(crate) const BACKENDS: Instrument = Instrument::gauge(
-    "longshore.backends",
+    "longshore.upstreams",
     "{backend}",
     "Backends by state: connected, or not",
 );

@@ -45,9 +45,9 @@ fn quick() -> Options {
 }
 
 #[derive(Default)]
-struct Heard(Mutex<Vec<String>>);
+struct SubscriptionEvent(Mutex<Vec<String>>);
 
-impl Listener for Heard {
+impl Listener for SubscriptionEvent {
     fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
         let said = format!("{progress} of {total:?}: {}", message.unwrap_or_default());
         self.0.lock().expect("not poisoned").push(said);
@@ -165,7 +165,7 @@ async fn what_is_said_about_a_call_is_heard_by_who_called() {
     let client = Client::connect(over_http(&server), quick())
         .await
         .expect("a connection");
-    let heard = Arc::new(Heard::default());
+    let heard = Arc::new(SubscriptionEvent::default());
     let params = Params::new()
         .with("name", "steps")
         .with("arguments", json!({}));

@@ -126,7 +126,7 @@ fn list_03_a_mounted_source_is_asked_again_when_it_changes() {
     names.are(&["one"]);
     let server = Serve::new()
         .tool(add)
-        .app(|app| app.mount("n_", names.clone()))
+        .app(|app| app.source("n_", names.clone()))
         .start();
     assert_eq!(listed(&server, "tools/list", "tools"), ["add", "n_one"]);
     let session = server.session("2025-11-25");
@@ -148,7 +148,7 @@ fn list_03_a_mounted_source_is_asked_again_when_it_changes() {
 fn what_a_source_cannot_offer_keeps_nothing_else_away() {
     let names = Names::default();
     names.are(&["good", "bad name", "good"]);
-    let server = Serve::new().app(|app| app.mount("", names)).start();
+    let server = Serve::new().app(|app| app.source("", names)).start();
     assert_eq!(listed(&server, "tools/list", "tools"), ["good"]);
     let health = server
         .connect()
@@ -168,7 +168,7 @@ fn what_a_source_cannot_offer_keeps_nothing_else_away() {
 fn prefixes_add_up() {
     let names = Names::default();
     names.are(&["deep"]);
-    let inner = App::new().mount("b_", names);
+    let inner = App::new().source("b_", names);
     let server = Serve::new().app(|app| app.import("a_", inner)).start();
     assert_eq!(listed(&server, "tools/list", "tools"), ["a_b_deep"]);
 }

@@ -458,14 +458,14 @@ async fn copies(context: &CallContext) -> &'static str {
 
 #[tokio::test]
 async fn progress_of_a_call_is_witnessed_in_both_eras() {
-    use longshore::harness::Passed;
+    use longshore::harness::WireMessage;
     use longshore::protocol::Revision;
     for revision in [Revision::V2025_11_25, Revision::V2026_07_28] {
         let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
         let witness = Arc::clone(&seen);
         let server = App::new().tool(copies).harness().expect("a server");
-        let server = server.speaking(revision).witnessed(move |passed| {
-            if let Passed::ToClient(message) = passed
+        let server = server.with_version(revision).on_message(move |passed| {
+            if let WireMessage::ToClient(message) = passed
                 && message["method"] == "notifications/progress"
             {
                 let mut seen = witness.lock().expect("not poisoned");
@@ -502,7 +502,7 @@ async fn reports(context: &CallContext, pages: u32) -> Result<Report, String> {
 async fn the_result_of_a_call_is_read_as_types_in_both_eras() -> longshore::Result {
     use longshore::protocol::Revision;
     for revision in [Revision::V2025_11_25, Revision::V2026_07_28] {
-        let server = App::new().tool(reports).harness()?.speaking(revision);
+        let server = App::new().tool(reports).harness()?.with_version(revision);
         let result = server.call("reports", json!({"pages": 3})).await?;
         assert!(!result.is_error());
         assert_eq!(result.structured::<Report>()?, Report { pages: 3 });

@@ -1,6 +1,6 @@
 //! Endpoints beside `/mcp`.
 
-use longshore::server::MountConfig;
+use longshore::server::EndpointConfig;
 use longshore::{App, Config, tool};
 use serde_json::{Value, json};
 
@@ -52,7 +52,7 @@ fn tools(server: &Running, path: &str) -> Vec<String> {
         .collect()
 }
 
-fn mount(config: Value) -> MountConfig {
+fn mount(config: Value) -> EndpointConfig {
     serde_json::from_value(config).expect("valid")
 }
 
@@ -61,7 +61,7 @@ fn two() -> Serve {
         let sums = mount(
             json!({"tools": ["a*"], "exclude_tools": ["again"], "instructions": "Sums only."}),
         );
-        c.mounts.insert("sums".to_owned(), sums);
+        c.endpoints.insert("sums".to_owned(), sums);
         c.server.instructions = Some("All of it.".to_owned());
     })
 }
@@ -91,7 +91,7 @@ fn lh_08_a_session_of_one_endpoint_is_unknown_at_every_other() {
     let server = two()
         .configured(|c| {
             let other = mount(json!({"tools": ["again"]}));
-            c.mounts.insert("other".to_owned(), other);
+            c.endpoints.insert("other".to_owned(), other);
         })
         .start();
     let paths = ["/mcp", "/mcp/sums", "/mcp/other"];
@@ -154,7 +154,7 @@ fn names_with_another_meaning_and_endpoints_without_contents_are_refused() {
     ] {
         let mut all = Config::default();
         all.http.port = 0;
-        all.mounts.insert(name.to_owned(), mount(config));
+        all.endpoints.insert(name.to_owned(), mount(config));
         let refused = App::new().tool(add).config(all).bind();
         let error = refused.expect_err("refused").to_string();
         assert!(error.contains(told), "{name}: {error}");
@@ -162,8 +162,8 @@ fn names_with_another_meaning_and_endpoints_without_contents_are_refused() {
     let mut config = Config::default();
     config.http.port = 0;
     let twice = App::new()
-        .beside("a", App::new().tool(add))
-        .beside("a", App::new().tool(again));
+        .endpoint("a", App::new().tool(add))
+        .endpoint("a", App::new().tool(again));
     let error = twice
         .config(config)
         .bind()
@@ -181,7 +181,7 @@ fn another_application_is_served_beside_this_one() {
     let announcer = other.announcer();
     let server = Serve::new()
         .tool(again)
-        .app(|app| app.beside("sums", other))
+        .app(|app| app.endpoint("sums", other))
         .start();
     assert_eq!(tools(&server, "/mcp"), ["again"]);
     assert_eq!(tools(&server, "/mcp/sums"), ["add"]);

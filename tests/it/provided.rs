@@ -245,14 +245,14 @@ impl Source for Mounted {
 
 #[tokio::test]
 async fn what_a_source_offers_is_bound_and_refused_alone_where_a_value_is_missing() {
-    let bound = App::new().provide(Orders::of("Rome")).mount("m_", Mounted);
+    let bound = App::new().provide(Orders::of("Rome")).source("m_", Mounted);
     let server = bound.harness().expect("starts");
     let result = server
         .call("m_count_orders", json!({}))
         .await
         .expect("a result");
     assert_eq!(text(&result), "0");
-    let server = App::new().mount("m_", Mounted).harness().expect("starts");
+    let server = App::new().source("m_", Mounted).harness().expect("starts");
     assert!(server.call("m_count_orders", json!({})).await.is_err());
     let result = server.call("m_answer", json!({})).await.expect("a result");
     assert_eq!(text(&result), "here");

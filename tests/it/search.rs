@@ -210,7 +210,7 @@ fn each_endpoint_has_a_number_of_its_own() {
         .configured(|c| {
             let config = json!({"tools": ["*"], "search_above": 2});
             let mount = serde_json::from_value(config).expect("valid");
-            c.mounts.insert("searched".to_owned(), mount);
+            c.endpoints.insert("searched".to_owned(), mount);
         })
         .start();
     for (path, first) in [

@@ -37,7 +37,7 @@ fn server(asks_clients: bool) -> Running {
         .configured(|c| {
             c.http.tls.certificate = Some(file("server.crt"));
             c.http.tls.key = Some(file("server.key"));
-            c.http.tls.client_authorities = asks_clients.then(|| file("ca.crt"));
+            c.http.tls.client_ca = asks_clients.then(|| file("ca.crt"));
             c.http.tls.handshake_seconds = 1;
         })
         .start()
@@ -180,7 +180,7 @@ fn asking(change: impl FnOnce(&mut Config)) -> Running {
         .configured(|c| {
             c.http.tls.certificate = Some(file("server.crt"));
             c.http.tls.key = Some(file("server.key"));
-            c.http.tls.client_authorities = Some(file("ca.crt"));
+            c.http.tls.client_ca = Some(file("ca.crt"));
         })
         .configured(change)
         .start()
@@ -269,7 +269,7 @@ fn a_name_of_a_proxys_certificate_says_which_kind_it_is() {
     let bind = |name: &str| {
         let mut config = Config::default();
         config.http.port = 0;
-        config.http.tls.client_authorities = Some("ca.crt".into());
+        config.http.tls.client_ca = Some("ca.crt".into());
         config.auth.forwarded.user_header = Some("x-user".to_owned());
         config.auth.forwarded.certificates = vec![name.to_owned()];
         let refused = longshore::App::new().config(config).bind();
@@ -303,7 +303,7 @@ fn certificates_that_nobody_is_asked_for_prove_nothing() {
             c.auth.forwarded.certificates = vec!["*".to_owned()];
         }),
     ] {
-        assert!(said.contains("http.tls.client_authorities"), "{said}");
+        assert!(said.contains("http.tls.client_ca"), "{said}");
     }
 }
 
@@ -349,7 +349,7 @@ fn certificates_that_cannot_be_used_are_told_at_start() {
 
 #[tokio::test]
 async fn our_own_client_shows_a_certificate_if_it_has_one() {
-    use longshore::net::{Client, ClientError, Guard, Outgoing};
+    use longshore::net::{Client, ClientError, Guard, OutgoingRequest};
 
     let server = server(true);
     let url = format!("https://localhost:{}/livez", server.address().port());
@@ -363,10 +363,10 @@ async fn our_own_client_shows_a_certificate_if_it_has_one() {
         .identity(&pem("client.crt"), &pem("client.key"))
         .and_then(longshore::net::ClientBuilder::build)
         .expect("a client");
-    let answer = shows.fetch(Outgoing::get(url.clone())).await;
+    let answer = shows.fetch(OutgoingRequest::get(url.clone())).await;
     assert_eq!(answer.expect("an answer").status, StatusCode::OK);
     let bare = builder().build().expect("a client");
-    assert!(bare.fetch(Outgoing::get(url.clone())).await.is_err());
+    assert!(bare.fetch(OutgoingRequest::get(url.clone())).await.is_err());
     for (certificate, key) in [("client.key", "client.key"), ("client.crt", "client.crt")] {
         let refused = builder().identity(&pem(certificate), &pem(key));
         assert!(

@@ -10,7 +10,7 @@ pub use preset::Preset;
 
 use super::scopes::Implied;
 use super::shown::{Changes, Lasting};
-use super::{Judgement, Presented, Proof};
+use super::{AuthMethod, AuthOutcome, Credentials};
 use crate::telemetry;
 
 /// Uninhabited: this build verifies no access tokens.
@@ -51,14 +51,14 @@ impl Tokens {
     }
 }
 
-impl Proof for Tokens {
-    fn judge(&self, _: &Presented<'_>) -> Judgement {
+impl AuthMethod for Tokens {
+    fn judge(&self, _: &Credentials<'_>) -> AuthOutcome {
         match self.0 {}
     }
 }
 
 impl Lasting for Tokens {
-    fn holds_until(&self, _: &Presented<'_>) -> Option<u64> {
+    fn holds_until(&self, _: &Credentials<'_>) -> Option<u64> {
         match self.0 {}
     }
 }

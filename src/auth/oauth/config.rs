@@ -32,7 +32,7 @@ pub struct OAuthConfig {
     /// else `groups`.
     pub groups_claim: Option<String>,
     /// Scopes that every access token needs. Those of other credentials are not asked for them; what every request to an
-    /// endpoint needs, whatever the credential, is `mounts.<name>.scopes`. Default: none.
+    /// endpoint needs, whatever the credential, is `endpoints.<name>.scopes`. Default: none.
     #[serde(deserialize_with = "crate::environment::list")]
     pub scopes: Vec<String>,
     /// By how many seconds the issuer's clock may differ, 60 at most. Default: 60.

@@ -16,7 +16,7 @@ use super::keys::{KeySet, KeySetError};
 use super::preset::Preset;
 use super::strict;
 use crate::auth::shown::Changes;
-use crate::net::{Client, FetchError, Outgoing, with_causes};
+use crate::net::{Client, FetchError, OutgoingRequest, with_causes};
 
 /// How long keys are good for that say nothing of it, and the bounds of what they may say.
 const LIFE_DEFAULT: Duration = Duration::from_secs(60 * 60);
@@ -356,7 +356,7 @@ impl Issuer {
 
 async fn get(client: &Client, url: &Url) -> Result<crate::net::Fetched, KeysError> {
     let answer = client
-        .fetch(Outgoing::get(url.clone()))
+        .fetch(OutgoingRequest::get(url.clone()))
         .await
         .map_err(|source| KeysError::Fetch {
             url: url.clone(),

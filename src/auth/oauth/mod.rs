@@ -34,7 +34,7 @@ pub use preset::Preset;
 use super::principal::Facts;
 use super::scopes::Implied;
 use super::shown::{Changes, FOREVER, Lasting};
-use super::{AuthError, Judgement, Presented, Principal, PrincipalKind, Proof};
+use super::{AuthError, AuthMethod, AuthOutcome, Credentials, Principal, PrincipalKind};
 use crate::net::{Client, Deadlines, Guard};
 use crate::telemetry;
 use config::{issuer_url, url};
@@ -310,23 +310,23 @@ impl Tokens {
     }
 }
 
-impl Proof for Tokens {
-    fn judge(&self, presented: &Presented<'_>) -> Judgement {
+impl AuthMethod for Tokens {
+    fn judge(&self, presented: &Credentials<'_>) -> AuthOutcome {
         let Some(text) = presented.bearer().filter(|text| Token::is_one(text)) else {
-            return Judgement::Absent;
+            return AuthOutcome::Absent;
         };
         let now = presented.now();
         let hash = hash(text);
         if let Some(principal) = self.0.remembered(&hash, now) {
-            return Judgement::Proven(principal);
+            return AuthOutcome::Proven(principal);
         }
         match self.0.look(text, hash, now) {
-            Looked::Good(principal) => Judgement::Proven(principal),
-            Looked::Bad(error) => Judgement::Refused(error),
+            Looked::Good(principal) => AuthOutcome::Proven(principal),
+            Looked::Bad(error) => AuthOutcome::Refused(error),
             Looked::NoKeys(issuer) => self.later(text, hash, now, issuer.ask_for_first()),
             Looked::UnknownKey(issuer) => match issuer.ask_for_unknown() {
                 Some(waiting) => self.later(text, hash, now, waiting),
-                None => Judgement::Refused(refused(UNKNOWN_KEY)),
+                None => AuthOutcome::Refused(refused(UNKNOWN_KEY)),
             },
         }
     }
@@ -334,7 +334,7 @@ impl Proof for Tokens {
 
 /// Other keys of issuers are noted.
 impl Lasting for Tokens {
-    fn holds_until(&self, presented: &Presented<'_>) -> Option<u64> {
+    fn holds_until(&self, presented: &Credentials<'_>) -> Option<u64> {
         let Some(text) = presented.bearer().filter(|text| Token::is_one(text)) else {
             return Some(FOREVER);
         };
@@ -359,15 +359,15 @@ impl Tokens {
         hash: [u8; 32],
         now: u64,
         waiting: tokio::sync::watch::Receiver<u64>,
-    ) -> Judgement {
+    ) -> AuthOutcome {
         let (inner, text) = (Arc::clone(&self.0), text.to_owned());
-        Judgement::Later(Box::pin(async move {
+        AuthOutcome::Later(Box::pin(async move {
             Issuer::wait(waiting).await;
             match inner.look(&text, hash, now) {
-                Looked::Good(principal) => Judgement::Proven(principal),
-                Looked::Bad(error) => Judgement::Refused(error),
-                Looked::UnknownKey(_) => Judgement::Refused(refused(UNKNOWN_KEY)),
-                Looked::NoKeys(_) => Judgement::Refused(AuthError::Unavailable(
+                Looked::Good(principal) => AuthOutcome::Proven(principal),
+                Looked::Bad(error) => AuthOutcome::Refused(error),
+                Looked::UnknownKey(_) => AuthOutcome::Refused(refused(UNKNOWN_KEY)),
+                Looked::NoKeys(_) => AuthOutcome::Refused(AuthError::Unavailable(
                     "tokens cannot be checked now: their issuer's keys are not there".into(),
                 )),
             }

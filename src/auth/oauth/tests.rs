@@ -120,35 +120,35 @@ fn tokens(change: impl FnOnce(&mut OAuthConfig)) -> Tokens {
     Tokens::new(&config, &Implied::default(), Some(RESOURCE)).expect("sound settings")
 }
 
-fn judged_at(tokens: &Tokens, token: &str, now: u64) -> Judgement {
+fn judged_at(tokens: &Tokens, token: &str, now: u64) -> AuthOutcome {
     let mut headers = HeaderMap::new();
     headers.insert(
         "authorization",
         format!("Bearer {token}").parse().expect("a value"),
     );
-    match Presented::read(&headers, None, None, now) {
+    match Credentials::read(&headers, None, None, now) {
         Ok(presented) => tokens.judge(&presented),
-        Err(error) => Judgement::Refused(error),
+        Err(error) => AuthOutcome::Refused(error),
     }
 }
 
-fn judged(tokens: &Tokens, token: &str) -> Judgement {
+fn judged(tokens: &Tokens, token: &str) -> AuthOutcome {
     judged_at(tokens, token, NOW)
 }
 
 /// `None` if the token is good, else why it is not.
-fn fault(judgement: Judgement) -> Option<String> {
+fn fault(judgement: AuthOutcome) -> Option<String> {
     match judgement {
-        Judgement::Proven(_) => None,
-        Judgement::Absent => Some("absent".to_owned()),
-        Judgement::Refused(error) => Some(error.to_string()),
-        Judgement::Later(_) => Some("later".to_owned()),
+        AuthOutcome::Proven(_) => None,
+        AuthOutcome::Absent => Some("absent".to_owned()),
+        AuthOutcome::Refused(error) => Some(error.to_string()),
+        AuthOutcome::Later(_) => Some("later".to_owned()),
     }
 }
 
-fn principal(judgement: Judgement) -> Arc<Principal> {
+fn principal(judgement: AuthOutcome) -> Arc<Principal> {
     match judgement {
-        Judgement::Proven(principal) => principal,
+        AuthOutcome::Proven(principal) => principal,
         other => panic!("{other:?}"),
     }
 }
@@ -198,7 +198,7 @@ fn auth_04_a_judgement_lasts_as_long_as_what_was_verified_and_no_longer_than_the
         let mut headers = HeaderMap::new();
         let value = format!("Bearer {token}").parse().expect("a value");
         headers.insert("authorization", value);
-        let presented = Presented::read(&headers, None, None, now).expect("well-formed");
+        let presented = Credentials::read(&headers, None, None, now).expect("well-formed");
         tokens.holds_until(&presented)
     };
     let token = signer.token(&claims());
@@ -297,7 +297,7 @@ fn scopes_that_every_request_needs_are_demanded_all_at_once() {
     let tokens = tokens(|c| c.scopes = vec!["mcp".to_owned(), "files:write".to_owned()]);
     tokens.0.issuers[0].hold(&set_of(&[&signer]));
     match judged(&tokens, &signer.token(&claims())) {
-        Judgement::Refused(AuthError::InsufficientScope { required }) => {
+        AuthOutcome::Refused(AuthError::InsufficientScope { required }) => {
             assert_eq!(required, ["mcp", "files:write"]);
         }
         other => panic!("{other:?}"),

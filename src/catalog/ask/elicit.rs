@@ -78,7 +78,7 @@ pub struct ElicitForm<'c> {
 #[must_use = "a question is asked when it is awaited"]
 pub struct ElicitUrl<'c> {
     question: Question<'c>,
-    visit: Option<Visit>,
+    visit: Option<UrlElicitation>,
     /// What a client can be told that is refused instead of being asked.
     page: Option<Box<RequiredVisit>>,
     is_required: bool,
@@ -90,12 +90,12 @@ pub struct ElicitUrl<'c> {
 /// Keep it with what the page belongs to, in whatever form; every replica can use it. It names a session, so it is
 /// nothing to hand out.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Visit {
+pub struct UrlElicitation {
     session: Arc<str>,
     id: Arc<str>,
 }
 
-impl Visit {
+impl UrlElicitation {
     /// The session that was asked.
     pub(crate) fn session(&self) -> &Arc<str> {
         &self.session
@@ -238,7 +238,7 @@ impl<'c> ElicitUrl<'c> {
             visit = context
                 .session
                 .as_ref()
-                .map(|session| Visit::new(Arc::clone(session), Arc::clone(&id)));
+                .map(|session| UrlElicitation::new(Arc::clone(session), Arc::clone(&id)));
             page = Some(Box::new(RequiredVisit {
                 message: message.to_owned(),
                 url: url.to_owned(),
@@ -265,7 +265,7 @@ impl<'c> ElicitUrl<'c> {
 
     /// What it takes to tell the client that the visit is over. `None` where clients cannot be told: in all revisions
     /// but 2025-11-25. In 2026-07-28 a client calls again, and finds out.
-    pub fn visit(&self) -> Option<Visit> {
+    pub fn visit(&self) -> Option<UrlElicitation> {
         self.visit.clone()
     }
 

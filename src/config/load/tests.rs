@@ -1,5 +1,5 @@
 use super::*;
-use crate::auth::ProofKind;
+use crate::auth::AuthMethodKind;
 use crate::config::{LogFormat, Transport};
 
 fn load(flags: &Flags, variables: &[(&str, &str)]) -> Result<Config, String> {
@@ -132,16 +132,16 @@ fn names_of_other_products_are_understood_and_outdone() {
     assert_eq!(endpoint, Some("http://collector:4318"));
     assert_eq!(config.upstreams_timeout_seconds, Some(45));
     for (word, proof) in [
-        ("bearer", Some(ProofKind::ApiKey)),
-        ("JWT", Some(ProofKind::OAuth)),
-        ("oauth", Some(ProofKind::OAuth)),
-        ("forwarded", Some(ProofKind::Forwarded)),
+        ("bearer", Some(AuthMethodKind::ApiKey)),
+        ("JWT", Some(AuthMethodKind::OAuth)),
+        ("oauth", Some(AuthMethodKind::OAuth)),
+        ("forwarded", Some(AuthMethodKind::Forwarded)),
         ("none", None),
         ("Off", None),
     ] {
         let config = of(&[("MCP_AUTH", word)]).expect("valid");
         assert_eq!(
-            config.auth.proofs,
+            config.auth.methods,
             proof.into_iter().collect::<Vec<_>>(),
             "{word}"
         );

@@ -52,7 +52,7 @@ fn url(text: &str) -> Url {
 
 async fn fetch(client: &Client, text: &str) -> Result<Fetched, String> {
     client
-        .fetch(Outgoing::get(url(text)))
+        .fetch(OutgoingRequest::get(url(text)))
         .await
         .map_err(|e| e.to_string())
 }
@@ -198,14 +198,14 @@ async fn redirects_end_and_take_no_secret_along() {
         "api.example redirects further than 5 times"
     );
     let secret = HeaderValue::from_static("Bearer secret");
-    let with_secret = |request: Outgoing| {
+    let with_secret = |request: OutgoingRequest| {
         request
             .header(http::header::AUTHORIZATION, secret.clone())
             .header(HeaderName::from_static("x-api-key"), secret.clone())
             .header(http::header::COOKIE, secret.clone())
     };
     seen.lock().expect("no panic").clear();
-    let other = with_secret(Outgoing::get(url(&format!("{base}/other"))));
+    let other = with_secret(OutgoingRequest::get(url(&format!("{base}/other"))));
     let answer = client.fetch(other).await.expect("an answer");
     assert_eq!(answer.url.host_str(), Some("other.example"));
     {
@@ -216,7 +216,7 @@ async fn redirects_end_and_take_no_secret_along() {
         );
     }
     seen.lock().expect("no panic").clear();
-    let form = with_secret(Outgoing::post(
+    let form = with_secret(OutgoingRequest::post(
         url(&format!("{base}/form")),
         "text/plain",
         "body",
@@ -233,7 +233,7 @@ async fn redirects_end_and_take_no_secret_along() {
             "it is the same origin: {seen:?}"
         );
     }
-    let again = Outgoing::post(url(&format!("{base}/again")), "text/plain", "body");
+    let again = OutgoingRequest::post(url(&format!("{base}/again")), "text/plain", "body");
     let message = client.fetch(again).await.expect_err("refused").to_string();
     assert!(message.contains("not sent to another host"), "{message}");
 }
@@ -325,7 +325,7 @@ async fn who_does_not_answer_is_given_up() {
             .deadlines(deadlines)
             .build()
             .expect("a client");
-        let request = Outgoing::get(url(&format!("http://127.0.0.1:{port}{path}")));
+        let request = OutgoingRequest::get(url(&format!("http://127.0.0.1:{port}{path}")));
         client.fetch(request).await.expect_err("no whole answer")
     };
     let short = Duration::from_millis(50);
@@ -365,14 +365,14 @@ async fn nobody_there_is_told_from_somebody_who_fails() {
     let client = client(Guard::public().allow_loopback(), Scripted::always(&[LOCAL]));
     let target = url(&format!("http://127.0.0.1:{port}/"));
     let error = client
-        .fetch(Outgoing::get(target))
+        .fetch(OutgoingRequest::get(target))
         .await
         .expect_err("nobody");
     assert!(!error.may_have_happened(), "{error}");
     let (server, _) = serve(|_| b"I speak something else\r\n\r\n".to_vec()).await;
     let target = url(&format!("http://127.0.0.1:{}/", server.port()));
     let error = client
-        .fetch(Outgoing::get(target.clone()))
+        .fetch(OutgoingRequest::get(target.clone()))
         .await
         .expect_err("no HTTP");
     assert!(
@@ -390,7 +390,7 @@ async fn nobody_there_is_told_from_somebody_who_fails() {
     });
     let secure = url(&format!("https://127.0.0.1:{port}/"));
     let error = client
-        .fetch(Outgoing::get(secure))
+        .fetch(OutgoingRequest::get(secure))
         .await
         .expect_err("no TLS");
     assert!(
@@ -403,7 +403,7 @@ async fn nobody_there_is_told_from_somebody_who_fails() {
 async fn headers_about_the_connection_are_the_clients_own() {
     let (server, seen) = serve(|_| response("200 OK", b"")).await;
     let client = client(Guard::public().allow_loopback(), Scripted::always(&[LOCAL]));
-    let mut request = Outgoing::post(
+    let mut request = OutgoingRequest::post(
         url(&format!("http://127.0.0.1:{}/", server.port())),
         "text/plain",
         "abc",
@@ -448,6 +448,6 @@ fn what_is_no_certificate_is_refused() {
     ] {
         assert!(Client::builder(Guard::public()).roots(pem).is_err());
     }
-    let request = Outgoing::get(url("https://a.example/?token=secret"));
+    let request = OutgoingRequest::get(url("https://a.example/?token=secret"));
     assert!(!format!("{request:?}").contains("secret"));
 }

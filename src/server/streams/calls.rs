@@ -29,7 +29,7 @@ use crate::server::call::{Resumption, Terms};
 use crate::server::liveness::{SAY_ALIVE, short};
 use crate::server::share::Kind;
 use crate::server::stream::CallStream;
-use crate::state::{ENTRY_MAX_BYTES, Keep, SharedState, StateError};
+use crate::state::{ENTRY_MAX_BYTES, Retention, SharedState, StateError};
 use crate::telemetry::WatchedLater;
 
 /// A call's stream on this replica: that of a call that runs here, or one that somebody follows here.
@@ -116,7 +116,7 @@ impl Streams {
             _ => None,
         };
         let life = Duration::from_secs(self.config.replay_seconds);
-        let keep = Keep {
+        let keep = Retention {
             entries: self.config.replay_events,
             bytes: self.config.replay_bytes,
             life: life + terms.timeout,
@@ -201,7 +201,7 @@ struct Calling {
     stream: u64,
     live: Arc<Live>,
     log: String,
-    keep: Keep,
+    keep: Retention,
     call: CallStream,
     writing: Option<Writing>,
     /// Whether the log has begun.
@@ -238,7 +238,7 @@ pub(super) const UNKEPT_BYTES_MAX: usize = 16 * 1024 * 1024;
 impl Writing {
     fn new(
         (streams, state): (&Streams, &SharedState),
-        (log, keep): (String, Keep),
+        (log, keep): (String, Retention),
         kind: u8,
         said: Said,
         entry: Bytes,
@@ -665,7 +665,7 @@ impl Followed {
         let message = "the process that ran the call is gone; call again";
         let error = ErrorObject::new(ErrorCode::Internal, message);
         error.write(&mut entry, std::str::from_utf8(id).ok());
-        let keep = Keep {
+        let keep = Retention {
             entries: streams.config.replay_events,
             bytes: streams.config.replay_bytes,
             life: Duration::from_secs(streams.config.replay_seconds),
@@ -750,7 +750,7 @@ mod tests {
         let session: Arc<str> = "session".into();
         let streams = Arc::clone(&follows.streams);
         let log = streams.names.events(&session, stream);
-        let keep = Keep {
+        let keep = Retention {
             entries: 3,
             bytes: 1000,
             life: Duration::from_secs(3600),

@@ -27,7 +27,7 @@ pub struct StreamsConfig {
     pub subscriptions: usize,
     /// After how many seconds a standing stream is ended, so that its client begins a new one; a tenth more or less
     /// is drawn for each. Default: 3600.
-    pub life_seconds: u64,
+    pub max_age_seconds: u64,
     /// After how many milliseconds a client should come back to a stream that was ended. Default: 1000.
     pub retry_ms: u32,
     /// After how many seconds the stream of a call that is still running is ended, for clients of 2025-11-25, who
@@ -61,7 +61,7 @@ impl Default for StreamsConfig {
             per_address: None,
             total: 10_000,
             subscriptions: 256,
-            life_seconds: 3600,
+            max_age_seconds: 3600,
             retry_ms: 1000,
             poll_after_seconds: 0,
             queue_messages: 256,

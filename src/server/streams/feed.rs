@@ -306,7 +306,7 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::Visit;
+    use crate::catalog::UrlElicitation;
 
     fn feed(seen: u64) -> Feed {
         let wants = Wants {
@@ -403,7 +403,7 @@ mod tests {
             };
             Feed::new(1, owner, Wants::default(), 0)
         };
-        let visited = Notice::Visited(Visit::new("ada's", "id"));
+        let visited = Notice::Visited(UrlElicitation::new("ada's", "id"));
         let (hers, his) = (of("ada's"), of("bob's"));
         for feed in [&hers, &his] {
             feed.tell(&visited, Some(1));

@@ -43,7 +43,7 @@ use crate::auth::{Principal, PrincipalKind};
 use crate::catalog::{Interest, Notice};
 use crate::limit::{is_public, subnet};
 use crate::seal::random_bytes;
-use crate::state::{Keep, SharedState, StateError, unix_micros};
+use crate::state::{Retention, SharedState, StateError, unix_micros};
 use crate::telemetry::{Metrics, REPLAY_BYTES, STREAMS, SUBSCRIPTIONS};
 use calls::Live;
 use feed::{End, Feed, Owner, Told, Uris, Wants};
@@ -77,7 +77,7 @@ pub(crate) struct Streams {
 }
 
 /// One entry numbers the next. A log that is begun anew goes on above all numbers before.
-const OPENINGS: Keep = Keep {
+const OPENINGS: Retention = Retention {
     entries: 1,
     bytes: 1,
     life: Duration::from_secs(60),

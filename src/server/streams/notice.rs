@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::catalog::{Notice, Visit};
+use crate::catalog::{Notice, UrlElicitation};
 use crate::protocol::push_string;
 
 /// The first entry of a log, which makes it begin.
@@ -72,7 +72,7 @@ pub(super) fn read_entry(entry: &[u8]) -> Option<Notice> {
             .map(|uri| Notice::Resource(uri.into())),
         [b'v', visit @ ..] => {
             let (session, id) = std::str::from_utf8(visit).ok()?.split_once(' ')?;
-            Some(Notice::Visited(Visit::new(session, id)))
+            Some(Notice::Visited(UrlElicitation::new(session, id)))
         }
         _ => None,
     }
@@ -89,7 +89,7 @@ mod tests {
             Notice::Prompts,
             Notice::Resources,
             Notice::Resource("x://\u{e9}".into()),
-            Notice::Visited(Visit::new("session", "id")),
+            Notice::Visited(UrlElicitation::new("session", "id")),
         ] {
             assert_eq!(read_entry(&entry(&notice)), Some(notice));
         }
@@ -112,7 +112,7 @@ mod tests {
             r#"{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x://\"a\""}}"#
         );
         assert_eq!(
-            text(&Notice::Visited(Visit::new("s", "i")), None),
+            text(&Notice::Visited(UrlElicitation::new("s", "i")), None),
             r#"{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"i"}}"#
         );
         assert_eq!(

@@ -19,7 +19,7 @@ use crate::protocol::message::Response;
 use crate::seal::Ended;
 use crate::server::Server;
 use crate::server::liveness::SAY_ALIVE;
-use crate::state::{Heard, Keep, StateError, Subscription};
+use crate::state::{Retention, StateError, Subscription, SubscriptionEvent};
 
 /// Something about a session that every replica has to know.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -86,14 +86,14 @@ struct Envelope {
 const LOOK_AT_CREDENTIALS: Duration = Duration::from_secs(1);
 
 /// The log of notices. Ids of events name places in it, for as long as it reaches back.
-pub(super) const NOTICES: Keep = Keep {
+pub(super) const NOTICES: Retention = Retention {
     entries: 10_000,
     bytes: 1024 * 1024,
     life: DAY,
     may_go: false,
 };
 /// The log of facts: as long as a session may last.
-const FACTS: Keep = Keep {
+const FACTS: Retention = Retention {
     entries: 100_000,
     bytes: 16 * 1024 * 1024,
     life: DAY,
@@ -235,8 +235,8 @@ impl Server {
             let (say_at, read_at) = (attention.say_at, attention.read_at);
             tokio::select! {
                 heard = next(&mut attention.bus) => match heard {
-                    Heard::Message(message) => self.hear(&mut attention, &message).await,
-                    Heard::Missed => {
+                    SubscriptionEvent::Message(message) => self.hear(&mut attention, &message).await,
+                    SubscriptionEvent::Missed => {
                         self.streams.liveness.miss_nobody();
                         self.say_alive(&mut alive).await;
                         self.catch_up(&mut attention).await;
@@ -493,7 +493,7 @@ impl Server {
 }
 
 /// What is heard next; nothing, if nobody listens.
-async fn next(bus: &mut Option<Box<dyn Subscription>>) -> Heard {
+async fn next(bus: &mut Option<Box<dyn Subscription>>) -> SubscriptionEvent {
     match bus {
         Some(bus) => bus.next().await,
         None => std::future::pending().await,

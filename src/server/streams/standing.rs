@@ -154,7 +154,7 @@ impl Streams {
     /// together do not end together.
     pub(in crate::server) fn life(&self) -> Duration {
         let noise = u32::from(crate::seal::random_bytes::<1>()[0]);
-        let life = Duration::from_secs(self.config.life_seconds);
+        let life = Duration::from_secs(self.config.max_age_seconds);
         life * 9 / 10 + life * noise / 1275
     }
 

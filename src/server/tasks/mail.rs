@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::record::Record;
 use super::store::{OUTCOME_BYTES, Tasks, life};
 use crate::server::share::Kind;
-use crate::state::{Keep, StateError, Subscription};
+use crate::state::{Retention, StateError, Subscription};
 
 /// How many letters of a task are kept.
 const LETTERS_MAX: usize = 1000;
@@ -38,7 +38,7 @@ impl Tasks {
         share: Option<&str>,
     ) -> Result<(), StateError> {
         let log = self.key("task-in", &record.id);
-        let keep = Keep {
+        let keep = Retention {
             entries: LETTERS_MAX,
             bytes: OUTCOME_BYTES,
             life: life(record),

@@ -11,7 +11,7 @@ use super::record::{Ended, Record};
 use super::store::{LISTED_MAX, Tasks, life};
 use crate::net;
 use crate::server::share::Kind;
-use crate::state::{Keep, StateError};
+use crate::state::{Retention, StateError};
 
 /// Replicas that have said that they run tasks.
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ pub(super) struct Runners {
 }
 
 /// The log of replicas that run tasks.
-const RUNNERS: Keep = Keep {
+const RUNNERS: Retention = Retention {
     entries: 1000,
     bytes: 16 * 1024,
     life: Duration::from_secs(24 * 60 * 60),
@@ -48,7 +48,7 @@ impl Tasks {
         if !self.is_shared {
             return Ok(());
         }
-        let keep = Keep {
+        let keep = Retention {
             entries: LISTED_MAX,
             bytes: LISTED_MAX * (record.id.len() + 8),
             // A task runs for its time at most, and is kept for as long again.

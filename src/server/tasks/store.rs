@@ -15,7 +15,7 @@ use crate::seal::short_digest;
 use crate::server::liveness::Liveness;
 use crate::server::share::Kind;
 use crate::server::streams::Streams;
-use crate::state::{Keep, SharedState, StateError, Subscription};
+use crate::state::{Retention, SharedState, StateError, Subscription};
 
 /// The tasks of one server.
 #[derive(Debug)]
@@ -146,7 +146,7 @@ impl Tasks {
         record: &Record,
         share: Option<&str>,
     ) -> Result<(), StateError> {
-        let keep = Keep {
+        let keep = Retention {
             entries: LISTED_MAX,
             bytes: LISTED_MAX * (ID_LEN + 8),
             // A task runs for its time at most, and is kept for as long again.
@@ -231,7 +231,7 @@ impl Tasks {
             });
         }
         let log = self.key("task-end", &record.id);
-        let keep = Keep {
+        let keep = Retention {
             entries: OUTCOME_BYTES / PART_BYTES + 1,
             bytes: OUTCOME_BYTES,
             life: life(record),
@@ -381,7 +381,7 @@ mod tests {
         let mut record = record("0".repeat(ID_LEN));
         let half = Bytes::from_static(b"{\"result\":\"");
         let log = server.tasks.key("task-end", &record.id);
-        let keep = Keep {
+        let keep = Retention {
             entries: 10,
             bytes: OUTCOME_BYTES,
             life: life(&record),

@@ -17,7 +17,7 @@ use super::sign::{Keys, SignError, sign};
 use super::store::{Artifact, ArtifactFuture, ArtifactStore, name_of};
 use super::workload::Workload;
 use crate::environment::{Probe, Secret};
-use crate::net::{self, BulkheadConfig, EgressConfig, Fetched, Outgoing};
+use crate::net::{self, BulkheadConfig, EgressConfig, Fetched, OutgoingRequest};
 use crate::source::config::ExchangeLimits;
 use crate::source::credentials::AuthConfig;
 use crate::source::exchange::{Exchange, ExchangeError, Manner};
@@ -206,7 +206,7 @@ impl S3 {
             return Err(S3Error::TooLarge);
         }
         let expires = kept.expires.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mut request = Outgoing::new(Method::PUT, self.url(key))
+        let mut request = OutgoingRequest::new(Method::PUT, self.url(key))
             .header(EXPIRES, HeaderValue::from(expires.as_secs()));
         if let Ok(media) = HeaderValue::from_str(&kept.media_type) {
             request = request.header(CONTENT_TYPE, media);
@@ -220,7 +220,7 @@ impl S3 {
     }
 
     async fn find(&self, key: &str) -> Result<Option<Artifact>, S3Error> {
-        let answer = self.ask(Outgoing::get(self.url(key))).await?;
+        let answer = self.ask(OutgoingRequest::get(self.url(key))).await?;
         if answer.status == StatusCode::NOT_FOUND {
             return Ok(None);
         }
@@ -238,7 +238,7 @@ impl S3 {
     }
 
     /// Sends a request that can be retried, because the object under a key never changes.
-    async fn ask(&self, mut request: Outgoing) -> Result<Fetched, S3Error> {
+    async fn ask(&self, mut request: OutgoingRequest) -> Result<Fetched, S3Error> {
         let keys = self.keys.load().await.map_err(S3Error::Credentials)?;
         sign(&mut request, &keys, &self.region, SystemTime::now())?;
         // The signature is the only credential.

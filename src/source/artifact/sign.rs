@@ -12,7 +12,7 @@ use http::{HeaderName, HeaderValue};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use crate::environment::Secret;
-use crate::net::Outgoing;
+use crate::net::OutgoingRequest;
 
 /// Credentials that sign a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
 
 /// Signs a request with all headers that it has so far.
 pub(super) fn sign(
-    request: &mut Outgoing,
+    request: &mut OutgoingRequest,
     keys: &Keys,
     region: &str,
     now: SystemTime,
@@ -82,7 +82,7 @@ pub(super) fn sign(
 }
 
 /// Returns the names of the signed headers, and the canonical request.
-fn canonical(request: &Outgoing, body: &str) -> (String, String) {
+fn canonical(request: &OutgoingRequest, body: &str) -> (String, String) {
     let mut headers = BTreeMap::new();
     for (name, value) in &request.headers {
         let value = String::from_utf8_lossy(value.as_bytes());
@@ -115,7 +115,7 @@ fn canonical(request: &Outgoing, body: &str) -> (String, String) {
 }
 
 /// Returns the host as the client sends it: without the default port of the scheme.
-fn host(request: &Outgoing) -> String {
+fn host(request: &OutgoingRequest) -> String {
     let host = request.url.host_str().unwrap_or_default();
     match request.url.port() {
         Some(port) => format!("{host}:{port}"),
@@ -152,13 +152,13 @@ mod tests {
         };
         let header = |name: &'static str| HeaderName::from_static(name);
         let value = HeaderValue::from_static;
-        let mut put = Outgoing::new(Method::PUT, url("/test$file.text"))
+        let mut put = OutgoingRequest::new(Method::PUT, url("/test$file.text"))
             .header(header("date"), value("Fri, 24 May 2013 00:00:00 GMT"))
             .header(header("x-amz-storage-class"), value("REDUCED_REDUNDANCY"));
         put.body = "Welcome to Amazon S3.".into();
         for (request, signature) in [
             (
-                Outgoing::get(url("/test.txt")).header(header("range"), value("bytes=0-9")),
+                OutgoingRequest::get(url("/test.txt")).header(header("range"), value("bytes=0-9")),
                 "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41",
             ),
             (
@@ -166,11 +166,11 @@ mod tests {
                 "98ad721746da40c64f1a55b78f14c238d841ea1380cd77a1b5971af0ece108bd",
             ),
             (
-                Outgoing::get(url("/?lifecycle")),
+                OutgoingRequest::get(url("/?lifecycle")),
                 "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543",
             ),
             (
-                Outgoing::get(url("/?max-keys=2&prefix=J")),
+                OutgoingRequest::get(url("/?max-keys=2&prefix=J")),
                 "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7",
             ),
         ] {
@@ -194,7 +194,7 @@ mod tests {
             session: Some("token".to_owned().into()),
         };
         let url = "http://127.0.0.1:9000/bucket/a%20b".parse().expect("a URL");
-        let mut request = Outgoing::get(url);
+        let mut request = OutgoingRequest::get(url);
         sign(&mut request, &keys, "eu-west-1", SystemTime::now()).expect("signed");
         let (names, canonical) = canonical(&request, "x");
         assert!(names.contains("x-amz-security-token"), "{names}");

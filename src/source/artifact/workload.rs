@@ -21,7 +21,7 @@ use url::Url;
 
 use super::sign::Keys;
 use crate::environment::{Probe, Secret};
-use crate::net::{self, Client, Deadlines, EgressConfig, Fetched, Outgoing};
+use crate::net::{self, Client, Deadlines, EgressConfig, Fetched, OutgoingRequest};
 
 /// Credentials provider with the most recent credentials.
 pub(super) struct Workload {
@@ -253,7 +253,7 @@ impl Workload {
                     .finish();
                 let kind = "application/x-www-form-urlencoded";
                 let answer = self
-                    .ask(Outgoing::post(service.clone(), kind, form))
+                    .ask(OutgoingRequest::post(service.clone(), kind, form))
                     .await?;
                 let text = String::from_utf8_lossy(&answer.body);
                 let part = |name: &str| element(&text, name).map(str::to_owned);
@@ -271,7 +271,7 @@ impl Workload {
                 ))
             }
             Giver::Container { url, proof } => {
-                let mut request = Outgoing::get(url.clone());
+                let mut request = OutgoingRequest::get(url.clone());
                 let proof = match proof {
                     None => None,
                     Some(Proof::Text(text)) => Some(text.clone()),
@@ -284,13 +284,14 @@ impl Workload {
             }
             Giver::Machine { service } => {
                 let url = |path: &str| service.join(path).map_err(|error| error.to_string());
-                let request = Outgoing::new(Method::PUT, url("latest/api/token")?)
+                let request = OutgoingRequest::new(Method::PUT, url("latest/api/token")?)
                     .header(MACHINE_TOKEN_LIFE, HeaderValue::from_static("300"));
                 let token = self.ask(request).await?;
                 let token = Secret::from(String::from_utf8_lossy(&token.body).trim().to_owned());
                 let token = secret_value(&token)?;
                 let roles = url("latest/meta-data/iam/security-credentials/")?;
-                let asked = Outgoing::get(roles.clone()).header(MACHINE_TOKEN, token.clone());
+                let asked =
+                    OutgoingRequest::get(roles.clone()).header(MACHINE_TOKEN, token.clone());
                 let said = self.ask(asked).await?;
                 let said = String::from_utf8_lossy(&said.body);
                 let role = said.lines().next().unwrap_or_default().trim();
@@ -302,13 +303,13 @@ impl Workload {
                     return Err("the machine has no role".to_owned());
                 }
                 let role = roles.join(role).map_err(|error| error.to_string())?;
-                let asked = Outgoing::get(role).header(MACHINE_TOKEN, token);
+                let asked = OutgoingRequest::get(role).header(MACHINE_TOKEN, token);
                 self.read(&self.ask(asked).await?)
             }
         }
     }
 
-    async fn ask(&self, request: Outgoing) -> Result<Fetched, String> {
+    async fn ask(&self, request: OutgoingRequest) -> Result<Fetched, String> {
         let request = request.header(ACCEPT, HeaderValue::from_static("*/*"));
         let answer = self
             .client

@@ -8,7 +8,7 @@ use url::Url;
 
 use super::renewed::value_of;
 use super::{CredentialError, OAuthConfig, TOKEN_BYTES, read_answer, read_token, token_request};
-use crate::net::{Client, Deadlines, Guard, Outgoing};
+use crate::net::{Client, Deadlines, Guard, OutgoingRequest};
 use crate::source::tokens::{Grant, Granted, Name};
 
 /// An issuer, and the credentials for it.
@@ -113,7 +113,7 @@ impl Issuer {
         Ok(granted)
     }
 
-    fn request(&self, refresh_token: Option<&str>) -> Result<Outgoing, CredentialError> {
+    fn request(&self, refresh_token: Option<&str>) -> Result<OutgoingRequest, CredentialError> {
         let config = &self.config;
         let mut form = url::form_urlencoded::Serializer::new(String::new());
         if let Some(refresh_token) = refresh_token {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use super::config::{HttpSourceConfig, HttpToolConfig};
-use crate::net::Outgoing;
+use crate::net::OutgoingRequest;
 use crate::source::response::{essence, is_json};
 use crate::source::template::{Place, Template};
 
@@ -200,14 +200,14 @@ impl RequestPlan {
         &self,
         values: &Context,
         caller: Option<&HeaderMap>,
-    ) -> Result<Outgoing, String> {
+    ) -> Result<OutgoingRequest, String> {
         let mut url = self.url(values)?;
         for (name, slot) in &self.query {
             for text in slot.texts(values)? {
                 url.query_pairs_mut().append_pair(name, &text);
             }
         }
-        let mut request = Outgoing::new(self.method.clone(), url);
+        let mut request = OutgoingRequest::new(self.method.clone(), url);
         for name in &self.forwarded {
             if let Some(value) = caller.and_then(|headers| headers.get(name)) {
                 request.headers.insert(name, value.clone());

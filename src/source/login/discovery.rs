@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use url::Url;
 
 use super::LoginError;
-use crate::net::{Client, Outgoing, challenge_parameter};
+use crate::net::{Client, OutgoingRequest, challenge_parameter};
 
 /// Protected resource metadata of a server.
 #[derive(Debug, Default, Deserialize)]
@@ -89,7 +89,7 @@ pub(super) async fn challenge(
 ) -> Result<Option<Challenge>, LoginError> {
     for (method, params) in UNPROVED {
         let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
-        let mut request = Outgoing::post(server.clone(), "application/json", body).header(
+        let mut request = OutgoingRequest::post(server.clone(), "application/json", body).header(
             ACCEPT,
             HeaderValue::from_static("application/json, text/event-stream"),
         );
@@ -204,7 +204,7 @@ async fn document<T: DeserializeOwned>(
     client: &Client,
     url: &Url,
 ) -> Result<Option<T>, LoginError> {
-    let request = Outgoing::new(Method::GET, url.clone())
+    let request = OutgoingRequest::new(Method::GET, url.clone())
         .header(ACCEPT, HeaderValue::from_static("application/json"));
     let answer = client.fetch(request).await?;
     let is_json = answer

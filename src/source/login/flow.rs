@@ -18,7 +18,7 @@ use super::discovery::{self, Issuer, cut};
 use super::kept::kept_in;
 use super::{Known, LoginError};
 use crate::environment::Secret;
-use crate::net::{Client, Outgoing};
+use crate::net::{Client, OutgoingRequest};
 use crate::seal::random_bytes;
 use crate::source::tokens::{Grant, Granted, Grants, KeepError, Name, Tokens, client};
 
@@ -338,7 +338,7 @@ async fn identify(
         "response_types": ["code"],
         "token_endpoint_auth_method": method,
     });
-    let asked = Outgoing::post(endpoint.clone(), "application/json", body.to_string())
+    let asked = OutgoingRequest::post(endpoint.clone(), "application/json", body.to_string())
         .header(ACCEPT, http::HeaderValue::from_static("application/json"));
     let answer = web.fetch(asked).await?;
     if issuer.is_default && matches!(answer.status.as_u16(), 401 | 404 | 405) {

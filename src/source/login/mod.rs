@@ -76,7 +76,7 @@ pub(crate) enum LoginError {
     )]
     InMemory,
     #[error("tokens cannot be read or kept in {place}: {source}")]
-    Keep { place: String, source: KeepError },
+    Retention { place: String, source: KeepError },
     #[error("nobody is logged in")]
     NoLogin,
 }

@@ -12,7 +12,7 @@ use url::Url;
 use super::bundle::{Bundled, Place, bundle};
 use super::config::OpenApiSourceConfig;
 use crate::catalog::{SIMD_THRESHOLD_BYTES, tree_by_simd_json};
-use crate::net::{Client, Deadlines, FetchError, Outgoing, SystemResolver, with_causes};
+use crate::net::{Client, Deadlines, FetchError, OutgoingRequest, SystemResolver, with_causes};
 use crate::telemetry;
 
 /// A whole document.
@@ -248,7 +248,7 @@ impl Fetcher {
     pub(super) async fn fetch(&self, url: &Url) -> Result<Vec<u8>, Unread> {
         let answer = self
             .0
-            .fetch(Outgoing::get(url.clone()))
+            .fetch(OutgoingRequest::get(url.clone()))
             .await
             .map_err(|error| Unread {
                 problem: match &error {

@@ -8,7 +8,7 @@ use url::Url;
 
 use super::form::{Form, deep, text_of};
 use super::operation::BODY;
-use crate::net::Outgoing;
+use crate::net::OutgoingRequest;
 use crate::source::http::assemble;
 use crate::source::template::path_segment;
 
@@ -185,7 +185,7 @@ impl Shape {
         &self,
         base: &Url,
         arguments: &Map<String, Value>,
-    ) -> Result<Outgoing, String> {
+    ) -> Result<OutgoingRequest, String> {
         let given = |location| {
             self.parameters
                 .iter()
@@ -246,7 +246,7 @@ impl Shape {
         if !cookies.is_empty() {
             headers.insert(COOKIE, header(&cookies.join("; "))?);
         }
-        let mut request = Outgoing::new(self.method.clone(), url);
+        let mut request = OutgoingRequest::new(self.method.clone(), url);
         request.headers = headers;
         if let Some(value) = arguments.get(BODY)
             && let Some((kind, body)) = self.body.fill(value)?

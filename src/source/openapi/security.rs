@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::document::Document;
 use super::operation::text;
 use crate::environment::Secret;
-use crate::net::{Fetched, Outgoing};
+use crate::net::{Fetched, OutgoingRequest};
 use crate::source::conceal::{conceal, secrets_in};
 
 /// Credentials that are added to the requests of an operation.
@@ -67,7 +67,7 @@ impl Proofs {
         conceal(secrets, answer);
     }
 
-    pub(super) fn apply(&self, request: &mut Outgoing) {
+    pub(super) fn apply(&self, request: &mut OutgoingRequest) {
         for proof in &self.0 {
             match proof {
                 Proof::Header(name, value) => {

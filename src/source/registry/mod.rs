@@ -15,7 +15,7 @@ pub(crate) use self::entry::{Entry, Preference, entry};
 pub(crate) use self::listed::Server;
 use self::listed::{Answer, List};
 use crate::catalog::located;
-use crate::net::{Client, Deadlines, FetchError, Guard, Outgoing};
+use crate::net::{Client, Deadlines, FetchError, Guard, OutgoingRequest};
 
 /// URL of the official registry.
 pub(crate) const OFFICIAL: &str = "https://registry.modelcontextprotocol.io/";
@@ -137,7 +137,7 @@ impl Registry {
     }
 
     async fn get<T: DeserializeOwned>(&self, url: Url, name: &str) -> Result<T, RegistryError> {
-        let answer = self.client.fetch(Outgoing::get(url)).await?;
+        let answer = self.client.fetch(OutgoingRequest::get(url)).await?;
         match answer.status {
             StatusCode::NOT_FOUND => return Err(RegistryError::NotFound(name.to_owned())),
             status if !status.is_success() => return Err(RegistryError::Status(status)),

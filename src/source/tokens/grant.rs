@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::KeepError;
-use crate::net::{Client, Deadlines, Fetched, Guard, Outgoing};
+use crate::net::{Client, Deadlines, Fetched, Guard, OutgoingRequest};
 use crate::source::credentials::{CredentialError, read_answer, token_request};
 
 /// Stored data of one grant. It is sent only to the issuer that granted it and to the server that it is for.
@@ -248,7 +248,7 @@ impl Grant {
         &self,
         endpoint: &str,
         fields: &[(&str, &str)],
-    ) -> Result<Outgoing, CredentialError> {
+    ) -> Result<OutgoingRequest, CredentialError> {
         let endpoint: Url = endpoint.parse().map_err(|_| CredentialError::NoToken)?;
         let mut form = url::form_urlencoded::Serializer::new(String::new());
         form.extend_pairs(fields);

@@ -22,7 +22,7 @@ use super::watched::{End, Operation, Peer, Session, Watched};
 use super::{Background, DISCOVERY};
 use crate::catalog::CallContext;
 use crate::client::{Client, ClientError, EraCache, Events, Listener, Options, Params, Target};
-use crate::net::{BreakerState, Bulkhead, BulkheadStats, Turned, with_causes};
+use crate::net::{BreakerState, Bulkhead, BulkheadError, BulkheadStats, with_causes};
 use crate::protocol::UriTemplate;
 use crate::source::credentials::Credentials;
 use crate::source::tokens::Tokens;
@@ -83,7 +83,7 @@ const HEADER_MISMATCH: i64 = -32020;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CallError {
     #[error(transparent)]
-    Turned(#[from] Turned),
+    BulkheadError(#[from] BulkheadError),
     /// There is no connection, so the request was not sent.
     #[error(transparent)]
     Apart(ClientError),

@@ -568,7 +568,7 @@ fn tool_error(upstream: &str, error: CallError) -> ToolError {
 
 fn told(upstream: &str, error: &CallError) -> String {
     match error {
-        CallError::Turned(turned) => turned.to_string(),
+        CallError::BulkheadError(turned) => turned.to_string(),
         CallError::Apart(ClientError::Timeout(limit))
         | CallError::Client(ClientError::Timeout(limit)) => {
             format!(

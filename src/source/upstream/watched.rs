@@ -200,7 +200,7 @@ impl<'a> Watched<'a> {
             End::Well => (None, None, None),
             End::ToolError => (Some("tool_error"), None, None),
             End::Misread => (Some("invalid_result"), None, None),
-            End::Failed(CallError::Turned(_)) => (Some("turned_away"), None, None),
+            End::Failed(CallError::BulkheadError(_)) => (Some("turned_away"), None, None),
             End::Failed(CallError::Client(ClientError::Rpc(error))) => {
                 code = code_of(error.code);
                 (Some(&*code), Some(&*code), Some(&error.message))
@@ -247,7 +247,7 @@ impl<'a> Watched<'a> {
                 }
             }
             // The request was not sent.
-            End::Failed(CallError::Turned(_)) => {}
+            End::Failed(CallError::BulkheadError(_)) => {}
             _ => {
                 if let Some(timing) = timing() {
                     timing.record(elapsed);

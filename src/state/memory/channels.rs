@@ -10,7 +10,7 @@ use bytes::Bytes;
 use foldhash::fast::RandomState;
 use futures_util::future::BoxFuture;
 
-use super::super::{Heard, StateError, Subscription};
+use super::super::{StateError, Subscription, SubscriptionEvent};
 use super::Store;
 use super::inner::{ARC_BYTES, Inner, Stake, block, shrink, table};
 
@@ -164,7 +164,12 @@ impl Inner {
         }
     }
 
-    fn poll_next(&mut self, channel: &str, number: u64, cx: &Context<'_>) -> Poll<Heard> {
+    fn poll_next(
+        &mut self,
+        channel: &str,
+        number: u64,
+        cx: &Context<'_>,
+    ) -> Poll<SubscriptionEvent> {
         let Channels {
             by_name, contents, ..
         } = &mut self.channels;
@@ -175,13 +180,13 @@ impl Inner {
             return Poll::Pending;
         };
         if std::mem::take(&mut subscriber.has_missed) {
-            return Poll::Ready(Heard::Missed);
+            return Poll::Ready(SubscriptionEvent::Missed);
         }
         *contents -= subscriber.cost();
         let message = subscriber.pop();
         *contents += subscriber.cost();
         match message {
-            Some(message) => Poll::Ready(Heard::Message(message)),
+            Some(message) => Poll::Ready(SubscriptionEvent::Message(message)),
             None => {
                 subscriber.waker = Some(cx.waker().clone());
                 Poll::Pending
@@ -208,7 +213,7 @@ impl Listener {
 }
 
 impl Subscription for Listener {
-    fn next(&mut self) -> BoxFuture<'_, Heard> {
+    fn next(&mut self) -> BoxFuture<'_, SubscriptionEvent> {
         Box::pin(poll_fn(|cx| {
             let mut inner = self.store.lock();
             inner.poll_next(&self.channel, self.number, cx)

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use foldhash::fast::RandomState;
 use tokio::time::Instant;
 
-use super::super::{Keep, LogPage, StateError, Usage, unix_micros};
+use super::super::{LogPage, Retention, StateError, Usage, unix_micros};
 use super::channels::Channels;
 
 /// The owner and the kind of what is written.
@@ -416,7 +416,7 @@ impl Inner {
         &mut self,
         key: &str,
         entry: &[u8],
-        keep: Keep,
+        keep: Retention,
         stake: Stake,
     ) -> Result<u64, StateError> {
         let stake = Stake {

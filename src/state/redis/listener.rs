@@ -14,11 +14,11 @@ use tokio::task::AbortHandle;
 
 use super::way::Way;
 use crate::net;
-use crate::state::{Heard, Subscription};
+use crate::state::{Subscription, SubscriptionEvent};
 
 /// Somebody who listens; a task holds the connection.
 pub(super) struct Listener {
-    messages: mpsc::Receiver<Heard>,
+    messages: mpsc::Receiver<SubscriptionEvent>,
     missed: Arc<AtomicBool>,
     task: AbortHandle,
 }
@@ -51,10 +51,10 @@ impl Listener {
 }
 
 impl Subscription for Listener {
-    fn next(&mut self) -> BoxFuture<'_, Heard> {
+    fn next(&mut self) -> BoxFuture<'_, SubscriptionEvent> {
         Box::pin(async {
             if self.missed.swap(false, Ordering::AcqRel) {
-                return Heard::Missed;
+                return SubscriptionEvent::Missed;
             }
             match self.messages.recv().await {
                 Some(heard) => heard,
@@ -80,7 +80,7 @@ async fn listen(
     way: Way,
     channel: String,
     mut connection: PubSub,
-    sender: mpsc::Sender<Heard>,
+    sender: mpsc::Sender<SubscriptionEvent>,
     missed: Arc<AtomicBool>,
 ) {
     loop {
@@ -90,7 +90,7 @@ async fn listen(
             match message {
                 Ok(Some(message)) => {
                     let bytes = Bytes::copy_from_slice(message.get_payload_bytes());
-                    if sender.try_send(Heard::Message(bytes)).is_err() {
+                    if sender.try_send(SubscriptionEvent::Message(bytes)).is_err() {
                         missed.store(true, Ordering::Release);
                     }
                 }
@@ -114,7 +114,7 @@ async fn listen(
             }
         };
         // Whatever was said in between is lost.
-        if sender.try_send(Heard::Missed).is_err() {
+        if sender.try_send(SubscriptionEvent::Missed).is_err() {
             missed.store(true, Ordering::Release);
         }
     }

@@ -20,7 +20,7 @@ use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, Script, ServerErrorKind,
 use tokio::time::Instant;
 
 use super::{
-    Keep, LogPage, OpenStateError, State, StateConfig, StateError, StateFuture, Subscription,
+    LogPage, OpenStateError, Retention, State, StateConfig, StateError, StateFuture, Subscription,
 };
 use crate::net::{Backoff, Breaker, chance};
 use address::Address;
@@ -279,7 +279,7 @@ impl State for Redis {
         })
     }
 
-    fn append<'a>(&'a self, log: &'a str, entry: Bytes, keep: Keep) -> StateFuture<'a, u64> {
+    fn append<'a>(&'a self, log: &'a str, entry: Bytes, keep: Retention) -> StateFuture<'a, u64> {
         Box::pin(async move {
             let entries = keep.entries.max(1).to_string();
             let (bytes, life) = (keep.bytes.to_string(), millis(keep.life));

@@ -16,8 +16,8 @@ use crate::state::{OpenStateError, StateTlsConfig};
 pub(super) fn certificates(
     config: &StateTlsConfig,
 ) -> Result<Option<TlsCertificates>, OpenStateError> {
-    let root_cert = match &config.authorities {
-        Some(path) => Some(read_certificates("state.tls.authorities", path)?),
+    let root_cert = match &config.ca {
+        Some(path) => Some(read_certificates("state.tls.ca", path)?),
         None => None,
     };
     let client_tls = match (&config.certificate, &config.key) {
@@ -78,7 +78,7 @@ pub(super) fn problem(error: &RedisError) -> Option<&'static str> {
     Some(match cause.downcast_ref::<rustls::Error>()? {
         rustls::Error::InvalidCertificate(problem) => match problem {
             CertificateError::UnknownIssuer => {
-                "nobody who is trusted vouches for its certificate (state.tls.authorities)"
+                "nobody who is trusted vouches for its certificate (state.tls.ca)"
             }
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
                 "its certificate is for another name than that in state.url"
@@ -119,7 +119,7 @@ mod tests {
     fn files_are_read_and_none_is_needed() {
         assert!(matches!(certificates(&StateTlsConfig::default()), Ok(None)));
         let all = StateTlsConfig {
-            authorities: file("ca.crt"),
+            ca: file("ca.crt"),
             certificate: file("client.crt"),
             key: file("client.key"),
         };
@@ -132,17 +132,17 @@ mod tests {
         for (config, parts) in [
             (
                 StateTlsConfig {
-                    authorities: file("client.key"),
+                    ca: file("client.key"),
                     ..StateTlsConfig::default()
                 },
-                ["state.tls.authorities names", "there is no certificate"],
+                ["state.tls.ca names", "there is no certificate"],
             ),
             (
                 StateTlsConfig {
-                    authorities: file("nowhere"),
+                    ca: file("nowhere"),
                     ..StateTlsConfig::default()
                 },
-                ["state.tls.authorities names", "No such file"],
+                ["state.tls.ca names", "No such file"],
             ),
             (
                 StateTlsConfig {

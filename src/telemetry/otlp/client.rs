@@ -18,7 +18,7 @@ use prost::Message as _;
 use tonic::transport::{Channel, Endpoint};
 use url::Url;
 
-use crate::net::{Client, ClientBuilder, Deadlines, Guard, Outgoing, with_causes};
+use crate::net::{Client, ClientBuilder, Deadlines, Guard, OutgoingRequest, with_causes};
 use crate::telemetry::settings::Target;
 
 /// How much a collector may answer.
@@ -158,7 +158,7 @@ impl HttpClient for OverHttp {
     {
         Box::pin(async move {
             let (head, body) = request.into_parts();
-            let mut outgoing = Outgoing::new(head.method, head.uri.to_string().parse()?);
+            let mut outgoing = OutgoingRequest::new(head.method, head.uri.to_string().parse()?);
             outgoing.headers = head.headers;
             outgoing.body = if self.compressed {
                 let gzip = http::HeaderValue::from_static("gzip");

@@ -27,7 +27,7 @@ use super::status::{NeededScopes, Rejection, Turned, deny};
 use super::tls::Tls;
 use super::watch::Came;
 use crate::audit::{Entry, Event, Outcome};
-use crate::auth::{AuthError, Gate, Presented, Principal, PrincipalKind, Seen};
+use crate::auth::{AuthError, Credentials, Gate, Principal, PrincipalKind, Seen};
 use crate::limit::{Limit, Limits};
 use crate::net::{Body, Peer};
 use crate::server::{Local, unix_seconds};
@@ -471,7 +471,7 @@ impl Router {
         let shown = connection.map(|connection| &connection.shown);
         // The worker's own clock may be a second behind, and a token that was made just now would be one of the future.
         let now = unix_seconds();
-        let presented = Presented::read(&head.headers, head.uri.query(), peer, now);
+        let presented = Credentials::read(&head.headers, head.uri.query(), peer, now);
         let certificate = connection.and_then(|connection| connection.certificate());
         let presented = presented.map(|presented| presented.with_certificate(certificate));
         match self.gate.admit(presented, shown).await {

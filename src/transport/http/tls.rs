@@ -33,7 +33,7 @@ pub struct TlsConfig {
     /// A file with certificates of authorities, in PEM: clients have to show one that leads to one of these. Default:
     /// none, clients show nothing.
     #[schemars(extend("x-path" = "file"))]
-    pub client_authorities: Option<PathBuf>,
+    pub client_ca: Option<PathBuf>,
     /// Whether clients may go without a certificate, so that they prove themselves otherwise; one that is shown has to be
     /// good all the same. Default: false.
     pub client_optional: bool,
@@ -46,7 +46,7 @@ impl Default for TlsConfig {
         Self {
             certificate: None,
             key: None,
-            client_authorities: None,
+            client_ca: None,
             client_optional: false,
             handshake_seconds: 10,
         }
@@ -83,6 +83,6 @@ pub enum TlsError {
     )]
     NotBuilt,
     /// No client could ever be let in.
-    #[error("the authorities of http.tls.client_authorities cannot be used: {0}")]
+    #[error("the authorities of http.tls.client_ca cannot be used: {0}")]
     Authorities(String),
 }

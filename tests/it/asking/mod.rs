@@ -262,7 +262,10 @@ const THAT_ASK: [Revision; 3] = [
 ];
 
 fn harness(revision: Revision) -> Harness {
-    app().checked_harness().expect("valid").speaking(revision)
+    app()
+        .checked_harness()
+        .expect("valid")
+        .with_version(revision)
 }
 
 fn text(result: &Value) -> &str {
@@ -274,7 +277,7 @@ fn text(result: &Value) -> &str {
 #[tokio::test]
 async fn one_tool_asks_clients_of_every_revision() {
     for revision in THAT_ASK {
-        let server = harness(revision).answering(answers);
+        let server = harness(revision).on_client_request(answers);
         let result = server
             .call("two_questions", json!({}))
             .await
@@ -286,7 +289,7 @@ async fn one_tool_asks_clients_of_every_revision() {
             "Hello there, Ada at file:///home/ada",
             "{revision}"
         );
-        let counts = server.question_counts();
+        let counts = server.client_request_counts();
         assert_eq!((counts.asked, counts.waiting), (5, 0), "{revision}");
     }
 }
@@ -295,7 +298,8 @@ async fn one_tool_asks_clients_of_every_revision() {
 async fn eli_05_to_decline_and_to_cancel_are_answers() {
     for revision in THAT_ASK {
         for action in ["decline", "cancel"] {
-            let server = harness(revision).answering(move |_, _| json!({ "action": action }));
+            let server =
+                harness(revision).on_client_request(move |_, _| json!({ "action": action }));
             let result = server
                 .call("two_questions", json!({}))
                 .await
@@ -308,7 +312,7 @@ async fn eli_05_to_decline_and_to_cancel_are_answers() {
 #[tokio::test]
 async fn sam_01_a_model_may_want_tools_to_be_called() {
     for revision in [Revision::V2025_11_25, Revision::V2026_07_28] {
-        let server = harness(revision).answering(answers);
+        let server = harness(revision).on_client_request(answers);
         let result = server.call("agent", json!({})).await.expect("a result");
         assert_eq!(text(&result), "It is 21 °C.", "{revision}");
     }
@@ -319,7 +323,7 @@ async fn sam_01_a_model_may_want_tools_to_be_called() {
 #[tokio::test]
 async fn eli_03_pages_are_shown_where_the_revision_has_them() {
     for revision in [Revision::V2025_11_25, Revision::V2026_07_28] {
-        let server = harness(revision).answering(move |method, params| {
+        let server = harness(revision).on_client_request(move |method, params| {
             let has_id = params["elicitationId"].is_string();
             assert_eq!(has_id, revision == Revision::V2025_11_25);
             answers(method, params)
@@ -332,11 +336,11 @@ async fn eli_03_pages_are_shown_where_the_revision_has_them() {
 #[tokio::test]
 async fn eli_09_what_does_not_fit_the_form_is_no_answer() {
     let wrong = |_: &str, _: &Value| json!({"action": "accept", "content": {"name": 7}});
-    let server = harness(Revision::V2025_11_25).answering(wrong);
+    let server = harness(Revision::V2025_11_25).on_client_request(wrong);
     let result = server.call("named", json!({})).await.expect("a result");
     assert_eq!(result["isError"], true);
     assert!(text(&result).contains("name"), "{result}");
-    let server = harness(Revision::V2026_07_28).answering(wrong);
+    let server = harness(Revision::V2026_07_28).on_client_request(wrong);
     let error = server.call("named", json!({})).await.expect_err("refused");
     assert_eq!(error["code"], -32602);
     let message = error["message"].as_str().expect("words");
@@ -346,7 +350,7 @@ async fn eli_09_what_does_not_fit_the_form_is_no_answer() {
 #[tokio::test]
 async fn forms_are_shown_to_each_revision_as_it_knows_them() {
     for revision in THAT_ASK {
-        let server = harness(revision).answering(move |method, params| {
+        let server = harness(revision).on_client_request(move |method, params| {
             let fields = &params["requestedSchema"]["properties"];
             if revision == Revision::V2025_06_18 {
                 assert_eq!(params["mode"], Value::Null);
@@ -375,7 +379,7 @@ async fn forms_are_shown_to_each_revision_as_it_knows_them() {
 #[tokio::test]
 async fn prompts_and_resources_ask_too() {
     for revision in THAT_ASK {
-        let server = harness(revision).answering(answers);
+        let server = harness(revision).on_client_request(answers);
         let prompt = server
             .get_prompt("asking_prompt", json!({}))
             .await
@@ -395,7 +399,7 @@ async fn prompts_and_resources_ask_too() {
                 );
             }
         }
-        assert_eq!(server.question_counts().asked, 3, "each reading asks");
+        assert_eq!(server.client_request_counts().asked, 3, "each reading asks");
     }
 }
 
@@ -407,7 +411,7 @@ async fn a_tool_can_find_out_what_its_client_can_do() {
             .await
             .expect("a result");
         assert_eq!(text(&result), "without");
-        let server = harness(revision).answering(answers);
+        let server = harness(revision).on_client_request(answers);
         let result = server.call("tactful", json!({})).await.expect("a result");
         assert_eq!(text(&result), "Hello there,");
     }
@@ -449,7 +453,7 @@ async fn what_the_client_has_not_declared_is_not_asked() {
 
 #[tokio::test]
 async fn clients_of_2024_11_05_have_models_and_roots_over_stdio_and_no_forms() {
-    let server = harness(Revision::V2024_11_05).answering(answers);
+    let server = harness(Revision::V2024_11_05).on_client_request(answers);
     let result = server.call("tactful", json!({})).await.expect("a result");
     assert_eq!(text(&result), "Hello there,");
 }

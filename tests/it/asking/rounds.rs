@@ -307,14 +307,14 @@ fn mrtr_07_a_step_that_is_taken_at_most_once_is_not_taken_for_an_old_state() {
 
 #[tokio::test]
 async fn a_tool_that_asks_something_else_when_it_runs_again_fails() {
-    let server = harness(Revision::V2026_07_28).answering(answers);
+    let server = harness(Revision::V2026_07_28).on_client_request(answers);
     let error = server
         .call("fickle", json!({}))
         .await
         .expect_err("an error");
     assert_eq!(error["code"], -32603);
     // With a session it does not run again.
-    let server = harness(Revision::V2025_11_25).answering(answers);
+    let server = harness(Revision::V2025_11_25).on_client_request(answers);
     let result = server.call("fickle", json!({})).await.expect("a result");
     assert_eq!(text(&result), "never");
 }

@@ -188,13 +188,13 @@ fn a_session_that_ends_ends_its_questions() {
 fn questions_are_bounded_and_nothing_is_left_of_them() {
     let server = Serve::new()
         .app(|_| app())
-        .configured(|c| c.server.questions.per_session = 1)
+        .configured(|c| c.server.client_requests.per_session = 1)
         .start();
     let session = server.session_of("2025-11-25", &able());
     let (mut first, question) = asked(&server, &session, "named");
     let refused = session.call("named", &json!({})).result();
     assert!(
-        text(&refused).contains("server.questions.per_session"),
+        text(&refused).contains("server.client_requests.per_session"),
         "{refused}"
     );
     // Another session has room of its own.
@@ -212,14 +212,14 @@ fn questions_are_bounded_and_nothing_is_left_of_them() {
 fn questions_of_all_sessions_together_are_bounded_too() {
     let server = Serve::new()
         .app(|_| app())
-        .configured(|c| c.server.questions.total = 1)
+        .configured(|c| c.server.client_requests.total = 1)
         .start();
     let session = server.session_of("2025-11-25", &able());
     let other = server.session_of("2025-11-25", &able());
     let (mut first, question) = asked(&server, &session, "named");
     let refused = other.call("named", &json!({})).result();
     assert!(
-        text(&refused).contains("server.questions.total"),
+        text(&refused).contains("server.client_requests.total"),
         "{refused}"
     );
     session.post(&answer(&question, name("Ada"))).accepted();
@@ -253,7 +253,7 @@ async fn tmo_01_a_question_that_nobody_answers_ends_and_is_taken_back() {
     assert_eq!(cancelled["params"]["requestId"], question["id"]);
     assert_eq!(answer["result"]["isError"], true);
     assert!(text(&answer["result"]).contains("within 300 s"), "{answer}");
-    let counts = server.question_counts();
+    let counts = server.client_request_counts();
     assert_eq!((counts.asked, counts.withdrawn, counts.waiting), (1, 1, 0));
 }
 

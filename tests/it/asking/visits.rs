@@ -4,8 +4,8 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 
 use longshore::{
-    Announcer, CallContext, Definition, PromptError, ResourceError, ToolError, Visit, prompt,
-    resource, tool, tool_fn,
+    Announcer, CallContext, Definition, PromptError, ResourceError, ToolError, UrlElicitation,
+    prompt, resource, tool, tool_fn,
 };
 use serde_json::{Map, Value, json};
 
@@ -39,7 +39,7 @@ async fn insisting_prompt(context: &CallContext) -> Result<String, PromptError> 
 struct Visits {
     servers: Vec<Running>,
     announcers: Vec<Announcer>,
-    asked: mpsc::Receiver<Option<Visit>>,
+    asked: mpsc::Receiver<Option<UrlElicitation>>,
 }
 
 fn visits(replicas: usize) -> Visits {
@@ -115,7 +115,7 @@ fn eli_11_that_a_visit_is_over_is_told_to_the_client_that_was_asked_and_no_other
     let visit = it.asked.recv().expect("a call").expect("a visit");
     // Kept as data meanwhile, and used by whichever replica serves the page.
     let kept = serde_json::to_string(&visit).expect("JSON");
-    let visit: Visit = serde_json::from_str(&kept).expect("a visit");
+    let visit: UrlElicitation = serde_json::from_str(&kept).expect("a visit");
     it.announcers[1].visit_completed(&visit);
     it.announcers[1].tools_changed();
     let complete = json!({

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use longshore::CallContext;
-use longshore::auth::{Judgement, Presented, Principal, Proof};
+use longshore::auth::{AuthMethod, AuthOutcome, Credentials, Principal};
 use longshore::{Definition, tool_fn};
 use serde_json::{Map, Value, json};
 
@@ -241,19 +241,19 @@ fn a_session_outlives_the_rotation_of_its_holders_key() {
 #[derive(Debug)]
 struct Word;
 
-impl Proof for Word {
-    fn judge(&self, presented: &Presented<'_>) -> Judgement {
+impl AuthMethod for Word {
+    fn judge(&self, presented: &Credentials<'_>) -> AuthOutcome {
         let name = presented
             .bearer()
             .and_then(|token| token.strip_prefix("word-"));
         match name {
-            None => Judgement::Absent,
-            Some("nobody") => Judgement::refused("nobody is nobody"),
+            None => AuthOutcome::Absent,
+            Some("nobody") => AuthOutcome::refused("nobody is nobody"),
             Some(name) => {
                 let principal = Arc::new(Principal::new(format!("word:{name}")));
-                Judgement::Later(Box::pin(async move {
+                AuthOutcome::Later(Box::pin(async move {
                     tokio::task::yield_now().await;
-                    Judgement::Proven(principal)
+                    AuthOutcome::Proven(principal)
                 }))
             }
         }
@@ -264,7 +264,7 @@ impl Proof for Word {
 fn a_proof_of_the_applications_own_is_asked_first_and_may_take_its_time() {
     let server = Serve::new()
         .tool(who())
-        .app(|app| app.authenticator(Word))
+        .app(|app| app.auth_method(Word))
         .configured(|c| c.auth.api_keys = vec![holder("ci", CI)])
         .start();
     let call = |credential: &str| {

@@ -374,11 +374,11 @@ fn auth_05_a_token_for_one_endpoint_is_no_good_at_another() {
     let server = serve(&issuer)
         .configured(|c| {
             let mount = |config: Value| serde_json::from_value(config).expect("valid");
-            c.mounts
+            c.endpoints
                 .insert("own".to_owned(), mount(json!({"tools": ["who"]})));
             let scoped =
                 json!({"tools": ["who"], "audience": ["urn:files"], "scopes": ["files:read"]});
-            c.mounts.insert("files".to_owned(), mount(scoped));
+            c.endpoints.insert("files".to_owned(), mount(scoped));
         })
         .start();
     let status = |path: &str, claims: Value| {

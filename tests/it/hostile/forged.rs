@@ -225,9 +225,12 @@ fn answers_that_nobody_waits_for_change_nothing_and_are_counted() {
     ci.post(&answer(&question["id"], "Eve")).accepted();
     let result = connection.event().expect("an answer");
     assert_eq!(result["result"]["content"][0]["text"], "Ada");
-    let unheard = metric(&server, "longshore_questions_total{outcome=\"unheard\"}");
+    let unheard = metric(
+        &server,
+        "longshore_client_requests_total{outcome=\"unheard\"}",
+    );
     assert!(6.0 <= unheard, "{unheard}");
-    assert!(metric(&server, "longshore_questions_waiting").abs() < 0.5);
+    assert!(metric(&server, "longshore_client_requests_waiting").abs() < 0.5);
 }
 
 #[test]

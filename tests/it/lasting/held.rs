@@ -28,7 +28,7 @@ impl Held {
     }
 
     /// Publishes what waits, in its order.
-    pub(super) fn let_go(&self) {
+    pub(super) fn release_connection(&self) {
         let waiting = std::mem::take(&mut *self.waiting.lock().expect("no panic"));
         for (channel, message) in waiting {
             let published = self.shared.publish(&channel, message);

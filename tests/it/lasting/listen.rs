@@ -139,7 +139,7 @@ fn sub_05_the_servers_end_is_a_result() {
 
 #[test]
 fn a_stream_lives_only_so_long_and_ends_with_its_result() {
-    let it = announcing(|s| s.configured(|c| c.server.streams.life_seconds = 1));
+    let it = announcing(|s| s.configured(|c| c.server.streams.max_age_seconds = 1));
     let (mut connection, _) = begin(&it.server, &listen(json!(1), json!({})));
     assert!(connection.event().expect("a result")["result"].is_object());
     assert_eq!(connection.any_event(), None);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use longshore::state::{Keep, Memory, State};
+use longshore::state::{Memory, Retention, State};
 use serde_json::{Value, json};
 
 use super::held::Held;
@@ -123,11 +123,11 @@ fn lh_05_late_word_of_an_older_stream_does_not_silence_the_newest() {
     becomes(|| held.0.waiting() > 0);
     let mut newest = open(&other.server, &at(&other.server, &session));
     newest.any_event().expect("its beginning");
-    held.0.let_go();
+    held.0.release_connection();
     // Its news comes after that word.
     one.announcer.tools_changed();
     becomes(|| held.0.waiting() > 0);
-    held.0.let_go();
+    held.0.release_connection();
     assert_eq!(newest.event(), Some(changed("tools")));
 }
 
@@ -221,7 +221,7 @@ fn a_replica_that_starts_later_knows_what_was_ended_before() {
 #[test]
 fn what_a_key_that_is_gone_had_sealed_keeps_nobody_from_what_comes_after_it() {
     let state: Arc<dyn State> = Arc::new(Memory::default());
-    let keep = Keep {
+    let keep = Retention {
         entries: 10_000,
         bytes: 1 << 20,
         life: std::time::Duration::from_secs(3600),

@@ -14,7 +14,7 @@ use crate::support::{AskedState, End, Fronted, Serve, StandIn};
 /// Has its client come back later.
 #[tool]
 async fn patient(context: &CallContext) -> String {
-    context.let_go().await;
+    context.release_connection().await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     "worth the wait".to_owned()
 }
@@ -22,7 +22,7 @@ async fn patient(context: &CallContext) -> String {
 /// Says more than is kept.
 #[tool]
 async fn verbose(context: &CallContext) -> String {
-    context.let_go().await;
+    context.release_connection().await;
     "x".repeat(300 * 1024)
 }
 

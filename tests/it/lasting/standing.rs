@@ -322,7 +322,7 @@ fn lh_15_a_server_that_stops_has_its_clients_come_back() {
 
 #[test]
 fn a_stream_lives_only_so_long() {
-    let server = announcing(|s| s.configured(|c| c.server.streams.life_seconds = 1)).server;
+    let server = announcing(|s| s.configured(|c| c.server.streams.max_age_seconds = 1)).server;
     let session = server.session("2025-11-25");
     let mut connection = open(&server, &session);
     connection.any_event().expect("an event");

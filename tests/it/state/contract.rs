@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use longshore::state::{Heard, Keep, State, StateError};
+use longshore::state::{Retention, State, StateError, SubscriptionEvent};
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// Long enough not to end between two lines of a test, short enough to be waited for.
@@ -98,8 +98,8 @@ async fn counters(state: &dyn State) {
     becomes(|| async { state.count("s", 0, SHORT).await.expect("a store") == 0 }).await;
 }
 
-fn keep(entries: usize, bytes: usize) -> Keep {
-    Keep {
+fn keep(entries: usize, bytes: usize) -> Retention {
+    Retention {
         entries,
         bytes,
         life: MINUTE,
@@ -184,7 +184,7 @@ async fn logs_are_bounded(state: &dyn State) {
 }
 
 async fn logs_end(state: &dyn State) {
-    let short = Keep {
+    let short = Retention {
         life: SHORT,
         ..keep(10, 1000)
     };
@@ -253,8 +253,17 @@ async fn channels(state: &dyn State) {
     }
     state.publish("d", of("elsewhere")).await.expect("a store");
     for listener in [&mut one, &mut two] {
-        assert_eq!(listener.next().await, Heard::Message(of("first")));
-        assert_eq!(listener.next().await, Heard::Message(of("second")));
+        assert_eq!(
+            listener.next().await,
+            SubscriptionEvent::Message(of("first"))
+        );
+        assert_eq!(
+            listener.next().await,
+            SubscriptionEvent::Message(of("second"))
+        );
     }
-    assert_eq!(other.next().await, Heard::Message(of("elsewhere")));
+    assert_eq!(
+        other.next().await,
+        SubscriptionEvent::Message(of("elsewhere"))
+    );
 }

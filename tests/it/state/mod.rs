@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use longshore::state::{Claim, Heard, Keep, Memory, State, StateError};
+use longshore::state::{Claim, Memory, Retention, State, StateError, SubscriptionEvent};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -46,7 +46,7 @@ async fn what_has_ended_makes_room_and_no_value_is_thrown_away_before() {
 #[tokio::test(start_paused = true)]
 async fn logs_that_end_soonest_make_room_before_anything_is_refused() {
     let state = Memory::new(1 << 20);
-    let life = |minutes| Keep {
+    let life = |minutes| Retention {
         entries: 10,
         bytes: 1 << 20,
         life: minutes * MINUTE,
@@ -61,7 +61,7 @@ async fn logs_that_end_soonest_make_room_before_anything_is_refused() {
         .put("value", entry.clone(), MINUTE)
         .await
         .expect("room");
-    let stays = Keep {
+    let stays = Retention {
         may_go: false,
         ..life(1)
     };
@@ -101,7 +101,7 @@ async fn logs_that_end_soonest_make_room_before_anything_is_refused() {
 #[tokio::test]
 async fn what_is_removed_costs_nothing() {
     let state = Memory::default();
-    let keep = Keep {
+    let keep = Retention {
         entries: 3,
         bytes: 100,
         life: MINUTE,
@@ -131,8 +131,8 @@ async fn whoever_listens_and_is_slow_is_told_that_something_was_missed() {
         let message = Bytes::from(n.to_string());
         state.publish("c", message).await.expect("memory");
     }
-    assert_eq!(slow.next().await, Heard::Missed);
-    assert!(matches!(slow.next().await, Heard::Message(_)));
+    assert_eq!(slow.next().await, SubscriptionEvent::Missed);
+    assert!(matches!(slow.next().await, SubscriptionEvent::Message(_)));
 }
 
 #[tokio::test]
@@ -153,7 +153,7 @@ async fn a_channel_costs_little_and_goes_with_its_last_subscriber() {
         said.expect("memory");
     }
     assert!(before + 200_000 <= state.bytes(), "both have them waiting");
-    assert_eq!(other.next().await, Heard::Message(message));
+    assert_eq!(other.next().await, SubscriptionEvent::Message(message));
     drop(other);
     drop(listeners);
     assert_eq!(state.bytes(), 0);
@@ -169,9 +169,9 @@ async fn messages_that_nobody_reads_are_bounded_by_their_bytes() {
         state.publish("c", message.into()).await.expect("memory");
     }
     assert!(state.bytes() < 1 << 21, "{}", state.bytes());
-    assert_eq!(slow.next().await, Heard::Missed);
+    assert_eq!(slow.next().await, SubscriptionEvent::Missed);
     let mut last = None;
-    while let Ok(Heard::Message(message)) =
+    while let Ok(SubscriptionEvent::Message(message)) =
         tokio::time::timeout(Duration::from_millis(10), slow.next()).await
     {
         last = Some(message);
@@ -275,7 +275,7 @@ async fn what_is_kept_is_shown_by_kind() {
         may_go: false,
     };
     let view = state.claimed(kept).expect("kinds");
-    let keep = Keep {
+    let keep = Retention {
         entries: 10,
         bytes: 10_000,
         life: MINUTE,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use longshore::App;
-use longshore::state::{Heard, Keep, Redis, State, StateConfig, StateError};
+use longshore::state::{Redis, Retention, State, StateConfig, StateError, SubscriptionEvent};
 use serde_json::json;
 
 use super::contract;
@@ -14,7 +14,7 @@ use crate::lasting::{announcing, becomes, begin_call, changed, id_of, open, resu
 use crate::support::{RedisServer, Serve, Session};
 
 const MINUTE: Duration = Duration::from_secs(60);
-const KEEP: Keep = Keep {
+const KEEP: Retention = Retention {
     entries: 10,
     bytes: 1000,
     life: MINUTE,
@@ -119,14 +119,14 @@ async fn a_server_that_is_gone_is_said_so_in_time_and_found_again() {
     }
     server.start_again();
     becomes_so(|| works(&state)).await;
-    assert_eq!(listener.next().await, Heard::Missed);
+    assert_eq!(listener.next().await, SubscriptionEvent::Missed);
     state
         .publish("c", Bytes::from_static(b"back"))
         .await
         .expect("redis");
     assert_eq!(
         listener.next().await,
-        Heard::Message(Bytes::from_static(b"back"))
+        SubscriptionEvent::Message(Bytes::from_static(b"back"))
     );
 }
 

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use longshore::state::{Heard, Keep, Redis, State, StateConfig};
+use longshore::state::{Redis, Retention, State, StateConfig, SubscriptionEvent};
 
 use super::contract;
 use crate::support::{RedisServer, free_port};
 
 const MINUTE: Duration = Duration::from_secs(60);
-const KEEP: Keep = Keep {
+const KEEP: Retention = Retention {
     entries: 10,
     bytes: 1000,
     life: MINUTE,
@@ -109,10 +109,10 @@ async fn a_master_that_sentinels_name_is_a_state_and_so_is_the_one_after_it() {
     assert_eq!(page.expect("a log").entries.len(), 1);
     // Whoever listened is told that something may be missing, and hears what comes.
     let heard = tokio::time::timeout(Duration::from_secs(40), listener.next()).await;
-    assert_eq!(heard.expect("in time"), Heard::Missed);
+    assert_eq!(heard.expect("in time"), SubscriptionEvent::Missed);
     state.publish("c", value.clone()).await.expect("redis");
     let heard = tokio::time::timeout(Duration::from_secs(10), listener.next()).await;
-    assert_eq!(heard.expect("in time"), Heard::Message(value));
+    assert_eq!(heard.expect("in time"), SubscriptionEvent::Message(value));
 }
 
 /// Three nodes that have a third of the slots each.

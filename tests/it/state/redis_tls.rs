@@ -49,7 +49,7 @@ fn secure(asks_clients: bool, more: &[&str]) -> Option<(RedisServer, u16)> {
 
 fn trusting() -> StateTlsConfig {
     StateTlsConfig {
-        authorities: Some(file("ca.crt")),
+        ca: Some(file("ca.crt")),
         ..StateTlsConfig::default()
     }
 }
@@ -160,7 +160,7 @@ async fn a_store_that_nobody_vouches_for_is_not_believed() {
     };
     let url = format!("rediss://127.0.0.1:{port}");
     let reason = refused(&url, StateTlsConfig::default()).await;
-    assert!(reason.contains("state.tls.authorities"), "{reason}");
+    assert!(reason.contains("state.tls.ca"), "{reason}");
     // Nothing is said without TLS to whoever has none.
     let url = format!("rediss://127.0.0.1:{}", server.port());
     let reason = refused(&url, trusting()).await;

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use longshore::harness::Passed;
+use longshore::harness::WireMessage;
 use longshore::{App, AppError, Harness};
 
 use super::Conversation;
@@ -15,11 +15,11 @@ pub(crate) trait Checked {
 impl Checked for App {
     fn checked_harness(self) -> Result<Harness, AppError> {
         let conversation = Mutex::new(Conversation::default());
-        Ok(self.harness()?.witnessed(move |passed| {
+        Ok(self.harness()?.on_message(move |passed| {
             let mut conversation = conversation.lock().expect("no panic before");
             match passed {
-                Passed::ToServer(message) => conversation.sent(message, None),
-                Passed::ToClient(message) => conversation.received(message, None),
+                WireMessage::ToServer(message) => conversation.sent(message, None),
+                WireMessage::ToClient(message) => conversation.received(message, None),
                 _ => panic!("a third direction"),
             }
         }))

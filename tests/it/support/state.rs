@@ -6,7 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
-use longshore::state::{Keep, LogPage, Memory, State, StateFuture, Subscription};
+use longshore::state::{LogPage, Memory, Retention, State, StateFuture, Subscription};
 
 /// What a test does instead of a store.
 pub(crate) trait StandIn: fmt::Debug + Send + Sync + 'static {
@@ -96,7 +96,7 @@ impl<S: StandIn> State for Fronted<S> {
         self.answer(Asked::Count, |store| store.count(key, by, life))
     }
 
-    fn append<'a>(&'a self, log: &'a str, entry: Bytes, keep: Keep) -> StateFuture<'a, u64> {
+    fn append<'a>(&'a self, log: &'a str, entry: Bytes, keep: Retention) -> StateFuture<'a, u64> {
         self.answer(Asked::Log, |store| store.append(log, entry, keep))
     }
 

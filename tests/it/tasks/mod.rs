@@ -81,7 +81,7 @@ async fn multi_input(context: &CallContext) -> Result<String, ToolError> {
 }
 
 /// Asks before it becomes a task.
-#[tool(task = "required", begins_later)]
+#[tool(task = "required", deferred_task)]
 async fn asks_first(context: &CallContext) -> Result<String, ToolError> {
     let name = context
         .elicit::<Name>("What is your name?")
@@ -93,7 +93,7 @@ async fn asks_first(context: &CallContext) -> Result<String, ToolError> {
 }
 
 /// Tells how far it is, before it becomes a task and as one.
-#[tool(task = "required", begins_later)]
+#[tool(task = "required", deferred_task)]
 async fn reports_first(context: &CallContext) -> String {
     context.progress(1.0, Some(3.0), "before").await;
     context.begin_task().await;
@@ -102,7 +102,7 @@ async fn reports_first(context: &CallContext) -> String {
 }
 
 /// Never makes up its mind to become a task.
-#[tool(task = "required", begins_later)]
+#[tool(task = "required", deferred_task)]
 async fn hesitates() -> String {
     std::future::pending().await
 }

@@ -262,7 +262,7 @@ fn operators_see_how_each_upstream_is_doing() {
         r#"longshore_backend_failures_total{backend="x",kind="upstream",reason="full"} 0"#,
         r#"longshore_backend_active_requests{backend="x",kind="upstream"} 0"#,
         r#"longshore_backend_breaker{backend="x",kind="upstream"} 2"#,
-        r#"longshore_backends{state="down"} 1"#,
+        r#"longshore_upstreams{state="down"} 1"#,
         // What was turned away was not asked for.
         r#"mcp_client_operation_duration_seconds_count{mcp_method_name="tools/call",network_transport="pipe",gen_ai_tool_name="count",gen_ai_operation_name="execute_tool"} 1"#,
         r#"mcp_client_operation_duration_seconds_count{mcp_method_name="tools/call",network_transport="pipe",gen_ai_tool_name="count",gen_ai_operation_name="execute_tool",error_type="connection_error"} 3"#,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use longshore::auth::{Judgement, Presented, Principal, Proof};
+use longshore::auth::{AuthMethod, AuthOutcome, Credentials, Principal};
 use longshore::source::UpstreamConfig;
 use serde_json::json;
 
@@ -13,14 +13,14 @@ use crate::support::Serve;
 #[derive(Debug)]
 struct Numbered(&'static str);
 
-impl Proof for Numbered {
-    fn judge(&self, presented: &Presented<'_>) -> Judgement {
+impl AuthMethod for Numbered {
+    fn judge(&self, presented: &Credentials<'_>) -> AuthOutcome {
         match presented.bearer() {
             Some(token) if token == self.0 => {
-                Judgement::Proven(Arc::new(Principal::new("longshore")))
+                AuthOutcome::Proven(Arc::new(Principal::new("longshore")))
             }
-            Some(_) => Judgement::Refused(longshore::auth::AuthError::Invalid("old".into())),
-            None => Judgement::Absent,
+            Some(_) => AuthOutcome::Refused(longshore::auth::AuthError::Invalid("old".into())),
+            None => AuthOutcome::Absent,
         }
     }
 }
@@ -57,7 +57,7 @@ fn issuer() -> std::net::SocketAddr {
 fn a_token_that_is_refused_is_got_anew_once() {
     for (accepted, is_in) in [("token0", true), ("token1", true), ("token9", false)] {
         let upstream = Serve::new()
-            .app(|app| app.authenticator(Numbered(accepted)))
+            .app(|app| app.auth_method(Numbered(accepted)))
             .configured(|c| c.toolsets.push("demo".to_owned()))
             .start();
         let config: UpstreamConfig = serde_json::from_value(json!({

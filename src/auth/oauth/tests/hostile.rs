@@ -49,7 +49,7 @@ fn no_hostile_token_gets_in_and_no_good_one_is_refused() {
         header_with(&stranger, "kid", "first".into()),
         claims().to_string(),
     );
-    assert!(matches!(judged(&tokens, &first), Judgement::Later(_)));
+    assert!(matches!(judged(&tokens, &first), AuthOutcome::Later(_)));
     let mut wrong = Vec::new();
     for (name, token, refusal) in &cases.0 {
         let found = fault(judged(&tokens, token));

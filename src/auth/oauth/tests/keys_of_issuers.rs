@@ -168,9 +168,9 @@ impl Site {
     }
 }
 
-async fn settled(judgement: Judgement) -> Judgement {
+async fn settled(judgement: AuthOutcome) -> AuthOutcome {
     match judgement {
-        Judgement::Later(judgement) => judgement.await,
+        AuthOutcome::Later(judgement) => judgement.await,
         judgement => judgement,
     }
 }
@@ -192,7 +192,7 @@ async fn keys_are_discovered_and_before_there_are_any_nobody_can_tell() {
     assert!(!tokens.is_ready());
     kept_up(&tokens, async {
         match settled(judged(&tokens, &token)).await {
-            Judgement::Refused(AuthError::Unavailable(_)) => {}
+            AuthOutcome::Refused(AuthError::Unavailable(_)) => {}
             other => panic!("{other:?}"),
         }
         let jwks = format!("{}/keys", site.url);

@@ -93,7 +93,7 @@ pub(super) fn pulse(announcer: &Announcer) -> AnyResource {
 /// Closes the stream of its response, and continues. Clients with sessions of 2025-11-25 resume the stream.
 #[tool(title = "Come back later", read_only, open_world = false)]
 pub(super) async fn test_reconnection(context: &CallContext) -> &'static str {
-    context.let_go().await;
+    context.release_connection().await;
     tokio::time::sleep(Duration::from_millis(150)).await;
     "Reconnection test completed"
 }

@@ -90,7 +90,7 @@ pub(super) async fn multi_input(context: &CallContext) -> Result<String, ToolErr
     title = "Ask, then become a task",
     open_world = false,
     task = "required",
-    begins_later
+    deferred_task
 )]
 pub(super) async fn test_tool_with_task(context: &CallContext) -> Result<String, ToolError> {
     let name = name(context).await?;

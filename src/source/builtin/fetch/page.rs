@@ -15,7 +15,7 @@ use super::{FetchConfig, charset, html};
 use crate::catalog::ToolError;
 use crate::limit::SectionHits;
 use crate::net::{
-    Answer, Client, ClientBuilder, Deadlines, FairSemaphore, FetchError, Outgoing, Phase,
+    Answer, Client, ClientBuilder, Deadlines, FairSemaphore, FetchError, OutgoingRequest, Phase,
 };
 use crate::source::builtin::{Blocking, Stop, ToolsetError};
 
@@ -347,7 +347,7 @@ impl Pages {
         };
         let accepted = "text/html, text/markdown, text/plain;q=0.9, */*;q=0.8";
         let left = deadline.saturating_duration_since(Instant::now());
-        let request = Outgoing::get(url)
+        let request = OutgoingRequest::get(url)
             .header(USER_AGENT, agent.clone())
             .header(ACCEPT, HeaderValue::from_static(accepted))
             .header(ACCEPT_ENCODING, HeaderValue::from_static("gzip"))
@@ -405,7 +405,7 @@ impl Pages {
         let mut url = robots.clone();
         for _ in 0..=ROBOTS_REDIRECTS {
             let left = deadline.saturating_duration_since(Instant::now());
-            let request = Outgoing::get(url)
+            let request = OutgoingRequest::get(url)
                 .header(USER_AGENT, self.autonomous.clone())
                 .within(left);
             let mut answer = self.client.open(request).await?;

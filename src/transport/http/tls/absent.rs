@@ -25,7 +25,7 @@ pub(crate) type TlsStream = TcpStream;
 
 impl Tls {
     pub(crate) fn load(config: &TlsConfig) -> Result<Option<Self>, TlsError> {
-        match (&config.certificate, &config.key, &config.client_authorities) {
+        match (&config.certificate, &config.key, &config.client_ca) {
             (None, None, None) => Ok(None),
             _ => Err(TlsError::NotBuilt),
         }

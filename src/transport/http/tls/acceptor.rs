@@ -46,7 +46,7 @@ pub(crate) type TlsStream = tokio_rustls::server::TlsStream<TcpStream>;
 struct Files {
     certificate: PathBuf,
     key: PathBuf,
-    client_authorities: Option<PathBuf>,
+    client_ca: Option<PathBuf>,
     client_optional: bool,
 }
 
@@ -57,11 +57,11 @@ impl Tls {
     /// `None` if TLS is off.
     pub(crate) fn load(config: &TlsConfig) -> Result<Option<Self>, TlsError> {
         let files = match (&config.certificate, &config.key) {
-            (None, None) if config.client_authorities.is_none() => return Ok(None),
+            (None, None) if config.client_ca.is_none() => return Ok(None),
             (Some(certificate), Some(key)) => Files {
                 certificate: certificate.clone(),
                 key: key.clone(),
-                client_authorities: config.client_authorities.clone(),
+                client_ca: config.client_ca.clone(),
                 client_optional: config.client_optional,
             },
             _ => return Err(TlsError::Half),
@@ -144,11 +144,11 @@ impl Files {
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(TlsError::Unusable)?;
-        let builder = match &self.client_authorities {
+        let builder = match &self.client_ca {
             None => builder.with_no_client_auth(),
             Some(path) => {
                 let mut roots = RootCertStore::empty();
-                for authority in certificates("http.tls.client_authorities", path)? {
+                for authority in certificates("http.tls.client_ca", path)? {
                     let added = roots.add(authority);
                     added.map_err(|e| TlsError::Authorities(e.to_string()))?;
                 }
@@ -167,7 +167,7 @@ impl Files {
         let mut config = builder
             .with_single_cert(chain, key)
             .map_err(TlsError::Unusable)?;
-        if self.client_authorities.is_some() {
+        if self.client_ca.is_some() {
             // A session that is resumed brings its client certificate back without another look at its end.
             config.session_storage = Arc::new(NoServerSessionStorage {});
             config.send_tls13_tickets = 0;
@@ -180,7 +180,7 @@ impl Files {
         [
             Some(&self.certificate),
             Some(&self.key),
-            self.client_authorities.as_ref(),
+            self.client_ca.as_ref(),
         ]
         .into_iter()
         .map(|path| {
