@@ -52,7 +52,7 @@ pub(crate) struct LoggedOut {
 
 /// Returns a function that adds the store's location to an error.
 pub(super) fn kept_in(tokens: &Tokens) -> impl Fn(KeepError) -> LoginError {
-    move |source| LoginError::Retention {
+    move |source| LoginError::Keep {
         place: tokens.to_string(),
         source,
     }

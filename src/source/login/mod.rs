@@ -76,7 +76,7 @@ pub(crate) enum LoginError {
     )]
     InMemory,
     #[error("tokens cannot be read or kept in {place}: {source}")]
-    Retention { place: String, source: KeepError },
+    Keep { place: String, source: KeepError },
     #[error("nobody is logged in")]
     NoLogin,
 }

@@ -107,7 +107,7 @@ pub enum OnDown {
     /// Keep listing the tools that are known or cached. Their calls fail with an error that says that the upstream is
     /// unreachable.
     #[default]
-    Retention,
+    Keep,
     /// Remove them from lists until the upstream is back.
     Hide,
     /// Do not start the server. Once it has started, they stay listed.

@@ -498,7 +498,7 @@ impl std::fmt::Debug for Upstreams {
 
 /// Obtains the listing of a server from the cache, or from the server.
 async fn discover(upstream: &Arc<Upstream>, memory: &Memory) -> Result<(), String> {
-    let keeps = upstream.config.on_down == OnDown::Retention;
+    let keeps = upstream.config.on_down == OnDown::Keep;
     // The other modes have to know whether the server is reachable.
     if let Some(listing) = memory.recall(&upstream.name, &upstream.fingerprint)
         && keeps
