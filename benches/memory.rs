@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use longshore::state::{Claim, Keep, Memory, State, Subscription};
+use longshore::state::{Claim, Memory, Retention, State, Subscription};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
 #[global_allocator]
@@ -42,8 +42,8 @@ fn mixed(n: u64) -> u64 {
     n.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) ^ n
 }
 
-fn log(may_go: bool) -> Keep {
-    Keep {
+fn log(may_go: bool) -> Retention {
+    Retention {
         entries: 100,
         bytes: 256 * 1024,
         life: HOUR,

@@ -1,4 +1,4 @@
-//! Where sealing keys come from.
+//! Sources of sealing keys.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ pub struct SealConfig {
     pub keys: Vec<Secret>,
 }
 
-/// Why a key cannot be used.
+/// Error of an unusable key.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
@@ -40,17 +40,17 @@ pub enum KeyError {
         "seal.keys[{index}] has {bytes} bytes; a key needs at least 32, for example from `openssl rand -base64 32`"
     )]
     TooShort {
-        /// Which one, from 0.
+        /// Index of the key, from 0.
         index: usize,
-        /// How long it is.
+        /// Length of the key, in bytes.
         bytes: usize,
     },
-    /// It is printed in the documentation.
+    /// The key is a sample key of the documentation.
     #[error(
         "seal.keys[{index}] is a sample from the documentation, which everybody knows; make a key with `openssl rand -base64 32`"
     )]
     Sample {
-        /// Which one, from 0.
+        /// Index of the key, from 0.
         index: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! Digests of what has to stay the same.
+//! Digests of stable content.
 
 use aws_lc_rs::digest::{Context, SHA256};
 

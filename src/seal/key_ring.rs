@@ -1,4 +1,4 @@
-//! Keys, and what is done with them.
+//! Key rings: encryption, signatures and MACs.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -28,7 +28,7 @@ struct Key {
     mac: hmac::Key,
 }
 
-/// What something is sealed for, and where.
+/// Purpose of a sealed text and the endpoint that it belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Purpose<'a> {
     /// Kind of thing, with the version of its layout.
@@ -69,7 +69,7 @@ impl KeyRing {
         Ok(Self { keys, shared: true })
     }
 
-    /// One key that nobody else has.
+    /// Creates a ring with one random key.
     pub fn random() -> Self {
         Self {
             keys: vec![Key::derive(&random_bytes::<32>())],
@@ -77,7 +77,7 @@ impl KeyRing {
         }
     }
 
-    /// Whether other replicas may hold the same keys.
+    /// Returns true if other replicas may hold the same keys.
     pub fn is_shared(&self) -> bool {
         self.shared
     }
@@ -113,7 +113,7 @@ impl KeyRing {
         self.keys[0].seal_stored(place, plain)
     }
 
-    /// What [`seal_stored`](Self::seal_stored) comes to with each key, the newest first.
+    /// Returns the result of [`seal_stored`](Self::seal_stored) with each key, the newest first.
     pub(crate) fn seal_stored_by_each(
         &self,
         place: &str,
@@ -146,14 +146,14 @@ impl KeyRing {
         (*format == FORMAT).then_some(body)
     }
 
-    /// A number that nobody knows without the first key of the ring, another one for each purpose.
+    /// Returns a number that depends on the first key and the purpose, and is unpredictable without the key.
     pub(crate) fn number(&self, kind: &'static str) -> u64 {
         let mac = self.keys[0].mac(Purpose { kind, mount: "" }, b"number");
         let (number, _) = mac.split_first_chunk().unwrap_or((&[0; 8], &[]));
         u64::from_le_bytes(*number)
     }
 
-    /// A MAC of a text, for whoever keeps the text elsewhere.
+    /// MAC of a text that is kept elsewhere.
     pub(crate) fn tag(&self, purpose: Purpose<'_>, text: &[u8]) -> [u8; MAC_LEN] {
         self.keys[0].mac(purpose, text)
     }
@@ -166,7 +166,7 @@ impl KeyRing {
         self.keys.iter().any(is_made_by)
     }
 
-    /// Vouches for a text that anybody may read; the result is visible ASCII.
+    /// Signs a public text; the result is visible ASCII.
     pub(crate) fn sign(&self, purpose: Purpose<'_>, text: &[u8]) -> String {
         let key = &self.keys[0];
         let mut signed = Vec::with_capacity(1 + KEY_ID_LEN + MAC_LEN + text.len());
@@ -226,8 +226,8 @@ impl Key {
             kind: STORED,
             mount: place,
         };
-        // From the content: a store compares what was written with what is expected. AES-GCM-SIV bears equal nonces, and
-        // these are equal only where everything is.
+        // The nonce derives from the content, because stores compare sealed texts. AES-GCM-SIV tolerates equal
+        // nonces, and they are equal only for equal texts.
         let mut nonce = [0; NONCE_LEN];
         nonce.copy_from_slice(&self.mac(purpose, plain)[..NONCE_LEN]);
         self.seal(nonce, purpose, plain)
@@ -268,8 +268,8 @@ impl Purpose<'_> {
     }
 }
 
-/// Bytes that nobody can guess, from the system. The cryptographic library's own generator gathers timing jitter at
-/// its first use, which takes longer than everything else that happens at start.
+/// Random bytes from the operating system. The cryptographic library's own generator collects timing jitter at its
+/// first use, which takes longer than the rest of the start.
 pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
     thread_local! {
         static DRAWN: RefCell<Drawn> = const { RefCell::new(Drawn::NOTHING) };
@@ -277,7 +277,7 @@ pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
     DRAWN.with_borrow_mut(|drawn| drawn.take())
 }
 
-/// Random bytes that nobody has been given yet: each draw is a system call, so several are drawn in one.
+/// Unused random bytes: each draw is a system call, so several are drawn at a time.
 struct Drawn {
     bytes: [u8; DRAWN_BYTES],
     left: usize,

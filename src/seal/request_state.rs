@@ -1,20 +1,20 @@
-//! What a request has learnt so far that waits for its client's input (`requestState`).
+//! Encrypted state of a request that waits for client input (`requestState`).
 
 use super::session::Reader;
 use super::{KeyRing, Purpose};
 
 const LAYOUT: u8 = 1;
-/// Of a state that only names where the journal is kept.
+/// Layout of a state that only refers to a stored journal.
 const LAYOUT_KEPT: u8 = 2;
 const KIND: &str = "request state 1";
 
-/// How long a request may go on in rounds, in seconds: a day.
+/// Maximum age of a request with several rounds, in seconds: a day.
 pub(crate) const LIFE_SECONDS_MAX: u64 = 24 * 60 * 60;
 
-/// How much of what a request remembers between its rounds travels through its client, in bytes.
+/// Maximum size of the journal that travels through the client, in bytes.
 pub(crate) const JOURNAL_MAX_BYTES: usize = 64 * 1024;
 
-/// How much a request may remember between its rounds where it is kept for it, in bytes.
+/// Maximum size of a stored journal, in bytes.
 pub(crate) const KEPT_MAX_BYTES: usize = 1024 * 1024;
 
 /// The journal of a request that is answered in rounds.
@@ -27,24 +27,24 @@ pub(crate) struct RequestState {
     pub(crate) root: [u8; 16],
     /// When the first round ended, in seconds of Unix time.
     pub(crate) begun: u64,
-    /// What is settled.
+    /// Completed entries.
     pub(crate) entries: Vec<JournalEntry>,
-    /// What was asked in the last round.
+    /// Client requests of the last round.
     pub(crate) asked: Vec<AskedQuestion>,
 }
 
 /// Names an answer or the result of a step within one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct JournalKey {
-    /// What kind of thing it is.
+    /// Kind of the entry.
     pub(crate) kind: u8,
-    /// Of the question, or the step's name.
+    /// Digest of the client request, or of the step's name.
     pub(crate) digest: [u8; 16],
-    /// How many of the same came before it.
+    /// Number of equal entries before it.
     pub(crate) nth: u32,
 }
 
-/// One thing that is settled.
+/// A completed entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct JournalEntry {
     pub(crate) key: JournalKey,
@@ -59,7 +59,7 @@ pub(crate) struct AskedQuestion {
     pub(crate) name: Box<str>,
 }
 
-/// What a client's state is, once opened.
+/// An opened state.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Opened {
     /// The journal itself.
@@ -68,7 +68,7 @@ pub(crate) enum Opened {
     Kept([u8; 16]),
 }
 
-/// What a state is good for.
+/// Scope of a state: principal and request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Binding<'a> {
     pub(crate) mount: &'a str,
@@ -111,7 +111,7 @@ impl RequestState {
         self.seal_within(KEPT_MAX_BYTES, keys, binding, expires)
     }
 
-    /// What travels through the client in place of a journal that is kept under a name.
+    /// Seals a reference to a journal that is stored under a name.
     pub(crate) fn refer(
         keys: &KeyRing,
         binding: Binding<'_>,
@@ -166,21 +166,21 @@ impl RequestState {
         Ok(keys.seal(purpose, &plain))
     }
 
-    /// Opens what a client sent at a time. `None` if it is none of ours, is over, or is for something else.
+    /// Opens a state that a client sent. `None` if it is foreign, expired, or belongs to another request.
     pub(crate) fn open(
         keys: &KeyRing,
         binding: Binding<'_>,
         sealed: &str,
         now: u64,
     ) -> Option<Opened> {
-        // Base64 makes four bytes of three; what is around the journal is small.
+        // Base64 encodes three bytes as four; the rest of the state is small.
         if 2 * JOURNAL_MAX_BYTES < sealed.len() {
             return None;
         }
         Self::open_any(keys, binding, sealed, now)
     }
 
-    /// Opens what was kept. `None` as for what a client sent.
+    /// Opens a stored journal. `None` as in `open`.
     pub(crate) fn open_kept(
         keys: &KeyRing,
         binding: Binding<'_>,

@@ -13,7 +13,7 @@ use crate::net::ShareKey;
 
 /// Maximum number of ended sessions that are remembered.
 const REMEMBERED_MAX: usize = 200_000;
-/// Number of records that are dropped at once where there is no room for another one.
+/// Number of records that are dropped at a time when the limit is reached.
 const DROPPED_AT_ONCE: usize = REMEMBERED_MAX / 64;
 
 /// The sessions that their clients have ended with DELETE.
@@ -23,7 +23,7 @@ const DROPPED_AT_ONCE: usize = REMEMBERED_MAX / 64;
 /// a session can be used again until it expires, by a client that has its id and is its principal.
 #[derive(Debug, Default)]
 pub(crate) struct Revoked {
-    /// Whether there are any at all, so that a server on which nobody says goodbye pays one load.
+    /// True if there is a record at all, so that a server without ended sessions pays one load.
     any: AtomicBool,
     ended: RwLock<Known>,
 }
@@ -45,7 +45,7 @@ struct Record {
     expires: u64,
 }
 
-/// What has to be known of a session that was ended, by this replica and the others.
+/// Record of an ended session, shared with other replicas.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Ended {
     nonce: [u8; 16],

@@ -9,17 +9,17 @@ use super::digest::short_digest;
 use super::key_ring::{KeyRing, Purpose, random_bytes};
 use crate::protocol::{ClientCapabilities, Revision};
 
-/// What client names and versions are cut to. Ids of principals are not longer than this, so that none is cut.
+/// Maximum length of client names and versions, in bytes. Principal ids are never longer, so that none is truncated.
 const CLIENT_TEXT_MAX_BYTES: usize = 64;
 const PRINCIPAL_MAX_BYTES: usize = 128;
 
-/// How long an id may be that is looked at although it does not open.
+/// Maximum length of an id that is decrypted, in bytes.
 const ID_MAX_BYTES: usize = 512;
 
 const LAYOUT: u8 = 1;
 const KIND: &str = "session 1";
 
-/// What `initialize` settled. It never changes, so it can live in the id.
+/// Immutable result of `initialize`, which the session id contains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Session {
     pub(crate) revision: Revision,
@@ -28,7 +28,7 @@ pub(crate) struct Session {
     pub(crate) client_version: Box<str>,
     pub(crate) principal: Box<str>,
     pub(crate) nonce: [u8; 16],
-    /// Which replica issued it.
+    /// The replica that issued it.
     pub(crate) replica: u64,
     /// In seconds of Unix time.
     pub(crate) issued: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Session {
     pub(crate) log_name: Arc<str>,
 }
 
-/// What a new session is made of.
+/// Parameters of a new session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SessionIssue<'a> {
     pub(crate) revision: Revision,
@@ -49,7 +49,7 @@ pub(crate) struct SessionIssue<'a> {
     pub(crate) replica: u64,
     /// In seconds of Unix time.
     pub(crate) now: u64,
-    /// How long it lasts, in seconds.
+    /// Lifetime in seconds.
     pub(crate) life: u64,
 }
 
@@ -108,7 +108,7 @@ impl Session {
         keys.seal(Purpose { kind: KIND, mount }, &plain)
     }
 
-    /// Opens an id. `None` if it is none of ours, or not of this mount. Does not look at the time.
+    /// Opens an id. `None` if it is foreign or of another endpoint. Does not check the time.
     pub(crate) fn open(keys: &KeyRing, mount: &str, id: &[u8]) -> Option<Self> {
         let plain = keys.open(Purpose { kind: KIND, mount }, id)?;
         let mut rest = Reader(&plain);
@@ -135,13 +135,13 @@ impl Session {
         })
     }
 
-    /// Whether the session belongs to a principal.
+    /// Returns true if the session belongs to a principal.
     pub(crate) fn belongs_to(&self, principal: &str) -> bool {
         *self.principal == *cut(principal, PRINCIPAL_MAX_BYTES)
     }
 }
 
-/// Takes apart what was put together byte by byte.
+/// Reader of the binary layout.
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl<'a> Reader<'a> {

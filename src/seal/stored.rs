@@ -25,7 +25,7 @@ pub(crate) struct SealedState {
     told: Arc<Told>,
 }
 
-/// Whether it was told that something did not open. Once is enough: whoever can write there could fill the log.
+/// True if a failed decryption was logged. It is logged once, because a writer in the store could fill the log.
 #[derive(Debug, Default)]
 struct Told(AtomicBool);
 
@@ -86,7 +86,7 @@ impl State for SealedState {
         self.store.put_if_absent(key, self.seal(key, &value), life)
     }
 
-    /// What is expected may have been sealed by any key of the ring.
+    /// Any key of the ring may have sealed the expected value.
     fn compare_and_swap<'a>(
         &'a self,
         key: &'a str,
@@ -120,7 +120,7 @@ impl State for SealedState {
         self.store.append(log, self.seal(log, &entry), keep)
     }
 
-    /// An entry that does not open is there, and empty: who reads on from its number misses nothing behind it.
+    /// An entry that does not open counts as present and empty, so that readers continue after its number.
     fn read_after<'a>(
         &'a self,
         log: &'a str,

@@ -1,4 +1,4 @@
-//! What can be set about the shared state.
+//! Settings of the shared state.
 
 use std::path::PathBuf;
 
@@ -75,7 +75,7 @@ impl Default for StateConfig {
 }
 
 impl StateConfig {
-    /// Whether other replicas have the same state.
+    /// Returns true if other replicas have the same state.
     pub(crate) fn is_shared(&self) -> bool {
         self.url.is_some()
     }

@@ -38,13 +38,13 @@ use super::{Claim, LogPage, Retention, State, StateError, StateFuture, Subscript
 /// ```
 pub struct Memory {
     store: Arc<Store>,
-    /// The owner and the kind of what is written through this view.
+    /// Owner and kind of the entries written through this view.
     stake: Stake,
 }
 
 struct Store {
     inner: Mutex<Inner>,
-    /// Hashes the names of owners, with a seed that nobody else knows.
+    /// Hashes the names of owners, with a random seed.
     hasher: RandomState,
 }
 
@@ -71,7 +71,7 @@ impl Memory {
         self.inner().bytes()
     }
 
-    /// The content, without what has expired.
+    /// Locks the content, without expired entries.
     fn inner(&self) -> MutexGuard<'_, Inner> {
         let mut inner = self.store.lock();
         inner.expire(Instant::now());

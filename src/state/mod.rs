@@ -1,4 +1,4 @@
-//! What replicas share: small values, logs, counters, and messages from one to the others.
+//! State that replicas share: small values, logs, counters, and messages between replicas.
 //!
 //! [`State`] is the trait of a store, [`Memory`] the one that is there without configuration, for a single process.
 //! The rest of the program talks to a store through [`SharedState`], which holds every call to a deadline and every
@@ -12,7 +12,7 @@ mod memory;
 #[cfg(feature = "redis")]
 mod redis;
 mod shared;
-/// One store for the tests of all rooms, and for those from outside.
+/// Contract of a store, tested with every implementation.
 #[cfg(test)]
 #[path = "../../tests/it/support/state.rs"]
 pub(crate) mod testing;
@@ -55,10 +55,10 @@ pub trait State: fmt::Debug + Send + Sync + 'static {
     /// Reads a value.
     fn get<'a>(&'a self, key: &'a str) -> StateFuture<'a, Option<Bytes>>;
 
-    /// Writes a value, whatever was there.
+    /// Writes a value, in place of a present one.
     fn put<'a>(&'a self, key: &'a str, value: Bytes, life: Duration) -> StateFuture<'a, ()>;
 
-    /// Writes a value if there is none. Says whether it did.
+    /// Writes a value if there is none. Returns true if it did.
     fn put_if_absent<'a>(
         &'a self,
         key: &'a str,
@@ -97,7 +97,8 @@ pub trait State: fmt::Debug + Send + Sync + 'static {
     /// Removes the entries of a log up to a number, that one included.
     fn trim<'a>(&'a self, log: &'a str, through: u64) -> StateFuture<'a, ()>;
 
-    /// Tells everybody who listens to a channel now, in this process too. Nobody learns whether anyone does.
+    /// Sends a message to all present subscribers of a channel, in this process too. The number of subscribers stays
+    /// unknown.
     fn publish<'a>(&'a self, channel: &'a str, message: Bytes) -> StateFuture<'a, ()>;
 
     /// Listens to a channel from now on.
@@ -109,8 +110,8 @@ pub trait State: fmt::Debug + Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Returns a view of the same store: what is created through it belongs to an owner. `None` if the store does not
-    /// divide its room among owners.
+    /// Returns a view of the same store, in which entries are created for an owner. `None` if the store has no
+    /// shares.
     fn claimed(&self, _claim: Claim<'_>) -> Option<Arc<dyn State>> {
         None
     }
@@ -126,39 +127,39 @@ pub trait State: fmt::Debug + Send + Sync + 'static {
 pub struct Claim<'a> {
     /// The principal or client address whose share they take. `None` if they belong to no caller.
     pub owner: Option<&'a str>,
-    /// What they are, for metrics.
+    /// Kind of the entries, for metrics.
     pub kind: &'static str,
-    /// Whether a store that is full may drop values before they expire. Logs say that with [`Retention::may_go`].
+    /// True if a full store may drop values before they expire. Logs have [`Retention::may_go`].
     pub may_go: bool,
 }
 
-/// What entries of one kind take of this process's memory.
+/// Memory that entries of one kind take in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
     /// The kind, as [`Claim::kind`] names it.
     pub kind: &'static str,
     /// Their keys and contents, in bytes.
     pub bytes: usize,
-    /// How many there are.
+    /// Number of entries.
     pub entries: usize,
 }
 
-/// What a store answers.
+/// Future of a store's response.
 pub type StateFuture<'a, T> = BoxFuture<'a, Result<T, StateError>>;
 
-/// Somebody who listens to a channel. Dropping it ends that.
+/// A subscription to a channel, which ends when this is dropped.
 pub trait Subscription: Send {
     /// Waits for the next message. A subscription survives the loss of its connection: it tells of it by
     /// [`SubscriptionEvent::Missed`] once it is back.
     fn next(&mut self) -> BoxFuture<'_, SubscriptionEvent>;
 }
 
-/// What somebody who listens to a channel hears.
+/// An event of a subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SubscriptionEvent {
     /// A message.
     Message(Bytes),
-    /// There were messages that did not arrive here; nobody knows how many.
+    /// An unknown number of messages did not arrive.
     Missed,
 }
 
@@ -168,16 +169,16 @@ pub(crate) fn unix_micros() -> u64 {
     now.map_or(1, |now| u64::try_from(now.as_micros()).unwrap_or(u64::MAX))
 }
 
-/// What is kept of a log.
+/// Retention of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// At most so many entries.
+    /// Maximum number of entries.
     pub entries: usize,
-    /// At most so many bytes in all entries together. The newest entry stays in any case.
+    /// Maximum size of all entries together, in bytes. The newest entry is always kept.
     pub bytes: usize,
-    /// How long after its last entry the log goes away.
+    /// Lifetime of the log after its last entry.
     pub life: Duration,
-    /// Whether a store that is full may drop the whole log before its time, to make room for others.
+    /// True if a full store may drop the whole log before its time.
     pub may_go: bool,
 }
 
@@ -194,48 +195,48 @@ pub struct LogPage {
 }
 
 impl LogPage {
-    /// Whether nothing is missing between a number that was once given and what is kept now.
+    /// Returns true if no entry between a number given earlier and the entries kept now is missing.
     pub fn continues(&self, after: u64) -> bool {
         after.checked_add(1).is_some_and(|next| self.first <= next) && after <= self.last
     }
 
-    /// Whether the entry that had a number is kept, or was the last of those that are not: then what came after it is
-    /// known. It has to be asked of what was read after the number before it.
+    /// Returns true if the entry of a number is kept, or was the last of the trimmed ones: then all later entries are
+    /// known. Ask this of a page that was read after the number before it.
     pub(crate) fn knows(&self, number: u64) -> bool {
         let first = self.entries.first().map(|(first, _)| *first);
         first == Some(number) || number.checked_add(1) == Some(self.first)
     }
 }
 
-/// How large a value may be.
+/// Maximum size of a value, in bytes.
 pub const VALUE_MAX_BYTES: usize = 64 * 1024;
-/// How large an entry of a log may be.
+/// Maximum size of a log entry, in bytes.
 pub const ENTRY_MAX_BYTES: usize = 256 * 1024;
-/// How long a key may be.
+/// Maximum length of a key, in bytes.
 pub const KEY_MAX_BYTES: usize = 512;
 
-/// Why the store did not do what it was asked.
+/// Error of a store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateError {
-    /// It took too long. It may have been done all the same.
+    /// Timeout. The store may have applied the change.
     #[error("the shared state did not answer within {within:?} (state.timeout_ms)")]
     TooSlow {
-        /// How long it was given.
+        /// The deadline that passed.
         within: Duration,
     },
-    /// A key, a value or an entry is larger than may be.
+    /// A key, value or entry is too large.
     #[error("{bytes} bytes are more than the {max} that the shared state takes")]
     TooLarge {
-        /// How large it is.
+        /// Actual size, in bytes.
         bytes: usize,
-        /// How large it may be.
+        /// Maximum size, in bytes.
         max: usize,
     },
     /// There is no room left.
     #[error("the state in memory is full (state.memory_bytes)")]
     Full,
-    /// The owner of what was to be written has no room left.
+    /// The owner has used up its share of the store.
     #[error("the caller has used up its share of the state in memory (state.share_percent)")]
     Share,
     /// The key holds something of another kind.
@@ -244,12 +245,12 @@ pub enum StateError {
     /// The store cannot be reached, or cannot do what it is asked now.
     #[error("the shared state cannot be used: {reason}")]
     Unreachable {
-        /// Why not, without addresses or credentials.
+        /// Reason, without addresses or credentials.
         reason: String,
     },
 }
 
-/// Why the store that is configured cannot be used at all.
+/// Error of a configured store that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenStateError {
@@ -278,7 +279,7 @@ pub enum OpenStateError {
         setting: &'static str,
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Description of the problem.
         problem: String,
     },
 }

@@ -36,7 +36,7 @@ impl SharedState {
         }
     }
 
-    /// Has its calls counted by whether the store answered.
+    /// Counts its calls, by success.
     #[must_use]
     pub(crate) fn counted(mut self, metrics: &Metrics) -> Self {
         let counter = |outcome| metrics.counter(&STATE_REQUESTS, &[("outcome", outcome)]);
@@ -205,7 +205,7 @@ impl SharedState {
         self.in_time(self.store.subscribe(channel)).await
     }
 
-    /// What is in memory is there at once, and needs no timer.
+    /// The state in memory responds immediately and needs no timer.
     async fn in_time<T>(
         &self,
         mut call: impl Future<Output = Result<T, StateError>> + Unpin,

@@ -14,19 +14,19 @@ use super::super::{StateError, Subscription, SubscriptionEvent};
 use super::Store;
 use super::inner::{ARC_BYTES, Inner, Stake, block, shrink, table};
 
-/// How many messages wait for one subscriber.
+/// Maximum number of messages queued for one subscriber.
 const MESSAGES_MAX: usize = 1024;
-/// How many bytes they may have together.
+/// Maximum size of these messages together, in bytes.
 const MESSAGES_BYTES_MAX: usize = 1024 * 1024;
 /// A queue that ever had room for more is made anew once it is empty.
 const ROOM_KEPT: usize = 16;
 
-/// Those who listen, by the names of the channels.
+/// Subscribers by the names of their channels.
 #[derive(Default)]
 pub(super) struct Channels {
     by_name: HashMap<Arc<str>, Vec<Subscriber>, RandomState>,
     next: u64,
-    /// What names, subscribers and messages cost.
+    /// Memory cost of names, subscribers and messages, in bytes.
     contents: usize,
     subscribers: usize,
 }
@@ -35,7 +35,7 @@ struct Subscriber {
     number: u64,
     queue: VecDeque<Bytes>,
     bytes: usize,
-    /// Whether messages were dropped that it has not heard.
+    /// True if messages for it were dropped.
     has_missed: bool,
     waker: Option<Waker>,
 }
@@ -195,7 +195,7 @@ impl Inner {
     }
 }
 
-/// One subscriber. Its queue goes when it is dropped, and the channel with the last of them.
+/// A subscriber. Dropping it drops its queue, and the channel with its last subscriber.
 pub(super) struct Listener {
     store: Arc<Store>,
     channel: Box<str>,

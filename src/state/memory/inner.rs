@@ -13,17 +13,17 @@ use tokio::time::Instant;
 use super::super::{LogPage, Retention, StateError, Usage, unix_micros};
 use super::channels::Channels;
 
-/// The owner and the kind of what is written.
+/// Owner and kind of a new entry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stake {
     pub(super) owner: u64,
     pub(super) kind: &'static str,
-    /// Whether values make room for others. Logs say it themselves.
+    /// True if the values may be evicted for others. Logs carry this themselves.
     pub(super) may_go: bool,
 }
 
 impl Stake {
-    /// What belongs to no caller. It has no share.
+    /// Entries of the server itself, which have no share.
     pub(super) const SERVER: Self = Self {
         owner: 0,
         kind: "other",
@@ -33,35 +33,35 @@ impl Stake {
 
 /// The part of the whole for which room is made at once, so that it is not made for each entry anew.
 const ROOM_PART: usize = 64;
-/// What an entry costs in the indexes by key and by expiry.
+/// Cost of an entry in the indexes by key and by expiry, in bytes.
 const INDEX_BYTES: usize =
     in_tree(size_of::<(Arc<str>, Entry)>()) + in_tree(size_of::<(Instant, Arc<str>)>());
-/// What a hash table costs besides its buckets.
+/// Overhead of a hash table besides its buckets, in bytes.
 const GROUP_BYTES: usize = 16;
 /// Tables with less room than this are left as they are.
 const TABLE_MIN: usize = 64;
 
 pub(super) struct Inner {
     entries: BTreeMap<Arc<str>, Entry>,
-    /// The same keys by when they expire.
+    /// The same keys by their expiry.
     ends: BTreeSet<(Instant, Arc<str>)>,
     owners: HashMap<u64, Owner, RandomState>,
     kinds: Vec<Usage>,
-    /// What keys and contents of all entries cost.
+    /// Cost of the keys and contents of all entries, in bytes.
     contents: usize,
     pub(super) channels: Channels,
     /// Above every number that a log here ever gave.
     next_number: u64,
     max_bytes: usize,
     share_bytes: usize,
-    /// Whether it was logged that entries make room.
+    /// True if the eviction of entries was logged.
     told: bool,
 }
 
 struct Entry {
     ends: Instant,
     owner: u64,
-    /// What key and content cost.
+    /// Cost of key and content, in bytes.
     cost: usize,
     content: Content,
     /// Its place in `kinds`.
@@ -81,15 +81,15 @@ struct Log {
     /// The number of the oldest entry that is kept, or of the next one.
     first: u64,
     bytes: usize,
-    /// What the entries cost.
+    /// Cost of the entries, in bytes.
     cost: usize,
 }
 
-/// What one owner takes.
+/// Usage of one owner.
 #[derive(Clone, Copy, Default)]
 struct Owner {
     bytes: usize,
-    /// How much of that may go.
+    /// The evictable part of it, in bytes.
     may_go: usize,
 }
 
@@ -133,7 +133,7 @@ impl Inner {
         usage
     }
 
-    /// Drops what has expired.
+    /// Drops expired entries.
     pub(super) fn expire(&mut self, now: Instant) {
         while self.ends.first().is_some_and(|(ends, _)| *ends <= now) {
             if let Some((_, key)) = self.ends.pop_first() {
@@ -175,7 +175,7 @@ impl Inner {
         }
     }
 
-    /// Drops entries that may go, of the owners that take most. None of those that take less than the one that writes.
+    /// Evicts entries of the owners that use most. Owners that use less than the writer lose none.
     fn make_room(&mut self, bytes: usize, writer: u64, key: &str) {
         let aim = self
             .max_bytes
@@ -215,7 +215,7 @@ impl Inner {
         }
     }
 
-    /// How many bytes there is room for.
+    /// Returns the number of free bytes.
     pub(super) fn room(&self) -> usize {
         self.max_bytes.saturating_sub(self.bytes())
     }
@@ -291,7 +291,7 @@ impl Inner {
         }
     }
 
-    /// Puts content in the place of whatever is there.
+    /// Writes content in place of the present content.
     fn write(
         &mut self,
         key: &str,
@@ -300,7 +300,7 @@ impl Inner {
         stake: Stake,
     ) -> Result<(), StateError> {
         let before = self.take(key);
-        // Whoever created an entry pays for it, unless somebody else claims it.
+        // The creator of an entry pays for it, unless another owner claims it.
         let stake = match &before {
             Some((_, entry)) if stake.owner == Stake::SERVER.owner => Stake {
                 owner: entry.owner,
@@ -313,7 +313,7 @@ impl Inner {
             _ => stake,
         };
         let cost = block(ARC_BYTES + key.len()) + content.cost();
-        // What is there may change: a task whose owner has used up its share comes to its end all the same.
+        // Existing entries may change: a task can end although its owner has used up its share.
         let share = match &before {
             Some(_) => Ok(()),
             None => self.check_share(cost + INDEX_BYTES, stake),
@@ -547,7 +547,7 @@ impl Content {
 }
 
 impl Log {
-    /// What its queue of entries takes more if there is one more of them.
+    /// Growth of the queue's memory by one more entry, in bytes.
     fn growth(&self) -> usize {
         match self.entries.len() < self.entries.capacity() {
             true => 0,
@@ -574,20 +574,20 @@ impl Log {
 
 /// The room of a queue with one element.
 const QUEUE_MIN: usize = 4;
-/// What the content of an `Arc` is preceded by.
+/// Size of the header before the content of an `Arc`, in bytes.
 pub(super) const ARC_BYTES: usize = 2 * size_of::<usize>();
 
-/// What an allocation of so many bytes takes.
+/// Returns the memory that an allocation of this size takes, in bytes.
 pub(super) fn block(bytes: usize) -> usize {
     bytes.next_multiple_of(16)
 }
 
-/// What an element takes of a B-tree, whose nodes have room for eleven and are two thirds full on average.
+/// Returns the cost of an element in a B-tree. Its nodes have room for eleven and are two thirds full on average.
 const fn in_tree(element: usize) -> usize {
     element * 8 / 5
 }
 
-/// What a hash table with room for so many elements takes.
+/// Returns the cost of a hash table with this capacity, in bytes.
 pub(super) fn table(room: usize, element: usize) -> usize {
     let buckets = match room {
         0 => return 0,

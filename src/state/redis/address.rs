@@ -2,17 +2,17 @@
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _, RedisConnectionInfo};
 
-/// What a URL names.
+/// Servers named by a URL.
 #[derive(Clone)]
 pub(super) enum Address {
-    /// One server.
+    /// A single server.
     One(ConnectionInfo),
     /// Sentinels, which say who the master is.
     Sentinel {
         sentinels: Vec<ConnectionAddr>,
-        /// What they call the master.
+        /// Name of the master, as the sentinels know it.
         service: String,
-        /// Whether connections to the master are secured; those to the sentinels are then too.
+        /// True if connections to the master use TLS. Connections to the sentinels then do too.
         is_secure: bool,
         /// For the master.
         login: Login,
@@ -27,7 +27,7 @@ pub(super) enum Address {
     },
 }
 
-/// Who logs in, and into which database.
+/// User, password and database.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct Login {
     pub(super) user: Option<String>,
@@ -52,7 +52,7 @@ const REDIS_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 
 impl Address {
-    /// Whether it asks for TLS.
+    /// Returns true if the URL requires TLS.
     pub(super) fn is_secure(&self) -> bool {
         match self {
             Self::One(server) => matches!(server.addr(), ConnectionAddr::TcpTls { .. }),
@@ -60,8 +60,9 @@ impl Address {
         }
     }
 
-    /// Reads `redis://host:6379/0`, `redis+sentinel://host:26379,host/name/0` or `redis+cluster://host:6379,host`; each with
-    /// `rediss` for TLS, and `user:password@` in front of the first host. `None` if it is none of them.
+    /// Parses `redis://host:6379/0`, `redis+sentinel://host:26379,host/name/0` or `redis+cluster://host:6379,host`.
+    /// Each can have `rediss` for TLS, and `user:password@` before the first host. `None` if the URL has another
+    /// form.
     pub(super) fn parse(url: &str) -> Option<Self> {
         let (scheme, rest) = url.split_once("://")?;
         let (is_secure, kind) = match scheme.strip_prefix("rediss") {

@@ -1,4 +1,4 @@
-//! Listening to a channel, over whatever happens to its connection.
+//! Subscriptions that outlive their connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use super::way::Way;
 use crate::net;
 use crate::state::{Subscription, SubscriptionEvent};
 
-/// Somebody who listens; a task holds the connection.
+/// A subscription. A task holds its connection.
 pub(super) struct Listener {
     messages: mpsc::Receiver<SubscriptionEvent>,
     missed: Arc<AtomicBool>,
@@ -27,7 +27,7 @@ pub(super) struct Listener {
 const WAITING_MAX: usize = 1024;
 /// After which time a connection that is lost is tried again.
 const RETRY: Duration = Duration::from_millis(500);
-/// How often a silent connection is asked whether it is still there.
+/// Interval of the heartbeat on a silent connection.
 const LIFE_SIGN: Duration = Duration::from_secs(15);
 
 impl Listener {
@@ -113,7 +113,7 @@ async fn listen(
                 break connection;
             }
         };
-        // Whatever was said in between is lost.
+        // Messages sent in between are lost.
         if sender.try_send(SubscriptionEvent::Missed).is_err() {
             missed.store(true, Ordering::Release);
         }

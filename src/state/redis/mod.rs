@@ -177,7 +177,7 @@ fn is_of_the_connection(error: &RedisError) -> bool {
     )
 }
 
-/// What went wrong, without addresses or credentials.
+/// Converts an error, without addresses and credentials.
 fn state_error(error: &RedisError) -> StateError {
     let says = |word: &str| {
         error.code() == Some(word) || error.detail().is_some_and(|detail| detail.contains(word))

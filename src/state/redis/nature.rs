@@ -1,18 +1,18 @@
-//! What a server says of itself, as far as it decides how well it keeps things.
+//! Server properties that affect durability: version, persistence, eviction policy.
 
 use redis::{Value, cmd};
 
 use super::Redis;
 use crate::state::StateError;
 
-/// One server, or one node of a cluster.
+/// Properties of a single server, or of one node of a cluster.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Nature {
     /// Such as `7.0.15`.
     pub(crate) version: Option<String>,
-    /// What it does when its memory is full: `maxmemory_policy`.
+    /// Eviction policy at full memory: `maxmemory_policy`.
     pub(crate) policy: Option<String>,
-    /// How much memory it may take, in bytes; 0 is no limit.
+    /// Memory limit in bytes; 0 means unlimited.
     pub(crate) memory_max: Option<u64>,
 }
 
@@ -67,7 +67,7 @@ impl Nature {
         nature
     }
 
-    /// Whether it throws away what has not ended when its memory is full.
+    /// Returns true if the server evicts unexpired entries when its memory is full.
     pub(crate) fn evicts(&self) -> bool {
         self.memory_max != Some(0)
             && self
@@ -76,7 +76,7 @@ impl Nature {
                 .is_some_and(|policy| policy != "noeviction")
     }
 
-    /// Whether it is older than what is asked for.
+    /// Returns true if the server is older than the required version.
     pub(crate) fn is_old(&self) -> bool {
         let major = self
             .version

@@ -1,4 +1,4 @@
-//! Whom a store over TLS is believed to be, what is shown to it, and what went wrong with that.
+//! TLS to the store: trusted CA certificates, client certificate, error descriptions.
 
 use std::error::Error;
 use std::io;
@@ -12,7 +12,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::state::{OpenStateError, StateTlsConfig};
 
-/// What the files hold. `None` if none is named.
+/// Contents of the certificate files. `None` if no file is configured.
 pub(super) fn certificates(
     config: &StateTlsConfig,
 ) -> Result<Option<TlsCertificates>, OpenStateError> {
@@ -68,7 +68,7 @@ fn read(
         })
 }
 
-/// What TLS has against a connection, without names.
+/// Reason for which TLS rejected a connection, without names.
 pub(super) fn problem(error: &RedisError) -> Option<&'static str> {
     // The cause is shared, and shows itself as what shares it.
     let shared = error

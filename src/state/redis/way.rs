@@ -1,4 +1,4 @@
-//! Connections to whoever is to be asked: to one server, to the master that sentinels name, to a cluster.
+//! Connections: to a server, to the master that sentinels name, to a cluster.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -19,17 +19,17 @@ use tokio::time::{Instant, timeout};
 use super::address::{Address, Login};
 use crate::net;
 
-/// How long a connection may take to come about.
+/// Connect timeout.
 const CONNECT: Duration = Duration::from_secs(2);
-/// How often a cluster is asked again that sends somewhere else.
+/// Maximum number of cluster redirections for one call.
 const REDIRECTIONS: u32 = 3;
 
-/// How the store is reached.
+/// Connection to the store, by the kind of its deployment.
 #[derive(Clone)]
 pub(super) enum Way {
-    /// One server; its connection comes back by itself.
+    /// A single server; its connection is restored in the background.
     One(Arc<One>),
-    /// Whoever is the master; it is asked for anew when its connection is lost.
+    /// The present master, asked for again after its connection is lost.
     Sentinel(Arc<Kept<Sentinels>>),
     /// A cluster; its connections come back by themselves, once there was one.
     Cluster(Arc<Kept<Nodes>>),
@@ -42,8 +42,7 @@ pub(super) struct One {
     within: Duration,
 }
 
-/// A connection that is made when it is needed, by one task for all who wait for it: whoever gives up waiting does not
-/// keep it from coming about.
+/// A connection that one task opens on demand for all waiting callers. Cancelled callers do not abort it.
 pub(super) struct Kept<W: Connect> {
     way: W,
     held: Mutex<Held<W::Connection>>,
@@ -57,7 +56,7 @@ struct Held<C> {
     failed: Option<Instant>,
 }
 
-/// Somebody to connect to.
+/// A target of a connection.
 pub(super) trait Connect: Send + Sync + 'static {
     type Connection: Clone + Send + 'static;
 
@@ -176,7 +175,7 @@ impl Way {
         })
     }
 
-    /// Gives up a connection over which nobody answers, or over which somebody answers who is the master no more.
+    /// Drops a connection without responses, or one to a former master.
     pub(super) fn judge(&self, connection: &Connection, error: &RedisError) {
         if let (Self::Sentinel(kept), Connection::Sentinel(_, number)) = (self, connection)
             && is_of_a_lost_master(error)
@@ -185,7 +184,7 @@ impl Way {
         }
     }
 
-    /// A connection to listen on. In a cluster every node tells what was said at any.
+    /// Opens a connection for subscriptions. In a cluster each node forwards messages of all others.
     pub(super) async fn listen(&self) -> RedisResult<PubSub> {
         match self {
             Self::One(one) => one.client.get_async_pubsub().await,
