@@ -17,13 +17,13 @@ use governor::{NotUntil, Quota, RateLimiter};
 
 use super::{Limit, RateConfig, Refused};
 
-/// One bucket.
+/// A token bucket.
 #[derive(Debug)]
 pub(super) struct Bucket {
     limiter: RateLimiter<NotKeyed, InMemoryState, DefaultClock>,
     clock: DefaultClock,
     limit: Limit,
-    /// How many were taken since others were told, if others are to be told.
+    /// Number of tokens taken since the last exchange, if replicas share the rate.
     taken: Option<AtomicU32>,
 }
 
@@ -49,14 +49,14 @@ impl Bucket {
         Ok(())
     }
 
-    /// How many were taken since this was asked last.
+    /// Returns the number of tokens taken since the last call of this function.
     pub(super) fn taken(&self) -> u32 {
         self.taken
             .as_ref()
             .map_or(0, |taken| taken.swap(0, Relaxed))
     }
 
-    /// Takes what was taken elsewhere.
+    /// Subtracts tokens that other replicas took.
     pub(super) fn charge(&self, count: u32) {
         take_up_to(count, |some| {
             matches!(self.limiter.check_n(some), Ok(Ok(())))
@@ -64,7 +64,7 @@ impl Bucket {
     }
 }
 
-/// Takes so many, or as many as there are.
+/// Takes this number of tokens, or as many as are left.
 fn take_up_to(mut left: u32, take: impl Fn(NonZeroU32) -> bool) {
     let mut step = left;
     while let Some(some) = NonZeroU32::new(step.min(left)) {
@@ -83,13 +83,13 @@ pub(super) struct Keyed<C: Clock = DefaultClock> {
     hasher: RandomState,
     clock: C,
     limit: Limit,
-    /// What others are to be told, if they are.
+    /// Tokens to report to other replicas, if replicas share the rate.
     tally: Option<Tally>,
 }
 
 impl Keyed {
-    /// `None` if the rate is not limited. At most about `max` keys are told apart. With a seed, replicas that have the same
-    /// one know which key is meant.
+    /// Creates the buckets of a rate, for about `max` keys; `None` if the rate is unlimited. Replicas with the same
+    /// seed agree on the hashes of keys.
     pub(super) fn new(
         rate: &RateConfig,
         max: usize,
@@ -113,8 +113,8 @@ impl<C: Clock + Clone> Keyed<C> {
         })
     }
 
-    /// Takes one from a key's bucket. Keys are told apart by their hashes, whose seed is this process's own, or that of all
-    /// replicas.
+    /// Takes one token from a key's bucket. Keys are told apart by their hashes, whose seed is this process's own or
+    /// shared by all replicas.
     pub(super) fn take<K: Hash + ?Sized>(&self, key: &K) -> Result<(), Refused> {
         let number = match &self.tally {
             None => self.hasher.hash_one(key),
@@ -129,12 +129,12 @@ impl<C: Clock + Clone> Keyed<C> {
         Ok(())
     }
 
-    /// How many were taken of each key since this was asked last.
+    /// Returns the tokens taken of each key since the last call of this function.
     pub(super) fn taken(&self) -> Vec<(u64, u32)> {
         self.tally.as_ref().map_or_else(Vec::new, Tally::take)
     }
 
-    /// Takes what was taken of a key elsewhere.
+    /// Subtracts tokens that other replicas took of a key.
     pub(super) fn charge(&self, key: u64, count: u32) {
         take_up_to(count, |some| {
             matches!(self.limiter.check_key_n(&key, some), Ok(Ok(())))
@@ -142,7 +142,7 @@ impl<C: Clock + Clone> Keyed<C> {
     }
 }
 
-/// What was taken of which key, until others are told.
+/// Tokens taken by key, until the next exchange.
 #[derive(Debug)]
 struct Tally {
     hasher: FixedState,
@@ -150,7 +150,7 @@ struct Tally {
 }
 
 const TALLIES: usize = 16;
-/// Keys in one of them; of more nobody is told.
+/// Maximum number of keys in an exchange; further ones are not reported.
 const TALLIED_MAX: usize = 1024;
 
 impl Tally {
@@ -181,8 +181,8 @@ impl Tally {
     }
 }
 
-/// How full the buckets of many keys are, in bounded memory: sets of a few keys each. Where a set has no room left, the
-/// bucket that is nearest to full is forgotten, which loses least.
+/// Fill levels of the buckets of many keys in bounded memory: sets of a few keys each. A full set drops the bucket
+/// that is nearest to full, which loses least.
 #[derive(Debug)]
 struct Store(Box<[Mutex<Set>]>);
 
@@ -264,7 +264,8 @@ pub(crate) fn subnet(address: IpAddr) -> u128 {
     }
 }
 
-/// Whether an address stands for one client, or for a household: not one of a private network, which may be a balancer.
+/// Returns true if an address belongs to one client or household. Addresses of private networks may be load
+/// balancers.
 pub(crate) fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => {

@@ -1,4 +1,4 @@
-//! What can be set about rates and about how much runs at once.
+//! Settings of rates and concurrency.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -154,7 +154,7 @@ impl Default for LimitConfig {
 }
 
 impl LimitConfig {
-    /// How those wait who find no place.
+    /// Returns the bounds of the queue for calls without a permit.
     pub(super) fn waiting(&self) -> Queue {
         Queue {
             length: self.queue,
@@ -162,21 +162,21 @@ impl LimitConfig {
         }
     }
 
-    /// How many calls run at once.
+    /// Returns the maximum number of concurrent calls.
     pub(crate) fn calls(&self) -> usize {
         const FOR_EACH_CORE: usize = 256;
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         self.calls.unwrap_or_else(|| FOR_EACH_CORE * cores())
     }
 
-    /// How many calls of one address run at once, of callers without a name.
+    /// Returns the maximum number of concurrent calls of one address, for anonymous callers.
     pub(super) fn calls_of_address(&self) -> usize {
         let calls = self.calls();
         let share = if calls == 0 { 0 } else { (calls / 4).max(1) };
         self.calls_per_address.unwrap_or(share)
     }
 
-    /// What cannot be meant: the setting, and what is wrong with it.
+    /// Returns the first setting without a sensible meaning, and the problem with it.
     pub(crate) fn problem(&self) -> Option<(String, &'static str)> {
         let rates = [
             ("limits.server.per_second".to_owned(), self.server),

@@ -1,4 +1,4 @@
-//! Rates that hold for all replicas together.
+//! Rates shared by all replicas.
 //!
 //! Each replica has buckets of its own, and none waits for another one. Several times a second it tells the others what
 //! was taken from its buckets, and takes from them what the others say that was taken from theirs. So all together let
@@ -14,23 +14,23 @@ use tokio::time::Instant;
 use super::{Limits, Rules};
 use crate::state::{SharedState, Subscription, SubscriptionEvent};
 
-/// How replicas tell one another.
+/// Connection to other replicas.
 #[derive(Clone, Debug)]
 pub(crate) struct Reach {
     pub(crate) state: SharedState,
-    /// The same on all replicas, and known to nobody else.
+    /// Secret seed that is equal on all replicas.
     pub(crate) seed: u64,
     /// This replica, so that it does not heed itself.
     pub(crate) replica: u64,
 }
 
-/// How often others are told. An exchange costs each replica one word, if anything was taken at all.
+/// Interval of exchanges. An exchange is one message per replica, and none if nothing was taken.
 const EXCHANGE: Duration = Duration::from_millis(200);
 /// After which time a store that could not be listened to is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 const CHANNEL: &str = "limits";
 
-/// Which kind of bucket. The numbers are what replicas of other versions understand.
+/// Kind of bucket. The numbers are part of the message format, which other versions read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
@@ -42,7 +42,7 @@ pub(super) enum Kind {
     Tool = 5,
 }
 
-/// How many were taken from one bucket.
+/// Tokens taken from one bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Taken {
     pub(super) kind: Kind,
@@ -72,11 +72,11 @@ impl Limits {
                     tell_at = Instant::now() + EXCHANGE;
                     let taken = self.rules.load().taken();
                     for some in taken.chunks(TAKEN_MAX) {
-                        // What cannot be told is not: each replica goes on by itself.
+                        // An exchange that fails is dropped: each replica then limits by itself.
                         let _ = reach.state.publish(CHANNEL, write(reach.replica, some)).await;
                     }
                 } else {
-                    // Whether that is so still is looked at now and then.
+                    // The connection is tried again after a while.
                     tell_at = Instant::now() + RETRY;
                     bus = None;
                 },

@@ -1,10 +1,10 @@
-//! How often each limit was hit.
+//! Counters of limit hits.
 
 use std::sync::Arc;
 
 use crate::telemetry::{Counter, LIMIT_HITS, Metrics};
 
-/// Something that there may not be more of.
+/// A limited resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[non_exhaustive]
@@ -41,9 +41,9 @@ pub enum Limit {
     ConnectionRequests,
     /// Time for a sign of life on HTTP/2.
     Http2PingSeconds,
-    /// What an HTTP/2 client has made the server do for nothing.
+    /// Wasted work that an HTTP/2 client caused.
     Http2Resets,
-    /// Streams of HTTP/2 that are taken back in a second.
+    /// HTTP/2 streams that the client reset, per second.
     Http2ResetRate,
     /// Frames of HTTP/2 in a second that carry nothing for a request.
     Http2Frames,
@@ -154,7 +154,7 @@ impl Limit {
         Self::ToolCalls,
     ];
 
-    /// The setting that says how much there may be; also its name in metrics.
+    /// Returns the setting of the limit, which is also its label in metrics.
     pub fn setting(self) -> &'static str {
         match self {
             Self::Connections => "http.limits.connections",
@@ -206,7 +206,7 @@ impl Limit {
         }
     }
 
-    /// Whether asking less often would have helped (429), or there is no room for anybody (503).
+    /// Returns true for a rate (429), false for a lack of capacity (503).
     pub(crate) fn is_a_rate(self) -> bool {
         !matches!(
             self,
@@ -226,7 +226,7 @@ impl Limit {
 pub(crate) struct Hits([Counter; Limit::ALL.len()]);
 
 impl Hits {
-    /// Those that metrics show.
+    /// Creates the counters that metrics show.
     pub(crate) fn new(metrics: &Metrics) -> Self {
         Self(Limit::ALL.map(|limit| metrics.counter(&LIMIT_HITS, &[("limit", limit.setting())])))
     }
@@ -243,7 +243,7 @@ impl Hits {
         }
     }
 
-    /// How often a limit was hit.
+    /// Returns the number of hits of a limit.
     #[cfg(test)]
     pub(crate) fn of(&self, limit: Limit) -> u64 {
         self.0[limit as usize].value()
@@ -255,7 +255,7 @@ impl Hits {
 pub(crate) struct SectionHits(Arc<[(&'static str, Counter)]>);
 
 impl SectionHits {
-    /// Those of a section of the settings.
+    /// Creates counters for the limits of a section of the settings.
     pub(crate) fn new(metrics: &Metrics, section: &str, limits: &[&'static str]) -> Self {
         let counter = |limit: &'static str| {
             let setting = format!("{section}.{limit}");
@@ -264,7 +264,7 @@ impl SectionHits {
         Self(limits.iter().copied().map(counter).collect())
     }
 
-    /// One of the limits was hit.
+    /// Counts a hit of a limit.
     pub(crate) fn count(&self, limit: &str) {
         if let Some((_, counter)) = self.0.iter().find(|(name, _)| *name == limit) {
             counter.add(1);

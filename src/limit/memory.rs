@@ -1,16 +1,16 @@
-//! How short memory is, and from where on that matters.
+//! Memory pressure and its thresholds.
 
 use super::LimitConfig;
 
-/// How short memory is.
+/// Level of memory pressure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Pressure {
-    /// Not at all, or nobody knows.
+    /// Enough memory, or its use is unknown.
     None,
     /// No sessions begin, and connections are not kept.
     High,
-    /// Nothing is done that takes any.
+    /// Requests that need memory are rejected.
     Critical,
 }
 
@@ -23,7 +23,7 @@ impl Pressure {
         }
     }
 
-    /// What the settings make of so many bytes in use.
+    /// Returns the level for this number of bytes in use.
     pub(super) fn find(config: &LimitConfig, in_use: u64) -> Self {
         if config.memory_bytes == 0 {
             return Self::None;
@@ -41,7 +41,7 @@ impl Pressure {
         }
     }
 
-    /// Says in the log that it is another one now, and of how many bytes that may be in use how many are.
+    /// Logs a change of the level, with the limit and the use in bytes.
     pub(super) fn tell(self, limit: u64, in_use: u64) {
         let setting = "limits.memory_bytes";
         match self {

@@ -1,4 +1,4 @@
-//! How often, and how many at once.
+//! Rate and concurrency limits.
 //!
 //! Rates are token buckets (`bucket`); what runs at once has places (`places`). Each limit is asked where its key is
 //! known: an address before anything else, a principal right after it was proved, a tool once its arguments are good.
@@ -41,7 +41,7 @@ use crate::telemetry::Metrics;
 use bucket::{Bucket, Keyed};
 use exchange::{Kind, Taken};
 
-/// All limits of a server that count requests and calls, and how often each limit was hit.
+/// All limits on requests and calls, with counters of their hits.
 ///
 /// They may be changed while the server runs: buckets and places whose setting stays go on as they are.
 #[derive(Debug)]
@@ -52,17 +52,17 @@ pub(crate) struct Limits {
     memory: Arc<AtomicU8>,
     /// Memory of responses that wait to be read.
     responses: ResponseMemory,
-    /// How other replicas are told what was taken, if they can be.
+    /// Connection to other replicas, if rates can be shared.
     reach: Option<Reach>,
-    /// How many calls have places or wait for them: while there is none, all places are free.
+    /// Number of calls that hold or wait for a permit. At 0 all permits are free.
     busy: Arc<AtomicUsize>,
-    // What nobody limited is seen without looking at the rules.
+    // Lets requests skip the rules where nothing is limited.
     limits_arrivals: AtomicBool,
     limits_principals: AtomicBool,
     limits_tools: AtomicBool,
 }
 
-/// What holds at a time.
+/// Limits in force.
 #[derive(Debug)]
 struct Rules {
     config: LimitConfig,
@@ -71,7 +71,7 @@ struct Rules {
     principals: Option<Arc<Keyed>>,
     handshakes: Option<Arc<Keyed>>,
     failures: Option<Arc<Keyed>>,
-    /// Whether the two before apply to addresses that may stand for everybody.
+    /// True if the two limits before apply to addresses that many clients may share.
     handshakes_everywhere: bool,
     failures_everywhere: bool,
     tools: HashMap<Box<str>, Arc<ToolLimits>>,
@@ -79,9 +79,9 @@ struct Rules {
     tool_keys: HashMap<u64, Box<str>>,
     calls: Places,
     calls_of: Arc<places::Keyed>,
-    /// Of callers without a name, by address.
+    /// Concurrency of anonymous callers, by address.
     calls_from: Arc<places::Keyed>,
-    /// Whether the one before applies to addresses that may stand for everybody.
+    /// True if the limit before applies to addresses that many clients may share.
     calls_from_everywhere: bool,
 }
 
@@ -96,7 +96,7 @@ pub(crate) struct ToolLimits {
 }
 
 impl Rules {
-    /// What a configuration says; of what was before it, what it says too. With a seed, rates may be for all replicas.
+    /// Creates the limits of a configuration and keeps unchanged ones. With a seed, rates may be shared by replicas.
     fn new(config: &LimitConfig, before: Option<&Self>, seed: Option<u64>) -> Self {
         let seed = seed.filter(|_| config.shared);
         let before = before.filter(|before| before.config.shared == config.shared);
@@ -200,7 +200,7 @@ impl Rules {
         }
     }
 
-    /// What was taken from all buckets since this was asked last.
+    /// Returns the tokens taken from all buckets since the last call of this function.
     fn taken(&self) -> Vec<Taken> {
         let mut all = Vec::new();
         for (kind, buckets) in self.keyed() {
@@ -224,7 +224,7 @@ impl Rules {
         all
     }
 
-    /// Takes what was taken elsewhere.
+    /// Subtracts tokens that other replicas took.
     fn charge(&self, taken: Taken) {
         match taken.kind {
             Kind::Server => {
@@ -292,7 +292,7 @@ impl Limits {
         limits
     }
 
-    /// The same where other replicas can be told what was taken.
+    /// Shares rates with other replicas.
     pub(crate) fn reaching(mut self, reach: Reach) -> Self {
         let config = self.rules.load().config.clone();
         let rules = Rules::new(&config, None, Some(reach.seed));
@@ -311,7 +311,7 @@ impl Limits {
         self.warn_if_alone();
     }
 
-    /// Says so if rates are to hold for all replicas, and nobody can be told.
+    /// Logs a warning if rates should be shared and no other replica can be reached.
     pub(crate) fn warn_if_alone(&self) {
         if self.reach.is_none() && self.rules.load().config.shared {
             tracing::warn!(
@@ -333,7 +333,7 @@ impl Limits {
         self.limits_tools.store(!rules.tools.is_empty(), Relaxed);
     }
 
-    /// A request comes in from an address, and nobody knows yet who sent it.
+    /// Admits a request from an address, before its sender is known.
     ///
     /// # Errors
     ///
@@ -352,13 +352,13 @@ impl Limits {
             asked.and_then(|()| rules.server.as_ref().map_or(Ok(()), |server| server.take()));
         self.counted(asked)?;
         if self.memory() == Pressure::Critical {
-            // Whoever turns somebody away for it counts that.
+            // The caller that rejects the request counts it.
             return Err(Refused::for_places(Limit::Memory, SHORT_OF_MEMORY));
         }
         Ok(())
     }
 
-    /// How short memory is.
+    /// Returns the level of memory pressure.
     #[inline]
     pub(crate) fn memory(&self) -> Pressure {
         Pressure::of(self.memory.load(Relaxed))
@@ -368,7 +368,7 @@ impl Limits {
     pub(crate) fn look_at_memory(&self, in_use: impl FnOnce() -> Option<u64>) -> Pressure {
         let rules = self.rules.load();
         let limit = rules.config.memory_bytes;
-        // Where nothing is limited nobody is asked, and where nobody knows nothing is short.
+        // Without a limit the use is not read; an unknown use counts as none.
         let in_use = (limit != 0).then(in_use).flatten().unwrap_or_default();
         let found = Pressure::find(&rules.config, in_use);
         let before = Pressure::of(self.memory.swap(found as u8, Relaxed));
@@ -379,7 +379,7 @@ impl Limits {
         found
     }
 
-    /// It is known who sent a request.
+    /// Admits a request whose sender is known.
     ///
     /// # Errors
     ///
@@ -395,7 +395,7 @@ impl Limits {
         }
     }
 
-    /// A session is about to begin. Those whose principal was not proved are told apart by their address.
+    /// Admits a new session. Unauthenticated callers are told apart by their address.
     ///
     /// # Errors
     ///
@@ -421,7 +421,7 @@ impl Limits {
         })
     }
 
-    /// Somebody failed to prove who it is. Whoever can prove it is never kept from that.
+    /// Counts a failed authentication. It never rejects a valid credential.
     ///
     /// # Errors
     ///
@@ -450,7 +450,7 @@ impl Limits {
         checked
     }
 
-    /// Reserves memory for a response of about so many bytes, for as long as it waits to be read; none for a small one.
+    /// Reserves memory for a response of about this size until it is read; none for a small one.
     ///
     /// # Errors
     ///
@@ -505,7 +505,7 @@ impl Limits {
         Ok(Some(limits))
     }
 
-    /// Whether a call may begin at once. For those who have no limit of their own that is one look.
+    /// Returns true if a call may begin without waiting. Without limits for the caller this is one load.
     #[inline]
     pub(crate) fn has_room(
         &self,
@@ -532,7 +532,7 @@ impl Limits {
         tool: Option<&ToolLimits>,
     ) -> Turn {
         let rules = self.rules.load();
-        // The scarcest first, so that nobody waits for it with a place that others could use.
+        // The scarcest permit is taken first, so that no other permit is held while waiting for it.
         Turn {
             places: [
                 tool.and_then(|tool| tool.calls.clone()),
@@ -555,7 +555,7 @@ impl Limits {
     }
 }
 
-/// What a call waits for before it begins, or has while it runs.
+/// Permits that a call holds or waits for.
 #[derive(Debug)]
 pub(crate) struct Turn {
     places: [Option<Places>; 3],
@@ -617,7 +617,7 @@ impl Turn {
         })
     }
 
-    /// Takes what is there, for a call that runs already.
+    /// Takes the free permits, for a call that runs already.
     pub(crate) fn take(self) -> Held {
         let places = self.places;
         Held {
@@ -637,7 +637,7 @@ pub(crate) fn share_of(principal: &Principal, address: Option<IpAddr>) -> ShareK
     }
 }
 
-/// Whether a name stands for one caller, and not for everybody.
+/// Returns true if a name identifies one caller.
 #[inline]
 fn is_proved(principal: &Principal) -> bool {
     !matches!(

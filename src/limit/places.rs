@@ -1,4 +1,4 @@
-//! How many calls run at once: places, and a short queue for those who find none.
+//! Concurrency limits with a short queue.
 //!
 //! A call has a place from when it has to wait for something: what is done at once takes none. The queue is short in
 //! number and in time, and whoever comes last is refused first. When the queue has been standing for a while, so that
@@ -21,12 +21,12 @@ use tokio::time::{Instant, Sleep};
 use super::{Limit, Refused};
 use crate::net::ShareKey;
 
-/// How long the least time in the queue may be too long before new ones are refused.
+/// Observation period: if even the shortest wait in it is too long, new calls are rejected.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// What is too long.
+/// Longest acceptable wait.
 const TARGET: Duration = Duration::from_millis(20);
 
-/// How long a queue may become.
+/// Bounds of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Queue {
     pub(super) length: usize,
@@ -50,11 +50,11 @@ struct Inner {
     began: Instant,
 }
 
-/// A place that somebody has until this is dropped.
+/// A concurrency permit, released on drop.
 #[derive(Debug)]
 pub(crate) struct Place {
     permit: Option<OwnedSemaphorePermit>,
-    /// So that places of a key are not forgotten while there is somebody at one.
+    /// Keeps the permits of a key in the table while one is held.
     _inner: Arc<Inner>,
 }
 
@@ -71,7 +71,7 @@ impl Places {
         }))
     }
 
-    /// Whether somebody who comes now finds a place: one look.
+    /// Returns true if a permit is free, with one load.
     #[inline]
     pub(crate) fn is_free(&self) -> bool {
         self.0.total == 0 || self.0.free.available_permits() > 0
@@ -143,13 +143,13 @@ impl Inner {
         u64::try_from((now - self.began).as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Whether the queue has been standing for a while.
+    /// Returns true if the queue has been standing for a while.
     fn stands(&self, now: Instant) -> bool {
         let since = self.standing_since.load(Relaxed);
         since != 0 && INTERVAL.as_millis() as u64 <= self.since_beginning(now).saturating_sub(since)
     }
 
-    /// Somebody got a place after having waited.
+    /// Records a permit that was given after a wait.
     fn served(&self, waited: Duration, now: Instant) {
         if waited < TARGET {
             self.standing_since.store(0, Relaxed);
@@ -162,7 +162,7 @@ impl Inner {
 
 type Turn = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>;
 
-/// Somebody waits for a place. Dropping it gives up.
+/// A waiting caller. Dropping it leaves the queue.
 pub(super) struct Waiting {
     inner: Arc<Inner>,
     since: Instant,
@@ -214,7 +214,7 @@ impl std::fmt::Debug for Waiting {
 
 type Shard = HashMap<ShareKey, Places, RandomState>;
 
-/// Places for each key. Those that nobody has or wants are forgotten when room is needed.
+/// Concurrency limits by key. Unused ones are dropped when room is needed.
 #[derive(Debug)]
 pub(super) struct Keyed {
     total: usize,
@@ -222,7 +222,7 @@ pub(super) struct Keyed {
     limit: Limit,
     hasher: RandomState,
     shards: Box<[Mutex<Shard>]>,
-    /// How many keys are remembered.
+    /// Number of keys in the table.
     keys: AtomicUsize,
 }
 
@@ -240,7 +240,7 @@ impl Keyed {
         }
     }
 
-    /// Whether somebody of a key who comes now finds a place. While nobody at all has had to take one, that is one look.
+    /// Returns true if a permit of this key is free. Until the first permit was ever taken, this is one load.
     #[inline]
     pub(super) fn is_free(&self, key: ShareKey) -> bool {
         self.total == 0

@@ -1,16 +1,16 @@
-//! What somebody is told who has to wait.
+//! Rejections by a limit.
 
 use std::time::Duration;
 
 use super::Limit;
 
-/// Somebody asked too often, or too much is going on. Small, since replies carry it.
+/// A rejection by a rate or a concurrency limit. It is small, since replies carry it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
     pub(crate) limit: Limit,
     /// When it is worth asking again.
     retry_after_ms: u32,
-    /// How much may be asked at once; 0 for places.
+    /// Burst size of the rate; 0 for a concurrency limit.
     burst: u32,
     /// The time in which that comes back, in seconds.
     window_seconds: u32,
@@ -51,7 +51,7 @@ impl Refused {
         self.retry_after_ms
     }
 
-    /// How much may be asked at once, and in how many seconds that comes back; `None` for places.
+    /// Returns burst size and its refill time in seconds; `None` for a concurrency limit.
     pub(crate) fn quota(self) -> Option<(u32, u32)> {
         (self.burst > 0).then_some((self.burst, self.window_seconds))
     }

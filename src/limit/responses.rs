@@ -39,7 +39,7 @@ struct Inner {
 #[derive(Debug, Default)]
 struct Used {
     bytes: u64,
-    /// By caller. Those that hold none are not listed.
+    /// Reserved bytes by caller, without callers that hold none.
     of: HashMap<ShareKey, u64, RandomState>,
 }
 
@@ -74,12 +74,12 @@ impl LimitConfig {
 }
 
 impl ResponseMemory {
-    /// Applies a configuration. What is reserved stays reserved.
+    /// Applies a configuration. Reservations stay.
     pub(super) fn apply(&self, config: &LimitConfig) {
         self.0.total.store(config.responses(), Relaxed);
     }
 
-    /// Has a metric tell how many bytes are reserved.
+    /// Registers a metric of the reserved bytes.
     pub(super) fn show(&self, metrics: &Metrics) {
         let inner = Arc::clone(&self.0);
         metrics.read(&UNREAD_BYTES, &[], move || inner.used().bytes as f64);
@@ -91,7 +91,7 @@ impl ResponseMemory {
         self.0.used().bytes
     }
 
-    /// Reserves memory for a response of about so many bytes; none for a small one.
+    /// Reserves memory for a response of about this size; none for a small one.
     ///
     /// # Errors
     ///
@@ -115,7 +115,7 @@ impl ResponseMemory {
     /// As [`reserve`](Self::reserve).
     #[inline]
     pub(super) fn check(&self, key: ShareKey) -> Result<(), Refused> {
-        // Nothing waits to be read, which is the usual case.
+        // Usual case: no response waits to be read.
         if self.0.bytes.load(Relaxed) == 0 {
             return Ok(());
         }
