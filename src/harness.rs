@@ -44,7 +44,7 @@ pub use result::{CallError, CallResult, Progress};
 ///
 /// # Tools that ask
 ///
-/// [`answering`](Self::answering) says what the client answers. The same test can then be run for every revision:
+/// [`on_client_request`](Self::on_client_request) says what the client answers. The same test can then be run for every revision:
 ///
 /// ```
 /// use longshore::protocol::Revision;
@@ -213,7 +213,7 @@ impl Harness {
     }
 
     /// Calls a tool. The call has a progress token, so [`CallContext::progress`](crate::CallContext::progress) is among
-    /// what is [`on_message`](Self::witnessed):
+    /// what is [`on_message`](Self::on_message):
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};

@@ -24,7 +24,7 @@ use super::policy::Standing;
 /// | an access token | `oauth:`, the issuer's name, `#` and the token's subject |
 /// | a certificate | `cert:` and the name that `auth.certificate.name` takes from it |
 /// | a trusted proxy | `user:` and the name that it forwarded |
-/// | a [`AuthMethod`](super::Proof) of the application's own | what the proof says |
+/// | a [`AuthMethod`](super::AuthMethod) of the application's own | what the proof says |
 #[derive(Clone)]
 pub struct Principal {
     name: Arc<str>,
@@ -94,7 +94,7 @@ impl PrincipalKind {
 const ID_MAX_BYTES: usize = 128;
 
 impl Principal {
-    /// A principal that a [`AuthMethod`](super::Proof) of the application's own has found out. Nobody else may get the
+    /// A principal that a [`AuthMethod`](super::AuthMethod) of the application's own has found out. Nobody else may get the
     /// name.
     pub fn new(name: impl AsRef<str>) -> Self {
         let name = name.as_ref();

@@ -1,4 +1,4 @@
-//! One text for one JSON value, however it was written.
+//! Canonical JSON: one text per value.
 
 use serde_json::Value;
 

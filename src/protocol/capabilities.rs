@@ -1,4 +1,4 @@
-//! What a client says that it can do.
+//! Client capabilities.
 
 use std::fmt;
 
@@ -30,21 +30,21 @@ impl ClientCapabilities {
         self.0
     }
 
-    /// Whether all of `other` are there.
+    /// Returns true if all of `other` are declared.
     pub(crate) fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 }
 
-/// Something that a server may ask of a client that has declared it.
+/// A client feature that a server may use once the client has declared it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ClientAbility {
     /// Says in which places it works.
     Roots,
-    /// Has its model answer.
+    /// Samples the client's model.
     Sampling,
-    /// Has its model answer, and want tools to be called.
+    /// Samples the client's model with tools.
     SamplingTools,
     /// Shows its model more than what it is sent.
     SamplingContext,

@@ -40,7 +40,7 @@ pub enum Content {
 pub struct TextContent {
     /// The text itself.
     pub text: String,
-    /// Whom it is for, and how much it matters.
+    /// Audience and priority.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Annotations>,
     /// `_meta` of the block.
@@ -56,7 +56,7 @@ pub struct MediaContent {
     pub data: String,
     /// Media type, for example `image/png`.
     pub mime_type: String,
-    /// Whom it is for, and how much it matters.
+    /// Audience and priority.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Annotations>,
     /// `_meta` of the block.
@@ -68,14 +68,14 @@ pub struct MediaContent {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceLink {
-    /// Where the resource is.
+    /// URI of the resource.
     pub uri: String,
     /// Name for programs, and for people where there is no title.
     pub name: String,
     /// Name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it holds.
+    /// Description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Media type, if known.
@@ -84,7 +84,7 @@ pub struct ResourceLink {
     /// Size in bytes before any encoding, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
-    /// Whom it is for, and how much it matters.
+    /// Audience and priority.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Annotations>,
     /// `_meta` of the block.
@@ -97,7 +97,7 @@ pub struct ResourceLink {
 pub struct EmbeddedResource {
     /// The contents.
     pub resource: ResourceContents,
-    /// Whom it is for, and how much it matters.
+    /// Audience and priority.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Annotations>,
     /// `_meta` of the block.
@@ -105,11 +105,11 @@ pub struct EmbeddedResource {
     pub meta: Option<Map<String, Value>>,
 }
 
-/// What a resource holds: text, or bytes as Base64.
+/// Contents of a resource: text, or bytes as Base64.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceContents {
-    /// Which resource this is. Where it is empty, the server fills in the URI that was asked for.
+    /// URI of the resource. If it is empty, the server fills in the requested URI.
     pub uri: String,
     /// Media type, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -147,7 +147,7 @@ pub struct Annotations {
     pub last_modified: Option<String>,
 }
 
-/// One side of a conversation.
+/// Sender of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {

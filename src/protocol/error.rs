@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::push_string;
 
-/// What an error is, for programs.
+/// JSON-RPC error code.
 ///
 /// Codes from -32768 to -32000 belong to JSON-RPC and MCP; the others are ours and equal to an HTTP status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,9 +61,9 @@ impl ErrorCode {
 /// A JSON-RPC error, without the id of the request that it answers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ErrorObject {
-    /// What it is, for programs.
+    /// Code for programs.
     pub code: ErrorCode,
-    /// What it is, for people.
+    /// Message for people.
     pub message: Cow<'static, str>,
     /// More for programs, as the code demands.
     pub data: Option<Value>,

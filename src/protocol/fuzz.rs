@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use super::message::{Excess, ID_MAX_BYTES, MalformedKind, Message, Payload, is_object};
 use super::scan::{DEPTH_MAX, MEMBERS_MAX};
 
-/// What a body was read as, in terms that both readers share.
+/// Result of reading a body, in terms that both readers share.
 #[derive(Debug, PartialEq, Eq)]
 enum Read {
     NotJson,
@@ -117,7 +117,7 @@ fn parsed(body: &[u8]) -> Read {
     let Ok(message) = serde_json::from_slice::<Members<'_>>(body) else {
         return Read::Invalid { id: None };
     };
-    // Of two that differ nobody knows which one an answer should have.
+    // With two different ids the right one is unknown.
     let mut ids = message.0.iter().filter(|(name, _)| name == "id");
     let first = ids.next().map(|(_, id)| id.get());
     let id = first.filter(|first| is_id(first) && ids.all(|(_, id)| id.get() == *first));
@@ -215,7 +215,7 @@ fn within_bounds(tree: &Value, depth: u32) -> bool {
     }
 }
 
-/// An object's members in their order, those that are there twice too.
+/// Members of an object in order, repeated ones included.
 struct Members<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'a> Members<'a> {

@@ -1,4 +1,4 @@
-//! What a server may ask of its client, and what comes back: samples of the client's model, and roots.
+//! Requests to clients and their results: sampling and roots.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -28,17 +28,17 @@ pub struct SamplingRequest {
     pub(crate) context: Option<ContextInclusion>,
 }
 
-/// One message of a conversation with the client's model.
+/// A message of the conversation with the client's model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SamplingMessage {
-    /// Who says it.
+    /// Sender.
     pub role: Role,
-    /// What is said. Clients before 2025-11-25 are sent a message for each block.
+    /// Content. Clients before 2025-11-25 get a message for each block.
     #[serde(serialize_with = "one_or_all", deserialize_with = "one_or_more")]
     pub content: Vec<SamplingContent>,
 }
 
-/// One block of such a message.
+/// A content block of a sampling message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -51,33 +51,33 @@ pub enum SamplingContent {
     Audio(MediaContent),
     /// The model wants a tool to be called; known from 2025-11-25 on.
     ToolUse(ToolUse),
-    /// What such a call gave; known from 2025-11-25 on.
+    /// Result of a tool call; since 2025-11-25.
     ToolResult(ToolResult),
 }
 
 /// A call that the model wants to be made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolUse {
-    /// Which call it is.
+    /// Id of the call.
     pub id: String,
-    /// Which tool.
+    /// Name of the tool.
     pub name: String,
     /// Its arguments.
     pub input: Map<String, Value>,
 }
 
-/// What a call gave that the model wanted.
+/// Result of a tool call that the model requested.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolResult {
     /// The call's id.
     pub tool_use_id: String,
-    /// What it gave.
+    /// Content of the result.
     pub content: Vec<Content>,
-    /// The same in structured form.
+    /// Structured form of the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured_content: Option<Value>,
-    /// Whether the call failed.
+    /// True if the call failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is_error: Option<bool>,
 }
@@ -88,36 +88,36 @@ pub struct ToolResult {
 pub struct SamplingTool {
     /// Its name.
     pub name: String,
-    /// What it does.
+    /// Description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The schema of its arguments, an object's.
     pub input_schema: Value,
 }
 
-/// Whether the model has to want a tool.
+/// Controls the model's use of tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolChoice {
     /// As it likes.
     Auto,
-    /// It has to.
+    /// The model must call a tool.
     Required,
-    /// It must not.
+    /// The model must not call a tool.
     None,
 }
 
-/// What else the client is to show its model. Clients that have not declared `sampling.context` are not asked to.
+/// Context that the client adds for its model. Sent only to clients that declared `sampling.context`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContextInclusion {
-    /// Nothing.
+    /// No context.
     None,
-    /// What this server has said before.
+    /// Earlier messages of this server.
     ThisServer,
-    /// What all of the client's servers have said before.
+    /// Earlier messages of all servers of the client.
     AllServers,
 }
 
-/// Which model the client should take. It decides.
+/// Model preferences. The client decides.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelPreferences {
@@ -136,18 +136,18 @@ struct ModelHint {
     name: String,
 }
 
-/// What the client's model said.
+/// Message of the client's model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SamplingResult {
-    /// Who said it: the assistant.
+    /// Sender: the assistant.
     pub role: Role,
-    /// What was said.
+    /// Content.
     #[serde(serialize_with = "one_or_all", deserialize_with = "one_or_more")]
     pub content: Vec<SamplingContent>,
-    /// Which model it was.
+    /// Name of the model.
     pub model: String,
-    /// Why it stopped: `endTurn`, `stopSequence`, `maxTokens`, `toolUse`, or what the client calls it.
+    /// Stop reason: `endTurn`, `stopSequence`, `maxTokens`, `toolUse`, or another word of the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<String>,
 }
@@ -155,7 +155,7 @@ pub struct SamplingResult {
 /// A place in which the client works. A hint, and no boundary: the client says what it likes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Root {
-    /// Where it is, a `file:` URI.
+    /// URI of the root, with the scheme `file:`.
     pub uri: String,
     /// A name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -177,13 +177,13 @@ impl SamplingRequest {
         }
     }
 
-    /// What the model is to be told before the conversation.
+    /// Sets the system prompt.
     #[must_use]
     pub fn system(self, prompt: impl Into<String>) -> Self {
         self.member("systemPrompt", prompt.into().into())
     }
 
-    /// How freely the model is to choose its words.
+    /// Sets the temperature.
     #[must_use]
     pub fn temperature(self, temperature: f64) -> Self {
         self.member("temperature", temperature.into())
@@ -196,19 +196,19 @@ impl SamplingRequest {
         self.member("stopSequences", texts.into())
     }
 
-    /// Which model the client should take.
+    /// Sets the model preferences.
     #[must_use]
     pub fn preferences(self, preferences: &ModelPreferences) -> Self {
         self.member("modelPreferences", json!(preferences))
     }
 
-    /// What is passed on to whoever runs the model, in its own terms.
+    /// Sets metadata for the model's provider, in its own format.
     #[must_use]
     pub fn metadata(self, metadata: Map<String, Value>) -> Self {
         self.member("metadata", metadata.into())
     }
 
-    /// What else the client is to show its model; needs `sampling.context`, unless it is nothing.
+    /// Sets the context to include. Requires `sampling.context`, except for none.
     #[must_use]
     pub fn include_context(mut self, context: ContextInclusion) -> Self {
         self.context = Some(context);
@@ -222,7 +222,7 @@ impl SamplingRequest {
         self
     }
 
-    /// Whether the model has to want a tool; needs `sampling.tools`.
+    /// Sets the tool choice. Requires `sampling.tools`.
     #[must_use]
     pub fn tool_choice(mut self, choice: ToolChoice) -> Self {
         self.tool_choice = Some(choice);
@@ -234,12 +234,12 @@ impl SamplingRequest {
         self
     }
 
-    /// Whether it can be sent only to clients that have declared `sampling.tools` (SAM-01).
+    /// Returns true if only clients with `sampling.tools` can get it (SAM-01).
     pub(crate) fn needs_tools(&self) -> bool {
         !self.tools.is_empty() || self.tool_choice.is_some() || self.messages.iter().any(has_tools)
     }
 
-    /// Whether it can be sent only to clients that have declared `sampling.context` (SAM-01).
+    /// Returns true if only clients with `sampling.context` can get it (SAM-01).
     pub(crate) fn needs_context(&self) -> bool {
         self.context.is_some_and(|c| c != ContextInclusion::None)
     }
@@ -328,7 +328,7 @@ fn check_balance(messages: &[SamplingMessage]) -> Result<(), String> {
 }
 
 impl SamplingMessage {
-    /// What the person says.
+    /// Creates a message of the user.
     pub fn user(content: impl Into<SamplingContent>) -> Self {
         Self {
             role: Role::User,
@@ -336,7 +336,7 @@ impl SamplingMessage {
         }
     }
 
-    /// What the model has said.
+    /// Creates a message of the model.
     pub fn assistant(content: impl Into<SamplingContent>) -> Self {
         Self {
             role: Role::Assistant,
@@ -344,7 +344,7 @@ impl SamplingMessage {
         }
     }
 
-    /// What the calls gave that the model wanted.
+    /// Creates a message with the results of tool calls.
     pub fn results(results: impl IntoIterator<Item = ToolResult>) -> Self {
         let content = results.into_iter().map(SamplingContent::ToolResult);
         Self {
@@ -418,28 +418,28 @@ impl ModelPreferences {
         Self::default()
     }
 
-    /// Names a model, or a part of a name; what is named first is preferred.
+    /// Adds a model name, or a part of one. Earlier names are preferred.
     #[must_use]
     pub fn hint(mut self, name: impl Into<String>) -> Self {
         self.hints.push(ModelHint { name: name.into() });
         self
     }
 
-    /// How much it matters that it is cheap, from 0 to 1.
+    /// Sets the priority of low cost, from 0 to 1.
     #[must_use]
     pub fn cost(mut self, priority: f64) -> Self {
         self.cost_priority = Some(priority.clamp(0.0, 1.0));
         self
     }
 
-    /// How much it matters that it is fast, from 0 to 1.
+    /// Sets the priority of speed, from 0 to 1.
     #[must_use]
     pub fn speed(mut self, priority: f64) -> Self {
         self.speed_priority = Some(priority.clamp(0.0, 1.0));
         self
     }
 
-    /// How much it matters that it is clever, from 0 to 1.
+    /// Sets the priority of intelligence, from 0 to 1.
     #[must_use]
     pub fn intelligence(mut self, priority: f64) -> Self {
         self.intelligence_priority = Some(priority.clamp(0.0, 1.0));
@@ -482,7 +482,7 @@ impl From<&str> for SamplingContent {
     }
 }
 
-/// One block as it is, several as an array.
+/// Serializes one block as an object, several as an array.
 fn one_or_all<S: Serializer>(blocks: &[SamplingContent], to: S) -> Result<S::Ok, S::Error> {
     match blocks {
         [one] => one.serialize(to),

@@ -118,7 +118,7 @@ impl Method {
         })
     }
 
-    /// Whether a revision has it.
+    /// Returns true if a protocol version has the method.
     pub(crate) fn is_in(self, revision: Revision) -> bool {
         match self {
             Self::Initialize

@@ -1,20 +1,20 @@
-//! What prompts are made of.
+//! Prompt messages and arguments.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Content, Role};
 
-/// One message of a prompt.
+/// A message of a prompt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PromptMessage {
-    /// Who says it.
+    /// Sender.
     pub role: Role,
-    /// What is said.
+    /// Content.
     pub content: Content,
 }
 
 impl PromptMessage {
-    /// Something that the person says.
+    /// Creates a message of the user.
     pub fn user(content: impl Into<Content>) -> Self {
         Self {
             role: Role::User,
@@ -22,7 +22,7 @@ impl PromptMessage {
         }
     }
 
-    /// Something that the model says.
+    /// Creates a message of the model.
     pub fn assistant(content: impl Into<Content>) -> Self {
         Self {
             role: Role::Assistant,
@@ -43,7 +43,7 @@ impl From<&str> for Content {
     }
 }
 
-/// One argument of a prompt, as `prompts/list` shows it.
+/// An argument of a prompt, as `prompts/list` shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PromptArgument {
@@ -52,10 +52,10 @@ pub struct PromptArgument {
     /// Name for people; known from 2025-06-18 on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it is.
+    /// Description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Whether it has to be given. Default: no.
+    /// True if the argument is required. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub required: bool,
 }
@@ -69,7 +69,7 @@ impl PromptArgument {
         }
     }
 
-    /// An argument that may be left out.
+    /// Creates an optional argument.
     pub fn optional(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),

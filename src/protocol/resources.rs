@@ -1,15 +1,15 @@
-//! What `resources/read` says beside contents.
+//! Cache scope of `resources/read`.
 
 use serde::{Deserialize, Serialize};
 
-/// Who may keep a result for later (2026-07-28). A hint to caches, not a control of access.
+/// Scope in which a result may be cached (2026-07-28). A hint to caches, not access control.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CacheScope {
-    /// Whoever asked, for itself.
+    /// Only the caller may cache it.
     #[default]
     Private,
-    /// Anybody, for everybody: it holds nothing that depends on who asked.
+    /// Shared caches may store it: it does not depend on the caller.
     Public,
 }
 

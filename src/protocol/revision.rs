@@ -37,14 +37,14 @@ impl Revision {
     /// The newest revision that begins with a handshake; offered to clients that ask for an unknown one.
     pub const NEWEST_WITH_SESSIONS: Self = Self::V2025_11_25;
 
-    /// Reads the date that stands for a revision on the wire.
+    /// Parses the date that names a protocol version.
     pub fn parse(date: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
             .find(|revision| revision.as_str() == date)
     }
 
-    /// The date that stands for it on the wire.
+    /// Returns the date that names the protocol version.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::V2024_11_05 => "2024-11-05",
@@ -55,87 +55,87 @@ impl Revision {
         }
     }
 
-    /// Whether a client opens a session with `initialize` before anything else.
+    /// Returns true if clients open a session with `initialize`.
     pub fn has_sessions(self) -> bool {
         self < Self::V2026_07_28
     }
 
-    /// Whether several messages may come in one array.
+    /// Returns true if one array may contain several messages.
     pub fn has_batches(self) -> bool {
         self == Self::V2025_03_26
     }
 
-    /// Whether a stream that broke off may be taken up again with `Last-Event-ID`.
+    /// Returns true if `Last-Event-ID` resumes a broken stream.
     pub fn can_resume_streams(self) -> bool {
         Self::V2025_03_26 <= self && self.has_sessions()
     }
 
-    /// Whether a stream begins with an event that only has an id, and may be ended while there is more to come.
+    /// Returns true if a stream begins with an event that only has an id, and may end before the response.
     pub fn has_priming_events(self) -> bool {
         Self::V2025_11_25 <= self && self.has_sessions()
     }
 
-    /// Whether tools have annotations and content may be audio.
+    /// Returns true if tools have annotations and content may be audio.
     pub fn has_annotations(self) -> bool {
         Self::V2025_03_26 <= self
     }
 
-    /// Whether there are structured results, output schemas, titles and resource links.
+    /// Returns true if there are structured results, output schemas, titles and resource links.
     pub fn has_structured_results(self) -> bool {
         Self::V2025_06_18 <= self
     }
 
-    /// Whether a structured result may be something else than an object.
+    /// Returns true if a structured result may be any JSON value.
     pub fn has_structured_values_of_any_kind(self) -> bool {
         Self::V2026_07_28 <= self
     }
 
-    /// Whether tools and servers have icons, and servers a description.
+    /// Returns true if tools and servers have icons, and servers a description.
     pub fn has_icons(self) -> bool {
         Self::V2025_11_25 <= self
     }
 
-    /// Whether servers say that they have completions.
+    /// Returns true if servers declare completions.
     pub fn announces_completions(self) -> bool {
         Self::V2025_03_26 <= self
     }
 
-    /// Whether an answer over HTTP may be a stream, in which the client can be asked something.
+    /// Returns true if a response over HTTP may be a stream with requests to the client.
     pub fn has_streamed_answers(self) -> bool {
         Self::V2025_03_26 <= self
     }
 
-    /// Whether the model that is sampled may be given tools, and messages may have several blocks.
+    /// Returns true if sampling may have tools, and messages several blocks.
     pub fn has_sampling_tools(self) -> bool {
         Self::V2025_11_25 <= self
     }
 
-    /// Whether questions to people have a mode, defaults of every type, titled choices and several choices at once.
+    /// Returns true if elicitation has modes, defaults of every type, titled choices and multiple choice.
     pub fn has_rich_forms(self) -> bool {
         Self::V2025_11_25 <= self
     }
 
-    /// Whether a page that is shown to a person has an id, under which the client can be told that it is done with.
+    /// Returns true if URL elicitation has an id, by which the client learns of its completion.
     pub fn has_elicitation_ids(self) -> bool {
         self == Self::V2025_11_25
     }
 
-    /// Whether clients may ask for calls to become tasks, without an extension.
+    /// Returns true if clients may request tasks without an extension.
     pub fn has_core_tasks(self) -> bool {
         self == Self::V2025_11_25
     }
 
-    /// Whether a resource that is not there has an error code of its own.
+    /// Returns true if a missing resource has its own error code.
     pub fn has_resource_not_found(self) -> bool {
         self < Self::V2026_07_28
     }
 
-    /// Whether arguments that do not fit the schema are a result the model reads, not a JSON-RPC error.
+    /// Returns true if invalid arguments are a tool result for the model, not a JSON-RPC error.
     pub fn shows_invalid_arguments_to_the_model(self) -> bool {
         Self::V2025_11_25 <= self
     }
 
-    /// Whether every result says of what kind it is, who the server is, and how long it may be kept.
+    /// Returns true if every result contains its type, the server's identity and its cache lifetime.
     pub fn has_result_type(self) -> bool {
         Self::V2026_07_28 <= self
     }

@@ -12,27 +12,27 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-/// How deep arrays and objects may nest in a message.
+/// Maximum nesting of arrays and objects in a message.
 pub(crate) const DEPTH_MAX: u32 = 64;
 
-/// In so many levels of what is skipped the names of members are compared at once; deeper down they are taken for equal.
+/// Number of skipped levels in which member names are compared directly. Deeper names count as equal.
 const NAMED_LEVELS: usize = 4;
 
-/// How many members one object may have.
+/// Maximum number of members of an object.
 pub(crate) const MEMBERS_MAX: u16 = 10_000;
 
-/// How much a document may hold. Never more than [`DEPTH_MAX`] and [`MEMBERS_MAX`], which are the default; and any number
-/// of values, unless it is said.
+/// Bounds of a document. They never exceed [`DEPTH_MAX`] and [`MEMBERS_MAX`], the defaults. Values are unbounded by
+/// default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
-    /// What is counted from, so that it is always the same number that is counted up to.
+    /// Initial depth counter (`DEPTH_MAX - limit`), so that the hot loop compares against a constant.
     depth: u32,
     members: u16,
     values: u32,
 }
 
 impl Bounds {
-    /// So many levels, so many members in one object, and so many values in the arrays and objects that are skipped.
+    /// Creates bounds on depth, members of an object, and values in skipped arrays and objects.
     pub(crate) fn new(depth: u32, members: u16, values: u32) -> Self {
         Self {
             depth: DEPTH_MAX.saturating_sub(depth),
@@ -48,7 +48,7 @@ impl Default for Bounds {
     }
 }
 
-/// Which of its bounds a document exceeds.
+/// Kinds of exceeded bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bound {
     Depth,
@@ -62,17 +62,17 @@ pub(crate) struct Scanner<'a> {
     text: &'a str,
     at: usize,
     depth: u32,
-    /// What the members of an object are counted from.
+    /// Initial member counter of an object.
     members: u16,
-    /// How many values there may still be.
+    /// Number of values left.
     values: u32,
-    /// Why it was given up, if that was for its size.
+    /// The exceeded bound, if the document was rejected for its size.
     exceeded: Option<Bound>,
     /// An object may have two members of one name; see [`Scanner::value_with_names`].
     repeats: bool,
 }
 
-/// Why a document was refused, and at which byte.
+/// Reason and byte position of a rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ScanError {
     pub(crate) reason: &'static str,
@@ -92,7 +92,7 @@ pub(crate) trait Key: Sized {
     /// first character of the key.
     fn likely(scanner: &mut Scanner<'_>, first: u8) -> Option<Self>;
 
-    /// What a key means, however it was written.
+    /// Creates the key from its unescaped text.
     fn of(text: &str) -> Self;
 }
 
@@ -101,7 +101,7 @@ impl<'a> Scanner<'a> {
         Self::within(text, Bounds::default())
     }
 
-    /// One that gives up beyond these bounds.
+    /// Creates a scanner with these bounds.
     #[inline]
     pub(crate) fn within(text: &'a str, bounds: Bounds) -> Self {
         Self {
@@ -120,13 +120,13 @@ impl<'a> Scanner<'a> {
         self.exceeded
     }
 
-    /// Where the next byte to read is.
+    /// Returns the position of the next byte.
     #[inline]
     pub(crate) fn at(&self) -> usize {
         self.at
     }
 
-    /// What stands between `start` and here.
+    /// Returns the text between `start` and the present position.
     #[inline]
     pub(crate) fn since(&self, start: usize) -> &'a str {
         self.text.get(start..self.at).unwrap_or_default()
@@ -151,7 +151,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Nothing but white space may follow.
+    /// Checks that only white space follows.
     pub(crate) fn end(&mut self) -> Result<(), ScanError> {
         match self.peek() {
             None => Ok(()),
@@ -255,7 +255,8 @@ impl<'a> Scanner<'a> {
         Ok(self.since(start))
     }
 
-    /// The same, and whether two members of one object in it may have the same name; [`repeated_member`] finds out.
+    /// Skips a value, and reports if two members of an object in it may have equal names. [`repeated_member`]
+    /// verifies this.
     #[inline(always)]
     pub(crate) fn value_with_names(&mut self) -> Result<(&'a str, bool), ScanError> {
         let first = self.peek();
@@ -346,7 +347,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// After a comma: an object goes on with a key, an array with a value.
+    /// Checks what follows a comma: a key in an object, a value in an array.
     #[inline]
     fn next_member<const NAMES: bool>(
         &mut self,
@@ -393,7 +394,7 @@ impl<'a> Scanner<'a> {
         Ok(key)
     }
 
-    /// Whether a comma follows (true) or the closing bracket, which stays unread (false).
+    /// Returns true if a comma follows, and false for the closing bracket, which stays unread.
     #[inline(always)]
     fn more(&mut self, close: u8) -> Result<bool, ScanError> {
         match self.peek() {
@@ -604,7 +605,7 @@ impl<'a> JsonString<'a> {
         })
     }
 
-    /// Hands over what it means, which is nearly always what it says.
+    /// Passes on the unescaped text, which is nearly always the raw text.
     #[inline]
     pub(crate) fn with_text<R>(self, read: impl FnOnce(&str) -> R) -> R {
         if self.escaped {
@@ -614,7 +615,7 @@ impl<'a> JsonString<'a> {
         }
     }
 
-    /// One bit of 64, the same one for equal names. For a name with escapes all of them, since it may be equal to any.
+    /// One bit of 64, equal for equal names. A name with escapes gets all bits, since it may equal any.
     #[inline(always)]
     fn mark(self) -> u64 {
         if self.escaped {
@@ -628,13 +629,13 @@ impl<'a> JsonString<'a> {
         1 << (sum & 63)
     }
 
-    /// What it says, if it means that.
+    /// Returns the raw text if it has no escapes.
     #[inline]
     pub(crate) fn as_written(self) -> Option<&'a str> {
         (!self.escaped).then_some(self.raw)
     }
 
-    /// What it means, escapes undone.
+    /// Returns the text with escapes resolved.
     #[inline]
     pub(crate) fn unescape(self) -> Cow<'a, str> {
         if self.escaped {
@@ -647,12 +648,11 @@ impl<'a> JsonString<'a> {
     }
 }
 
-/// Finds the first member of a document whose name another one of its object has too. Returns its path, as in
-/// `items[0].name`.
+/// Finds the first repeated member name of an object in a document. Returns its path, as in `items[0].name`.
 #[cold]
 pub(crate) fn repeated_member(document: &str) -> Option<String> {
     let mut path = Vec::new();
-    // What the scanner does not read has been refused.
+    // The scanner has rejected everything that it does not read.
     let found = look_for_repeated(&mut Scanner::new(document), &mut path);
     if found != Ok(true) {
         return None;
@@ -672,13 +672,13 @@ pub(crate) fn repeated_member(document: &str) -> Option<String> {
     Some(text)
 }
 
-/// One step into a document.
+/// A step in the path to a value.
 enum PathStep<'a> {
     Member(Cow<'a, str>),
     Item(usize),
 }
 
-/// Nothing is nested more deeply than [`DEPTH_MAX`].
+/// Recursion is bounded by [`DEPTH_MAX`].
 fn look_for_repeated<'a>(
     scanner: &mut Scanner<'a>,
     path: &mut Vec<PathStep<'a>>,
@@ -728,8 +728,7 @@ fn look_for_repeated<'a>(
     }
 }
 
-/// How many bytes from the start need no second look inside a string: neither quote nor backslash nor
-/// control character.
+/// Returns the number of leading bytes of a string without quote, backslash or control character.
 ///
 /// Eight bytes at a time, and long runs 64 at a time in a form that compiles to vector instructions.
 #[inline(always)]
@@ -789,8 +788,8 @@ fn is_special(byte: u8) -> bool {
     (byte < 0x20) | (byte == b'"') | (byte == b'\\')
 }
 
-/// The high bit of each byte that [`is_special`]. Bytes above the lowest such byte may be marked wrongly,
-/// since the subtraction borrows; the lowest never is.
+/// Sets the high bit of each byte that [`is_special`]. The subtraction borrows, so bytes above the lowest marked byte
+/// may be wrong; the lowest is right.
 #[inline]
 fn special_bytes(word: u64) -> u64 {
     const ONES: u64 = u64::MAX / 255;

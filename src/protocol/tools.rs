@@ -1,4 +1,4 @@
-//! What `tools/list` says of a tool, beside its name and schemas.
+//! Tool annotations, icons and implementation details, as `tools/list` shows them.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,21 +12,21 @@ pub struct ToolAnnotations {
     /// Name for people, for clients that do not read `title`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// It changes nothing. Default: false.
+    /// True if the tool changes nothing. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_only_hint: Option<bool>,
-    /// It may destroy what was there. Default: true.
+    /// True if the tool may destroy data. Default: true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub destructive_hint: Option<bool>,
     /// Calling it again with the same arguments changes nothing more. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotent_hint: Option<bool>,
-    /// It reaches things outside of the server's own domain. Default: true.
+    /// True if the tool reaches systems outside the server's own domain. Default: true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_world_hint: Option<bool>,
 }
 
-/// A picture that stands for a tool, a server, a resource or a prompt; known from 2025-11-25 on.
+/// An icon of a tool, server, resource or prompt; since 2025-11-25.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -54,22 +54,22 @@ impl Icon {
     }
 }
 
-/// Who made a server or a client.
+/// Name and version of a server or client.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Implementation {
     /// Name for programs.
     pub name: String,
-    /// Version, in whatever scheme it uses.
+    /// Version, in any scheme.
     pub version: String,
     /// Name for people; known from 2025-06-18 on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it is; known from 2025-11-25 on.
+    /// Description; since 2025-11-25.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Where to read of it; known from 2025-11-25 on.
+    /// URL of a website; since 2025-11-25.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub website_url: Option<String>,
     /// Pictures of it; known from 2025-11-25 on.

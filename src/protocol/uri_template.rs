@@ -34,33 +34,33 @@ pub struct UriTemplate {
     plan: Plan,
 }
 
-/// Why a template cannot be used.
+/// Error of an unusable template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TemplateError {
-    /// It is too long.
+    /// The template is too long.
     #[error("it has more than {URI_MAX_BYTES} bytes")]
     TooLong,
     /// A brace without its partner.
     #[error("the brace at byte {at} has no partner")]
     Brace {
-        /// Where it is.
+        /// Position of the error, in bytes.
         at: usize,
     },
     /// A character that a URI does not have.
     #[error("{character:?} at byte {at} has to be percent-encoded in a URI")]
     Literal {
-        /// Which one.
+        /// The invalid character.
         character: char,
-        /// Where it is.
+        /// Position of the character, in bytes.
         at: usize,
     },
-    /// Something in braces that is no expression of levels 1 to 3.
+    /// The braces contain no expression of levels 1 to 3.
     #[error("`{{{expression}}}` is not an expression: {problem}")]
     Expression {
-        /// What stands in the braces.
+        /// Content of the braces.
         expression: String,
-        /// What is wrong with it.
+        /// Description of the problem.
         problem: &'static str,
     },
     /// A variable that appears twice.
@@ -69,7 +69,7 @@ pub enum TemplateError {
         /// Its name.
         name: String,
     },
-    /// Where a variable ends could be read in several ways.
+    /// The end of a variable is ambiguous.
     #[error(
         "it cannot be told where the variable `{name}` ends: put a character such as `/` or `:` behind it, \
          which its values do not have"
@@ -80,7 +80,7 @@ pub enum TemplateError {
     },
 }
 
-/// What a template is a sequence of, expressions of the first two kinds taken apart.
+/// Part of a template. Expressions of the first two kinds are split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Atom {
     Literal(Box<str>),
@@ -89,7 +89,7 @@ enum Atom {
         variable: usize,
         reserved: bool,
     },
-    /// Variables that are announced by a character, and may be absent.
+    /// Optional variables with a prefix character.
     Optional {
         operator: Operator,
         variables: std::ops::Range<usize>,
@@ -135,7 +135,7 @@ impl Operator {
 // === Reading a template ===
 
 impl UriTemplate {
-    /// Reads a template.
+    /// Parses a template.
     ///
     /// # Errors
     ///
@@ -182,12 +182,12 @@ impl UriTemplate {
         self.variables.iter().map(|name| &**name)
     }
 
-    /// Whether it has no variable, so that it is a URI.
+    /// Returns true if the template has no variable, so that it is a URI.
     pub fn is_uri(&self) -> bool {
         self.variables.is_empty()
     }
 
-    /// Whether two templates differ in the names of variables only, so that they match the same URIs.
+    /// Returns true if two templates differ only in the names of variables, so that they match the same URIs.
     pub(crate) fn matches_the_same_as(&self, other: &Self) -> bool {
         let named = |template: &Self, atom: &Atom| match atom {
             Atom::Optional {
@@ -302,7 +302,8 @@ fn not_in_uris(text: &str) -> Option<(usize, char)> {
     })
 }
 
-/// What is wrong with a URI that names a resource, if anything is. Characters beyond ASCII are tolerated.
+/// Describes the problem of a URI that names a resource; `None` if it is valid. Characters beyond ASCII are
+/// tolerated.
 pub(crate) fn fault_of_uri(uri: &str) -> Option<&'static str> {
     if uri.len() > URI_MAX_BYTES {
         return Some("it has more than 8192 bytes");
@@ -330,7 +331,7 @@ pub(crate) fn fault_of_uri(uri: &str) -> Option<&'static str> {
 // === Expanding ===
 
 impl UriTemplate {
-    /// The URI for the values of variables. What has no value is left out.
+    /// Expands the template. Variables without a value are left out.
     pub fn expand<'v>(&self, mut value: impl FnMut(&str) -> Option<&'v str>) -> String {
         let mut uri = String::with_capacity(self.text.len());
         for atom in &self.atoms {
@@ -394,8 +395,8 @@ fn is_reserved(byte: u8) -> bool {
 // === Matching ===
 
 impl UriTemplate {
-    /// The variables' values in a URI, percent-decoded; those that are left out are not there. `None` if the URI does
-    /// not fit the template.
+    /// Extracts the variables' values from a URI, percent-decoded. Absent ones are left out. `None` if the URI does
+    /// not match.
     ///
     /// Takes time in proportion to the URI's length. Values are a stranger's text: they may be `..`, and decoded ones
     /// may hold slashes.
@@ -464,7 +465,7 @@ impl fmt::Display for UriTemplate {
     }
 }
 
-/// Reads a template and a URI, with a line break in between, and holds the one to the other.
+/// Parses a template and a URI, separated by a line break, and matches them.
 ///
 /// # Panics
 ///

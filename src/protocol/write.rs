@@ -10,7 +10,7 @@ pub(crate) fn push_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// Whether a string is the same without its escapes, since it needs none.
+/// Returns true if a string needs no escapes.
 #[inline]
 pub(crate) fn is_plain(text: &str) -> bool {
     plain_prefix(text.as_bytes()) == text.len()

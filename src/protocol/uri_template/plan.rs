@@ -1,9 +1,9 @@
-//! How a template's URIs are read.
+//! Plans for matching URIs.
 
 use super::{Atom, Operator, is_reserved};
 
-/// How a URI is read. From the left up to a variable whose end only what follows can tell, then from the right
-/// back to it. There is at most one such variable, so there is at most one way to read a URI.
+/// Matching plan: from the left up to the variable whose end depends on the text after it, then from the right back
+/// to it. There is at most one such variable, so a URI has at most one reading.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) left: Vec<Step>,
@@ -16,7 +16,7 @@ pub(super) struct Plan {
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Literal(Box<str>),
-    /// One character or more, up to one of `stops`.
+    /// One or more characters, up to one of `stops`.
     Value {
         variable: usize,
         stops: Vec<u8>,
@@ -28,7 +28,7 @@ pub(super) enum Step {
     },
 }
 
-/// What no value holds, unless its variable is `{+...}` or `{#...}`.
+/// Characters that no value contains, except of `{+...}` and `{#...}`.
 pub(super) const NEVER_IN_VALUES: &[u8] = b"/?#";
 
 impl Plan {
@@ -78,7 +78,7 @@ impl Plan {
     }
 }
 
-/// The characters that may follow, given what comes next. `None` if that is a variable.
+/// Returns the characters that may follow before the next part. `None` if a variable follows.
 fn ends(next: &[Atom]) -> Option<Vec<u8>> {
     let mut ends = Vec::new();
     for atom in next {
@@ -126,7 +126,7 @@ fn optional_ends(
     Ok(stops)
 }
 
-/// How what follows an open variable is read from the right.
+/// Plans the steps after an open variable, which are read from the right.
 fn from_the_right(open: usize, atoms: &[Atom]) -> Result<Vec<Step>, usize> {
     let mut right = Vec::new();
     for (at, atom) in atoms.iter().enumerate().rev() {
@@ -199,7 +199,7 @@ impl Step {
         }
     }
 
-    /// Reads the end of a text; gives back what comes before.
+    /// Matches the end of a text and returns the rest before it.
     pub(super) fn read_end<'u>(
         &self,
         text: &'u str,
@@ -218,7 +218,7 @@ impl Step {
     }
 }
 
-/// Reads `?a=1&b=2` and its like, in whatever order. Stops in front of a name that is not its own.
+/// Reads pairs such as `?a=1&b=2` in any order. Stops at a foreign name.
 fn read_pairs<'u>(
     text: &'u str,
     operator: Operator,

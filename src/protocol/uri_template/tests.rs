@@ -234,7 +234,7 @@ fn res_04_uris_are_checked() {
     }
 }
 
-/// What costs time is counted in characters looked at; here it is enough that quadratic work would not end.
+/// Cost is counted in characters read; quadratic work would not end.
 #[test]
 fn fifty_thousand_commas_and_long_uris_stay_linear() {
     let commas = format!("x://{{{}}}", ",".repeat(50_000));
@@ -292,7 +292,7 @@ fn text_of(start: &str, parts: &[(&str, usize, String)]) -> String {
 }
 
 proptest! {
-    /// Whatever a template expands to, it matches, and gives the values back.
+    /// Property: a template matches its own expansions and returns the values.
     #[test]
     fn what_was_expanded_matches(
         (start, parts) in any_parts(),
@@ -304,7 +304,7 @@ proptest! {
         let mut expected = Vec::new();
         let mut next = 0;
         for (operator, count, _) in &parts {
-            // Of an unnamed list the first ones are there, or none: who is missing could not be told.
+            // Of an unnamed list the first values are given, or none.
             let mut is_given = true;
             for i in next..next + count {
                 is_given = match *operator {
@@ -330,7 +330,7 @@ proptest! {
         prop_assert_eq!(found, Some(expected), "{} {}", text, uri);
     }
 
-    /// Reading is unambiguous: what was found expands to something that is read the same way.
+    /// Property: matching is unambiguous. The values found expand to a text with the same reading.
     #[test]
     fn what_matches_reads_back(
         (start, parts) in any_parts(),
