@@ -1,4 +1,4 @@
-//! What must hold across rooms.
+//! Checks across settings of several modules.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -16,12 +16,12 @@ use crate::source::TokenStore;
 use crate::transport::drain::GRACE_SECONDS_MIN;
 use crate::transport::http::is_host;
 
-/// Something that does not add up, and what to do about it.
+/// Conflicting settings, with advice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// What is wrong.
+    /// Description of the conflict.
     pub problem: String,
-    /// What to do.
+    /// Advice.
     pub advice: String,
 }
 
@@ -139,7 +139,7 @@ pub(super) fn errors(config: &Config, probe: &Probe, proved: bool) -> Vec<Confli
             "name the networks that your proxies have for themselves, such as 10.0.0.0/8",
         );
     }
-    // Mounted secrets are often open to all, in a container where there is nobody else; there it is a warning.
+    // Mounted secrets are often readable by all in a container with a single user; there it is a warning.
     if !probe.is_in_container() {
         for (setting, path) in open_to_others(config) {
             find(
@@ -433,8 +433,7 @@ fn may_be_public(config: &Config, probe: &Probe, proved: bool) -> bool {
     proved || config.auth.proves_anything() || config.http.insecure || probe.is_in_container()
 }
 
-/// Checks the address that the server listens on by now. It is another one than the settings say where a socket was handed
-/// over (`LISTEN_FDS`).
+/// Checks the bound address. It differs from the settings where a socket was inherited (`LISTEN_FDS`).
 pub(crate) fn check_bound(
     config: &Config,
     bound: SocketAddr,
@@ -550,8 +549,8 @@ pub(crate) fn open_to_others(config: &Config) -> impl Iterator<Item = (&'static 
     named.filter(|(_, path)| is_open_to_others(path))
 }
 
-/// Whether others than the owner and its group have a right to a file or folder. What is not there is somebody else's
-/// complaint.
+/// Returns true if users outside the owner and the group have access to a file or folder. Missing files are reported
+/// elsewhere.
 fn is_open_to_others(path: &Path) -> bool {
     #[cfg(unix)]
     {
@@ -567,7 +566,7 @@ fn is_open_to_others(path: &Path) -> bool {
 
 const WORKERS_MAX: usize = 1024;
 const PER_SESSION_MAX: usize = 200;
-/// What hyper keeps of a request until its head is complete.
+/// Size of hyper's buffer for an incomplete request head.
 const HEADER_BYTES_MAX: usize = 64 * 1024;
 
 #[cfg(test)]

@@ -9,12 +9,12 @@
 
 use crate::environment::Probe;
 
-/// What a text becomes.
+/// Result of expanding a text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Expanded {
     /// There was nothing to replace.
     Unchanged,
-    /// Something was replaced, or a `$${` was undone.
+    /// A text with replaced variables, or with an escaped `$${`.
     Text {
         text: String,
         /// A variable's value is in it.

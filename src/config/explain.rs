@@ -10,19 +10,19 @@ use super::schema::{self, Reload};
 use super::tree::Origin;
 use crate::telemetry::is_named_like_a_secret;
 
-/// One setting as it is in effect.
+/// A setting in effect.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ResolvedSetting {
     /// Its path, such as `http.port`.
     pub setting: String,
-    /// What it is; secrets are masked.
+    /// Its value; secrets are masked.
     pub value: Value,
-    /// Who said so, in words.
+    /// Description of its origin.
     pub from: String,
     /// When a change takes effect.
     pub reload: Reload,
-    /// The same as `from`, taken apart.
+    /// Structured form of `from`.
     #[serde(skip)]
     pub origin: Origin,
 }
@@ -61,7 +61,7 @@ impl Loaded {
         all
     }
 
-    /// Who gave a setting its value.
+    /// Returns the origin of a setting's value.
     pub fn origin(&self, setting: &str) -> Origin {
         self.origin_at(&super::tree::parts(setting))
     }
@@ -100,11 +100,10 @@ impl Loaded {
     }
 }
 
-/// What stands for what is not shown.
+/// Replacement for a masked value.
 const HIDDEN: &str = "***";
 
-/// A value without what may be secret in a text that is none as a whole: a URL's user and query, and what follows a flag
-/// that is named like a secret.
+/// Masks parts of a text that may be secret: user and query of a URL, and the value after a flag named like a secret.
 fn shown(value: &Value) -> Value {
     match value {
         Value::String(text) => match without_secrets(text) {
@@ -170,7 +169,7 @@ fn without_secrets(text: &str) -> Option<String> {
         None => (rest, String::new()),
     };
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-    // What a caller's argument is put into says nothing yet.
+    // Templates of a caller's arguments contain no secret yet.
     let is_hidden = |value: &str| !value.is_empty() && !value.contains('{');
     let mut hides = user.is_some();
     let query = query.split('&').map(|pair| match pair.split_once('=') {

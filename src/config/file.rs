@@ -15,7 +15,7 @@ mod yaml;
 /// Bytes of a configuration file, and of a file with a secret.
 const FILE_MAX: u64 = 4 * 1024 * 1024;
 
-/// What is wrong with a file's syntax, and where if that is known.
+/// A syntax error of a file, with its position if it is known.
 struct SyntaxError {
     place: Option<(usize, usize)>,
     message: String,
@@ -107,7 +107,7 @@ pub(super) fn read_text(path: &Path) -> std::io::Result<String> {
 /// Turns offsets in a text into lines and columns.
 struct Places<'a> {
     text: &'a str,
-    /// Where each line begins.
+    /// Start of each line, in bytes.
     lines: Vec<usize>,
 }
 

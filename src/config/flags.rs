@@ -1,4 +1,4 @@
-//! What was said on the command line.
+//! Settings from the command line.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::Transport;
 
-/// What was said on the command line. It outdoes everything else.
+/// Settings from the command line, which override all others.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Flags {
@@ -26,9 +26,9 @@ pub struct Flags {
     pub insecure: bool,
     /// `http.playground`.
     pub playground: bool,
-    /// `toolsets` where nobody says anything of them, nor of sources or upstreams.
+    /// Default of `toolsets` if neither toolsets nor sources nor upstreams are configured.
     pub toolsets_otherwise: Vec<String>,
-    /// The application asks callers for a proof of its own, whatever the configuration says.
+    /// True if the application adds an authentication method of its own.
     pub proved: bool,
 }
 

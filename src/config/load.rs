@@ -19,11 +19,11 @@ use crate::environment::{Environment, MASK, Probe};
 /// A configuration, and where each of its values comes from.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// What all of it comes to. It is valid.
+    /// The valid result.
     pub config: Config,
     /// The file that was read, if any.
     pub file: Option<PathBuf>,
-    /// Where the process found itself.
+    /// The detected environment.
     pub environment: Environment,
     flags: Flags,
     pub(super) tree: Node,
@@ -68,7 +68,7 @@ impl Loaded {
             let (one, two) = (of(&before), of(&after));
             let mut names = BTreeSet::new();
             differences(&one, &two, &name, &mut names);
-            // Secrets look alike once they are serialized; what was written does not.
+            // Serialized secrets are equal; the written values differ.
             if hides(&one) || hides(&two) {
                 differences(&self.written(path), &other.written(path), &name, &mut names);
             }
@@ -82,7 +82,7 @@ impl Loaded {
         changes
     }
 
-    /// What was written at a path, secrets included; `null` if nothing was.
+    /// Returns the value written at a path, secrets included; `null` if there is none.
     fn written(&self, path: &[String]) -> Value {
         self.node(path).map(Node::to_value).unwrap_or_default()
     }
@@ -155,7 +155,8 @@ impl Loaded {
             if let Some(folder) = named.path().and_then(folder_of) {
                 resolve_paths(&mut file, &folder, &mut Vec::new());
             }
-            // By itself, so that a mistake is told even where the environment outdoes it. What is missing may still come.
+            // Each file is checked by itself, so that an error shows even if the environment overrides the setting.
+            // Missing settings may still follow.
             let read = read_as::<Config>(&mut file, Some(name));
             let misfits = read.err().into_iter().flatten();
             let misfits: Vec<_> = misfits
@@ -225,10 +226,10 @@ impl Loaded {
     }
 }
 
-/// How many settings within one are named that have changed; beyond, that one is.
+/// Maximum number of changed settings named within one; beyond it, the outer one is named.
 const NAMES_MAX: usize = 4;
 
-/// Whether a serialized value has a secret in it, which is masked.
+/// Returns true if a serialized value contains a masked secret.
 fn hides(value: &Value) -> bool {
     match value {
         Value::String(text) => text == MASK,
@@ -263,7 +264,7 @@ fn differences(one: &Value, two: &Value, name: &str, names: &mut BTreeSet<String
     }
 }
 
-/// What the detectors say.
+/// Settings from the detected environment.
 fn detected(environment: &Environment) -> Node {
     let mut tree = Node::empty();
     for detected in environment.settings() {
@@ -276,7 +277,7 @@ fn detected(environment: &Environment) -> Node {
     tree
 }
 
-/// Whoever says something of HTTP wants it, whatever standard input looks like.
+/// Settings of HTTP select HTTP, whatever standard input is connected to.
 fn speak_http_where_it_is_set_up(tree: &mut Node) {
     let path = parts("transport");
     let is_guess = tree.get(&path).is_some_and(|node| {
@@ -291,8 +292,8 @@ fn speak_http_where_it_is_set_up(tree: &mut Node) {
     }
 }
 
-/// A platform's proxies say truly where a request came from. But they pass on what a client says of its user: whoever
-/// has users forwarded has to name the proxies that see to it.
+/// The platform's proxies are trusted for client addresses only. They pass on user headers of clients, so proxies
+/// that set those must be named.
 fn trust_nobody_with_users_unasked(tree: &mut Node) {
     let path = parts("http.trusted_proxies");
     let is_guess = tree
@@ -344,13 +345,13 @@ fn folder_of(file: &Path) -> Option<PathBuf> {
     file.parent().map(Path::to_owned)
 }
 
-/// Has relative paths begin at the folder of the file that they are written in.
+/// Resolves relative paths against the folder of the file that contains them.
 fn resolve_paths(node: &mut Node, folder: &Path, path: &mut Vec<String>) {
     let setting = schema::setting(&canonical_names(path));
     if let Some(setting) = setting
         && let Some(kind) = setting.path_kind
     {
-        // A list may be written as one text.
+        // A list may be written as a string.
         if let Content::Leaf(Value::String(text)) = &node.content
             && setting.default.is_array()
         {
@@ -392,7 +393,7 @@ fn canonical_names(path: &[String]) -> Vec<String> {
     path
 }
 
-/// The same for one setting, or for each item of a list.
+/// Resolves the paths of a setting, or of each item of a list.
 fn resolve(node: &mut Node, folder: &Path, kind: PathKind) {
     match &mut node.content {
         Content::Leaf(Value::String(text)) => {
@@ -400,7 +401,7 @@ fn resolve(node: &mut Node, folder: &Path, kind: PathKind) {
             let is_path = match kind {
                 PathKind::File => true,
                 PathKind::Place => !text.contains("://"),
-                // What begins with a placeholder is known only when it is called.
+                // A text that begins with a placeholder is known only at the call.
                 PathKind::Program => text.contains('/') && !text.starts_with("{{"),
             };
             if is_path && !text.is_empty() && path.is_relative() {

@@ -1,4 +1,4 @@
-//! What can be set about the log.
+//! Settings of the log.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

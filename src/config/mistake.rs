@@ -1,4 +1,4 @@
-//! What is wrong with a setting, in the words of whoever wrote it.
+//! Errors of settings, in terms of the source that set them.
 
 use std::fmt;
 use std::path::Path;
@@ -8,11 +8,11 @@ use super::tree::{Node, Origin};
 /// A setting that does not exist, or cannot have its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Which setting, such as `http.port`; empty if it is about all of them.
+    /// Setting, such as `http.port`; empty for the whole configuration.
     pub setting: String,
-    /// Where it was said: `longshore.yaml:3:5`, a variable, or a flag.
+    /// Position: `longshore.yaml:3:5`, a variable, or a flag.
     pub place: String,
-    /// What is wrong, and what would be right.
+    /// Description of the error and of valid values.
     pub message: String,
 }
 
@@ -68,15 +68,15 @@ impl Diagnostic {
     }
 }
 
-/// Whether a refusal is about what was not said.
+/// Returns true if an error is about a missing setting.
 pub(super) fn is_missing(refusal: &str) -> bool {
     refusal.starts_with("missing field ")
 }
 
-/// A name that is not among those that there are.
+/// An unknown name.
 struct Unknown<'a> {
     name: &'a str,
-    /// Names of settings, rather than what one setting may be.
+    /// True for names of settings, false for values of one.
     is_field: bool,
     known: Vec<&'a str>,
 }
@@ -117,7 +117,7 @@ impl<'a> Unknown<'a> {
                 _ => path.join("."),
             }
         };
-        // Where serde lost the path, the name is all there is.
+        // Where serde lost the path, only the name is known.
         let unknown = match path.last() {
             Some(last) if last == self.name => path.join("."),
             _ => format!("{}.{}", path.join("."), self.name),
@@ -173,14 +173,14 @@ pub(super) fn variable_of(setting: &str) -> String {
 
 /// A message of serde's with the names of types in words.
 fn in_words(message: &str) -> String {
-    // The value is left out: where a table should be, somebody may have put the secret that belongs into it.
+    // The value is left out: it may be a secret in place of a table.
     if message.contains("expected struct ") {
         return "there is a single value where a table of settings should be".to_owned();
     }
     typed(message)
 }
 
-/// Only what was expected: what was found is secret, or may be.
+/// Returns the expectation only, because the value found may be secret.
 fn expectation(message: &str) -> String {
     if message.contains("expected struct ") {
         return in_words(message);

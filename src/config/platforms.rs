@@ -1,5 +1,4 @@
-//! What comes of the surroundings on real platforms, as `longshore config explain` prints it: the values that an expert
-//! would choose there, each with its evidence.
+//! Snapshots of `longshore config explain` on real platforms, with the evidence for each value.
 
 use serde_json::{Value, json};
 
@@ -32,7 +31,7 @@ const POD: [(&str, &str); 3] = [
     ("HOSTNAME", "weather-6d4cf56db6-abcde"),
 ];
 
-/// What is explained, and what it should be: host, port, workers, format, grace and delay of stopping.
+/// A platform and its expected values: host, port, workers, log format, grace period and delay of shutdown.
 #[derive(Clone, Copy)]
 struct Expected {
     host: &'static str,
@@ -41,7 +40,7 @@ struct Expected {
     format: &'static str,
     grace: u32,
     delay: u32,
-    /// Settings that somebody said, rather than the surroundings.
+    /// Settings that were set explicitly.
     said: &'static [&'static str],
 }
 

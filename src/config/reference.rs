@@ -57,13 +57,13 @@ fn default(setting: &Setting) -> String {
     match (&setting.default, said) {
         (Value::Null, None) => "none".to_owned(),
         (Value::Null, Some(said)) => cell(said),
-        // What the program puts in place of nothing is more than the nothing says.
+        // A documented default describes more than an empty value.
         (Value::Array(items), Some(said)) if items.is_empty() => cell(said),
         (value, _) => format!("`{}`", cell(&value.to_string())),
     }
 }
 
-/// What the documentation says of the default, up to the end of the sentence.
+/// Returns the documented default, up to the end of the sentence.
 fn said_default(description: &str) -> Option<&str> {
     let (_, rest) = description.split_once("Default: ")?;
     let end = rest

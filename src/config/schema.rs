@@ -1,4 +1,4 @@
-//! What can be set, as the types say it: a JSON Schema for editors, and a list of settings for everything else.
+//! All settings, derived from the types: a JSON Schema for editors, and a list of settings for everything else.
 
 use std::sync::LazyLock;
 
@@ -20,28 +20,27 @@ pub enum Reload {
     Restart,
 }
 
-/// One thing that can be set.
+/// A setting.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Setting {
-    /// Its path: `http.port`; `[]` follows a list whose items have settings of their own, and `<name>` stands for a name
-    /// that is up to the writer.
+    /// Path: `http.port`. `[]` follows a list with settings per item, and `<name>` stands for any name.
     pub path: String,
-    /// What it is for.
+    /// Description.
     pub description: String,
-    /// What it is if nobody says so.
+    /// Default.
     pub default: Value,
     /// When a change takes effect.
     pub reload: Reload,
     /// Its value is never shown.
     pub is_secret: bool,
-    /// Which of the texts that it can be are paths; `None` if none are.
+    /// Kind of the paths it holds; `None` if it holds none.
     pub(super) path_kind: Option<PathKind>,
     /// Values with a meaning, and what that is.
     pub choices: Vec<(String, String)>,
 }
 
-/// Which texts of a setting are paths.
+/// Kinds of settings that hold paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PathKind {
     /// All of them.
@@ -72,7 +71,7 @@ pub fn schema() -> Value {
     without_rust_formats(&mut schema);
     if let Some(root) = schema.as_object_mut() {
         root.insert("title".to_owned(), "Longshore configuration".into());
-        // Where a JSON file says which schema it has.
+        // Allows `$schema` in JSON files.
         if let Some(properties) = root.get_mut("properties").and_then(Value::as_object_mut) {
             properties.insert("$schema".to_owned(), json!({ "type": "string" }));
         }
@@ -100,12 +99,12 @@ pub(super) fn sections() -> &'static [Section] {
     &SECTIONS
 }
 
-/// What is known of the setting at a path, whatever names and positions are in it.
+/// Returns the setting of a path, with any names and positions in it.
 pub(super) fn setting(path: &[String]) -> Option<&'static Setting> {
     settings().find(|setting| fits(&setting.path, path))
 }
 
-/// Whether the value at a path is never shown: it is a secret, or within a setting that is one.
+/// Returns true if the value at a path is a secret or inside of one.
 pub(super) fn is_secret(path: &[String]) -> bool {
     (1..=path.len()).any(|length| setting(&path[..length]).is_some_and(|setting| setting.is_secret))
 }
@@ -140,8 +139,7 @@ fn tables() -> Vec<String> {
     tables.map(|(name, _)| format!("#/$defs/{name}")).collect()
 }
 
-/// What `schemars` makes of the types. A release has it as text, which a test holds to the types, and not the code that puts
-/// it together.
+/// Generated schema. A release contains it as text, without the generator; a test compares the two.
 static RAW: LazyLock<Value> = LazyLock::new(|| {
     if cfg!(debug_assertions) {
         schemars::schema_for!(Config).to_value()
@@ -278,7 +276,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Whether a value is a secret, or an entry of a list with one in it.
+    /// Returns true if a value is a secret, or a list entry that contains one.
     fn holds_secret(&self, schema: &'a Value) -> bool {
         let is_secret = |schema: &Value| schema.get("writeOnly") == Some(&Value::Bool(true));
         is_secret(schema)
@@ -314,7 +312,7 @@ impl<'a> Walk<'a> {
         schema
     }
 
-    /// What an object has, in all of its forms.
+    /// Returns the properties of an object, in all of its forms.
     fn properties(&self, schema: &'a Value) -> Vec<(&'a str, &'a Value)> {
         let mut found: Vec<(&str, &Value)> = Vec::new();
         let mut add = |schema: &'a Value| {

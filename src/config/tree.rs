@@ -4,15 +4,15 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-/// Who gave a setting its value.
+/// Origin of a setting's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
-    /// Nobody.
+    /// The default.
     Default,
-    /// What the process saw of where it runs.
+    /// The detected environment.
     Detected {
-        /// What it saw.
+        /// Evidence.
         evidence: String,
     },
     /// The configuration file.
@@ -24,12 +24,12 @@ pub enum Origin {
     },
     /// An environment variable.
     Variable {
-        /// Which one.
+        /// Name of the variable.
         name: String,
     },
     /// The command line.
     Flag {
-        /// Which flag, with its dashes.
+        /// Name of the flag, with its dashes.
         name: String,
     },
 }
@@ -50,11 +50,11 @@ impl Origin {
     }
 }
 
-/// One setting, or several that belong together.
+/// A setting, or a table of them.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) origin: Origin,
-    /// The text came from a variable, by `${...}`: it is not repeated, and may stand for a number.
+    /// True if the text came from a variable, by `${...}`: it is not shown, and may be a number.
     pub(super) substituted: bool,
     pub(super) content: Content,
 }
@@ -107,7 +107,7 @@ impl Node {
         }
     }
 
-    /// What is at a path.
+    /// Returns the node at a path.
     pub(super) fn get(&self, path: &[String]) -> Option<&Self> {
         let Some((first, rest)) = path.split_first() else {
             return Some(self);
@@ -136,7 +136,7 @@ impl Node {
         }
     }
 
-    /// What is at a path, or else the last thing on the way to it.
+    /// Returns the node at a path, or its nearest ancestor.
     pub(super) fn nearest(&self, path: &[String]) -> &Self {
         (0..=path.len())
             .rev()
@@ -144,7 +144,7 @@ impl Node {
             .unwrap_or(self)
     }
 
-    /// Takes away what is at a path: a list goes as a whole. Returns whether there was anything.
+    /// Removes the node at a path; lists are removed whole. Returns true if there was one.
     pub(super) fn remove(&mut self, path: &[String]) -> bool {
         let Some((first, rest)) = path.split_first() else {
             return false;

@@ -48,7 +48,7 @@ pub(super) fn read_as<T: DeserializeOwned>(
     }
 }
 
-/// What a text from a variable says as JSON, if that is something else than a text.
+/// Parses a variable's text as JSON; `None` if it is just a string.
 fn meant(node: &Node) -> Option<Value> {
     match &node.content {
         Content::Leaf(Value::String(text)) if node.substituted => serde_json::from_str(text)
@@ -58,8 +58,7 @@ fn meant(node: &Node) -> Option<Value> {
     }
 }
 
-/// What a word means that older YAML has for truth values, where one is wanted. Anywhere else it is a word, such as one of
-/// the values that an argument can have.
+/// Returns the boolean that a word of older YAML means, where a boolean is expected. Elsewhere it stays a string.
 fn truth(node: &Node, refusal: &str) -> Option<Value> {
     let Content::Leaf(Value::String(word)) = &node.content else {
         return None;
@@ -74,7 +73,7 @@ fn truth(node: &Node, refusal: &str) -> Option<Value> {
     }
 }
 
-/// What is wrong with one setting by itself. That others are missing beside it is not.
+/// Returns the errors of one setting by itself, without missing siblings.
 pub(super) fn mistakes_within<T: DeserializeOwned>(
     alone: &Node,
     path: &[String],

@@ -12,7 +12,7 @@ use crate::environment::Probe;
 
 const PREFIX: &str = "LONGSHORE_";
 const FILE: &str = "LONGSHORE_CONFIG";
-/// What commands of the program read that are clients; a server has nothing to do with them.
+/// Variables that only client commands of the program read.
 const OF_CLIENTS: [&str; 3] = [
     "LONGSHORE_TOKEN",
     "LONGSHORE_TOKENS",
@@ -21,7 +21,7 @@ const OF_CLIENTS: [&str; 3] = [
 /// At the end of a name: the value is in a file.
 const IN_FILE: &str = "_FILE";
 
-/// Variables with short names, and the setting each stands for; the later outdo the earlier.
+/// Short variables and their settings; later ones override earlier ones.
 const SHORT: [(&str, &str); 6] = [
     ("LONGSHORE_HOST", "http.host"),
     ("LONGSHORE_PORT", "http.port"),
@@ -45,7 +45,7 @@ const ALIASES: [(&str, &str); 11] = [
     ("MCP_LOG_FORMAT", "log.format"),
     ("RUST_LOG", "log.level"),
 ];
-/// The same for the file: of ours, of those that have other servers in them.
+/// Aliases of the variable for the file: our own format, and lists of servers.
 const FILE_ALIASES: [&str; 2] = ["MCP_CONFIG_PATH", "MCP_SERVERS_CONFIG"];
 /// Values of `MCP_AUTH` that ask for nothing.
 const NO_PROOF: [&str; 5] = ["none", "off", "false", "no", "disabled"];
@@ -57,7 +57,7 @@ pub(super) struct Variable {
     pub(super) file: Option<PathBuf>,
 }
 
-/// Where the environment says that the configuration is.
+/// Location of the configuration, from the environment.
 #[derive(Clone, Debug)]
 pub(super) enum ConfigFile {
     /// In a file.
@@ -67,7 +67,7 @@ pub(super) enum ConfigFile {
 }
 
 impl ConfigFile {
-    /// What it is called.
+    /// Path of the file.
     pub(super) fn name(&self) -> &Path {
         match self {
             Self::At(name) | Self::Within { name, .. } => name,
@@ -106,7 +106,7 @@ pub(super) fn name_for(setting: &str) -> String {
     }
 }
 
-/// What the variables say, least important first. What makes no sense is left out and reported.
+/// Returns settings from variables, least important first. Invalid ones are reported and left out.
 pub(super) fn settings(probe: &Probe, mistakes: &mut Vec<Diagnostic>) -> Vec<Variable> {
     let mut found = Vec::new();
     let aliases = ALIASES.iter().filter(|(name, _)| {
@@ -173,7 +173,7 @@ fn translated(name: &str, value: &str) -> String {
     }
 }
 
-/// The setting that a name stands for, and whether it does so in short.
+/// Returns the setting of a variable's name, and true if the name is a short one.
 fn setting_of(name: &str) -> Result<(Vec<String>, bool), Diagnostic> {
     if let Some((_, setting)) = SHORT.iter().find(|(short, _)| *short == name) {
         return Ok((parts(setting), true));
@@ -213,7 +213,7 @@ fn origin(name: &str) -> Origin {
     }
 }
 
-/// One setting from a variable, or from the file that it names.
+/// Reads a setting from a variable, or from the file that it names.
 fn variable(name: &str, path: &[String], value: &str) -> Result<Variable, Diagnostic> {
     let origin = origin(name);
     let in_file = path.last().and_then(|last| last.strip_suffix("_file"));
@@ -250,7 +250,7 @@ fn from_file(path: &[String], origin: &Origin, file: &str) -> Result<Variable, D
         let message = format!("{file} is empty; put the secret in it");
         return Err(Diagnostic::new(path, origin, None, message));
     }
-    // There are several where there can be several; with what stands between them as in a variable.
+    // Lists of secrets use the same separators as variables.
     let secrets = text.split([',', '\n']).map(str::trim);
     let secrets: Vec<_> = secrets.filter(|secret| !secret.is_empty()).collect();
     let as_list = Node::single(path, origin, secrets.into());
@@ -270,7 +270,7 @@ fn from_file(path: &[String], origin: &Origin, file: &str) -> Result<Variable, D
     })
 }
 
-/// A variable's text as the type that its setting has.
+/// Parses a variable's text as the type of its setting.
 ///
 /// What one variable says has to make sense by itself; so a mistake is told by the variable's name.
 fn typed(path: &[String], origin: &Origin, text: &str) -> Result<Node, Diagnostic> {

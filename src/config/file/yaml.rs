@@ -10,7 +10,7 @@ use super::SyntaxError;
 use crate::config::tree::{Content, Node, Origin};
 
 pub(super) fn parse(text: &str) -> Result<Node, SyntaxError> {
-    // Nothing but blanks and comments is no document at all to the parser.
+    // The parser does not accept a document of blanks and comments only.
     let is_blank = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
     if text.lines().all(is_blank) {
         let origin = Origin::File { line: 1, column: 1 };
@@ -36,7 +36,7 @@ pub(super) fn parse(text: &str) -> Result<Node, SyntaxError> {
         })
 }
 
-/// What is mostly behind it where the structure is not what it has to be.
+/// Adds the usual cause to a message about a wrong structure.
 fn explained(message: String) -> String {
     if message.contains("did not find expected") || message.contains("tabs disallowed") {
         format!(

@@ -218,7 +218,7 @@ fn what_is_detected_is_outdone_by_what_is_said() {
         explained(&[("FLY_APP_NAME", "a"), ("LONGSHORE_HOST", "::")], &none),
         ["http detected", ":: LONGSHORE_HOST", "8080 detected"]
     );
-    // Whoever names a port wants HTTP, also from a program that holds all of the streams.
+    // A configured port selects HTTP, also with all standard streams open.
     let port = Flags {
         port: Some(4000),
         ..Flags::default()
@@ -295,7 +295,7 @@ fn a_secret_that_changes_is_named_however_deep_it_is_and_what_is_said_otherwise_
         "upstreams.a.env.TOKEN",
     ];
     assert_eq!(names, expected);
-    // The same in other words, and the default.
+    // An equivalent file, with a default written out.
     let same = text("swordfish").replace("upstreams:", "mcpServers:") + "http: {port: 3000}\n";
     assert_eq!(before.changes(&read(&same)), []);
 }
@@ -370,9 +370,9 @@ sources:
     let argv = &command.tools[0].argv;
     assert_eq!(argv[0].as_str(), here.join("bin/run").to_str());
     assert_eq!(argv[1], "./x");
-    // What a variable says is where the process was started.
+    // Paths in variables are relative to the working directory.
     assert_eq!(config.tokens.folder, Some("tokens".into()));
-    // The name of the file may be relative itself.
+    // The file's own path may be relative.
     assert!(folder_of(Path::new("a.yaml")).is_some_and(|folder| folder.is_absolute()));
 
     let at = |setting: &str| {
@@ -564,7 +564,7 @@ fn a_file_may_refer_to_variables_that_stand_for_anything() {
         (&*config.server.version, &*config.server.name),
         ("1.0", "a-a.example")
     );
-    // What a variable holds may be a secret that was put in the wrong place.
+    // A variable may hold a misplaced secret.
     let message = load(
         &flags,
         &[("WEB_PORT", "swordfish"), ("HOST_NAME", "a.example")],
@@ -578,7 +578,7 @@ fn a_file_may_refer_to_variables_that_stand_for_anything() {
     );
     let message = load(&flags, &[("WEB_PORT", "1")]).expect_err("refused");
     assert!(message.contains("HOST_NAME is not set"), "{message}");
-    // One that is not set is no number either; that is told once.
+    // A variable that is not set gives one error, not two.
     let message = load(&flags, &[("HOST_NAME", "a.example")]).expect_err("refused");
     assert!(
         message.contains("a.yaml:2:3") && message.contains("WEB_PORT is not set"),
