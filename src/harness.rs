@@ -122,7 +122,7 @@ impl Harness {
     /// Shows every message that passes to a function, in both directions: for checks that hold for all of them.
     ///
     /// ```
-    /// use longshore::harness::Passed;
+    /// use longshore::harness::WireMessage;
     /// use longshore::{App, tool};
     /// use serde_json::json;
     ///
@@ -134,8 +134,8 @@ impl Harness {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> longshore::Result {
-    /// let server = App::new().tool(add).harness()?.witnessed(|passed| {
-    ///     let (Passed::ToServer(message) | Passed::ToClient(message)) = passed else { return };
+    /// let server = App::new().tool(add).harness()?.on_message(|passed| {
+    ///     let (WireMessage::ToServer(message) | WireMessage::ToClient(message)) = passed else { return };
     ///     assert_eq!(message["jsonrpc"], "2.0");
     /// });
     /// server.call("add", json!({"a": 1, "b": 2})).await.expect("a result");
@@ -218,7 +218,7 @@ impl Harness {
     /// ```
     /// use std::sync::{Arc, Mutex};
     ///
-    /// use longshore::harness::Passed;
+    /// use longshore::harness::WireMessage;
     /// use longshore::{App, CallContext, tool};
     /// use serde_json::json;
     ///
@@ -233,8 +233,8 @@ impl Harness {
     /// # async fn main() -> longshore::Result {
     /// let progress = Arc::new(Mutex::new(Vec::new()));
     /// let seen = Arc::clone(&progress);
-    /// let server = App::new().tool(copy).harness()?.witnessed(move |passed| {
-    ///     if let Passed::ToClient(message) = passed
+    /// let server = App::new().tool(copy).harness()?.on_message(move |passed| {
+    ///     if let WireMessage::ToClient(message) = passed
     ///         && message["method"] == "notifications/progress"
     ///     {
     ///         seen.lock().expect("not poisoned").push(message["params"]["message"].clone());

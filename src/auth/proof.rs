@@ -19,7 +19,7 @@ use super::{AuthError, Credentials, Principal};
 ///
 /// ```
 /// use http::HeaderName;
-/// use longshore::auth::{AuthOutcome, Presented, Principal, Proof};
+/// use longshore::auth::{AuthOutcome, Credentials, Principal, AuthMethod};
 /// use std::sync::Arc;
 ///
 /// /// Badges that the gate of our network has checked already.
@@ -28,8 +28,8 @@ use super::{AuthError, Credentials, Principal};
 ///
 /// const BADGE: HeaderName = HeaderName::from_static("x-badge");
 ///
-/// impl Proof for Badge {
-///     fn judge(&self, presented: &Presented<'_>) -> AuthOutcome {
+/// impl AuthMethod for Badge {
+///     fn judge(&self, presented: &Credentials<'_>) -> AuthOutcome {
 ///         match presented.header(&BADGE) {
 ///             Err(error) => AuthOutcome::Refused(error),
 ///             Ok(None) => AuthOutcome::Absent,

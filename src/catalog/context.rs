@@ -257,11 +257,11 @@ impl CallContext {
     /// page belongs to.
     ///
     /// ```
-    /// use longshore::{Announcer, CallContext, ToolError, Visit, tool};
+    /// use longshore::{Announcer, CallContext, ToolError, UrlElicitation, tool};
     ///
     /// # async fn begin_flow() -> Result<String, ToolError> { Ok("7f3a".to_owned()) }
-    /// # fn remember(_flow: &str, _visit: Option<Visit>) {}
-    /// # fn recall(_flow: &str) -> Option<Visit> { None }
+    /// # fn remember(_flow: &str, _visit: Option<UrlElicitation>) {}
+    /// # fn recall(_flow: &str) -> Option<UrlElicitation> { None }
     /// /// Connects an account.
     /// #[tool]
     /// async fn connect(context: &CallContext) -> Result<String, ToolError> {

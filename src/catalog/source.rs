@@ -41,7 +41,7 @@ use super::{AnyResource, OfferedSkill, Prompt, StartingSource, Tool, Unlisted};
 /// }
 ///
 /// // Offered as `math_add`.
-/// let app = App::new().mount("math_", Sums);
+/// let app = App::new().source("math_", Sums);
 /// ```
 pub trait Source: Send + Sync + 'static {
     /// What it is called in logs and in the server's health.

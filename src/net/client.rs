@@ -32,11 +32,11 @@ use super::{Answer, FetchError, Fetched, Guard, Phase};
 /// proxy, no cookie is kept, and nothing is sent but what a request holds.
 ///
 /// ```no_run
-/// use longshore::net::{Client, Guard, Outgoing};
+/// use longshore::net::{Client, Guard, OutgoingRequest};
 ///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let client = Client::builder(Guard::public()).redirects(3).build()?;
-/// let answer = client.fetch(Outgoing::get("https://example.com/".parse()?)).await?;
+/// let answer = client.fetch(OutgoingRequest::get("https://example.com/".parse()?)).await?;
 /// println!("{}: {} bytes", answer.status, answer.body.len());
 /// # Ok(())
 /// # }
