@@ -32,7 +32,7 @@ pub(crate) struct AdminListener {
 
 /// Connections at once; more wait in the backlog.
 const CONNECTIONS_MAX: usize = 64;
-/// How long a head may take to arrive, and a connection to do nothing.
+/// Limit for the arrival of a head and for idle connections.
 const PATIENCE: Duration = Duration::from_secs(10);
 const HEADER_BYTES_MAX: usize = 16 * 1024;
 
@@ -47,7 +47,7 @@ impl AdminListener {
         Ok(Some(Self { listener, address }))
     }
 
-    /// Where it listens.
+    /// Local address.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }

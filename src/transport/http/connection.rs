@@ -72,10 +72,10 @@ pub(crate) enum Phase {
     Multiplexed,
 }
 
-/// Value of [`ConnectionState::body_expired`] for a body that exceeds its time limit or arrives too slowly.
+/// Values of [`ConnectionState::body_expired`]: the body exceeds its time limit, or arrives too slowly.
 const LATE: u8 = 1;
 const TRICKLES: u8 = 2;
-/// Value of [`ConnectionState::retire_at`] for a connection that retires before its max age.
+/// Value of [`ConnectionState::retire_at`] that closes the connection after its next response, whatever its age.
 const AT_ONCE: u32 = 0;
 
 /// Reason for which the sweep ends a connection.

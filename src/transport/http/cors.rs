@@ -14,12 +14,12 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use crate::net::Body;
 
 const METHODS: &str = "GET, POST, DELETE";
-/// What clients of the protocol send; parameters that are mirrored are added as they are asked for.
+/// Headers that protocol clients send; mirrored parameters are added on request.
 const HEADERS: &str = "accept, authorization, content-type, last-event-id, mcp-method, mcp-name, \
                        mcp-protocol-version, mcp-session-id, traceparent, tracestate, x-api-key";
 const PARAMETER: &str = "mcp-param-";
 const EXPOSED: &str = "mcp-session-id, www-authenticate, retry-after, ratelimit, ratelimit-policy";
-/// How long a browser may keep what a preflight said: two hours, which is as long as any does.
+/// Max age of a preflight result in seconds: two hours, the maximum of any browser.
 const MAX_AGE_SECONDS: u16 = 7200;
 
 /// The origins whose pages may read answers.
@@ -45,12 +45,12 @@ impl Cors {
         self.0.iter().any(is_known).then(|| origin.clone())
     }
 
-    /// Whether a browser asks what it may ask.
+    /// Returns true for a CORS preflight request.
     pub(crate) fn is_preflight(&self, head: &Parts) -> bool {
         head.method == Method::OPTIONS && head.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
     }
 
-    /// What a browser may ask.
+    /// Builds the preflight response.
     pub(crate) fn preflight(&self, asked: &HeaderMap) -> Response<Body> {
         let mut allowed = HEADERS.to_owned();
         let names = asked.get(ACCESS_CONTROL_REQUEST_HEADERS);

@@ -1,4 +1,4 @@
-//! One request on the MCP path: the steps, in order.
+//! Request steps on the MCP path, in order.
 
 use std::future::{Future as _, poll_fn};
 use std::pin::Pin;
@@ -27,7 +27,7 @@ pub(crate) struct Endpoint {
     pub(crate) config: HttpConfig,
 }
 
-/// Who sent a message, to which worker, and by what.
+/// Caller, worker and wire of a message.
 pub(super) type Sender<'a> = (&'a Entered<'a>, &'a Local, Wire);
 
 const METHODS: &str = "GET, POST, DELETE";
@@ -75,7 +75,7 @@ impl Endpoint {
         Ok(answer(reply, connection, summary, headers))
     }
 
-    /// What comes of a message that was read.
+    /// Handles a message that was read.
     #[inline]
     pub(super) fn handle(
         &self,
@@ -125,7 +125,7 @@ impl Endpoint {
             peer: entered.client,
         };
         if opens {
-            // A browser, or a probe: nobody who has read the specification.
+            // The client does not follow the specification: a browser or a probe.
             if !summary.mcp.names_session() && !summary.names_streams() {
                 return Err(Rejection::MethodNotAllowed(METHODS_STATELESS));
             }
@@ -186,7 +186,7 @@ pub(super) fn answer(
 /// each stream.
 pub(super) struct Reading {
     reader: Reader,
-    /// Mostly the body has come with the head, and none is needed.
+    /// Allocated only on demand, since the body mostly arrives with the head.
     watch: Option<Box<StreamWatch>>,
 }
 
@@ -205,7 +205,7 @@ impl StreamWatch {
         }
     }
 
-    /// The limit that was hit, with so many bytes by now.
+    /// Completes with the limit that was exceeded; `received` is the number of bytes so far.
     fn poll(&mut self, cx: &mut Context<'_>, received: usize, limits: &HttpLimits) -> Poll<Limit> {
         loop {
             ready!(self.second.as_mut().poll(cx));

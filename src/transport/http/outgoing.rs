@@ -15,11 +15,11 @@ use http_body::Body as _;
 
 use crate::net::Body;
 
-/// What is handed to h2 without asking whether the client has room for it: it waits there instead.
+/// Number of bytes passed to h2 without a capacity check; h2 buffers them for the client.
 const AT_ONCE_BYTES: usize = 16 * 1024;
 
-/// Sends an answer in the `second` of the worker's clock; its head alone where nothing else was asked for. What is left of
-/// it, if it cannot be sent at once.
+/// Sends a response in the `second` of the worker's clock, or only its head if requested. Returns the remainder if it
+/// cannot be sent at once.
 #[inline]
 pub(super) fn send(
     respond: &mut SendResponse<Bytes>,
@@ -48,7 +48,7 @@ pub(super) fn send(
     }
     match body.into_piece() {
         Ok(piece) if piece.len() <= AT_ONCE_BYTES => {
-            // It fails where the client has taken the stream back.
+            // An error means that the client has reset the stream.
             let _ = stream.send_data(piece, true);
             None
         }
@@ -74,7 +74,7 @@ impl Outgoing {
         }
     }
 
-    /// On and on, until the end has been sent. Nobody is left to send to where it fails.
+    /// Sends until the end of the response. A failure means that the client is gone.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), h2::Error>> {
         loop {
             if let Poll::Ready(reason) = self.stream.poll_reset(cx)? {

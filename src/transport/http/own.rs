@@ -48,7 +48,7 @@ impl OwnRoutes {
     }
 }
 
-/// One answer; a handler that panics fails its own request.
+/// Calls the handler; a panic fails only its own request.
 pub(super) async fn answer(handler: &dyn RouteHandler, request: Request<Bytes>) -> Response<Body> {
     let path = request.uri().path().to_owned();
     let answer = async { handler.call(request).await };

@@ -24,7 +24,7 @@ impl Tail {
         self.len = 0;
     }
 
-    /// Takes on what has come behind them.
+    /// Appends the bytes that follow.
     #[inline]
     pub(super) fn keep(&mut self, bytes: &[u8]) {
         if let Some(last) = bytes.last_chunk() {
