@@ -20,7 +20,7 @@ pub struct Body(Kind);
 enum Kind {
     /// Up to two pieces of bytes, sent one after the other without copying them together.
     Pieces(Bytes, Bytes),
-    /// One of its own, and more that many have in common, of which so many were sent.
+    /// An own piece followed by shared pieces, with the number already sent.
     Shared(Bytes, Arc<[Bytes]>, usize),
     Incoming(hyper::body::Incoming),
     Upload(Upload),
@@ -36,7 +36,7 @@ pub(crate) enum Common {
 }
 
 impl Common {
-    /// One after the other.
+    /// Pieces in order.
     #[inline]
     pub(crate) fn pieces(&self) -> &[Bytes] {
         match self {
@@ -45,7 +45,7 @@ impl Common {
         }
     }
 
-    /// How many bytes they have.
+    /// Total size in bytes.
     pub(crate) fn len(&self) -> usize {
         self.pieces().iter().map(Bytes::len).sum()
     }
@@ -63,7 +63,7 @@ impl From<Bytes> for Common {
     }
 }
 
-/// Why a body broke off.
+/// Error that ended a body early.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
 impl Body {
@@ -213,7 +213,7 @@ impl fmt::Debug for Body {
     }
 }
 
-/// Why a body could not be read whole.
+/// Reason for which a body could not be read completely.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
     #[error("the body is larger than {max} bytes")]
@@ -222,12 +222,12 @@ pub(crate) enum ReadError {
     Broken(#[source] BodyError),
 }
 
-/// Reads a body within a bound, frame by frame. A body of one frame, as most are, is not copied; room is made for what
-/// has arrived, not for what was announced.
+/// Reads a body frame by frame, within a size limit. A body with a single frame, the common case, is not copied.
+/// Capacity follows the received bytes, not the declared length.
 #[derive(Debug)]
 pub(crate) struct Reader {
     max: usize,
-    /// The first frame, as long as it may be all there is.
+    /// First frame, kept separately as long as it may be the only one.
     first: Bytes,
     /// All frames, once there are several.
     whole: Vec<u8>,
@@ -251,7 +251,7 @@ impl Reader {
         })
     }
 
-    /// Reads on; all of the body once its end has come.
+    /// Reads further; completes with the whole body at its end.
     #[inline]
     pub(crate) fn poll(
         &mut self,
@@ -277,7 +277,7 @@ impl Reader {
         }
     }
 
-    /// How many bytes have come.
+    /// Number of bytes received.
     pub(crate) fn received(&self) -> usize {
         self.first.len() + self.whole.len()
     }
@@ -298,7 +298,7 @@ impl Reader {
                 .reserve_exact(first.len() + data.len() + announced);
             self.whole.extend_from_slice(&first);
         }
-        // Dropped behind this: whoever reads the socket uses its buffer again.
+        // `data` is dropped after this, so that the socket reader can reuse its buffer.
         self.whole.extend_from_slice(&data);
     }
 

@@ -34,9 +34,9 @@ pub(crate) struct Lane(Arc<Parts>);
 struct Parts {
     client: Client,
     url: Url,
-    /// What is connected to.
+    /// URI of the server to connect to.
     place: Uri,
-    /// What is asked for there.
+    /// Request target.
     path: Uri,
     authority: HeaderValue,
     host: Arc<str>,
@@ -52,7 +52,7 @@ struct Idle(Mutex<Vec<(Sender, Instant)>>);
 
 type Sender = SendRequest<Full<Bytes>>;
 
-/// Where a connection goes back to when its answer has been read.
+/// Pool slot that takes a connection back after its response was read.
 pub(super) struct Place {
     sender: Sender,
     idle: Arc<Idle>,
@@ -83,7 +83,7 @@ impl Lane {
             host: url.host_str().unwrap_or_default().into(),
             authority: authority.map_err(|_| wrong())?,
             path: Uri::from(path),
-            // What is spoken is settled by TLS.
+            // TLS negotiates the protocol.
             is_own: AtomicBool::new(url.scheme() == "http"),
             place,
             url,
@@ -93,12 +93,12 @@ impl Lane {
         })))
     }
 
-    /// Where it leads.
+    /// Target URL.
     pub(crate) fn url(&self) -> &Url {
         &self.0.url
     }
 
-    /// Headers as [`send`](Self::send) wants them: without those that are about the connection.
+    /// Prepares headers for [`send`](Self::send): removes connection-specific ones.
     pub(crate) fn headers(&self, mut headers: HeaderMap) -> HeaderMap {
         clean(&mut headers);
         headers.insert(HOST, self.0.authority.clone());
@@ -170,7 +170,7 @@ impl Lane {
 
 enum Sent {
     Answered(Response<Incoming>, Place),
-    /// It was not sent, since the server wants another protocol.
+    /// The request was not sent, since the server requires HTTP/2.
     Http2(Request<Full<Bytes>>),
 }
 
@@ -213,7 +213,7 @@ impl Parts {
             .await
             .map_err(|error| self.broken(error))?;
         super::tasks::spawn(async move {
-            // Whoever has a request on it is told.
+            // The request on this connection receives the error.
             let _ = connection.await;
         });
         sender.ready().await.map_err(|error| self.broken(error))?;

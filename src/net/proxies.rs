@@ -86,7 +86,7 @@ impl FromIterator<IpNet> for TrustedProxies {
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// All that a header says, in its order; `None` for what is no address.
+/// Parses all addresses of `X-Forwarded-For`, in order; `None` for an invalid entry.
 fn x_forwarded_for(headers: &HeaderMap) -> Vec<Option<IpAddr>> {
     let mut hops = Vec::new();
     for value in headers.get_all(X_FORWARDED_FOR) {
@@ -98,7 +98,7 @@ fn x_forwarded_for(headers: &HeaderMap) -> Vec<Option<IpAddr>> {
     hops
 }
 
-/// The same of `Forwarded`: the parameter `for` of each element.
+/// Parses the parameter `for` of each `Forwarded` element, in order.
 fn forwarded_for(headers: &HeaderMap) -> Vec<Option<IpAddr>> {
     let mut hops = Vec::new();
     for value in headers.get_all(FORWARDED) {

@@ -9,16 +9,16 @@ use http::HeaderMap;
 use http::header::CONTENT_LENGTH;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
-/// Maximum size of a request's trailers, as over HTTP/1: nobody sends any.
+/// Maximum size of request trailers in bytes, as over HTTP/1. Clients rarely send any.
 const TRAILER_BYTES_MAX: usize = 16 * 1024;
 
-/// What comes in on a stream of HTTP/2, from its first byte to its trailers.
+/// Body of an HTTP/2 stream, including its trailers.
 #[derive(Debug)]
 pub(crate) struct Upload {
     stream: RecvStream,
-    /// How many bytes are still to come, if its head says so. h2 sees to it that it keeps to that.
+    /// Remaining bytes, if the head declares a length. h2 enforces that length.
     left: Option<u64>,
-    /// Nothing comes any more but trailers.
+    /// True if only trailers can follow.
     read: bool,
 }
 

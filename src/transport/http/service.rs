@@ -260,7 +260,7 @@ impl Router {
             Place::Guarded(guarded) => guarded,
             Place::Open(Open::Playground) => {
                 return match self.endpoint.config.has_playground() {
-                    // A client that posts here learns its endpoint from the event stream.
+                    // The problem document names the endpoint for messages.
                     _ if !route.has(&head.method) => Rejection::NotFound.into_problem(),
                     true => playground::page(),
                     false => Rejection::NoPlayground.into_problem(),

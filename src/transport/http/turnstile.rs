@@ -127,7 +127,7 @@ impl Turnstile {
         }
         let given = of_new + of_old;
         *left = match given {
-            // Past polls do not predict who connects later.
+            // No connection waited, so later ones get all turns.
             0 => TURNS,
             given => turns - given,
         };

@@ -131,7 +131,7 @@ impl Framing {
             return;
         }
         let Some(room) = begun.text.get_mut(begun.len..begun.len + more.len()) else {
-            // The value is invalid or unknown.
+            // The value is too long.
             self.begun = None;
             return;
         };
