@@ -23,7 +23,7 @@ use super::{FetchError, Phase};
 const REST: Duration = Duration::from_secs(1);
 const REST_BYTES: usize = 64 * 1024;
 
-/// A whole answer.
+/// A complete response.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Fetched {
@@ -91,7 +91,7 @@ impl Answer {
                 host: self.host.to_string(),
                 source: Arc::new(error),
             })?;
-            // Trailers say nothing that matters here.
+            // Trailers are ignored.
             let Ok(data) = frame.into_data() else {
                 continue;
             };
@@ -107,7 +107,7 @@ impl Answer {
         }
     }
 
-    /// Lets the next request have its connection, if nothing more comes over it.
+    /// Returns the connection to the pool if no more data follows.
     pub(super) fn leave_if_ended(&mut self) {
         if self.body.is_end_stream()
             && let Some(place) = self.place.take()
@@ -155,11 +155,11 @@ impl Answer {
         self
     }
 
-    /// The whole body, inflated.
+    /// Reads and decompresses the whole body.
     ///
     /// # Errors
     ///
-    /// It breaks off, takes too long, becomes too large, or is not encoded as it says.
+    /// The body is truncated, times out, exceeds its limit, or does not match its encoding.
     pub async fn read(mut self) -> Result<Fetched, FetchError> {
         if self.body.size_hint().lower() > self.max as u64 {
             return Err(self.too_large());
@@ -211,7 +211,7 @@ impl Answer {
 
     async fn read_gzip(&mut self) -> Result<Bytes, FetchError> {
         let Some(first) = self.chunk().await? else {
-            // An answer to HEAD, or one that is empty.
+            // Response to HEAD, or an empty body.
             return Ok(Bytes::new());
         };
         let mut inflate = Inflate::new(self.max);

@@ -27,7 +27,7 @@ enum Kind {
     Other(Pin<Box<dyn HttpBody<Data = Bytes, Error = BodyError> + Send>>),
 }
 
-/// Bytes that many answers have in common, in one piece or in several.
+/// Bytes shared by many responses, in one piece or several.
 #[derive(Clone, Debug)]
 pub(crate) enum Common {
     One(Bytes),
@@ -234,11 +234,11 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Begins to read a body of at most `max` bytes.
+    /// Creates a reader for a body of at most `max` bytes.
     ///
     /// # Errors
     ///
-    /// It says of itself that it is larger.
+    /// The declared length exceeds the limit.
     #[inline]
     pub(crate) fn new(body: &Body, max: usize) -> Result<Self, ReadError> {
         if body.size_hint().lower() > max as u64 {
@@ -262,7 +262,7 @@ impl Reader {
             let Some(frame) = ready!(Pin::new(&mut *body).poll_frame(cx)) else {
                 return Poll::Ready(Ok(self.take()));
             };
-            // Trailers say nothing that matters here.
+            // Trailers are ignored.
             let Ok(data) = frame.map_err(ReadError::Broken)?.into_data() else {
                 continue;
             };
@@ -282,7 +282,7 @@ impl Reader {
         self.first.len() + self.whole.len()
     }
 
-    /// Keeps a frame; more than `announced` bytes are still to come.
+    /// Appends a frame; `announced` is the lower bound of the bytes still to arrive.
     fn keep(&mut self, data: Bytes, announced: u64) {
         /// More than this is not set aside on an announcement alone.
         const TRUSTED_BYTES: u64 = 128 * 1024;

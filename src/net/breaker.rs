@@ -37,7 +37,7 @@ enum State {
 /// State of a [`Breaker`], for health and metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerState {
-    /// Everybody passes.
+    /// All calls are admitted.
     Passing,
     /// All calls are rejected.
     Tripped,
@@ -153,7 +153,7 @@ impl Breakers {
         }
     }
 
-    /// Lets a caller through, or says how long to wait.
+    /// Admits a call of a caller, or returns the time to wait.
     pub(crate) fn enter(&mut self, caller: ShareKey, now: Instant) -> Result<(), Duration> {
         self.shared.enter(now)?;
         let Some(own) = self.of.get_mut(&caller) else {
@@ -178,7 +178,7 @@ impl Breakers {
         if caller.is_none() {
             return self.unreachable(caller, now, chance);
         }
-        // A probe of it has told nothing of the place.
+        // The caller's probe gives no information about the shared resource.
         self.shared.abandoned(now);
         if CALLERS_MAX <= self.of.len() && !self.of.contains_key(&caller) {
             self.make_room();

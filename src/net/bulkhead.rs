@@ -129,12 +129,11 @@ impl Bulkhead {
         }
     }
 
-    /// Waits for a turn of the caller whose call is polled. The pass says how it went; one that is dropped without a word
-    /// says nothing.
+    /// Waits for a permit for the current caller. The pass records the result; dropping it without one records nothing.
     ///
     /// # Errors
     ///
-    /// There was no turn in time, or the place is down.
+    /// No permit was free in time, or the resource is down.
     pub async fn enter(&self) -> Result<Pass<'_>, BulkheadError> {
         self.enter_for(ShareKey::current()).await
     }
@@ -155,7 +154,7 @@ impl Bulkhead {
                     })?
             }
         };
-        // Asked last, so that a probe has its turn already.
+        // Checked last, so that a probe already has its permit.
         if let Some(Err(wait)) =
             self.with_breaker(|breakers| breakers.enter(caller, Instant::now()))
         {

@@ -65,7 +65,7 @@ pub struct Deadlines {
     pub tls: Duration,
     /// Limit from then until the response begins. Default: 30 s.
     pub first_byte: Duration,
-    /// From one part of the answer to the next. Default: 60 s.
+    /// Limit between two parts of the response. Default: 60 s.
     pub idle: Duration,
     /// Everything together, redirects included. Default: 60 s; `None` sets no such limit, for streams.
     pub total: Option<Duration>,
@@ -417,11 +417,11 @@ impl Client {
         self.open(request).await?.read().await
     }
 
-    /// Sends a request and returns as soon as the answer begins, so that it can be read as it arrives.
+    /// Sends a request and returns as soon as the response begins, so that its body can be streamed.
     ///
     /// # Errors
     ///
-    /// As of [`fetch`](Self::fetch).
+    /// Same as [`fetch`](Self::fetch).
     pub fn open(&self, request: OutgoingRequest) -> BoxFuture<'_, Result<Answer, FetchError>> {
         Box::pin(self.follow(request))
     }
@@ -473,7 +473,7 @@ impl Client {
         *outgoing.uri_mut() = uri;
         *outgoing.headers_mut() = request.headers.clone();
 
-        // Connecting has its own deadlines; they come on top of the one for the answer.
+        // Connecting has its own deadlines, in addition to that of the response.
         let deadlines = &self.deadlines;
         let connecting = deadlines.connect * 2 + deadlines.tls;
         let head = Instant::now() + connecting + deadlines.first_byte;

@@ -44,7 +44,7 @@ pub enum FetchError {
         #[source]
         source: Cause,
     },
-    /// The host could not prove who it is, or does not speak TLS.
+    /// The host failed TLS authentication or does not support TLS.
     #[error("no secure connection to {host} came about")]
     Tls {
         /// The host.
@@ -63,7 +63,7 @@ pub enum FetchError {
         /// Time limit that was exceeded.
         limit: Duration,
     },
-    /// The answer is too large.
+    /// The response is too large.
     #[error("the answer of {host} is larger than {max} bytes")]
     TooLarge {
         /// The host.
@@ -71,7 +71,7 @@ pub enum FetchError {
         /// Maximum size in bytes, after decompression.
         max: usize,
     },
-    /// The answer is encoded in a way that was not asked for, or not in the way it says.
+    /// The content encoding was not requested, or the data does not match it.
     #[error("the answer of {host} is encoded in a way that cannot be read")]
     Encoding {
         /// The host.
@@ -133,9 +133,9 @@ pub enum Phase {
     Connect,
     /// Agreeing on keys.
     Tls,
-    /// Waiting for an answer to begin.
+    /// Waiting for the response to begin.
     FirstByte,
-    /// Waiting for more of an answer.
+    /// Waiting for more of the response.
     Body,
     /// All of it together.
     Total,

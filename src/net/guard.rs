@@ -92,7 +92,7 @@ impl Guard {
         Self::default()
     }
 
-    /// Refuses plain `http`.
+    /// Rejects plain `http`.
     #[must_use]
     pub fn https_only(mut self) -> Self {
         self.https_only = true;
@@ -113,8 +113,8 @@ impl Guard {
         self
     }
 
-    /// Refuses ports that belong to other protocols, such as those of mail and printers, as browsers do: a server behind
-    /// one may take the lines of a request for commands. A port that a rule for hosts names stays open.
+    /// Rejects ports of other protocols, such as mail and printing, as browsers do: a server there could interpret
+    /// request lines as commands. Ports named by a host rule stay permitted.
     #[must_use]
     pub fn web_ports_only(mut self) -> Self {
         self.web_ports_only = true;

@@ -23,11 +23,11 @@ use super::connect::Stream;
 use super::pools::is_alone;
 use super::{Answer, Client, FetchError, OutgoingRequest, Phase};
 
-/// Sends requests to one URL, as its [`Client`] would: the same guard, the same deadlines. No redirect is followed.
+/// Sends requests to one URL with the guard and deadlines of its [`Client`]. Redirects are not followed.
 ///
-/// Over HTTP/1.1 each connection has one request at a time, and belongs to the thread that made it where that runs
-/// alone, as workers do. The first request to a server over TLS goes through the client and its pool, and so do all
-/// further ones if HTTP/2 is spoken.
+/// Over HTTP/1.1 each connection has one request at a time. It belongs to its creating thread if that has its own
+/// runtime, as workers do. The first request to a TLS server uses the client's pool, and so do all further ones over
+/// HTTP/2.
 #[derive(Clone)]
 pub(crate) struct Lane(Arc<Parts>);
 
@@ -46,7 +46,7 @@ struct Parts {
     own: RwLock<HashMap<ThreadId, Arc<Idle>>>,
 }
 
-/// Connections that wait for a next request; the one that was used last comes last.
+/// Idle connections, with the most recently used one last.
 #[derive(Default)]
 struct Idle(Mutex<Vec<(Sender, Instant)>>);
 
@@ -74,7 +74,7 @@ impl Lane {
         let place: Uri = url.as_str().parse().map_err(|_| wrong())?;
         let path = place.path_and_query().cloned().ok_or_else(wrong)?;
         let host = place.host().ok_or_else(wrong)?;
-        // `Url` leaves out a port that goes without saying.
+        // `Url` omits the default port.
         let authority = match url.port() {
             Some(port) => HeaderValue::try_from(format!("{host}:{port}")),
             None => HeaderValue::from_str(host),
@@ -105,11 +105,11 @@ impl Lane {
         headers
     }
 
-    /// Sends a request with headers that [`headers`](Self::headers) has seen, and returns as soon as the answer begins.
+    /// Sends a request with headers prepared by [`headers`](Self::headers), and returns as soon as the response begins.
     ///
     /// # Errors
     ///
-    /// As of [`Client::open`].
+    /// Same as [`Client::open`].
     pub(crate) async fn send(
         &self,
         method: Method,

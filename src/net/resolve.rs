@@ -1,4 +1,4 @@
-//! From names to addresses, without the system's resolver, which a static binary does not have.
+//! Name resolution without the system's resolver, which a static binary lacks.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -1,4 +1,4 @@
-//! The body of a request that comes over HTTP/2.
+//! Request body over HTTP/2.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -57,14 +57,14 @@ impl HttpBody for Upload {
         if !upload.read {
             match ready!(upload.stream.poll_data(cx)) {
                 Some(Ok(data)) => {
-                    // The client may send as much again. What fails here has failed as a whole, and says so elsewhere.
+                    // Returns the flow-control window. An error here is also reported for the whole stream.
                     let _ = upload.stream.flow_control().release_capacity(data.len());
                     if let Some(left) = &mut upload.left {
                         *left = left.saturating_sub(data.len() as u64);
                     }
                     return Poll::Ready(Some(Ok(Frame::data(data))));
                 }
-                // The client has changed its mind about the rest, and waits for the answer (RFC 9113 section 8.1).
+                // The client skips the rest of the body and waits for the response (RFC 9113 section 8.1).
                 Some(Err(error)) if error.reason() == Some(Reason::NO_ERROR) => {
                     return Poll::Ready(None);
                 }

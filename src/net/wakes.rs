@@ -1,8 +1,8 @@
 //! Suppression of unnecessary wake-ups.
 //!
 //! hyper wakes the connection to read the next chunk whenever a chunk of a request body is taken. It also does so after
-//! the last chunk. Most bodies have one chunk, so that nearly each request polled its connection a second time without
-//! work, at a tenth of its cost.
+//! the last chunk. Most bodies have one chunk. Nearly each request therefore polled its connection a second time
+//! without work, which is a tenth of the request's cost.
 //!
 //! A connection is therefore polled with a [`ConnectionWaker`]. While a chunk is taken ([`take_quietly`]), wake-ups
 //! that result on the same thread are deferred. After the last chunk they are dropped.

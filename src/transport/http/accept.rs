@@ -12,7 +12,7 @@ use crate::limit::{Hits, Limit, subnet};
 
 /// Delay when the system has no free sockets or the connection limit is reached.
 const PAUSE: Duration = Duration::from_millis(50);
-/// After which time it is said again that the system has no sockets.
+/// Minimum interval between log entries about exhausted sockets.
 pub(super) const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(60);
 /// Time for a closed connection to be released.
 const SHORT_PAUSE: Duration = Duration::from_millis(1);
@@ -128,7 +128,7 @@ impl<'s> Acceptor<'s> {
 
     /// The system has no socket for the next connection.
     async fn cannot_accept(&mut self, error: &io::Error) {
-        // As long as it lasts it happens twenty times a second.
+        // The condition recurs twenty times a second while it lasts.
         let now = Instant::now();
         let told_lately = self
             .starved

@@ -1,4 +1,4 @@
-//! A second port, for operators alone: everything that they may look at, and nothing else.
+//! Admin port: a second listener that serves only the operator pages.
 
 use std::convert::Infallible;
 use std::io;
@@ -72,7 +72,7 @@ impl AdminListener {
                     });
                 }
                 Err(error) => {
-                    // As long as it lasts it happens twenty times a second.
+                    // The condition recurs twenty times a second while it lasts.
                     if told.is_none_or(|told| TOLD_AGAIN_AFTER <= told.elapsed()) {
                         told = Some(Instant::now());
                         tracing::warn!(%error, "a connection to the admin port could not be accepted");

@@ -1,4 +1,4 @@
-//! Answers in fewer bytes, for clients that take them.
+//! Response compression, for clients that accept it.
 
 use std::io::Write as _;
 
@@ -38,9 +38,9 @@ pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
     named.or(any).unwrap_or(false)
 }
 
-/// The answer, in fewer bytes if it is one that is whole, long and of text.
+/// Compresses a response if it is complete, large and of a text type.
 ///
-/// `hold` counts a large body as unread until it is sent. Where that is refused the answer stays as it is.
+/// `hold` counts a large body as unread until it is sent. If `hold` is denied, the response stays uncompressed.
 pub(super) async fn compressed(
     mut response: Response<Body>,
     hold: impl FnOnce(Bytes) -> Option<Bytes>,

@@ -41,7 +41,7 @@ pub(crate) struct ConnectionState {
     /// Bytes that came in since the phase began.
     received: AtomicU64,
     requests: AtomicU32,
-    /// The second from which on the connection is closed when its answer is sent.
+    /// Second from which the connection is closed after its next response.
     retire_at: AtomicU32,
     /// The body that is being read took too long: 0 for no, else [`LATE`] or [`TRICKLES`].
     body_expired: AtomicU8,
@@ -64,9 +64,9 @@ pub(crate) enum Phase {
     Body,
     /// The response is being produced or sent.
     Answer,
-    /// Its answer is there, and on its way.
+    /// The response is ready and being sent.
     Sending,
-    /// Its answer comes in parts, and may take its time.
+    /// The response is a stream and may take any time.
     Stream,
     /// HTTP/2, whose streams have timers of their own.
     Multiplexed,
@@ -140,7 +140,7 @@ impl ConnectionState {
         self.certificate.get()
     }
 
-    /// Since how many seconds nothing has been asked, if nothing is being answered either.
+    /// Returns the idle time in seconds, if no request is pending or in progress.
     pub(crate) fn idle_for(&self) -> Option<u32> {
         let idle = match self.phase() {
             Phase::Idle => true,
@@ -201,7 +201,7 @@ impl ConnectionState {
         self.since.store(self.clock.now(), Relaxed);
     }
 
-    /// Counts a request and begins to wait for its body. Says whether it is to be the connection's last.
+    /// Counts a request and starts the timer of its body. Returns true if it is the connection's last.
     #[inline]
     pub(crate) fn begin_request(&self, limits: &HttpLimits, hits: &Hits) -> bool {
         let requests = self.requests.load(Relaxed) + 1;
@@ -235,8 +235,8 @@ impl ConnectionState {
         }
     }
 
-    /// The answer is there. Once some of it has been sent, a pause begins: hyper does not say so by asking for more
-    /// where it has asked already.
+    /// Records that the response is ready. Once part of it was sent, the connection becomes idle: hyper does not signal
+    /// that if it already waits for data.
     #[inline]
     pub(crate) fn answer_is_ready(&self) {
         self.has_answered();
@@ -326,7 +326,7 @@ impl ConnectionState {
     pub(super) fn has_read(&self, bytes: usize, answered: bool) {
         match self.phase() {
             Phase::Idle if bytes > 0 => self.begin_head(bytes),
-            // The next request may come while this one is still being answered; its time has not begun then.
+            // The next request may arrive during this response; its time limit has not started then.
             Phase::Answer if bytes > 0 && answered => self.begin_head(bytes),
             Phase::Head | Phase::Body => {
                 self.received

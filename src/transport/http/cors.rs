@@ -1,7 +1,6 @@
-//! Web pages of other origins that may call: what browsers want to be told.
+//! CORS: responses to web pages of other origins.
 //!
-//! Only origins that were configured are ever named, each by itself and never `*`. Credentials of the browser's own
-//! (cookies) are not asked for: nothing here knows any.
+//! Only configured origins are permitted, each by name and never as `*`. Browser credentials (cookies) are not used.
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -22,7 +21,7 @@ const EXPOSED: &str = "mcp-session-id, www-authenticate, retry-after, ratelimit,
 /// Max age of a preflight result in seconds: two hours, the maximum of any browser.
 const MAX_AGE_SECONDS: u16 = 7200;
 
-/// The origins whose pages may read answers.
+/// Origins whose pages may read responses.
 #[derive(Debug)]
 pub(crate) struct Cors(Vec<String>);
 
@@ -79,7 +78,7 @@ impl Cors {
         response
     }
 
-    /// Lets the pages of an origin read an answer.
+    /// Permits the pages of an origin to read a response.
     pub(crate) fn allow(&self, origin: HeaderValue, response: &mut Response<Body>) {
         let headers = response.headers_mut();
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);

@@ -45,7 +45,7 @@ pub(crate) struct SocketFile {
 const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
 impl Door {
-    /// Clients come in by a port.
+    /// Creates a listener for a TCP port.
     pub(super) fn port(listener: TcpListener) -> io::Result<Self> {
         // On Linux, accepted sockets inherit these options, which saves four system calls for each.
         #[cfg(target_os = "linux")]
@@ -113,7 +113,7 @@ impl Arrived {
     }
 }
 
-/// Small answers at once, and news of peers that are gone.
+/// Sets `TCP_NODELAY` and keep-alive probes.
 fn prepare<'s>(socket: impl Into<SockRef<'s>>) -> io::Result<()> {
     let socket = socket.into();
     socket.set_tcp_nodelay(true)?;

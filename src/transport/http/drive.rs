@@ -13,7 +13,7 @@ use super::connection::ConnectionState;
 use super::multiplexed::{Broken, Looks, Multiplexed};
 use crate::net::ConnectionWaker;
 
-/// Tells all connections that they should come to an end.
+/// Signals all connections to shut down.
 #[derive(Debug, Default)]
 pub(crate) struct Drain {
     begun: AtomicBool,

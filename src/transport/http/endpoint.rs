@@ -35,7 +35,7 @@ const METHODS_WITHOUT_STREAMS: &str = "POST, DELETE";
 const METHODS_STATELESS: &str = "POST";
 
 impl Endpoint {
-    /// A message from head to answer.
+    /// Handles a message from head to response.
     pub(super) async fn post(
         &self,
         by: Sender<'_>,
@@ -60,7 +60,7 @@ impl Endpoint {
         self.begin_to_read(body)
     }
 
-    /// A message that is being read, to its answer.
+    /// Reads the rest of a message and returns its response.
     pub(super) async fn read_on(
         &self,
         (mut reading, body): (Reading, &mut Body),
@@ -96,7 +96,7 @@ impl Endpoint {
         self.server.handle_http(cx, local, &mut head, body)
     }
 
-    /// Anything else: a stream of a session (LH-03), its end (LH-09), or a refusal.
+    /// Handles other methods: opens a session stream (LH-03), ends a session (LH-09), or rejects the request.
     pub(super) async fn other(
         &self,
         entered: &Entered<'_>,
@@ -148,7 +148,7 @@ impl Endpoint {
         })
     }
 
-    /// The whole body, if it is not too large and comes in time.
+    /// Reads the whole body within the limits of size and time.
     pub(super) async fn read(
         &self,
         connection: Option<&Arc<ConnectionState>>,
@@ -168,7 +168,7 @@ impl Endpoint {
     }
 }
 
-/// An answer in the form that its client takes.
+/// Builds the response in a format that the client accepts.
 #[inline]
 pub(super) fn answer(
     reply: Reply,
@@ -182,15 +182,14 @@ pub(super) fn answer(
     respond_in(reply, connection, headers)
 }
 
-/// A body that is being read. On HTTP/1 the connection's own clock decides whether it comes in time, on HTTP/2 one for
-/// each stream.
+/// A body being read. On HTTP/1 the connection's timer limits it; on HTTP/2 each stream has a timer.
 pub(super) struct Reading {
     reader: Reader,
     /// Allocated only on demand, since the body mostly arrives with the head.
     watch: Option<Box<StreamWatch>>,
 }
 
-/// Looks each second whether a stream's body comes in time and fast enough, as the sweep does for connections of HTTP/1.
+/// Checks the arrival rate of a stream's body each second, as the sweep does for HTTP/1 connections.
 struct StreamWatch {
     began: Instant,
     second: Pin<Box<Sleep>>,

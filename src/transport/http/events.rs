@@ -15,7 +15,7 @@ use super::connection::{ConnectionState, Phase};
 use crate::net::{BodyError, Common};
 use crate::server::{Part, Parts, Said, next_heartbeat};
 
-/// The body of an answer in parts.
+/// Body of a streamed response.
 pub(crate) struct EventStream {
     stream: Option<Box<dyn Parts>>,
     /// Pending output, in pieces that are not copied together.

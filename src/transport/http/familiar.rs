@@ -21,7 +21,7 @@ pub(crate) struct Familiar {
 }
 
 impl Familiar {
-    /// Notes what the bytes of a head have told. The next request that begins is the one that it belongs to.
+    /// Records the comparison result of a head, for the next request that begins.
     #[inline]
     pub(super) fn note(&self, came: Came) {
         self.came.store(came as u8, Relaxed);

@@ -41,7 +41,7 @@ fn is_usual(name: &HeaderName) -> bool {
         || *name == CONNECTION
 }
 
-/// A field that may stand there once.
+/// A field that may occur only once.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum Field<'h> {
     #[default]
@@ -308,8 +308,8 @@ impl Summary {
         self.is_json
     }
 
-    /// HTTP-07: the body is JSON, and the client takes an answer in one of the two forms there are. Some clients
-    /// name only one of them, and some none; they are answered all the same.
+    /// Checks that the body is JSON and that the client accepts one of the two response types (HTTP-07). Without
+    /// `strict`, clients that name only one or none of them are accepted.
     #[inline]
     pub(crate) fn check_media(&self, strict: bool) -> Result<(), Rejection> {
         self.is_json?;

@@ -31,7 +31,7 @@ pub(crate) struct HostGuard {
     told: Told,
 }
 
-/// When something was last told, in seconds after the beginning, so that strangers cannot fill the log.
+/// Time of the last log entry, in seconds since the start. Limits the rate, so that clients cannot flood the log.
 #[derive(Debug)]
 struct Told {
     beginning: Instant,
@@ -153,8 +153,8 @@ impl HostGuard {
         }
     }
 
-    /// Checks whether `Host` can be one at all, where any is answered to. HTTP/1.1 demands one and no more (RFC 9112
-    /// section 3.2); probes may leave it empty.
+    /// Checks the syntax of `Host`, for routes that accept any host. HTTP/1.1 requires exactly one (RFC 9112 section
+    /// 3.2); probes may leave it empty.
     pub(crate) fn check_form(head: &Parts, fields: &Fields<'_>) -> Result<(), Rejection> {
         match fields.host.value()? {
             _ if head.uri.authority().is_some() => Ok(()),

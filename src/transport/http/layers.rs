@@ -136,7 +136,7 @@ impl fmt::Debug for Layers {
     }
 }
 
-/// A layered service whose failures are answers too.
+/// A layered service that converts errors to responses.
 #[derive(Clone)]
 struct Answering<S> {
     inner: S,

@@ -35,7 +35,7 @@ const SEND_BUFFER_MAX: usize = 400 * 1024;
 /// Streams of which the client has broken the rules, until the connection is ended for it.
 const BROKEN_STREAMS_MAX: usize = 1024;
 
-/// A connection of HTTP/2, and what answers on it.
+/// An HTTP/2 connection with its service.
 pub(super) struct Multiplexed {
     served: Arc<Served>,
     ping_seconds: u32,
@@ -80,7 +80,7 @@ impl Broken {
 }
 
 impl Multiplexed {
-    /// On a socket from which nothing has been read.
+    /// Creates the connection for a socket that is unread.
     pub(super) fn new(socket: Socket, served: Arc<Served>, limits: &HttpLimits) -> Self {
         let handshake = server::Builder::new()
             .initial_window_size(WINDOW)

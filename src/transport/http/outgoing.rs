@@ -1,4 +1,4 @@
-//! An answer on its way over HTTP/2.
+//! An HTTP/2 response being sent.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -57,7 +57,7 @@ pub(super) fn send(
     }
 }
 
-/// A body that goes out as its client makes room for it.
+/// A response body that is sent as flow control permits.
 pub(super) struct Outgoing {
     stream: SendStream<Bytes>,
     body: Body,
@@ -133,8 +133,7 @@ impl Future for Outgoing {
     }
 }
 
-/// Adds to the headers of an answer what each has, and takes away what no answer may have over HTTP/2 (RFC 9113 section
-/// 8.2.2).
+/// Adds the common response headers and removes those that HTTP/2 forbids (RFC 9113 section 8.2.2).
 #[inline]
 fn complete(headers: &mut HeaderMap, length: Option<u64>, second: u32) {
     let (mut has_length, mut has_date, mut is_hop_by_hop) = (false, false, false);
@@ -167,7 +166,7 @@ fn is_of_one_hop(name: &HeaderName) -> bool {
         || matches!(name.as_str(), "keep-alive" | "proxy-connection")
 }
 
-/// Takes away what speaks of one connection only, with what `Connection` names.
+/// Removes connection-specific headers, including those that `Connection` names.
 #[cold]
 fn strip(headers: &mut HeaderMap) {
     let connection = headers.remove(CONNECTION);
@@ -186,7 +185,7 @@ fn strip(headers: &mut HeaderMap) {
     }
 }
 
-/// The date of an answer (RFC 9110 section 6.6.1), written anew when the worker's clock has ticked.
+/// Date header of a response (RFC 9110 section 6.6.1), updated with the worker's clock.
 #[inline]
 fn date(second: u32) -> HeaderValue {
     thread_local! {

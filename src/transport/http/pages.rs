@@ -12,7 +12,7 @@ use crate::telemetry::{Life, PROMETHEUS_MEDIA, Phase, Telemetry, prometheus_page
 /// A page for operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Page {
-    /// The process answers.
+    /// Liveness.
     Live,
     /// Requests should be sent here.
     Ready,

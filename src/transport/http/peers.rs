@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::limit::{is_public, subnet};
 use crate::net::TrustedProxies;
 
-/// Counts connections by the network that they come from.
+/// Connection counts by client network.
 #[derive(Clone, Debug)]
 pub(crate) struct Peers {
-    /// 0 for no limit; then nothing is counted.
+    /// Maximum number; 0 for no limit, which disables counting.
     max: usize,
     /// True if shared addresses, such as private ones, are limited too.
     everywhere: bool,

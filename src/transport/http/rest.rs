@@ -118,7 +118,7 @@ pub(super) async fn list(
     Outcome::of(handled.await.reply().await)
 }
 
-/// An answer without the message around it.
+/// A response without its JSON-RPC envelope.
 pub(super) enum Outcome {
     /// JSON text.
     Result(Bytes),

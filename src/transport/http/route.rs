@@ -8,7 +8,7 @@ use crate::telemetry::Route as Counted;
 
 /// A path that is served over HTTP.
 ///
-/// Everything that is not open passes the same checks as the MCP endpoint before anything looks at it.
+/// Every path that is not open passes the same checks as the MCP endpoint first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Route {
@@ -24,7 +24,7 @@ pub struct Route {
 pub(super) enum Place {
     /// Path without authentication: probes and clients without credentials must be able to read it.
     Open(Open),
-    /// For those whom [`Router::enter`](super::service::Router::enter) lets in.
+    /// Path for callers admitted by [`Router::enter`](super::service::Router::enter).
     Guarded(Guarded),
 }
 

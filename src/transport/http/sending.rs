@@ -1,8 +1,8 @@
-//! Answers over HTTP/2 that a client is slow to take.
+//! HTTP/2 responses that a client reads slowly.
 //!
-//! On HTTP/1 a client that does not read stalls its socket, which the sweep sees. Over HTTP/2 it may read everything
-//! but grant a stream no room: then the answer waits here. Each that is large, or comes in parts, notes when it last
-//! went on.
+//! On HTTP/1 a client that does not read stalls its socket, which the sweep detects. Over HTTP/2 it may read the socket
+//! but withhold the flow-control window of a stream; the response then waits here. Each large or streamed response
+//! records its last progress.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,12 +14,12 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use super::connection::ConnectionState;
 use crate::net::{Body, BodyError};
 
-/// Smaller answers are not watched: all that one connection may have at once are no burden.
+/// Minimum size of a watched response, in bytes; the smaller ones of a connection use little memory in total.
 const WATCHED_BYTES: u64 = 16 * 1024;
 /// Maximum part size in bytes, so that progress is visible.
 const PART_BYTES: usize = 64 * 1024;
 
-/// The answers of one connection that are on their way.
+/// Responses of one connection in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Sendings(Mutex<Vec<Sending>>);
 

@@ -190,7 +190,7 @@ impl Router {
         rejection.into_response(route)
     }
 
-    /// Counts a request that was turned away, and has it recorded if that was decided before there was a message.
+    /// Counts a rejected request, and adds an audit entry if no message exists yet.
     #[cold]
     pub(super) fn turned_away(&self, turned: Turned, client: Peer) {
         let server = &self.endpoint.server;
@@ -233,9 +233,8 @@ impl Router {
         head.method == Method::POST && self.path(&head.uri) == Route::MCP.path
     }
 
-    /// By path. The endpoint answers with and without a slash at its end, since a redirect would lose the body.
-    /// Every refusal becomes an answer here, so that hyper never sees an error and never drops a connection on our
-    /// account.
+    /// Dispatches by path. The endpoint accepts a trailing slash, since a redirect would lose the body. Every rejection
+    /// becomes a response here, so that hyper never drops a connection because of an error.
     #[inline]
     pub(super) async fn route(
         &self,

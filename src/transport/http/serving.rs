@@ -34,7 +34,7 @@ use crate::telemetry::{HttpKey, HttpWatch, Wire};
 
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
-/// The answer to one request.
+/// Future of the response to one request.
 pub(crate) struct Answering(State);
 
 /// Progress of a response.
@@ -73,7 +73,7 @@ struct Terms {
     watch: Option<HttpWatch>,
 }
 
-/// A connection, and what answers there. A stream of HTTP/2 counts for as long as this lives.
+/// A connection with its service. An HTTP/2 stream is counted until drop.
 struct Counted {
     served: Arc<Served>,
     is_stream: bool,
@@ -273,7 +273,7 @@ impl Serving {
         terms.finish(&self.served, response, None)
     }
 
-    /// Everything that is no message at `/mcp`, goes through an application's layers, or comes from a page elsewhere.
+    /// Handles requests that are not messages at `/mcp`, pass through application layers, or have another origin.
     async fn unusual(mut self) -> Response<Body> {
         let Served {
             service,
@@ -325,7 +325,7 @@ impl Terms {
         Progress::Answered(self.finish(served, response, None))
     }
 
-    /// The last steps, which are the same for every answer.
+    /// Final steps, common to all responses.
     #[inline]
     fn finish(
         &mut self,

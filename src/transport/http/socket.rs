@@ -20,7 +20,7 @@ pub(crate) struct Socket {
     state: Arc<ConnectionState>,
     /// Guards released when the socket closes.
     guards: Option<Guards>,
-    /// More may have come than was read.
+    /// True if more data may be available than was read.
     unread: bool,
     watch: HeadWatch,
     /// Rate of stream resets. HTTP/2 has frames, whose heads are not ambiguous.
@@ -223,7 +223,7 @@ impl Drop for Socket {
         if !more_comes || self.state.is_cut() {
             return;
         }
-        // The answer was sent before everything was read, or had come: the client is given the time to see it.
+        // The response was sent before the request was read completely: the client gets time to receive it.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let stream = std::mem::replace(&mut self.stream, Stream::Gone);
             let guards = self.guards.take();

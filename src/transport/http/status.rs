@@ -1,4 +1,4 @@
-//! Refusals as HTTP answers: the one place that knows which status each has.
+//! HTTP responses for rejections, with the status of each.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(crate) enum Rejection {
     OriginForeign,
     /// A page of this server, under a name that no setting has.
     OriginUnnamed,
-    /// A header that may stand there once is there twice.
+    /// A header that may occur once is repeated.
     HeaderRepeated,
     /// The name of a header is ambiguous to other parsers.
     HeaderName,
@@ -190,7 +190,7 @@ impl Rejection {
             Self::TooManyHeaders => Some(Limit::HeaderFields),
             Self::BodyTooLarge => Some(Limit::BodyBytes),
             Self::BodyTooSlow(limit) => Some(limit),
-            // Requests that are answered all the same ask for it too.
+            // Requests that are still served set this too.
             Self::Limited(refused) if refused.limit == Limit::Memory => Some(Limit::Memory),
             _ => None,
         }
@@ -204,7 +204,7 @@ impl Rejection {
         )
     }
 
-    /// In the form that a route has for refusals.
+    /// Builds the rejection in the format of the route.
     pub(super) fn into_response(self, route: Option<&Route>) -> Response<Body> {
         if route.is_some_and(Route::speaks_rpc) {
             self.into_rpc()
@@ -326,7 +326,7 @@ fn limit_of(error: &AuthError) -> Option<Limit> {
 /// The media type of problem documents.
 pub(super) const PROBLEM: &str = "application/problem+json";
 
-/// A problem document (RFC 9457) without any type of its own: the status says what it is.
+/// Builds a problem document (RFC 9457) without a type of its own; the status identifies the problem.
 pub(super) fn problem(status: StatusCode, detail: &str) -> Value {
     json!({
         "status": status.as_u16(),
@@ -424,7 +424,7 @@ pub(crate) fn respond_in(
         Reply::Stream(stream) => {
             return event_stream(Body::new(EventStream::new(stream, connection)));
         }
-        // The client is waiting for nothing; a stream without events is what says so.
+        // The client has cancelled the request; an empty event stream signals that.
         Reply::Cancelled => return event_stream(Body::empty()),
         Reply::Accepted => {
             let mut response = Response::new(Body::empty());
@@ -480,7 +480,7 @@ pub(crate) fn respond_in_events(
     response
 }
 
-/// An answer in parts (MH-17).
+/// Builds a streamed response (MH-17).
 fn event_stream(body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
@@ -490,7 +490,7 @@ fn event_stream(body: Body) -> Response<Body> {
     response
 }
 
-/// Scopes that the caller of a refused request needs.
+/// Scopes that the caller of a rejected request needs.
 #[derive(Clone, Debug)]
 pub(super) struct NeededScopes(pub(super) Arc<[String]>);
 

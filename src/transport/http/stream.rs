@@ -114,7 +114,7 @@ impl AsyncWrite for Stream {
     #[inline]
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            // A TCP socket keeps nothing back.
+            // A TCP socket has no write buffer to flush.
             Self::Plain(_) | Self::Gone => Poll::Ready(Ok(())),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_flush(cx),
         }

@@ -61,7 +61,7 @@ pub enum TlsError {
         "http.tls.certificate and http.tls.key belong together: name a file with the certificate and one with its key"
     )]
     Half,
-    /// A file cannot be read, or holds nothing of what it should.
+    /// A file cannot be read or lacks the expected contents.
     #[error("{setting} = {path}: {problem}")]
     File {
         /// Setting that names the file.
@@ -71,7 +71,7 @@ pub enum TlsError {
         /// Description of the problem.
         problem: String,
     },
-    /// Certificate and key do not belong together, or are of a kind that is not spoken.
+    /// Certificate and key do not match, or their type is not supported.
     #[cfg(feature = "tls")]
     #[error("the certificate and the key of http.tls cannot be used together")]
     Unusable(#[source] rustls::Error),

@@ -39,7 +39,7 @@ pub(crate) struct HeadWatch {
     /// Set after a request whose end could not be found. Bodies and heads can no longer be told apart, so all bytes are
     /// inspected.
     lost: bool,
-    /// A head that has begun, and one of the two fields with it, and whose end has not come.
+    /// Incomplete head that contains one of the two fields.
     head: Option<Framing>,
     tail: Tail,
     known: Known,

@@ -216,7 +216,7 @@ struct Shared {
     drain: Arc<Drain>,
 }
 
-/// A connection, and the means to end it.
+/// A connection with the means to end it.
 #[derive(Clone, Debug)]
 pub(crate) struct Swept {
     state: Arc<ConnectionState>,
@@ -360,7 +360,7 @@ async fn sweep(
 ) {
     let mut seconds = tokio::time::interval(Duration::from_secs(1));
     seconds.set_missed_tick_behavior(MissedTickBehavior::Burst);
-    // The first tick comes at once.
+    // The first tick completes immediately.
     seconds.tick().await;
     loop {
         seconds.tick().await;
@@ -428,7 +428,7 @@ impl Serving {
         }
     }
 
-    /// Begins to speak TLS; says whether HTTP/2 is spoken inside. `None` if that took too long.
+    /// Performs the TLS handshake; returns true if HTTP/2 was negotiated. `None` on a timeout.
     async fn shake_hands(
         &self,
         tls: &Tls,
@@ -454,7 +454,7 @@ impl Serving {
     }
 }
 
-/// Speaks HTTP for as long as the connection lasts.
+/// Serves HTTP until the connection ends.
 async fn serve(serving: Serving, stream: Stream, multiplexed: bool, guards: Guards) {
     let Serving {
         state,
@@ -505,7 +505,7 @@ async fn serve(serving: Serving, stream: Stream, multiplexed: bool, guards: Guar
         .serve_connection(TokioIo::new(socket), service_fn(respond));
     let end = |connection: Pin<&mut _>| http1::Connection::graceful_shutdown(connection);
     if let Err(error) = until_drained(connection, &drain, end).await {
-        // hyper answers both in the same way, and does not say which it was.
+        // hyper responds to both in the same way and does not report the difference.
         if error.is_parse_too_large() {
             hits.count(match state.received() {
                 received if received <= limits.header_bytes as u64 => Limit::HeaderFields,

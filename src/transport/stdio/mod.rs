@@ -51,7 +51,7 @@ impl Default for StdioConfig {
     }
 }
 
-/// Requests that are answered at once.
+/// Maximum number of concurrent requests.
 const CONCURRENT_MAX: usize = 256;
 /// Time for calls to complete after the input has ended.
 const GRACE: Duration = Duration::from_secs(2);
@@ -65,7 +65,7 @@ pub(crate) async fn serve(
 ) -> io::Result<()> {
     let (frames, mut incoming) = mpsc::channel(16);
     let (answers, mut outgoing) = mpsc::channel::<Answer>(CONCURRENT_MAX);
-    // Settled by the first bytes that come in, before anything goes out.
+    // The first input bytes determine the framing, before any output.
     let framing = Arc::new(OnceLock::new());
     // Dedicated threads: a pending read from a pipe cannot be cancelled and must not keep the process alive.
     let settled = Arc::clone(&framing);
@@ -187,7 +187,7 @@ fn write(framing: Framing, answer: &Answer) -> io::Result<()> {
     framing.write(&mut io::stdout().lock(), &pieces)
 }
 
-/// Sends what a call says, and how it ended.
+/// Sends the parts of a call's response and its final result.
 async fn send_parts(mut stream: Box<dyn Parts>, answers: &mpsc::Sender<Answer>) {
     while let Some(part) = poll_fn(|cx| stream.poll_next(cx)).await {
         let answer = match part.said {

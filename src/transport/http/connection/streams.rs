@@ -27,7 +27,7 @@ pub(crate) struct Streams {
     restless: OnceLock<Limit>,
     /// Number of streams without a response.
     open: AtomicU32,
-    /// Answers that are on their way.
+    /// Responses in progress.
     pub(crate) sendings: Sendings,
     /// Set when the client must not open further streams.
     retires: AtomicBool,
@@ -139,7 +139,7 @@ impl ConnectionState {
     /// Returns true if a stream has begun since the last call, which requires another poll of the connection.
     #[inline]
     pub(crate) fn take_begun(&self) -> bool {
-        // Mostly it is asked when nothing was read.
+        // Fast path: mostly no data was read.
         self.holds_back() && self.streams.begun.swap(false, AcqRel)
     }
 
@@ -157,7 +157,7 @@ impl ConnectionState {
         self.streams.begun.fetch_or(false, AcqRel)
     }
 
-    /// Counts a stream of HTTP/2 until [`close_stream`](Self::close_stream). Says whether the request is one.
+    /// Counts an HTTP/2 stream until [`close_stream`](Self::close_stream). Returns true if the request is one.
     #[inline]
     pub(crate) fn open_stream(&self) -> bool {
         let is_stream = self.phase() == Phase::Multiplexed;

@@ -16,7 +16,7 @@ pub(crate) enum Turn {
     Come,
 }
 
-/// The most that answers are worth: so much is lost before a connection is no longer trusted, and won back after.
+/// Maximum credit. It bounds the losses before a connection becomes untrusted, and the gains afterwards.
 const CREDIT_MAX: i32 = 64;
 /// Cost of a stream reset, in units of one response.
 const RESET_COST: i32 = 4;
@@ -40,7 +40,7 @@ impl ConnectionState {
         0 < self.trust.credit.load(Relaxed)
     }
 
-    /// A request has its answer.
+    /// Records a completed response.
     #[inline]
     pub(crate) fn has_answered(&self) {
         let credit = self.trust.credit.load(Relaxed);

@@ -168,7 +168,7 @@ impl Files {
             .with_single_cert(chain, key)
             .map_err(TlsError::Unusable)?;
         if self.client_ca.is_some() {
-            // A session that is resumed brings its client certificate back without another look at its end.
+            // A resumed session restores its client certificate without a new check of its expiry.
             config.session_storage = Arc::new(NoServerSessionStorage {});
             config.send_tls13_tickets = 0;
         }

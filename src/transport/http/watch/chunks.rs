@@ -17,7 +17,7 @@ enum Place {
     Data,
     DataCr,
     DataLf,
-    /// A line of the trailer begins, or the empty one that ends it.
+    /// Start of a trailer line, or of the final empty line.
     Trailer,
     TrailerLine,
     TrailerLf,

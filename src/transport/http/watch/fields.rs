@@ -71,7 +71,7 @@ pub(super) enum Ending {
     Unclear,
 }
 
-/// The beginning of a number that comes in several pieces.
+/// Partial number that arrives in several pieces.
 #[derive(Clone, Copy, Debug, Default)]
 struct Begun {
     text: [u8; DIGITS_MAX],
@@ -82,7 +82,7 @@ struct Begun {
 const DIGITS_MAX: usize = 32;
 
 impl Framing {
-    /// Notes a field, whose value begins with these bytes. Says whether the head has both now.
+    /// Records a field whose value begins with these bytes. Returns true if the head now has both fields.
     #[inline]
     pub(super) fn note(&mut self, field: Field, value: &[u8]) -> bool {
         match field {

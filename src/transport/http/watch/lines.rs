@@ -1,6 +1,6 @@
-//! The lines of heads, one after the other, and where a head ends.
+//! Line parser for heads.
 //!
-//! Lines that end with a line feed alone are spoiled, and so is the second one of the fields that may not stand together.
+//! Corrupts lines that end with a bare line feed, and the second of two conflicting fields.
 
 use super::chunks::{Chunks, Followed};
 use super::fields::{Ending, Field};
@@ -20,7 +20,7 @@ enum Next {
 }
 
 impl HeadWatch {
-    /// From line to line.
+    /// Parses the bytes line by line.
     pub(super) fn follow(&mut self, bytes: &mut [u8], from: usize, at: At) {
         // Bodies may have line feeds alone; heads may not (RFC 9112 section 2.2 lets us, and others read them otherwise).
         let mut is_head = !self.lost || at != At::Body;
@@ -121,7 +121,7 @@ impl HeadWatch {
         next
     }
 
-    /// Looks at the line that begins at a place.
+    /// Parses the line at an offset.
     #[inline]
     fn line(&mut self, bytes: &mut [u8], at: usize) {
         if let Some((field, name)) = Field::begins(&bytes[at..]) {
