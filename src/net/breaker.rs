@@ -215,7 +215,7 @@ impl Breakers {
         self.shared.state()
     }
 
-    /// Removes callers whose breaker is closed, or all callers if there are none.
+    /// Removes callers whose breaker is closed, or all callers if that frees no capacity.
     fn make_room(&mut self) {
         self.of
             .retain(|_, own| own.state() != BreakerState::Passing);

@@ -308,8 +308,8 @@ impl Summary {
         self.is_json
     }
 
-    /// Checks that the body is JSON and that the client accepts one of the two response types (HTTP-07). Without
-    /// `strict`, clients that name only one or none of them are accepted.
+    /// Checks that the body is JSON and that the client accepts both response types (HTTP-07). Without `strict`, one of
+    /// them or a missing `Accept` header is sufficient, since some clients send that.
     #[inline]
     pub(crate) fn check_media(&self, strict: bool) -> Result<(), Rejection> {
         self.is_json?;

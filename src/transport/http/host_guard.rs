@@ -31,7 +31,7 @@ pub(crate) struct HostGuard {
     told: Told,
 }
 
-/// Time of the last log entry, in seconds since the start. Limits the rate, so that clients cannot flood the log.
+/// Rate limit for log entries, so that clients cannot flood the log. Times are in seconds since the start.
 #[derive(Debug)]
 struct Told {
     beginning: Instant,
