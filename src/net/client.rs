@@ -44,9 +44,9 @@ use super::{Answer, FetchError, Fetched, Guard, Phase};
 ///
 /// # Defaults
 ///
-/// No redirects are followed. The limits are 3 s to connect, 5 s for the TLS handshake, 30 s for the start of the
-/// response, 60 s for each further part, and 60 s in total. The response may have 8 MiB after decompression, and its
-/// head 64 KiB.
+/// No redirects are followed. Connecting may take 3 s and the TLS handshake 5 s. The response may take 30 s to begin
+/// and 60 s for each further part. The total limit is 60 s. The body may have 8 MiB after decompression, and the head
+/// 64 KiB.
 #[derive(Clone)]
 pub struct Client {
     pools: Pools,

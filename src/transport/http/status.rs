@@ -190,7 +190,7 @@ impl Rejection {
             Self::TooManyHeaders => Some(Limit::HeaderFields),
             Self::BodyTooLarge => Some(Limit::BodyBytes),
             Self::BodyTooSlow(limit) => Some(limit),
-            // Requests that are still served set this too.
+            // The memory check does not count hits, since requests that are still served run it too.
             Self::Limited(refused) if refused.limit == Limit::Memory => Some(Limit::Memory),
             _ => None,
         }

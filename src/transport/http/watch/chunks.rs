@@ -1,8 +1,8 @@
 //! Chunk framing of a body (RFC 9112 section 7.1), checked before hyper reads it.
 //!
 //! hyper parses the chunks too and rejects nearly all malformed ones. This parser corrupts the ambiguous input that
-//! hyper accepts, so that hyper rejects it as well. That is control characters in an extension, and trailer lines that
-//! end with a bare line feed, on which hyper would block until the body times out.
+//! hyper accepts, so that hyper rejects it as well. One case is control characters in an extension. The other is
+//! trailer lines that end with a bare line feed, on which hyper would block until the body times out.
 
 /// State of the chunk parser at the next byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
