@@ -1,4 +1,4 @@
-//! What another server answers, read within bounds.
+//! Response of another server, read within limits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,11 +19,11 @@ use super::inflate::{Inflate, InflateError};
 use super::lane::Place;
 use super::{FetchError, Phase};
 
-/// How long the end of a stream is waited for whose rest nobody wants, and how much of it is thrown away.
+/// Maximum time to drain the rest of an unwanted stream, and the maximum number of bytes to discard.
 const REST: Duration = Duration::from_secs(1);
 const REST_BYTES: usize = 64 * 1024;
 
-/// A whole answer.
+/// A complete response.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Fetched {
@@ -33,11 +33,11 @@ pub struct Fetched {
     pub headers: HeaderMap,
     /// Its body, inflated.
     pub body: Bytes,
-    /// Where it came from, after redirects.
+    /// Final URL, after redirects.
     pub url: Url,
 }
 
-/// An answer whose head is there, and whose body may be arriving.
+/// Response whose head has arrived and whose body may still be arriving.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Answer {
@@ -45,9 +45,9 @@ pub struct Answer {
     pub status: StatusCode,
     /// Its headers.
     pub headers: HeaderMap,
-    /// Where it comes from, after redirects.
+    /// Final URL, after redirects.
     pub url: Url,
-    /// What was spoken.
+    /// HTTP version of the connection.
     pub(super) version: Version,
     pub(super) body: Incoming,
     pub(super) host: Arc<str>,
@@ -56,16 +56,16 @@ pub struct Answer {
     pub(super) total: Option<(Instant, Duration)>,
     pub(super) max: usize,
     pub(super) seen: usize,
-    /// Where its connection goes when all of it has been read.
+    /// Pool slot that takes the connection back after the whole body was read.
     pub(super) place: Option<Place>,
 }
 
 impl Answer {
-    /// The next part of the body as it came; `None` at its end.
+    /// Returns the next chunk of the body, as received; `None` at the end.
     ///
     /// # Errors
     ///
-    /// It breaks off, takes too long, or becomes too large.
+    /// The body is truncated, times out, or exceeds its limit.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, FetchError> {
         loop {
             let idle = Instant::now() + self.idle;
@@ -91,7 +91,7 @@ impl Answer {
                 host: self.host.to_string(),
                 source: Arc::new(error),
             })?;
-            // Trailers say nothing that matters here.
+            // Trailers are ignored.
             let Ok(data) = frame.into_data() else {
                 continue;
             };
@@ -107,7 +107,7 @@ impl Answer {
         }
     }
 
-    /// Lets the next request have its connection, if nothing more comes over it.
+    /// Returns the connection to the pool if no more data follows.
     pub(super) fn leave_if_ended(&mut self) {
         if self.body.is_end_stream()
             && let Some(place) = self.place.take()
@@ -116,7 +116,7 @@ impl Answer {
         }
     }
 
-    /// Has nothing more to ask of a stream that is about to end: its connection is kept if it does so soon.
+    /// Releases a stream that is about to end. Its connection is reused if the end arrives soon.
     pub(crate) fn let_end(mut self) {
         self.max = self.seen.saturating_add(REST_BYTES);
         match self.chunk().now_or_never() {
@@ -130,12 +130,12 @@ impl Answer {
         }
     }
 
-    /// Where it redirects to, for those who look at each step themselves; the client's guard looks at it when it is
-    /// asked for. `None` if it does not.
+    /// Returns the redirect target, for callers that check each step; the client's guard checks it on request. `None`
+    /// if the response is not a redirect.
     ///
     /// # Errors
     ///
-    /// Where it redirects to is no URL, or leads from `https` to something else.
+    /// The target is not a valid URL, or leads from `https` to another scheme.
     pub fn redirect(&self) -> Result<Option<Url>, FetchError> {
         let location = match self.headers.get(LOCATION) {
             Some(location) if is_redirect(self.status) => location,
@@ -148,18 +148,18 @@ impl Answer {
         Ok(Some(next))
     }
 
-    /// How many bytes the body may have. For streams that have no end.
+    /// Sets the maximum body size in bytes, for unbounded streams.
     #[must_use]
     pub fn max_body(mut self, bytes: usize) -> Self {
         self.max = bytes;
         self
     }
 
-    /// The whole body, inflated.
+    /// Reads and decompresses the whole body.
     ///
     /// # Errors
     ///
-    /// It breaks off, takes too long, becomes too large, or is not encoded as it says.
+    /// The body is truncated, times out, exceeds its limit, or does not match its encoding.
     pub async fn read(mut self) -> Result<Fetched, FetchError> {
         if self.body.size_hint().lower() > self.max as u64 {
             return Err(self.too_large());
@@ -211,7 +211,7 @@ impl Answer {
 
     async fn read_gzip(&mut self) -> Result<Bytes, FetchError> {
         let Some(first) = self.chunk().await? else {
-            // An answer to HEAD, or one that is empty.
+            // Response to HEAD, or an empty body.
             return Ok(Bytes::new());
         };
         let mut inflate = Inflate::new(self.max);

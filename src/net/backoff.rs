@@ -1,4 +1,4 @@
-//! How long to wait before trying again.
+//! Backoff between attempts.
 
 use std::time::Duration;
 
@@ -21,9 +21,9 @@ impl Backoff {
     }
 }
 
-/// A number from 0 to 1 that nobody foresees.
+/// Returns an unpredictable random number from 0 to 1.
 pub fn chance() -> f64 {
-    // Where the system has no randomness to give, everybody waits equally long.
+    // Without system randomness, all callers wait equally long.
     let bits = getrandom::u32().unwrap_or(u32::MAX);
     f64::from(bits) / f64::from(u32::MAX)
 }

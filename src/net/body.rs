@@ -20,14 +20,14 @@ pub struct Body(Kind);
 enum Kind {
     /// Up to two pieces of bytes, sent one after the other without copying them together.
     Pieces(Bytes, Bytes),
-    /// One of its own, and more that many have in common, of which so many were sent.
+    /// An own piece followed by shared pieces, with the number already sent.
     Shared(Bytes, Arc<[Bytes]>, usize),
     Incoming(hyper::body::Incoming),
     Upload(Upload),
     Other(Pin<Box<dyn HttpBody<Data = Bytes, Error = BodyError> + Send>>),
 }
 
-/// Bytes that many answers have in common, in one piece or in several.
+/// Bytes shared by many responses, in one piece or several.
 #[derive(Clone, Debug)]
 pub(crate) enum Common {
     One(Bytes),
@@ -36,7 +36,7 @@ pub(crate) enum Common {
 }
 
 impl Common {
-    /// One after the other.
+    /// Pieces in order.
     #[inline]
     pub(crate) fn pieces(&self) -> &[Bytes] {
         match self {
@@ -45,7 +45,7 @@ impl Common {
         }
     }
 
-    /// How many bytes they have.
+    /// Total size in bytes.
     pub(crate) fn len(&self) -> usize {
         self.pieces().iter().map(Bytes::len).sum()
     }
@@ -63,7 +63,7 @@ impl From<Bytes> for Common {
     }
 }
 
-/// Why a body broke off.
+/// Error that ended a body early.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
 impl Body {
@@ -213,7 +213,7 @@ impl fmt::Debug for Body {
     }
 }
 
-/// Why a body could not be read whole.
+/// Reason for which a body could not be read completely.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
     #[error("the body is larger than {max} bytes")]
@@ -222,23 +222,23 @@ pub(crate) enum ReadError {
     Broken(#[source] BodyError),
 }
 
-/// Reads a body within a bound, frame by frame. A body of one frame, as most are, is not copied; room is made for what
-/// has arrived, not for what was announced.
+/// Reads a body frame by frame, within a size limit. A body with a single frame, the common case, is not copied.
+/// Capacity follows the received bytes, not the declared length.
 #[derive(Debug)]
 pub(crate) struct Reader {
     max: usize,
-    /// The first frame, as long as it may be all there is.
+    /// First frame, kept separately as long as it may be the only one.
     first: Bytes,
     /// All frames, once there are several.
     whole: Vec<u8>,
 }
 
 impl Reader {
-    /// Begins to read a body of at most `max` bytes.
+    /// Creates a reader for a body of at most `max` bytes.
     ///
     /// # Errors
     ///
-    /// It says of itself that it is larger.
+    /// The declared length exceeds the limit.
     #[inline]
     pub(crate) fn new(body: &Body, max: usize) -> Result<Self, ReadError> {
         if body.size_hint().lower() > max as u64 {
@@ -251,7 +251,7 @@ impl Reader {
         })
     }
 
-    /// Reads on; all of the body once its end has come.
+    /// Reads further; completes with the whole body at its end.
     #[inline]
     pub(crate) fn poll(
         &mut self,
@@ -262,7 +262,7 @@ impl Reader {
             let Some(frame) = ready!(Pin::new(&mut *body).poll_frame(cx)) else {
                 return Poll::Ready(Ok(self.take()));
             };
-            // Trailers say nothing that matters here.
+            // Trailers are ignored.
             let Ok(data) = frame.map_err(ReadError::Broken)?.into_data() else {
                 continue;
             };
@@ -277,12 +277,12 @@ impl Reader {
         }
     }
 
-    /// How many bytes have come.
+    /// Number of bytes received.
     pub(crate) fn received(&self) -> usize {
         self.first.len() + self.whole.len()
     }
 
-    /// Keeps a frame; more than `announced` bytes are still to come.
+    /// Appends a frame; `announced` is the lower bound of the bytes still to arrive.
     fn keep(&mut self, data: Bytes, announced: u64) {
         /// More than this is not set aside on an announcement alone.
         const TRUSTED_BYTES: u64 = 128 * 1024;
@@ -298,7 +298,7 @@ impl Reader {
                 .reserve_exact(first.len() + data.len() + announced);
             self.whole.extend_from_slice(&first);
         }
-        // Dropped behind this: whoever reads the socket uses its buffer again.
+        // `data` is dropped after this, so that the socket reader can reuse its buffer.
         self.whole.extend_from_slice(&data);
     }
 

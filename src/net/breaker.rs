@@ -1,4 +1,4 @@
-//! Stops asking somebody who does not answer.
+//! Circuit breaker for servers that do not respond.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use tokio::time::Instant;
 use super::Backoff;
 use super::share::ShareKey;
 
-/// Counts failures in a row. After too many it trips: nobody is let through until some time has passed; then one is,
-/// to probe, and what becomes of that one decides for all. Time is passed in.
+/// Circuit breaker that counts consecutive failures. At the threshold it trips and rejects all calls for a while. Then
+/// it admits one probe, whose result decides for all. The caller passes the current time.
 #[derive(Debug)]
 pub struct Breaker {
     threshold: u32,
     pause: Backoff,
     state: State,
-    /// How often it has tripped since it last passed.
+    /// Number of trips since the last success.
     trips: u32,
 }
 
@@ -28,20 +28,20 @@ enum State {
     Tripped {
         until: Instant,
     },
-    /// Since when. A probe of which nothing is heard is given up.
+    /// Start of the probe, which is abandoned if it never reports.
     Probing {
         since: Instant,
     },
 }
 
-/// What a [`Breaker`] is doing, for health and metrics.
+/// State of a [`Breaker`], for health and metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerState {
-    /// Everybody passes.
+    /// All calls are admitted.
     Passing,
-    /// Nobody passes.
+    /// All calls are rejected.
     Tripped,
-    /// One has passed, to see how it fares.
+    /// One probe call is in progress.
     Probing,
 }
 
@@ -49,7 +49,7 @@ pub enum BreakerState {
 const PROBE_LIFE: Duration = Duration::from_secs(120);
 
 impl Breaker {
-    /// A breaker that trips after so many failures in a row, and pauses so long.
+    /// Creates a breaker that trips after `threshold` consecutive failures and then rejects calls for `pause`.
     pub fn new(threshold: u32, pause: Backoff) -> Self {
         Self {
             threshold: threshold.max(1),
@@ -59,11 +59,11 @@ impl Breaker {
         }
     }
 
-    /// Lets somebody through, or says how long to wait.
+    /// Admits a call or returns the time to wait.
     ///
     /// # Errors
     ///
-    /// The time until it is worth another try.
+    /// Returns the time until the next attempt is useful.
     pub fn enter(&mut self, now: Instant) -> Result<(), Duration> {
         match self.state {
             State::Passing { .. } => Ok(()),
@@ -76,20 +76,21 @@ impl Breaker {
         }
     }
 
-    /// Somebody who was let through fared well.
+    /// Records the success of an admitted call.
     pub fn succeeded(&mut self) {
         self.state = State::Passing { failures: 0 };
         self.trips = 0;
     }
 
-    /// Somebody who was let through fared badly. `chance` is for the jitter, from 0 to 1. Tells whether it tripped.
+    /// Records the failure of an admitted call. `chance` is the jitter, from 0 to 1. Returns true if the breaker
+    /// tripped.
     pub fn failed(&mut self, now: Instant, chance: f64) -> bool {
         let trips = match &mut self.state {
             State::Passing { failures } => {
                 *failures += 1;
                 self.threshold <= *failures
             }
-            // Those that were let through before it tripped change nothing.
+            // Calls admitted before the trip do not change the state.
             State::Tripped { .. } => false,
             State::Probing { .. } => true,
         };
@@ -101,14 +102,15 @@ impl Breaker {
         trips
     }
 
-    /// Somebody who was let through never found out. Where it was the probe, the next one may probe at once.
+    /// Records that an admitted call was abandoned without a result. If it was the probe, the next call may probe at
+    /// once.
     pub fn abandoned(&mut self, now: Instant) {
         if matches!(self.state, State::Probing { .. }) {
             self.state = State::Tripped { until: now };
         }
     }
 
-    /// What it is doing.
+    /// Returns the current state.
     pub fn state(&self) -> BreakerState {
         match self.state {
             State::Passing { .. } => BreakerState::Passing,
@@ -121,10 +123,10 @@ impl Breaker {
 /// Maximum number of callers whose failures are counted one by one.
 const CALLERS_MAX: usize = 1024;
 
-/// The breaker of a place that several callers use, and one for each caller whose calls fail there.
+/// Circuit breaker of a shared resource, with an additional one for each caller whose calls fail there.
 ///
-/// A place that cannot be reached is down for everybody. A call that fails at a place that can be reached may fail because of
-/// what was asked, so it counts against its caller alone: no caller can take the place from the others.
+/// An unreachable resource is down for all callers. A failed call to a reachable one may be caused by the request, so
+/// it counts against its caller only. No caller can therefore block the resource for others.
 #[derive(Debug)]
 pub(crate) struct Breakers {
     threshold: u32,
@@ -133,7 +135,7 @@ pub(crate) struct Breakers {
     of: HashMap<ShareKey, Breaker, RandomState>,
 }
 
-/// Whose calls are not let through from now on.
+/// Scope of a trip: the callers whose calls are rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tripped {
     All,
@@ -141,7 +143,7 @@ pub(crate) enum Tripped {
 }
 
 impl Breakers {
-    /// Breakers that trip after so many failures in a row, and pause so long.
+    /// Creates breakers that trip after `threshold` consecutive failures and then reject calls for `pause`.
     pub(crate) fn new(threshold: u32, pause: Backoff) -> Self {
         Self {
             threshold,
@@ -151,7 +153,7 @@ impl Breakers {
         }
     }
 
-    /// Lets a caller through, or says how long to wait.
+    /// Admits a call of a caller, or returns the time to wait.
     pub(crate) fn enter(&mut self, caller: ShareKey, now: Instant) -> Result<(), Duration> {
         self.shared.enter(now)?;
         let Some(own) = self.of.get_mut(&caller) else {
@@ -176,7 +178,7 @@ impl Breakers {
         if caller.is_none() {
             return self.unreachable(caller, now, chance);
         }
-        // A probe of it has told nothing of the place.
+        // The caller's probe gives no information about the shared resource.
         self.shared.abandoned(now);
         if CALLERS_MAX <= self.of.len() && !self.of.contains_key(&caller) {
             self.make_room();
@@ -213,7 +215,7 @@ impl Breakers {
         self.shared.state()
     }
 
-    /// Forgets callers whose calls are let through, or all if there are none.
+    /// Removes callers whose breaker is closed, or all callers if that frees no capacity.
     fn make_room(&mut self) {
         self.of
             .retain(|_, own| own.state() != BreakerState::Passing);

@@ -1,4 +1,4 @@
-//! Keeps what happens to one from happening to all: so many at once, so long in the queue, and none while it is down.
+//! Isolation of upstreams: limits on concurrency and queueing time, and a circuit breaker.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -58,7 +58,7 @@ struct Counts {
     waiting: AtomicUsize,
 }
 
-/// One that waits for its turn; until it is dropped.
+/// A queued caller, counted until drop.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {
@@ -74,14 +74,14 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Why somebody was not let through. What they wanted has not happened.
+/// Reason for which a call was rejected. The call has not been made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BulkheadError {
     /// Too many are on their way.
     #[error("too many calls are under way; try again in a moment")]
     Full,
-    /// It failed too often.
+    /// The circuit breaker is open.
     #[error("it failed too often lately; try again in {} s", wait.as_secs().max(1))]
     Down {
         /// When it is worth another try.
@@ -89,7 +89,7 @@ pub enum BulkheadError {
     },
 }
 
-/// How a bulkhead is doing.
+/// Statistics of a bulkhead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BulkheadStats {
@@ -97,15 +97,15 @@ pub struct BulkheadStats {
     pub under_way: usize,
     /// Calls that wait for their turn.
     pub waiting: usize,
-    /// Calls let through so far.
+    /// Number of admitted calls.
     pub entered: u64,
-    /// Those of them that failed.
+    /// Number of admitted calls that failed.
     pub failed: u64,
-    /// Calls not let through for want of room.
+    /// Number of calls rejected for lack of a permit.
     pub refused_full: u64,
-    /// Calls not let through since it was down.
+    /// Number of calls rejected by the circuit breaker.
     pub refused_tripped: u64,
-    /// The breaker's state; [`Passing`](BreakerState::Passing) where there is none.
+    /// State of the circuit breaker; [`Passing`](BreakerState::Passing) without one.
     pub breaker: BreakerState,
 }
 
@@ -129,17 +129,16 @@ impl Bulkhead {
         }
     }
 
-    /// Waits for a turn of the caller whose call is polled. The pass says how it went; one that is dropped without a word
-    /// says nothing.
+    /// Waits for a permit for the current caller. The pass records the result; dropping it without one records nothing.
     ///
     /// # Errors
     ///
-    /// There was no turn in time, or the place is down.
+    /// No permit was free in time, or the resource is down.
     pub async fn enter(&self) -> Result<Pass<'_>, BulkheadError> {
         self.enter_for(ShareKey::current()).await
     }
 
-    /// The same for a caller whose call is polled elsewhere.
+    /// Variant of `enter` for a caller whose call is polled elsewhere.
     pub(crate) async fn enter_for(&self, caller: ShareKey) -> Result<Pass<'_>, BulkheadError> {
         let turn = match self.turns.try_acquire_for(caller) {
             Some(turn) => turn,
@@ -155,7 +154,7 @@ impl Bulkhead {
                     })?
             }
         };
-        // Asked last, so that a probe has its turn already.
+        // Checked last, so that a probe already has its permit.
         if let Some(Err(wait)) =
             self.with_breaker(|breakers| breakers.enter(caller, Instant::now()))
         {
@@ -171,7 +170,7 @@ impl Bulkhead {
         })
     }
 
-    /// How it is doing.
+    /// Returns current statistics.
     pub fn stats(&self) -> BulkheadStats {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         BulkheadStats {
@@ -187,7 +186,7 @@ impl Bulkhead {
         }
     }
 
-    /// What it is the way to.
+    /// Name of the protected resource.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -199,7 +198,7 @@ impl Bulkhead {
     }
 }
 
-/// A turn that somebody has.
+/// Permit for one call.
 #[derive(Debug)]
 pub struct Pass<'a> {
     bulkhead: &'a Bulkhead,
@@ -209,7 +208,7 @@ pub struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// It went well, as far as the place is concerned.
+    /// Records that the resource worked as expected.
     pub fn succeeded(mut self) {
         self.told = true;
         let caller = self.caller;
@@ -217,14 +216,13 @@ impl Pass<'_> {
             .with_breaker(|breakers| breakers.succeeded(caller));
     }
 
-    /// The place did not answer, or not as it should. That may be due to what was asked, so it counts against the caller
-    /// alone.
+    /// Records a missing or wrong response. The request may have caused it, so it counts against the caller only.
     pub fn failed(mut self) {
         let caller = self.caller;
         self.count(|breakers| breakers.failed(caller, Instant::now(), chance()));
     }
 
-    /// The place could not be reached, whatever was asked. That counts against the place, for everybody.
+    /// Records that the resource was unreachable, independent of the request. It counts for all callers.
     pub fn unreachable(mut self) {
         let caller = self.caller;
         self.count(|breakers| breakers.unreachable(caller, Instant::now(), chance()));

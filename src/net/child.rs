@@ -9,7 +9,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal};
 use tokio::process::Command;
 use tokio::runtime::Handle;
 
-/// How much each process of a group may have. 0 is no limit.
+/// Resource limits for each process of a group. 0 means no limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Limits {
     /// Address space, in bytes.
@@ -26,17 +26,17 @@ pub(crate) struct Prepared {
     mark: String,
 }
 
-/// A group of processes. When it is dropped, all of them are killed. Those that have left it are looked for and killed too,
-/// on another thread, unless they have also taken the mark out of their environment.
+/// A process group; drop kills all its processes. Processes that left the group are killed too, on another thread,
+/// unless they removed the marker from their environment.
 #[derive(Debug)]
 pub(crate) struct Group {
     leader: Option<Pid>,
-    /// `None` once it has been taken by those who look for what is left.
+    /// `None` once the search for stray processes has taken it.
     strays: Option<Strays>,
 }
 
-/// What has left its group. When this is dropped, it is looked for in `/proc` and killed, which takes as long as the
-/// machine has processes.
+/// Processes that left their group. Drop searches `/proc` for them and kills them, in time proportional to the
+/// processes of the machine.
 #[derive(Debug)]
 struct Strays {
     mark: String,
@@ -49,8 +49,7 @@ impl Drop for Strays {
 }
 
 impl Limits {
-    /// The same for a child that may have so many `processes` besides those that the user has already. They are counted on
-    /// another thread.
+    /// Variant that permits `processes` in addition to those the user already has. They are counted on another thread.
     pub(crate) async fn beside_others(self) -> Self {
         if self.processes == 0 {
             return self;
@@ -83,10 +82,10 @@ impl Group {
         drop(self);
     }
 
-    /// Sends a signal to those who have not left it.
+    /// Sends a signal to the processes still in the group.
     pub(crate) fn signal(&self, signal: Signal) {
         if let Some(leader) = self.leader {
-            // Nobody is left in it, most of the time.
+            // The group is mostly empty.
             let _ = rustix::process::kill_process_group(leader, signal);
         }
     }
@@ -120,7 +119,7 @@ impl Drop for Group {
     }
 }
 
-/// Kills those that have a mark, and made a session of their own.
+/// Kills processes that have a marker and created their own session.
 fn kill_marked(mark: &str) {
     // Each look may miss some that are just being started.
     for _ in 0..3 {
@@ -163,7 +162,7 @@ fn processes() -> impl Iterator<Item = (Pid, std::path::PathBuf)> {
     })
 }
 
-/// How many threads a user has, which is what the system counts against its limit of processes.
+/// Number of threads of a user, which the system counts against its process limit.
 fn threads_of_user() -> u64 {
     use std::os::unix::fs::MetadataExt as _;
     let user = rustix::process::getuid().as_raw();
@@ -175,7 +174,7 @@ fn threads_of_user() -> u64 {
     threads.sum()
 }
 
-/// Variables that make a program load code, whoever started it.
+/// Returns true for variables that make any program load code.
 pub(crate) fn decides_what_is_loaded(name: &str) -> bool {
     static NAMES: [&str; 5] = [
         "BASH_ENV",
@@ -204,18 +203,18 @@ fn limit(command: &mut Command, limits: Limits) {
                 lower(resource, most)?;
             }
         }
-        // No dump of what may be secret is written.
+        // Core dumps could contain secrets.
         lower(Resource::Core, 0)?;
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-        // It may have died before it could be asked to tell.
+        // The parent may have died before the death signal was set.
         if rustix::process::getppid() != Some(before) {
             return Err(std::io::ErrorKind::NotFound.into());
         }
         Ok(())
     };
-    // SAFETY: the closure runs in the child between `fork` and `exec`, where only async-signal-safe functions may be
-    // called. It makes system calls by way of `rustix`, which adds neither locks nor allocations to them, and builds
-    // errors from numbers and kinds, which allocate nothing. What it captures are plain values.
+    // SAFETY: the closure runs in the child between `fork` and `exec`, where only async-signal-safe functions are
+    // permitted. It makes system calls through `rustix`, which adds neither locks nor allocations, and builds errors
+    // without allocation. It captures plain values only.
     unsafe {
         command.pre_exec(set);
     }
@@ -229,9 +228,9 @@ pub(crate) fn give_back(pages: std::ops::Range<usize>) -> std::io::Result<()> {
     use rustix::mm::{Advice, madvise};
 
     let start = std::ptr::with_exposed_provenance_mut(pages.start);
-    // SAFETY: what is mapped stays mapped, and reads as before: of a private mapping of a file this advice drops the pages,
-    // of which those that the process has changed would be lost. There are none, and there can be none while nobody can
-    // write there. The system itself does the same to such pages whenever memory is short.
+    // SAFETY: the mapping stays valid and reads as before. For a private file mapping, this advice drops its pages and
+    // would lose only those that the process modified. There are none, since the pages are not writable. The system
+    // does the same to such pages under memory pressure.
     unsafe { madvise(start, pages.len(), Advice::LinuxDontNeed) }?;
     Ok(())
 }

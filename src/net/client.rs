@@ -26,10 +26,10 @@ use super::pools::Pools;
 use super::resolve::{self, Resolve};
 use super::{Answer, FetchError, Fetched, Guard, Phase};
 
-/// Asks other servers over HTTP/1.1 and HTTP/2, within what its [`Guard`] permits.
+/// HTTP client for HTTP/1.1 and HTTP/2, restricted by its [`Guard`].
 ///
-/// Connections are kept and shared by its clones, and by nobody else. No variable of the environment names it a
-/// proxy, no cookie is kept, and nothing is sent but what a request holds.
+/// Connections are pooled and shared by clones of the client only. Proxy variables of the environment are ignored,
+/// no cookies are stored, and only the contents of a request are sent.
 ///
 /// ```no_run
 /// use longshore::net::{Client, Guard, OutgoingRequest};
@@ -44,8 +44,9 @@ use super::{Answer, FetchError, Fetched, Guard, Phase};
 ///
 /// # Defaults
 ///
-/// No redirect is followed. Connecting may take 3 s, agreeing on keys 5 s, the beginning of the answer 30 s, each
-/// further part 60 s, and all of it 60 s; the answer may have 8 MiB after inflating, and its head 64 KiB.
+/// No redirects are followed. Connecting may take 3 s and the TLS handshake 5 s. The response may take 30 s to begin
+/// and 60 s for each further part. The total limit is 60 s. The body may have 8 MiB after decompression, and the head
+/// 64 KiB.
 #[derive(Clone)]
 pub struct Client {
     pools: Pools,
@@ -55,16 +56,16 @@ pub struct Client {
     redirects: usize,
 }
 
-/// How long each part of a request may take.
+/// Time limits for each part of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadlines {
     /// Looking up addresses; and then connecting to one of them. Default: 3 s each.
     pub connect: Duration,
     /// Agreeing on keys. Default: 5 s.
     pub tls: Duration,
-    /// From then on until the answer begins. Default: 30 s.
+    /// Limit from then until the response begins. Default: 30 s.
     pub first_byte: Duration,
-    /// From one part of the answer to the next. Default: 60 s.
+    /// Limit between two parts of the response. Default: 60 s.
     pub idle: Duration,
     /// Everything together, redirects included. Default: 60 s; `None` sets no such limit, for streams.
     pub total: Option<Duration>,
@@ -109,7 +110,7 @@ pub struct ClientBuilder {
     identity: Option<(Vec<CertificateDer<'static>>, Arc<PrivateKeyDer<'static>>)>,
 }
 
-/// Why a client cannot be made.
+/// Reason for which a client cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
@@ -135,48 +136,48 @@ pub(super) const IDLE_CONNECTIONS: usize = 32;
 pub(super) const IDLE_CONNECTION_LIFE: Duration = Duration::from_secs(60);
 
 impl ClientBuilder {
-    /// How long each part may take.
+    /// Sets the time limits of each part.
     #[must_use]
     pub fn deadlines(mut self, deadlines: Deadlines) -> Self {
         self.deadlines = deadlines;
         self
     }
 
-    /// How many bytes an answer may have, after inflating. Default: 8 MiB.
+    /// Sets the maximum response size in bytes, after decompression. Default: 8 MiB.
     #[must_use]
     pub fn max_body(mut self, bytes: usize) -> Self {
         self.max_body = bytes;
         self
     }
 
-    /// How many redirects are followed, each to where the guard permits. Default: none; the redirect itself is then
-    /// the answer.
+    /// Sets the number of redirects to follow, each subject to the guard. Default: none; the redirect itself is then
+    /// the response.
     #[must_use]
     pub fn redirects(mut self, redirects: usize) -> Self {
         self.redirects = redirects;
         self
     }
 
-    /// How many connections to one host are kept for a next request, for a minute. Default: 32. With 0 none is, which is
-    /// for clients that go to wherever they are sent: how many hosts that are is not bounded.
+    /// Sets the number of idle connections per host, each kept for a minute. Default: 32. Use 0 for clients that
+    /// connect to arbitrary hosts, whose number is not bounded.
     #[must_use]
     pub fn idle_connections(mut self, connections: usize) -> Self {
         self.idle_connections = connections;
         self
     }
 
-    /// Who looks up names. Default: the name servers of the system.
+    /// Sets the name resolver. Default: the system's name servers.
     #[must_use]
     pub fn resolver(mut self, resolver: Arc<dyn Resolve>) -> Self {
         self.resolver = Some(resolver);
         self
     }
 
-    /// Accepts certificates of these authorities too, given in PEM form.
+    /// Adds trusted CA certificates in PEM format.
     ///
     /// # Errors
     ///
-    /// There is none in it.
+    /// The PEM data contains no certificate.
     pub fn roots(mut self, pem: &[u8]) -> Result<Self, ClientError> {
         let before = self.roots.len();
         for certificate in CertificateDer::pem_slice_iter(pem) {
@@ -243,11 +244,11 @@ impl ClientBuilder {
         })
     }
 
-    /// What makes its connections, for those who speak something else on them.
+    /// Builds the connector, for code that uses another protocol on the connections.
     ///
     /// # Errors
     ///
-    /// A certificate that cannot be used.
+    /// A certificate is invalid.
     #[cfg(feature = "otlp")]
     pub(crate) fn connector(self) -> Result<Connector, ClientError> {
         let tls = TlsConnector::from(Arc::new(self.tls()?));
@@ -306,10 +307,10 @@ impl fmt::Debug for Client {
 pub struct OutgoingRequest {
     /// `GET`, `POST` and so on.
     pub method: Method,
-    /// Where to. A fragment is not sent.
+    /// Request URL. The fragment is not sent.
     pub url: Url,
-    /// Headers. Those that are about the connection are the client's own, and left out here; so are `Host` and
-    /// `Content-Length`.
+    /// Request headers. Connection-specific headers, `Host` and `Content-Length` are set by the client and ignored
+    /// here.
     pub headers: HeaderMap,
     /// The body; empty for none.
     pub body: Bytes,
@@ -385,7 +386,7 @@ impl Client {
         }
     }
 
-    /// What it may reach.
+    /// Egress policy of the client.
     pub fn guard(&self) -> &Guard {
         &self.guard
     }
@@ -402,11 +403,12 @@ impl Client {
         self.pools.connector()
     }
 
-    /// Sends a request and reads the whole answer. Statuses are not judged: 404 is an answer too.
+    /// Sends a request and reads the whole response. Status codes are not interpreted: 404 is a response too.
     ///
     /// # Errors
     ///
-    /// The guard does not permit it, nobody answers in time, or what is answered is too large or no HTTP.
+    /// The guard denies the request, the server does not respond in time, or the response is too large or not valid
+    /// HTTP.
     pub async fn fetch(&self, mut request: OutgoingRequest) -> Result<Fetched, FetchError> {
         request
             .headers
@@ -415,11 +417,11 @@ impl Client {
         self.open(request).await?.read().await
     }
 
-    /// Sends a request and returns as soon as the answer begins, so that it can be read as it arrives.
+    /// Sends a request and returns as soon as the response begins, so that its body can be streamed.
     ///
     /// # Errors
     ///
-    /// As of [`fetch`](Self::fetch).
+    /// Same as [`fetch`](Self::fetch).
     pub fn open(&self, request: OutgoingRequest) -> BoxFuture<'_, Result<Answer, FetchError>> {
         Box::pin(self.follow(request))
     }
@@ -471,7 +473,7 @@ impl Client {
         *outgoing.uri_mut() = uri;
         *outgoing.headers_mut() = request.headers.clone();
 
-        // Connecting has its own deadlines; they come on top of the one for the answer.
+        // Connecting has its own deadlines, in addition to that of the response.
         let deadlines = &self.deadlines;
         let connecting = deadlines.connect * 2 + deadlines.tls;
         let head = Instant::now() + connecting + deadlines.first_byte;
@@ -519,7 +521,7 @@ fn failed(host: &str, error: legacy::Error) -> FetchError {
     }
 }
 
-/// Leaves out what is the client's own to say, and says what it does not leave to others.
+/// Removes headers that the client sets itself, and adds those that it does not leave to callers.
 pub(super) fn clean(headers: &mut HeaderMap) {
     for name in [
         HOST,
@@ -572,8 +574,7 @@ pub(super) fn next_url(from: &Url, location: &HeaderValue) -> Result<Url, &'stat
     Ok(next)
 }
 
-/// Turns a request into the one that a redirect asks for (RFC 9110, 15.4). Nothing that may be a secret goes to
-/// another origin.
+/// Rewrites a request for its redirect (RFC 9110, 15.4). Potential secrets are not sent to another origin.
 fn redirect(
     request: &mut OutgoingRequest,
     next: Url,

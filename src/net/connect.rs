@@ -1,4 +1,4 @@
-//! From a URL to a connection: addresses looked up, all of them looked at, one connected to.
+//! Connection setup for a URL: resolves all addresses, checks each, and connects to one.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -77,7 +77,7 @@ impl Parts {
         Ok(Stream::Secure(Box::new(TokioIo::new(secured))))
     }
 
-    /// The addresses of a host, if every one of them may be reached.
+    /// Resolves the addresses of a host, if every one is permitted.
     async fn addresses(
         &self,
         name: &str,
@@ -153,7 +153,7 @@ impl Parts {
     }
 }
 
-/// What a future comes to within a time.
+/// Runs a future with a time limit.
 pub(super) async fn within<F: Future>(
     limit: Duration,
     host: &str,

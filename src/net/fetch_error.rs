@@ -1,26 +1,26 @@
-//! Why something could not be fetched.
+//! Errors of outgoing requests.
 
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Why a request to another server came to nothing.
+/// Failure of a request to another server.
 ///
-/// Messages can be shown to whoever caused the request: they name the host that was asked for, and neither its
-/// addresses, nor the rest of the URL, nor anything that was sent. The cause is for the log.
+/// Messages are safe to show to the caller that caused the request. They name the requested host, but not its
+/// addresses, the rest of the URL, or any sent data. The cause is meant for the log.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FetchError {
-    /// The URL is none, or of a kind that is not asked for.
+    /// The URL is malformed or its scheme is not supported.
     #[error("this URL cannot be used: {0}")]
     Url(&'static str),
-    /// The host is not among those that may be reached.
+    /// The host is not permitted.
     #[error("{host} is not among the hosts that may be reached from here")]
     Host {
         /// The host.
         host: String,
     },
-    /// An address of the host is not one that may be reached.
+    /// An address of the host is not permitted.
     #[error("{host} is at an address that may not be reached from here")]
     Address {
         /// The host.
@@ -31,7 +31,7 @@ pub enum FetchError {
     Resolve {
         /// The host.
         host: String,
-        /// What the resolver said.
+        /// Error of the resolver.
         #[source]
         source: Cause,
     },
@@ -40,57 +40,57 @@ pub enum FetchError {
     Connect {
         /// The host.
         host: String,
-        /// What the system said.
+        /// Error of the operating system.
         #[source]
         source: Cause,
     },
-    /// The host could not prove who it is, or does not speak TLS.
+    /// The host failed TLS authentication or does not support TLS.
     #[error("no secure connection to {host} came about")]
     Tls {
         /// The host.
         host: String,
-        /// What is wrong.
+        /// Underlying error.
         #[source]
         source: Cause,
     },
-    /// It took too long.
+    /// The request timed out.
     #[error("{host} took longer than {} s {phase}", (limit.as_secs_f64() * 100.0).round() / 100.0)]
     Timeout {
         /// The host.
         host: String,
         /// Doing what.
         phase: Phase,
-        /// How long it could have taken.
+        /// Time limit that was exceeded.
         limit: Duration,
     },
-    /// The answer is too large.
+    /// The response is too large.
     #[error("the answer of {host} is larger than {max} bytes")]
     TooLarge {
         /// The host.
         host: String,
-        /// How large it could have been, after inflating.
+        /// Maximum size in bytes, after decompression.
         max: usize,
     },
-    /// The answer is encoded in a way that was not asked for, or not in the way it says.
+    /// The content encoding was not requested, or the data does not match it.
     #[error("the answer of {host} is encoded in a way that cannot be read")]
     Encoding {
         /// The host.
         host: String,
     },
-    /// It was redirected too often.
+    /// The number of redirects exceeds the limit.
     #[error("{host} redirects further than {max} times")]
     Redirects {
         /// The host.
         host: String,
-        /// How often it could have been.
+        /// Maximum number of redirects.
         max: usize,
     },
-    /// It was redirected to where it cannot go.
+    /// The target of a redirect is not permitted.
     #[error("{host} redirects to where this request cannot go: {problem}")]
     Redirect {
         /// The host.
         host: String,
-        /// Why not.
+        /// Reason for the rejection.
         problem: &'static str,
     },
     /// The connection broke, or what came over it was no HTTP.
@@ -98,22 +98,22 @@ pub enum FetchError {
     Broken {
         /// The host.
         host: String,
-        /// What is wrong.
+        /// Underlying error.
         #[source]
         source: Cause,
     },
 }
 
-/// What lies behind a [`FetchError`].
+/// Source error of a [`FetchError`].
 pub type Cause = Arc<dyn Error + Send + Sync>;
 
-/// An error with all that lies behind it: for the log, and for whoever runs this program.
+/// Formats an error with its chain of sources, for the log and the operator.
 pub(crate) fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
         let said = error.to_string();
-        // Some repeat in their own words what lies behind them.
+        // Some errors already include the text of their source.
         if !text.ends_with(&said) {
             text.push_str(": ");
             text.push_str(&said);
@@ -123,7 +123,7 @@ pub(crate) fn with_causes(error: &dyn Error) -> String {
     text
 }
 
-/// What was being done.
+/// Phase of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Phase {
@@ -133,9 +133,9 @@ pub enum Phase {
     Connect,
     /// Agreeing on keys.
     Tls,
-    /// Waiting for an answer to begin.
+    /// Waiting for the response to begin.
     FirstByte,
-    /// Waiting for more of an answer.
+    /// Waiting for more of the response.
     Body,
     /// All of it together.
     Total,
@@ -155,9 +155,9 @@ impl std::fmt::Display for Phase {
 }
 
 impl FetchError {
-    /// Whether the request may have been acted on: some of it was sent before this went wrong.
+    /// Returns true if the server may have processed the request, because part of it was sent before the failure.
     ///
-    /// What has not been sent can be tried again without the danger that something happens twice.
+    /// A request that was not sent can be retried without the risk of a duplicate effect.
     pub fn may_have_happened(&self) -> bool {
         match self {
             Self::Url(_)
@@ -177,7 +177,7 @@ impl FetchError {
         }
     }
 
-    /// What went wrong, in one word of a small set.
+    /// Error kind, from a small fixed set of labels.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Url(_) | Self::Host { .. } | Self::Address { .. } => "not_allowed",
@@ -191,7 +191,7 @@ impl FetchError {
         }
     }
 
-    /// Returns true if no connection came about, so that it cannot be due to what was asked for.
+    /// Returns true if no connection was established, so that the content of the request cannot be the cause.
     pub fn is_unreachable(&self) -> bool {
         matches!(
             self,
@@ -205,8 +205,8 @@ impl FetchError {
         )
     }
 
-    /// Whether the fault lies with the other server or the way to it, and not with what was asked for. This is what
-    /// a [`Breaker`](super::Breaker) counts.
+    /// Returns true if the fault lies with the other server or the network, and not with the request. A
+    /// [`Breaker`](super::Breaker) counts these errors.
     pub fn is_fault_of_server(&self) -> bool {
         matches!(
             self,

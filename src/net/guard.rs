@@ -1,8 +1,8 @@
-//! Which addresses may be reached.
+//! Egress policy: the addresses that outgoing requests may reach.
 //!
-//! A URL is parsed once, and every address that its host resolves to is looked at before a connection is made; the
-//! connection then goes to an address that was looked at, so that a name whose answer changes in between gains
-//! nothing. What is not public is refused unless the [`Guard`] was told otherwise.
+//! A URL is parsed once, and every address of its host is checked before a connection is made. The connection uses one
+//! of the checked addresses, so that DNS rebinding has no effect. Addresses that are not public are rejected unless the
+//! [`Guard`] permits them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -13,12 +13,12 @@ use url::{Host, Url};
 
 use super::FetchError;
 
-/// What may be reached: the rule that all outgoing requests of one purpose obey.
+/// Egress policy for all outgoing requests of one purpose.
 ///
 /// # Defaults
 ///
-/// `https` and `http` to every public address, and nothing else: no loopback, no private, link-local, shared,
-/// documentation, multicast or reserved address, in whatever form it is written or embedded.
+/// `https` and `http` to every public address. Loopback, private, link-local, shared, documentation, multicast and
+/// reserved addresses are rejected, in every notation and embedding.
 #[derive(Clone, Debug, Default)]
 pub struct Guard {
     https_only: bool,
@@ -77,7 +77,7 @@ impl EgressConfig {
     }
 }
 
-/// What should name a host does not.
+/// The string is not a valid host rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{text:?} names no host; write api.example.com, *.example.com for all below a domain, or api.example.com:8443 for one port"
@@ -92,7 +92,7 @@ impl Guard {
         Self::default()
     }
 
-    /// Refuses plain `http`.
+    /// Rejects plain `http`.
     #[must_use]
     pub fn https_only(mut self) -> Self {
         self.https_only = true;
@@ -113,18 +113,19 @@ impl Guard {
         self
     }
 
-    /// Refuses ports that belong to other protocols, such as those of mail and printers, as browsers do: a server behind
-    /// one may take the lines of a request for commands. A port that a rule for hosts names stays open.
+    /// Rejects ports of other protocols, such as mail and printing, as browsers do: a server there could interpret
+    /// request lines as commands. Ports named by a host rule stay permitted.
     #[must_use]
     pub fn web_ports_only(mut self) -> Self {
         self.web_ports_only = true;
         self
     }
 
-    /// Trusts the host and port of a URL that whoever runs the server has written, and no caller can change: it may
-    /// be on this machine or in a private network, and plain `http`. Where it redirects to is not trusted.
+    /// Trusts the host and port of a URL from the operator that no caller can change. It may use this machine, a
+    /// private network or plain `http`. Its redirect targets are not trusted.
     ///
-    /// Link-local addresses stay closed, where clouds keep their credentials: those need [`allow_network`](Self::allow_network).
+    /// Link-local addresses stay blocked, since cloud metadata services provide credentials there. Those need
+    /// [`allow_network`](Self::allow_network).
     #[must_use]
     pub fn trust(mut self, url: &Url) -> Self {
         if let Some(host) = url.host() {
@@ -137,11 +138,11 @@ impl Guard {
         self
     }
 
-    /// Whether a URL may be asked for, as far as its text tells.
+    /// Checks a URL by its text alone.
     ///
     /// # Errors
     ///
-    /// What is wrong with it: its scheme, a user name in it, its host.
+    /// The scheme is not permitted, the URL contains a user name, or the host is not permitted.
     pub fn check_url(&self, url: &Url) -> Result<(), FetchError> {
         let host = url.host().ok_or(FetchError::Url("it names no host"))?;
         let name = plain_host(&host);
@@ -189,7 +190,7 @@ impl Guard {
         }
     }
 
-    /// Whether an address may be connected to on behalf of a host.
+    /// Returns true if a connection to an address is permitted for a host.
     pub fn permits(&self, host: &str, port: u16, address: IpAddr) -> bool {
         if is_public(address)
             || self
@@ -235,7 +236,7 @@ fn plain_host<S: AsRef<str>>(host: &Host<S>) -> String {
     }
 }
 
-/// One host, or all below a domain, with any port or one.
+/// Rule for one host or all hosts below a domain, with one port or any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct HostRule {
     name: String,
@@ -293,7 +294,7 @@ impl HostRule {
     }
 }
 
-/// Whether an address is one that everybody on the internet may use.
+/// Returns true if an address is globally reachable.
 pub(super) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -309,13 +310,13 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
         (169, 254, _) => true,
         (172, 16..=31, _) => true,
         (192, 0, 0 | 2) => true,
-        // What was the way from IPv4 to 6to4.
+        // Deprecated 6to4 relay anycast.
         (192, 88, 99) => true,
         (192, 168, _) => true,
         (198, 18 | 19, _) | (198, 51, 100) => true,
         (203, 0, 113) => true,
         (224..=255, ..) => true,
-        // Where Azure answers its own machines.
+        // Azure platform endpoint, reachable from its virtual machines.
         (168, 63, 129) => d == 16,
         _ => false,
     };
@@ -341,8 +342,8 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         (0x2001, 0x0db8) | (0x3fff, 0..=0x0fff) => false,
         // 6to4, which holds an IPv4 address.
         (0x2002, _) => false,
-        // Global unicast is all that has been handed out; so mapped, compatible, local, link-local and multicast
-        // addresses are among those that it leaves out.
+        // Only 2000::/3 is allocated as global unicast. That excludes mapped, compatible, local, link-local and
+        // multicast addresses.
         (first, _) => first & 0xe000 == 0x2000,
     }
 }
@@ -362,12 +363,12 @@ fn is_loopback(address: IpAddr) -> bool {
     }
 }
 
-/// Whether an address belongs to a network that somebody runs for themselves.
+/// Returns true if an address belongs to a private network.
 fn is_private(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => {
             let [a, b, ..] = address.octets();
-            // Where Alibaba answers its own machines lies in the shared range, and is left out.
+            // The Alibaba metadata address lies in the shared range and is excluded.
             let is_shared = a == 100 && (64..=127).contains(&b);
             address.is_private() || (is_shared && address.octets() != [100, 100, 100, 200])
         }

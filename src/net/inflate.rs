@@ -1,4 +1,4 @@
-//! One layer of gzip, with what comes out counted.
+//! Decompression of one gzip layer, with a limit on the output.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use flate2::write::MultiGzDecoder;
 /// Inflates what arrives piece by piece, up to a size.
 pub(super) struct Inflate(MultiGzDecoder<Capped>);
 
-/// Why no more can be inflated.
+/// Reason for which decompression stopped.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum InflateError {
     TooLarge,

@@ -23,20 +23,20 @@ use super::connect::Stream;
 use super::pools::is_alone;
 use super::{Answer, Client, FetchError, OutgoingRequest, Phase};
 
-/// Sends requests to one URL, as its [`Client`] would: the same guard, the same deadlines. No redirect is followed.
+/// Sends requests to one URL with the guard and deadlines of its [`Client`]. Redirects are not followed.
 ///
-/// Over HTTP/1.1 each connection has one request at a time, and belongs to the thread that made it where that runs
-/// alone, as workers do. The first request to a server over TLS goes through the client and its pool, and so do all
-/// further ones if HTTP/2 is spoken.
+/// Over HTTP/1.1 each connection has one request at a time. It belongs to its creating thread if that has its own
+/// runtime, as workers do. The first request to a TLS server uses the client's pool, and so do all further ones over
+/// HTTP/2.
 #[derive(Clone)]
 pub(crate) struct Lane(Arc<Parts>);
 
 struct Parts {
     client: Client,
     url: Url,
-    /// What is connected to.
+    /// URI of the server to connect to.
     place: Uri,
-    /// What is asked for there.
+    /// Request target.
     path: Uri,
     authority: HeaderValue,
     host: Arc<str>,
@@ -46,13 +46,13 @@ struct Parts {
     own: RwLock<HashMap<ThreadId, Arc<Idle>>>,
 }
 
-/// Connections that wait for a next request; the one that was used last comes last.
+/// Idle connections, with the most recently used one last.
 #[derive(Default)]
 struct Idle(Mutex<Vec<(Sender, Instant)>>);
 
 type Sender = SendRequest<Full<Bytes>>;
 
-/// Where a connection goes back to when its answer has been read.
+/// Pool slot that takes a connection back after its response was read.
 pub(super) struct Place {
     sender: Sender,
     idle: Arc<Idle>,
@@ -74,7 +74,7 @@ impl Lane {
         let place: Uri = url.as_str().parse().map_err(|_| wrong())?;
         let path = place.path_and_query().cloned().ok_or_else(wrong)?;
         let host = place.host().ok_or_else(wrong)?;
-        // `Url` leaves out a port that goes without saying.
+        // `Url` omits the default port.
         let authority = match url.port() {
             Some(port) => HeaderValue::try_from(format!("{host}:{port}")),
             None => HeaderValue::from_str(host),
@@ -83,7 +83,7 @@ impl Lane {
             host: url.host_str().unwrap_or_default().into(),
             authority: authority.map_err(|_| wrong())?,
             path: Uri::from(path),
-            // What is spoken is settled by TLS.
+            // TLS negotiates the protocol.
             is_own: AtomicBool::new(url.scheme() == "http"),
             place,
             url,
@@ -93,23 +93,23 @@ impl Lane {
         })))
     }
 
-    /// Where it leads.
+    /// Target URL.
     pub(crate) fn url(&self) -> &Url {
         &self.0.url
     }
 
-    /// Headers as [`send`](Self::send) wants them: without those that are about the connection.
+    /// Prepares headers for [`send`](Self::send): removes connection-specific ones.
     pub(crate) fn headers(&self, mut headers: HeaderMap) -> HeaderMap {
         clean(&mut headers);
         headers.insert(HOST, self.0.authority.clone());
         headers
     }
 
-    /// Sends a request with headers that [`headers`](Self::headers) has seen, and returns as soon as the answer begins.
+    /// Sends a request with headers prepared by [`headers`](Self::headers), and returns as soon as the response begins.
     ///
     /// # Errors
     ///
-    /// As of [`Client::open`].
+    /// Same as [`Client::open`].
     pub(crate) async fn send(
         &self,
         method: Method,
@@ -170,7 +170,7 @@ impl Lane {
 
 enum Sent {
     Answered(Response<Incoming>, Place),
-    /// It was not sent, since the server wants another protocol.
+    /// The request was not sent, since the server requires HTTP/2.
     Http2(Request<Full<Bytes>>),
 }
 
@@ -213,7 +213,7 @@ impl Parts {
             .await
             .map_err(|error| self.broken(error))?;
         super::tasks::spawn(async move {
-            // Whoever has a request on it is told.
+            // The request on this connection receives the error.
             let _ = connection.await;
         });
         sender.ready().await.map_err(|error| self.broken(error))?;

@@ -1,7 +1,7 @@
-//! Bytes and sockets. Nothing here knows the protocol.
+//! Network layer, independent of MCP.
 //!
-//! [`Client`] is how this program asks others for anything: within what a [`Guard`] permits, in time, and up to a
-//! size. [`Bulkhead`], [`Breaker`] and [`Backoff`] keep one place that is slow or down from holding up the others.
+//! [`Client`] sends all outgoing requests: within the policy of a [`Guard`], and within limits of time and size.
+//! [`Bulkhead`], [`Breaker`] and [`Backoff`] isolate a slow or unavailable upstream from the others.
 
 #[cfg(feature = "egress")]
 mod answer;

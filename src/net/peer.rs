@@ -1,12 +1,12 @@
-//! Who is at the other end of a connection.
+//! Remote address of a connection.
 
 use std::net::{IpAddr, SocketAddr};
 
-/// Where a request has come from, as far as it is known.
+/// Origin address of a request, as far as known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
     pub(crate) address: IpAddr,
-    /// `None` behind a proxy, whose word is about addresses, and of what is no port.
+    /// `None` behind a proxy, which reports addresses only, and for sockets without a port.
     pub(crate) port: Option<u16>,
 }
 

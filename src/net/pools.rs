@@ -1,8 +1,8 @@
-//! A pool of connections for each thread that asks.
+//! Connection pool for each requesting thread.
 //!
-//! A connection is driven by the thread that made it. A request from another thread wakes that thread, and is woken by it in its
-//! turn, which costs more than the request itself; so threads that have a runtime of their own, as the server's workers do, have
-//! connections of their own.
+//! A connection is driven by the thread that created it. Each request from another thread requires two cross-thread
+//! wake-ups, which cost more than the request itself. Threads with their own runtime, such as the server's workers,
+//! therefore have their own connections.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -41,7 +41,7 @@ impl Pools {
         }))
     }
 
-    /// What makes their connections.
+    /// Connector for new connections.
     pub(super) fn connector(&self) -> Connector {
         self.0.connector.clone()
     }
@@ -68,7 +68,7 @@ impl Pools {
     }
 }
 
-/// Whether this thread has a runtime of its own.
+/// Returns true if this thread has its own runtime.
 pub(super) fn is_alone() -> bool {
     Handle::try_current()
         .is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::CurrentThread)

@@ -26,7 +26,7 @@ pub struct Program {
     pub arguments: Vec<OsString>,
     /// Its whole environment.
     pub environment: BTreeMap<OsString, OsString>,
-    /// Where it runs. Default: where this process does.
+    /// Working directory. Default: that of this process.
     pub folder: Option<PathBuf>,
 }
 
@@ -103,14 +103,14 @@ impl std::fmt::Debug for Program {
     }
 }
 
-/// A child process, and those that it started: dropping this kills them all.
+/// A child process with its descendants; drop kills them all.
 #[derive(Debug)]
 pub struct Child {
-    /// What it reads; taken by whoever writes to it.
+    /// Standard input; taken by its writer.
     pub stdin: Option<ChildStdin>,
-    /// What it writes.
+    /// Standard output.
     pub stdout: Option<ChildStdout>,
-    /// What it complains of.
+    /// Standard error.
     pub stderr: Option<ChildStderr>,
     child: tokio::process::Child,
     group: Group,
@@ -126,7 +126,8 @@ impl Child {
         self.child.wait().await
     }
 
-    /// Ends it: closes its input, waits for `grace`, asks it to end, waits again, and kills what is left of its group.
+    /// Stops the child: closes its input, waits for `grace`, sends a termination signal, waits again, and kills the
+    /// rest of its group.
     pub async fn stop(mut self, grace: Duration) -> Option<ExitStatus> {
         self.stdin = None;
         let each = grace / 2;
@@ -142,7 +143,7 @@ impl Child {
     }
 }
 
-/// A child that is watched by a task. Dropping this kills it, and those that it started, at once.
+/// A child process supervised by a task. Drop kills it and its descendants at once.
 #[derive(Debug)]
 pub struct Watched {
     group: SharedGroup,
@@ -157,7 +158,7 @@ fn end(group: &SharedGroup) {
 }
 
 impl Child {
-    /// Watches it. When it ends of its own accord, those that it started are killed, and `ended` is called.
+    /// Supervises the child. When it exits by itself, its descendants are killed and `ended` is called.
     pub fn watch(self, ended: impl FnOnce() + Send + 'static) -> Watched {
         let Self {
             stdin,
@@ -172,7 +173,7 @@ impl Child {
             let asked = async {
                 match asked.await {
                     Ok(grace) => grace,
-                    // It was killed already.
+                    // The child was already killed.
                     Err(_) => std::future::pending().await,
                 }
             };
@@ -204,7 +205,7 @@ impl Watched {
     /// Ends it as [`Child::stop`] does.
     pub async fn stop(mut self, grace: Duration) {
         let (nobody, _) = oneshot::channel();
-        // It may have ended by itself meanwhile.
+        // An error means that the child has already exited.
         let _ = std::mem::replace(&mut self.stop, nobody).send(grace);
         let _ = (&mut self.task).await;
     }

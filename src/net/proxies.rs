@@ -21,7 +21,7 @@ pub struct TrustedProxies(
 );
 
 impl TrustedProxies {
-    /// Whether there is none.
+    /// Returns true if no networks are configured.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -31,16 +31,16 @@ impl TrustedProxies {
         &self.0
     }
 
-    /// Whether an address is a trusted proxy's. An IPv4 address written as IPv6 counts as what it stands for.
+    /// Returns true if an address belongs to a trusted proxy. An IPv4-mapped IPv6 address is treated as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.0.iter().any(|network| network.contains(&address))
     }
 
-    /// Who has sent a request: the socket's other end; or, if that is a trusted proxy, whom `X-Forwarded-For` or
-    /// `Forwarded` (RFC 7239) names. They are read from the right, where the nearest proxy has written, and only as far as
-    /// those go that are trusted: what stands further left may be the client's own invention. If both headers are there
-    /// and do not say the same, one of them may be too, and neither counts.
+    /// Returns the client address of a request: the socket's peer, or behind a trusted proxy the address in
+    /// `X-Forwarded-For` or `Forwarded` (RFC 7239). Hops are read from the right, where the nearest proxy writes, and
+    /// only while they are trusted. Entries further left may be forged. If both headers are present and disagree, both
+    /// are ignored, since one may be forged.
     pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         if !self.contains(peer) {
             return peer;
@@ -53,8 +53,8 @@ impl TrustedProxies {
         }
     }
 
-    /// The first from the right that is no proxy of ours; or the last that is known, where somebody is named in a way
-    /// that is no address. `None` if nobody is named.
+    /// Returns the first hop from the right that is not a trusted proxy. If a hop is not a valid address, returns the
+    /// last known one. `None` if there are no hops.
     fn behind(&self, peer: IpAddr, hops: &[Option<IpAddr>]) -> Option<IpAddr> {
         let mut nearest = peer;
         for hop in hops.iter().rev() {
@@ -86,7 +86,7 @@ impl FromIterator<IpNet> for TrustedProxies {
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// All that a header says, in its order; `None` for what is no address.
+/// Parses all addresses of `X-Forwarded-For`, in order; `None` for an invalid entry.
 fn x_forwarded_for(headers: &HeaderMap) -> Vec<Option<IpAddr>> {
     let mut hops = Vec::new();
     for value in headers.get_all(X_FORWARDED_FOR) {
@@ -98,7 +98,7 @@ fn x_forwarded_for(headers: &HeaderMap) -> Vec<Option<IpAddr>> {
     hops
 }
 
-/// The same of `Forwarded`: the parameter `for` of each element.
+/// Parses the parameter `for` of each `Forwarded` element, in order.
 fn forwarded_for(headers: &HeaderMap) -> Vec<Option<IpAddr>> {
     let mut hops = Vec::new();
     for value in headers.get_all(FORWARDED) {

@@ -1,4 +1,4 @@
-//! From names to addresses, without the system's resolver, which a static binary does not have.
+//! Name resolution without the system's resolver, which a static binary lacks.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,16 +11,16 @@ use hickory_resolver::net::NetError;
 
 /// Looks up the addresses of names.
 pub trait Resolve: Send + Sync + 'static {
-    /// All addresses of a name, of both families. A name without any is an error.
+    /// Resolves all addresses of a name, in both families. A name without addresses is an error.
     ///
     /// # Errors
     ///
-    /// There is no such name, or nobody who knows could be asked.
+    /// The name does not exist, or no name server responded.
     fn addresses<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
 }
 
-/// Asks the name servers of `/etc/resolv.conf`, after `/etc/hosts`. Both are read on first use. `localhost` and all
-/// below it are this machine, whatever anybody says (RFC 6761).
+/// Resolver that reads `/etc/hosts` and then queries the name servers of `/etc/resolv.conf`. Both files are read on
+/// first use. `localhost` and its subdomains always resolve to this machine (RFC 6761).
 #[derive(Debug, Default)]
 pub struct SystemResolver {
     resolver: OnceLock<Result<TokioResolver, String>>,
@@ -30,7 +30,7 @@ impl SystemResolver {
     fn get(&self) -> io::Result<&TokioResolver> {
         let made = self.resolver.get_or_init(|| {
             let mut builder = TokioResolver::builder_tokio().map_err(|e| e.to_string())?;
-            // Every address that a name has is looked at before one of them is used.
+            // Every address is checked before one is used.
             builder.options_mut().ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
             builder.build().map_err(|e| e.to_string())
         });

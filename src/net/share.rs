@@ -1,7 +1,7 @@
 //! Fair shares of a resource that several callers use.
 //!
 //! A [`FairSemaphore`] has a fixed number of permits. One caller holds at most three quarters of them, so that the next
-//! caller finds one free. Callers that wait are served round robin, whatever number of calls each of them has waiting.
+//! caller finds one free. Waiting callers are served round robin, independent of their number of waiting calls.
 //!
 //! The caller is known by a [`ShareKey`]. While a call is polled its key is set for the thread ([`enter`]), so that code
 //! deep in a toolset need not pass it along. Work without a key, such as upkeep or a client over standard input, has no
@@ -124,7 +124,7 @@ impl FairSemaphore {
         }))
     }
 
-    /// Number of permits that nobody holds.
+    /// Number of free permits.
     pub(crate) fn available(&self) -> usize {
         self.0.state().free
     }

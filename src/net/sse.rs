@@ -14,7 +14,7 @@ pub(crate) struct EventDecoder {
     id: Option<String>,
 }
 
-/// One event.
+/// A server-sent event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Event {
     /// Its name; empty for the usual `message`.
@@ -24,7 +24,7 @@ pub(crate) struct Event {
     pub(crate) id: Option<String>,
 }
 
-/// What a stream says.
+/// Item of an event stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Said {
     Event(Event),
@@ -32,7 +32,7 @@ pub(crate) enum Said {
     Retry(u64),
 }
 
-/// An event, or a line of one, is longer than it may be.
+/// Error for an event or line that exceeds the size limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an event is longer than {max} bytes")]
 pub(crate) struct EventTooLong {
@@ -107,7 +107,7 @@ impl EventDecoder {
         None
     }
 
-    /// The end of an event; one without data is none, though its id counts.
+    /// Completes an event; an event without data is discarded, but its ID is kept.
     fn dispatch(&mut self) -> Option<Said> {
         let kind = std::mem::take(&mut self.kind);
         let data = std::mem::take(&mut self.data);

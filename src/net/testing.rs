@@ -1,4 +1,4 @@
-//! Servers for tests: what they answer is a function of what they are asked.
+//! Test servers whose response is a function of the request.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 
 const LOCAL: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
-/// A server that answers each request with what a function makes of its text, and closes.
+/// Starts a server that responds with the result of a function of the request text, then closes.
 pub(crate) async fn serve<F>(answer: F) -> (SocketAddr, Arc<Mutex<Vec<String>>>)
 where
     F: Fn(&str) -> Vec<u8> + Send + Sync + 'static,

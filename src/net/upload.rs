@@ -1,4 +1,4 @@
-//! The body of a request that comes over HTTP/2.
+//! Request body over HTTP/2.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -9,16 +9,16 @@ use http::HeaderMap;
 use http::header::CONTENT_LENGTH;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
-/// Maximum size of a request's trailers, as over HTTP/1: nobody sends any.
+/// Maximum size of request trailers in bytes, as over HTTP/1. Clients rarely send any.
 const TRAILER_BYTES_MAX: usize = 16 * 1024;
 
-/// What comes in on a stream of HTTP/2, from its first byte to its trailers.
+/// Body of an HTTP/2 stream, including its trailers.
 #[derive(Debug)]
 pub(crate) struct Upload {
     stream: RecvStream,
-    /// How many bytes are still to come, if its head says so. h2 sees to it that it keeps to that.
+    /// Remaining bytes, if the head declares a length. h2 enforces that length.
     left: Option<u64>,
-    /// Nothing comes any more but trailers.
+    /// True if only trailers can follow.
     read: bool,
 }
 
@@ -57,14 +57,14 @@ impl HttpBody for Upload {
         if !upload.read {
             match ready!(upload.stream.poll_data(cx)) {
                 Some(Ok(data)) => {
-                    // The client may send as much again. What fails here has failed as a whole, and says so elsewhere.
+                    // Returns the flow-control window. An error here is also reported for the whole stream.
                     let _ = upload.stream.flow_control().release_capacity(data.len());
                     if let Some(left) = &mut upload.left {
                         *left = left.saturating_sub(data.len() as u64);
                     }
                     return Poll::Ready(Some(Ok(Frame::data(data))));
                 }
-                // The client has changed its mind about the rest, and waits for the answer (RFC 9113 section 8.1).
+                // The client skips the rest of the body and waits for the response (RFC 9113 section 8.1).
                 Some(Err(error)) if error.reason() == Some(Reason::NO_ERROR) => {
                     return Poll::Ready(None);
                 }

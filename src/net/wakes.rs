@@ -1,11 +1,11 @@
-//! Wake-ups that nobody needs.
+//! Suppression of unnecessary wake-ups.
 //!
-//! Whenever a piece of a request's body is taken from hyper, hyper wakes the connection, so that it reads the next one.
-//! It does so behind the last piece too. Most bodies have one, and so nearly each request had its connection polled a
-//! second time with nothing to do, a tenth of what it costs.
+//! hyper wakes the connection to read the next chunk whenever a chunk of a request body is taken. It also does so after
+//! the last chunk. Most bodies have one chunk. Nearly each request therefore polled its connection a second time
+//! without work, which is a tenth of the request's cost.
 //!
-//! A connection is polled with a [`ConnectionWaker`] therefore. While a piece is taken ([`take_quietly`]) wake-ups that
-//! come out of that, on the same thread, are held back; and if it was the last piece, they are dropped.
+//! A connection is therefore polled with a [`ConnectionWaker`]. While a chunk is taken ([`take_quietly`]), wake-ups
+//! that result on the same thread are deferred. After the last chunk they are dropped.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(crate) struct ConnectionWaker {
 }
 
 impl ConnectionWaker {
-    /// A waker that stands for another one.
+    /// Creates a waker that wraps a task's waker.
     pub(crate) fn standing_for(task: &Waker) -> Waker {
         let task = task.clone();
         Waker::from(Arc::new(Self { task }))
@@ -39,7 +39,7 @@ impl Wake for ConnectionWaker {
     }
 }
 
-/// What becomes of wake-ups on this thread.
+/// Handling of wake-ups on this thread.
 #[derive(Default)]
 enum Wakes {
     #[default]

@@ -1,4 +1,4 @@
-//! How long stopping may take, and what the time is spent on.
+//! Time budget of shutdown and its phases.
 
 use std::time::Duration;
 
@@ -26,18 +26,18 @@ pub struct DrainConfig {
     pub delay_seconds: Option<u32>,
 }
 
-/// What the time from the signal to the end is spent on, in this order.
+/// Phases of shutdown, from the signal to the end of the process, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Probes are told, and everything is still served.
+    /// Readiness fails, while all requests are still served.
     pub delay: Duration,
-    /// Nothing new is accepted; what has begun comes to its end.
+    /// New connections are rejected; calls in progress complete.
     pub calls: Duration,
     /// Child processes end.
     pub children: Duration,
-    /// What was observed is sent away, while children end.
+    /// Telemetry is flushed, while child processes end.
     pub flush: Duration,
-    /// What is left before the process is ended by force.
+    /// Reserve before the process is killed.
     pub slack: Duration,
 }
 
@@ -45,11 +45,11 @@ const CHILDREN: Duration = Duration::from_millis(1_500);
 const FLUSH: Duration = Duration::from_secs(1);
 const SLACK: Duration = Duration::from_secs(1);
 
-/// The least grace: what is set aside, and a second for calls.
+/// Minimum grace in seconds: the reserved phases and one second for calls.
 pub(crate) const GRACE_SECONDS_MIN: u32 = 5;
 
 impl DrainConfig {
-    /// What there is time for, where the process finds itself.
+    /// Returns the budget for the environment of the process.
     pub fn budget(&self, probe: &Probe) -> Budget {
         let on_kubernetes = probe.variable("KUBERNETES_SERVICE_HOST").is_some();
         let grace = self.grace_seconds.unwrap_or(match on_kubernetes {
@@ -68,7 +68,7 @@ impl DrainConfig {
 }
 
 impl Budget {
-    /// Divides a grace. The delay is never longer than what is left for calls.
+    /// Divides a grace period. The delay never exceeds the time left for calls.
     pub fn of(grace: Duration, delay: Duration) -> Self {
         let set_aside = CHILDREN + FLUSH + SLACK;
         let serving = Duration::from_secs(grace.saturating_sub(set_aside).as_secs());

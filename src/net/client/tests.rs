@@ -111,7 +111,7 @@ async fn a_name_that_turns_private_after_the_first_look_is_not_followed() {
     let (server, seen) = serve(|_| response("200 OK", b"secret")).await;
     let public: IpAddr = "192.0.2.1".parse().expect("an address");
     let network = "192.0.2.0/24".parse().expect("a network");
-    // Nobody is at the first address; had it been looked up a second time, the second answer would be this machine.
+    // The first address has no server. A second lookup would return the address of this machine.
     let resolver = Scripted::in_turn([vec![public], vec![LOCAL]]);
     let guard = Guard::public().allow_network(network);
     let client = Client::builder(guard)

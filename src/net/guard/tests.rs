@@ -120,7 +120,7 @@ const CLOSED: &[&str] = &[
     "[3fff::1]",
     "[100::1]",
     "[5f00::1]",
-    // Many at once, and nobody.
+    // Multicast, reserved and broadcast addresses.
     "224.0.0.1",
     "239.255.255.255",
     "240.0.0.1",

@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 use super::*;
 use crate::net::Guard;
 
-/// A server that answers each request alike. Counts its connections; hangs up after so many answers on each.
+/// Test server with a fixed response. Counts its connections and closes each after `answers` responses.
 async fn serve(answer: &'static str, answers: usize) -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -79,7 +79,7 @@ async fn a_connection_is_free_as_soon_as_there_is_nothing_more_to_read() {
     let (address, connections) = serve(EMPTY, usize::MAX).await;
     let lane = lane(address);
     for _ in 0..3 {
-        // Nobody asks for its body.
+        // The body is not read.
         ask(&lane).await.expect("an answer");
     }
     assert_eq!(connections.load(Ordering::SeqCst), 1);
@@ -192,7 +192,7 @@ async fn what_is_not_permitted_is_not_asked() {
         let url = url.parse().expect("a URL");
         assert!(Lane::new(client.clone(), url).is_err());
     }
-    // Names are looked at when they are resolved.
+    // Names are checked at resolution.
     let url = "http://localhost/".parse().expect("a URL");
     let lane = Lane::new(client, url).expect("a name");
     let error = ask(&lane).await.expect_err("not permitted");

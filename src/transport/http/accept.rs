@@ -1,4 +1,4 @@
-//! Taking connections, and letting go of those that do nothing when there are too many.
+//! Accept loop, and eviction of idle connections at the connection limit.
 
 use std::fs::File;
 use std::io;
@@ -10,11 +10,11 @@ use super::peers::Peers;
 use super::worker::{Accepted, Worker};
 use crate::limit::{Hits, Limit, subnet};
 
-/// How long to wait when the system has no more sockets, or there are enough of them.
+/// Delay when the system has no free sockets or the connection limit is reached.
 const PAUSE: Duration = Duration::from_millis(50);
-/// After which time it is said again that the system has no sockets.
+/// Minimum interval between log entries about exhausted sockets.
 pub(super) const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(60);
-/// How long a connection that was ended takes to be gone.
+/// Time for a closed connection to be released.
 const SHORT_PAUSE: Duration = Duration::from_millis(1);
 
 /// Takes connections, and gives each to the worker that has the fewest.
@@ -28,9 +28,9 @@ pub(crate) struct Acceptor<'s> {
     /// An open file to give up when there can be no more of them: so that a connection can be taken, and closed, and
     /// its client need not wait.
     reserve: Option<File>,
-    /// It was said that there are enough.
+    /// True if the connection limit was logged.
     full: bool,
-    /// When it was said last that the system has no socket for another one.
+    /// Time of the last log entry about exhausted sockets.
     starved: Option<Instant>,
 }
 
@@ -71,8 +71,8 @@ impl<'s> Acceptor<'s> {
         }
     }
 
-    /// Waits until there may be another connection. To that end the one that has been idle for longest is closed; while
-    /// none is idle, whoever comes waits in the backlog.
+    /// Waits until there is capacity for a connection, and closes the longest idle one. While none is idle, new clients
+    /// wait in the kernel's accept queue.
     async fn make_room(&mut self) {
         let mut first = true;
         loop {
@@ -128,7 +128,7 @@ impl<'s> Acceptor<'s> {
 
     /// The system has no socket for the next connection.
     async fn cannot_accept(&mut self, error: &io::Error) {
-        // As long as it lasts it happens twenty times a second.
+        // The condition recurs twenty times a second while it lasts.
         let now = Instant::now();
         let told_lately = self
             .starved
@@ -171,8 +171,8 @@ impl<'s> Acceptor<'s> {
     }
 }
 
-/// Gives a connection to the worker that has the fewest and takes it. A worker that is blocked and has a full queue keeps
-/// nobody else waiting.
+/// Assigns a connection to the least loaded worker that accepts it. A blocked worker with a full queue does not delay
+/// others.
 async fn hand_over(workers: &[Worker], mut accepted: Accepted) {
     let mut order: Vec<_> = workers.iter().collect();
     loop {
@@ -213,7 +213,7 @@ fn max_connections(limits: &HttpLimits) -> usize {
     }
 }
 
-/// Whether only one connection is concerned, and the next can be taken at once.
+/// Returns true if the error concerns one connection only, so that the next can be accepted at once.
 fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -1,4 +1,4 @@
-//! A second port, for operators alone: everything that they may look at, and nothing else.
+//! Admin port: a second listener that serves only the operator pages.
 
 use std::convert::Infallible;
 use std::io;
@@ -32,7 +32,7 @@ pub(crate) struct AdminListener {
 
 /// Connections at once; more wait in the backlog.
 const CONNECTIONS_MAX: usize = 64;
-/// How long a head may take to arrive, and a connection to do nothing.
+/// Limit for the arrival of a head and for idle connections.
 const PATIENCE: Duration = Duration::from_secs(10);
 const HEADER_BYTES_MAX: usize = 16 * 1024;
 
@@ -47,7 +47,7 @@ impl AdminListener {
         Ok(Some(Self { listener, address }))
     }
 
-    /// Where it listens.
+    /// Local address.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -72,7 +72,7 @@ impl AdminListener {
                     });
                 }
                 Err(error) => {
-                    // As long as it lasts it happens twenty times a second.
+                    // The condition recurs twenty times a second while it lasts.
                     if told.is_none_or(|told| TOLD_AGAIN_AFTER <= told.elapsed()) {
                         told = Some(Instant::now());
                         tracing::warn!(%error, "a connection to the admin port could not be accepted");

@@ -1,4 +1,4 @@
-//! Answers in fewer bytes, for clients that take them.
+//! Response compression, for clients that accept it.
 
 use std::io::Write as _;
 
@@ -13,12 +13,12 @@ use http_body_util::BodyExt as _;
 use super::status::Rejection;
 use crate::net::Body;
 
-/// What is shorter goes into one packet anyway.
+/// Minimum size in bytes; a smaller body fits into one packet.
 const LEAST_BYTES: u64 = 1024;
-/// What is longer holds up a worker for more than a millisecond or two.
+/// Maximum size that a worker compresses, in bytes; a larger body would block it for over a millisecond or two.
 const ON_WORKER_BYTES: u64 = 256 * 1024;
 
-/// Whether a client takes gzip (RFC 9110, 12.5.3).
+/// Returns true if a client accepts gzip (RFC 9110, 12.5.3).
 pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
     let mut any = None;
     let mut named = None;
@@ -38,9 +38,9 @@ pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
     named.or(any).unwrap_or(false)
 }
 
-/// The answer, in fewer bytes if it is one that is whole, long and of text.
+/// Compresses a response if it is complete, large and of a text type.
 ///
-/// `hold` counts a large body as unread until it is sent. Where that is refused the answer stays as it is.
+/// `hold` counts a large body as unread until it is sent. If `hold` is denied, the response stays uncompressed.
 pub(super) async fn compressed(
     mut response: Response<Body>,
     hold: impl FnOnce(Bytes) -> Option<Bytes>,
@@ -48,7 +48,7 @@ pub(super) async fn compressed(
     let headers = response.headers();
     let is_text = headers.get(CONTENT_TYPE).is_some_and(|media| {
         let media = media.to_str().unwrap_or_default();
-        // Streams come as they are made: whoever compresses them holds them back.
+        // Compression would buffer streams and delay their events.
         media.starts_with("application/json")
             || media.starts_with("application/problem+json")
             || media.starts_with("text/") && !media.starts_with("text/event-stream")
@@ -56,11 +56,11 @@ pub(super) async fn compressed(
     if !is_text || headers.contains_key(CONTENT_ENCODING) {
         return response;
     }
-    // What has no size yet is still being made.
+    // A body of unknown size is still being produced.
     let Some(bytes) = response.body().size_hint().exact() else {
         return response;
     };
-    // It depends on what was asked for, whether or not it is long enough.
+    // The response varies by request, whether or not it is long enough.
     response
         .headers_mut()
         .append(VARY, HeaderValue::from_static("accept-encoding"));

@@ -1,4 +1,4 @@
-//! What can be set about HTTP.
+//! Settings of the HTTP transport.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -148,7 +148,7 @@ pub struct AdminConfig {
 }
 
 impl AdminConfig {
-    /// Where to listen, if anywhere; `host` is where clients are listened for.
+    /// Address of the admin port, if enabled; `host` is the host of the main port.
     pub(crate) fn address(&self, host: IpAddr) -> Option<SocketAddr> {
         let port = self.port?;
         Some(SocketAddr::new(self.host.unwrap_or(host), port))

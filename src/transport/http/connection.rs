@@ -1,8 +1,8 @@
-//! What a connection is doing: the sweep reads that to end those that dawdle.
+//! Connection state, read by the sweep to end slow connections.
 //!
-//! hyper's own header timer costs 5 to 13 % of throughput, since it is armed for each request. Here its socket
-//! ([`super::socket`]) only notes which phase it is in and since which second; once a second the sweep looks at all of a worker's
-//! connections ([`super::sweep`]).
+//! hyper's own header timer costs 5 to 13 % of throughput, since it is armed for each request. Here the socket
+//! ([`super::socket`]) only records the current phase and the second in which it began. Once a second the sweep
+//! ([`super::sweep`]) checks all connections of a worker.
 
 mod streams;
 mod trust;
@@ -21,13 +21,13 @@ use crate::auth::{ClientCertificate, Shown};
 use crate::limit::{Hits, Limit};
 use crate::net::Peer;
 
-/// What a connection is doing. Only its own worker writes to it, so the atomics are never fought over.
+/// State of a connection. Only its own worker writes to it, so the atomics are uncontended.
 #[derive(Debug)]
 pub(crate) struct ConnectionState {
     clock: Arc<WorkerClock>,
-    /// Who is at the other end of the socket.
+    /// Peer address of the socket.
     peer: Peer,
-    /// What the client has shown in the handshake.
+    /// Client certificate from the handshake.
     certificate: OnceLock<ClientCertificate>,
     /// The credential that was shown last, and whom it proved.
     pub(crate) shown: Shown,
@@ -36,17 +36,17 @@ pub(crate) struct ConnectionState {
     phase: AtomicU8,
     /// The second in which the phase began.
     since: AtomicU32,
-    /// The second in which a write could not go on, plus one; 0 while writing goes on.
+    /// Second in which a write stalled, plus one; 0 while writes progress.
     stalled: AtomicU32,
     /// Bytes that came in since the phase began.
     received: AtomicU64,
     requests: AtomicU32,
-    /// The second from which on the connection is closed when its answer is sent.
+    /// Second from which the connection is closed after its next response.
     retire_at: AtomicU32,
     /// The body that is being read took too long: 0 for no, else [`LATE`] or [`TRICKLES`].
     body_expired: AtomicU8,
     body_waker: Mutex<Option<Waker>>,
-    /// It was ended from without, and nobody waits for its client.
+    /// Set when the server has ended the connection without waiting for its client.
     cut: AtomicBool,
     trust: Trust,
     /// Over HTTP/2.
@@ -56,29 +56,29 @@ pub(crate) struct ConnectionState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Phase {
-    /// Nothing of a request has come yet.
+    /// No byte of a request has arrived.
     Idle,
     /// A request's head is coming in.
     Head,
     /// Its body is coming in.
     Body,
-    /// It is being answered.
+    /// The response is being produced or sent.
     Answer,
-    /// Its answer is there, and on its way.
+    /// The response is ready and being sent.
     Sending,
-    /// Its answer comes in parts, and may take its time.
+    /// The response is a stream and may take any time.
     Stream,
     /// HTTP/2, whose streams have timers of their own.
     Multiplexed,
 }
 
-/// What [`ConnectionState::body_expired`] says: its time is over, or it comes too slowly.
+/// Values of [`ConnectionState::body_expired`]: the body exceeds its time limit, or arrives too slowly.
 const LATE: u8 = 1;
 const TRICKLES: u8 = 2;
-/// What [`ConnectionState::retire_at`] says where the connection is not old.
+/// Value of [`ConnectionState::retire_at`] that closes the connection after its next response, whatever its age.
 const AT_ONCE: u32 = 0;
 
-/// Why the sweep ends a connection.
+/// Reason for which the sweep ends a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Overdue {
     Head,
@@ -119,7 +119,7 @@ impl ConnectionState {
         }
     }
 
-    /// Who is at the other end of the socket; behind a proxy, the proxy.
+    /// Peer address of the socket; behind a proxy, the proxy's.
     #[inline]
     pub(crate) fn peer(&self) -> Peer {
         self.peer
@@ -140,7 +140,7 @@ impl ConnectionState {
         self.certificate.get()
     }
 
-    /// Since how many seconds nothing has been asked, if nothing is being answered either.
+    /// Returns the idle time in seconds, if no request is pending or in progress.
     pub(crate) fn idle_for(&self) -> Option<u32> {
         let idle = match self.phase() {
             Phase::Idle => true,
@@ -156,17 +156,17 @@ impl ConnectionState {
         self.cut.store(true, Relaxed);
     }
 
-    /// Whether [`cut`](Self::cut) was called.
+    /// Returns true if [`cut`](Self::cut) was called.
     pub(super) fn is_cut(&self) -> bool {
         self.cut.load(Relaxed)
     }
 
-    /// Has the connection closed once its next answer is sent, since its memory is needed.
+    /// Closes the connection after its next response, to free its memory.
     pub(crate) fn retire_soon(&self) {
         self.retire_at.store(AT_ONCE, Relaxed);
     }
 
-    /// Whether the connection is too old, and the limit that says so.
+    /// Returns the applicable limit if the connection exceeds its max age.
     #[inline]
     fn is_old(&self, now: u32) -> Option<Option<Limit>> {
         match self.retire_at.load(Relaxed) {
@@ -201,7 +201,7 @@ impl ConnectionState {
         self.since.store(self.clock.now(), Relaxed);
     }
 
-    /// Counts a request and begins to wait for its body. Says whether it is to be the connection's last.
+    /// Counts a request and starts the timer of its body. Returns true if it is the connection's last.
     #[inline]
     pub(crate) fn begin_request(&self, limits: &HttpLimits, hits: &Hits) -> bool {
         let requests = self.requests.load(Relaxed) + 1;
@@ -227,7 +227,7 @@ impl ConnectionState {
         true
     }
 
-    /// The body is there, or nobody waits for it any more.
+    /// Records that the body was read or abandoned.
     #[inline]
     pub(crate) fn body_is_read(&self) {
         if self.phase() == Phase::Body {
@@ -235,8 +235,8 @@ impl ConnectionState {
         }
     }
 
-    /// The answer is there. Once some of it has been sent, a pause begins: hyper does not say so by asking for more
-    /// where it has asked already.
+    /// Records that the response is ready. Once part of it was sent, the connection becomes idle: hyper does not signal
+    /// that if it already waits for data.
     #[inline]
     pub(crate) fn answer_is_ready(&self) {
         self.has_answered();
@@ -258,14 +258,15 @@ impl ConnectionState {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         match &*waker {
-            // It is always the connection's own task.
+            // The waker always belongs to the connection's own task.
             Some(known) if known.will_wake(cx.waker()) => {}
             _ => *waker = Some(cx.waker().clone()),
         }
         None
     }
 
-    /// What the sweep finds. A body that is overdue is ended by whoever reads it, who can still answer.
+    /// Overdue state of the connection, for the sweep. An overdue body is ended by its reader, which can still send a
+    /// response.
     pub(crate) fn overdue(&self, limits: &HttpLimits, hits: &Hits) -> Option<Overdue> {
         let now = self.clock.now();
         let stalled = self.stalled.load(Relaxed);
@@ -325,7 +326,7 @@ impl ConnectionState {
     pub(super) fn has_read(&self, bytes: usize, answered: bool) {
         match self.phase() {
             Phase::Idle if bytes > 0 => self.begin_head(bytes),
-            // The next request may come while this one is still being answered; its time has not begun then.
+            // The next request may arrive during this response; its time limit has not started then.
             Phase::Answer if bytes > 0 && answered => self.begin_head(bytes),
             Phase::Head | Phase::Body => {
                 self.received
@@ -335,8 +336,8 @@ impl ConnectionState {
         }
     }
 
-    /// hyper asks for more and there is none: if the last answer has been sent, a pause begins, or, where part of a
-    /// next head has come already, the time of that head.
+    /// Handles a read by hyper that has no data. If the last response was sent, the connection becomes idle. If part of
+    /// the next head has arrived, the time limit of that head starts.
     #[inline]
     pub(super) fn waits_for_more(&self, answered: bool, head_has_begun: bool) {
         if answered && matches!(self.phase(), Phase::Answer | Phase::Sending) {

@@ -1,7 +1,6 @@
-//! Web pages of other origins that may call: what browsers want to be told.
+//! CORS: responses to web pages of other origins.
 //!
-//! Only origins that were configured are ever named, each by itself and never `*`. Credentials of the browser's own
-//! (cookies) are not asked for: nothing here knows any.
+//! Only configured origins are permitted, each by name and never as `*`. Browser credentials (cookies) are not used.
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -14,15 +13,15 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use crate::net::Body;
 
 const METHODS: &str = "GET, POST, DELETE";
-/// What clients of the protocol send; parameters that are mirrored are added as they are asked for.
+/// Headers that protocol clients send; mirrored parameters are added on request.
 const HEADERS: &str = "accept, authorization, content-type, last-event-id, mcp-method, mcp-name, \
                        mcp-protocol-version, mcp-session-id, traceparent, tracestate, x-api-key";
 const PARAMETER: &str = "mcp-param-";
 const EXPOSED: &str = "mcp-session-id, www-authenticate, retry-after, ratelimit, ratelimit-policy";
-/// How long a browser may keep what a preflight said: two hours, which is as long as any does.
+/// Max age of a preflight result in seconds: two hours, the maximum of any browser.
 const MAX_AGE_SECONDS: u16 = 7200;
 
-/// The origins whose pages may read answers.
+/// Origins whose pages may read responses.
 #[derive(Debug)]
 pub(crate) struct Cors(Vec<String>);
 
@@ -45,12 +44,12 @@ impl Cors {
         self.0.iter().any(is_known).then(|| origin.clone())
     }
 
-    /// Whether a browser asks what it may ask.
+    /// Returns true for a CORS preflight request.
     pub(crate) fn is_preflight(&self, head: &Parts) -> bool {
         head.method == Method::OPTIONS && head.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
     }
 
-    /// What a browser may ask.
+    /// Builds the preflight response.
     pub(crate) fn preflight(&self, asked: &HeaderMap) -> Response<Body> {
         let mut allowed = HEADERS.to_owned();
         let names = asked.get(ACCESS_CONTROL_REQUEST_HEADERS);
@@ -79,7 +78,7 @@ impl Cors {
         response
     }
 
-    /// Lets the pages of an origin read an answer.
+    /// Permits the pages of an origin to read a response.
     pub(crate) fn allow(&self, origin: HeaderValue, response: &mut Response<Body>) {
         let headers = response.headers_mut();
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);

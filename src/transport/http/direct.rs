@@ -15,7 +15,7 @@ use crate::auth::Gate;
 use crate::net::Body;
 use crate::server::{Local, Server};
 
-/// What a worker does for one HTTP/1 connection, but for reading and writing it.
+/// Request handling of a worker for one HTTP/1 connection, without its I/O.
 #[derive(Debug)]
 pub(crate) struct Direct(Arc<Served>);
 
@@ -35,7 +35,7 @@ impl Direct {
         )))
     }
 
-    /// One request.
+    /// Serves one request.
     pub(crate) async fn serve(&self, request: Request<Body>) -> Response<Body> {
         self.0.connection().enter(Phase::Head);
         let (head, body) = request.into_parts();

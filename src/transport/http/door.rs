@@ -1,4 +1,4 @@
-//! Where clients come in: a port, or a socket in the file system.
+//! Listening sockets: a TCP port, or a Unix domain socket.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream as StdStream};
@@ -21,7 +21,7 @@ pub(crate) enum Door {
     File(SocketFile),
 }
 
-/// A client that has come in.
+/// A client connection that was accepted.
 #[derive(Debug)]
 pub(super) enum Arrived {
     ByPort(TcpStream, Peer),
@@ -29,7 +29,8 @@ pub(super) enum Arrived {
     ByFile(UnixStream),
 }
 
-/// A socket in the file system. If it was made here it is removed at the end, unless somebody else has put another there.
+/// A Unix domain socket file. A socket created here is removed at shutdown, unless another process has replaced the
+/// file.
 #[cfg(unix)]
 #[derive(Debug)]
 pub(crate) struct SocketFile {
@@ -40,19 +41,19 @@ pub(crate) struct SocketFile {
     identity: Option<(u64, u64)>,
 }
 
-/// What whoever comes in by a file counts as: only this machine has files.
+/// Peer address of Unix socket clients, which are always on this machine.
 const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
 impl Door {
-    /// Clients come in by a port.
+    /// Creates a listener for a TCP port.
     pub(super) fn port(listener: TcpListener) -> io::Result<Self> {
-        // On Linux whoever comes in has what is set here: four calls to the system less for each.
+        // On Linux, accepted sockets inherit these options, which saves four system calls for each.
         #[cfg(target_os = "linux")]
         prepare(&listener)?;
         Ok(Self::Port(listener))
     }
 
-    /// Where it is; `None` if it is a file.
+    /// Local address; `None` for a Unix domain socket.
     pub(crate) fn address(&self) -> io::Result<Option<SocketAddr>> {
         match self {
             Self::Port(listener) => listener.local_addr().map(Some),
@@ -94,8 +95,8 @@ impl Arrived {
         }
     }
 
-    /// The bare socket, ready to be served. Whoever serves it reads and writes, and asks for nothing that only one of the
-    /// two kinds has.
+    /// Converts to a plain stream for serving. The caller only reads and writes, and uses nothing specific to one
+    /// socket kind.
     pub(super) fn into_socket(self) -> io::Result<StdStream> {
         match self {
             Self::ByPort(stream, _) => {
@@ -112,7 +113,7 @@ impl Arrived {
     }
 }
 
-/// Small answers at once, and news of peers that are gone.
+/// Sets `TCP_NODELAY` and keep-alive probes.
 fn prepare<'s>(socket: impl Into<SockRef<'s>>) -> io::Result<()> {
     let socket = socket.into();
     socket.set_tcp_nodelay(true)?;
@@ -124,8 +125,7 @@ fn prepare<'s>(socket: impl Into<SockRef<'s>>) -> io::Result<()> {
 
 #[cfg(unix)]
 impl SocketFile {
-    /// Listens at a path. What a server that is gone has left there is removed; a socket that somebody listens on, and
-    /// anything that is no socket, is not.
+    /// Binds a Unix domain socket. A stale socket file is removed; a socket in use and any other file are kept.
     pub(crate) fn bind(path: &Path, mode: u32, backlog: i32) -> io::Result<Self> {
         use socket2::{Domain, SockAddr, Socket, Type};
         use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
@@ -152,7 +152,7 @@ impl SocketFile {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         socket.set_nonblocking(true)?;
         socket.bind(&SockAddr::unix(path)?)?;
-        // Nobody can connect before it listens.
+        // Clients cannot connect before the socket listens.
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
         socket.listen(backlog)?;
         let file = std::fs::symlink_metadata(path)?;
@@ -163,7 +163,7 @@ impl SocketFile {
         })
     }
 
-    /// Listens on what somebody else has made and will remove.
+    /// Listens on a socket that another process has created and will remove.
     pub(crate) fn handed_over(listener: std::os::unix::net::UnixListener) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
@@ -186,7 +186,7 @@ impl Drop for SocketFile {
         let is_ours = std::fs::symlink_metadata(&self.path)
             .is_ok_and(|file| (file.dev(), file.ino()) == identity);
         if is_ours {
-            // Whoever comes next removes it.
+            // A failure is harmless: the next server removes the file.
             let _ = std::fs::remove_file(&self.path);
         }
     }

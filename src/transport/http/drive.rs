@@ -1,4 +1,4 @@
-//! Driving a connection to its end.
+//! Drives a connection until it ends.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -13,7 +13,7 @@ use super::connection::ConnectionState;
 use super::multiplexed::{Broken, Looks, Multiplexed};
 use crate::net::ConnectionWaker;
 
-/// Tells all connections that they should come to an end.
+/// Signals all connections to shut down.
 #[derive(Debug, Default)]
 pub(crate) struct Drain {
     begun: AtomicBool,
@@ -45,15 +45,15 @@ pub(super) async fn until_drained<C: Future>(
 ) -> C::Output {
     let mut waker = None;
     let look = |connection: Pin<&mut C>, cx: &Context<'_>| {
-        // It is always the same task that polls this.
+        // The same task always polls this.
         let waker = waker.get_or_insert_with(|| ConnectionWaker::standing_for(cx.waker()));
         connection.poll(&mut Context::from_waker(waker))
     };
     drive(connection, drain, |_| false, look, end).await
 }
 
-/// Drives a connection of HTTP/2 and the streams that begin on it, and asks it to end once the server stops, or once its
-/// state says so. `None` once streams are taken back too often.
+/// Drives an HTTP/2 connection and its streams, and shuts it down when the server stops or its state requires it.
+/// Returns `None` if streams are reset too often.
 pub(super) async fn until_retired(
     connection: Multiplexed,
     drain: &Drain,
@@ -92,7 +92,7 @@ async fn drive<C: Future, T>(
             listening = true;
             // Only to be woken; whether there is news is read from the flag.
             let _: Poll<()> = news.as_mut().poll(cx);
-            // What has come already is read first: a connection without a request would be closed.
+            // Pending input is read first: a connection without a request would be closed.
             looked = look(connection.as_mut(), cx);
         }
         if looked.is_ready() {

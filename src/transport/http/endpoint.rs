@@ -1,4 +1,4 @@
-//! One request on the MCP path: the steps, in order.
+//! Request steps on the MCP path, in order.
 
 use std::future::{Future as _, poll_fn};
 use std::pin::Pin;
@@ -27,7 +27,7 @@ pub(crate) struct Endpoint {
     pub(crate) config: HttpConfig,
 }
 
-/// Who sent a message, to which worker, and by what.
+/// Caller, worker and wire of a message.
 pub(super) type Sender<'a> = (&'a Entered<'a>, &'a Local, Wire);
 
 const METHODS: &str = "GET, POST, DELETE";
@@ -35,7 +35,7 @@ const METHODS_WITHOUT_STREAMS: &str = "POST, DELETE";
 const METHODS_STATELESS: &str = "POST";
 
 impl Endpoint {
-    /// A message from head to answer.
+    /// Handles a message from head to response.
     pub(super) async fn post(
         &self,
         by: Sender<'_>,
@@ -60,7 +60,7 @@ impl Endpoint {
         self.begin_to_read(body)
     }
 
-    /// A message that is being read, to its answer.
+    /// Reads the rest of a message and returns its response.
     pub(super) async fn read_on(
         &self,
         (mut reading, body): (Reading, &mut Body),
@@ -75,7 +75,7 @@ impl Endpoint {
         Ok(answer(reply, connection, summary, headers))
     }
 
-    /// What comes of a message that was read.
+    /// Handles a message that was read.
     #[inline]
     pub(super) fn handle(
         &self,
@@ -96,7 +96,7 @@ impl Endpoint {
         self.server.handle_http(cx, local, &mut head, body)
     }
 
-    /// Anything else: a stream of a session (LH-03), its end (LH-09), or a refusal.
+    /// Handles other methods: opens a session stream (LH-03), ends a session (LH-09), or rejects the request.
     pub(super) async fn other(
         &self,
         entered: &Entered<'_>,
@@ -125,7 +125,7 @@ impl Endpoint {
             peer: entered.client,
         };
         if opens {
-            // A browser, or a probe: nobody who has read the specification.
+            // The client does not follow the specification: a browser or a probe.
             if !summary.mcp.names_session() && !summary.names_streams() {
                 return Err(Rejection::MethodNotAllowed(METHODS_STATELESS));
             }
@@ -148,7 +148,7 @@ impl Endpoint {
         })
     }
 
-    /// The whole body, if it is not too large and comes in time.
+    /// Reads the whole body within the limits of size and time.
     pub(super) async fn read(
         &self,
         connection: Option<&Arc<ConnectionState>>,
@@ -168,7 +168,7 @@ impl Endpoint {
     }
 }
 
-/// An answer in the form that its client takes.
+/// Builds the response in a format that the client accepts.
 #[inline]
 pub(super) fn answer(
     reply: Reply,
@@ -182,15 +182,14 @@ pub(super) fn answer(
     respond_in(reply, connection, headers)
 }
 
-/// A body that is being read. On HTTP/1 the connection's own clock decides whether it comes in time, on HTTP/2 one for
-/// each stream.
+/// A body being read. On HTTP/1 the connection's timer limits it; on HTTP/2 each stream has a timer.
 pub(super) struct Reading {
     reader: Reader,
-    /// Mostly the body has come with the head, and none is needed.
+    /// Allocated only on demand, since the body mostly arrives with the head.
     watch: Option<Box<StreamWatch>>,
 }
 
-/// Looks each second whether a stream's body comes in time and fast enough, as the sweep does for connections of HTTP/1.
+/// Checks the arrival rate of a stream's body each second, as the sweep does for HTTP/1 connections.
 struct StreamWatch {
     began: Instant,
     second: Pin<Box<Sleep>>,
@@ -205,7 +204,7 @@ impl StreamWatch {
         }
     }
 
-    /// The limit that was hit, with so many bytes by now.
+    /// Completes with the limit that was exceeded; `received` is the number of bytes so far.
     fn poll(&mut self, cx: &mut Context<'_>, received: usize, limits: &HttpLimits) -> Poll<Limit> {
         loop {
             ready!(self.second.as_mut().poll(cx));

@@ -1,4 +1,4 @@
-//! Something that is said in parts, as server-sent events: one part to an event, and signs of life in between.
+//! Server-sent event streams: one event for each part, with keep-alive comments in between.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -15,15 +15,15 @@ use super::connection::{ConnectionState, Phase};
 use crate::net::{BodyError, Common};
 use crate::server::{Part, Parts, Said, next_heartbeat};
 
-/// The body of an answer in parts.
+/// Body of a streamed response.
 pub(crate) struct EventStream {
     stream: Option<Box<dyn Parts>>,
-    /// What is to be sent next, in pieces that are not copied together.
+    /// Pending output, in pieces that are not copied together.
     pieces: VecDeque<Bytes>,
-    /// Runs until the next sign of life is due, or the stream wants to be looked at.
+    /// Timer for the next keep-alive or the next poll that the stream requests.
     timer: Pin<Box<Sleep>>,
     heartbeat: Instant,
-    /// On HTTP/1 the connection is told that silence is nothing to worry about.
+    /// HTTP/1 connection, which is exempt from idle checks during silence.
     connection: Option<Arc<ConnectionState>>,
 }
 
@@ -46,7 +46,7 @@ impl EventStream {
         }
     }
 
-    /// One that has a single event, and ends with it.
+    /// Creates a stream that ends after a single event.
     pub(crate) fn of(head: Bytes, rest: &Common) -> Self {
         let heartbeat = next_heartbeat();
         let mut stream = Self {
@@ -105,7 +105,7 @@ impl EventStream {
         self.push_event(begin, head, &rest);
     }
 
-    /// Whether nothing is to be said yet. If so, `cx` is woken when it is.
+    /// Returns true if there is nothing to send yet. In that case `cx` is woken later.
     fn waits(&mut self, cx: &mut Context<'_>) -> bool {
         if self.timer.as_mut().poll(cx).is_pending() {
             return true;
@@ -116,7 +116,7 @@ impl EventStream {
             self.pieces.push_back(Bytes::from_static(b":\n\n"));
         }
         let deadline = self.stream.as_ref().and_then(|stream| stream.deadline());
-        // One that has come and changed nothing is not waited for again.
+        // A deadline that passed without change is not waited for again.
         let deadline = deadline.filter(|deadline| now < *deadline);
         self.timer.as_mut().reset(earlier(self.heartbeat, deadline));
         false

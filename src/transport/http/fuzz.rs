@@ -1,4 +1,4 @@
-//! What is said of headers, against readers that are simpler and slower.
+//! Header checks, compared with simpler and slower parsers.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
@@ -61,7 +61,7 @@ pub fn headers_hold(text: &[u8]) {
     }
 }
 
-/// The one value of a field that may be there once.
+/// Value of a field that may occur only once.
 fn only<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     let values: Vec<_> = headers.get_all(name).iter().collect();
     assert!(

@@ -1,4 +1,4 @@
-//! What can be said of a request before anybody reads its body.
+//! Header checks that run before the body is read.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -24,15 +24,15 @@ pub(crate) struct Fields<'h> {
     content_encoding: Field<'h>,
     accept: Accept,
     mcp: McpHeaders,
-    /// A name has an underscore, and may be read as one with a hyphen somewhere.
+    /// Set if a name has an underscore, which some programs treat as a hyphen.
     has_underscore: bool,
     /// Bytes of all fields, with a colon, a space and a line end for each.
     bytes: usize,
-    /// How many fields there are.
+    /// Number of fields.
     count: usize,
 }
 
-/// Whether a field is one that nearly all requests have, and that decides nothing here.
+/// Returns true for fields that nearly all requests have and that decide nothing here.
 #[inline]
 fn is_usual(name: &HeaderName) -> bool {
     *name == CONTENT_LENGTH
@@ -41,7 +41,7 @@ fn is_usual(name: &HeaderName) -> bool {
         || *name == CONNECTION
 }
 
-/// A field that may stand there once.
+/// A field that may occur only once.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum Field<'h> {
     #[default]
@@ -50,7 +50,7 @@ pub(super) enum Field<'h> {
     Repeated,
 }
 
-/// What a client takes for an answer.
+/// Media types that a client accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Accept {
     present: bool,
@@ -60,17 +60,17 @@ struct Accept {
     other: bool,
 }
 
-/// What the endpoint needs to know of the headers.
+/// Facts from the headers that the endpoint needs.
 #[derive(Debug)]
 pub(crate) struct Summary {
     is_json: Result<(), Rejection>,
     accept: Accept,
-    /// How many fields there are.
+    /// Number of fields.
     count: usize,
     pub(crate) mcp: McpHeaders,
 }
 
-/// What a request's headers say, found out now or before.
+/// Header summary of a request, computed now or reused from an earlier request.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -102,7 +102,7 @@ impl<'h> Fields<'h> {
         };
         for (name, value) in headers {
             fields.bytes += name.as_str().len() + value.len() + 4;
-            // `http` has a number for each of these names: they are told apart without a look at their text.
+            // `http` has a number for each of these names, so the comparison does not touch their text.
             if *name == CONTENT_TYPE {
                 fields.content_type.add(value);
             } else if *name == ACCEPT {
@@ -124,7 +124,7 @@ impl<'h> Fields<'h> {
 
     #[inline]
     fn add_other(&mut self, name: &str, value: &HeaderValue) {
-        // What follows that prefix is named by the author of a tool.
+        // The tool author chooses the rest of the name after that prefix.
         if !self.mcp.add(name, value) && name.contains('_') && !name.starts_with("mcp-param-") {
             self.has_underscore = true;
         }
@@ -157,8 +157,8 @@ impl<'h> Fields<'h> {
         Ok(())
     }
 
-    /// Names that programs behind gateways of old (CGI, and what is made like it) cannot tell from those with a hyphen, so
-    /// that one may pass for a header that somebody in front has taken away.
+    /// Rejects names that CGI-style gateways cannot tell from those with a hyphen. Such a name could pass for a header
+    /// that a proxy has removed.
     #[inline]
     pub(crate) fn check_names(&self) -> Result<(), Rejection> {
         if self.has_underscore {
@@ -177,7 +177,7 @@ impl<'h> Fields<'h> {
         };
         let host = host.to_str().ok().and_then(split_host);
         match (host, split_host(authority.as_str())) {
-            // The port that goes with the scheme may be left out.
+            // The default port of the scheme is optional.
             (Some((host, _)), Some((other, _))) if host.eq_ignore_ascii_case(other) => Ok(()),
             _ => Err(Rejection::HostInvalid),
         }
@@ -221,7 +221,7 @@ impl Accept {
     #[inline]
     fn add(&mut self, value: &HeaderValue) {
         self.present = true;
-        // What every official client sends.
+        // Value sent by all official clients.
         if value == "application/json, text/event-stream" {
             self.json = true;
             self.stream = true;
@@ -261,7 +261,7 @@ impl Accept {
 }
 
 impl Summary {
-    /// The same for later requests of the same connection.
+    /// Copy to keep for later requests of the same connection.
     pub(crate) fn to_keep(&self) -> Self {
         Self {
             is_json: self.is_json,
@@ -271,13 +271,13 @@ impl Summary {
         }
     }
 
-    /// How many fields there are.
+    /// Returns the number of fields.
     #[inline]
     pub(crate) fn count(&self) -> usize {
         self.count
     }
 
-    /// Whether an answer may be an event stream.
+    /// Returns true if the client accepts an event stream as response.
     #[inline]
     pub(crate) fn takes_streams(&self) -> bool {
         let Accept {
@@ -289,12 +289,12 @@ impl Summary {
         stream || any || !present
     }
 
-    /// Whether it is an event stream that is asked for, in so many words.
+    /// Returns true if the client names the event stream type explicitly.
     pub(crate) fn names_streams(&self) -> bool {
         self.accept.stream
     }
 
-    /// Whether an answer has to be an event stream: nothing else is accepted.
+    /// Returns true if the client accepts only an event stream.
     #[inline]
     pub(crate) fn takes_nothing_but_streams(&self) -> bool {
         let Accept {
@@ -303,13 +303,13 @@ impl Summary {
         stream && !json && !any
     }
 
-    /// Whether the body is JSON.
+    /// Checks that the body is JSON.
     pub(crate) fn check_body(&self) -> Result<(), Rejection> {
         self.is_json
     }
 
-    /// HTTP-07: the body is JSON, and the client takes an answer in one of the two forms there are. Some clients
-    /// name only one of them, and some none; they are answered all the same.
+    /// Checks that the body is JSON and that the client accepts both response types (HTTP-07). Without `strict`, one of
+    /// them or a missing `Accept` header is sufficient, since some clients send that.
     #[inline]
     pub(crate) fn check_media(&self, strict: bool) -> Result<(), Rejection> {
         self.is_json?;
@@ -333,7 +333,8 @@ impl Summary {
     }
 }
 
-/// HTTP-07: the body is JSON. A charset may be named, since old clients do; it is UTF-8 whatever they say.
+/// Checks that the body is JSON (HTTP-07). A charset parameter is accepted, since old clients send one; the body is
+/// always read as UTF-8.
 #[inline]
 fn check_content_type(field: Field<'_>) -> Result<(), Rejection> {
     let Some(value) = field.value()? else {

@@ -1,4 +1,4 @@
-//! Whom the server answers to: the guard against pages that call it behind their visitors' backs.
+//! Host and Origin checks, against web pages that call the server without their visitors' knowledge.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::OnceLock;
@@ -14,8 +14,7 @@ use super::headers::Fields;
 use super::status::Rejection;
 use crate::auth::PublicUrl;
 
-/// Whom this server answers to, and which web pages may call it: the guard against DNS rebinding (HTTP-01,
-/// HTTP-08).
+/// Permitted hosts and origins: protection against DNS rebinding (HTTP-01, HTTP-08).
 #[derive(Debug)]
 pub(crate) struct HostGuard {
     /// `None`: any host.
@@ -28,11 +27,11 @@ pub(crate) struct HostGuard {
     local_origins: bool,
     /// Names from `http.allowed_hosts`. Pages that this server serves under them may call it.
     named: Vec<HostPattern>,
-    /// Refusals are told in the log, and not all of them.
+    /// Rate limit of the log entries about rejections.
     told: Told,
 }
 
-/// When something was last told, in seconds after the beginning, so that strangers cannot fill the log.
+/// Rate limit for log entries, so that clients cannot flood the log. Times are in seconds since the start.
 #[derive(Debug)]
 struct Told {
     beginning: Instant,
@@ -64,7 +63,7 @@ const LOCAL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 impl HostGuard {
     pub(crate) fn new(config: &HttpConfig) -> Self {
-        // A page reaches no socket in the file system, by whatever name.
+        // A web page cannot reach a Unix domain socket under any name.
         let local = config.host.is_loopback() && config.unix_socket.is_none();
         let public = config.public_url.as_deref().and_then(PublicUrl::parse);
         // Proxies may or may not take the port along.
@@ -111,7 +110,7 @@ impl HostGuard {
         }
     }
 
-    /// Says in the log, once a minute at most, that somebody was refused, and which setting would change that.
+    /// Logs a rejection, at most once a minute, with the setting that would permit the request.
     pub(crate) fn report(&self, setting: Option<&'static str>, headers: &HeaderMap) {
         if !self.told.is_due(Instant::now()) {
             return;
@@ -154,8 +153,8 @@ impl HostGuard {
         }
     }
 
-    /// Checks whether `Host` can be one at all, where any is answered to. HTTP/1.1 demands one and no more (RFC 9112
-    /// section 3.2); probes may leave it empty.
+    /// Checks the syntax of `Host`, for routes that accept any host. HTTP/1.1 requires exactly one (RFC 9112 section
+    /// 3.2); probes may leave it empty.
     pub(crate) fn check_form(head: &Parts, fields: &Fields<'_>) -> Result<(), Rejection> {
         match fields.host.value()? {
             _ if head.uri.authority().is_some() => Ok(()),
@@ -254,7 +253,7 @@ fn default_port(scheme: &str) -> Option<u16> {
     }
 }
 
-/// Whether no DNS server decides what a host name in lower case leads to.
+/// Returns true if no DNS server controls the resolution of a host name in lower case.
 fn is_never_rebound(name: &str) -> bool {
     let v6 = name.strip_prefix('[').and_then(|n| n.strip_suffix(']'));
     match v6 {
@@ -263,13 +262,12 @@ fn is_never_rebound(name: &str) -> bool {
     }
 }
 
-/// Whether a text names a host, with a port or without.
+/// Returns true if the string is a host, with or without a port.
 pub(crate) fn is_host(text: &str) -> bool {
     split_host(text).is_some()
 }
 
-/// Splits `host`, `host:port`, `[v6]` or `[v6]:port`. `None` if it is none of these; there is no room for a
-/// user, a path or a list.
+/// Splits `host`, `host:port`, `[v6]` or `[v6]:port`. Returns `None` for other input: a user, a path or a list.
 #[inline]
 pub(super) fn split_host(text: &str) -> Option<(&str, Option<u16>)> {
     let end = if text.starts_with('[') {

@@ -30,7 +30,7 @@ enum Inner {
         router: Arc<Router>,
         local: Arc<Local>,
     },
-    /// A layer around what was there before.
+    /// A layer around the previous service.
     Layered(BoxCloneService<Request<Body>, Response<Body>, Infallible>),
 }
 
@@ -80,12 +80,12 @@ pub(crate) struct Layers {
 }
 
 impl Layers {
-    /// Has a path of the application's own answered.
+    /// Adds a handler for a path of the application.
     pub(crate) fn answer(&mut self, path: String, handler: Arc<dyn RouteHandler>) {
         self.routes.add(path, handler);
     }
 
-    /// Adds a layer inside of those that are there.
+    /// Adds a layer inside the existing ones.
     pub(crate) fn push<L, B, E>(&mut self, layer: L)
     where
         L: Layer<McpService> + Send + Sync + 'static,
@@ -104,12 +104,12 @@ impl Layers {
         }));
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no layers.
     pub(super) fn is_empty(&self) -> bool {
         self.around.is_empty()
     }
 
-    /// All of them around the router; `None` if there are none.
+    /// Applies all layers to the router; `None` if there are none.
     pub(super) fn apply(&self, router: &Arc<Router>, local: &Arc<Local>) -> Option<McpService> {
         if self.around.is_empty() {
             return None;
@@ -136,11 +136,11 @@ impl fmt::Debug for Layers {
     }
 }
 
-/// A layered service whose failures are answers too.
+/// A layered service that converts errors to responses.
 #[derive(Clone)]
 struct Answering<S> {
     inner: S,
-    /// It said that it will never be ready, and must not be called.
+    /// True if the service reported a readiness error and must not be called.
     failed: bool,
 }
 

@@ -15,7 +15,7 @@ use crate::net::Body;
 use crate::server::{Local, Reply};
 use crate::telemetry::Seen;
 
-/// Where messages are posted.
+/// Path for posted messages.
 pub(super) const MESSAGES: &str = "/messages";
 
 /// A request of that transport.
@@ -23,7 +23,7 @@ pub(super) struct LegacyRequest<'r> {
     pub(super) method: &'r Method,
     pub(super) query: Option<&'r str>,
     pub(super) local: &'r Local,
-    /// How it came in.
+    /// Wire details of the request.
     pub(super) seen: Seen<'static>,
     pub(super) summary: &'r Summary,
     pub(super) connection: Option<&'r Arc<ConnectionState>>,

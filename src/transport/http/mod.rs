@@ -86,12 +86,12 @@ use worker::Worker;
 /// Servers beside the one at `/mcp`, by the names of their endpoints.
 pub(crate) type Mounts = Vec<(Box<str>, Arc<Server>)>;
 
-/// How long answers may take to be sent that calls were ended with, of the time set aside for children.
+/// Time to send the responses of cancelled calls, out of the time reserved for child processes.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// How many connections the kernel may hold until they are accepted.
+/// Length of the kernel's accept queue, in connections.
 const BACKLOG: i32 = 1024;
 
-/// A bound socket that nobody serves yet.
+/// A bound socket that is not served yet.
 #[derive(Debug)]
 pub(crate) struct Listener {
     door: Door,
@@ -101,8 +101,7 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Takes the socket that whoever started the process has bound, as systemd does; or binds the configured path or
-    /// address.
+    /// Takes the socket passed by the parent process, as systemd does; otherwise binds the configured path or address.
     pub(crate) fn bind(config: &HttpConfig, tls: Option<Tls>) -> io::Result<Self> {
         let door = match (inherited()?, &config.unix_socket) {
             (Some(door), _) => door,
@@ -121,13 +120,13 @@ impl Listener {
         if self.tls.is_some() { "https" } else { "http" }
     }
 
-    /// Where it listens, if that is an address.
+    /// Local address, if the socket has one.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// Writes where it really listens into the settings, which say something else where a socket was handed over or any port
-    /// would do. What is local and what is public is judged by that.
+    /// Writes the actual address into the settings. It differs from the configured one for an inherited socket or port
+    /// 0. The checks for local and public use depend on it.
     pub(crate) fn settle(&self, config: &mut HttpConfig) {
         if let Some(address) = self.address {
             config.host = address.ip().to_canonical();
@@ -146,8 +145,8 @@ impl Listener {
         self.door.path()
     }
 
-    /// Serves until `stop` is done; then on for a while, since those who send requests hear of it late; then lets what
-    /// has begun come to its end.
+    /// Serves until `stop` completes. Then serves on during the delay, since load balancers learn of it late, and lets
+    /// requests in progress complete.
     pub(crate) async fn serve(
         self,
         (server, mounts): (Arc<Server>, Mounts),
@@ -158,7 +157,7 @@ impl Listener {
         budget: Budget,
     ) -> io::Result<()> {
         self.settle(&mut config);
-        // What clients speak, be it with a proxy.
+        // URL scheme of the clients, including those behind a proxy.
         let scheme = match &config.public_url {
             Some(url) if url.starts_with("https:") => "https",
             Some(_) => "http",
@@ -211,7 +210,7 @@ impl Listener {
             never = certificates => match never {},
         }
         life.begin_to_drain();
-        // Whoever has connected by now is served too.
+        // Connections accepted by now are served too.
         tokio::task::yield_now().await;
         while let Some(Ok(arrived)) = self.door.accept().now_or_never() {
             acceptor.take(arrived).await;
@@ -234,7 +233,7 @@ impl Listener {
                 setting = "drain.grace_seconds",
                 "calls are still running; they are ended"
             );
-            // Those who wait are told; whoever does not read that has had its time.
+            // Pending calls receive a final response; clients that do not read it are cut off.
             servers.iter().for_each(|server| server.stop_calls());
             let _ = tokio::time::timeout(LAST_WORDS, idle()).await;
         }
@@ -293,7 +292,7 @@ fn inherited() -> io::Result<Option<Door>> {
             listener.set_nonblocking(true)?;
             Door::port(TcpListener::from_std(listener)?)?
         }
-        // What is no port may be a file; it stays where it was until somebody takes it.
+        // An inherited descriptor that is not a TCP socket may be a Unix socket. It stays in place until taken.
         Err(problem) => match handed.take_unix_listener(0) {
             Ok(Some(listener)) => Door::File(door::SocketFile::handed_over(listener)?),
             _ => return Err(problem),

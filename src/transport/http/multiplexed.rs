@@ -1,14 +1,12 @@
-//! A connection of HTTP/2, from its preface to its end.
+//! An HTTP/2 connection, from its preface to its end.
 //!
-//! hyper's server wraps what h2 gives it once more: a future for each stream, which is moved about and put on the heap to
-//! become a task, a body that counts what it reads, a sleep that is asked with each request whether a ping is due. Nearly
-//! all messages are read and answered when a stream begins, so here h2 is driven directly, and each stream is served while
-//! all that it is made of is at hand. What has to wait for something becomes a task then.
+//! hyper's server adds a layer around h2: a boxed task for each stream, a counting body, and a ping timer checked for
+//! each request. Nearly all messages are read and answered when a stream begins. This module therefore drives h2
+//! directly and serves each stream in place. A stream that must wait becomes a task.
 //!
-//! h2 reads and writes what it can before it says which stream has begun next. So the socket has nothing to give and takes
-//! nothing from the first stream that begins while a connection is looked at until there is none left to begin
-//! ([`ConnectionState::begin_request`]), and the connection is looked at once more for that ([`Looks`]): the answers of all
-//! of them are written in one piece.
+//! h2 reads and writes what it can before it reports the next stream. The socket therefore blocks from the first stream
+//! of a poll until no further stream begins ([`ConnectionState::begin_request`]). The connection is then polled again
+//! ([`Looks`]), and all responses are written together.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -30,23 +28,23 @@ use super::socket::Socket;
 use crate::limit::Limit;
 use crate::net::Upload;
 
-/// What a client may send until it is told that there is room for more, on a stream and on all of them together.
+/// Flow-control window in bytes, for each stream and for the connection.
 const WINDOW: u32 = 1024 * 1024;
-/// What a stream may have waiting to be written.
+/// Maximum number of bytes that a stream may buffer for sending.
 const SEND_BUFFER_MAX: usize = 400 * 1024;
 /// Streams of which the client has broken the rules, until the connection is ended for it.
 const BROKEN_STREAMS_MAX: usize = 1024;
 
-/// A connection of HTTP/2, and what answers on it.
+/// An HTTP/2 connection with its service.
 pub(super) struct Multiplexed {
     served: Arc<Served>,
     ping_seconds: u32,
-    /// It is to end before it has begun.
+    /// Set if the connection must shut down before its handshake ends.
     retires: bool,
     stage: Stage,
 }
 
-/// How far it has come.
+/// Stage of the connection.
 enum Stage {
     Greeting(Box<Handshake<Socket, Bytes>>),
     Open(Box<Open>),
@@ -57,7 +55,7 @@ struct Open {
     pulse: Pulse,
 }
 
-/// Why a connection ended before its client or its server wanted it to.
+/// Reason for which a connection ended early.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Broken {
     #[error("the client gave no sign of life")]
@@ -82,7 +80,7 @@ impl Broken {
 }
 
 impl Multiplexed {
-    /// On a socket from which nothing has been read.
+    /// Creates the connection for a socket that is unread.
     pub(super) fn new(socket: Socket, served: Arc<Served>, limits: &HttpLimits) -> Self {
         let handshake = server::Builder::new()
             .initial_window_size(WINDOW)
@@ -101,7 +99,7 @@ impl Multiplexed {
         }
     }
 
-    /// Has the client told to open no further streams; those that are open come to their end.
+    /// Stops new streams; open streams run to completion.
     pub(super) fn retire(&mut self) {
         match &mut self.stage {
             Stage::Greeting(_) => self.retires = true,
@@ -169,7 +167,7 @@ fn begin(served: &Arc<Served>, request: Request<RecvStream>, mut respond: SendRe
     let upload = Upload::new(stream, &head.headers);
     let head_only = head.method == Method::HEAD;
     let mut answering = Answering::new(Arc::clone(served), head, upload);
-    // Whatever it waits for is told whom to wake when its own task polls it.
+    // The stream registers its real waker when its own task polls it.
     let cx = &mut Context::from_waker(Waker::noop());
     // A stream that breaks, breaks alone, as it would as a task.
     let begun = catch_unwind(AssertUnwindSafe(|| {
@@ -192,7 +190,7 @@ fn begin(served: &Arc<Served>, request: Request<RecvStream>, mut respond: SendRe
             drop(tokio::spawn(async move {
                 let answered = poll_fn(|cx| match Pin::new(&mut answering).poll(cx) {
                     Poll::Ready(Ok(response)) => Poll::Ready(Some(response)),
-                    // It is not waited for where the client has taken the stream back.
+                    // A stream reset by the client stops the wait.
                     Poll::Pending => respond.poll_reset(cx).map(|_| None),
                 });
                 if let Some(response) = answered.await
@@ -206,15 +204,14 @@ fn begin(served: &Arc<Served>, request: Request<RecvStream>, mut respond: SendRe
     }
 }
 
-/// How far a stream has come at once.
+/// Progress of a stream after its first poll.
 enum Begun {
     Done,
     Waits,
     Sends(Outgoing),
 }
 
-/// Whether the client is still there: who says nothing for a while is asked, and has as long to answer (RFC 9113
-/// section 6.7).
+/// Keep-alive check: a silent client receives a ping and has the same time to respond (RFC 9113 section 6.7).
 struct Pulse {
     pings: Option<PingPong>,
     seconds: u32,
@@ -222,9 +219,9 @@ struct Pulse {
     heard: u32,
     /// The second from which on it is to be felt.
     next: u32,
-    /// It was asked, and has not answered.
+    /// True while a ping is outstanding.
     asked: bool,
-    /// It has not answered in time.
+    /// True if the ping response is overdue.
     is_gone: bool,
 }
 
@@ -280,7 +277,7 @@ impl Pulse {
 #[derive(Debug)]
 pub(super) struct Looks {
     state: Arc<ConnectionState>,
-    /// What wakes the connection.
+    /// Waker of the connection.
     waker: Waker,
 }
 

@@ -1,4 +1,4 @@
-//! An answer on its way over HTTP/2.
+//! An HTTP/2 response being sent.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -15,11 +15,11 @@ use http_body::Body as _;
 
 use crate::net::Body;
 
-/// What is handed to h2 without asking whether the client has room for it: it waits there instead.
+/// Number of bytes passed to h2 without a capacity check; h2 buffers them for the client.
 const AT_ONCE_BYTES: usize = 16 * 1024;
 
-/// Sends an answer in the `second` of the worker's clock; its head alone where nothing else was asked for. What is left of
-/// it, if it cannot be sent at once.
+/// Sends a response in the `second` of the worker's clock, or only its head if requested. Returns the remainder if it
+/// cannot be sent at once.
 #[inline]
 pub(super) fn send(
     respond: &mut SendResponse<Bytes>,
@@ -48,7 +48,7 @@ pub(super) fn send(
     }
     match body.into_piece() {
         Ok(piece) if piece.len() <= AT_ONCE_BYTES => {
-            // It fails where the client has taken the stream back.
+            // An error means that the client has reset the stream.
             let _ = stream.send_data(piece, true);
             None
         }
@@ -57,7 +57,7 @@ pub(super) fn send(
     }
 }
 
-/// A body that goes out as its client makes room for it.
+/// A response body that is sent as flow control permits.
 pub(super) struct Outgoing {
     stream: SendStream<Bytes>,
     body: Body,
@@ -74,7 +74,7 @@ impl Outgoing {
         }
     }
 
-    /// On and on, until the end has been sent. Nobody is left to send to where it fails.
+    /// Sends until the end of the response. A failure means that the client is gone.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), h2::Error>> {
         loop {
             if let Poll::Ready(reason) = self.stream.poll_reset(cx)? {
@@ -133,8 +133,7 @@ impl Future for Outgoing {
     }
 }
 
-/// Adds to the headers of an answer what each has, and takes away what no answer may have over HTTP/2 (RFC 9113 section
-/// 8.2.2).
+/// Adds the common response headers and removes those that HTTP/2 forbids (RFC 9113 section 8.2.2).
 #[inline]
 fn complete(headers: &mut HeaderMap, length: Option<u64>, second: u32) {
     let (mut has_length, mut has_date, mut is_hop_by_hop) = (false, false, false);
@@ -167,7 +166,7 @@ fn is_of_one_hop(name: &HeaderName) -> bool {
         || matches!(name.as_str(), "keep-alive" | "proxy-connection")
 }
 
-/// Takes away what speaks of one connection only, with what `Connection` names.
+/// Removes connection-specific headers, including those that `Connection` names.
 #[cold]
 fn strip(headers: &mut HeaderMap) {
     let connection = headers.remove(CONNECTION);
@@ -186,7 +185,7 @@ fn strip(headers: &mut HeaderMap) {
     }
 }
 
-/// The date of an answer (RFC 9110 section 6.6.1), written anew when the worker's clock has ticked.
+/// Date header of a response (RFC 9110 section 6.6.1), updated with the worker's clock.
 #[inline]
 fn date(second: u32) -> HeaderValue {
     thread_local! {

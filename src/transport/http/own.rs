@@ -14,13 +14,13 @@ use http::{Request, Response};
 use super::status::Rejection;
 use crate::net::Body;
 
-/// The future of one answer.
+/// Future of one response.
 pub type RouteFuture = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 
-/// Answers requests for one path of the application's own. Implemented by every `async` closure from a request, whose
-/// body is there, to a response.
+/// Handler of one application route. Implemented by every `async` closure from a request with a complete body to a
+/// response.
 pub trait RouteHandler: Send + Sync + 'static {
-    /// Answers one request.
+    /// Handles one request.
     fn call(&self, request: Request<Bytes>) -> RouteFuture;
 }
 
@@ -48,7 +48,7 @@ impl OwnRoutes {
     }
 }
 
-/// One answer; a handler that panics fails its own request.
+/// Calls the handler; a panic fails only its own request.
 pub(super) async fn answer(handler: &dyn RouteHandler, request: Request<Bytes>) -> Response<Body> {
     let path = request.uri().path().to_owned();
     let answer = async { handler.call(request).await };

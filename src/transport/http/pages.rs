@@ -1,4 +1,4 @@
-//! What whoever runs the server may look at: health, for probes, and what was counted.
+//! Operator pages: health for probes, and metrics.
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Response, StatusCode};
@@ -12,23 +12,23 @@ use crate::telemetry::{Life, PROMETHEUS_MEDIA, Phase, Telemetry, prometheus_page
 /// A page for operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Page {
-    /// The process answers.
+    /// Liveness.
     Live,
     /// Requests should be sent here.
     Ready,
     /// The start is over.
     Started,
-    /// All of that, and what is served.
+    /// Readiness, and the served capabilities.
     Health,
-    /// What it waits for, too.
+    /// Health with pending conditions.
     Details,
-    /// What was counted.
+    /// Metrics.
     Metrics,
 }
 
 impl Page {
-    /// The page, for somebody who may see it. `near` is who asks from this machine or on the admin port, and is told what the
-    /// server waits for before it is ready.
+    /// Builds the page for a permitted caller. `near` is true on this machine or on the admin port; the page then lists
+    /// the conditions that block readiness.
     pub(crate) fn answer(self, server: &Server, near: bool) -> Response<Body> {
         let telemetry = server.telemetry();
         let life = &*telemetry.life;

@@ -1,4 +1,4 @@
-//! How many connections each address has.
+//! Connection counts by client address.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -7,24 +7,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::limit::{is_public, subnet};
 use crate::net::TrustedProxies;
 
-/// Counts connections by the network that they come from.
+/// Connection counts by client network.
 #[derive(Clone, Debug)]
 pub(crate) struct Peers {
-    /// 0 for no limit; then nothing is counted.
+    /// Maximum number; 0 for no limit, which disables counting.
     max: usize,
-    /// Whether addresses count that may stand for everybody.
+    /// True if shared addresses, such as private ones, are limited too.
     everywhere: bool,
-    /// Those who stand for many.
+    /// Trusted proxies, which share one address among many clients.
     trusted: TrustedProxies,
     counts: Arc<Mutex<HashMap<u128, usize>>>,
 }
 
-/// One connection among those of its network, until this is dropped.
+/// A counted connection of its network, released on drop.
 #[derive(Debug)]
 pub(crate) struct PeerPlace(Option<(u128, Peers)>);
 
 impl Peers {
-    /// As it is set; or 1024, and only for public addresses. Trusted proxies have no limit: they stand for many.
+    /// Applies the configured limit; the default is 1024, for public addresses only. Trusted proxies have no limit,
+    /// since many clients share them.
     pub(crate) fn new(max: Option<usize>, trusted: TrustedProxies) -> Self {
         Self {
             max: max.unwrap_or(1024),
@@ -34,7 +35,7 @@ impl Peers {
         }
     }
 
-    /// Counts a connection. Says beside that whether there are now more than there may be.
+    /// Counts a connection. Also returns true if the limit is exceeded.
     pub(crate) fn enter(&self, address: IpAddr) -> (PeerPlace, bool) {
         let is_limited = self.everywhere || is_public(address);
         if self.max == 0 || !is_limited || self.trusted.contains(address) {

@@ -1,7 +1,7 @@
-//! A page on which a person tries the tools of this very server, in a browser.
+//! Web page on which a user tries the tools of this server.
 //!
-//! The page is the same for everybody and knows nothing: what it shows, it asks the endpoint for, as any client does, with
-//! the token that somebody types into it.
+//! The page is static and holds no data. It requests everything from the endpoint, as any client does, with the token
+//! that the user enters.
 
 use std::sync::LazyLock;
 
@@ -19,8 +19,8 @@ use crate::net::Body;
 
 const PAGE: &str = include_str!("playground.html");
 
-/// What the page may do: run its own script, look like its own style, ask this server. Nobody frames it, and it loads
-/// nothing from anywhere.
+/// Content security policy: the page's own script and style, and requests to this server. Framing and external
+/// resources are blocked.
 static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
     let script = digest(within(PAGE, "<script>", "</script>"));
     let style = digest(within(PAGE, "<style>", "</style>"));
@@ -69,7 +69,7 @@ pub(super) fn page() -> Response<Body> {
     response
 }
 
-/// What stands between two marks; nothing, if they are not there.
+/// Returns the text between two markers; empty if they are missing.
 fn within(text: &'static str, begin: &str, end: &str) -> &'static str {
     let rest = text.split_once(begin).map_or("", |(_, rest)| rest);
     rest.split_once(end).map_or("", |(inner, _)| inner)

@@ -1,13 +1,13 @@
-//! How often an HTTP/2 client takes streams back, and how many frames it sends that are for nothing.
+//! Rate of stream resets and of frames without payload on an HTTP/2 connection.
 //!
-//! hyper and h2 count the streams that are taken back before anybody has looked at them; one that is taken back a moment
-//! later costs as much and is counted by nobody (CVE-2023-44487). So the frames that come in are followed here, from
-//! header to header, and those that take a stream back (RST_STREAM, RFC 9113 section 6.4) are counted.
+//! hyper and h2 count streams that are reset before they are accepted. A reset shortly after that costs as much and is
+//! not counted (CVE-2023-44487). This module therefore follows the frame headers and counts RST_STREAM frames (RFC 9113
+//! section 6.4).
 //!
-//! So are frames that carry nothing for a request: PRIORITY, SETTINGS, PING, and those of types that are not known. They are
-//! legitimate now and then; in masses they only cost CPU time (RFC 9113 section 10.5).
+//! It also counts frames that carry nothing for a request: PRIORITY, SETTINGS, PING and unknown types. They are
+//! legitimate occasionally; in large numbers they only cost CPU time (RFC 9113 section 10.5).
 
-/// What a client says before its first frame (RFC 9113 section 3.4).
+/// Length of the client connection preface, in bytes (RFC 9113 section 3.4).
 const PREFACE_BYTES: usize = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len();
 /// The header of a frame: length, type, flags, stream.
 const HEADER_BYTES: usize = 9;
@@ -22,28 +22,28 @@ const CONTINUATION: u8 = 9;
 pub(super) struct ResetWatch {
     /// More than that in a second are too many.
     limit: u32,
-    /// The same for frames that carry nothing for a request.
+    /// Maximum number per second of frames that carry nothing for a request.
     frames: u32,
     second: u32,
-    /// How many there were in that second.
+    /// Number in the current second.
     count: u32,
     /// Frames that carry nothing for a request, in that second.
     idle: u32,
     /// Bytes until the next header.
     skip: usize,
-    /// What has come of a header that came in parts.
+    /// Bytes of a frame header that arrived in parts.
     header: [u8; HEADER_BYTES],
     begun: usize,
 }
 
-/// What some bytes came to.
+/// Result of inspecting some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Resets {
-    /// Streams that were taken back by them.
+    /// Number of streams that they reset.
     pub(super) count: u32,
-    /// With them there are more in this second than there may be.
+    /// True if resets exceed the limit of this second.
     pub(super) too_many: bool,
-    /// There are more frames in this second that carry nothing for a request than there may be.
+    /// True if frames that carry nothing for a request exceed the limit of this second.
     pub(super) too_idle: bool,
 }
 
@@ -55,7 +55,7 @@ struct Counts {
 }
 
 impl ResetWatch {
-    /// Nothing has come yet; `limit` are allowed in a second, and `frames` that carry nothing for a request.
+    /// Creates a watch with limits per second: `limit` resets, and `frames` that carry nothing for a request.
     pub(super) fn new(limit: u32, frames: u32) -> Self {
         Self {
             limit,
@@ -109,7 +109,7 @@ impl ResetWatch {
             if bytes.is_empty() {
                 return count;
             }
-            // Mostly it has come whole.
+            // Fast path: the header is mostly complete.
             let header = match bytes.split_first_chunk::<HEADER_BYTES>() {
                 Some((header, rest)) if self.begun == 0 => {
                     bytes = rest;

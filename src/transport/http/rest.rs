@@ -1,5 +1,5 @@
-//! Tools for those who speak no MCP: a POST with arguments, and what it returned; and what the server says about
-//! itself.
+//! REST access to tools for clients without MCP: a POST with arguments returns the result. Also serves descriptions of
+//! the server.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(super) struct RestRequest<'r> {
     pub(super) rest: Rest,
     /// Whose worker it came to, and how.
     pub(super) by: (&'r Local, Seen<'static>),
-    /// What the path says after `/tools/`, as it came in.
+    /// Raw path after `/tools/`.
     pub(super) name: &'r str,
     pub(super) query: Option<&'r str>,
     pub(super) summary: &'r Summary,
@@ -118,7 +118,7 @@ pub(super) async fn list(
     Outcome::of(handled.await.reply().await)
 }
 
-/// An answer without the message around it.
+/// A response without its JSON-RPC envelope.
 pub(super) enum Outcome {
     /// JSON text.
     Result(Bytes),
@@ -187,7 +187,7 @@ impl Outcome {
     }
 }
 
-/// What a JSON-RPC error is called where there are only statuses.
+/// HTTP status for a JSON-RPC error.
 fn error_status(code: i64) -> StatusCode {
     match code {
         -32600 | -32602 => StatusCode::BAD_REQUEST,

@@ -1,4 +1,4 @@
-//! Which paths there are, and which of them anybody may ask.
+//! Route table, and the paths that need no authentication.
 
 use http::Method;
 
@@ -8,49 +8,49 @@ use crate::telemetry::Route as Counted;
 
 /// A path that is served over HTTP.
 ///
-/// Everything that is not open passes the same checks as the MCP endpoint before anything looks at it.
+/// Every path that is not open passes the same checks as the MCP endpoint first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Route {
-    /// The path; `{name}` stands for one segment, `{path}` for several. A slash at its end makes no difference.
+    /// Path pattern; `{name}` matches one segment, `{path}` several. A trailing slash makes no difference.
     pub path: &'static str,
     /// Its methods, as the header `Allow` lists them.
     pub methods: &'static str,
     place: Place,
 }
 
-/// What is behind a path.
+/// Target of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// For whoever asks: what probes and clients without credentials have to be able to read.
+    /// Path without authentication: probes and clients without credentials must be able to read it.
     Open(Open),
-    /// For those whom [`Router::enter`](super::service::Router::enter) lets in.
+    /// Path for callers admitted by [`Router::enter`](super::service::Router::enter).
     Guarded(Guarded),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Open {
     Page(Page),
-    /// What OAuth clients learn about this server (RFC 9728).
+    /// Protected resource metadata for OAuth clients (RFC 9728).
     ResourceMetadata,
-    /// A page for trying what is served; what it shows it has to ask for.
+    /// Playground page; it requests all its data from the endpoint.
     Playground,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Guarded {
     Mcp,
-    /// The endpoint of a part of what is offered.
+    /// Endpoint of a subset of the capabilities.
     Mount,
     /// Another name of the endpoint, for answers to questions.
     Respond,
     /// The transport of 2024-11-05.
     Legacy,
-    /// Tools for those who speak no MCP, and descriptions of the server.
+    /// REST access to tools for clients without MCP, and descriptions of the server.
     Rest(Rest),
-    /// What operators look at. Every caller that has proved who it is may see it; on the admin port, everybody.
+    /// Operator pages. On the main port they require authentication; on the admin port they do not.
     Page(Page),
-    /// What the application answers itself.
+    /// Route that the application handles.
     Own,
 }
 
@@ -134,20 +134,20 @@ impl Route {
     /// The endpoint's.
     pub(super) const MCP: &'static Self = &ROUTES[0];
 
-    /// Whether a path of the application's own comes first.
+    /// Returns true if a route of the application takes precedence.
     pub(super) fn gives_way(&self) -> bool {
         matches!(self.place, Place::Open(Open::Playground))
     }
 
-    /// Stands for all paths of the application's own.
+    /// Common entry for all application routes.
     pub(super) const OWN: &'static Self = &guarded("/*", "*", Guarded::Own);
 
-    /// Whether anybody may ask, whatever the server demands of its callers elsewhere.
+    /// Returns true if the path is served without authentication.
     pub fn is_open(&self) -> bool {
         matches!(self.place, Place::Open(_))
     }
 
-    /// The route of a path, with what stands in it for `{name}`, as it came in.
+    /// Looks up the route of a path, with the raw value of `{name}`.
     #[inline]
     pub(super) fn of(path: &str) -> Option<(&'static Self, &str)> {
         // Nearly all requests are for this one.
@@ -179,13 +179,13 @@ impl Route {
         self.place
     }
 
-    /// Whether the path has a method.
+    /// Returns true if the path supports a method.
     pub(super) fn has(&self, method: &Method) -> bool {
         self.methods.split(", ").any(|has| has == method.as_str())
     }
 
-    /// Whether `Host` and `Origin` say nothing about whether a request may be answered: probes come by address, from
-    /// whoever runs the machine; and what every page may know, the pages of every origin may ask for.
+    /// Returns true if `Host` and `Origin` are not checked. Probes call by address from the machine's operator, and
+    /// public documents are readable from every origin.
     pub(super) fn is_for_everybody(&self) -> bool {
         matches!(
             self.place,
@@ -193,7 +193,7 @@ impl Route {
         )
     }
 
-    /// What requests are counted under.
+    /// Metrics label of the route.
     pub(super) fn counted(&self) -> Counted {
         match self.place {
             Place::Guarded(Guarded::Mcp | Guarded::Mount | Guarded::Respond | Guarded::Legacy) => {
@@ -213,7 +213,7 @@ impl Route {
         }
     }
 
-    /// Whether refusals are JSON-RPC errors here. Elsewhere they are problem documents.
+    /// Returns true if rejections on this route are JSON-RPC errors. Elsewhere they are problem documents.
     pub(super) fn speaks_rpc(&self) -> bool {
         matches!(
             self.place,

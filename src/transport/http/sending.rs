@@ -1,8 +1,8 @@
-//! Answers over HTTP/2 that a client is slow to take.
+//! HTTP/2 responses that a client reads slowly.
 //!
-//! On HTTP/1 a client that does not read stalls its socket, which the sweep sees. Over HTTP/2 it may read everything
-//! but grant a stream no room: then the answer waits here. Each that is large, or comes in parts, notes when it last
-//! went on.
+//! On HTTP/1 a client that does not read stalls its socket, which the sweep detects. Over HTTP/2 it may read the socket
+//! but withhold the flow-control window of a stream; the response then waits here. Each large or streamed response
+//! records its last progress.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,19 +14,19 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use super::connection::ConnectionState;
 use crate::net::{Body, BodyError};
 
-/// Smaller answers are not watched: all that one connection may have at once are no burden.
+/// Minimum size of a watched response, in bytes; the smaller ones of a connection use little memory in total.
 const WATCHED_BYTES: u64 = 16 * 1024;
-/// What is handed on at once, so that progress is seen.
+/// Maximum part size in bytes, so that progress is visible.
 const PART_BYTES: usize = 64 * 1024;
 
-/// The answers of one connection that are on their way.
+/// Responses of one connection in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Sendings(Mutex<Vec<Sending>>);
 
 #[derive(Clone, Copy, Debug)]
 enum Sending {
     Free,
-    /// Whoever answers has to go on.
+    /// The handler must produce more data.
     Waiting,
     /// The client has to make room; since which second.
     Since(u32),
@@ -48,7 +48,7 @@ impl Sendings {
         }
     }
 
-    /// Notes who has to go on: the client since a second, or whoever answers.
+    /// Records the side to wait for: the client since a given second, or the handler.
     pub(super) fn progress(&self, place: usize, since: Option<u32>) {
         if let Some(sending) = self.all().get_mut(place) {
             *sending = since.map_or(Sending::Waiting, Sending::Since);
@@ -69,7 +69,7 @@ impl Sendings {
         self.all().is_empty()
     }
 
-    /// Whether a client has taken nothing of an answer for more than so many seconds.
+    /// Returns true if a client has read nothing of a response for more than `seconds`.
     pub(super) fn stall_since(&self, now: u32, seconds: u32) -> bool {
         self.all()
             .iter()
@@ -81,7 +81,7 @@ impl Sendings {
     }
 }
 
-/// Has a body that goes over HTTP/2 watched, if it is large or comes in parts.
+/// Watches an HTTP/2 body if it is large or streamed.
 pub(super) fn watch(connection: &Arc<ConnectionState>, body: Body) -> Body {
     match body.size_hint().exact() {
         Some(size) if size < WATCHED_BYTES => body,
@@ -98,7 +98,7 @@ struct Watched {
     connection: Arc<ConnectionState>,
     place: usize,
     body: Body,
-    /// What is left of a part that was too large.
+    /// Rest of a part that was too large.
     rest: Bytes,
 }
 

@@ -1,4 +1,4 @@
-//! From a request to whatever answers at its path.
+//! Dispatch from a request to the handler of its path.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -40,9 +40,9 @@ pub(crate) struct Router {
     /// Endpoints beside it, by their names.
     pub(crate) mounts: HashMap<Box<str>, Endpoint>,
     pub(crate) gate: Arc<Gate>,
-    /// What is shown to clients; `None` if the process speaks in clear.
+    /// Server certificates; `None` for plain HTTP.
     pub(crate) tls: Option<Arc<Tls>>,
-    /// What may stand in front of each path, where the server has a path of its own in its public URL.
+    /// Path prefix of the public URL, accepted in front of each path.
     pub(crate) prefix: Box<str>,
     pub(crate) guard: HostGuard,
     pub(crate) cors: Cors,
@@ -51,7 +51,7 @@ pub(crate) struct Router {
     pub(crate) refusals: Refusals,
 }
 
-/// What one worker puts requests into: the router, inside of the layers if there are any.
+/// Entry point for requests on one worker: the router, inside any configured layers.
 #[derive(Debug)]
 pub(crate) struct WorkerService {
     pub(super) router: Arc<Router>,
@@ -70,7 +70,7 @@ impl WorkerService {
         }
     }
 
-    /// How often, and how many at once.
+    /// Rate and concurrency limits.
     pub(crate) fn limits(&self) -> &Limits {
         &self.router.endpoint.server.limits
     }
@@ -86,7 +86,7 @@ impl WorkerService {
     }
 }
 
-/// One connection, and what answers its requests: what the future of each request holds on to.
+/// A connection with the service for its requests; each request future holds one.
 #[derive(Debug)]
 pub(crate) struct Served {
     pub(super) service: Arc<WorkerService>,
@@ -120,7 +120,7 @@ impl Router {
         }
     }
 
-    /// What a head says, if it is admitted. Of one that came before it is not found out again.
+    /// Returns the summary of an admitted head. The summary of a repeated head is reused.
     #[inline]
     pub(super) fn said(
         &self,
@@ -142,7 +142,7 @@ impl Router {
         Ok(Said::Now(summary))
     }
 
-    /// What is checked of every request, before any layer sees it.
+    /// Checks that apply to every request, before any layer sees it.
     #[inline]
     fn admit(&self, head: &Parts) -> Result<Summary, Rejection> {
         let fields = Fields::read(&head.headers);
@@ -166,8 +166,8 @@ impl Router {
         Ok(fields.summary())
     }
 
-    /// Whether a browser asks for a page that may call, and may read nothing of what it is answered: one of another port of
-    /// this machine that is not configured. Layers may see to that themselves.
+    /// Returns true if the origin may call but may not read the response: another port of this machine that is not
+    /// configured. Layers may handle CORS themselves.
     #[cold]
     fn asks_in_vain(&self, path: &str, head: &Parts) -> bool {
         self.cors.is_preflight(head)
@@ -177,7 +177,7 @@ impl Router {
             && Route::of(path).is_some_and(|(route, _)| !route.has(&Method::OPTIONS))
     }
 
-    /// Answers a request that is not looked at any further.
+    /// Responds to a rejected request.
     #[cold]
     pub(super) fn refuse(&self, rejection: Rejection, head: &Parts) -> Response<Body> {
         if matches!(
@@ -190,7 +190,7 @@ impl Router {
         rejection.into_response(route)
     }
 
-    /// Counts a request that was turned away, and has it recorded if that was decided before there was a message.
+    /// Counts a rejected request, and adds an audit entry if no message exists yet.
     #[cold]
     pub(super) fn turned_away(&self, turned: Turned, client: Peer) {
         let server = &self.endpoint.server;
@@ -211,7 +211,7 @@ impl Router {
         }
     }
 
-    /// Who has sent a request, by the word of proxies that are trusted.
+    /// Client address of a request, taken from the headers of trusted proxies.
     #[inline]
     pub(super) fn client(&self, connection: &ConnectionState, headers: &HeaderMap) -> Peer {
         let trusted = &self.endpoint.config.trusted_proxies;
@@ -227,15 +227,14 @@ impl Router {
         }
     }
 
-    /// Whether a request is what nearly all are: a message for the endpoint.
+    /// Returns true if the request is a message for the endpoint, which is the common case.
     #[inline]
     pub(super) fn is_message(&self, head: &Parts) -> bool {
         head.method == Method::POST && self.path(&head.uri) == Route::MCP.path
     }
 
-    /// By path. The endpoint answers with and without a slash at its end, since a redirect would lose the body.
-    /// Every refusal becomes an answer here, so that hyper never sees an error and never drops a connection on our
-    /// account.
+    /// Dispatches by path. The endpoint accepts a trailing slash, since a redirect would lose the body. Every rejection
+    /// becomes a response here, so that hyper never drops a connection because of an error.
     #[inline]
     pub(super) async fn route(
         &self,
@@ -260,7 +259,7 @@ impl Router {
             Place::Guarded(guarded) => guarded,
             Place::Open(Open::Playground) => {
                 return match self.endpoint.config.has_playground() {
-                    // Whoever posts a message here is told where to.
+                    // The problem document names the endpoint for messages.
                     _ if !route.has(&head.method) => Rejection::NotFound.into_problem(),
                     true => playground::page(),
                     false => Rejection::NoPlayground.into_problem(),
@@ -416,7 +415,7 @@ impl Router {
         response
     }
 
-    /// A caller that lacks a scope is told what to show, and where to get it (AUTH-09).
+    /// Response to a caller that lacks a scope: the required scopes and the metadata URL (AUTH-09).
     pub(super) fn lacking(
         &self,
         principal: &Principal,
@@ -458,8 +457,8 @@ impl Router {
         Ok(own::answer(&**handler, request.map(|_| body)).await)
     }
 
-    /// What every path that is not open demands of a request, before anything of its body is read (AUTH-07): it is
-    /// known who sent it, and who that is does not ask too often. Headers that hold credentials are gone after that.
+    /// Authenticates and rate-limits a request on a path that is not open, before its body is read (AUTH-07). Headers
+    /// that hold credentials are removed afterwards.
     pub(super) async fn enter(
         &self,
         connection: Option<&Arc<ConnectionState>>,
@@ -469,7 +468,7 @@ impl Router {
     ) -> Result<Arc<Principal>, Response<Body>> {
         let peer = connection.map(|connection| connection.peer().address);
         let shown = connection.map(|connection| &connection.shown);
-        // The worker's own clock may be a second behind, and a token that was made just now would be one of the future.
+        // The worker's clock may lag by a second, so that a fresh token would appear to be issued in the future.
         let now = unix_seconds();
         let presented = Credentials::read(&head.headers, head.uri.query(), peer, now);
         let certificate = connection.and_then(|connection| connection.certificate());
@@ -501,8 +500,8 @@ impl Router {
         }
     }
 
-    /// What [`enter`](Self::enter) comes to for a request that shows what its connection has shown before. `None` if it
-    /// has to be asked.
+    /// Reuses the result of [`enter`](Self::enter) for a credential already seen on this connection. Returns `None` if
+    /// authentication is required.
     #[inline]
     pub(super) fn recall(
         &self,
@@ -518,7 +517,7 @@ impl Router {
         Some(self.may_enter(principal, Some(connection.peer().address), route, head))
     }
 
-    /// Whether somebody who is known does not ask too often, and may be at this endpoint.
+    /// Checks the rate limit of an authenticated caller and its access to this endpoint.
     #[inline]
     #[expect(clippy::result_large_err, reason = "a refusal is an answer")]
     fn may_enter(
@@ -553,7 +552,7 @@ impl Router {
         Ok(principal)
     }
 
-    /// What OAuth clients have to know before they have a credential (AUTH-01), whichever page they are.
+    /// Protected resource metadata for OAuth clients without a credential (AUTH-01), for any of the metadata pages.
     fn resource_metadata(
         &self,
         connection: Option<&Arc<ConnectionState>>,
@@ -586,12 +585,12 @@ impl Router {
     }
 }
 
-/// Whether a request is answered however short memory is: it gives some back, or says how much there is.
+/// Returns true if the request is served even under memory pressure: it frees memory or reports its use.
 fn gives_back(guarded: Guarded, method: &Method) -> bool {
     *method == Method::DELETE || matches!(guarded, Guarded::Page(_))
 }
 
-/// What a record calls it that somebody was turned away; `None` if nothing was decided about who may do what.
+/// Audit outcome of a rejection; `None` if it was not an authorization decision.
 fn decided(reason: Reason) -> Option<Outcome> {
     match reason {
         Reason::Limit(_) => Some(Outcome::Limited),
@@ -609,7 +608,7 @@ fn decided(reason: Reason) -> Option<Outcome> {
 
 const METADATA_METHODS: &str = "GET, HEAD";
 
-/// Somebody who was let in; nothing but the router makes one.
+/// An admitted caller; constructed only by the router.
 #[derive(Debug)]
 pub(super) struct Entered<'r> {
     pub(super) principal: &'r Arc<Principal>,

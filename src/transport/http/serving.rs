@@ -1,8 +1,8 @@
-//! One request from its head to its answer: the order of the steps that come before the endpoint's own.
+//! Request processing from head to response: the order of the steps before the endpoint's own.
 //!
-//! hyper moves the future of a request about, and over HTTP/2 there is one for each stream. So it holds what the request is
-//! made of, and nothing else: nearly each is answered when it is polled for the first time ([`Serving::at_once`]), and
-//! whatever has to wait goes on in a box ([`Serving::later`]).
+//! hyper moves the request future, and HTTP/2 has one for each stream. The future therefore holds only the parts of the
+//! request. Nearly all requests complete on the first poll ([`Serving::at_once`]); the others continue in a box
+//! ([`Serving::later`]).
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -34,10 +34,10 @@ use crate::telemetry::{HttpKey, HttpWatch, Wire};
 
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
-/// The answer to one request.
+/// Future of the response to one request.
 pub(crate) struct Answering(State);
 
-/// How far an answer has come.
+/// Progress of a response.
 #[expect(
     clippy::large_enum_variant,
     reason = "nearly all of them come no further than to the large one"
@@ -50,43 +50,43 @@ enum State {
 
 type Waiting<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// One request that is being served.
+/// A request in progress.
 struct Serving {
     served: Counted,
     head: Parts,
     body: Body,
-    /// What is known of the head.
+    /// Comparison of the head with the connection's previous head.
     came: Came,
-    /// The answer may be compressed.
+    /// True if the response may be compressed.
     gzip: bool,
     terms: Terms,
 }
 
-/// What the last steps need to know.
+/// Inputs of the final steps.
 struct Terms {
     client: Peer,
     /// The request is its connection's last.
     last: bool,
-    /// When it began, if its client is told how long it took.
+    /// Start time, if the client receives a `Server-Timing` header.
     begun: Option<Instant>,
-    /// Who counts it, if anybody does.
+    /// Observer that counts the request, if any.
     watch: Option<HttpWatch>,
 }
 
-/// A connection, and what answers there. A stream of HTTP/2 counts for as long as this lives.
+/// A connection with its service. An HTTP/2 stream is counted until drop.
 struct Counted {
     served: Arc<Served>,
     is_stream: bool,
 }
 
-/// How far a request has come at once.
+/// Progress of a request after its first poll.
 enum Progress {
     Answered(Response<Body>),
-    /// Nobody has looked at it.
+    /// The request was not checked.
     Unjudged,
-    /// It may come, and is a message; who sent it is to be found out.
+    /// The request is an admitted message; its caller is not authenticated yet.
     Arrived(Said),
-    /// It is known who sent it; its body is arriving.
+    /// The caller is authenticated; the body is arriving.
     Reading(Arc<Principal>, Said, Reading),
     /// The server takes its time.
     Waiting(Arc<Principal>, Said, Waiting<Reply>),
@@ -152,7 +152,7 @@ impl Future for Answering {
 }
 
 impl Serving {
-    /// What is done without waiting for anything: everything, for nearly all messages.
+    /// Runs all steps that do not wait: for nearly all messages, every step.
     #[inline]
     fn at_once(&mut self, cx: &mut Context<'_>) -> Progress {
         let Self {
@@ -273,7 +273,7 @@ impl Serving {
         terms.finish(&self.served, response, None)
     }
 
-    /// Everything that is no message at `/mcp`, goes through an application's layers, or comes from a page elsewhere.
+    /// Handles requests that are not messages at `/mcp`, pass through application layers, or have another origin.
     async fn unusual(mut self) -> Response<Body> {
         let Served {
             service,
@@ -325,7 +325,7 @@ impl Terms {
         Progress::Answered(self.finish(served, response, None))
     }
 
-    /// The last steps, which are the same for every answer.
+    /// Final steps, common to all responses.
     #[inline]
     fn finish(
         &mut self,
@@ -383,7 +383,7 @@ impl Drop for Counted {
     }
 }
 
-/// How long the server took until its answer began (W3C Server Timing).
+/// Adds the time until the response began to its headers (W3C Server Timing).
 #[cold]
 fn tell_time(begun: Instant, response: &mut Response<Body>) {
     let milliseconds = begun.elapsed().as_secs_f64() * 1e3;
@@ -392,7 +392,7 @@ fn tell_time(begun: Instant, response: &mut Response<Body>) {
     }
 }
 
-/// What a request is counted under, but for its status.
+/// Metrics labels of a request, without its status.
 fn key_of(path: &str, head: &Parts) -> HttpKey {
     let route = Route::of(path).map(|(route, _)| route.counted());
     HttpKey::new(

@@ -18,17 +18,16 @@ use crate::net;
 pub(crate) struct Socket {
     stream: Stream,
     state: Arc<ConnectionState>,
-    /// What is given back when the socket is closed.
+    /// Guards released when the socket closes.
     guards: Option<Guards>,
-    /// More may have come than was read.
+    /// True if more data may be available than was read.
     unread: bool,
     watch: HeadWatch,
-    /// HTTP/2 has frames, and no heads that could be read in two ways. What is watched there is how often streams are
-    /// taken back.
+    /// Rate of stream resets. HTTP/2 has frames, whose heads are not ambiguous.
     resets: Option<Box<ResetWatch>>,
-    /// What was written last may be the beginning of something.
+    /// True if the last write may be incomplete.
     unfinished: bool,
-    /// Something was written since a request was last read.
+    /// True if data was written since a request was last read.
     answered: bool,
 }
 
@@ -36,8 +35,8 @@ pub(crate) struct Socket {
 pub(crate) type Guards = Box<dyn Send + Sync>;
 
 impl Socket {
-    /// Over HTTP/2, how many streams may be taken back in a second, and how many frames may come that carry nothing for a
-    /// request.
+    /// Creates the socket. `resets` and `frames` apply to HTTP/2: permitted stream resets and frames without payload
+    /// per second.
     pub(crate) fn new(
         stream: Stream,
         state: Arc<ConnectionState>,
@@ -81,8 +80,8 @@ impl Socket {
         self.state.has_written(progress, self.watch.has_more());
     }
 
-    /// Tells a client of HTTP/2 why nothing more is said: GOAWAY with ENHANCE_YOUR_CALM (RFC 9113 sections 6.8 and 7), which
-    /// hyper says only for reasons of its own. Whoever takes nothing, or has been told half of something, is told nothing.
+    /// Sends GOAWAY with ENHANCE_YOUR_CALM to an HTTP/2 client (RFC 9113 sections 6.8 and 7), which hyper sends only
+    /// for its own reasons. Sends nothing if the client does not read or the last write is incomplete.
     #[cold]
     fn tell_to_calm_down(&mut self) {
         const GOAWAY: [u8; 17] = [
@@ -115,7 +114,7 @@ impl AsyncRead for Socket {
         if let Some(watch) = &self.resets {
             let left = self.state.room();
             if left == 0 {
-                // There may be more, but others wait too.
+                // More data may be available, but other connections must run.
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -158,7 +157,7 @@ impl AsyncRead for Socket {
                         true => Limit::Http2ResetRate,
                         false => Limit::Http2Frames,
                     });
-                    // Nothing of it is looked at: whoever drives the connection ends it.
+                    // The data is discarded: the task that drives the connection ends it.
                     buffer.set_filled(before);
                     return Poll::Pending;
                 }
@@ -224,7 +223,7 @@ impl Drop for Socket {
         if !more_comes || self.state.is_cut() {
             return;
         }
-        // The answer was sent before everything was read, or had come: the client is given the time to see it.
+        // The response was sent before the request was read completely: the client gets time to receive it.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let stream = std::mem::replace(&mut self.stream, Stream::Gone);
             let guards = self.guards.take();

@@ -1,4 +1,4 @@
-//! Refusals as HTTP answers: the one place that knows which status each has.
+//! HTTP responses for rejections, with the status of each.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::protocol::{ErrorCode, ErrorObject};
 use crate::server::{Answer, Refusal, Reply, limited};
 use crate::telemetry::Reason;
 
-/// Why a request was refused before anybody looked into its body.
+/// Reason for which a request was rejected before its body was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rejection {
     TargetTooLong,
@@ -31,25 +31,25 @@ pub(crate) enum Rejection {
     OriginForeign,
     /// A page of this server, under a name that no setting has.
     OriginUnnamed,
-    /// A header that may stand there once is there twice.
+    /// A header that may occur once is repeated.
     HeaderRepeated,
-    /// The name of a header that others may take for another one.
+    /// The name of a header is ambiguous to other parsers.
     HeaderName,
     NotFound,
-    /// The page for trying what is served, where it is switched off.
+    /// The playground page is disabled.
     NoPlayground,
     /// A handler of the application's own broke.
     Internal,
-    /// Nothing on the admin port.
+    /// The admin port has no such page.
     NoPage,
-    /// A page for whoever runs the server.
+    /// The page is restricted to operators.
     ForOperators,
     /// Another method than the path has; the methods it has.
     MethodNotAllowed(&'static str),
     ContentType,
     ContentEncoding,
     NotAcceptable,
-    /// Somebody asked too often, or too much is going on.
+    /// A rate or concurrency limit was exceeded.
     Limited(Refused),
     BodyTooLarge,
     /// By which of the two limits.
@@ -159,7 +159,7 @@ impl Rejection {
         }
     }
 
-    /// What it is counted and recorded as. `None` where nothing was refused: the server is at fault.
+    /// Reason label for metrics and audit. `None` if the request was not rejected: the server is at fault.
     pub(crate) fn reason(self) -> Option<Reason> {
         Some(match self {
             Self::TargetTooLong
@@ -190,13 +190,13 @@ impl Rejection {
             Self::TooManyHeaders => Some(Limit::HeaderFields),
             Self::BodyTooLarge => Some(Limit::BodyBytes),
             Self::BodyTooSlow(limit) => Some(limit),
-            // Requests that are answered all the same ask for it too.
+            // The memory check does not count hits, since requests that are still served run it too.
             Self::Limited(refused) if refused.limit == Limit::Memory => Some(Limit::Memory),
             _ => None,
         }
     }
 
-    /// Whether the body may still be coming in, so that the connection cannot be used again.
+    /// Returns true if the body may still be arriving, so that the connection cannot be reused.
     fn closes(self) -> bool {
         matches!(
             self,
@@ -204,7 +204,7 @@ impl Rejection {
         )
     }
 
-    /// In the form that a route has for refusals.
+    /// Builds the rejection in the format of the route.
     pub(super) fn into_response(self, route: Option<&Route>) -> Response<Body> {
         if route.is_some_and(Route::speaks_rpc) {
             self.into_rpc()
@@ -213,8 +213,8 @@ impl Rejection {
         }
     }
 
-    /// On the MCP endpoint: a JSON-RPC error. For codes of the specification's own there are none here; ours
-    /// are the status.
+    /// Builds a JSON-RPC error response for the MCP endpoint. No code of the specification applies here; the code is
+    /// derived from the status.
     pub(crate) fn into_rpc(self) -> Response<Body> {
         let status = self.status();
         let error = match (self, self.setting()) {
@@ -271,20 +271,20 @@ impl Rejection {
     }
 }
 
-/// Word of a request that was turned away, in its answer, for those who count.
+/// Response extension that carries the rejection to metrics and audit.
 #[derive(Clone, Debug)]
 pub(super) struct Turned {
     pub(super) reason: Reason,
     /// The limit that was hit, where it was not counted before.
     pub(super) limit: Option<Limit>,
-    /// Who sent it, if that was known already.
+    /// Authenticated principal, if already known.
     pub(super) principal: Option<Arc<Principal>>,
-    /// Whether the audit log has it already.
+    /// True if the audit log already has an entry.
     pub(super) recorded: bool,
 }
 
-/// Leaves word of why a message was refused, and says when it is worth asking again where that passes by itself and has no
-/// time of its own, as limits have.
+/// Attaches the rejection of a message to its response. Adds `Retry-After` for transient conditions without a delay of
+/// their own, unlike limits.
 pub(super) fn note_refusal(response: &mut Response<Body>, refusal: &Refusal) {
     let seconds = match refusal {
         Refusal::StateUnavailable | Refusal::Unrecorded => Some("2"),
@@ -303,7 +303,7 @@ pub(super) fn note_refusal(response: &mut Response<Body>, refusal: &Refusal) {
     });
 }
 
-/// What it is counted and recorded as that nobody was let in.
+/// Reason label of an authentication failure, for metrics and audit.
 pub(super) fn reason_of(error: &AuthError) -> Reason {
     match error {
         AuthError::Missing => Reason::CredentialMissing,
@@ -326,7 +326,7 @@ fn limit_of(error: &AuthError) -> Option<Limit> {
 /// The media type of problem documents.
 pub(super) const PROBLEM: &str = "application/problem+json";
 
-/// A problem document (RFC 9457) without any type of its own: the status says what it is.
+/// Builds a problem document (RFC 9457) without a type of its own; the status identifies the problem.
 pub(super) fn problem(status: StatusCode, detail: &str) -> Value {
     json!({
         "status": status.as_u16(),
@@ -344,7 +344,8 @@ impl From<ReadError> for Rejection {
     }
 }
 
-/// Nobody is let in: on the MCP endpoint a JSON-RPC error, elsewhere a problem document (AUTH-02, AUTH-04).
+/// Rejects an unauthenticated request: a JSON-RPC error on the MCP endpoint, elsewhere a problem document (AUTH-02,
+/// AUTH-04).
 pub(super) fn deny(
     error: &AuthError,
     challenge: Option<HeaderValue>,
@@ -390,7 +391,7 @@ pub(super) fn deny(
     });
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(media));
-    // What is good for one caller is not for the next.
+    // The response depends on the caller.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if status == StatusCode::SERVICE_UNAVAILABLE {
         headers.insert(RETRY_AFTER, HeaderValue::from_static("2"));
@@ -402,17 +403,16 @@ pub(super) fn deny(
 
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 
-/// What the server said, over HTTP.
+/// Converts a reply of the server to an HTTP response.
 pub(crate) fn respond(reply: Reply, connection: Option<&Arc<ConnectionState>>) -> Response<Body> {
     respond_in(reply, connection, &mut HeaderMap::new())
 }
 
-/// More room than for so many fields is not used again, since hyper keeps it for the connection's next head.
+/// Maximum capacity of a header map to reuse, in fields, since hyper keeps it for the connection's next head.
 const USED_AGAIN_MAX: usize = 24;
 
-/// What the server said, over HTTP. Nobody needs the fields of the request any more, unless it was refused: those of the
-/// answer are put where they were, and hyper puts those of the connection's next request there. So nearly no request has
-/// to have room made for fields.
+/// Converts a reply to an HTTP response and reuses the request's header map, unless the request was rejected. hyper
+/// then reuses the map for the connection's next request, so that nearly no request allocates one.
 #[inline]
 pub(crate) fn respond_in(
     reply: Reply,
@@ -424,7 +424,7 @@ pub(crate) fn respond_in(
         Reply::Stream(stream) => {
             return event_stream(Body::new(EventStream::new(stream, connection)));
         }
-        // The client is waiting for nothing; a stream without events is what says so.
+        // The client has cancelled the request; an empty event stream signals that.
         Reply::Cancelled => return event_stream(Body::empty()),
         Reply::Accepted => {
             let mut response = Response::new(Body::empty());
@@ -460,8 +460,8 @@ pub(crate) fn respond_in(
     response
 }
 
-/// The same for a client that takes nothing but event streams (HTTP-07): an answer is the only event of one. A refusal has a
-/// status, and stays what it is.
+/// Variant of `respond_in` for a client that accepts only event streams (HTTP-07): the response is the stream's single
+/// event. A rejection keeps its status.
 #[cold]
 pub(crate) fn respond_in_events(
     reply: Reply,
@@ -480,7 +480,7 @@ pub(crate) fn respond_in_events(
     response
 }
 
-/// An answer in parts (MH-17).
+/// Builds a streamed response (MH-17).
 fn event_stream(body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
@@ -490,11 +490,11 @@ fn event_stream(body: Body) -> Response<Body> {
     response
 }
 
-/// Scopes that the caller of a refused request needs.
+/// Scopes that the caller of a rejected request needs.
 #[derive(Clone, Debug)]
 pub(super) struct NeededScopes(pub(super) Arc<[String]>);
 
-/// Leaves word of the scopes that were lacking; who knows the request writes the header.
+/// Attaches the missing scopes to the response; the caller that has the request writes the header.
 pub(super) fn note_scopes(response: &mut Response<Body>, refusal: Refusal) {
     if let Refusal::Scope(scopes) = refusal {
         response.extensions_mut().insert(NeededScopes(scopes));
@@ -521,7 +521,7 @@ fn refusal_status(refusal: &Refusal) -> StatusCode {
     }
 }
 
-/// The same where no message was sent, and so none says what happened.
+/// Status of a refusal outside JSON-RPC, where no message body describes the error.
 pub(super) fn plain_status(refusal: &Refusal) -> StatusCode {
     match refusal {
         Refusal::Tool => StatusCode::NOT_FOUND,

@@ -1,4 +1,4 @@
-//! A socket, or what is inside of one.
+//! A socket, plain or with TLS.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -16,13 +16,13 @@ use super::tls::TlsStream;
 pub(crate) enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream>),
-    /// It was handed on.
+    /// The socket was handed over.
     Gone,
 }
 
 impl Stream {
-    /// Says that nothing more will be sent, and takes what still comes for a while, into nowhere. A socket that is closed
-    /// with bytes unread is reset, and then the client may never see what was sent to it last.
+    /// Shuts down writing, then reads and discards input for a while. Closing a socket with unread bytes resets it, and
+    /// the client may lose the last response.
     pub(crate) async fn linger(mut self) {
         const PATIENCE: Duration = Duration::from_secs(2);
         const BYTES_MAX: u64 = 64 << 20;
@@ -34,8 +34,7 @@ impl Stream {
         let _ = tokio::time::timeout(PATIENCE, lingering).await;
     }
 
-    /// Says that nothing more will be sent, and takes nothing more either: for those who would go on sending. It costs
-    /// nothing to have them wait.
+    /// Shuts down writing and stops reading, for clients that would keep sending. Keeping them waiting costs nothing.
     pub(crate) async fn hold(mut self) {
         const PATIENCE: Duration = Duration::from_secs(1);
         let _ = tokio::time::timeout(PATIENCE, self.shutdown()).await;
@@ -58,7 +57,7 @@ impl AsyncRead for Stream {
     }
 }
 
-/// What is small is written in one piece: to copy it costs less than to have the system gather it.
+/// Small writes are copied together, which costs less than a vectored write.
 #[inline]
 fn write_pieces(
     stream: &mut TcpStream,
@@ -115,7 +114,7 @@ impl AsyncWrite for Stream {
     #[inline]
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            // A TCP socket keeps nothing back.
+            // A TCP socket has no write buffer to flush.
             Self::Plain(_) | Self::Gone => Poll::Ready(Ok(())),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_flush(cx),
         }

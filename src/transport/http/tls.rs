@@ -1,5 +1,4 @@
-//! TLS in the process, for those who have no proxy in front: certificates that are read again when they change, and
-//! clients that prove themselves with one of their own.
+//! TLS termination without a proxy: certificates that are reloaded when they change, and client certificates.
 
 #[cfg_attr(not(feature = "tls"), path = "tls/absent.rs")]
 mod acceptor;
@@ -53,26 +52,26 @@ impl Default for TlsConfig {
     }
 }
 
-/// Why TLS cannot be spoken.
+/// Reason for which TLS cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// One of the two is named, the other is not.
+    /// Only one of certificate and key is set.
     #[error(
         "http.tls.certificate and http.tls.key belong together: name a file with the certificate and one with its key"
     )]
     Half,
-    /// A file cannot be read, or holds nothing of what it should.
+    /// A file cannot be read or lacks the expected contents.
     #[error("{setting} = {path}: {problem}")]
     File {
-        /// Which setting names it.
+        /// Setting that names the file.
         setting: &'static str,
-        /// Where it is.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the problem.
         problem: String,
     },
-    /// Certificate and key do not belong together, or are of a kind that is not spoken.
+    /// Certificate and key do not match, or their type is not supported.
     #[cfg(feature = "tls")]
     #[error("the certificate and the key of http.tls cannot be used together")]
     Unusable(#[source] rustls::Error),

@@ -1,11 +1,12 @@
-//! Who has proved nothing yet waits for a turn: strangers cannot make those wait who are being served.
+//! Fair queue for polling untrusted connections, so that they cannot starve established ones.
 //!
-//! A worker does one thing after the other. A thousand connections that are always ready, with streams that they take back
-//! at once for example, would each be looked at between any two looks at a good one. So only those that are trusted, since
-//! their requests were answered lately ([`ConnectionState::is_trusted`]), are looked at whenever there is something. All
-//! others share a few turns for each round of the worker, and stand in line where those are used up: in one line those who
-//! have just come, and in another, which gets a quarter of the turns, those who have had some and still have no answer, or
-//! have taken streams back.
+//! A worker polls one connection at a time. A thousand always-ready connections, which for example reset streams at
+//! once, would all run between two polls of a good one. Only trusted connections, whose requests recently led to
+//! responses ([`ConnectionState::is_trusted`]), are polled whenever they are ready.
+//!
+//! All others share a few turns per round of the worker and queue when those are used up. New connections have one
+//! queue. Connections that had turns without a response, or that reset streams, have another, with a quarter of the
+//! turns.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -17,17 +18,17 @@ use tokio::sync::Notify;
 
 use super::connection::{ConnectionState, Turn};
 
-/// Turns for each round, in which everything runs once that was ready when it began. There are as many more as trusted
-/// connections were looked at in the round before, so that whoever comes to a busy server gets its share.
+/// Turns per round, in which every task runs that was ready at its start. The trusted connections polled in the
+/// previous round add as many, so that newcomers to a busy server get a share.
 const TURNS: usize = 8;
-/// Which part of them is kept for connections that are not new, where any of these wait.
+/// Divisor: one turn in this many is kept for connections that are not new, while any of them wait.
 const PART_OLD: usize = 4;
 
 /// The line of one worker.
 #[derive(Debug)]
 pub(super) struct Turnstile {
     line: Mutex<Line>,
-    /// How often trusted connections were looked at in this round.
+    /// Number of polls of trusted connections in this round.
     looks: AtomicUsize,
     used_up: Notify,
 }
@@ -36,7 +37,7 @@ pub(super) struct Turnstile {
 struct Line {
     /// Turns that are left of this round.
     left: usize,
-    /// Each connection stands here once at most: those that have come lately, and the others.
+    /// Queues of new and of other connections; each connection is queued at most once.
     new: VecDeque<Waiting>,
     old: VecDeque<Waiting>,
 }
@@ -58,11 +59,11 @@ impl Default for Turnstile {
 }
 
 impl Turnstile {
-    /// Whether a connection may be looked at now. If not, `cx` is woken when it is its turn.
+    /// Returns true if a connection may be polled now. Otherwise `cx` is woken at its turn.
     #[inline]
     pub(super) fn lets_pass(&self, state: &Arc<ConnectionState>, cx: &Context<'_>) -> bool {
         if state.is_trusted() {
-            // Nobody else writes to it at the same time.
+            // There are no concurrent writers.
             self.looks.store(self.looks.load(Relaxed) + 1, Relaxed);
             return true;
         }
@@ -126,7 +127,7 @@ impl Turnstile {
         }
         let given = of_new + of_old;
         *left = match given {
-            // What was looked at lately says nothing of who comes later.
+            // No connection waited, so later ones get all turns.
             0 => TURNS,
             given => turns - given,
         };
@@ -138,8 +139,8 @@ impl Turnstile {
     }
 }
 
-/// Until everything has run that is ready now. tokio's `yield_now` lasts only until sockets are looked at, which the runtime
-/// does after 61 tasks, be there thousands.
+/// Waits until all tasks that are ready now have run. tokio's `yield_now` lasts only until the runtime polls its
+/// sockets, which happens after 61 tasks.
 async fn to_the_end_of_the_line() {
     let mut there = false;
     poll_fn(|cx| {

@@ -1,16 +1,16 @@
-//! What the bytes of an HTTP/1 connection say about framing, and hyper does not tell.
+//! Framing checks on the bytes of an HTTP/1 connection, for facts that hyper does not report.
 //!
-//! A head with both `Content-Length` and `Transfer-Encoding` can be read in two ways, and whoever stands in front of
-//! this server may have read it in the other one: that is how requests are smuggled. hyper takes the chunks and drops
-//! the length, so nobody behind it can see that there was one. Here the bytes are looked at on their way to hyper; the
-//! second of the two fields is spoiled, and hyper refuses the head as it refuses any other that is broken, in its turn.
-//! So it does where a line of a head ends with a line feed alone, which some take for an end and some do not.
+//! A head with both `Content-Length` and `Transfer-Encoding` is ambiguous, and a proxy may read it in the other way:
+//! request smuggling. hyper uses the chunks and drops the length, so that code behind it cannot detect the conflict.
+//! This module inspects the bytes before hyper does. It corrupts the second of the two fields, and hyper rejects the
+//! head in order, like any malformed one. The same applies to header lines that end with a bare line feed, which
+//! parsers interpret differently.
 //!
-//! Heads are followed from line to line ([`lines`]), and of their fields the two are read that say where the body ends
-//! ([`fields`]). Bodies are followed to their end ([`chunks`]), since what comes behind them is a head again, however early
-//! it comes. So it is known too whether part of a next request has come along with the last one.
+//! Heads are parsed by line ([`lines`]), and only the two fields that frame the body are read ([`fields`]). Bodies are
+//! followed to the last byte ([`chunks`]), since the next head starts there, even if pipelined. This also detects that
+//! part of a next request arrived with the last one.
 //!
-//! A head that says the same as the last one is not looked at again ([`known`]), and those behind are told.
+//! A head identical to the last one is not parsed again ([`known`]), and the service reuses its earlier results.
 
 mod chunks;
 mod fields;
@@ -25,55 +25,55 @@ use fields::Framing;
 use known::Known;
 use tail::Tail;
 
-/// Looks at what comes in on one connection.
+/// Framing checker for the incoming bytes of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct HeadWatch {
-    /// How many bytes came before the ones at hand.
+    /// Number of bytes before the current buffer.
     read: u64,
-    /// Where the latest request ends, if its length was said.
+    /// End offset of the latest request, if its length is known.
     end: Option<u64>,
-    /// Up to where there is only the body of a request, which need not be looked at.
+    /// Offset up to which the bytes are body only and need no inspection.
     body_end: u64,
     /// The chunks of a body that has begun and not ended.
     chunks: Option<Chunks>,
-    /// There was a request whose end could not be found: what is a body and what is not is no longer known, and
-    /// everything is looked at.
+    /// Set after a request whose end could not be found. Bodies and heads can no longer be told apart, so all bytes are
+    /// inspected.
     lost: bool,
-    /// A head that has begun, and one of the two fields with it, and whose end has not come.
+    /// Incomplete head that contains one of the two fields.
     head: Option<Framing>,
     tail: Tail,
     known: Known,
 }
 
-/// What the bytes of a head have told about it.
+/// Result of comparing a head with the remembered one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Came {
-    /// Nothing.
+    /// No information.
     Unknown,
-    /// It is what others are compared with from now on.
+    /// The head is remembered for later comparison.
     New,
-    /// It says, byte for byte, what the one says that is remembered, but for the length of its body.
+    /// Identical to the remembered head, except for the length of its body.
     Same,
 }
 
-/// Where in a request bytes are.
+/// Position of the bytes within a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum At {
     /// A head begins with them.
     Beginning,
-    /// A head goes on with them.
+    /// Continuation of a head.
     Head,
-    /// They are of a body; of what comes behind it nothing is known yet.
+    /// Part of a body; the bytes after the body are not yet classified.
     Body,
 }
 
 impl HeadWatch {
-    /// Looks at what was read, before anybody else does. Of a head that begins with it, and is not the first of its
-    /// connection, it may be known that it came before.
+    /// Inspects the bytes of a read before any other consumer. Returns the comparison with the remembered head for
+    /// bytes that begin a later head of the connection.
     #[inline]
     pub(crate) fn look(&mut self, bytes: &mut [u8], at: At) -> Came {
-        // Otherwise nobody could say which request it is whose head these bytes have.
+        // Otherwise the head could not be attributed to a request.
         let begins_one = at == At::Beginning && self.end == Some(self.read) && !self.lost;
         if begins_one && let Some(ends) = self.known.recognise(bytes) {
             let end = self.read + ends.body as u64;
@@ -92,7 +92,7 @@ impl HeadWatch {
         }
     }
 
-    /// Remembers the head of the request that these bytes begin with, if all of it is there, and nothing of another one.
+    /// Remembers the head at the start of these bytes, if it is complete and no second request follows.
     fn remember(&mut self, bytes: &[u8], begins: u64) -> bool {
         let Some(end) = self.end else {
             return false;
@@ -123,18 +123,18 @@ impl HeadWatch {
         self.read += bytes.len() as u64;
     }
 
-    /// Whether more has come than the latest request.
+    /// Returns true if bytes beyond the latest request have arrived.
     #[inline]
     pub(crate) fn has_more(&self) -> bool {
         self.end.is_some_and(|end| end < self.read)
     }
 
-    /// Whether the latest request has a body that has not all come.
+    /// Returns true if the body of the latest request is incomplete.
     pub(crate) fn is_short(&self) -> bool {
         self.chunks.is_some() || self.end.is_some_and(|end| self.read < end)
     }
 
-    /// How many of so many bytes at hand belong to a body.
+    /// Returns the number of bytes, out of the given count, that belong to a body.
     #[inline]
     fn body_left(&self, of: usize) -> usize {
         let left = self.body_end.saturating_sub(self.read);

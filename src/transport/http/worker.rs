@@ -1,4 +1,4 @@
-//! A thread that serves connections, and the sweep that ends those that dawdle.
+//! Worker thread that serves connections, and the sweep that ends slow ones.
 
 use std::io;
 use std::net::TcpStream as StdStream;
@@ -37,18 +37,18 @@ use crate::net::{self, Peer};
 use crate::server::Local;
 use crate::telemetry::{Life, QUEUE_TIME};
 
-/// How long a connection that has said nothing is looked at once the server stops.
+/// Time that a silent connection is still polled after shutdown begins.
 const LAST_LOOK: Duration = Duration::from_millis(100);
 /// Sockets that were accepted and wait for their worker to wake up.
 const HANDOVER_MAX: usize = 256;
-/// Sockets that a worker takes on until those that it has are looked at again.
+/// Maximum number of sockets accepted before existing connections are polled again.
 const TAKEN_AT_ONCE: u64 = 16;
-/// Connections that have ended are forgotten once a second, or when there are so many and half of them have.
+/// Ended connections are pruned once a second, or at this count when half of them have ended.
 const KEPT_MIN: usize = 1024;
-/// What a head may take before anything has looked at it.
+/// Maximum size of a head before it is parsed, in bytes.
 const HEAD_MAX: usize = 64 * 1024;
-/// What is read at once of a connection whose requests are large: arguments of 64 KiB mostly come in one piece then, which
-/// need not be copied together.
+/// Read size for connections with large requests, in bytes. Arguments of 64 KiB then mostly arrive in one piece and
+/// need no copy.
 const READ_MAX: usize = 80 * 1024;
 
 /// A worker as the acceptor sees it.
@@ -72,7 +72,7 @@ pub(crate) struct Accepted {
     pub(crate) place: PeerPlace,
 }
 
-/// How many connections a worker has, those on their way to it included.
+/// Number of connections of a worker, including those on their way to it.
 #[derive(Debug, Default)]
 struct Load {
     connections: AtomicUsize,
@@ -125,11 +125,11 @@ impl Worker {
         self.load.connections.load(Ordering::Relaxed)
     }
 
-    /// Hands over a socket, if there is room in the queue.
+    /// Hands over a socket, if the queue has capacity.
     ///
     /// # Errors
     ///
-    /// The socket, if there is none. A worker that has ended takes it and closes it.
+    /// Returns the socket if the queue is full. A worker that has ended takes and closes it.
     pub(crate) fn offer(&self, accepted: Accepted) -> Result<(), Accepted> {
         self.load.connections.fetch_add(1, Ordering::Relaxed);
         match self.sockets.try_send(accepted) {
@@ -145,7 +145,7 @@ impl Worker {
         }
     }
 
-    /// A worker that serves nobody, and the queue of what is handed to it.
+    /// Creates a worker without a thread, and the receiver of its queue.
     #[cfg(test)]
     pub(super) fn without_thread(queue: usize) -> (Self, mpsc::Receiver<Accepted>) {
         let (sockets, inbox) = mpsc::channel(queue);
@@ -187,7 +187,7 @@ impl Worker {
         }
     }
 
-    /// Ends the thread and whatever it still serves.
+    /// Stops the thread and drops the connections that it still serves.
     pub(crate) fn stop(self) {
         let _ = self.stop.send(());
         if self.thread.join().is_err() {
@@ -204,7 +204,7 @@ impl Load {
     }
 }
 
-/// What the tasks of one worker share.
+/// State shared by the tasks of one worker.
 struct Shared {
     local: Arc<Local>,
     load: Arc<Load>,
@@ -216,7 +216,7 @@ struct Shared {
     drain: Arc<Drain>,
 }
 
-/// A connection, and the means to end it.
+/// A connection with the means to end it.
 #[derive(Clone, Debug)]
 pub(crate) struct Swept {
     state: Arc<ConnectionState>,
@@ -333,7 +333,7 @@ impl Shared {
     }
 }
 
-/// Whether a client has closed its connection before anything was looked at: then nothing needs to be set up for it.
+/// Returns true if the client has closed its connection already, so that it needs no setup.
 fn has_gone(stream: &StdStream) -> bool {
     match stream.peek(&mut [0]) {
         Ok(bytes) => bytes == 0,
@@ -350,7 +350,7 @@ impl Drop for LoadGuard {
     }
 }
 
-/// Once a second: lets the clocks go on, and ends what is overdue.
+/// Advances the clocks once a second and ends overdue connections.
 async fn sweep(
     limits: HttpLimits,
     asked: Arc<Limits>,
@@ -360,7 +360,7 @@ async fn sweep(
 ) {
     let mut seconds = tokio::time::interval(Duration::from_secs(1));
     seconds.set_missed_tick_behavior(MissedTickBehavior::Burst);
-    // The first tick comes at once.
+    // The first tick completes immediately.
     seconds.tick().await;
     loop {
         seconds.tick().await;
@@ -387,7 +387,7 @@ async fn sweep(
     }
 }
 
-/// What it takes to serve one connection.
+/// Everything needed to serve one connection.
 struct Serving {
     state: Arc<ConnectionState>,
     service: Arc<WorkerService>,
@@ -397,7 +397,7 @@ struct Serving {
 }
 
 impl Serving {
-    /// To its end, and whenever it is its turn.
+    /// Serves the connection until it ends, with its polls scheduled by the turnstile.
     async fn in_turn(self, stream: TcpStream, guards: Guards, turnstile: Arc<Turnstile>) {
         let state = Arc::clone(&self.state);
         let mut serving = pin!(self.run(stream, guards));
@@ -408,7 +408,7 @@ impl Serving {
         .await;
     }
 
-    /// To its end.
+    /// Serves the connection until it ends.
     async fn run(self, stream: TcpStream, guards: Guards) {
         let begun = match &self.tls {
             None => {
@@ -428,13 +428,13 @@ impl Serving {
         }
     }
 
-    /// Begins to speak TLS; says whether HTTP/2 is spoken inside. `None` if that took too long.
+    /// Performs the TLS handshake; returns true if HTTP/2 was negotiated. `None` on a timeout.
     async fn shake_hands(
         &self,
         tls: &Tls,
         stream: TcpStream,
     ) -> io::Result<Option<(Stream, bool)>> {
-        // It has a time limit of its own.
+        // The handshake has a time limit of its own.
         self.state.enter(Phase::Answer);
         let accepted = match tls.accept(stream).await {
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
@@ -454,7 +454,7 @@ impl Serving {
     }
 }
 
-/// Speaks HTTP for as long as the connection lasts.
+/// Serves HTTP until the connection ends.
 async fn serve(serving: Serving, stream: Stream, multiplexed: bool, guards: Guards) {
     let Serving {
         state,
@@ -505,7 +505,7 @@ async fn serve(serving: Serving, stream: Stream, multiplexed: bool, guards: Guar
         .serve_connection(TokioIo::new(socket), service_fn(respond));
     let end = |connection: Pin<&mut _>| http1::Connection::graceful_shutdown(connection);
     if let Err(error) = until_drained(connection, &drain, end).await {
-        // hyper answers both in the same way, and does not say which it was.
+        // hyper responds to both in the same way and does not report the difference.
         if error.is_parse_too_large() {
             hits.count(match state.received() {
                 received if received <= limits.header_bytes as u64 => Limit::HeaderFields,
@@ -516,8 +516,8 @@ async fn serve(serving: Serving, stream: Stream, multiplexed: bool, guards: Guar
     }
 }
 
-/// Whether a client begins with the preface of HTTP/2. `None` if it went away, or is to go away, before it said
-/// anything.
+/// Returns true if the client begins with the HTTP/2 preface. `None` if it disconnected, or must be closed, before it
+/// sent anything.
 async fn speaks_http2(
     stream: &TcpStream,
     state: &ConnectionState,
@@ -529,7 +529,7 @@ async fn speaks_http2(
         let news = drain.news();
         let peek = stream.peek(&mut beginning);
         let seen = if drain.has_begun() {
-            // What was sent before the server stopped is served.
+            // Bytes sent before shutdown began are still served.
             match tokio::time::timeout(LAST_LOOK, peek).await {
                 Ok(seen) => seen?,
                 Err(_) => return Ok(None),
@@ -545,9 +545,9 @@ async fn speaks_http2(
             [] => return Ok(None),
             _ if !PREFACE.starts_with(seen) => return Ok(Some(false)),
             _ if seen.len() == PREFACE.len() => return Ok(Some(true)),
-            // Nothing follows.
+            // The client has closed its sending side.
             _ if stream.ready(Interest::READABLE).await?.is_read_closed() => return Ok(None),
-            // Part of it has come; more cannot be waited for without taking what is there.
+            // Only part of the preface has arrived; waiting for more would require consuming it.
             _ => {
                 if state.phase() == Phase::Idle {
                     state.enter(Phase::Head);

@@ -1,4 +1,4 @@
-//! Where one message ends and the next begins.
+//! Message framing on standard input and output.
 
 use std::io::{self, BufRead, Read as _, Write};
 
@@ -19,7 +19,7 @@ pub enum Framing {
     ContentLength,
 }
 
-/// What came in.
+/// Input read from the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Frame {
     Message(Vec<u8>),
@@ -36,7 +36,7 @@ const HEADER_LINE_MAX: usize = 1024;
 const LENGTH: &[u8] = b"content-length:";
 
 impl Framing {
-    /// Settles on one of the two by looking at what comes first, which stays unread but for blanks before it.
+    /// Detects the framing from the first bytes, which stay unread except for leading whitespace.
     pub(crate) fn settle(self, input: &mut impl BufRead) -> io::Result<Self> {
         if self != Self::Auto {
             return Ok(self);
@@ -51,7 +51,7 @@ impl Framing {
             let ended = beginning.is_empty();
             input.consume(blank);
             match first {
-                // One letter tells them apart: no JSON begins with a C.
+                // One letter is sufficient: JSON never begins with a C.
                 Some(b'c' | b'C') => return Ok(Self::ContentLength),
                 Some(_) => return Ok(Self::Newline),
                 None if ended => return Ok(Self::Newline),

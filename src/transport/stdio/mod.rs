@@ -1,7 +1,6 @@
-//! One client, at the other end of standard input and output.
+//! Transport for one client over standard input and output.
 //!
-//! Standard output carries messages and nothing else (STD-02). The process ends soon after its input does
-//! (STD-04).
+//! Standard output carries messages only (STD-02). The process ends soon after its input does (STD-04).
 
 mod framing;
 #[cfg(any(fuzzing, test))]
@@ -52,9 +51,9 @@ impl Default for StdioConfig {
     }
 }
 
-/// Requests that are answered at once.
+/// Maximum number of concurrent requests.
 const CONCURRENT_MAX: usize = 256;
-/// How long calls may go on after the input has ended.
+/// Time for calls to complete after the input has ended.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Serves until the input ends, or until `stop` is done; calls that have begun by then may go on for `patience`.
@@ -66,9 +65,9 @@ pub(crate) async fn serve(
 ) -> io::Result<()> {
     let (frames, mut incoming) = mpsc::channel(16);
     let (answers, mut outgoing) = mpsc::channel::<Answer>(CONCURRENT_MAX);
-    // Settled by the first bytes that come in, before anything goes out.
+    // The first input bytes determine the framing, before any output.
     let framing = Arc::new(OnceLock::new());
-    // Threads of their own: a read from a pipe cannot be taken back, and must not keep the process alive.
+    // Dedicated threads: a pending read from a pipe cannot be cancelled and must not keep the process alive.
     let settled = Arc::clone(&framing);
     thread::Builder::new()
         .name("longshore-stdin".to_owned())
@@ -140,7 +139,7 @@ pub(crate) async fn serve(
     }
     server.end_streams();
     attending.abort();
-    // What was asked by then is answered, if it does not take long.
+    // Pending requests still get a response if they complete quickly.
     let idle = places.acquire_many(CONCURRENT_MAX as u32);
     if tokio::time::timeout(grace, idle).await.is_err() {
         tracing::warn!(
@@ -188,7 +187,7 @@ fn write(framing: Framing, answer: &Answer) -> io::Result<()> {
     framing.write(&mut io::stdout().lock(), &pieces)
 }
 
-/// Sends what a call says, and how it ended.
+/// Sends the parts of a call's response and its final result.
 async fn send_parts(mut stream: Box<dyn Parts>, answers: &mpsc::Sender<Answer>) {
     while let Some(part) = poll_fn(|cx| stream.poll_next(cx)).await {
         let answer = match part.said {

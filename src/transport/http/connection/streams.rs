@@ -1,4 +1,4 @@
-//! What a connection of HTTP/2 is doing beyond what all do.
+//! State that only HTTP/2 connections have.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::AcqRel, Ordering::Relaxed};
@@ -12,28 +12,28 @@ use crate::transport::http::sending::Sendings;
 
 /// Bytes that are read from an HTTP/2 connection until others have their turn.
 const ROOM: u32 = 32 * 1024;
-/// The same of one that is not trusted, beside the rest of a frame: into 16 KiB go hundreds of streams that are opened and
-/// taken back, and nobody else is served until all have been looked at. Into these go fewer than h2 counts against it.
+/// Read budget of an untrusted connection, in bytes, beside the rest of a frame. 16 KiB can open and reset hundreds of
+/// streams, which would block the worker. This many bytes hold fewer streams than h2 counts against the connection.
 const ROOM_UNTRUSTED: u32 = 512;
 
-/// The streams of one connection, as far as anybody but h2 has to know of them.
+/// Stream state of one connection, as far as code outside h2 needs it.
 #[derive(Debug)]
 pub(crate) struct Streams {
-    /// How many bytes may still be read until others had their turn.
+    /// Bytes that may still be read before other connections run.
     room: AtomicU32,
-    /// Streams have begun since the connection was looked at, and nothing is read or written until it is once more.
+    /// Set when streams have begun since the last poll of the connection. Reads and writes pause until the next poll.
     begun: AtomicBool,
     /// The limit because of which the connection is let go of.
     restless: OnceLock<Limit>,
-    /// How many have no answer yet.
+    /// Number of streams without a response.
     open: AtomicU32,
-    /// Answers that are on their way.
+    /// Responses in progress.
     pub(crate) sendings: Sendings,
-    /// The client is told to open no further ones.
+    /// Set when the client must not open further streams.
     retires: AtomicBool,
-    /// The second from which on the connection is looked at, whatever comes.
+    /// Second from which the connection is polled unconditionally.
     look_at: AtomicU32,
-    /// Whoever drives it.
+    /// Waker of the task that drives the connection.
     driver: AtomicWaker,
 }
 
@@ -53,7 +53,7 @@ impl Default for Streams {
 }
 
 impl Streams {
-    /// Whether none waits for its answer, and none for its client to take it.
+    /// Returns true if no stream waits for its response and no response waits for its client.
     pub(super) fn are_idle(&self) -> bool {
         self.open.load(Relaxed) == 0 && self.sendings.is_empty()
     }
@@ -64,7 +64,7 @@ impl Streams {
         self.begun.store(true, Relaxed);
     }
 
-    /// Has the connection looked at, if it is time.
+    /// Wakes the connection if its poll is due.
     pub(super) fn look_if_due(&self, now: u32) {
         if self.look_at.load(Relaxed) <= now {
             self.driver.wake();
@@ -73,7 +73,7 @@ impl Streams {
 }
 
 impl ConnectionState {
-    /// Has the client told to open no further streams; those that are open come to their end.
+    /// Stops new streams on the connection; open streams run to completion.
     pub(crate) fn retire(&self, hits: &Hits, limit: Option<Limit>) {
         if !self.streams.retires.swap(true, Relaxed) {
             if let Some(limit) = limit {
@@ -83,19 +83,19 @@ impl ConnectionState {
         }
     }
 
-    /// Whether [`retire`](Self::retire) was called. If not, `cx` is woken when it is.
+    /// Returns true if [`retire`](Self::retire) was called. Otherwise registers `cx` to be woken on that call.
     #[inline]
     pub(crate) fn retires(&self, cx: &Context<'_>) -> bool {
         self.streams.driver.register(cx.waker());
         self.streams.retires.load(Relaxed)
     }
 
-    /// Has it looked at in a second to come, or soon after.
+    /// Schedules a poll at the given second, or soon after it.
     pub(crate) fn look_again_at(&self, second: u32) {
         self.streams.look_at.store(second, Relaxed);
     }
 
-    /// Streams are taken back too often, or too many frames carry nothing.
+    /// Marks the connection as exceeding its rate of stream resets or of frames without payload.
     pub(crate) fn is_too_restless(&self, limit: Limit) {
         let _ = self.streams.restless.set(limit);
     }
@@ -105,13 +105,13 @@ impl ConnectionState {
         self.streams.restless.get().copied()
     }
 
-    /// Whether [`is_too_restless`](Self::is_too_restless) was called.
+    /// Returns true if [`is_too_restless`](Self::is_too_restless) was called.
     #[inline]
     pub(crate) fn is_restless(&self) -> bool {
         self.streams.restless.get().is_some()
     }
 
-    /// The connection is looked at, and may be read from for a while.
+    /// Starts a poll of the connection and refills its read budget.
     #[inline]
     pub(crate) fn begin_look(&self) {
         let room = match self.is_trusted() {
@@ -121,13 +121,13 @@ impl ConnectionState {
         self.streams.room.store(room, Relaxed);
     }
 
-    /// How many bytes may be read now.
+    /// Returns the number of bytes that may be read now.
     #[inline]
     pub(crate) fn room(&self) -> u32 {
         self.streams.room.load(Relaxed)
     }
 
-    /// So many were read.
+    /// Subtracts the bytes read from the budget.
     #[inline]
     pub(crate) fn takes_room(&self, bytes: usize) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
@@ -136,27 +136,28 @@ impl ConnectionState {
             .store(self.room().saturating_sub(bytes), Relaxed);
     }
 
-    /// Whether a stream has begun since this was asked last, so that the connection is to be looked at once more.
+    /// Returns true if a stream has begun since the last call, which requires another poll of the connection.
     #[inline]
     pub(crate) fn take_begun(&self) -> bool {
-        // Mostly it is asked when nothing was read.
+        // Fast path: mostly no data was read.
         self.holds_back() && self.streams.begun.swap(false, AcqRel)
     }
 
-    /// Whether the socket waits until the connection is looked at once more. Only its own worker asks.
+    /// Returns true if the socket must wait for the next poll of the connection. Called by the connection's own worker
+    /// only.
     #[inline]
     pub(crate) fn holds_back(&self) -> bool {
         self.streams.begun.load(Relaxed)
     }
 
-    /// The same for whoever has done something that the connection has to see: anybody, on any thread.
+    /// Thread-safe variant of `holds_back`, for any thread that has changed state the connection must see.
     #[inline]
     pub(crate) fn is_looked_at_again(&self) -> bool {
-        // A mere load would not tell `take_begun` of what was done before.
+        // A plain load would not synchronize `take_begun` with earlier writes.
         self.streams.begun.fetch_or(false, AcqRel)
     }
 
-    /// Counts a stream of HTTP/2 until [`close_stream`](Self::close_stream). Says whether the request is one.
+    /// Counts an HTTP/2 stream until [`close_stream`](Self::close_stream). Returns true if the request is one.
     #[inline]
     pub(crate) fn open_stream(&self) -> bool {
         let is_stream = self.phase() == Phase::Multiplexed;
@@ -168,7 +169,7 @@ impl ConnectionState {
         is_stream
     }
 
-    /// A stream of HTTP/2 has its answer, or nobody waits for it any more.
+    /// Records that an HTTP/2 stream has its response or was abandoned.
     #[inline]
     pub(crate) fn close_stream(&self) {
         let open = self.streams.open.load(Relaxed);

@@ -1,10 +1,10 @@
-//! Whether a connection is trusted, and where it stands if it is not.
+//! Trust of a connection, and its place in the queue while it is untrusted.
 
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use super::ConnectionState;
 
-/// Where a connection that is not trusted stands ([`super::turnstile`]).
+/// Queue state of an untrusted connection ([`super::turnstile`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Turn {
@@ -12,35 +12,35 @@ pub(crate) enum Turn {
     None,
     /// In line.
     Awaited,
-    /// It may be looked at once.
+    /// The connection may be polled once.
     Come,
 }
 
-/// The most that answers are worth: so much is lost before a connection is no longer trusted, and won back after.
+/// Maximum credit. It bounds the losses before a connection becomes untrusted, and the gains afterwards.
 const CREDIT_MAX: i32 = 64;
-/// What a stream that is taken back costs: as much as so many answers are worth.
+/// Cost of a stream reset, in units of one response.
 const RESET_COST: i32 = 4;
-/// Turns after which there mostly is an answer, be it over TLS.
+/// Number of turns after which a connection has mostly sent a response, even over TLS.
 const TURNS_NEW: u32 = 8;
-/// What a connection has won and lost by its requests.
+/// Credit that a connection has earned and lost by its requests.
 #[derive(Debug, Default)]
 pub(super) struct Trust {
-    /// Whether its requests lead to answers: above zero it is trusted.
+    /// Credit for completed responses; the connection is trusted above zero.
     credit: AtomicI32,
-    /// Where it stands in the line of those that are not trusted.
+    /// State in the queue of untrusted connections.
     turn: AtomicU8,
-    /// How many turns it has had.
+    /// Number of turns so far.
     turns: AtomicU32,
 }
 
 impl ConnectionState {
-    /// Whether its requests lead to answers, as far as that is known.
+    /// Returns true if the connection has positive credit from its responses.
     #[inline]
     pub(crate) fn is_trusted(&self) -> bool {
         0 < self.trust.credit.load(Relaxed)
     }
 
-    /// A request has its answer.
+    /// Records a completed response.
     #[inline]
     pub(crate) fn has_answered(&self) {
         let credit = self.trust.credit.load(Relaxed);
@@ -49,8 +49,8 @@ impl ConnectionState {
         }
     }
 
-    /// HTTP/2: the client has taken back so many streams. Whether they were answered does not matter: who takes back what
-    /// is answered at once makes just as much work.
+    /// Charges the client for HTTP/2 streams that it has reset, whether or not they had a response. Resets after a fast
+    /// response cause the same work.
     pub(crate) fn takes_back(&self, streams: u32) {
         let cost = RESET_COST.saturating_mul(i32::try_from(streams).unwrap_or(i32::MAX));
         let credit = self.trust.credit.load(Relaxed).saturating_sub(cost);
@@ -69,14 +69,14 @@ impl ConnectionState {
         self.trust.turn.store(turn as u8, Relaxed);
     }
 
-    /// It is looked at, without being trusted.
+    /// Records one poll of the untrusted connection.
     pub(crate) fn takes_turn(&self) {
         self.has_turn(Turn::None);
         let turns = self.trust.turns.load(Relaxed);
         self.trust.turns.store(turns.saturating_add(1), Relaxed);
     }
 
-    /// Whether it has had so few turns that there may be no answer yet, and has done no harm.
+    /// Returns true if the connection has had few turns, too few for a response, and has done no harm.
     pub(crate) fn is_new(&self) -> bool {
         self.trust.turns.load(Relaxed) < TURNS_NEW && 0 <= self.trust.credit.load(Relaxed)
     }

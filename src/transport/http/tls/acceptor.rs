@@ -18,10 +18,10 @@ use tokio_rustls::TlsAcceptor;
 use super::{TlsConfig, TlsError};
 use crate::auth::ClientCertificate;
 
-/// How often files are looked at.
+/// Interval between checks of the files.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// What the server shows its clients, and asks of them.
+/// Server certificate and client certificate policy.
 #[derive(Debug)]
 pub(crate) struct Tls {
     files: Files,
@@ -83,7 +83,7 @@ impl Tls {
         let accepting = TlsAcceptor::from(self.current()).accept(stream);
         let stream = tokio::time::timeout(self.handshake, accepting).await??;
         let (_, session) = stream.get_ref();
-        // It was verified; one that cannot be read all the same proves nothing.
+        // The certificate is verified; one that cannot be parsed still proves nothing.
         let certificate = match session.peer_certificates() {
             Some([certificate, ..]) => Some(
                 ClientCertificate::read(certificate)
@@ -99,7 +99,7 @@ impl Tls {
         })
     }
 
-    /// What holds for the next connection.
+    /// TLS configuration for the next connection.
     fn current(&self) -> Arc<ServerConfig> {
         self.current.load_full()
     }
@@ -116,7 +116,7 @@ impl Tls {
         }
     }
 
-    /// Whether what the files say now is shown from now on.
+    /// Reloads the files; returns true if the new certificate is in use.
     fn renew(&self) -> bool {
         match self.files.read() {
             Ok(config) => {
@@ -168,7 +168,7 @@ impl Files {
             .with_single_cert(chain, key)
             .map_err(TlsError::Unusable)?;
         if self.client_ca.is_some() {
-            // A session that is resumed brings its client certificate back without another look at its end.
+            // A resumed session restores its client certificate without a new check of its expiry.
             config.session_storage = Arc::new(NoServerSessionStorage {});
             config.send_tls13_tickets = 0;
         }
@@ -191,7 +191,7 @@ impl Files {
     }
 }
 
-/// Why there is nothing of a kind to be had from a file.
+/// Describes the failure to read an item from a PEM file.
 fn unreadable(what: &str, error: rustls::pki_types::pem::Error) -> String {
     match error {
         rustls::pki_types::pem::Error::Io(error) => format!("it cannot be read: {error}"),

@@ -1,23 +1,23 @@
-//! The chunks of a body (RFC 9112 section 7.1), followed to their end on their way to hyper.
+//! Chunk framing of a body (RFC 9112 section 7.1), checked before hyper reads it.
 //!
-//! hyper reads them too, and refuses nearly all that is none. What it takes and others may read otherwise is spoiled so
-//! that it refuses that as well: control characters in an extension, and lines of a trailer that end with a line feed
-//! alone, for which it would wait until the body's time is over.
+//! hyper parses the chunks too and rejects nearly all malformed ones. This parser corrupts the ambiguous input that
+//! hyper accepts, so that hyper rejects it as well. One case is control characters in an extension. The other is
+//! trailer lines that end with a bare line feed, on which hyper would block until the body times out.
 
-/// Where in a chunked body the next byte is.
+/// State of the chunk parser at the next byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Size {
         has_digits: bool,
     },
-    /// Blanks behind the size.
+    /// Whitespace after the size.
     Blank,
     Extension,
     SizeLf,
     Data,
     DataCr,
     DataLf,
-    /// A line of the trailer begins, or the empty one that ends it.
+    /// Start of a trailer line, or of the final empty line.
     Trailer,
     TrailerLine,
     TrailerLf,
@@ -30,22 +30,22 @@ enum Place {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chunks {
     place: Place,
-    /// The size of the chunk, while it is read; then what is left of it.
+    /// Size of the chunk while it is parsed, then its remaining bytes.
     left: u64,
 }
 
-/// What became of the body.
+/// Result of following a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Followed {
-    /// It goes on behind these bytes.
+    /// The body continues after these bytes.
     On,
-    /// What follows it begins at this place.
+    /// The body ended; the next request begins at this offset.
     End(usize),
-    /// It is none, as the byte at this place shows: hyper refuses it.
+    /// The framing is invalid at this offset; hyper rejects it.
     Broken(usize),
 }
 
-/// What one byte did.
+/// Effect of one byte.
 enum Step {
     On,
     End,

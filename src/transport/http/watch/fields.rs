@@ -7,7 +7,7 @@ pub(super) const NAME_MAX: usize = "transfer-encoding:".len();
 pub(super) const LENGTH: &[u8] = b"content-length:";
 pub(super) const CODING: &[u8] = b"transfer-encoding:";
 
-/// One of the two.
+/// A framing field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Field {
     Length,
@@ -49,29 +49,29 @@ impl Field {
     }
 }
 
-/// What one head says in them.
+/// Framing fields of one head.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Framing {
     has_length: bool,
     has_coding: bool,
-    /// What the length is.
+    /// Value of `Content-Length`.
     value: Option<u64>,
-    /// What has come of the length, while its line goes on.
+    /// Partial length, while its line is incomplete.
     begun: Option<Begun>,
 }
 
-/// How the body of a head ends.
+/// End of a body, as declared by its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// It is so many bytes long.
+    /// Body length in bytes.
     After(u64),
     /// With its last chunk.
     Chunked,
-    /// Nobody can say.
+    /// The end is ambiguous.
     Unclear,
 }
 
-/// The beginning of a number that comes in several pieces.
+/// Partial number that arrives in several pieces.
 #[derive(Clone, Copy, Debug, Default)]
 struct Begun {
     text: [u8; DIGITS_MAX],
@@ -82,7 +82,7 @@ struct Begun {
 const DIGITS_MAX: usize = 32;
 
 impl Framing {
-    /// Notes a field, whose value begins with these bytes. Says whether the head has both now.
+    /// Records a field whose value begins with these bytes. Returns true if the head now has both fields.
     #[inline]
     pub(super) fn note(&mut self, field: Field, value: &[u8]) -> bool {
         match field {
@@ -97,7 +97,7 @@ impl Framing {
         self.has_length && self.has_coding
     }
 
-    /// Where the body ends, now that the head is over.
+    /// Returns the end of the body, once the head is complete.
     pub(super) fn ending(&self) -> Ending {
         match (self.has_length, self.has_coding, self.value) {
             (false, true, _) => Ending::Chunked,
@@ -131,7 +131,7 @@ impl Framing {
             return;
         }
         let Some(room) = begun.text.get_mut(begun.len..begun.len + more.len()) else {
-            // Nothing is known of it.
+            // The value is too long.
             self.begun = None;
             return;
         };

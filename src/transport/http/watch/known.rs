@@ -1,13 +1,11 @@
-//! A head that says what the last one on its connection said.
+//! Comparison of a head with the previous head of its connection.
 //!
-//! Clients keep their connections, and send the same head with each request, but for the length of the body. What was found
-//! out about the bytes of one, that its framing can be read in one way only, holds for the same bytes again, and so does
-//! whatever follows from its fields. So the last head of a connection is remembered, and one look tells whether it has come
-//! again.
+//! Clients reuse connections and send the same head with each request, except for the body length. Identical bytes have
+//! identical framing and identical fields, so all results for one head hold for its repetition. The last head of a
+//! connection is therefore remembered and compared once.
 //!
-//! Nothing is concluded from heads that are alike: all bytes are the same, but for the digits of `Content-Length`, which
-//! are read anew. They are compared in a time that does not depend on where they differ, since there may be a credential
-//! among them, and callers that share a connection.
+//! Only exact repetition counts: all bytes are equal, except for the digits of `Content-Length`, which are parsed
+//! again. The comparison takes constant time, since heads may hold credentials and callers may share a connection.
 
 use std::fmt;
 
@@ -19,31 +17,31 @@ use crate::auth::is_same;
 
 /// Longest head that is remembered. There is one for each connection.
 const REMEMBERED_MAX_BYTES: usize = 2048;
-/// Where heads differ all the time, at most so many are looked at before one is remembered again.
+/// Maximum number of heads parsed before one is remembered again, where heads keep differing.
 const PATIENCE_MAX: u32 = 63;
-/// No body is longer than can be said with so many digits.
+/// Maximum number of digits of a body length.
 const DIGITS_MAX: usize = 9;
 
-/// What is remembered of the heads of a connection.
+/// Remembered head of a connection.
 #[derive(Default)]
 pub(super) struct Known {
     last: Option<Box<KnownHead>>,
-    /// How many are to be looked at before one is remembered again.
+    /// Number of heads to parse before one is remembered again.
     patience: u32,
-    /// What `patience` was the last time.
+    /// Previous value of `patience`.
     was_patient: u32,
 }
 
-/// A head as it came.
+/// Raw bytes of a head.
 struct KnownHead {
     /// Its bytes without the digits of its length.
     text: Zeroizing<Vec<u8>>,
-    /// Where those stood.
+    /// Offset of the length digits.
     digits: usize,
     was_of_use: bool,
 }
 
-/// Where a request ends that begins with a head which is known.
+/// End offsets of a request whose head is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ends {
     pub(super) head: usize,
@@ -60,10 +58,10 @@ impl Known {
         Some(ends)
     }
 
-    /// Remembers the head that these bytes begin with, if that is worth while; its request has so many bytes. Says whether
-    /// it is remembered.
+    /// Remembers the head at the start of these bytes if that is worthwhile; `all` is the request's size. Returns true
+    /// if it was remembered.
     pub(super) fn remember(&mut self, bytes: &[u8], all: u64) -> bool {
-        // To remember one costs more than to look at it, and where they differ all the time it is for nothing.
+        // Remembering a head costs more than parsing it, and is wasted where heads keep differing.
         if self.patience != 0 {
             self.patience -= 1;
             return false;
@@ -83,7 +81,8 @@ impl Known {
 }
 
 impl KnownHead {
-    /// The head that these bytes begin with, of a request of so many bytes. `None` if it is not to be remembered.
+    /// Extracts the head from the start of these bytes; `all` is the request's size. Returns `None` if it must not be
+    /// remembered.
     fn of(bytes: &[u8], all: u64) -> Option<Self> {
         let end = memmem::find(bytes, b"\r\n\r\n")? + 4;
         let head = bytes.get(..end).filter(|_| end <= REMEMBERED_MAX_BYTES)?;
@@ -116,7 +115,7 @@ impl KnownHead {
         })
     }
 
-    /// Where the request ends that these bytes begin with, if its head is this one and nothing comes behind it.
+    /// Returns the end of the request at the start of these bytes, if its head is this one and no bytes follow.
     #[inline]
     fn ends_in(&self, bytes: &[u8]) -> Option<Ends> {
         let (before, behind) = self.text.split_at_checked(self.digits)?;
@@ -125,13 +124,13 @@ impl KnownHead {
         let goes_on = rest.get(count..count + behind.len())?;
         let head = self.text.len() + count;
         let body = head + length;
-        // Whatever has no body is looked at like anything else.
+        // Requests without a body take the normal path.
         let is_one = length != 0 && bytes.len() <= body;
         (is_one & is_same(begins, before) & is_same(goes_on, behind)).then_some(Ends { head, body })
     }
 }
 
-/// How many digits some bytes begin with, and the number that they make. `None` if there are none or too many of them.
+/// Parses leading digits; returns their count and value. `None` if there are none or too many.
 #[inline]
 fn number_in(bytes: &[u8]) -> Option<(usize, usize)> {
     let mut number = 0;
@@ -145,7 +144,7 @@ fn number_in(bytes: &[u8]) -> Option<(usize, usize)> {
     None
 }
 
-/// Nothing of what is in it: there may be credentials.
+/// Redacts the contents, which may include credentials.
 impl fmt::Debug for Known {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Known")

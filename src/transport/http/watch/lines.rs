@@ -1,12 +1,12 @@
-//! The lines of heads, one after the other, and where a head ends.
+//! Line parser for heads.
 //!
-//! Lines that end with a line feed alone are spoiled, and so is the second one of the fields that may not stand together.
+//! Corrupts lines that end with a bare line feed, and the second of two conflicting fields.
 
 use super::chunks::{Chunks, Followed};
 use super::fields::{Ending, Field};
 use super::{At, HeadWatch};
 
-/// Where to go on.
+/// Next step of the parser.
 #[derive(Clone, Copy)]
 enum Next {
     /// A line begins here.
@@ -15,16 +15,16 @@ enum Next {
     Search(usize),
     /// Behind a body that ends here.
     Behind(usize),
-    /// Behind the chunks that begin or go on here.
+    /// Skip the chunks that begin or continue here.
     Chunks(usize),
 }
 
 impl HeadWatch {
-    /// From line to line.
+    /// Parses the bytes line by line.
     pub(super) fn follow(&mut self, bytes: &mut [u8], from: usize, at: At) {
         // Bodies may have line feeds alone; heads may not (RFC 9112 section 2.2 lets us, and others read them otherwise).
         let mut is_head = !self.lost || at != At::Body;
-        // What is before it is of another request, or was looked at.
+        // Earlier bytes belong to another request or were inspected.
         let mut begins = from;
         let rest = &bytes[from..];
         if let Some(head) = &mut self.head {
@@ -116,12 +116,12 @@ impl HeadWatch {
             *is_head = false;
         }
         let next = self.close_head(ends, bytes.len());
-        // What follows may be a body.
+        // The following bytes may belong to a body.
         *is_head &= !self.lost;
         next
     }
 
-    /// Looks at the line that begins at a place.
+    /// Parses the line at an offset.
     #[inline]
     fn line(&mut self, bytes: &mut [u8], at: usize) {
         if let Some((field, name)) = Field::begins(&bytes[at..]) {
@@ -129,7 +129,7 @@ impl HeadWatch {
         }
     }
 
-    /// One of the two fields stands at a place, and what it says at another.
+    /// Records a framing field at offset `at`, with its value at offset `value`.
     #[inline]
     fn note(&mut self, bytes: &mut [u8], at: usize, field: Field, value: usize) {
         let head = self.head.get_or_insert_default();
@@ -154,7 +154,7 @@ impl HeadWatch {
             return Next::Chunks(at);
         }
         let Some(end) = self.end else {
-            // What looks like the head of another request may stand in the middle of this one.
+            // The apparent head of another request may lie within this one.
             self.lost = true;
             return Next::Line(at);
         };
@@ -168,8 +168,8 @@ impl HeadWatch {
     }
 }
 
-/// Where the first line feed is. Lines of a head are short: to look at eight bytes at a time here costs less than it
-/// takes to call a search that is made for long texts.
+/// Finds the first line feed. Header lines are short, so scanning eight bytes at a time costs less than a call of a
+/// search for long strings.
 #[inline(always)]
 pub(super) fn line_feed(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = u64::MAX / 255;
@@ -179,7 +179,7 @@ pub(super) fn line_feed(bytes: &[u8]) -> Option<usize> {
         let Some(word) = bytes[at..].first_chunk::<8>() else {
             break;
         };
-        // A byte is zero here where a line feed was; the lowest one that is found is none by mistake.
+        // A zero byte marks a line feed; the lowest match is never a false positive.
         let rest = u64::from_le_bytes(*word) ^ (ONES * u64::from(b'\n'));
         let zeros = rest.wrapping_sub(ONES) & !rest & (ONES << 7);
         if zeros != 0 {

@@ -1,8 +1,8 @@
-//! The last bytes that came on a connection, since a name may come in two parts.
+//! Last bytes of the previous read, since a field name may be split across reads.
 
 use super::fields::{Field, NAME_MAX};
 
-/// As many bytes as the longest name has.
+/// Buffer with the size of the longest field name.
 #[derive(Debug, Default)]
 pub(super) struct Tail {
     bytes: [u8; NAME_MAX],
@@ -18,13 +18,13 @@ impl Tail {
         self.as_slice().last().copied()
     }
 
-    /// Forgets them: what they are of is over.
+    /// Clears the buffer at the end of its line or head.
     #[inline]
     pub(super) fn clear(&mut self) {
         self.len = 0;
     }
 
-    /// Takes on what has come behind them.
+    /// Appends the bytes that follow.
     #[inline]
     pub(super) fn keep(&mut self, bytes: &[u8]) {
         if let Some(last) = bytes.last_chunk() {

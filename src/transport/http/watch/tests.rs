@@ -7,8 +7,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What is left of bytes that come in pieces, and whether more came than the latest request. What comes behind the
-/// first head comes while that is answered.
+/// Remaining text of input that arrives in pieces, and whether more arrived than the latest request. Bytes after the
+/// first head arrive during its response.
 fn watched(text: &str, cuts: &[usize]) -> (String, bool) {
     let mut watch = HeadWatch::default();
     let begins = text.len() - text.trim_start_matches(['\r', '\n']).len();
@@ -51,7 +51,7 @@ proptest! {
         let text = format!("GET / HTTP/1.1\r\n{}", lines.concat());
         let (whole, pieces) = (is_spoiled(&text, &[]), is_spoiled(&text, &cuts));
         prop_assert!(pieces || !whole);
-        // Where chunks turn out to be none, the line that shows it may be looked at once more.
+        // Invalid chunks may cause their line to be inspected twice.
         if !text.contains("chunked") {
             prop_assert_eq!(pieces, whole);
         }

@@ -4,7 +4,7 @@ use super::super::known::Known;
 use super::super::{At, Came, HeadWatch};
 use super::HEAD;
 
-/// Requests of one connection, each when the last one was answered, and what was seen of their heads.
+/// Comparison results for sequential requests on one connection.
 fn came(requests: &[String]) -> Vec<Came> {
     let mut watch = HeadWatch::default();
     let look = |text: &String| watch.look(&mut text.clone().into_bytes(), At::Beginning);
