@@ -47,7 +47,7 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry deploy/program.sh depend
 FROM dependencies AS compile
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
-    find src macros/src -name '*.rs' -exec touch {} + \
+    find src crates macros/src -name '*.rs' -exec touch {} + \
     && deploy/program.sh \
     && deploy/rootfs.sh "target/profiled/$(uname -m)-unknown-linux-gnu/image/longshore" /rootfs
 

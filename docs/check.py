@@ -72,7 +72,7 @@ def whole():
         if name != "SUMMARY.md" and f"]({name})" not in summary:
             mistakes.append(f"docs/{name}: not in docs/SUMMARY.md")
     # Literals that continue on the next line are joined, as the compiler does.
-    sources = "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "src").rglob("*.rs")))
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "crates").rglob("*.rs")))
     sources = re.sub(r"\\\n\s*", "", sources)
     guide = "docs/guides/troubleshooting.md"
     for number, line in enumerate((ROOT / guide).read_text(encoding="utf-8").split("\n"), 1):

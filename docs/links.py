@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SKIPPED = {"target", "node_modules", ".cache", ".git"}
-IN_DOC_COMMENTS = {"src", "macros"}
+IN_DOC_COMMENTS = {"src", "macros", "crates"}
 
 
 class Page(HTMLParser):

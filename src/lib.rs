@@ -74,26 +74,44 @@
 extern crate self as longshore;
 
 // The rooms, in the order in which to read them. A room uses only rooms above it.
+#[path = "../crates/protocol/src/lib.rs"]
 pub mod protocol;
+#[path = "../crates/net/src/environment/mod.rs"]
 pub mod environment;
+#[path = "../crates/net/src/net/mod.rs"]
 pub mod net;
+#[path = "../crates/core/src/telemetry/mod.rs"]
 pub mod telemetry;
+#[path = "../crates/core/src/state/mod.rs"]
 pub mod state;
+#[path = "../crates/core/src/auth/mod.rs"]
 pub mod auth;
+#[path = "../crates/core/src/limit/mod.rs"]
 pub mod limit;
+#[path = "../crates/core/src/audit/mod.rs"]
 pub mod audit;
+#[path = "../crates/core/src/seal/mod.rs"]
 pub mod seal;
+#[path = "../crates/catalog/src/lib.rs"]
 pub mod catalog;
 #[cfg(feature = "sources")]
+#[path = "../crates/sources/src/client/mod.rs"]
 pub mod client;
-#[cfg_attr(not(feature = "sources"), path = "source/absent.rs")]
+#[cfg_attr(feature = "sources", path = "../crates/sources/src/lib.rs")]
+#[cfg_attr(not(feature = "sources"), path = "../crates/sources/src/absent.rs")]
 pub mod source;
+#[path = "../crates/server/src/lib.rs"]
 pub mod server;
+#[path = "../crates/server/src/transport/mod.rs"]
 pub mod transport;
+#[path = "../crates/server/src/harness/mod.rs"]
 pub mod harness;
+#[path = "../crates/app/src/config/mod.rs"]
 pub mod config;
+#[path = "../crates/app/src/app/mod.rs"]
 pub mod app;
 #[cfg(feature = "cli")]
+#[path = "../crates/cli/src/lib.rs"]
 pub mod cli;
 #[doc(hidden)]
 #[cfg(any(fuzzing, test))]
@@ -121,16 +139,16 @@ pub use protocol::{
     ToolUse, UriTemplate,
 };
 
-#[doc = include_str!("catalog/tool.md")]
+#[doc = include_str!("../crates/catalog/src/tool.md")]
 pub use longshore_macros::tool;
 
-#[doc = include_str!("catalog/tools.md")]
+#[doc = include_str!("../crates/catalog/src/tools.md")]
 pub use longshore_macros::tools;
 
-#[doc = include_str!("catalog/resource.md")]
+#[doc = include_str!("../crates/catalog/src/resource.md")]
 pub use longshore_macros::resource;
 
-#[doc = include_str!("catalog/prompt.md")]
+#[doc = include_str!("../crates/catalog/src/prompt.md")]
 pub use longshore_macros::prompt;
 
 #[doc(no_inline)]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::{Running, Serve, Stateless};
 
 /// What the components of `longshore::source` are tested with.
-const PLAIN: &str = include_str!("../../src/source/wasm/tests/plain.wat");
+const PLAIN: &str = include_str!("../../crates/sources/src/wasm/tests/plain.wat");
 
 struct Components {
     folder: tempfile::TempDir,

@@ -51,14 +51,17 @@ fn the_schema_that_a_release_has_is_what_the_types_say() {
         .to_string()
         .replacen("\"$defs\":null", &definitions, 1)
         + "\n";
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/config/schema.json");
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/crates/app/src/config/schema.json"
+    );
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(path, generated).expect("written");
         return;
     }
     assert!(
         std::fs::read_to_string(path).expect("a schema") == generated,
-        "src/config/schema.json is not what the types say; write it anew with\n  UPDATE_DOCS=1 cargo test --test it docs"
+        "crates/app/src/config/schema.json is not what the types say; write it anew with\n  UPDATE_DOCS=1 cargo test --test it docs"
     );
     let read: Value = serde_json::from_str(&generated).expect("JSON");
     assert_eq!(read, longshore::schemars::schema_for!(Config).to_value());

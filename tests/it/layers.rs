@@ -94,19 +94,33 @@ fn rooms() -> Vec<String> {
     rooms
 }
 
-/// All files of a room.
+/// All files of a room: what is in its folder and in those of the crates that it includes, except the folders of other rooms.
 fn files_of(room: &str) -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = read(&source().join("lib.rs"));
+    let own = folder_of(&text, room);
+    let others: Vec<PathBuf> = rooms()
+        .iter()
+        .filter(|other| *other != room)
+        .filter_map(|other| folder_of(&text, other))
+        .collect();
     let mut files = Vec::new();
-    let single = source().join(format!("{room}.rs"));
-    if single.exists() {
-        files.push(single);
+    let mut folders: Vec<PathBuf> = own.into_iter().collect();
+    match room {
+        "source" => {
+            folders.extend(["crates/toolsets/src", "crates/demo/src"].map(|f| root.join(f)))
+        }
+        "transport" => folders.push(root.join("crates/http/src")),
+        _ => files.push(source().join(format!("{room}.rs"))),
     }
-    let mut folders = vec![source().join(room)];
+    files.retain(|file| file.exists());
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).into_iter().flatten() {
             let path = entry.expect("an entry").path();
             if path.is_dir() {
-                folders.push(path);
+                if !others.contains(&path) {
+                    folders.push(path);
+                }
             } else if path.extension().is_some_and(|e| e == "rs") {
                 files.push(path);
             }
@@ -114,6 +128,18 @@ fn files_of(room: &str) -> Vec<PathBuf> {
     }
     assert!(!files.is_empty(), "{room} has no files");
     files
+}
+
+/// The folder of the file that a room's `path` attribute names.
+fn folder_of(text: &str, room: &str) -> Option<PathBuf> {
+    let before = &text[..text.find(&format!("pub mod {room};"))?];
+    let start = before.rfind("../crates/")?;
+    let path = before[start..].split('"').next()?;
+    let attribute = before[start..].lines().count();
+    let folder = Path::new(path).parent()?;
+    (attribute <= 2).then(|| {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(folder.strip_prefix("..").unwrap_or(folder))
+    })
 }
 
 /// The first names of all paths that begin at the crate.

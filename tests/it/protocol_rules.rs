@@ -8,7 +8,7 @@ use std::path::Path;
 
 const DOCUMENT: &str = include_str!("../../docs/protocol.md");
 /// Where tests are.
-const FOLDERS: [&str; 2] = ["src", "tests/it"];
+const FOLDERS: [&str; 2] = ["crates", "tests/it"];
 /// What is asked of every message of every test, and so no test's own.
 const EVERY_MESSAGE: &str = "tests/it/support/schema.rs";
 

@@ -379,7 +379,7 @@ mod tests {
 
     #[test]
     fn every_instrument_is_documented_under_both_of_its_names() {
-        let document = include_str!("../../docs/observability.md");
+        let document = include_str!("../../../../docs/observability.md");
         for instrument in ALL {
             for name in [instrument.name, &prometheus::name(instrument)] {
                 assert!(document.contains(&format!("`{name}`")), "{name}");
@@ -391,8 +391,8 @@ mod tests {
     fn what_the_dashboard_and_the_alerts_ask_for_exists() {
         let names: Vec<_> = ALL.iter().map(|i| prometheus::name(i)).collect();
         for text in [
-            include_str!("../../helm/longshore/dashboards/dashboard.json"),
-            include_str!("../../helm/longshore/dashboards/alerts.yaml"),
+            include_str!("../../../../helm/longshore/dashboards/dashboard.json"),
+            include_str!("../../../../helm/longshore/dashboards/alerts.yaml"),
         ] {
             let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
             let asked: Vec<_> = words

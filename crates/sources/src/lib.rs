@@ -5,6 +5,7 @@
 
 mod argument;
 mod artifact;
+#[path = "../../toolsets/src/lib.rs"]
 mod builtin;
 mod command;
 mod conceal;

@@ -297,8 +297,8 @@ mod tests {
 
     use super::*;
 
-    const HOLDER: &str = include_str!("../../tests/it/tls/holder.crt");
-    const TWO_NAMES: &str = include_str!("../../tests/it/tls/two-names.crt");
+    const HOLDER: &str = include_str!("../../../../tests/it/tls/holder.crt");
+    const TWO_NAMES: &str = include_str!("../../../../tests/it/tls/two-names.crt");
 
     fn read(pem: &str) -> ClientCertificate {
         let der = CertificateDer::from_pem_slice(pem.as_bytes()).expect("a certificate");

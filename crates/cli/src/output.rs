@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn the_greeting_is_as_the_readme_shows_it() {
         let shown = shown(SocketAddr::from(([127, 0, 0, 1], 3000)), 7, Page::Served);
-        let readme = include_str!("../../README.md");
+        let readme = include_str!("../../../README.md");
         assert!(readme.contains(shown.trim_matches('\n')), "{shown}");
     }
 

@@ -14,7 +14,7 @@ mod redis;
 mod shared;
 /// Contract of a store, tested with every implementation.
 #[cfg(test)]
-#[path = "../../tests/it/support/state.rs"]
+#[path = "../../../../tests/it/support/state.rs"]
 pub(crate) mod testing;
 
 use std::fmt;

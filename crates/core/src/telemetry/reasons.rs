@@ -178,7 +178,7 @@ mod tests {
     fn each_reason_has_a_counter_and_limits_have_theirs_elsewhere() {
         let metrics = Metrics::default();
         let refusals = Refusals::new(&metrics);
-        let document = include_str!("../../docs/observability.md");
+        let document = include_str!("../../../../docs/observability.md");
         for reason in Reason::COUNTED {
             refusals.count(reason);
             let shown = metrics.counter(&REFUSALS, &[("reason", reason.as_str())]);

@@ -153,7 +153,7 @@ fn every_standard_variable_does_what_it_says_or_is_told_to_do_nothing() {
 fn every_standard_variable_is_documented() {
     use super::super::variables::OF_EXPORTER;
 
-    let document = include_str!("../../../docs/observability.md");
+    let document = include_str!("../../../../../docs/observability.md");
     for (name, effect) in VARIABLES {
         let row = document
             .lines()

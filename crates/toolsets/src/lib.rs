@@ -3,8 +3,11 @@
 
 mod blocking;
 mod config;
+#[path = "../../demo/src/demo.rs"]
 mod demo;
+#[path = "../../demo/src/demo_verbs.rs"]
 mod demo_verbs;
+#[path = "../../demo/src/everything/mod.rs"]
 mod everything;
 mod fetch;
 mod filesystem;

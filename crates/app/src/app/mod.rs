@@ -1,6 +1,6 @@
 //! The builder: tools, resources, prompts and settings in, a running server out.
 
-#[cfg_attr(not(feature = "sources"), path = "app/backends/absent.rs")]
+#[cfg_attr(not(feature = "sources"), path = "backends/absent.rs")]
 mod backends;
 mod binding;
 mod compose;
