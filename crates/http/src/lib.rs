@@ -120,7 +120,7 @@ impl Listener {
         if self.tls.is_some() { "https" } else { "http" }
     }
 
-    /// Local address, if the socket has one.
+    /// WorkerState address, if the socket has one.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.address
     }
@@ -193,7 +193,7 @@ impl Listener {
         let mut acceptor = Acceptor::new(&self.door, &workers, &config, hits);
         let attending = servers
             .iter()
-            .map(|server| net::spawn(Arc::clone(server).attend()).abort_handle());
+            .map(|server| net::spawn(Arc::clone(server).run_notifications()).abort_handle());
         let limits = net::spawn(Arc::clone(&server.limits).exchange()).abort_handle();
         let attending: Vec<_> = attending.chain([limits]).collect();
         server.telemetry().metrics.speaks(scheme);

@@ -25,7 +25,7 @@ use crate::limit::{Limits, Reach};
 use crate::net;
 use crate::seal::{KeyRing, SealedState, random_bytes};
 use crate::server::{
-    Admission, SEARCH_VERBS, STATE_KINDS, Server, ServerConfig, ServerParts, Shared,
+    Admission, SEARCH_VERBS, STATE_KINDS, Server, ServerConfig, ServerParts, ServerContext,
 };
 #[cfg(feature = "cli")]
 use crate::source::Tokens;
@@ -139,7 +139,7 @@ impl App {
             gathered,
             parts,
         } = self.build(&config, telemetry)?;
-        let whole = server.generation();
+        let whole = server.snapshot();
         let mounts = mounts::build(&config, &parts, &offers, &whole.catalog, beside)?;
         drop(whole);
         let endpoints = mounts::endpoints(&mounts);
@@ -265,7 +265,7 @@ impl App {
         let refused = server.refusals().into_iter().map(|refused| refused.place);
         let awaited = upstreams.map(|upstreams| upstreams.awaited());
         let awaited = awaited.into_iter().flatten();
-        let generation = server.generation();
+        let generation = server.snapshot();
         Ok(Checked {
             tools: server.tool_count(),
             offers_nothing: generation.catalog.offers_nothing(),
@@ -367,7 +367,7 @@ impl App {
             policy: policy_for(&config.policy, &catalog, extent)?,
             proved,
         };
-        let shared = Shared {
+        let shared = ServerContext {
             state,
             is_shared,
             announcer: self.offers.announcer,

@@ -23,7 +23,7 @@ use crate::config::{Config, ConfigError, Conflict, Loaded};
 use crate::environment::Probe;
 use crate::net;
 use crate::seal::KeyRing;
-use crate::server::{Admission, Prepared, Server};
+use crate::server::{Admission, PreparedSnapshot, Server};
 use crate::source::{
     ArtifactError, ArtifactStore, Artifacts, Collected, Gauge, Grounds, Naming, SEPARATOR,
     SourceConfig, TIMEOUT_SECONDS, Tokens, UpstreamRules, Upstreams, builtin, offered, offered_at,
@@ -634,7 +634,7 @@ impl Composer {
         catalog: Catalog,
         config: &Config,
         policy: Option<Policy>,
-    ) -> Result<Vec<Prepared>, AppError> {
+    ) -> Result<Vec<PreparedSnapshot>, AppError> {
         let proved = self.proved;
         let mut others = Vec::new();
         for mount in &self.mounts {
@@ -652,7 +652,7 @@ impl Composer {
         Ok(all)
     }
 
-    fn install(&self, prepared: Vec<Prepared>) {
+    fn install(&self, prepared: Vec<PreparedSnapshot>) {
         let main = (&self.server, &self.offers.announcer);
         let others = self
             .mounts
