@@ -4,9 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::reply::Reply;
+use super::parts::Server;
+use super::reply::{Refusal, Reply};
+use super::request_context::Caller;
 use super::snapshot::Snapshot;
-use super::{Caller, Refusal, Server, search, visibility};
+use super::{search, visibility};
 use crate::audit::{Audit, Entry, Event, Outcome, Subject, SubjectKind, Ticket};
 use crate::auth::{Access, Decision, Kind, Principal, Target};
 use crate::protocol::message::{self, Request};
@@ -37,127 +39,117 @@ pub(super) struct TaskAuditRecord {
     begun: bool,
 }
 
-impl Server {
-    /// Starts the audit record of a request. A request that must be recorded and cannot be is barred.
-    #[cold]
-    pub(super) fn audit_request<'a>(
-        &self,
-        audit: &Arc<Audit>,
-        watch: Watch<'a>,
-        principal: &Arc<Principal>,
-        seen: Seen<'_>,
-        request: &Request<'_>,
-    ) -> Watch<'a> {
-        let method = Method::parse(&request.method);
-        let calls = match method {
-            Some(method) => calls_something(method),
-            None => self.methods.contains_key(&*request.method),
-        };
-        let always = calls || audit.records_all_methods();
-        let (ticket, barred) = match calls.then(|| audit.ticket()) {
-            None => (None, false),
-            Some(Ok(ticket)) => (ticket, false),
-            Some(Err(_)) => (None, true),
-        };
-        let snapshot = self.snapshot.load();
-        let mut subject = method.and_then(|method| subject(method, request));
-        let mut json = request.params.arguments.filter(|_| calls);
-        // The subject is the tool that runs, even if it is called through `call_tool`.
-        let mut via = None;
-        if let Some(subject) = subject.as_mut()
-            && subject.kind == SubjectKind::Tool
-            && snapshot.catalog.tool(&subject.name).is_none()
-            && let Some((name, inner)) = search::called_tool(&subject.name, json)
-        {
-            via = Some(std::mem::replace(subject, Subject::new(SubjectKind::Tool, &name)).name);
-            json = inner;
+/// Starts the audit record of a request. A request that must be recorded and cannot be is barred.
+#[cold]
+pub(super) fn audit_request<'a>(
+    server: &Server,
+    audit: &Arc<Audit>,
+    watch: Watch<'a>,
+    principal: &Arc<Principal>,
+    seen: Seen<'_>,
+    request: &Request<'_>,
+) -> Watch<'a> {
+    let method = Method::parse(&request.method);
+    let calls = match method {
+        Some(method) => calls_something(method),
+        None => server.methods.contains_key(&*request.method),
+    };
+    let always = calls || audit.records_all_methods();
+    let (ticket, barred) = match calls.then(|| audit.ticket()) {
+        None => (None, false),
+        Some(Ok(ticket)) => (ticket, false),
+        Some(Err(_)) => (None, true),
+    };
+    let snapshot = server.snapshots.load();
+    let mut subject = method.and_then(|method| subject(method, request));
+    let mut json = request.params.arguments.filter(|_| calls);
+    // The subject is the tool that runs, even if it is called through `call_tool`.
+    let mut via = None;
+    if let Some(subject) = subject.as_mut()
+        && subject.kind == SubjectKind::Tool
+        && snapshot.catalog.tool(&subject.name).is_none()
+        && let Some((name, inner)) = search::called_tool(&subject.name, json)
+    {
+        via = Some(std::mem::replace(subject, Subject::new(SubjectKind::Tool, &name)).name);
+        json = inner;
+    }
+    let decision = subject
+        .as_ref()
+        .and_then(|subject| decision(&snapshot, principal, subject));
+    let arguments = json.and_then(|json| {
+        // Parsers disagree on which of two members with one name counts. The call is rejected, and its arguments
+        // are omitted.
+        if request.params.repeated_argument(Some(json)).is_some() {
+            return audit.omitted(json);
         }
-        let decision = subject
+        let tool = subject
             .as_ref()
-            .and_then(|subject| decision(&snapshot, principal, subject));
-        let arguments = json.and_then(|json| {
-            // Parsers disagree on which of two members with one name counts. The call is rejected, and its arguments
-            // are omitted.
-            if request.params.repeated_argument(Some(json)).is_some() {
-                return audit.omitted(json);
-            }
-            let tool = subject
-                .as_ref()
-                .filter(|subject| subject.kind == SubjectKind::Tool)
-                .and_then(|subject| snapshot.catalog.tool(&subject.name));
-            // Secret arguments are known only after the tool is.
-            let mut starting = snapshot.catalog.starting.iter();
-            if tool.is_none()
-                && let Some(subject) = &subject
-                && subject.kind == SubjectKind::Tool
-                && starting.any(|source| source.may_offer(&subject.name))
-            {
-                return audit.omitted(json);
-            }
-            audit.arguments(json, tool.map(|tool| &tool.tool.definition().input_schema))
-        });
-        let mut entry = Entry::new(Event::Call);
-        entry.mount = Some(self.mount.clone());
-        entry.principal = Some(Arc::clone(principal));
-        entry.client = seen.peer.map(|peer| peer.address);
-        entry.trace = watch
-            .context()
-            .or_else(|| trace_of_meta(&request.params.meta))
-            .or_else(|| seen.headers.and_then(trace_of_headers));
-        entry.arguments = arguments;
-        entry.subject = subject;
-        entry.via = via;
-        // Unknown method names are untrusted and are not recorded.
-        entry.method = match method {
-            Some(method) => Some(method.as_str().into()),
-            None if calls => Some((*request.method).into()),
-            None => Some("_OTHER".into()),
-        };
-        let allowed = decision.as_ref().is_none_or(|decision| decision.allowed);
-        entry.rule = decision.and_then(|decision| decision.rule).map(Into::into);
-        let watch = watch.witnessed_by(Box::new(RequestAuditRecord {
-            audit: Arc::clone(audit),
-            entry,
-            ticket,
-            always,
-            allowed,
-        }));
-        if barred { watch.bar() } else { watch }
-    }
-
-    /// Starts the audit record of a task. `later` is true if the call may still end with its request.
-    pub(super) fn audit_task(
-        &self,
-        caller: Caller<'_>,
-        tool: &str,
-        later: bool,
-    ) -> Option<TaskAuditRecord> {
-        let audit = self.audit.as_ref()?;
-        if let Some(watch) = caller.watch.filter(|_| !later) {
-            watch.goes_on();
+            .filter(|subject| subject.kind == SubjectKind::Tool)
+            .and_then(|subject| snapshot.catalog.tool(&subject.name));
+        // Secret arguments are known only after the tool is.
+        let mut starting = snapshot.catalog.starting.iter();
+        if tool.is_none()
+            && let Some(subject) = &subject
+            && subject.kind == SubjectKind::Tool
+            && starting.any(|source| source.may_offer(&subject.name))
+        {
+            return audit.omitted(json);
         }
-        let mut entry = Entry::new(Event::Task);
-        entry.mount = Some(self.mount.clone());
-        entry.principal = Some(Arc::clone(caller.principal));
-        entry.session = caller.session.cloned();
-        entry.subject = Some(Subject::new(SubjectKind::Tool, tool));
-        entry.trace = caller.watch.and_then(Watch::context);
-        Some(TaskAuditRecord {
-            audit: Arc::clone(audit),
-            entry: Some(entry),
-            ticket: audit.ticket().ok().flatten(),
-            started: Instant::now(),
-            begun: false,
-        })
-    }
+        audit.arguments(json, tool.map(|tool| &tool.tool.definition().input_schema))
+    });
+    let mut entry = Entry::new(Event::Call);
+    entry.mount = Some(server.mount.clone());
+    entry.principal = Some(Arc::clone(principal));
+    entry.client = seen.peer.map(|peer| peer.address);
+    entry.trace = watch
+        .context()
+        .or_else(|| trace_of_meta(&request.params.meta))
+        .or_else(|| seen.headers.and_then(trace_of_headers));
+    entry.arguments = arguments;
+    entry.subject = subject;
+    entry.via = via;
+    // Unknown method names are untrusted and are not recorded.
+    entry.method = match method {
+        Some(method) => Some(method.as_str().into()),
+        None if calls => Some((*request.method).into()),
+        None => Some("_OTHER".into()),
+    };
+    let allowed = decision.as_ref().is_none_or(|decision| decision.allowed);
+    entry.rule = decision.and_then(|decision| decision.rule).map(Into::into);
+    let watch = watch.witnessed_by(Box::new(RequestAuditRecord {
+        audit: Arc::clone(audit),
+        entry,
+        ticket,
+        always,
+        allowed,
+    }));
+    if barred { watch.bar() } else { watch }
 }
 
-impl Caller<'_> {
-    /// Returns true if the request must not run because it cannot be recorded.
-    #[inline]
-    pub(super) fn is_barred(self) -> bool {
-        self.watch.is_some_and(Watch::is_barred)
+/// Starts the audit record of a task. `later` is true if the call may still end with its request.
+pub(super) fn audit_task(
+    server: &Server,
+    caller: Caller<'_>,
+    tool: &str,
+    later: bool,
+) -> Option<TaskAuditRecord> {
+    let audit = server.audit.as_ref()?;
+    if let Some(watch) = caller.watch.filter(|_| !later) {
+        watch.goes_on();
     }
+    let mut entry = Entry::new(Event::Task);
+    entry.mount = Some(server.mount.clone());
+    entry.principal = Some(Arc::clone(caller.principal));
+    entry.session = caller.session.cloned();
+    entry.subject = Some(Subject::new(SubjectKind::Tool, tool));
+    entry.trace = caller.watch.and_then(Watch::context);
+    Some(TaskAuditRecord {
+        audit: Arc::clone(audit),
+        entry: Some(entry),
+        ticket: audit.ticket().ok().flatten(),
+        started: Instant::now(),
+        begun: false,
+    })
 }
 
 /// Error for a request that must be recorded and cannot be.

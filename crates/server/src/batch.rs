@@ -6,9 +6,12 @@ use std::task::Context;
 use bytes::Bytes;
 use futures_util::future::join_all;
 
-use super::instrument::speaks;
-use super::reply::Reply;
-use super::{Caller, Headers, MaybeReady, RequestContext, Server, WorkerState, malformed};
+use super::errors::malformed;
+use super::parts::Server;
+use super::reply::{MaybeReady, Reply};
+use super::request_context::{Caller, Headers, Origin, RequestContext};
+use super::worker_state::WorkerState;
+use super::{dispatch, errors, instrument, notifications};
 use crate::auth::Principal;
 use crate::limit::{Limit, Refused};
 use crate::net::Peer;
@@ -16,123 +19,140 @@ use crate::protocol::message::Message;
 use crate::protocol::{ErrorCode, ErrorObject, Method};
 use crate::telemetry::Seen;
 
-impl Server {
-    /// Handles the messages of a batch concurrently. Responses keep the order of the requests.
-    pub(super) fn batch(
-        self: &Arc<Self>,
-        cx: &mut Context<'_>,
-        by: (&WorkerState, Seen<'_>),
-        caller: Caller<'_>,
-        headers: Option<&Headers<'_>>,
-        body: &Bytes,
-        elements: &[&str],
-    ) -> MaybeReady {
-        if elements.is_empty() {
-            return MaybeReady::Ready(malformed("an array of messages has at least one"));
-        }
-        let most = self.config.messages.batch;
-        if most < elements.len() {
-            let message = format!("an array has at most {most} messages (server.messages.batch)");
-            return MaybeReady::Ready(self.batch_too_large(Limit::Batch, message));
-        }
-        let mut answers = Vec::with_capacity(elements.len());
-        for (at, text) in elements.iter().enumerate() {
-            // The transport counted the first message. Messages over stdio are not rate limited.
-            let limited = match &headers {
-                Some(_) if 0 < at => self.count_again(by.1.peer, caller.principal).err(),
-                _ => None,
-            };
-            // A call takes its headers, so each one needs a copy.
-            let mut all = headers.map(|headers| headers.all.clone());
-            let headers = match (headers, &mut all) {
-                (Some(headers), Some(all)) => Some(Headers {
-                    mcp: headers.mcp,
-                    all,
-                }),
-                _ => None,
-            };
-            answers.extend(self.batched(cx, by, caller, headers, (body, text), limited));
-        }
-        let (server, share) = (Arc::clone(self), caller.share());
-        MaybeReady::Pending(Box::pin(async move {
-            let answers = join_all(answers.into_iter().map(MaybeReady::reply)).await;
-            let most = server.config.messages.batch_bytes;
-            match join(answers, most) {
-                Some(joined) => joined.counted(&server.limits, share, "null"),
-                None => {
-                    let message = "the answers together are too large (server.messages.batch_bytes); send fewer requests at once";
-                    server.batch_too_large(Limit::BatchBytes, message.to_owned())
-                }
-            }
-        }))
+/// Handles the messages of a batch concurrently. Responses keep the order of the requests.
+pub(super) fn handle(
+    server: &Arc<Server>,
+    cx: &mut Context<'_>,
+    by: (&WorkerState, Seen<'_>),
+    caller: Caller<'_>,
+    headers: Option<&Headers<'_>>,
+    body: &Bytes,
+    elements: &[&str],
+) -> MaybeReady {
+    if elements.is_empty() {
+        return MaybeReady::Ready(malformed("an array of messages has at least one"));
     }
-
-    /// Charges the rate limits for a further message, as if it had arrived in a request of its own.
-    fn count_again(&self, peer: Option<Peer>, principal: &Principal) -> Result<(), Refused> {
-        peer.map_or(Ok(()), |peer| self.limits.arrive(peer.address))?;
-        self.limits.admit(principal)
+    let most = server.config.messages.batch;
+    if most < elements.len() {
+        let message = format!("an array has at most {most} messages (server.messages.batch)");
+        return MaybeReady::Ready(errors::batch_too_large(
+            &server.limits.hits,
+            Limit::Batch,
+            message,
+        ));
     }
-
-    /// Handles one message of a batch. Returns `None` for notifications and responses.
-    ///
-    /// A request with `limited` set is rejected, so that the others still get their responses.
-    fn batched(
-        self: &Arc<Self>,
-        cx: &mut Context<'_>,
-        (worker, seen): (&WorkerState, Seen<'_>),
-        caller: Caller<'_>,
-        headers: Option<Headers<'_>>,
-        (body, text): (&Bytes, &str),
-        limited: Option<Refused>,
-    ) -> Option<MaybeReady> {
-        let request = match Message::within(text, self.bounds) {
-            Ok(Message::Request(request)) => request,
-            Ok(Message::Notification(notification)) => {
-                if let Some(session) = caller.session {
-                    self.handle_notification(session, &notification);
-                }
-                return None;
-            }
-            Ok(Message::Response(response)) => {
-                if let Some(session) = caller.session {
-                    self.handle_client_response(session, caller.principal, &response);
-                }
-                return None;
-            }
-            Err(problem) => return Some(MaybeReady::Ready(self.malformed_message(&problem))),
+    let mut answers = Vec::with_capacity(elements.len());
+    for (at, text) in elements.iter().enumerate() {
+        // The transport counted the first message. Messages over stdio are not rate limited.
+        let limited = match &headers {
+            Some(_) if 0 < at => count_again(server, by.1.peer, caller.principal).err(),
+            _ => None,
         };
-        if let Some(refused) = limited {
-            return Some(MaybeReady::Ready(Reply::limited(Some(request.id), refused)));
-        }
-        // RPC-07; requests of the stateless era are not allowed in a batch either.
-        if request.method == Method::Initialize.as_str()
-            || request.params.meta.protocol_version.is_some()
-        {
-            let error = ErrorObject::new(
-                ErrorCode::InvalidRequest,
-                "this request is not accepted in an array of messages",
-            );
-            return Some(MaybeReady::Ready(Reply::error(request.id, &error)));
-        }
-        let seen = Seen {
-            headers: headers.as_ref().map(|headers| &*headers.all),
-            ..seen
+        // A call takes its headers, so each one needs a copy.
+        let mut all = headers.map(|headers| headers.all.clone());
+        let headers = match (headers, &mut all) {
+            (Some(headers), Some(all)) => Some(Headers {
+                mcp: headers.mcp,
+                all,
+            }),
+            _ => None,
         };
-        let watch = self.observe(worker.cells(), caller.principal, seen, &request);
-        speaks(watch.as_ref(), caller.revision, caller.session);
-        let caller = Caller {
-            watch: watch.as_ref(),
-            ..caller
-        };
-        let request_context = RequestContext {
+        answers.extend(handle_element(
+            server,
+            cx,
+            by,
             caller,
             headers,
-            body,
-            request: &request,
-        };
-        let handled = self.session_request(cx, request_context);
-        Some(self.observed(watch, &request, handled))
+            (body, text),
+            limited,
+        ));
     }
+    let (server, share) = (Arc::clone(server), caller.share());
+    MaybeReady::Pending(Box::pin(async move {
+        let answers = join_all(answers.into_iter().map(MaybeReady::reply)).await;
+        let most = server.config.messages.batch_bytes;
+        match join(answers, most) {
+            Some(joined) => joined.counted(&server.limits, share, "null"),
+            None => {
+                let message = "the answers together are too large (server.messages.batch_bytes); send fewer requests at once";
+                errors::batch_too_large(&server.limits.hits, Limit::BatchBytes, message.to_owned())
+            }
+        }
+    }))
+}
+
+/// Charges the rate limits for a further message, as if it had arrived in a request of its own.
+fn count_again(server: &Server, peer: Option<Peer>, principal: &Principal) -> Result<(), Refused> {
+    peer.map_or(Ok(()), |peer| server.limits.arrive(peer.address))?;
+    server.limits.admit(principal)
+}
+
+/// Handles one message of a batch. Returns `None` for notifications and responses.
+///
+/// A request with `limited` set is rejected, so that the others still get their responses.
+fn handle_element(
+    server: &Arc<Server>,
+    cx: &mut Context<'_>,
+    (worker, seen): (&WorkerState, Seen<'_>),
+    caller: Caller<'_>,
+    headers: Option<Headers<'_>>,
+    (body, text): (&Bytes, &str),
+    limited: Option<Refused>,
+) -> Option<MaybeReady> {
+    let request = match Message::within(text, server.bounds) {
+        Ok(Message::Request(request)) => request,
+        Ok(Message::Notification(notification)) => {
+            if let Some(session) = caller.session {
+                notifications::handle_notification(server, session, &notification);
+            }
+            return None;
+        }
+        Ok(Message::Response(response)) => {
+            if let Some(session) = caller.session {
+                notifications::handle_response(server, session, caller.principal, &response);
+            }
+            return None;
+        }
+        Err(problem) => {
+            return Some(MaybeReady::Ready(errors::malformed_message(
+                &server.limits.hits,
+                &problem,
+            )));
+        }
+    };
+    if let Some(refused) = limited {
+        return Some(MaybeReady::Ready(Reply::limited(Some(request.id), refused)));
+    }
+    // RPC-07; requests of the stateless era are not allowed in a batch either.
+    if request.method == Method::Initialize.as_str()
+        || request.params.meta.protocol_version.is_some()
+    {
+        let error = ErrorObject::new(
+            ErrorCode::InvalidRequest,
+            "this request is not accepted in an array of messages",
+        );
+        return Some(MaybeReady::Ready(Reply::error(request.id, &error)));
+    }
+    let seen = Seen {
+        headers: headers.as_ref().map(|headers| &*headers.all),
+        ..seen
+    };
+    let watch = instrument::observe(server, worker.cells(), caller.principal, seen, &request);
+    let origin = Origin {
+        principal: caller.principal,
+        address: caller.address,
+        now: caller.now,
+        watch: watch.as_ref(),
+    };
+    let caller = Caller::with_profile(origin, caller.session, caller.profile);
+    let request_context = RequestContext {
+        caller,
+        headers,
+        body,
+        request: &request,
+    };
+    let handled = dispatch::session_request(server, cx, request_context);
+    Some(instrument::observed(server, watch, &request, handled))
 }
 
 /// Joins the responses into one array. Returns `None` if it exceeds `most` bytes.

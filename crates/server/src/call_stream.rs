@@ -9,9 +9,8 @@ use std::task::{Context, Poll};
 use std::future::poll_fn;
 use std::time::Duration;
 
-use super::MaybeReady;
 use super::inflight::{CallOutcome, Inflight, RunningCall, StreamGuard};
-use super::reply::{JsonResponse, Refusal, Reply};
+use super::reply::{JsonResponse, MaybeReady, Refusal, Reply};
 use super::share;
 use super::streams::{EventSource, StreamEvent};
 use crate::catalog::CallContext;

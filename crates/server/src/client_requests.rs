@@ -10,7 +10,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Duration, Instant};
 
-use super::inflight::Inflight;
 use crate::catalog::{CallContext, ClientError, Desk, Slot};
 use crate::environment::Conflicts;
 use crate::protocol::message::{self, Response};
@@ -176,14 +175,10 @@ impl ClientRequests {
     }
 
     /// Registers the metrics.
-    pub(crate) fn show(
-        inflight: &Arc<Inflight>,
-        metrics: &Metrics,
-        labels: &[(&'static str, &str)],
-    ) {
+    pub(crate) fn show(self: &Arc<Self>, metrics: &Metrics, labels: &[(&'static str, &str)]) {
         let read = |outcome: &'static str, of: fn(&ClientRequestCounts) -> u64| {
-            let inflight = Arc::clone(inflight);
-            let read = move || of(&inflight.client_requests.counts()) as f64;
+            let client_requests = Arc::clone(self);
+            let read = move || of(&client_requests.counts()) as f64;
             let labels = [&[("outcome", outcome)], labels].concat();
             metrics.read(&QUESTIONS, &labels, read);
         };
@@ -195,8 +190,8 @@ impl ClientRequests {
         read("unheard", |counts| counts.unheard);
         read("resumed", |counts| counts.resumed);
         read("state_refused", |counts| counts.states_refused);
-        let inflight = Arc::clone(inflight);
-        let waiting = move || inflight.client_requests.counts().waiting as f64;
+        let client_requests = Arc::clone(self);
+        let waiting = move || client_requests.counts().waiting as f64;
         metrics.read(&QUESTIONS_WAITING, labels, waiting);
     }
 

@@ -8,12 +8,16 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::custom::CANNOT_ASK;
+use super::errors::{internal_error, invalid_params, stopped};
+use super::execute::Call;
 use super::inflight::CallOutcome;
-use super::prompts::{self, unknown_prompt, without_position};
-use super::reply::{Reply, begin, finish};
+use super::parts::Server;
+use super::prompts;
+use super::prompts::{unknown_prompt, without_position};
+use super::reply::{MaybeReady, Reply, begin, finish};
+use super::request_context::{Caller, RequestContext};
 use super::snapshot::Snapshot;
-use super::tools::{internal_error, invalid_params, stopped};
-use super::{Caller, MaybeReady, RequestContext, Server, truncated};
+use super::text::truncated;
 use crate::auth::{Principal, Shelf};
 use crate::catalog::{
     Asking, CatalogPrompt, CatalogTemplate, Client, CompletionRequest, Completions, Parameters,
@@ -128,90 +132,95 @@ impl<'c> CompletionTarget<'c> {
     }
 }
 
-impl Server {
-    /// Handles `completion/complete`.
-    pub(super) fn complete(
-        &self,
-        cx: &mut Context<'_>,
-        request_context: RequestContext<'_>,
-    ) -> Result<MaybeReady, Reply> {
-        let RequestContext {
-            caller,
-            headers,
-            request,
-            ..
-        } = request_context;
-        let id = request.id;
-        let params = request.params.object.unwrap_or("{}");
-        let params: CompleteParams<'_> =
-            strict::from_str(params).map_err(|e| invalid_params(id, &without_position(&e)))?;
-        let Argument { name, value } = params.argument;
-        if value.len() > VALUE_MAX_BYTES {
-            return Err(invalid_params(
-                id,
-                "argument.value has more than 8192 bytes",
-            ));
-        }
-        let snapshot = self.snapshot.load_full();
-        let whose = CompletionTarget::found(&params.reference, &snapshot, caller, id)?;
-        match whose.completes(&name) {
-            Some(true) => {}
-            Some(false) => {
-                let none = Completions::default();
-                return Ok(MaybeReady::Ready(write(
-                    id,
-                    &snapshot,
-                    caller.revision,
-                    &none,
-                )));
-            }
-            None => {
-                let problem = format!("there is no argument `{}`", truncated(&name));
-                return Err(invalid_params(id, &problem));
-            }
-        }
-        let arguments = params.context.unwrap_or_default().arguments;
-        let hides = match &whose {
-            CompletionTarget::Template(entry) if snapshot.policy_view.is_some() => {
-                Some(ValueFilter {
-                    template: entry.uri.clone(),
-                    known: arguments.clone().unwrap_or_default(),
-                    principal: Arc::clone(caller.principal),
-                })
-            }
-            _ => None,
-        };
-        let asked =
-            CompletionRequest::new(name, value).with_arguments(arguments.unwrap_or_default());
-        let options = self.options(caller, whose.timeout());
-        let completing = CompletionResponder {
-            id: id.to_owned(),
-            argument: asked.argument.clone(),
-            revision: caller.revision,
-            snapshot: Arc::clone(&snapshot),
-            hides,
-        };
-        let context = caller.context(
-            headers,
-            request,
-            None,
-            Asking::new(Client::Nobody(CANNOT_ASK)),
-        );
-        Ok(match whose {
-            CompletionTarget::Prompt(entry) => {
-                let start = |context| entry.prompt.complete(context, asked);
-                let conclude =
-                    move |outcome| MaybeReady::Ready(completing.conclude(outcome, prompt_failed));
-                self.execute(cx, id, start, context, options, conclude)
-            }
-            CompletionTarget::Template(entry) => {
-                let start = |context| entry.template.complete(context, asked);
-                let conclude =
-                    move |outcome| MaybeReady::Ready(completing.conclude(outcome, template_failed));
-                self.execute(cx, id, start, context, options, conclude)
-            }
-        })
+/// Handles `completion/complete`.
+pub(super) fn complete(
+    server: &Server,
+    cx: &mut Context<'_>,
+    request_context: RequestContext<'_>,
+) -> Result<MaybeReady, Reply> {
+    let RequestContext {
+        caller,
+        headers,
+        request,
+        ..
+    } = request_context;
+    let id = request.id;
+    let params = request.params.object.unwrap_or("{}");
+    let params: CompleteParams<'_> =
+        strict::from_str(params).map_err(|e| invalid_params(id, &without_position(&e)))?;
+    let Argument { name, value } = params.argument;
+    if value.len() > VALUE_MAX_BYTES {
+        return Err(invalid_params(
+            id,
+            "argument.value has more than 8192 bytes",
+        ));
     }
+    let snapshot = server.snapshots.load_full();
+    let whose = CompletionTarget::found(&params.reference, &snapshot, caller, id)?;
+    match whose.completes(&name) {
+        Some(true) => {}
+        Some(false) => {
+            let none = Completions::default();
+            return Ok(MaybeReady::Ready(write(
+                id,
+                &snapshot,
+                caller.revision,
+                &none,
+            )));
+        }
+        None => {
+            let problem = format!("there is no argument `{}`", truncated(&name));
+            return Err(invalid_params(id, &problem));
+        }
+    }
+    let arguments = params.context.unwrap_or_default().arguments;
+    let hides = match &whose {
+        CompletionTarget::Template(entry) if snapshot.policy_view.is_some() => Some(ValueFilter {
+            template: entry.uri.clone(),
+            known: arguments.clone().unwrap_or_default(),
+            principal: Arc::clone(caller.principal),
+        }),
+        _ => None,
+    };
+    let asked = CompletionRequest::new(name, value).with_arguments(arguments.unwrap_or_default());
+    let options = server.calls.options(caller, whose.timeout());
+    let completing = CompletionResponder {
+        id: id.to_owned(),
+        argument: asked.argument.clone(),
+        revision: caller.revision,
+        snapshot: Arc::clone(&snapshot),
+        hides,
+    };
+    let context = caller.context(
+        headers,
+        request,
+        None,
+        Asking::new(Client::Nobody(CANNOT_ASK)),
+    );
+    Ok(match whose {
+        CompletionTarget::Prompt(entry) => {
+            let call = Call {
+                context: &context,
+                options,
+                limits: None,
+                start: |context| entry.prompt.complete(context, asked),
+            };
+            server.calls.execute(cx, call, move |outcome| {
+                MaybeReady::Ready(completing.conclude(outcome, prompt_failed))
+            })
+        }
+        CompletionTarget::Template(entry) => {
+            let call = Call {
+                context: &context,
+                options,
+                limits: None,
+                start: |context| entry.template.complete(context, asked),
+            };
+            server.calls.execute(cx, call, move |outcome| {
+                MaybeReady::Ready(completing.conclude(outcome, template_failed))
+            })
+        }
+    })
 }
 
 /// Owned data of a completion, for its response.

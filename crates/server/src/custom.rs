@@ -5,85 +5,90 @@ use std::task::Context;
 
 use serde_json::{Map, Value};
 
+use super::execute::Call;
 use super::inflight::CallOutcome;
-use super::reply::{Reply, begin};
-use super::{MaybeReady, RequestContext, Server, audit_record, snapshot, tools};
+use super::parts::Server;
+use super::reply::{MaybeReady, Reply, begin};
+use super::request_context::RequestContext;
+use super::{audit_record, errors, snapshot};
 use crate::protocol::{ErrorCode, ErrorObject, Method};
 
 /// Error for handlers without client requests: the specification allows them for calls, reads and prompts only
 /// (MRTR-01).
 pub(super) const CANNOT_ASK: &str = "only tools, resources and prompts can ask";
 
-impl Server {
-    /// Handles a custom method. Returns `None` if the name is unknown.
-    pub(super) fn custom_method(
-        &self,
-        cx: &mut Context<'_>,
-        request_context: RequestContext<'_>,
-    ) -> Option<MaybeReady> {
-        let RequestContext {
-            caller,
-            headers,
-            request,
-            ..
-        } = request_context;
-        // Method names of the specification are reserved, also in revisions that do not have them.
-        if Method::parse(&request.method).is_some() {
-            return None;
-        }
-        let handler = Arc::clone(self.methods.get(&*request.method)?);
-        if caller.is_barred() {
-            return Some(MaybeReady::Ready(audit_record::audit_unavailable(
+/// Handles a custom method. Returns `None` if the name is unknown.
+pub(super) fn call(
+    server: &Server,
+    cx: &mut Context<'_>,
+    request_context: RequestContext<'_>,
+) -> Option<MaybeReady> {
+    let RequestContext {
+        caller,
+        headers,
+        request,
+        ..
+    } = request_context;
+    // Method names of the specification are reserved, also in revisions that do not have them.
+    if Method::parse(&request.method).is_some() {
+        return None;
+    }
+    let handler = Arc::clone(server.methods.get(&*request.method)?);
+    if caller.is_barred() {
+        return Some(MaybeReady::Ready(audit_record::audit_unavailable(
+            request.id,
+        )));
+    }
+    let params = request.params.object.unwrap_or("{}");
+    let params = match serde_json::from_str::<Map<String, Value>>(params) {
+        Ok(params) => Value::Object(params),
+        Err(e) => {
+            return Some(MaybeReady::Ready(errors::invalid_params(
                 request.id,
+                &e.to_string(),
             )));
         }
-        let params = request.params.object.unwrap_or("{}");
-        let params = match serde_json::from_str::<Map<String, Value>>(params) {
-            Ok(params) => Value::Object(params),
-            Err(e) => {
-                return Some(MaybeReady::Ready(tools::invalid_params(
-                    request.id,
-                    &e.to_string(),
-                )));
+    };
+    let context = caller.mute_context(headers, request, CANNOT_ASK);
+    let server_info = caller
+        .revision
+        .has_result_type()
+        .then(|| server.snapshots.load().server_info.clone());
+    let (id, name) = (request.id.to_owned(), request.method.to_string());
+    let (limits, share) = (Arc::clone(&server.limits), caller.share());
+    let conclude = move |outcome| {
+        MaybeReady::Ready(match outcome {
+            CallOutcome::Done(Ok(Value::Object(result))) => {
+                custom_result(&id, result, server_info).counted(&limits, share, &id)
             }
-        };
-        let context = caller.mute_context(headers, request, CANNOT_ASK);
-        let server_info = caller
-            .revision
-            .has_result_type()
-            .then(|| self.snapshot.load().server_info.clone());
-        let (id, name) = (request.id.to_owned(), request.method.to_string());
-        let (limits, share) = (Arc::clone(&self.limits), caller.share());
-        let start = move |context| handler.call(context, params);
-        let conclude = move |outcome| {
-            MaybeReady::Ready(match outcome {
-                CallOutcome::Done(Ok(Value::Object(result))) => {
-                    custom_result(&id, result, server_info).counted(&limits, share, &id)
-                }
-                CallOutcome::Done(Ok(_)) => {
-                    tracing::error!(method = %name, "a method is at fault: its result is no object");
-                    tools::internal_error(&id)
-                }
-                CallOutcome::Done(Err(error)) => Reply::error(&id, &error),
-                CallOutcome::TimedOut(limit) => {
-                    let seconds = limit.as_secs_f64();
-                    tracing::warn!(method = %name, limit_s = seconds, "a method ran out of time");
-                    let message = format!("the method did not answer within {seconds} s");
-                    Reply::error(&id, &ErrorObject::new(ErrorCode::Internal, message))
-                }
-                CallOutcome::Panicked => {
-                    tracing::error!(method = %name, "a method panicked; its request failed, nothing else is affected");
-                    tools::internal_error(&id)
-                }
-                CallOutcome::Stopped => tools::stopped(&id),
-                // Custom methods have no channel to the client.
-                CallOutcome::Suspended(_) => tools::internal_error(&id),
-                CallOutcome::Cancelled => Reply::Cancelled,
-            })
-        };
-        let options = self.options(caller, None);
-        Some(self.execute(cx, request.id, start, context, options, conclude))
-    }
+            CallOutcome::Done(Ok(_)) => {
+                tracing::error!(method = %name, "a method is at fault: its result is no object");
+                errors::internal_error(&id)
+            }
+            CallOutcome::Done(Err(error)) => Reply::error(&id, &error),
+            CallOutcome::TimedOut(limit) => {
+                let seconds = limit.as_secs_f64();
+                tracing::warn!(method = %name, limit_s = seconds, "a method ran out of time");
+                let message = format!("the method did not answer within {seconds} s");
+                Reply::error(&id, &ErrorObject::new(ErrorCode::Internal, message))
+            }
+            CallOutcome::Panicked => {
+                tracing::error!(method = %name, "a method panicked; its request failed, nothing else is affected");
+                errors::internal_error(&id)
+            }
+            CallOutcome::Stopped => errors::stopped(&id),
+            // Custom methods have no channel to the client.
+            CallOutcome::Suspended(_) => errors::internal_error(&id),
+            CallOutcome::Cancelled => Reply::Cancelled,
+        })
+    };
+    let call = Call {
+        context: &context,
+        options: server.calls.options(caller, None),
+        limits: None,
+        start: |context| handler.call(context, params),
+    };
+    Some(server.calls.execute(cx, call, conclude))
 }
 
 /// Writes the result. `server_info` is set in the stateless era, which adds members to every result.

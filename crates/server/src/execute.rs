@@ -1,100 +1,179 @@
-//! Runs tools, resources, prompts, completions and custom methods.
+//! Executor: runs tools, resources, prompts, completions and custom methods.
 
 use std::sync::Arc;
 use std::task::Context;
 use std::time::Duration;
 
 use super::call_stream::CallStream;
-use super::inflight::{self, BoxedCall, CallOptions, CallOutcome, CallProgress, Resumption};
-use super::reply::Reply;
+use super::inflight;
+use super::inflight::{
+    BoxedCall, CallOptions, CallOutcome, CallProgress, CatchUnwind, Inflight, Resumption,
+};
+use super::reply::{MaybeReady, Reply};
+use super::request_context::Caller;
 use super::streams::Streams;
-use super::{Caller, MaybeReady, Server};
 use crate::catalog::CallContext;
+use crate::limit::{Limits, ToolLimits, Turn};
 
-impl Server {
-    /// Delay after which a response becomes a stream.
-    pub(super) fn stream_after(&self) -> Duration {
-        Duration::from_secs(self.config.stream_after_seconds)
+/// A call that is ready to run.
+pub(super) struct Call<'a, S> {
+    pub(super) context: &'a Arc<CallContext>,
+    pub(super) options: CallOptions,
+    /// Limits of the tool; `None` if it has none.
+    pub(super) limits: Option<&'a ToolLimits>,
+    /// Creates the future of the call.
+    pub(super) start: S,
+}
+
+/// Writer of the response to a call. Implemented by functions from an outcome to a response.
+pub(super) trait Respond<T>: Sized {
+    /// The writer with owned data, for responses that are written after the request is gone.
+    type Owned: Respond<T> + Send + 'static;
+
+    fn respond(self, outcome: CallOutcome<T>) -> MaybeReady;
+
+    fn into_owned(self) -> Self::Owned;
+}
+
+impl<T, F> Respond<T> for F
+where
+    F: FnOnce(CallOutcome<T>) -> MaybeReady + Send + 'static,
+{
+    type Owned = Self;
+
+    #[inline]
+    fn respond(self, outcome: CallOutcome<T>) -> MaybeReady {
+        self(outcome)
     }
 
+    #[inline]
+    fn into_owned(self) -> Self {
+        self
+    }
+}
+
+/// The calls of a server: limits, execution and cancellation.
+pub(super) struct Calls {
+    /// Timeout of calls that set none.
+    pub(super) timeout: Duration,
+    /// Maximum time that a client with a session has to answer a client request.
+    pub(super) client_request_timeout: Duration,
+    pub(super) limits: Arc<Limits>,
+    pub(super) inflight: Arc<Inflight>,
+    pub(super) streams: Arc<Streams>,
+}
+
+impl Calls {
     /// Options of a call. `timeout` overrides the configured one.
     #[inline]
     pub(super) fn options(&self, caller: Caller<'_>, timeout: Option<Duration>) -> CallOptions {
         CallOptions {
-            timeout: timeout.unwrap_or(Duration::from_secs(self.config.call_timeout_seconds)),
+            timeout: timeout.unwrap_or(self.timeout),
             on_disconnect: caller.on_disconnect,
             stream_after: caller.stream_after,
             resumption: caller.resumption,
         }
     }
 
-    /// Returns the stream store if the caller can resume streams.
+    /// Runs a call and responds with its outcome.
+    ///
+    /// The call is polled once if the concurrency limits have room. Most calls complete then, and nothing is allocated
+    /// for waiting.
     #[inline]
-    pub(super) fn resumable_streams(&self, options: CallOptions) -> Option<Arc<Streams>> {
-        (options.resumption != Resumption::No).then(|| Arc::clone(&self.streams))
-    }
-
-    /// Runs a call and returns its response.
-    pub(super) fn execute<T: Send + 'static>(
+    pub(super) fn execute<T, S, R>(
         &self,
         cx: &mut Context<'_>,
-        id: &str,
-        start: impl FnOnce(Arc<CallContext>) -> BoxedCall<T>,
-        context: Arc<CallContext>,
-        options: CallOptions,
-        conclude: impl FnOnce(CallOutcome<T>) -> MaybeReady + Send + 'static,
-    ) -> MaybeReady {
-        let has_room = self
-            .limits
-            .has_room(&context.principal, context.address, None);
-        let begun = if has_room {
-            inflight::start(cx, start, &context, options)
+        call: Call<'_, S>,
+        responder: R,
+    ) -> MaybeReady
+    where
+        T: Send + 'static,
+        S: FnOnce(Arc<CallContext>) -> BoxedCall<T>,
+        R: Respond<T>,
+    {
+        let Call {
+            context,
+            options,
+            limits,
+            start,
+        } = call;
+        let (principal, address) = (&context.principal, context.address);
+        let has_room = self.limits.has_room(principal, address, limits);
+        let progress = if has_room {
+            inflight::start(cx, start, context, options)
         } else {
-            inflight::start_unpolled(start, &context)
+            inflight::start_unpolled(start, context)
         };
-        let begun = match begun {
-            Ok(CallProgress::Done(outcome)) => return conclude(outcome),
-            begun => begun,
+        if let Ok(CallProgress::Done(outcome)) = progress {
+            return responder.respond(outcome);
+        }
+        let pending = PendingCall {
+            progress,
+            has_room,
+            turn: self.limits.turn(principal, address, limits),
+            context: Arc::clone(context),
+            options,
+            inflight: Arc::clone(&self.inflight),
+            streams: (options.resumption != Resumption::No).then(|| Arc::clone(&self.streams)),
         };
-        let inflight = Arc::clone(&self.inflight);
-        let turn = self.limits.turn(&context.principal, context.address, None);
-        let id = id.to_owned();
-        let streams = self.resumable_streams(options);
-        MaybeReady::Pending(Box::pin(async move {
-            let step = match begun {
-                Ok(step) => step,
-                Err(call) => {
-                    let held = if has_room {
-                        Ok(turn.take())
-                    } else {
-                        turn.wait().await
-                    };
-                    match held {
-                        Ok(held) => inflight::drive(call, &context, options, &inflight, held).await,
-                        Err(refused) => return Reply::limited(Some(&id), refused),
-                    }
-                }
-            };
-            match step {
-                CallProgress::Done(outcome) => conclude(outcome).reply().await,
-                CallProgress::Streams(running) => {
-                    let hold = inflight.stream();
-                    let stream = CallStream::new(running, context, conclude, hold);
-                    into_stream(stream, streams, options)
-                }
-            }
-        }))
+        MaybeReady::Pending(Box::pin(pending.finish(responder.into_owned())))
     }
 }
 
-/// Response that streams the messages of a call before its result.
-pub(super) fn into_stream(
-    stream: CallStream,
-    streams: Option<Arc<Streams>>,
+/// A call that did not complete at once.
+struct PendingCall<T> {
+    progress: Result<CallProgress<T>, CatchUnwind<T>>,
+    /// True if permits are available without waiting.
+    has_room: bool,
+    turn: Turn,
+    context: Arc<CallContext>,
     options: CallOptions,
-) -> Reply {
-    Reply::Stream(match streams {
-        Some(streams) => streams.resumable(stream, options),
-        None => Box::new(stream),
-    })
+    inflight: Arc<Inflight>,
+    /// `None` if the caller cannot resume streams.
+    streams: Option<Arc<Streams>>,
+}
+
+impl<T: Send + 'static> PendingCall<T> {
+    /// Acquires the permits, then drives the call until it completes or its response becomes a stream.
+    async fn finish(self, responder: impl Respond<T> + Send + 'static) -> Reply {
+        let Self {
+            progress,
+            has_room,
+            turn,
+            context,
+            options,
+            inflight,
+            streams,
+        } = self;
+        let progress = match progress {
+            Ok(progress) => progress,
+            Err(call) => {
+                let permits = if has_room {
+                    Ok(turn.take())
+                } else {
+                    turn.wait().await
+                };
+                match permits {
+                    Ok(permits) => {
+                        inflight::drive(call, &context, options, &inflight, permits).await
+                    }
+                    Err(refused) => {
+                        return Reply::limited(Some(context.request_id.as_json()), refused);
+                    }
+                }
+            }
+        };
+        match progress {
+            CallProgress::Done(outcome) => responder.respond(outcome).reply().await,
+            CallProgress::Streams(running) => {
+                let guard = inflight.stream();
+                let respond = move |outcome| responder.respond(outcome);
+                let stream = CallStream::new(running, context, respond, guard);
+                Reply::Stream(match streams {
+                    Some(streams) => streams.resumable(stream, options),
+                    None => Box::new(stream),
+                })
+            }
+        }
+    }
 }

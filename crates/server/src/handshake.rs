@@ -2,21 +2,25 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::config::StaleSessions;
+use super::http_head::HttpHead;
+use super::param_headers::{HeaderValueState, McpHeaders, SingleHeader, VersionHeader};
+use super::parts::Server;
 use super::reply::{Refusal, Reply};
+use super::sessions::ClientDeclaration;
 use super::streams::DurableEvent;
-use super::worker_state::unix_seconds;
-use super::{McpHeaders, Server, WorkerState, truncated};
+use super::text::truncated;
+use super::worker_state::WorkerState;
+use super::{stateless, tasks};
 use crate::auth::Principal;
 use crate::catalog::strict;
-use crate::limit::Limit;
 use crate::net::ShareKey;
 use crate::protocol::message::Request;
 use crate::protocol::{ClientCapabilities, ErrorCode, ErrorObject, Revision};
-use crate::seal::{Ended, Session, SessionIssue};
+use crate::seal::{Ended, Session};
 
 /// Parameters of `initialize`.
 #[derive(Deserialize)]
@@ -38,147 +42,110 @@ struct ClientInfo<'a> {
     version: Cow<'a, str>,
 }
 
-impl Server {
-    /// Handles `initialize`. VER-01: a supported revision is confirmed; for any other, the newest one with sessions
-    /// is offered.
-    pub(super) fn initialize(
-        &self,
-        worker: &WorkerState,
-        principal: &Principal,
-        request: &Request<'_>,
-    ) -> Result<(Session, Reply), Reply> {
-        let params: InitializeParams<'_> = strict::from_str(request.params.object.unwrap_or("{}"))
-            .map_err(|e| {
-                let message = format!(
-                    "Invalid params of initialize: {}",
-                    truncated(&e.to_string())
-                );
-                Reply::error(
-                    request.id,
-                    &ErrorObject::new(ErrorCode::InvalidParams, message),
-                )
-            })?;
-        let revision = Revision::parse(&params.protocol_version)
-            .filter(|revision| revision.has_sessions())
-            .unwrap_or(Revision::NEWEST_WITH_SESSIONS);
-        let session = Session::begin(SessionIssue {
-            revision,
-            capabilities: params.capabilities,
-            client_name: &params.client_info.name,
-            client_version: &params.client_info.version,
-            principal: principal.id(),
-            replica: self.replica,
-            now: worker.now(),
-            life: self.config.session_seconds,
-        });
-        tracing::debug!(
-            session = %session.log_name,
-            %revision,
-            client = %session.client_name,
-            version = %session.client_version,
-            "a session begins"
-        );
-        self.sessions_opened[revision as usize].add(1);
-        let lists_tasks = self.lists_tasks(principal);
-        let rest = self.snapshot.load().initialized(revision, lists_tasks);
-        Ok((session, Reply::constant(request.id, &rest)))
-    }
+/// Handles `initialize`. VER-01: a supported revision is confirmed; for any other, the newest one with sessions is
+/// offered.
+pub(super) fn initialize(
+    server: &Server,
+    worker: &WorkerState,
+    principal: &Principal,
+    request: &Request<'_>,
+) -> Result<(Session, Reply), Reply> {
+    let params: InitializeParams<'_> = strict::from_str(request.params.object.unwrap_or("{}"))
+        .map_err(|e| {
+            let problem = e.to_string();
+            let message = format!("Invalid params of initialize: {}", truncated(&problem));
+            Reply::error(
+                request.id,
+                &ErrorObject::new(ErrorCode::InvalidParams, message),
+            )
+        })?;
+    let revision = Revision::parse(&params.protocol_version)
+        .filter(|revision| revision.has_sessions())
+        .unwrap_or(Revision::NEWEST_WITH_SESSIONS);
+    let client = ClientDeclaration {
+        revision,
+        capabilities: params.capabilities,
+        name: &params.client_info.name,
+        version: &params.client_info.version,
+    };
+    let session = server.sessions.begin(&client, principal, worker.now());
+    let lists_tasks = tasks::lists_tasks(server, principal);
+    let snapshot = server.snapshots.load();
+    let rest = snapshot.initialized(revision, lists_tasks);
+    Ok((session, Reply::constant(request.id, &rest)))
+}
 
-    /// Opens the session with the id in `headers`. It must be valid, unexpired, and owned by the caller (LH-07,
-    /// LH-08).
-    #[inline]
-    pub(super) fn session(
-        &self,
-        worker: &WorkerState,
-        principal: &Principal,
-        (headers, id): (&McpHeaders, Option<&[u8]>),
-        request: Option<&str>,
-    ) -> Result<Arc<Session>, Reply> {
-        let Some(id) = id else {
+/// Looks up the session named by a request. `request` is the JSON-RPC id, for the error.
+#[inline]
+pub(super) fn session_of(
+    server: &Server,
+    worker: &WorkerState,
+    head: &HttpHead<'_>,
+    version: VersionHeader,
+    request: Option<&str>,
+) -> Result<Arc<Session>, Reply> {
+    if version == VersionHeader::Unknown {
+        return Err(unknown_version(request, head.mcp));
+    }
+    let id = match &head.mcp.session {
+        SingleHeader::Absent => None,
+        SingleHeader::Known(word) => Some(word.as_bytes()),
+        SingleHeader::One(value) => Some(value.as_bytes().trim_ascii()),
+        SingleHeader::Repeated => {
             return Err(Reply::refuse(
-                Refusal::SessionMissing,
+                Refusal::Malformed,
                 request,
                 ErrorCode::InvalidRequest,
-                "Mcp-Session-Id is missing: send initialize first, then repeat its session id in each request",
+                "Mcp-Session-Id appears more than once",
             ));
-        };
-        headers
-            .opened(|| worker.open(&self.keys, &self.mount, id))
-            .filter(|session| {
-                let lasts = worker.now() < session.expires;
-                if !lasts {
-                    self.limits.hits.count(Limit::SessionSeconds);
-                }
-                lasts && session.belongs_to(principal.id()) && !self.revoked.contains(session)
-            })
-            .ok_or_else(|| {
-                Reply::refuse(
-                    Refusal::SessionUnknown,
-                    request,
-                    ErrorCode::Http(404),
-                    "Session not found: it has ended or is not known here; send initialize again",
-                )
-            })
+        }
+    };
+    let named = (head.mcp, id);
+    let sessions = &server.sessions;
+    match (sessions.open(worker, head.principal, named, request), id) {
+        (Err(refused), Some(id)) if server.config.stale_sessions == StaleSessions::Accept => {
+            let requested = match head.mcp.version.read() {
+                HeaderValueState::Text(text) => Revision::parse(&text),
+                _ => None,
+            };
+            sessions
+                .substitute(worker, head.principal, id, requested)
+                .ok_or(refused)
+        }
+        (found, _) => found,
     }
+}
 
-    /// Creates a session in place of one that is unknown or expired, for clients that do not reinitialize.
-    ///
-    /// It grants nothing that `initialize` would not grant to the same caller. The nonce is derived from the id. So
-    /// state of the session is found again, and a session that was ended stays ended.
-    #[cold]
-    pub(super) fn substitute_session(
-        &self,
-        worker: &WorkerState,
-        principal: &Principal,
-        id: &[u8],
-        said: Option<Revision>,
-    ) -> Option<Arc<Session>> {
-        let session = match Session::open(&self.keys, &self.mount, id) {
-            Some(known) => known,
-            None => Session::stand_in(
-                &self.mount,
-                id,
-                SessionIssue {
-                    revision: said
-                        .filter(|revision| revision.has_sessions())
-                        .unwrap_or(Revision::V2025_03_26),
-                    capabilities: ClientCapabilities::default(),
-                    client_name: "",
-                    client_version: "",
-                    principal: principal.id(),
-                    replica: self.replica,
-                    now: worker.now(),
-                    life: self.config.session_seconds,
-                },
-            )?,
-        };
-        let may_be_theirs = session.belongs_to(principal.id()) && !self.revoked.contains(&session);
-        may_be_theirs.then(|| Arc::new(session))
+/// LH-10: the version header names a revision that is not served.
+#[cold]
+fn unknown_version(id: Option<&str>, mcp: &McpHeaders) -> Reply {
+    match mcp.version.read() {
+        HeaderValueState::Text(text) => stateless::unsupported_version(id, &text),
+        HeaderValueState::Repeated => stateless::unsupported_version(id, "several at once"),
+        HeaderValueState::Invalid(_) | HeaderValueState::Absent => {
+            stateless::unsupported_version(id, "not ASCII")
+        }
     }
+}
 
-    /// Ends a session at its client's request.
-    pub(super) fn revoke(&self, worker: &WorkerState, session: &Session, caller: ShareKey) {
-        let ended = Ended::by(session, caller);
-        self.revoked.end(&ended, worker.now());
-        self.close_session_work(&session.log_name);
-        self.streams.remove_session_state(&session.log_name);
-        self.streams.record_event(DurableEvent::Ended(ended));
-        let life = worker.now().saturating_sub(session.issued);
-        self.session_life.record(Duration::from_secs(life));
-        tracing::debug!(session = %session.log_name, "a session was ended by its client");
-    }
+/// Ends a session at its client's request, on all replicas.
+pub(super) fn revoke(server: &Server, worker: &WorkerState, session: &Session, caller: ShareKey) {
+    let ended = Ended::by(session, caller);
+    server.sessions.revoke(session, &ended, worker.now());
+    close_work(server, &session.log_name);
+    server.streams.remove_session_state(&session.log_name);
+    server.streams.record_event(DurableEvent::Ended(ended));
+}
 
-    /// Applies the end of a session, on whichever replica it was ended.
-    pub(super) fn apply_ended_session(&self, ended: &Ended) {
-        self.revoked.end(ended, unix_seconds());
-        self.close_session_work(&ended.log_name());
-    }
+/// Applies the end of a session on another replica.
+pub(super) fn apply_revocation(server: &Server, ended: &Ended) {
+    server.sessions.apply_revocation(ended);
+    close_work(server, &ended.log_name());
+}
 
-    /// Ends the client requests and notification streams of a session and drops its settings. Its calls run to
-    /// completion.
-    pub(super) fn close_session_work(&self, session: &str) {
-        self.levels.forget(session);
-        self.inflight.client_requests.end_session(session);
-        self.streams.end_session(session);
-    }
+/// Ends the client requests and notification streams of a session and drops its settings. Its calls run to completion.
+pub(super) fn close_work(server: &Server, session: &str) {
+    server.sessions.levels.forget(session);
+    server.calls.inflight.client_requests.end_session(session);
+    server.streams.end_session(session);
 }

@@ -14,8 +14,9 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle as TaskHandle;
 use tokio::time::{Instant, Sleep};
 
-use super::Reply;
 use super::client_requests::{ClientRequestConfig, ClientRequests, PendingSends};
+use super::errors::stopped;
+use super::reply::Reply;
 use crate::catalog::{CallContext, Dropped, Interruption, RequestId};
 use crate::limit::{Held, Hits, Limit};
 use crate::net::{ShareKey, enter_share};
@@ -422,7 +423,7 @@ impl<T> Future for CatchUnwind<T> {
 pub(crate) struct Inflight {
     calls: Mutex<Calls>,
     changed: Notify,
-    pub(super) client_requests: ClientRequests,
+    pub(super) client_requests: Arc<ClientRequests>,
     /// Number of open event streams.
     streams: Gauge,
     hits: Arc<Hits>,
@@ -485,7 +486,7 @@ impl Inflight {
         Self {
             calls: Mutex::default(),
             changed: Notify::new(),
-            client_requests: ClientRequests::new(client_requests, replica),
+            client_requests: Arc::new(ClientRequests::new(client_requests, replica)),
             streams,
             hits,
         }
@@ -548,7 +549,7 @@ impl Inflight {
         Box::pin(async move {
             match task.await {
                 Ok(Ok(reply)) => reply,
-                Ok(Err(Aborted)) => super::tools::stopped(id.as_json()),
+                Ok(Err(Aborted)) => super::errors::stopped(id.as_json()),
                 Err(_) => Reply::Cancelled,
             }
         })
@@ -566,7 +567,7 @@ impl Inflight {
         Box::pin(async move {
             let answer = Abortable::new(answer, stopped).await;
             drop(place);
-            answer.unwrap_or_else(|Aborted| super::tools::stopped(id.as_json()))
+            answer.unwrap_or_else(|Aborted| super::errors::stopped(id.as_json()))
         })
     }
 

@@ -14,20 +14,28 @@ mod config;
 mod content;
 mod custom;
 mod dispatch;
+mod errors;
 mod execute;
 mod handshake;
 mod http;
+mod http_head;
 mod http_sse_2024;
 mod inflight;
 mod instrument;
+mod listings;
 mod lists;
 mod liveness;
+mod log_levels;
 mod logging;
 mod messages;
 mod method;
 mod mount;
 mod notifications;
+mod observability;
+mod operations;
 mod param_headers;
+mod parts;
+mod peer;
 mod prompts;
 mod reply;
 mod request_context;
@@ -36,32 +44,42 @@ mod resources;
 mod rest_calls;
 mod rounds;
 mod search;
+mod sessions;
 mod share;
 mod skills;
 mod snapshot;
-mod starting;
+mod snapshots;
+mod source_startup;
+mod sse_sessions;
 mod stateless;
 mod stdio;
 mod streams;
+mod target;
 mod tasks;
-#[cfg(test)]
-mod tests;
+mod text;
+mod tool_response;
+mod tool_result;
+mod tool_search;
 mod tools;
 mod visibility;
+mod waiters;
 mod worker_state;
+#[cfg(test)]
+mod tests;
 
-use std::borrow::Cow;
 use std::collections::HashMap;
-use std::pin::Pin;
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::task::Context;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
-use tokio::sync::Notify;
+use ::http::HeaderMap;
+use bytes::Bytes;
+use serde_json::Value;
 
 pub use client_requests::{ClientRequestConfig, ClientRequestCounts};
 pub use config::{BatchPolicy, ServerConfig, StaleSessions, ValidationErrors};
-pub(crate) use http::HttpHead;
+pub(crate) use http_head::HttpHead;
 pub(crate) use inflight::next_heartbeat;
 pub use messages::MessagesConfig;
 pub use method::{MethodFuture, MethodHandler};
@@ -70,79 +88,36 @@ pub(crate) use mount::{EndpointFilter, endpoint_name_problem};
 #[cfg(any(fuzzing, test))]
 pub(crate) use param_headers::{HeaderValueState, read as read_header};
 pub(crate) use param_headers::{McpHeaders, VersionHeader};
-pub(crate) use reply::{JsonResponse, Refusal, Reply, limited};
+pub(crate) use parts::Server;
+pub(crate) use peer::StdioPeer;
+pub(crate) use reply::{JsonResponse, MaybeReady, Refusal, Reply, limited};
 pub use search::SearchConfig;
 pub(crate) use search::VERBS as SEARCH_VERBS;
 pub(crate) use share::STATE_KINDS;
-pub(crate) use stdio::StdioPeer;
+pub(crate) use snapshot::{Admission, ListChanges, Snapshot};
 pub use streams::StreamsConfig;
 pub(crate) use streams::{EventData, EventSource, StreamEvent};
 pub use tasks::TaskConfig;
 pub(crate) use worker_state::{WorkerState, unix_seconds};
 
 use crate::audit::Audit;
-use crate::auth::Policy;
+use crate::auth::Principal;
 use crate::catalog::{Announcer, Catalog, Refused, Room};
 use crate::limit::Limits;
-use crate::protocol::message::MessageBounds;
-use crate::protocol::{ErrorCode, Revision};
-use crate::seal::{KeyRing, Revoked};
+use crate::seal::{KeyRing, random_bytes};
 use crate::state::SharedState;
-use crate::telemetry::{
-    Counter, OPEN_STREAMS, SESSION_DURATION, SESSIONS_OPENED, Telemetry, Timing,
-};
-use catalog_metrics::CatalogMetrics;
-use client_requests::ClientRequests;
-use http_sse_2024::SseSessions;
+use crate::telemetry::{OPEN_STREAMS, Seen, Telemetry};
+use execute::Calls;
+use http_sse_2024::Posted;
 use inflight::Inflight;
-use instrument::Operations;
 use liveness::Liveness;
-use logging::SessionLogLevels;
-use request_context::{Caller, Headers, RequestContext};
-pub(crate) use snapshot::ListChanges;
-use snapshot::Snapshot;
-use starting::Waiters;
-use streams::Streams;
+use observability::Observability;
+use request_context::CallerDefaults;
+use sessions::Sessions;
+use snapshots::Snapshots;
+use streams::{OpenFuture, Streams};
 use tasks::Tasks;
-
-/// An MCP server: the catalog that it serves and the state that it keeps for its clients.
-pub(crate) struct Server {
-    snapshot: ArcSwap<Snapshot>,
-    /// Notified after a new snapshot is installed.
-    installed: Notify,
-    /// Requests that wait for a source to finish starting.
-    waiters: Arc<Waiters>,
-    config: ServerConfig,
-    /// Size limits of one message.
-    bounds: MessageBounds,
-    keys: Arc<KeyRing>,
-    revoked: Revoked,
-    methods: HashMap<String, Arc<dyn MethodHandler>>,
-    /// Name of the endpoint; bound into everything that is sealed.
-    mount: Box<str>,
-    catalog_metrics: CatalogMetrics,
-    /// Random identifier of this process, stored in the sessions that it issues.
-    replica: u64,
-    inflight: Arc<Inflight>,
-    /// Maximum time that a client with a session has to answer a client request.
-    question_timeout: Duration,
-    levels: SessionLogLevels,
-    pub(crate) limits: Arc<Limits>,
-    streams: Arc<Streams>,
-    legacy: SseSessions,
-    announcer: Announcer,
-    tasks: Arc<Tasks>,
-    /// True if other replicas can be reached through the shared state.
-    reaches_others: bool,
-    telemetry: Telemetry,
-    operations: Operations,
-    /// Number of sessions opened, by revision.
-    sessions_opened: [Counter; Revision::ALL.len()],
-    session_life: Timing,
-    pub(crate) state: SharedState,
-    /// Audit log, if one is configured.
-    pub(crate) audit: Option<Arc<Audit>>,
-}
+use worker_state::MAIN_ENDPOINT;
 
 /// A complete snapshot that is not served yet.
 #[derive(Debug)]
@@ -157,24 +132,6 @@ pub(crate) struct ServerContext {
     pub(crate) announcer: Announcer,
     /// Name of the endpoint; `None` for `/mcp`.
     pub(crate) mount: Option<Box<str>>,
-}
-
-/// Name of the endpoint `/mcp` in sealed data.
-pub(crate) const MAIN_ENDPOINT: &str = "mcp";
-
-/// A reply, or the future that produces it.
-pub(crate) enum MaybeReady {
-    /// The usual case: no stage had to wait.
-    Ready(Reply),
-    Pending(Pin<Box<dyn Future<Output = Reply> + Send>>),
-}
-
-/// Access rules and authentication requirement of an endpoint.
-#[derive(Debug, Default)]
-pub(crate) struct Admission {
-    pub(crate) policy: Option<Policy>,
-    /// True if callers must authenticate.
-    pub(crate) proved: bool,
 }
 
 /// Dependencies of a server, built by other modules.
@@ -192,6 +149,7 @@ pub(crate) struct ServerParts {
 }
 
 impl Server {
+    /// Builds the parts of a server.
     pub(crate) fn new(parts: ServerParts) -> Self {
         let ServerParts {
             config,
@@ -205,41 +163,34 @@ impl Server {
             audit,
         } = parts;
         let metrics = &telemetry.metrics;
-        catalog.count_in(metrics);
-        let operations = Operations::new(metrics, &methods);
-        let sessions_opened = Revision::ALL.map(|revision| {
-            let labels = [("mcp.protocol.version", revision.as_str())];
-            match revision.has_sessions() {
-                true => metrics.counter(&SESSIONS_OPENED, &labels),
-                false => Counter::default(),
-            }
-        });
-        let session_life = metrics.timing(&SESSION_DURATION, &[("network.protocol.name", "http")]);
         let labels: Vec<_> = shared.mount.iter().map(|name| ("mount", &**name)).collect();
-        telemetry.mark_secret(&catalog.secret_arguments());
-        let snapshot = Arc::new(Snapshot::new(catalog, &config, admission));
-        let catalog_metrics = CatalogMetrics::new(&snapshot);
-        catalog_metrics.show(metrics, &labels);
         let mount = match &shared.mount {
             None => MAIN_ENDPOINT.to_owned(),
             // Endpoint names contain no colon, so the result is unambiguous.
             Some(name) => format!("{MAIN_ENDPOINT}:{name}"),
         };
         let mount = mount.as_str();
-        let replica = u64::from_ne_bytes(crate::seal::random_bytes());
-        let client_requests = config.client_requests.clone();
-        let question_timeout = Duration::from_secs(client_requests.timeout_seconds);
-        let open_streams = metrics.gauge(&OPEN_STREAMS, &[]);
+        let replica = u64::from_ne_bytes(random_bytes());
+        catalog.count_in(metrics);
+        telemetry.mark_secret(&catalog.secret_arguments());
+        let snapshot = Snapshot::new(catalog, &config, admission);
+        let identity = (&keys, mount, replica);
         let hits = Arc::clone(&limits.hits);
-        let inflight = Arc::new(Inflight::new(client_requests, replica, open_streams, hits));
-        ClientRequests::show(&inflight, metrics, &labels);
+        let sessions = Sessions::new(identity, config.session_seconds, hits, metrics);
+        let inflight = Arc::new(Inflight::new(
+            config.client_requests.clone(),
+            replica,
+            metrics.gauge(&OPEN_STREAMS, &[]),
+            Arc::clone(&limits.hits),
+        ));
+        inflight.client_requests.show(metrics, &labels);
         let liveness = Liveness::new(shared.state.clone(), mount, replica);
         let streams = Arc::new(Streams::new(
             config.streams.clone(),
             (shared.state.clone(), shared.is_shared),
             (mount, Arc::clone(&liveness)),
             Arc::clone(&inflight),
-            shared.announcer.interest(),
+            shared.announcer,
         ));
         Streams::show(&streams, metrics, &labels);
         let tasks = Tasks::new(
@@ -251,31 +202,34 @@ impl Server {
         );
         tasks.show(metrics, &labels);
         Self {
-            snapshot: ArcSwap::new(snapshot),
-            installed: Notify::new(),
-            waiters: Arc::default(),
             bounds: config.messages.bounds(),
+            caller_defaults: CallerDefaults {
+                stream_after: Duration::from_secs(config.stream_after_seconds),
+                room: Room {
+                    messages: config.streams.queue_messages,
+                    bytes: config.streams.queue_bytes,
+                },
+                propagation: telemetry.propagation(),
+            },
+            calls: Calls {
+                timeout: Duration::from_secs(config.call_timeout_seconds),
+                client_request_timeout: Duration::from_secs(config.client_requests.timeout_seconds),
+                limits: Arc::clone(&limits),
+                inflight,
+                streams: Arc::clone(&streams),
+            },
+            snapshots: Snapshots::new(snapshot, metrics, &labels),
+            observability: Observability::new(telemetry.clone(), &methods),
             config,
             keys,
-            revoked: Revoked::default(),
-            methods,
             mount: mount.into(),
-            catalog_metrics,
             replica,
-            question_timeout,
-            inflight,
-            levels: SessionLogLevels::default(),
-            limits,
+            methods,
+            sessions,
             streams,
-            legacy: SseSessions::default(),
-            announcer: shared.announcer,
-            state: shared.state,
             tasks,
-            reaches_others: shared.is_shared,
-            telemetry,
-            operations,
-            sessions_opened,
-            session_life,
+            limits,
+            state: shared.state,
             audit,
         }
     }
@@ -288,65 +242,176 @@ impl Server {
         config: &ServerConfig,
         admission: Admission,
     ) -> PreparedSnapshot {
-        catalog.count_in(&self.telemetry.metrics);
+        catalog.count_in(&self.telemetry().metrics);
         PreparedSnapshot(Snapshot::new(catalog, config, admission))
     }
 
     /// Serves a prepared snapshot from the next request on. Requests in progress keep the snapshot that they started
     /// with.
     pub(crate) fn install(&self, prepared: PreparedSnapshot) -> ListChanges {
-        let snapshot = Arc::new(prepared.0);
+        let PreparedSnapshot(snapshot) = prepared;
         let secrets = snapshot.catalog.secret_arguments();
-        self.telemetry.mark_secret(&secrets);
-        self.catalog_metrics.replace(&snapshot);
-        let before = self.snapshot.swap(Arc::clone(&snapshot));
-        self.installed.notify_waiters();
-        snapshot.changes(&before)
+        self.telemetry().mark_secret(&secrets);
+        self.snapshots.install(snapshot)
     }
 
-    /// Limits of the queue of outgoing messages of one call.
+    /// Handles the body of one POST. Returns `Ready` if nothing has to wait; otherwise registers with `cx`.
     #[inline]
-    fn room(&self) -> Room {
-        let streams = &self.config.streams;
-        Room {
-            messages: streams.queue_messages,
-            bytes: streams.queue_bytes,
-        }
+    pub(crate) fn handle_http(
+        self: &Arc<Self>,
+        cx: &mut Context<'_>,
+        worker: &WorkerState,
+        head: &mut HttpHead<'_>,
+        body: &Bytes,
+    ) -> MaybeReady {
+        http::handle(self, cx, worker, head, body)
+    }
+
+    /// Ends the session named by a DELETE request (LH-09).
+    pub(crate) fn end_session(
+        &self,
+        worker: &WorkerState,
+        head: &HttpHead<'_>,
+        version: VersionHeader,
+    ) -> Result<(), Reply> {
+        http::end_session(self, worker, head, version)
+    }
+
+    /// Handles one message that arrived over stdio, as `seen` describes.
+    pub(crate) fn handle_stdio(
+        self: &Arc<Self>,
+        cx: &mut Context<'_>,
+        by: (&WorkerState, Seen<'_>),
+        peer: &StdioPeer,
+        principal: &Arc<Principal>,
+        body: &Bytes,
+    ) -> MaybeReady {
+        stdio::handle(self, cx, by, peer, principal, body)
+    }
+
+    /// The stream of notifications of a session. Returns it once, as soon as there is a session.
+    pub(crate) fn stdio_notifications(
+        self: &Arc<Self>,
+        peer: &StdioPeer,
+        principal: &Arc<Principal>,
+    ) -> Option<Box<dyn EventSource>> {
+        stdio::notifications(self, peer, principal)
+    }
+
+    /// Calls a tool with the arguments in `body`: a JSON object, or nothing. The reply is a response to `tools/call` of
+    /// the newest revision.
+    pub(crate) fn call_tool_rest(
+        self: &Arc<Self>,
+        cx: &mut Context<'_>,
+        by: (&WorkerState, Seen<'_>),
+        principal: &Arc<Principal>,
+        headers: &mut HeaderMap,
+        name: &str,
+        body: &Bytes,
+    ) -> MaybeReady {
+        rest_calls::call_tool(self, cx, by, principal, headers, name, body)
+    }
+
+    /// Returns one page of the tools, as a response to `tools/list` of the newest revision.
+    pub(crate) fn list_tools_rest(
+        self: &Arc<Self>,
+        cx: &mut Context<'_>,
+        principal: &Arc<Principal>,
+        cursor: Option<&str>,
+    ) -> MaybeReady {
+        rest_calls::list_tools(self, cx, principal, cursor)
+    }
+
+    /// Server information for REST clients.
+    pub(crate) fn info(&self) -> Value {
+        rest_calls::info(self)
+    }
+
+    /// Name and version of the server and of the runtime.
+    pub(crate) fn version(&self) -> Value {
+        rest_calls::version(self)
+    }
+
+    /// Opens an HTTP+SSE session and its stream. `path` is the path to which the client posts messages (SSE24-01).
+    pub(crate) fn open_sse_session(
+        self: &Arc<Self>,
+        principal: &Arc<Principal>,
+        address: Option<IpAddr>,
+        path: &str,
+    ) -> Result<Box<dyn EventSource>, Reply> {
+        http_sse_2024::open(self, principal, address, path)
+    }
+
+    /// Handles a message posted to an HTTP+SSE session.
+    pub(crate) fn post_sse_message(
+        self: &Arc<Self>,
+        cx: &mut Context<'_>,
+        by: (&WorkerState, Seen<'_>),
+        principal: &Arc<Principal>,
+        id: &str,
+        body: &Bytes,
+    ) -> Result<Posted, Reply> {
+        http_sse_2024::post(self, cx, by, principal, id, body)
+    }
+
+    /// Returns true if sessions can have notification streams.
+    pub(crate) fn has_standing_streams(&self) -> bool {
+        streams::has_standing_streams(self)
+    }
+
+    /// Handles GET (LH-03, LH-04, LH-13).
+    pub(crate) fn open_stream(
+        self: &Arc<Self>,
+        worker: &WorkerState,
+        head: &HttpHead<'_>,
+        version: VersionHeader,
+    ) -> Result<OpenFuture, Reply> {
+        streams::open_stream(self, worker, head, version)
+    }
+
+    /// Delivers notifications and coordinates with other replicas, until it is dropped. It must run once.
+    pub(crate) async fn run_notifications(self: Arc<Self>) {
+        streams::run(&self).await;
     }
 
     /// Waits until no call is left that outlives its request.
     pub(crate) async fn idle(&self) {
-        self.inflight.idle().await;
+        self.calls.inflight.idle().await;
     }
 
     /// Aborts running calls. Their callers get an error that says that the server stops.
     pub(crate) fn stop_calls(&self) {
-        self.inflight.stop();
+        self.calls.inflight.stop();
+    }
+
+    /// Closes all streams at shutdown, in the way that makes their clients reconnect elsewhere.
+    pub(crate) fn end_streams(&self) {
+        self.streams.stop();
     }
 
     /// Counters of the requests sent to clients.
     pub(crate) fn client_request_counts(&self) -> ClientRequestCounts {
-        self.inflight.client_requests.counts()
+        self.calls.inflight.client_requests.counts()
     }
 
     /// Telemetry of this server.
     pub(crate) fn telemetry(&self) -> &Telemetry {
-        &self.telemetry
+        &self.observability.telemetry
     }
 
     /// The snapshot that is served now.
     pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
-        self.snapshot.load_full()
+        self.snapshots.load_full()
     }
 
     /// Configured items that are not served, with the reasons.
     pub(crate) fn refusals(&self) -> Vec<Refused> {
-        self.snapshot.load().catalog.refused().to_vec()
+        self.snapshots.load().catalog.refused().to_vec()
     }
 
     /// Source and location of each configured item that is not served. The reasons are in the log.
-    pub(crate) fn refused(&self) -> Vec<serde_json::Value> {
-        let snapshot = self.snapshot.load();
+    pub(crate) fn refused(&self) -> Vec<Value> {
+        let snapshot = self.snapshots.load();
         let refused = snapshot.catalog.refused().iter();
         refused
             .map(|refused| serde_json::json!({"source": refused.source, "place": refused.place}))
@@ -356,52 +421,13 @@ impl Server {
     /// Messages about configured items that cannot be served, for operators.
     #[cfg(feature = "cli")]
     pub(crate) fn problems(&self) -> Vec<String> {
-        let snapshot = self.snapshot.load();
+        let snapshot = self.snapshots.load();
         let refused = snapshot.catalog.refused().iter();
         refused.map(ToString::to_string).collect()
     }
 
     /// Number of tools.
     pub(crate) fn tool_count(&self) -> usize {
-        self.snapshot.load().catalog.len()
+        self.snapshots.load().catalog.len()
     }
-
-    /// Closes all streams at shutdown, in the way that makes their clients reconnect elsewhere.
-    pub(crate) fn end_streams(&self) {
-        self.streams.stop();
-    }
-}
-
-impl MaybeReady {
-    /// Waits for the reply.
-    pub(crate) async fn reply(self) -> Reply {
-        match self {
-            Self::Ready(reply) => reply,
-            Self::Pending(reply) => reply.await,
-        }
-    }
-}
-
-impl std::fmt::Debug for Server {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Server")
-            .field("mount", &self.mount)
-            .finish_non_exhaustive()
-    }
-}
-
-fn malformed(message: &'static str) -> Reply {
-    Reply::refuse(Refusal::Malformed, None, ErrorCode::InvalidRequest, message)
-}
-
-/// Untrusted text, shortened to fit into an error message.
-pub(crate) fn truncated(text: &str) -> Cow<'_, str> {
-    const MAX_BYTES: usize = 200;
-    if text.len() <= MAX_BYTES {
-        return Cow::Borrowed(text);
-    }
-    Cow::Owned(format!(
-        "{}...",
-        &text[..text.floor_char_boundary(MAX_BYTES)]
-    ))
 }

@@ -5,120 +5,125 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use serde::Deserialize;
 
+use super::errors::invalid_params;
+use super::listings::Listings;
+use super::parts::Server;
 use super::reply::{Reply, begin};
-use super::snapshot::{Listings, Snapshot};
-use super::tools::invalid_params;
-use super::{Caller, Server};
+use super::request_context::Caller;
+use super::snapshot::Snapshot;
+use super::tool_search::search_for;
 use crate::auth::Shelf;
 use crate::catalog::{Listed, Table, opening, opening_len};
 use crate::protocol::message::Request;
 
-impl Server {
-    pub(super) fn list_tools(&self, caller: Caller<'_>, request: &Request<'_>) -> Reply {
-        let snapshot = self.snapshot.load();
-        if snapshot.search.is_some()
-            && let Some(search) = snapshot.search_for(caller.principal)
-        {
-            let verbs = (None, &search.listings);
-            return self.list(&snapshot, verbs, &search.verbs, caller, request);
+pub(super) fn list_tools(server: &Server, caller: Caller<'_>, request: &Request<'_>) -> Reply {
+    let snapshot = server.snapshots.load();
+    if snapshot.search.is_some()
+        && let Some(search) = search_for(&snapshot, caller.principal)
+    {
+        let verbs = (None, &search.listings);
+        return list(server, &snapshot, verbs, &search.verbs, caller, request);
+    }
+    let table = &snapshot.catalog.tools;
+    list(
+        server,
+        &snapshot,
+        (Some(Shelf::Tools), &snapshot.tools),
+        table,
+        caller,
+        request,
+    )
+}
+
+pub(super) fn list_resources(server: &Server, caller: Caller<'_>, request: &Request<'_>) -> Reply {
+    let snapshot = server.snapshots.load();
+    let table = &snapshot.catalog.resources;
+    list(
+        server,
+        &snapshot,
+        (Some(Shelf::Resources), &snapshot.resources),
+        table,
+        caller,
+        request,
+    )
+}
+
+pub(super) fn list_templates(server: &Server, caller: Caller<'_>, request: &Request<'_>) -> Reply {
+    let snapshot = server.snapshots.load();
+    let table = &snapshot.catalog.templates;
+    list(
+        server,
+        &snapshot,
+        (Some(Shelf::Templates), &snapshot.templates),
+        table,
+        caller,
+        request,
+    )
+}
+
+pub(super) fn list_prompts(server: &Server, caller: Caller<'_>, request: &Request<'_>) -> Reply {
+    let snapshot = server.snapshots.load();
+    let table = &snapshot.catalog.prompts;
+    list(
+        server,
+        &snapshot,
+        (Some(Shelf::Prompts), &snapshot.prompts),
+        table,
+        caller,
+        request,
+    )
+}
+
+/// Returns the requested page.
+pub(super) fn list<T: Listed>(
+    server: &Server,
+    snapshot: &Snapshot,
+    (shelf, listings): (Option<Shelf>, &Listings),
+    table: &Table<T>,
+    caller: Caller<'_>,
+    request: &Request<'_>,
+) -> Reply {
+    #[derive(Deserialize)]
+    struct ListParams<'a> {
+        #[serde(borrow)]
+        cursor: Option<Cow<'a, str>>,
+    }
+    let frame = snapshot.frame(caller.revision, &server.config, &server.keys, &server.mount);
+    if let (Some(view), Some(shelf)) = (&snapshot.policy_view, shelf) {
+        let class = view.policy.class_of(caller.principal);
+        let visible = view.visible(&class, shelf, &snapshot.catalog);
+        if !visible.everything {
+            let cursor = match request.params.object {
+                None | Some("{}") => None,
+                Some(params) => match serde_json::from_str(params) {
+                    Ok(ListParams { cursor }) => cursor,
+                    Err(e) => return invalid_params(request.id, &e.to_string()),
+                },
+            };
+            let of = (&*class, visible);
+            return match view.page(shelf, table, frame, of, cursor.as_deref()) {
+                Some(page) => Reply::pieces(begin_list(table, request.id), page),
+                None => invalid_params(request.id, UNKNOWN_CURSOR),
+            };
         }
-        let table = &snapshot.catalog.tools;
-        self.list(
-            &snapshot,
-            (Some(Shelf::Tools), &snapshot.tools),
-            table,
-            caller,
-            request,
-        )
     }
-
-    pub(super) fn list_resources(&self, caller: Caller<'_>, request: &Request<'_>) -> Reply {
-        let snapshot = self.snapshot.load();
-        let table = &snapshot.catalog.resources;
-        self.list(
-            &snapshot,
-            (Some(Shelf::Resources), &snapshot.resources),
-            table,
-            caller,
-            request,
-        )
-    }
-
-    pub(super) fn list_templates(&self, caller: Caller<'_>, request: &Request<'_>) -> Reply {
-        let snapshot = self.snapshot.load();
-        let table = &snapshot.catalog.templates;
-        self.list(
-            &snapshot,
-            (Some(Shelf::Templates), &snapshot.templates),
-            table,
-            caller,
-            request,
-        )
-    }
-
-    pub(super) fn list_prompts(&self, caller: Caller<'_>, request: &Request<'_>) -> Reply {
-        let snapshot = self.snapshot.load();
-        let table = &snapshot.catalog.prompts;
-        self.list(
-            &snapshot,
-            (Some(Shelf::Prompts), &snapshot.prompts),
-            table,
-            caller,
-            request,
-        )
-    }
-
-    /// Returns the requested page.
-    pub(super) fn list<T: Listed>(
-        &self,
-        snapshot: &Snapshot,
-        (shelf, listings): (Option<Shelf>, &Listings),
-        table: &Table<T>,
-        caller: Caller<'_>,
-        request: &Request<'_>,
-    ) -> Reply {
-        #[derive(Deserialize)]
-        struct ListParams<'a> {
-            #[serde(borrow)]
-            cursor: Option<Cow<'a, str>>,
-        }
-        let frame = snapshot.frame(caller.revision, &self.config, &self.keys, &self.mount);
-        if let (Some(view), Some(shelf)) = (&snapshot.policy_view, shelf) {
-            let class = view.policy.class_of(caller.principal);
-            let visible = view.visible(&class, shelf, &snapshot.catalog);
-            if !visible.everything {
-                let cursor = match request.params.object {
-                    None | Some("{}") => None,
-                    Some(params) => match serde_json::from_str(params) {
-                        Ok(ListParams { cursor }) => cursor,
-                        Err(e) => return invalid_params(request.id, &e.to_string()),
-                    },
+    let listing = listings.get(table, frame);
+    let page = match request.params.object {
+        None | Some("{}") => listing.first().clone(),
+        Some(params) => match serde_json::from_str::<ListParams<'_>>(params) {
+            Ok(ListParams { cursor: None }) => listing.first().clone(),
+            Ok(ListParams {
+                cursor: Some(cursor),
+            }) => {
+                let Some(page) = listing.after(table, frame, &cursor) else {
+                    return invalid_params(request.id, UNKNOWN_CURSOR);
                 };
-                let of = (&*class, visible);
-                return match view.page(shelf, table, frame, of, cursor.as_deref()) {
-                    Some(page) => Reply::pieces(begin_list(table, request.id), page),
-                    None => invalid_params(request.id, UNKNOWN_CURSOR),
-                };
+                page
             }
-        }
-        let listing = listings.get(table, frame);
-        let page = match request.params.object {
-            None | Some("{}") => listing.first().clone(),
-            Some(params) => match serde_json::from_str::<ListParams<'_>>(params) {
-                Ok(ListParams { cursor: None }) => listing.first().clone(),
-                Ok(ListParams {
-                    cursor: Some(cursor),
-                }) => {
-                    let Some(page) = listing.after(table, frame, &cursor) else {
-                        return invalid_params(request.id, UNKNOWN_CURSOR);
-                    };
-                    page
-                }
-                Err(e) => return invalid_params(request.id, &e.to_string()),
-            },
-        };
-        Reply::pieces(begin(request.id, 0).into(), page)
-    }
+            Err(e) => return invalid_params(request.id, &e.to_string()),
+        },
+    };
+    Reply::pieces(begin(request.id, 0).into(), page)
 }
 
 /// Starts a page that contains only items visible to the caller.

@@ -1,15 +1,18 @@
-//! Size limits of messages, and errors for malformed ones.
+//! Size limits of messages.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
+<<<<<<< HEAD
+use crate::protocol::message::MessageBounds;
+=======
 use super::Server;
 use super::reply::{Refusal, Reply};
 use crate::environment::Conflicts;
 use crate::limit::Limit;
 use crate::protocol::message::{Excess, Malformed, MalformedKind, MessageBounds};
 use crate::protocol::{ErrorCode, ErrorObject};
+>>>>>>> main
 
 /// How much one message may hold, whatever carries it.
 ///
@@ -90,42 +93,8 @@ impl MessagesConfig {
     }
 }
 
-impl Server {
-    /// Error for a malformed message.
-    #[cold]
-    pub(super) fn malformed_message(&self, problem: &Malformed<'_>) -> Reply {
-        let (code, name) = match problem.kind {
-            MalformedKind::Parse => (ErrorCode::Parse, "Parse error"),
-            MalformedKind::Invalid => (ErrorCode::InvalidRequest, "Invalid Request"),
-        };
-        let error = ErrorObject::new(code, format!("{name}: {}", problem.reason));
-        let error = match problem.excess {
-            None => error,
-            Some(Excess::Depth) => self.exceeded(Limit::JsonDepth, error),
-            Some(Excess::Members) => self.exceeded(Limit::JsonMembers, error),
-            Some(Excess::Values) => self.exceeded(Limit::JsonValues, error),
-            Some(Excess::Id) => self.exceeded(Limit::IdBytes, error),
-        };
-        Reply::refused(Refusal::Malformed, problem.id, &error)
-    }
-
-    /// Error for a batch that is too large, or whose responses are.
-    #[cold]
-    pub(super) fn batch_too_large(&self, limit: Limit, message: String) -> Reply {
-        let error = ErrorObject::new(ErrorCode::InvalidRequest, message);
-        Reply::refused(Refusal::Malformed, None, &self.exceeded(limit, error))
-    }
-
-    /// Counts an exceeded limit and adds the name of its setting to the error.
-    fn exceeded(&self, limit: Limit, error: ErrorObject) -> ErrorObject {
-        self.limits.hits.count(limit);
-        error.with_data(json!({ "setting": limit.setting() }))
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
 
     #[test]
     fn what_messages_may_hold_lies_between_what_is_needed_and_what_there_is_room_for() {

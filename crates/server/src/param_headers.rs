@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
-use super::truncated;
+use super::text::truncated;
 use crate::catalog::{HeaderParameter, ParameterKind};
 use crate::protocol::{Method, Revision};
 use crate::seal::Session;

@@ -4,13 +4,16 @@ use std::sync::Arc;
 use std::task::Context;
 
 use super::content::push_block;
-use super::dispatch::missing_name;
+use super::errors::{internal_error, invalid_params, stopped};
+use super::execute::Call;
 use super::inflight::CallOutcome;
-use super::reply::{Reply, begin, finish};
+use super::parts::Server;
+use super::reply::{HandlerError, HandlerResult, MaybeReady, Reply, begin, finish};
+use super::request_context::RequestContext;
 use super::rounds::{missing_capability, visit_required};
 use super::snapshot::Snapshot;
-use super::tools::{internal_error, invalid_params, stopped};
-use super::{MaybeReady, RequestContext, Server, truncated};
+use super::target::{check_named, missing_name};
+use super::text::truncated;
 use crate::auth::Shelf;
 use crate::catalog::{
     InvalidArguments, Parameters, PromptDefinition, PromptError, PromptErrorKind, PromptOutput,
@@ -19,60 +22,57 @@ use crate::net::ShareKey;
 use crate::protocol::message;
 use crate::protocol::{ErrorCode, ErrorObject, Method, Revision, Role, push_string};
 
-impl Server {
-    /// Handles `prompts/get`.
-    pub(super) fn get_prompt(
-        self: &Arc<Self>,
-        cx: &mut Context<'_>,
-        request_context: RequestContext<'_>,
-    ) -> Result<MaybeReady, Reply> {
-        let RequestContext {
-            caller, request, ..
-        } = request_context;
-        let Some(name) = request.params.name.and_then(message::string) else {
-            let problem = "name is required, a string: which prompt to get";
-            return Err(missing_name(&request_context, problem));
-        };
-        let log_level = self.check_named(&request_context, &name)?;
-        let snapshot = self.snapshot.load_full();
-        let prompts = &snapshot.catalog.prompts;
-        let sees = |_: &&_| snapshot.sees_key(caller.principal, Shelf::Prompts, prompts, &name);
-        let Some(entry) = prompts.get(&name).filter(sees) else {
-            let unknown = unknown_prompt(request.id, &name);
-            return Ok(self.wait_for_source(
-                &snapshot,
-                Method::PromptsGet,
-                request_context,
-                unknown,
-            ));
-        };
-        caller.names(entry.operation);
-        let definition = entry.prompt.definition();
-        if let Some(path) = request.params.repeated_argument(request.params.arguments) {
-            let repeated = InvalidArguments::repeated(&path);
-            return Err(invalid_params(
-                request.id,
-                &format!("arguments: {repeated}"),
-            ));
-        }
-        let arguments = read_arguments(request.params.arguments, definition)
-            .map_err(|problem| invalid_params(request.id, &problem))?;
-        let asking = self.asking(caller, request_context.body, request)?;
-        let options = self.options(caller, definition.timeout);
-        let getting = PromptResponder {
-            id: request.id.to_owned(),
-            name: name.into_owned(),
-            description: definition.description.clone(),
-            revision: caller.revision,
-            snapshot: Arc::clone(&snapshot),
-            server: Arc::clone(self),
-            share: caller.share(),
-        };
-        let context = caller.context(request_context.headers, request, log_level, asking);
-        let start = |context| entry.prompt.get(context, arguments);
-        let conclude = move |outcome| getting.conclude(outcome);
-        Ok(self.execute(cx, request.id, start, context, options, conclude))
+/// Handles `prompts/get`.
+pub(super) fn get(
+    server: &Arc<Server>,
+    cx: &mut Context<'_>,
+    request_context: RequestContext<'_>,
+) -> HandlerResult {
+    let RequestContext {
+        caller, request, ..
+    } = request_context;
+    let Some(name) = request.params.name.and_then(message::string) else {
+        let problem = "name is required, a string: which prompt to get";
+        return Err(missing_name(&request_context, problem).into());
+    };
+    let log_level = check_named(&server.sessions, &request_context, &name)?;
+    let snapshot = server.snapshots.load_full();
+    let prompts = &snapshot.catalog.prompts;
+    let sees = |_: &&_| snapshot.sees_key(caller.principal, Shelf::Prompts, prompts, &name);
+    let Some(entry) = prompts.get(&name).filter(sees) else {
+        let unknown = unknown_prompt(request.id, &name);
+        return Err(HandlerError::UnknownItem(unknown, Arc::clone(&snapshot)));
+    };
+    caller.names(entry.operation);
+    let definition = entry.prompt.definition();
+    if let Some(path) = request.params.repeated_argument(request.params.arguments) {
+        let repeated = InvalidArguments::repeated(&path);
+        let problem = format!("arguments: {repeated}");
+        return Err(invalid_params(request.id, &problem).into());
     }
+    let arguments = read_arguments(request.params.arguments, definition)
+        .map_err(|problem| invalid_params(request.id, &problem))?;
+    let asking = server.asking(caller, request_context.body, request)?;
+    let options = server.calls.options(caller, definition.timeout);
+    let getting = PromptResponder {
+        id: request.id.to_owned(),
+        name: name.into_owned(),
+        description: definition.description.clone(),
+        revision: caller.revision,
+        snapshot: Arc::clone(&snapshot),
+        server: Arc::clone(server),
+        share: caller.share(),
+    };
+    let context = caller.context(request_context.headers, request, log_level, asking);
+    let call = Call {
+        context: &context,
+        options,
+        limits: None,
+        start: |context| entry.prompt.get(context, arguments),
+    };
+    Ok(server
+        .calls
+        .execute(cx, call, move |outcome| getting.conclude(outcome)))
 }
 
 /// Owned data of a prompt request, for its response.

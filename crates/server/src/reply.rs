@@ -1,5 +1,6 @@
 //! Replies to messages.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -21,6 +22,39 @@ pub(crate) enum Reply {
     Stream(Box<dyn EventSource>),
     /// The caller cancelled the request and gets no response.
     Cancelled,
+}
+
+/// A reply, or the future that produces it.
+pub(crate) enum MaybeReady {
+    /// The usual case: no stage had to wait.
+    Ready(Reply),
+    Pending(Pin<Box<dyn Future<Output = Reply> + Send>>),
+}
+
+impl MaybeReady {
+    /// Waits for the reply.
+    pub(crate) async fn reply(self) -> Reply {
+        match self {
+            Self::Ready(reply) => reply,
+            Self::Pending(reply) => reply.await,
+        }
+    }
+}
+
+/// Result of the handler of a method.
+pub(super) type HandlerResult = Result<MaybeReady, HandlerError>;
+
+/// Error of the handler of a method.
+pub(super) enum HandlerError {
+    Rejected(Reply),
+    /// The named item is not in the snapshot. A source that is still starting may provide it.
+    UnknownItem(Reply, Arc<Snapshot>),
+}
+
+impl From<Reply> for HandlerError {
+    fn from(reply: Reply) -> Self {
+        Self::Rejected(reply)
+    }
 }
 
 /// A JSON document in two parts: the part specific to the request, and a shared part.
@@ -207,9 +241,9 @@ impl Reply {
         }
     }
 
-    /// Returns true if the reply is the error for an unknown tool.
-    pub(super) fn is_unknown_tool(&self) -> bool {
-        matches!(self, Self::Response(answer) if answer.refusal == Some(Refusal::Tool))
+    /// Returns true if the reply is the error for an unknown method of the stateless era.
+    pub(super) fn is_unknown_method(&self) -> bool {
+        matches!(self, Self::Response(answer) if answer.refusal == Some(Refusal::Method))
     }
 
     /// Sets the outcome for metrics, traces and audit.

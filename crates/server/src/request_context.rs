@@ -1,6 +1,7 @@
 //! A request with its caller and its headers.
 
 use std::net::IpAddr;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,14 +10,14 @@ use http::HeaderMap;
 
 use super::inflight::{OnDisconnect, Resumption};
 use super::param_headers::McpHeaders;
-use super::rounds::Reach;
 use crate::auth::Principal;
 use crate::catalog::{Asking, CallContext, Client, LogLevel, Outlet, RequestId, Room, Wanted};
 use crate::limit::share_of;
 use crate::net::ShareKey;
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ClientCapabilities, Revision};
-use crate::telemetry::{Propagation, Watch};
+use crate::seal::Session;
+use crate::telemetry::{Carried, Onward, OperationId, Propagation, Watch, trace_of_meta};
 
 /// A request on its way to the handler of its method.
 pub(super) struct RequestContext<'a> {
@@ -29,6 +30,17 @@ pub(super) struct RequestContext<'a> {
 }
 
 impl RequestContext<'_> {
+    /// Lends the request to a handler, so that it can be dispatched again.
+    #[inline]
+    pub(super) fn reborrow(&mut self) -> RequestContext<'_> {
+        RequestContext {
+            caller: self.caller,
+            headers: self.headers.as_mut().map(Headers::reborrow),
+            body: self.body,
+            request: self.request,
+        }
+    }
+
     /// Headers that MCP defines.
     #[inline]
     pub(super) fn mcp(&self) -> Option<&McpHeaders> {
@@ -53,15 +65,37 @@ impl Headers<'_> {
     }
 }
 
-/// Sender of a request, and how it can be reached.
+/// Origin of a request, whatever its lifecycle.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Caller<'a> {
+pub(super) struct Origin<'a> {
     pub(super) principal: &'a Arc<Principal>,
     /// Address of the client, over HTTP.
     pub(super) address: Option<IpAddr>,
-    pub(super) revision: Revision,
+    /// Unix time in seconds.
+    pub(super) now: u64,
+    /// Metrics, trace and audit of the request, if enabled.
+    pub(super) watch: Option<&'a Watch<'a>>,
+}
+
+/// Sender of a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Caller<'a> {
+    pub(super) principal: &'a Arc<Principal>,
     /// Name of the session in logs.
     pub(super) session: Option<&'a Arc<str>>,
+    /// Unix time in seconds.
+    pub(super) now: u64,
+    /// Metrics, trace and audit of the request, if enabled.
+    pub(super) watch: Option<&'a Watch<'a>>,
+    pub(super) profile: CallerProfile,
+}
+
+/// Properties of a caller that do not borrow from its request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CallerProfile {
+    /// Address of the client, over HTTP.
+    pub(super) address: Option<IpAddr>,
+    pub(super) revision: Revision,
     pub(super) on_disconnect: OnDisconnect,
     /// Delay after which a response becomes a stream; `None` if the caller accepts no streams.
     pub(super) stream_after: Option<Duration>,
@@ -73,19 +107,192 @@ pub(super) struct Caller<'a> {
     pub(super) reach: Reach,
     /// Limits of the queue of outgoing messages of a call.
     pub(super) room: Room,
-    /// Unix time in seconds.
-    pub(super) now: u64,
-    /// Metrics, trace and audit of the request, if enabled.
-    pub(super) watch: Option<&'a Watch<'a>>,
     /// Trace fields that are propagated to upstreams.
     pub(super) propagation: Propagation,
 }
 
-impl Caller<'_> {
+/// Transport of a request, as far as it determines the properties of the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Channel {
+    /// One message in a POST.
+    Http {
+        accepts_stream: bool,
+    },
+    /// An element of a batch, over any transport. Batches are answered as a whole.
+    Batch,
+    Stdio,
+    /// A REST call: no stream, no progress, no requests to the client.
+    Rest,
+}
+
+/// Channel for requests to the client of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// Requests are sent on the response stream, or in an `input_required` result.
+    Stream,
+    /// The client accepts no event streams.
+    NoStream,
+    /// The response is part of a batch.
+    Batch,
+    /// The revision has no streams of this kind.
+    OldRevision,
+    /// The client does not use MCP.
+    Plain,
+}
+
+impl Reach {
+    /// Returns the error for requests to a client that cannot be reached.
+    pub(super) fn problem(self) -> Option<&'static str> {
+        match self {
+            Self::Stream => None,
+            Self::NoStream => Some(
+                "it takes no event stream for an answer; its requests' Accept has to name text/event-stream",
+            ),
+            Self::Batch => Some("the call is one of an array; it has to come by itself"),
+            Self::Plain => {
+                Some("it calls the tool without the protocol; over MCP it could be asked")
+            }
+            Self::OldRevision => Some("clients of 2024-11-05 cannot be asked over this transport"),
+        }
+    }
+}
+
+/// Settings of the server that apply to all callers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CallerDefaults {
+    pub(super) stream_after: Duration,
+    pub(super) room: Room,
+    pub(super) propagation: Propagation,
+}
+
+impl CallerProfile {
+    /// Properties of a caller; `session` is `None` in the stateless era.
+    #[inline]
+    pub(super) fn new(
+        channel: Channel,
+        session: Option<&Session>,
+        address: Option<IpAddr>,
+        defaults: CallerDefaults,
+    ) -> Self {
+        let is_http = matches!(channel, Channel::Http { .. });
+        let accepts_stream = match channel {
+            Channel::Http { accepts_stream } => accepts_stream,
+            Channel::Stdio => true,
+            Channel::Batch | Channel::Rest => false,
+        };
+        Self {
+            address,
+            revision: session.map_or(Revision::V2026_07_28, |session| session.revision),
+            // A pipe cannot be closed for one request only. A session can outlive its connections (LH-02).
+            on_disconnect: match channel {
+                Channel::Http { .. } | Channel::Rest if session.is_none() => OnDisconnect::Cancel,
+                _ => OnDisconnect::RunOn,
+            },
+            stream_after: accepts_stream.then_some(defaults.stream_after),
+            resumption: match session {
+                Some(session) if is_http => Resumption::of(session.revision),
+                _ => Resumption::No,
+            },
+            capabilities: session.map_or_else(Default::default, |session| session.capabilities),
+            reach: match (channel, session) {
+                (Channel::Batch, _) => Reach::Batch,
+                (Channel::Rest, _) => Reach::Plain,
+                (Channel::Http { .. }, Some(_)) if !accepts_stream => Reach::NoStream,
+                (Channel::Http { .. }, Some(session))
+                    if !session.revision.has_streamed_answers() =>
+                {
+                    Reach::OldRevision
+                }
+                (Channel::Http { .. } | Channel::Stdio, _) => Reach::Stream,
+            },
+            room: match channel {
+                Channel::Rest => Room::default(),
+                _ => defaults.room,
+            },
+            propagation: defaults.propagation,
+        }
+    }
+}
+
+impl Deref for Caller<'_> {
+    type Target = CallerProfile;
+
+    #[inline]
+    fn deref(&self) -> &CallerProfile {
+        &self.profile
+    }
+}
+
+impl<'a> Caller<'a> {
+    /// Creates the caller of a request; `session` is `None` in the stateless era.
+    #[inline]
+    pub(super) fn new(
+        channel: Channel,
+        origin: Origin<'a>,
+        session: Option<&'a Session>,
+        defaults: CallerDefaults,
+    ) -> Self {
+        let profile = CallerProfile::new(channel, session, origin.address, defaults);
+        let session = session.map(|session| &session.log_name);
+        Self::with_profile(origin, session, profile)
+    }
+
+    /// Creates a caller with known properties, and reports its revision and session to the hooks of the request.
+    #[inline]
+    pub(super) fn with_profile(
+        origin: Origin<'a>,
+        session: Option<&'a Arc<str>>,
+        profile: CallerProfile,
+    ) -> Self {
+        report_lifecycle(origin.watch, profile.revision, session);
+        Self {
+            principal: origin.principal,
+            session,
+            now: origin.now,
+            watch: origin.watch,
+            profile,
+        }
+    }
+
+    /// Reports the target of the request.
+    #[inline]
+    pub(super) fn names(self, operation: OperationId) {
+        if let Some(watch) = self.watch {
+            watch.names(operation);
+        }
+    }
+
+    /// Returns true if the request must not run because it cannot be recorded.
+    #[inline]
+    pub(super) fn is_barred(self) -> bool {
+        self.watch.is_some_and(Watch::is_barred)
+    }
+
     /// Key of the caller's share of shared resources.
     #[inline]
     pub(super) fn share(self) -> ShareKey {
         share_of(self.principal, self.address)
+    }
+
+    /// Position of the request in its trace, and the fields to propagate. Fields in the message take precedence over
+    /// HTTP headers, which the call context carries.
+    #[inline]
+    pub(super) fn onward(self, request: &Request<'_>) -> Onward {
+        let onward = Onward {
+            place: self.watch.and_then(Watch::context),
+            tracer: self.watch.and_then(Watch::tracer).cloned(),
+            propagation: self.propagation,
+            ..Onward::default()
+        };
+        match trace_of_meta(&request.params.meta) {
+            None => onward,
+            Some(said) => Onward {
+                place: onward.place.or(Some(said)),
+                in_message: true,
+                carried: Carried::of(&request.params, self.propagation),
+                ..onward
+            },
+        }
     }
 
     /// Creates the context of a tool, resource or prompt, with a queue for its notifications.
@@ -137,6 +344,21 @@ impl Caller<'_> {
             outlet,
             asking,
         })
+    }
+}
+
+/// Reports the revision and the session of a request.
+#[inline]
+pub(super) fn report_lifecycle(
+    watch: Option<&Watch<'_>>,
+    revision: Revision,
+    session: Option<&Arc<str>>,
+) {
+    if let Some(watch) = watch {
+        watch.speaks(revision);
+        if let Some(session) = session {
+            watch.is_in(session);
+        }
     }
 }
 

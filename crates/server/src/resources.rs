@@ -7,14 +7,17 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::content::push_contents;
-use super::dispatch::missing_name;
+use super::errors::{internal_error, stopped};
+use super::execute::Call;
 use super::inflight::CallOutcome;
-use super::reply::{Reply, begin, finish};
+use super::parts::Server;
+use super::reply::{HandlerError, HandlerResult, MaybeReady, Reply, begin, finish};
+use super::request_context::RequestContext;
 use super::resource_cache::CacheKey;
 use super::rounds::{has_asked, missing_capability, visit_required};
 use super::snapshot::Snapshot;
-use super::tools::{internal_error, stopped};
-use super::{MaybeReady, RequestContext, Server, truncated};
+use super::target::{check_named, missing_name};
+use super::text::truncated;
 use crate::auth::Principal;
 use crate::catalog::{
     CallContext, Catalog, Parameters, ReadFuture, Resource, ResourceDefinition, ResourceError,
@@ -25,65 +28,64 @@ use crate::protocol::{
     CacheScope, ErrorCode, ErrorObject, Method, ResourceContents, Revision, fault_of_uri,
 };
 
-impl Server {
-    /// Handles `resources/read`.
-    pub(super) fn read_resource(
-        self: &Arc<Self>,
-        cx: &mut Context<'_>,
-        request_context: RequestContext<'_>,
-    ) -> Result<MaybeReady, Reply> {
-        let RequestContext {
-            caller, request, ..
-        } = request_context;
-        let Some(uri) = request.params.uri.and_then(message::string) else {
-            let problem = "uri is required, a string: which resource to read";
-            return Err(missing_name(&request_context, problem));
-        };
-        let log_level = self.check_named(&request_context, &uri)?;
-        if let Some(problem) = fault_of_uri(&uri) {
-            let message = format!("Invalid params: uri: {problem}");
-            let error = ErrorObject::new(ErrorCode::InvalidParams, message);
-            let error = error.with_data(json!({"uri": truncated(&uri)}));
-            return Err(Reply::error(request.id, &error));
-        }
-        let snapshot = self.snapshot.load_full();
-        let Some(found) = ResourceMatch::seen(&uri, &snapshot, caller.principal) else {
-            let unknown = not_found(request.id, &uri, caller.revision);
-            return Ok(self.wait_for_source(
-                &snapshot,
-                Method::ResourcesRead,
-                request_context,
-                unknown,
-            ));
-        };
-        let asking = self.asking(caller, request_context.body, request)?;
-        let definition = found.definition();
-        let options = self.options(caller, definition.timeout);
-        let key = definition.ttl.and_then(|_| {
-            let scope = definition.cache_scope;
-            CacheKey::of(&uri, scope, caller.principal)
-        });
-        let kept = key
-            .as_ref()
-            .and_then(|key| snapshot.resource_cache.get(key));
-        let context = caller.context(request_context.headers, request, log_level, asking);
-        let reading = ReadResponder {
-            id: request.id.to_owned(),
-            uri: uri.clone().into_owned(),
-            definition: definition.clone(),
-            revision: caller.revision,
-            snapshot: Arc::clone(&snapshot),
-            key,
-            context: Arc::clone(&context),
-            server: Arc::clone(self),
-        };
-        if let Some((contents, left)) = kept {
-            return Ok(MaybeReady::Ready(reading.write(&contents, left)));
-        }
-        let start = |context| found.read(context, &uri);
-        let conclude = move |outcome| reading.conclude(outcome);
-        Ok(self.execute(cx, request.id, start, context, options, conclude))
+/// Handles `resources/read`.
+pub(super) fn read(
+    server: &Arc<Server>,
+    cx: &mut Context<'_>,
+    request_context: RequestContext<'_>,
+) -> HandlerResult {
+    let RequestContext {
+        caller, request, ..
+    } = request_context;
+    let Some(uri) = request.params.uri.and_then(message::string) else {
+        let problem = "uri is required, a string: which resource to read";
+        return Err(missing_name(&request_context, problem).into());
+    };
+    let log_level = check_named(&server.sessions, &request_context, &uri)?;
+    if let Some(problem) = fault_of_uri(&uri) {
+        let message = format!("Invalid params: uri: {problem}");
+        let error = ErrorObject::new(ErrorCode::InvalidParams, message);
+        let error = error.with_data(json!({"uri": truncated(&uri)}));
+        return Err(Reply::error(request.id, &error).into());
     }
+    let snapshot = server.snapshots.load_full();
+    let Some(found) = ResourceMatch::seen(&uri, &snapshot, caller.principal) else {
+        let unknown = not_found(request.id, &uri, caller.revision);
+        return Err(HandlerError::UnknownItem(unknown, Arc::clone(&snapshot)));
+    };
+    let asking = server.asking(caller, request_context.body, request)?;
+    let definition = found.definition();
+    let options = server.calls.options(caller, definition.timeout);
+    let key = definition.ttl.and_then(|_| {
+        let scope = definition.cache_scope;
+        CacheKey::of(&uri, scope, caller.principal)
+    });
+    let kept = key
+        .as_ref()
+        .and_then(|key| snapshot.resource_cache.get(key));
+    let context = caller.context(request_context.headers, request, log_level, asking);
+    let reading = ReadResponder {
+        id: request.id.to_owned(),
+        uri: uri.clone().into_owned(),
+        definition: definition.clone(),
+        revision: caller.revision,
+        snapshot: Arc::clone(&snapshot),
+        key,
+        context: Arc::clone(&context),
+        server: Arc::clone(server),
+    };
+    if let Some((contents, left)) = kept {
+        return Ok(MaybeReady::Ready(reading.write(&contents, left)));
+    }
+    let call = Call {
+        context: &context,
+        options,
+        limits: None,
+        start: |context| found.read(context, &uri),
+    };
+    Ok(server
+        .calls
+        .execute(cx, call, move |outcome| reading.conclude(outcome)))
 }
 
 /// Returns true if the principal may read a resource with this URI.

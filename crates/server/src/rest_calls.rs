@@ -10,140 +10,130 @@ use bytes::Bytes;
 use http::HeaderMap;
 use serde_json::{Value, json};
 
-use super::inflight::{OnDisconnect, Resumption};
-use super::instrument::speaks;
-use super::rounds::Reach;
+use super::errors::malformed;
+use super::parts::Server;
+use super::reply::MaybeReady;
+use super::request_context::{Caller, Channel, Headers, Origin, RequestContext};
 use super::snapshot::supported_versions;
-use super::{Caller, Headers, MaybeReady, RequestContext, Server, WorkerState, malformed};
+use super::worker_state::WorkerState;
+use super::{dispatch, instrument};
 use crate::auth::Principal;
-use crate::catalog::Room;
+use crate::protocol::Method;
 use crate::protocol::message::{MessageBounds, Params, Request};
 use crate::protocol::scan::Scanner;
-use crate::protocol::{ClientCapabilities, Method, Revision};
 use crate::telemetry::{Seen, Watch};
 
 /// Placeholder for the JSON-RPC id.
 const ID: &str = "0";
 
-impl Server {
-    /// Calls a tool with the arguments in `body`: a JSON object, or nothing. The reply is a response to `tools/call`
-    /// of the newest revision.
-    pub(crate) fn call_tool_rest(
-        self: &Arc<Self>,
-        cx: &mut Context<'_>,
-        (worker, seen): (&WorkerState, Seen<'_>),
-        principal: &Arc<Principal>,
-        headers: &mut HeaderMap,
-        name: &str,
-        body: &Bytes,
-    ) -> MaybeReady {
-        let Some((arguments, arguments_repeat)) = object(body, self.bounds) else {
-            return MaybeReady::Ready(malformed("the body is a JSON object: the tool's arguments"));
-        };
-        let name = json!(name).to_string();
-        let request = Request {
-            id: ID,
-            method: Cow::Borrowed(Method::ToolsCall.as_str()),
-            params: Params {
-                name: Some(&name),
-                arguments: Some(arguments).filter(|arguments| !arguments.is_empty()),
-                arguments_repeat,
-                ..Params::default()
-            },
-        };
-        let headers = Headers {
-            mcp: None,
-            all: headers,
-        };
-        let seen = Seen {
-            headers: Some(headers.all),
-            ..seen
-        };
-        let watch = self.observe(worker.cells(), principal, seen, &request);
-        let address = seen.peer.map(|peer| peer.address);
-        let caller = self.rest_caller(principal, address, watch.as_ref());
-        let request_context = RequestContext {
-            caller,
-            headers: Some(headers),
-            body,
-            request: &request,
-        };
-        let handled = self.dispatch(cx, Method::ToolsCall, request_context);
-        self.observed(watch, &request, handled)
-    }
+/// Calls a tool with the arguments in `body`: a JSON object, or nothing. The reply is a response to `tools/call`
+/// of the newest revision.
+pub(crate) fn call_tool(
+    server: &Arc<Server>,
+    cx: &mut Context<'_>,
+    (worker, seen): (&WorkerState, Seen<'_>),
+    principal: &Arc<Principal>,
+    headers: &mut HeaderMap,
+    name: &str,
+    body: &Bytes,
+) -> MaybeReady {
+    let Some((arguments, arguments_repeat)) = object(body, server.bounds) else {
+        return MaybeReady::Ready(malformed("the body is a JSON object: the tool's arguments"));
+    };
+    let name = json!(name).to_string();
+    let request = Request {
+        id: ID,
+        method: Cow::Borrowed(Method::ToolsCall.as_str()),
+        params: Params {
+            name: Some(&name),
+            arguments: Some(arguments).filter(|arguments| !arguments.is_empty()),
+            arguments_repeat,
+            ..Params::default()
+        },
+    };
+    let headers = Headers {
+        mcp: None,
+        all: headers,
+    };
+    let seen = Seen {
+        headers: Some(headers.all),
+        ..seen
+    };
+    let watch = instrument::observe(server, worker.cells(), principal, seen, &request);
+    let address = seen.peer.map(|peer| peer.address);
+    let caller = rest_caller(server, principal, address, watch.as_ref());
+    let request_context = RequestContext {
+        caller,
+        headers: Some(headers),
+        body,
+        request: &request,
+    };
+    let handled = dispatch::dispatch(server, cx, Method::ToolsCall, request_context);
+    instrument::observed(server, watch, &request, handled)
+}
 
-    /// Returns one page of the tools, as a response to `tools/list` of the newest revision.
-    pub(crate) fn list_tools_rest(
-        self: &Arc<Self>,
-        cx: &mut Context<'_>,
-        principal: &Arc<Principal>,
-        cursor: Option<&str>,
-    ) -> MaybeReady {
-        let params = cursor.map(|cursor| json!({ "cursor": cursor }).to_string());
-        let request = Request {
-            id: ID,
-            method: Cow::Borrowed(Method::ToolsList.as_str()),
-            params: Params {
-                object: params.as_deref(),
-                ..Params::default()
-            },
-        };
-        let request_context = RequestContext {
-            caller: self.rest_caller(principal, None, None),
-            headers: None,
-            body: &Bytes::new(),
-            request: &request,
-        };
-        self.dispatch(cx, Method::ToolsList, request_context)
-    }
+/// Returns one page of the tools, as a response to `tools/list` of the newest revision.
+pub(crate) fn list_tools(
+    server: &Arc<Server>,
+    cx: &mut Context<'_>,
+    principal: &Arc<Principal>,
+    cursor: Option<&str>,
+) -> MaybeReady {
+    let params = cursor.map(|cursor| json!({ "cursor": cursor }).to_string());
+    let request = Request {
+        id: ID,
+        method: Cow::Borrowed(Method::ToolsList.as_str()),
+        params: Params {
+            object: params.as_deref(),
+            ..Params::default()
+        },
+    };
+    let request_context = RequestContext {
+        caller: rest_caller(server, principal, None, None),
+        headers: None,
+        body: &Bytes::new(),
+        request: &request,
+    };
+    dispatch::dispatch(server, cx, Method::ToolsList, request_context)
+}
 
-    /// Server information for REST clients.
-    pub(crate) fn info(&self) -> Value {
-        let snapshot = self.snapshot.load();
-        let mut info = snapshot.server_info.clone();
-        info["longshore"] = env!("CARGO_PKG_VERSION").into();
-        info["protocolVersions"] = supported_versions().into();
-        info["capabilities"] = snapshot.capabilities.clone();
-        if let Some(instructions) = &snapshot.instructions {
-            info["instructions"] = instructions.as_str().into();
-        }
-        info
+/// Server information for REST clients.
+pub(crate) fn info(server: &Server) -> Value {
+    let snapshot = server.snapshots.load();
+    let mut info = snapshot.server_info.clone();
+    info["longshore"] = env!("CARGO_PKG_VERSION").into();
+    info["protocolVersions"] = supported_versions().into();
+    info["capabilities"] = snapshot.capabilities.clone();
+    if let Some(instructions) = &snapshot.instructions {
+        info["instructions"] = instructions.as_str().into();
     }
+    info
+}
 
-    /// Name and version of the server and of the runtime.
-    pub(crate) fn version(&self) -> Value {
-        let info = &self.snapshot.load().server_info;
-        json!({
-            "name": info["name"],
-            "version": info["version"],
-            "longshore": env!("CARGO_PKG_VERSION"),
-        })
-    }
+/// Name and version of the server and of the runtime.
+pub(crate) fn version(server: &Server) -> Value {
+    let info = &server.snapshots.load().server_info;
+    json!({
+        "name": info["name"],
+        "version": info["version"],
+        "longshore": env!("CARGO_PKG_VERSION"),
+    })
+}
 
-    /// A caller that accepts no stream and cannot be sent requests or progress.
-    fn rest_caller<'a>(
-        &self,
-        principal: &'a Arc<Principal>,
-        address: Option<IpAddr>,
-        watch: Option<&'a Watch<'a>>,
-    ) -> Caller<'a> {
-        speaks(watch, Revision::V2026_07_28, None);
-        Caller {
-            principal,
-            address,
-            revision: Revision::V2026_07_28,
-            session: None,
-            on_disconnect: OnDisconnect::Cancel,
-            stream_after: None,
-            resumption: Resumption::No,
-            capabilities: ClientCapabilities::default(),
-            reach: Reach::Plain,
-            room: Room::default(),
-            now: 0,
-            watch,
-            propagation: self.telemetry.propagation(),
-        }
-    }
+fn rest_caller<'a>(
+    server: &Server,
+    principal: &'a Arc<Principal>,
+    address: Option<IpAddr>,
+    watch: Option<&'a Watch<'a>>,
+) -> Caller<'a> {
+    let origin = Origin {
+        principal,
+        address,
+        // Only sessions and replays depend on the time, which REST calls do not have.
+        now: 0,
+        watch,
+    };
+    Caller::new(Channel::Rest, origin, None, server.caller_defaults)
 }
 
 /// Returns the JSON object in a body, or an empty string for an empty body. The flag is true if a member may be

@@ -9,12 +9,14 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use super::client_requests::count;
+use super::errors::{internal_error, invalid_params};
 use super::inflight::SuspendedCall;
-use super::reply::{Refusal, Reply, begin};
+use super::parts::Server;
+use super::reply::{MaybeReady, Refusal, Reply, begin};
+use super::request_context::{Caller, Reach};
 use super::share::{StateKind, owner_of};
 use super::snapshot::Snapshot;
-use super::tools::{internal_error, invalid_params};
-use super::{Caller, MaybeReady, Server};
+use super::text::truncated;
 use crate::catalog::{
     AskError, Asking, CallContext, Client, Desk, Fault, Interruption, Round, read_request,
 };
@@ -25,37 +27,6 @@ use crate::seal::{
     random_bytes,
 };
 use crate::state::{Retention, StateError};
-
-/// Whether a caller can be asked something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reach {
-    /// It can.
-    Stream,
-    /// It takes no event streams.
-    NoStream,
-    /// Its answers come with those of other requests.
-    Batch,
-    /// Its revision has no streams of this kind.
-    OldRevision,
-    /// It does not speak the protocol.
-    Plain,
-}
-
-impl Reach {
-    fn problem(self) -> Option<&'static str> {
-        match self {
-            Self::Stream => None,
-            Self::NoStream => Some(
-                "it takes no event stream for an answer; its requests' Accept has to name text/event-stream",
-            ),
-            Self::Batch => Some("the call is one of an array; it has to come by itself"),
-            Self::Plain => {
-                Some("it calls the tool without the protocol; over MCP it could be asked")
-            }
-            Self::OldRevision => Some("clients of 2024-11-05 cannot be asked over this transport"),
-        }
-    }
-}
 
 impl Server {
     /// How a call can ask its client, and what it was told before.
@@ -73,7 +44,7 @@ impl Server {
             return Ok(Asking::new(Client::Session {
                 revision: caller.revision,
                 capabilities: caller.capabilities,
-                timeout: self.question_timeout,
+                timeout: self.calls.client_request_timeout,
             }));
         }
         let client = Client::Stateless {
@@ -111,12 +82,12 @@ impl Server {
                 let binding = self.binding(caller.principal.id(), request);
                 let opened = RequestState::open(&self.keys, binding, &sealed, caller.now);
                 Some(opened.ok_or_else(|| {
-                    count(&self.inflight.client_requests.counters.states_refused);
+                    count(&self.calls.inflight.client_requests.counters.states_refused);
                     invalid_params(request.id, BAD_STATE)
                 })?)
             }
         };
-        count(&self.inflight.client_requests.counters.resumed);
+        count(&self.calls.inflight.client_requests.counters.resumed);
         let desk = match state {
             None => Desk::resume(None, responses, self.state.clone()),
             Some(Opened::Whole(state)) => Desk::resume(Some(state), responses, self.state.clone()),
@@ -171,17 +142,17 @@ impl Server {
         MaybeReady::Ready(match interruption {
             Interruption::Fault(Fault::BadAnswer(problem)) => invalid_params(id, &problem),
             Interruption::Fault(Fault::Departed(how)) => {
-                tracing::error!(name = %super::truncated(what), %how, "what ran again after a question did not do the same as before; its request failed");
+                tracing::error!(name = %truncated(what), %how, "what ran again after a question did not do the same as before; its request failed");
                 internal_error(id)
             }
             Interruption::Fault(Fault::Lost(why)) => {
-                tracing::error!(name = %super::truncated(what), %why, "what a request has kept between its rounds cannot be got");
+                tracing::error!(name = %truncated(what), %why, "what a request has kept between its rounds cannot be got");
                 internal_error(id)
             }
             Interruption::Round(round) => {
                 let asked = self.round(id, &context, snapshot, round);
                 return asked.unwrap_or_else(|| {
-                    tracing::error!(name = %super::truncated(what), "a call keeps more between its questions than fits");
+                    tracing::error!(name = %truncated(what), "a call keeps more between its questions than fits");
                     MaybeReady::Ready(too_much(id))
                 });
             }
@@ -261,7 +232,7 @@ impl Server {
     }
 
     fn count_asked(&self, questions: usize) {
-        let asked = &self.inflight.client_requests.counters.asked;
+        let asked = &self.calls.inflight.client_requests.counters.asked;
         (0..questions).for_each(|_| count(asked));
     }
 
@@ -306,7 +277,7 @@ impl Server {
             .ok()
             .and_then(|sealed| RequestState::open_kept(&self.keys, binding, sealed, now))
             .ok_or_else(|| {
-                count(&self.inflight.client_requests.counters.states_refused);
+                count(&self.calls.inflight.client_requests.counters.states_refused);
                 Fault::BadAnswer(BAD_STATE.to_owned())
             })
     }

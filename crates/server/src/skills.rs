@@ -5,10 +5,13 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::errors::invalid_params;
+use super::lists;
 use super::lists::{UNKNOWN_CURSOR, begin_list};
+use super::parts::Server;
 use super::reply::{Reply, begin};
-use super::tools::invalid_params;
-use super::{Caller, Server, truncated};
+use super::request_context::Caller;
+use super::text::truncated;
 use crate::protocol::message::Request;
 use crate::protocol::{ErrorCode, ErrorObject};
 
@@ -20,103 +23,108 @@ struct OfUri<'a> {
     cursor: Option<serde::de::IgnoredAny>,
 }
 
-impl Server {
-    pub(super) fn list_skills(&self, caller: Caller<'_>, request: &Request<'_>) -> Reply {
-        #[derive(Deserialize)]
-        struct ListParams<'a> {
-            #[serde(borrow)]
-            cursor: Option<Cow<'a, str>>,
-        }
-        let snapshot = self.snapshot.load();
-        let table = &snapshot.catalog.skills;
-        if let Some(view) = &snapshot.policy_view {
-            let params = request.params.object.unwrap_or("{}");
-            let ListParams { cursor } = match serde_json::from_str(params) {
-                Ok(params) => params,
-                Err(e) => return invalid_params(request.id, &e.to_string()),
-            };
-            let sees = |uri: &str| snapshot.sees_uri(caller.principal, uri);
-            let frame = snapshot.frame(caller.revision, &self.config, &self.keys, &self.mount);
-            let page = view.page_by_uri(
-                table,
-                |skill| visible_entry(&skill.entry, sees),
-                frame,
-                caller.principal,
-                cursor.as_deref(),
-            );
-            return match page {
-                Some(page) => Reply::pieces(begin_list(table, request.id), page),
-                None => invalid_params(request.id, UNKNOWN_CURSOR),
-            };
-        }
-        self.list(&snapshot, (None, &snapshot.skills), table, caller, request)
+pub(super) fn list(server: &Server, caller: Caller<'_>, request: &Request<'_>) -> Reply {
+    #[derive(Deserialize)]
+    struct ListParams<'a> {
+        #[serde(borrow)]
+        cursor: Option<Cow<'a, str>>,
     }
-
-    pub(super) fn get_skill(&self, caller: Caller<'_>, request: &Request<'_>) -> Reply {
-        let snapshot = self.snapshot.load();
-        self.of_uri(request, "Unknown skill", "skill", |uri| {
-            let entry = snapshot.catalog.skills.get(uri)?;
-            snapshot.sees_uri(caller.principal, uri).then_some(())?;
-            Some(match &snapshot.policy_view {
-                None => Cow::Borrowed(entry.entry.as_str()),
-                Some(_) => {
-                    let sees = |uri: &str| snapshot.sees_uri(caller.principal, uri);
-                    visible_entry(&entry.entry, sees).into()
-                }
-            })
-        })
-    }
-
-    pub(super) fn read_directory(&self, caller: Caller<'_>, request: &Request<'_>) -> Reply {
-        let snapshot = self.snapshot.load();
-        self.of_uri(request, "Not a directory", "resources", |uri| {
-            let folders = &snapshot.catalog.folders;
-            let uri = uri.strip_suffix('/').unwrap_or(uri);
-            snapshot.sees_uri(caller.principal, uri).then_some(())?;
-            let listed = folders.get(uri)?;
-            if snapshot.policy_view.is_none() {
-                return Some(Cow::Borrowed(listed.as_str()));
-            }
-            let mut listed: Vec<Value> = serde_json::from_str(listed).ok()?;
-            listed.retain(|entry| {
-                let uri = entry["uri"].as_str().unwrap_or_default();
-                snapshot.sees_uri(caller.principal, uri)
-            });
-            Some(Value::from(listed).to_string().into())
-        })
-    }
-
-    /// Returns the item with a URI, as one member of a result.
-    fn of_uri<'a>(
-        &self,
-        request: &Request<'_>,
-        unknown: &'static str,
-        member: &str,
-        find: impl FnOnce(&str) -> Option<Cow<'a, str>>,
-    ) -> Reply {
+    let snapshot = server.snapshots.load();
+    let table = &snapshot.catalog.skills;
+    if let Some(view) = &snapshot.policy_view {
         let params = request.params.object.unwrap_or("{}");
-        let of = match serde_json::from_str::<OfUri<'_>>(params) {
-            Ok(of) => of,
+        let ListParams { cursor } = match serde_json::from_str(params) {
+            Ok(params) => params,
             Err(e) => return invalid_params(request.id, &e.to_string()),
         };
-        if of.cursor.is_some() {
-            return invalid_params(request.id, "there is one page, and no cursor leads here");
-        }
-        let Some(found) = find(&of.uri) else {
-            let message = format!("{unknown}: {}", truncated(&of.uri));
-            let error = ErrorObject::new(ErrorCode::InvalidParams, message);
-            let data = json!({"uri": truncated(&of.uri)});
-            return Reply::error(request.id, &error.with_data(data));
+        let sees = |uri: &str| snapshot.sees_uri(caller.principal, uri);
+        let frame = snapshot.frame(caller.revision, &server.config, &server.keys, &server.mount);
+        let page = view.page_by_uri(
+            table,
+            |skill| visible_entry(&skill.entry, sees),
+            frame,
+            caller.principal,
+            cursor.as_deref(),
+        );
+        return match page {
+            Some(page) => Reply::pieces(begin_list(table, request.id), page),
+            None => invalid_params(request.id, UNKNOWN_CURSOR),
         };
-        let snapshot = self.snapshot.load();
-        let tail = snapshot.list_tail();
-        let mut out = begin(request.id, 32 + found.len() + tail.len());
-        out.extend_from_slice(format!(r#","result":{{"{member}":"#).as_bytes());
-        out.extend_from_slice(found.as_bytes());
-        out.extend_from_slice(tail.as_bytes());
-        out.extend_from_slice(b"}}");
-        Reply::document(out)
     }
+    lists::list(
+        server,
+        &snapshot,
+        (None, &snapshot.skills),
+        table,
+        caller,
+        request,
+    )
+}
+
+pub(super) fn get(server: &Server, caller: Caller<'_>, request: &Request<'_>) -> Reply {
+    let snapshot = server.snapshots.load();
+    result_for_uri(server, request, "Unknown skill", "skill", |uri| {
+        let entry = snapshot.catalog.skills.get(uri)?;
+        snapshot.sees_uri(caller.principal, uri).then_some(())?;
+        Some(match &snapshot.policy_view {
+            None => Cow::Borrowed(entry.entry.as_str()),
+            Some(_) => {
+                let sees = |uri: &str| snapshot.sees_uri(caller.principal, uri);
+                visible_entry(&entry.entry, sees).into()
+            }
+        })
+    })
+}
+
+pub(super) fn read_directory(server: &Server, caller: Caller<'_>, request: &Request<'_>) -> Reply {
+    let snapshot = server.snapshots.load();
+    result_for_uri(server, request, "Not a directory", "resources", |uri| {
+        let folders = &snapshot.catalog.folders;
+        let uri = uri.strip_suffix('/').unwrap_or(uri);
+        snapshot.sees_uri(caller.principal, uri).then_some(())?;
+        let listed = folders.get(uri)?;
+        if snapshot.policy_view.is_none() {
+            return Some(Cow::Borrowed(listed.as_str()));
+        }
+        let mut listed: Vec<Value> = serde_json::from_str(listed).ok()?;
+        listed.retain(|entry| {
+            let uri = entry["uri"].as_str().unwrap_or_default();
+            snapshot.sees_uri(caller.principal, uri)
+        });
+        Some(Value::from(listed).to_string().into())
+    })
+}
+
+/// Returns the item with a URI, as one member of a result.
+fn result_for_uri<'a>(
+    server: &Server,
+    request: &Request<'_>,
+    unknown: &'static str,
+    member: &str,
+    find: impl FnOnce(&str) -> Option<Cow<'a, str>>,
+) -> Reply {
+    let params = request.params.object.unwrap_or("{}");
+    let of = match serde_json::from_str::<OfUri<'_>>(params) {
+        Ok(of) => of,
+        Err(e) => return invalid_params(request.id, &e.to_string()),
+    };
+    if of.cursor.is_some() {
+        return invalid_params(request.id, "there is one page, and no cursor leads here");
+    }
+    let Some(found) = find(&of.uri) else {
+        let message = format!("{unknown}: {}", truncated(&of.uri));
+        let error = ErrorObject::new(ErrorCode::InvalidParams, message);
+        let data = json!({"uri": truncated(&of.uri)});
+        return Reply::error(request.id, &error.with_data(data));
+    };
+    let snapshot = server.snapshots.load();
+    let tail = snapshot.list_tail();
+    let mut out = begin(request.id, 32 + found.len() + tail.len());
+    out.extend_from_slice(format!(r#","result":{{"{member}":"#).as_bytes());
+    out.extend_from_slice(found.as_bytes());
+    out.extend_from_slice(tail.as_bytes());
+    out.extend_from_slice(b"}}");
+    Reply::document(out)
 }
 
 /// Entry of a skill without the files that the caller may not read.

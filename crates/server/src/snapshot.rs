@@ -1,15 +1,18 @@
 //! Immutable snapshot of everything that is served, replaced as a whole.
 
-use std::sync::OnceLock;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash as _, Hasher as _};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
+use super::config::ServerConfig;
 use super::resource_cache::ResourceCache;
 use super::search::Search;
 use super::visibility::PolicyView;
-use super::{Admission, ServerConfig};
+use crate::auth::{Policy, Principal, Shelf};
 use crate::catalog::{Catalog, Listed, Listing, ListingFrame, Table};
 use crate::protocol::{Implementation, Method, Revision};
 use crate::seal::KeyRing;
@@ -55,29 +58,20 @@ pub(crate) struct Snapshot {
     pub(crate) instructions: Option<String>,
 }
 
+/// Access rules and authentication requirement of an endpoint.
+#[derive(Debug, Default)]
+pub(crate) struct Admission {
+    pub(crate) policy: Option<Policy>,
+    /// True if callers must authenticate.
+    pub(crate) proved: bool,
+}
+
 /// Lists that differ between two snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ListChanges {
     pub(crate) tools: bool,
     pub(crate) resources: bool,
     pub(crate) prompts: bool,
-}
-
-/// One list for each revision, serialized on first use.
-#[derive(Debug, Default)]
-pub(crate) struct Listings([OnceLock<Listing>; Revision::ALL.len()]);
-
-impl Listings {
-    #[inline]
-    pub(crate) fn get<T: Listed>(&self, table: &Table<T>, frame: ListingFrame<'_>) -> &Listing {
-        self.0[frame.revision as usize].get_or_init(|| {
-            let mut listing = Listing::new(table, frame);
-            for other in self.0.iter().filter_map(OnceLock::get) {
-                listing.share(other);
-            }
-            listing
-        })
-    }
 }
 
 /// Key of `serverInfo` in `_meta`.
@@ -210,6 +204,98 @@ impl Snapshot {
             keys,
             mount,
         }
+    }
+}
+
+impl Snapshot {
+    /// Returns true if the caller sees the item at a position.
+    #[inline]
+    pub(super) fn sees(&self, principal: &Principal, shelf: Shelf, place: usize) -> bool {
+        match &self.policy_view {
+            None => true,
+            Some(view) => {
+                let class = view.policy.class_of(principal);
+                view.visible(&class, shelf, &self.catalog).sees(place)
+            }
+        }
+    }
+
+    /// Returns true if the caller sees the item with a key.
+    #[inline]
+    pub(super) fn sees_key<T: Listed>(
+        &self,
+        principal: &Principal,
+        shelf: Shelf,
+        table: &Table<T>,
+        key: &str,
+    ) -> bool {
+        self.policy_view.is_none()
+            || table
+                .position(key)
+                .is_some_and(|place| self.sees(principal, shelf, place))
+    }
+
+    /// Digest of the visible part of several lists. Returns `None` without a policy.
+    pub(super) fn digest_of(&self, principal: &Principal, shelves: &[Shelf]) -> Option<u64> {
+        let view = self.policy_view.as_ref()?;
+        let class = view.policy.class_of(principal);
+        let catalog = &self.catalog;
+        let digest = |shelf: Shelf| {
+            let of = (&*class, view.visible(&class, shelf, catalog));
+            match shelf {
+                Shelf::Tools => view.digest(shelf, &catalog.tools, of),
+                Shelf::Resources => view.digest(shelf, &catalog.resources, of),
+                Shelf::Templates => view.digest(shelf, &catalog.templates, of),
+                Shelf::Prompts => view.digest(shelf, &catalog.prompts, of),
+            }
+        };
+        let mut hasher = DefaultHasher::new();
+        shelves
+            .iter()
+            .for_each(|shelf| digest(*shelf).hash(&mut hasher));
+        Some(hasher.finish())
+    }
+
+    /// Returns true if the caller may read a URI.
+    #[inline]
+    pub(super) fn sees_uri(&self, principal: &Principal, uri: &str) -> bool {
+        match &self.policy_view {
+            None => true,
+            Some(view) => {
+                let class = view.policy.class_of(principal);
+                view.policy.decide_uri(&class, uri).allowed
+            }
+        }
+    }
+
+    /// Returns true if the caller may read a resource with several URIs: one is allowed, and no rule denies another.
+    pub(super) fn sees_any(&self, principal: &Principal, uris: &[String]) -> bool {
+        let Some(view) = &self.policy_view else {
+            return true;
+        };
+        let class = view.policy.class_of(principal);
+        let mut allowed = false;
+        for uri in uris {
+            let decision = view.policy.decide_uri(&class, uri);
+            if !decision.allowed && decision.rule.is_some() {
+                return false;
+            }
+            allowed |= decision.allowed;
+        }
+        allowed
+    }
+
+    /// Scopes that rules require for a tool.
+    pub(super) fn required_scopes(
+        &self,
+        principal: &Principal,
+        tool: &str,
+    ) -> Option<Arc<[String]>> {
+        let view = self.policy_view.as_ref()?;
+        let place = self.catalog.tools.position(tool)?;
+        let class = view.policy.class_of(principal);
+        let visible = view.visible(&class, Shelf::Tools, &self.catalog);
+        visible.requires(place).cloned()
     }
 }
 

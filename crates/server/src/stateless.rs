@@ -3,10 +3,12 @@
 use http::HeaderMap;
 use serde_json::json;
 
+use super::errors::invalid_params;
+use super::log_levels::LEVELS;
 use super::param_headers::{self, HeaderValueState, McpHeaders};
 use super::reply::{Refusal, Reply};
 use super::snapshot::supported_versions;
-use super::{logging, tools, truncated};
+use super::text::truncated;
 use crate::catalog::{CatalogTool, LogLevel};
 use crate::protocol::message::{self, Meta, Params, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Method, Revision};
@@ -138,7 +140,7 @@ pub(super) fn log_level(request: &Request<'_>) -> Result<Option<LogLevel>, Reply
     };
     match message::string(level).and_then(|word| LogLevel::parse(&word)) {
         Some(level) => Ok(Some(level)),
-        None => Err(tools::invalid_params(request.id, logging::LEVELS)),
+        None => Err(invalid_params(request.id, LEVELS)),
     }
 }
 

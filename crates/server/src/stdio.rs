@@ -7,186 +7,161 @@ use std::task::Context;
 use bytes::Bytes;
 use serde_json::json;
 
-use super::inflight::{OnDisconnect, Resumption, STDIO};
-use super::instrument::speaks;
-use super::reply::Reply;
-use super::rounds::Reach;
+use super::config::BatchPolicy;
+use super::errors::malformed;
+use super::inflight::STDIO;
+use super::parts::Server;
+use super::peer::StdioPeer;
+use super::reply::{MaybeReady, Reply};
+use super::request_context::{Caller, Channel, Origin, RequestContext, report_lifecycle};
+use super::streams;
 use super::streams::EventSource;
-use super::{
-    BatchPolicy, Caller, MaybeReady, RequestContext, Server, WorkerState, malformed, truncated,
-};
+use super::text::truncated;
+use super::worker_state::WorkerState;
+use super::{batch, dispatch, errors, handshake, instrument, notifications};
 use crate::auth::Principal;
 use crate::protocol::message::{self, Message, Payload, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Method, Revision};
 use crate::seal::Session;
 use crate::telemetry::{Seen, Watch};
 
-/// State of the one client of a process or of an HTTP+SSE session.
-#[derive(Debug, Default)]
-pub(crate) struct StdioPeer {
-    session: OnceLock<Session>,
-    listens: AtomicBool,
-    /// True for HTTP+SSE clients, which have no stateless era.
-    has_sessions_only: bool,
+/// Handles one message that arrived as `seen` describes. Returns `Ready` if nothing has to wait; otherwise
+/// registers with `cx`.
+pub(crate) fn handle(
+    server: &Arc<Server>,
+    cx: &mut Context<'_>,
+    (worker, seen): (&WorkerState, Seen<'_>),
+    peer: &StdioPeer,
+    principal: &Arc<Principal>,
+    body: &Bytes,
+) -> MaybeReady {
+    MaybeReady::Ready(match Payload::within(body, server.bounds) {
+        Ok(Payload::Single(Message::Request(request))) => {
+            let watch = instrument::observe(server, worker.cells(), principal, seen, &request);
+            let (sender, message) = ((peer, principal), (body, &request));
+            let handled = handle_request(server, cx, worker, sender, message, watch.as_ref());
+            return instrument::observed(server, watch, &request, handled);
+        }
+        Ok(Payload::Single(Message::Notification(notification))) => {
+            // A client may use both eras at once. Request ids are unique within each.
+            if let Some(session) = peer.session.get() {
+                notifications::handle_notification(server, &session.log_name, &notification);
+            }
+            if !peer.has_sessions_only {
+                notifications::handle_notification(server, STDIO, &notification);
+            }
+            Reply::Accepted
+        }
+        Ok(Payload::Single(Message::Response(response))) => {
+            if let Some(session) = peer.session.get() {
+                notifications::handle_response(server, &session.log_name, principal, &response);
+            }
+            Reply::Accepted
+        }
+        Ok(Payload::Batch(elements)) => match peer.session.get() {
+            Some(session)
+                if server.config.batch == BatchPolicy::Always
+                    || server.config.batch == BatchPolicy::Auto
+                        && session.revision.has_batches() =>
+            {
+                let caller = stdio_caller(
+                    server,
+                    Channel::Batch,
+                    worker,
+                    Some(session),
+                    principal,
+                    None,
+                );
+                return batch::handle(server, cx, (worker, seen), caller, None, body, &elements);
+            }
+            _ => malformed("an array of messages is not accepted: only 2025-03-26 has batches"),
+        },
+        Err(problem) => errors::malformed_message(&server.limits.hits, &problem),
+    })
 }
 
-impl StdioPeer {
-    /// Creates the state of a client of the 2024-11-05 HTTP+SSE transport.
-    pub(super) fn for_http_sse() -> Self {
-        Self {
-            has_sessions_only: true,
-            ..Self::default()
-        }
+/// The stream of notifications of a session. Returns it once, as soon as there is a session.
+pub(crate) fn notifications(
+    server: &Arc<Server>,
+    peer: &StdioPeer,
+    principal: &Arc<Principal>,
+) -> Option<Box<dyn EventSource>> {
+    let session = peer.session.get()?;
+    if peer.listens.swap(true, Ordering::Relaxed) {
+        return None;
     }
-
-    /// The session, after `initialize`.
-    pub(super) fn session(&self) -> Option<&Session> {
-        self.session.get()
-    }
-
-    /// Returns true after `initialize`.
-    pub(crate) fn has_session(&self) -> bool {
-        self.session.get().is_some()
-    }
+    streams::session_notifications(server, session, principal)
 }
 
-impl Server {
-    /// Handles one message that arrived as `seen` describes. Returns `Ready` if nothing has to wait; otherwise
-    /// registers with `cx`.
-    pub(crate) fn handle_stdio(
-        self: &Arc<Self>,
-        cx: &mut Context<'_>,
-        (worker, seen): (&WorkerState, Seen<'_>),
-        peer: &StdioPeer,
-        principal: &Arc<Principal>,
-        body: &Bytes,
-    ) -> MaybeReady {
-        MaybeReady::Ready(match Payload::within(body, self.bounds) {
-            Ok(Payload::Single(Message::Request(request))) => {
-                let watch = self.observe(worker.cells(), principal, seen, &request);
-                let (sender, message) = ((peer, principal), (body, &request));
-                let handled = self.stdio_request(cx, worker, sender, message, watch.as_ref());
-                return self.observed(watch, &request, handled);
-            }
-            Ok(Payload::Single(Message::Notification(notification))) => {
-                // A client may use both eras at once. Request ids are unique within each.
-                if let Some(session) = peer.session.get() {
-                    self.handle_notification(&session.log_name, &notification);
-                }
-                if !peer.has_sessions_only {
-                    self.handle_notification(STDIO, &notification);
-                }
-                Reply::Accepted
-            }
-            Ok(Payload::Single(Message::Response(response))) => {
-                if let Some(session) = peer.session.get() {
-                    self.handle_client_response(&session.log_name, principal, &response);
-                }
-                Reply::Accepted
-            }
-            Ok(Payload::Batch(elements)) => match peer.session.get() {
-                Some(session)
-                    if self.config.batch == BatchPolicy::Always
-                        || self.config.batch == BatchPolicy::Auto
-                            && session.revision.has_batches() =>
-                {
-                    let caller = Caller {
-                        reach: Reach::Batch,
-                        ..self.stdio_caller(worker, Some(session), principal, None)
-                    };
-                    return self.batch(cx, (worker, seen), caller, None, body, &elements);
-                }
-                _ => malformed("an array of messages is not accepted: only 2025-03-26 has batches"),
-            },
-            Err(problem) => self.malformed_message(&problem),
-        })
-    }
-
-    /// The stream of notifications of a session. Returns it once, as soon as there is a session.
-    pub(crate) fn stdio_notifications(
-        self: &Arc<Self>,
-        peer: &StdioPeer,
-        principal: &Arc<Principal>,
-    ) -> Option<Box<dyn EventSource>> {
-        let session = peer.session.get()?;
-        if peer.listens.swap(true, Ordering::Relaxed) {
-            return None;
+fn handle_request(
+    server: &Arc<Server>,
+    cx: &mut Context<'_>,
+    worker: &WorkerState,
+    (peer, principal): (&StdioPeer, &Arc<Principal>),
+    (body, request): (&Bytes, &Request<'_>),
+    watch: Option<&Watch<'_>>,
+) -> MaybeReady {
+    let of = |caller| RequestContext {
+        caller,
+        headers: None,
+        body,
+        request,
+    };
+    if let Some(version) = request.params.meta.protocol_version {
+        if peer.has_sessions_only {
+            let version = message::string(version).unwrap_or_default();
+            return MaybeReady::Ready(not_on_this_transport(request.id, &version));
         }
-        self.session_notifications(session, principal)
+        let caller = stdio_caller(server, Channel::Stdio, worker, None, principal, watch);
+        return dispatch::stateless_request(server, cx, of(caller));
     }
-
-    fn stdio_request(
-        self: &Arc<Self>,
-        cx: &mut Context<'_>,
-        worker: &WorkerState,
-        (peer, principal): (&StdioPeer, &Arc<Principal>),
-        (body, request): (&Bytes, &Request<'_>),
-        watch: Option<&Watch<'_>>,
-    ) -> MaybeReady {
-        let of = |caller| RequestContext {
-            caller,
-            headers: None,
-            body,
-            request,
-        };
-        if let Some(version) = request.params.meta.protocol_version {
-            if peer.has_sessions_only {
-                let version = message::string(version).unwrap_or_default();
-                return MaybeReady::Ready(not_on_this_transport(request.id, &version));
-            }
-            let caller = self.stdio_caller(worker, None, principal, watch);
-            return self.stateless_request(cx, of(caller));
-        }
-        if let Some(session) = peer.session.get() {
-            let caller = self.stdio_caller(worker, Some(session), principal, watch);
-            return self.session_request(cx, of(caller));
-        }
-        MaybeReady::Ready(match Method::parse(&request.method) {
-            Some(Method::Initialize) => match self.initialize(worker, principal, request) {
-                Ok((session, reply)) => {
-                    speaks(watch, session.revision, Some(&session.log_name));
-                    let _ = peer.session.set(session);
-                    reply
-                }
-                Err(reply) => reply,
-            },
-            Some(Method::Ping) => Reply::constant(request.id, br#","result":{}}"#),
-            _ => Reply::error(
-                request.id,
-                &ErrorObject::new(
-                    ErrorCode::InvalidRequest,
-                    "send initialize first, or io.modelcontextprotocol/protocolVersion in _meta",
-                ),
-            ),
-        })
-    }
-
-    fn stdio_caller<'a>(
-        &self,
-        worker: &WorkerState,
-        session: Option<&'a Session>,
-        principal: &'a Arc<Principal>,
-        watch: Option<&'a Watch<'a>>,
-    ) -> Caller<'a> {
-        let revision = session.map_or(Revision::V2026_07_28, |session| session.revision);
-        speaks(watch, revision, session.map(|session| &session.log_name));
-        Caller {
+    if let Some(session) = peer.session.get() {
+        let caller = stdio_caller(
+            server,
+            Channel::Stdio,
+            worker,
+            Some(session),
             principal,
-            address: None,
-            revision,
-            session: session.map(|session| &session.log_name),
-            // A pipe cannot be closed for one request only.
-            on_disconnect: OnDisconnect::RunOn,
-            stream_after: Some(self.stream_after()),
-            resumption: Resumption::No,
-            capabilities: session.map_or_else(Default::default, |session| session.capabilities),
-            reach: Reach::Stream,
-            room: self.room(),
-            now: worker.now(),
             watch,
-            propagation: self.telemetry.propagation(),
-        }
+        );
+        return dispatch::session_request(server, cx, of(caller));
     }
+    MaybeReady::Ready(match Method::parse(&request.method) {
+        Some(Method::Initialize) => match handshake::initialize(server, worker, principal, request)
+        {
+            Ok((session, reply)) => {
+                report_lifecycle(watch, session.revision, Some(&session.log_name));
+                let _ = peer.session.set(session);
+                reply
+            }
+            Err(reply) => reply,
+        },
+        Some(Method::Ping) => Reply::constant(request.id, br#","result":{}}"#),
+        _ => Reply::error(
+            request.id,
+            &ErrorObject::new(
+                ErrorCode::InvalidRequest,
+                "send initialize first, or io.modelcontextprotocol/protocolVersion in _meta",
+            ),
+        ),
+    })
+}
+
+fn stdio_caller<'a>(
+    server: &Server,
+    channel: Channel,
+    worker: &WorkerState,
+    session: Option<&'a Session>,
+    principal: &'a Arc<Principal>,
+    watch: Option<&'a Watch<'a>>,
+) -> Caller<'a> {
+    let origin = Origin {
+        principal,
+        address: None,
+        now: worker.now(),
+        watch,
+    };
+    Caller::new(channel, origin, session, server.caller_defaults)
 }
 
 /// VER-02: this transport serves only revisions with sessions.

@@ -7,7 +7,6 @@ use std::sync::{Arc, OnceLock};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
-use super::snapshot::Snapshot;
 use crate::auth::{Access, Class, Kind, Policy, Principal, Shelf, Target, Visible};
 use crate::catalog::{
     Catalog, CatalogTool, Fragments, Listed, ListingFrame, Table, page_of_seen, start_after,
@@ -120,7 +119,7 @@ impl PolicyView {
     }
 
     /// Digest of the part of a table that a class sees.
-    fn digest<T: Listed>(
+    pub(super) fn digest<T: Listed>(
         &self,
         shelf: Shelf,
         table: &Table<T>,
@@ -238,98 +237,6 @@ pub(crate) fn tool_target<'d>(
         kind: Kind::Tool,
         name: definition.name(),
         access: policy.classify(definition.name(), said).access,
-    }
-}
-
-impl Snapshot {
-    /// Returns true if the caller sees the item at a position.
-    #[inline]
-    pub(super) fn sees(&self, principal: &Principal, shelf: Shelf, place: usize) -> bool {
-        match &self.policy_view {
-            None => true,
-            Some(view) => {
-                let class = view.policy.class_of(principal);
-                view.visible(&class, shelf, &self.catalog).sees(place)
-            }
-        }
-    }
-
-    /// Returns true if the caller sees the item with a key.
-    #[inline]
-    pub(super) fn sees_key<T: Listed>(
-        &self,
-        principal: &Principal,
-        shelf: Shelf,
-        table: &Table<T>,
-        key: &str,
-    ) -> bool {
-        self.policy_view.is_none()
-            || table
-                .position(key)
-                .is_some_and(|place| self.sees(principal, shelf, place))
-    }
-
-    /// Digest of the visible part of several lists. Returns `None` without a policy.
-    pub(super) fn digest_of(&self, principal: &Principal, shelves: &[Shelf]) -> Option<u64> {
-        let view = self.policy_view.as_ref()?;
-        let class = view.policy.class_of(principal);
-        let catalog = &self.catalog;
-        let digest = |shelf: Shelf| {
-            let of = (&*class, view.visible(&class, shelf, catalog));
-            match shelf {
-                Shelf::Tools => view.digest(shelf, &catalog.tools, of),
-                Shelf::Resources => view.digest(shelf, &catalog.resources, of),
-                Shelf::Templates => view.digest(shelf, &catalog.templates, of),
-                Shelf::Prompts => view.digest(shelf, &catalog.prompts, of),
-            }
-        };
-        let mut hasher = DefaultHasher::new();
-        shelves
-            .iter()
-            .for_each(|shelf| digest(*shelf).hash(&mut hasher));
-        Some(hasher.finish())
-    }
-
-    /// Returns true if the caller may read a URI.
-    #[inline]
-    pub(super) fn sees_uri(&self, principal: &Principal, uri: &str) -> bool {
-        match &self.policy_view {
-            None => true,
-            Some(view) => {
-                let class = view.policy.class_of(principal);
-                view.policy.decide_uri(&class, uri).allowed
-            }
-        }
-    }
-
-    /// Returns true if the caller may read a resource with several URIs: one is allowed, and no rule denies another.
-    pub(super) fn sees_any(&self, principal: &Principal, uris: &[String]) -> bool {
-        let Some(view) = &self.policy_view else {
-            return true;
-        };
-        let class = view.policy.class_of(principal);
-        let mut allowed = false;
-        for uri in uris {
-            let decision = view.policy.decide_uri(&class, uri);
-            if !decision.allowed && decision.rule.is_some() {
-                return false;
-            }
-            allowed |= decision.allowed;
-        }
-        allowed
-    }
-
-    /// Scopes that rules require for a tool.
-    pub(super) fn required_scopes(
-        &self,
-        principal: &Principal,
-        tool: &str,
-    ) -> Option<Arc<[String]>> {
-        let view = self.policy_view.as_ref()?;
-        let place = self.catalog.tools.position(tool)?;
-        let class = view.policy.class_of(principal);
-        let visible = view.visible(&class, Shelf::Tools, &self.catalog);
-        visible.requires(place).cloned()
     }
 }
 

@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::MAIN_ENDPOINT;
 use crate::seal::{KeyRing, OpenedSessions, Session};
 use crate::telemetry::Cells;
+
+/// Name of the endpoint `/mcp` in sealed data.
+pub(crate) const MAIN_ENDPOINT: &str = "mcp";
 
 /// Recently opened sessions and the current time of one worker.
 ///

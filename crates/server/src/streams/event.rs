@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use crate::server::JsonResponse;
+use crate::server::reply::JsonResponse;
 use crate::telemetry::{Verdict, WatchedLater};
 
 /// A source of events. The transport polls it and drops it when the client disconnects.

@@ -18,9 +18,11 @@ use crate::limit::Limit;
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Method, fault_of_uri};
 use crate::seal::Session;
-use crate::server::reply::{Refusal, Reply, begin};
-use crate::server::tools::{internal_error, invalid_params};
-use crate::server::{Caller, MaybeReady, Server};
+use crate::server::errors::{internal_error, invalid_params};
+use crate::server::parts::Server;
+use crate::server::reply::{MaybeReady, Refusal, Reply, begin};
+use crate::server::request_context::Caller;
+use crate::server::tasks;
 
 /// Subscriptions that the client requests.
 #[derive(Debug, Default, Deserialize)]
@@ -42,170 +44,170 @@ struct ListenParams<'a> {
 /// Extension of `taskIds`.
 const TASKS: &str = "io.modelcontextprotocol/tasks";
 
-impl Server {
-    /// Opens a stream with the requested notifications (SUB-01 to SUB-06).
-    pub(in crate::server) fn listen(
-        self: &Arc<Self>,
-        caller: Caller<'_>,
-        over_http: bool,
-        request: &Request<'_>,
-    ) -> Result<MaybeReady, Reply> {
-        if caller.stream_after.is_none() {
-            return Err(Reply::refuse(
-                Refusal::NotAcceptable,
-                Some(request.id),
-                ErrorCode::Http(406),
-                "subscriptions/listen is answered by an event stream: Accept must allow text/event-stream",
-            ));
-        }
-        let params = request.params.object.unwrap_or("{}");
-        let filter = read_filter(params)
-            .map_err(|problem| invalid_params(request.id, &format!("notifications: {problem}")))?;
-        if filter.task_ids.is_some() && !declares_tasks(request) {
-            // SUB-07
-            let error = ErrorObject::new(
-                ErrorCode::MissingCapability,
-                "taskIds belong to an extension that the client does not declare",
-            );
-            let missing = json!({"requiredCapabilities": {"extensions": {TASKS: {}}}});
-            return Err(Reply::refused(
-                Refusal::Capability,
-                Some(request.id),
-                &error.with_data(missing),
-            ));
-        }
-        let (wants, accepted) = self.accepted(&filter, caller.principal, request.id)?;
-        let asked_tasks = Arc::clone(&wants.tasks);
-        let owner = Owner {
-            request: (!over_http).then(|| RequestId::from_json(request.id)),
-            ..self.streams.owner(caller.principal, caller.address)
-        };
-        let place = self
-            .streams
-            .enter(owner, wants)
-            .map_err(|too_many| too_many.reply(Some(request.id)))?;
-        let listening = ListenRequest {
-            server: Arc::clone(self),
-            principal: Arc::clone(caller.principal),
-            id: request.id.into(),
-            over_http,
-            place,
-            accepted,
-        };
-        if asked_tasks.is_empty() {
-            return Ok(MaybeReady::Ready(listening.begin()));
-        }
-        Ok(MaybeReady::Pending(Box::pin(
-            listening.with_tasks(filter.task_ids.unwrap_or_default()),
-        )))
+/// Opens a stream with the requested notifications (SUB-01 to SUB-06).
+pub(crate) fn listen(
+    server: &Arc<Server>,
+    caller: Caller<'_>,
+    over_http: bool,
+    request: &Request<'_>,
+) -> Result<MaybeReady, Reply> {
+    if caller.stream_after.is_none() {
+        return Err(Reply::refuse(
+            Refusal::NotAcceptable,
+            Some(request.id),
+            ErrorCode::Http(406),
+            "subscriptions/listen is answered by an event stream: Accept must allow text/event-stream",
+        ));
     }
-
-    /// Accepted part of the filter (SUB-03), for the mailbox and for the client.
-    fn accepted(
-        &self,
-        filter: &RequestedFilter,
-        principal: &Principal,
-        id: &str,
-    ) -> Result<(Filter, Map<String, Value>), Reply> {
-        let snapshot = self.snapshot.load();
-        let max = self.config.streams.subscriptions;
-        let too_many = |what: &str| {
-            self.limits.hits.count(Limit::Subscriptions);
-            let problem =
-                format!("at most {max} {what} can be subscribed to (server.streams.subscriptions)");
-            Err(invalid_params(id, &problem))
-        };
-        let has_resources = snapshot.catalog.has_resources();
-        let mut accepted = Map::new();
-        let mut flag = |name: &str, asked: bool, offered: bool| {
-            let honours = asked && offered;
-            if honours {
-                accepted.insert(name.to_owned(), true.into());
-            }
-            honours
-        };
-        let mut wants = Filter {
-            tools: flag("toolsListChanged", filter.tools_list_changed, true),
-            prompts: flag(
-                "promptsListChanged",
-                filter.prompts_list_changed,
-                snapshot.catalog.prompts.len() > 0,
-            ),
-            resources: flag(
-                "resourcesListChanged",
-                filter.resources_list_changed,
-                has_resources,
-            ),
-            ..Filter::default()
-        };
-        if let Some(asked) = filter
-            .resource_subscriptions
-            .as_ref()
-            .filter(|_| has_resources)
-        {
-            let mut uris = HashSet::new();
-            let mut shown = Vec::new();
-            for uri in asked {
-                if let Some(fault) = fault_of_uri(uri) {
-                    return Err(invalid_params(
-                        id,
-                        &format!("resourceSubscriptions: {fault}"),
-                    ));
-                }
-                // A URI that the caller may not read must look unknown.
-                if snapshot.sees_uri(principal, uri) && uris.insert(Arc::from(uri.as_str())) {
-                    shown.push(uri.as_str());
-                }
-            }
-            if max < uris.len() {
-                return too_many("resources");
-            }
-            accepted.insert("resourceSubscriptions".to_owned(), json!(shown));
-            wants.uris = Arc::new(uris);
-        }
-        if let Some(asked) = &filter.task_ids
-            && snapshot.offers(Method::TasksGet)
-        {
-            let tasks: HashSet<Arc<str>> = asked.iter().map(|id| Arc::from(id.as_str())).collect();
-            if max < tasks.len() {
-                return too_many("tasks");
-            }
-            wants.tasks = Arc::new(tasks);
-        }
-        Ok((wants, accepted))
-    }
-
-    /// Response to the request, sent at the end of the stream.
-    fn listened(&self, id: &str) -> bytes::Bytes {
-        let server_info = &self.snapshot.load().server_info;
-        let mut out = begin(id, 256);
-        out.extend_from_slice(br#","result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":"#);
-        out.extend_from_slice(id.as_bytes());
-        out.extend_from_slice(
-            format!(r#","io.modelcontextprotocol/serverInfo":{server_info}}}}}}}"#).as_bytes(),
+    let params = request.params.object.unwrap_or("{}");
+    let filter = read_filter(params)
+        .map_err(|problem| invalid_params(request.id, &format!("notifications: {problem}")))?;
+    if filter.task_ids.is_some() && !declares_tasks(request) {
+        // SUB-07
+        let error = ErrorObject::new(
+            ErrorCode::MissingCapability,
+            "taskIds belong to an extension that the client does not declare",
         );
-        out.into()
+        let missing = json!({"requiredCapabilities": {"extensions": {TASKS: {}}}});
+        return Err(Reply::refused(
+            Refusal::Capability,
+            Some(request.id),
+            &error.with_data(missing),
+        ));
     }
+    let (wants, accepted) = accept_filter(server, &filter, caller.principal, request.id)?;
+    let asked_tasks = Arc::clone(&wants.tasks);
+    let owner = Owner {
+        request: (!over_http).then(|| RequestId::from_json(request.id)),
+        ..server.streams.owner(caller.principal, caller.address)
+    };
+    let place = server
+        .streams
+        .enter(owner, wants)
+        .map_err(|too_many| too_many.reply(Some(request.id)))?;
+    let listening = ListenRequest {
+        server: Arc::clone(server),
+        principal: Arc::clone(caller.principal),
+        id: request.id.into(),
+        over_http,
+        place,
+        accepted,
+    };
+    if asked_tasks.is_empty() {
+        return Ok(MaybeReady::Ready(listening.begin()));
+    }
+    Ok(MaybeReady::Pending(Box::pin(
+        listening.with_tasks(filter.task_ids.unwrap_or_default()),
+    )))
+}
 
-    /// Notification stream of a session over stdio.
-    pub(in crate::server) fn session_notifications(
-        self: &Arc<Self>,
-        session: &Session,
-        principal: &Arc<Principal>,
-    ) -> Option<Box<dyn super::EventSource>> {
-        let owner = Owner {
-            session: Some(Arc::clone(&session.log_name)),
-            ..Owner::default()
-        };
-        let place = self.streams.enter(owner, Filter::all_lists()).ok()?;
-        let subscriber = Subscriber::new(self, principal);
-        Some(Box::new(NotificationStream::new(
-            place,
-            subscriber,
-            StreamKind::Plain,
-            None,
-        )))
+/// Accepted part of the filter (SUB-03), for the mailbox and for the client.
+fn accept_filter(
+    server: &Server,
+    filter: &RequestedFilter,
+    principal: &Principal,
+    id: &str,
+) -> Result<(Filter, Map<String, Value>), Reply> {
+    let snapshot = server.snapshots.load();
+    let max = server.config.streams.subscriptions;
+    let too_many = |what: &str| {
+        server.limits.hits.count(Limit::Subscriptions);
+        let problem =
+            format!("at most {max} {what} can be subscribed to (server.streams.subscriptions)");
+        Err(invalid_params(id, &problem))
+    };
+    let has_resources = snapshot.catalog.has_resources();
+    let mut accepted = Map::new();
+    let mut flag = |name: &str, asked: bool, offered: bool| {
+        let honours = asked && offered;
+        if honours {
+            accepted.insert(name.to_owned(), true.into());
+        }
+        honours
+    };
+    let mut wants = Filter {
+        tools: flag("toolsListChanged", filter.tools_list_changed, true),
+        prompts: flag(
+            "promptsListChanged",
+            filter.prompts_list_changed,
+            snapshot.catalog.prompts.len() > 0,
+        ),
+        resources: flag(
+            "resourcesListChanged",
+            filter.resources_list_changed,
+            has_resources,
+        ),
+        ..Filter::default()
+    };
+    if let Some(asked) = filter
+        .resource_subscriptions
+        .as_ref()
+        .filter(|_| has_resources)
+    {
+        let mut uris = HashSet::new();
+        let mut shown = Vec::new();
+        for uri in asked {
+            if let Some(fault) = fault_of_uri(uri) {
+                return Err(invalid_params(
+                    id,
+                    &format!("resourceSubscriptions: {fault}"),
+                ));
+            }
+            // A URI that the caller may not read must look unknown.
+            if snapshot.sees_uri(principal, uri) && uris.insert(Arc::from(uri.as_str())) {
+                shown.push(uri.as_str());
+            }
+        }
+        if max < uris.len() {
+            return too_many("resources");
+        }
+        accepted.insert("resourceSubscriptions".to_owned(), json!(shown));
+        wants.uris = Arc::new(uris);
     }
+    if let Some(asked) = &filter.task_ids
+        && snapshot.offers(Method::TasksGet)
+    {
+        let tasks: HashSet<Arc<str>> = asked.iter().map(|id| Arc::from(id.as_str())).collect();
+        if max < tasks.len() {
+            return too_many("tasks");
+        }
+        wants.tasks = Arc::new(tasks);
+    }
+    Ok((wants, accepted))
+}
+
+/// Response to the request, sent at the end of the stream.
+fn final_response(server: &Server, id: &str) -> bytes::Bytes {
+    let server_info = &server.snapshots.load().server_info;
+    let mut out = begin(id, 256);
+    out.extend_from_slice(
+        br#","result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":"#,
+    );
+    out.extend_from_slice(id.as_bytes());
+    out.extend_from_slice(
+        format!(r#","io.modelcontextprotocol/serverInfo":{server_info}}}}}}}"#).as_bytes(),
+    );
+    out.into()
+}
+
+/// Notification stream of a session over stdio.
+pub(crate) fn session_notifications(
+    server: &Arc<Server>,
+    session: &Session,
+    principal: &Arc<Principal>,
+) -> Option<Box<dyn super::EventSource>> {
+    let owner = Owner {
+        session: Some(Arc::clone(&session.log_name)),
+        ..Owner::default()
+    };
+    let place = server.streams.enter(owner, Filter::all_lists()).ok()?;
+    let subscriber = Subscriber::new(server, principal);
+    Some(Box::new(NotificationStream::new(
+        place,
+        subscriber,
+        StreamKind::Plain,
+        None,
+    )))
 }
 
 /// A `subscriptions/listen` request whose stream is not open yet.
@@ -230,7 +232,7 @@ impl ListenRequest {
             if found.contains(&task) {
                 continue;
             }
-            match self.server.find_task(&task, &self.principal).await {
+            match tasks::find_task(&self.server, &task, &self.principal).await {
                 Ok(Some(record)) => {
                     shown.push(Value::from(&*task));
                     if !record.is_working() {
@@ -272,7 +274,7 @@ impl ListenRequest {
         });
         let first = StreamEvent::message(with_subscription(acknowledged, &id).into());
         let kind = StreamKind::Listen(ListenContext {
-            result: server.listened(&id),
+            result: final_response(server, &id),
             id,
             sends_cancelled: !over_http,
         });

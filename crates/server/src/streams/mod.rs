@@ -18,8 +18,10 @@ mod listen;
 mod notice;
 mod open;
 mod event;
+mod bus;
 mod cluster;
 mod notification_stream;
+mod subscribe;
 mod subscriptions;
 
 use std::collections::HashMap;
@@ -39,15 +41,19 @@ use super::inflight::{Inflight, StreamGuard};
 use super::liveness::Liveness;
 use super::reply::Reply;
 use crate::auth::{Principal, PrincipalKind};
-use crate::catalog::{Interest, Notice};
+use crate::catalog::{Announcer, Interest, Notice};
 use crate::limit::{is_public, subnet};
 use crate::seal::random_bytes;
 use crate::state::{Retention, SharedState, StateError, unix_micros};
 use crate::telemetry::{Metrics, REPLAY_BYTES, STREAMS, SUBSCRIPTIONS};
-use cluster::Outbox;
-pub(super) use cluster::{BusMessage, DurableEvent};
+use bus::Outbox;
+pub(super) use bus::{BusMessage, DurableEvent};
+pub(super) use cluster::run;
+pub(super) use listen::{listen, session_notifications};
 use mailbox::{CloseReason, Filter, Mailbox, MailboxItem, Owner, Uris};
+pub(super) use open::{OpenFuture, has_standing_streams, open_stream};
 use resumable::LiveStream;
+pub(super) use subscribe::change_subscription;
 
 /// The streams of one server on this replica.
 pub(crate) struct Streams {
@@ -66,6 +72,8 @@ pub(crate) struct Streams {
     outbox: Outbox,
     /// Subscription counts, for sources that watch upstream resources.
     interest: Interest,
+    /// Pending changes of the catalog and of resources.
+    announcer: Announcer,
     stopping: AtomicBool,
     /// True if the last operation on the state failed.
     state_failing: AtomicBool,
@@ -131,7 +139,7 @@ impl Streams {
         (state, is_shared): (SharedState, bool),
         (mount, liveness): (&str, Arc<Liveness>),
         inflight: Arc<Inflight>,
-        interest: Interest,
+        announcer: Announcer,
     ) -> Self {
         let prefix = format!("1/{mount}");
         Self {
@@ -150,7 +158,8 @@ impl Streams {
             registry: Mutex::default(),
             live: Mutex::default(),
             outbox: Outbox::default(),
-            interest,
+            interest: announcer.interest(),
+            announcer,
             stopping: AtomicBool::new(false),
             state_failing: AtomicBool::new(false),
             logged_bytes: AtomicU64::new(0),
@@ -432,8 +441,13 @@ impl Streams {
         }
     }
 
+    /// Returns true if other replicas use the same state.
+    pub(super) fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
     /// Returns true during shutdown.
-    pub(in crate::server) fn is_stopping(&self) -> bool {
+    pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
 

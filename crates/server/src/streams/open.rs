@@ -17,9 +17,12 @@ use crate::auth::Principal;
 use crate::catalog::Notice;
 use crate::protocol::ErrorCode;
 use crate::seal::Session;
+use crate::server::handshake;
+use crate::server::http_head::HttpHead;
 use crate::server::param_headers::VersionHeader;
+use crate::server::parts::Server;
 use crate::server::reply::{Refusal, Reply};
-use crate::server::{HttpHead, Server, WorkerState};
+use crate::server::worker_state::WorkerState;
 use crate::state::StateError;
 
 /// Opens a stream.
@@ -28,49 +31,47 @@ pub(crate) type OpenFuture = Pin<Box<dyn Future<Output = Reply> + Send>>;
 /// Number of notices read at once.
 const PAGE: usize = 500;
 
-impl Server {
-    /// Returns true if sessions can have notification streams.
-    pub(crate) fn has_standing_streams(&self) -> bool {
-        self.config.streams.per_session > 0
-    }
+/// Returns true if sessions can have notification streams.
+pub(crate) fn has_standing_streams(server: &Server) -> bool {
+    server.config.streams.per_session > 0
+}
 
-    /// Handles GET (LH-03, LH-04, LH-13).
-    pub(crate) fn open_stream(
-        self: &Arc<Self>,
-        worker: &WorkerState,
-        head: &HttpHead<'_>,
-        version: VersionHeader,
-    ) -> Result<OpenFuture, Reply> {
-        let session = self.session_of(worker, head, version, None)?;
-        let resumes = match last_event_id(head.headers)? {
-            None => None,
-            Some(text) => Some(EventId::read(&text).ok_or_else(unknown_event)?),
+/// Handles GET (LH-03, LH-04, LH-13).
+pub(crate) fn open_stream(
+    server: &Arc<Server>,
+    worker: &WorkerState,
+    head: &HttpHead<'_>,
+    version: VersionHeader,
+) -> Result<OpenFuture, Reply> {
+    let session = handshake::session_of(server, worker, head, version, None)?;
+    let resumes = match last_event_id(head.headers)? {
+        None => None,
+        Some(text) => Some(EventId::read(&text).ok_or_else(unknown_event)?),
+    };
+    let streams = Arc::clone(&server.streams);
+    let (server, caller) = (Arc::clone(server), Arc::clone(head.principal));
+    let address = head.peer.map(|peer| peer.address);
+    Ok(Box::pin(async move {
+        let opening = StreamOpener {
+            server,
+            streams,
+            session,
+            caller,
+            address,
         };
-        let streams = Arc::clone(&self.streams);
-        let (server, caller) = (Arc::clone(self), Arc::clone(head.principal));
-        let address = head.peer.map(|peer| peer.address);
-        Ok(Box::pin(async move {
-            let opening = StreamOpener {
-                server,
-                streams,
-                session,
-                caller,
-                address,
-            };
-            let opened = match resumes {
-                None => opening.standing(None).await,
-                Some(EventId {
-                    stream: StreamId::Standing,
-                    number,
-                }) => opening.standing(Some(number)).await,
-                Some(EventId {
-                    stream: StreamId::Call(call),
-                    number,
-                }) => opening.call(call, number).await,
-            };
-            opened.unwrap_or_else(|refusal| refusal)
-        }))
-    }
+        let opened = match resumes {
+            None => opening.standing(None).await,
+            Some(EventId {
+                stream: StreamId::Standing,
+                number,
+            }) => opening.standing(Some(number)).await,
+            Some(EventId {
+                stream: StreamId::Call(call),
+                number,
+            }) => opening.call(call, number).await,
+        };
+        opened.unwrap_or_else(|refusal| refusal)
+    }))
 }
 
 struct StreamOpener {
@@ -170,7 +171,7 @@ impl Streams {
             .append(
                 &self.names.notices,
                 notice::beginning(),
-                super::cluster::NOTICES,
+                super::bus::NOTICES,
             )
             .await;
         self.track_health(&appended);

@@ -18,16 +18,16 @@ use futures_util::task::AtomicWaker;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::time::Instant;
 
-use super::cluster::BusMessage;
+use super::bus::BusMessage;
 use super::event::{EventData, EventId, EventSource, StreamEvent, StreamId};
 use super::mailbox::MailboxItem;
 use super::{Registration, Streams};
 use crate::net;
 use crate::protocol::{ErrorCode, ErrorObject, Revision};
-use crate::server::JsonResponse;
 use crate::server::call_stream::CallStream;
 use crate::server::inflight::{CallOptions, Resumption};
 use crate::server::liveness::{HEARTBEAT_INTERVAL, short_id};
+use crate::server::reply::JsonResponse;
 use crate::server::share::StateKind;
 use crate::state::{ENTRY_MAX_BYTES, Retention, SharedState, StateError};
 use crate::telemetry::WatchedLater;
@@ -98,7 +98,7 @@ pub(super) fn ends(entry: &[u8]) -> bool {
 
 impl Streams {
     /// Creates the response stream of a call.
-    pub(in crate::server) fn resumable(
+    pub(crate) fn resumable(
         self: &Arc<Self>,
         call: CallStream,
         options: CallOptions,

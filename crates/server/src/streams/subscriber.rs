@@ -13,8 +13,9 @@ use futures_util::future::BoxFuture;
 use super::notification_stream::StreamKind;
 use crate::auth::{Principal, Shelf};
 use crate::catalog::Notice;
-use crate::server::Server;
+use crate::server::parts::Server;
 use crate::server::snapshot::Snapshot;
+use crate::server::tasks;
 
 /// The caller of one notification stream.
 pub(super) struct Subscriber {
@@ -46,7 +47,7 @@ const LISTS: [&[Shelf]; 3] = [
 
 impl Subscriber {
     pub(super) fn new(server: &Arc<Server>, principal: &Arc<Principal>) -> Self {
-        let snapshot = server.snapshot.load();
+        let snapshot = server.snapshots.load();
         Self {
             lists: LISTS.map(|shelves| VisibleList::of(&snapshot, principal, shelves)),
             server: Arc::clone(server),
@@ -64,11 +65,11 @@ impl Subscriber {
             Notice::Prompts => 1,
             Notice::Resources => 2,
             Notice::Resource(uri) => {
-                return self.server.snapshot.load().sees_uri(&self.principal, uri);
+                return self.server.snapshots.load().sees_uri(&self.principal, uri);
             }
             Notice::Visited(_) => return true,
         };
-        let now = VisibleList::of(&self.server.snapshot.load(), &self.principal, LISTS[list]);
+        let now = VisibleList::of(&self.server.snapshots.load(), &self.principal, LISTS[list]);
         let before = std::mem::replace(&mut self.lists[list], now);
         match (before, now) {
             // The visible part is equal, so only hidden items have changed.
@@ -87,9 +88,8 @@ impl Subscriber {
             StreamKind::Session | StreamKind::Plain => None,
         };
         self.lookup = Some(Box::pin(async move {
-            let message = server
-                .task_notice(&task, &principal, subscription.as_deref())
-                .await?;
+            let message =
+                tasks::task_notice(&server, &task, &principal, subscription.as_deref()).await?;
             Some((task, message))
         }));
     }

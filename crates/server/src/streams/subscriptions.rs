@@ -1,4 +1,4 @@
-//! Handlers of `resources/subscribe` and `resources/unsubscribe`, whose state all replicas share.
+//! Resource subscriptions of sessions, which all replicas share.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -7,16 +7,12 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::Streams;
-use super::cluster::BusMessage;
+use super::bus::BusMessage;
 use super::mailbox::Uris;
 use crate::limit::Limit;
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ErrorCode, ErrorObject, fault_of_uri};
-use crate::server::reply::Reply;
-use crate::server::resources::not_found;
-use crate::server::share::{StateKind, owner_of};
-use crate::server::tools::invalid_params;
-use crate::server::{Caller, MaybeReady, Server};
+use crate::server::share::StateKind;
 use crate::state::{StateError, VALUE_MAX_BYTES};
 
 /// Time to live of subscriptions, the maximum age of a session.
@@ -28,67 +24,13 @@ const ATTEMPTS_MAX: usize = 8;
 
 /// Error of a change of subscriptions.
 #[derive(Debug, thiserror::Error)]
-enum SubscriptionError {
+pub(super) enum SubscriptionError {
     #[error("at most {0} resources can be subscribed to (server.streams.subscriptions)")]
     TooManyStreams(usize),
     #[error("the subscriptions of a session have at most 65536 bytes together")]
     TooLarge,
     #[error(transparent)]
     State(#[from] StateError),
-}
-
-impl Server {
-    /// Handles both methods (SUB-08). The URI need not exist, since its resource can be added later.
-    pub(in crate::server) fn change_subscription(
-        &self,
-        caller: Caller<'_>,
-        request: &Request<'_>,
-        adds: bool,
-    ) -> Result<MaybeReady, Reply> {
-        let Some(uri) = request.params.uri.and_then(message::string) else {
-            return Err(invalid_params(
-                request.id,
-                "uri is required, a string: which resource is meant",
-            ));
-        };
-        if let Some(fault) = fault_of_uri(&uri) {
-            return Err(invalid_params(request.id, &format!("uri: {fault}")));
-        }
-        // A URI that the caller may not read must look unknown.
-        if adds && !self.snapshot.load().sees_uri(caller.principal, &uri) {
-            return Err(not_found(request.id, &uri, caller.revision));
-        }
-        let Some(session) = caller.session.cloned() else {
-            return Err(invalid_params(request.id, "there is no session"));
-        };
-        let (streams, uri) = (Arc::clone(&self.streams), uri.into_owned());
-        let hits = Arc::clone(&self.limits.hits);
-        let owner = owner_of(caller.principal, caller.address);
-        let id = request.id.to_owned();
-        Ok(MaybeReady::Pending(Box::pin(async move {
-            match streams
-                .update_subscription(&session, &uri, adds, owner.as_deref())
-                .await
-            {
-                Ok(()) => Reply::constant(&id, br#","result":{}}"#),
-                Err(SubscriptionError::State(error @ (StateError::Full | StateError::Share))) => {
-                    let message = format!("subscriptions cannot be remembered now: {error}");
-                    Reply::error(&id, &ErrorObject::new(ErrorCode::Internal, message))
-                }
-                Err(SubscriptionError::State(error)) => {
-                    tracing::warn!(%error, "a subscription could not be remembered");
-                    let message = "subscriptions cannot be remembered now; try again later";
-                    Reply::error(&id, &ErrorObject::new(ErrorCode::Internal, message))
-                }
-                Err(refused) => {
-                    if let SubscriptionError::TooManyStreams(_) = refused {
-                        hits.count(Limit::Subscriptions);
-                    }
-                    invalid_params(&id, &refused.to_string())
-                }
-            }
-        })))
-    }
 }
 
 impl Streams {
@@ -101,7 +43,7 @@ impl Streams {
         ))
     }
 
-    async fn update_subscription(
+    pub(super) async fn update_subscription(
         &self,
         session: &Arc<str>,
         uri: &str,

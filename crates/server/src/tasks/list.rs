@@ -9,114 +9,117 @@ use super::record::{Record, TaskDialect};
 use crate::auth::{Principal, PrincipalKind, Shelf};
 use crate::protocol::message::Request;
 use crate::seal::Purpose;
-use crate::server::dispatch::method_not_found;
+use crate::server::errors::{internal_error, invalid_params, method_not_found};
 use crate::server::lists::UNKNOWN_CURSOR;
-use crate::server::reply::{Reply, begin};
-use crate::server::tools::{internal_error, invalid_params};
-use crate::server::{Caller, MaybeReady, Server};
+use crate::server::parts::Server;
+use crate::server::reply::{MaybeReady, Reply, begin};
+use crate::server::request_context::Caller;
 use crate::state::StateError;
 
 /// Maximum size of a page, because each task is looked up separately.
 const PAGE_MAX: usize = 100;
 const CURSOR: &str = "tasks cursor 1";
 
-impl Server {
-    /// Returns true if the caller can list tasks. Anonymous callers would see each other's tasks, and so would stdio
-    /// clients of several processes with a shared state.
-    pub(in crate::server) fn lists_tasks(&self, principal: &Principal) -> bool {
-        match principal.kind() {
-            PrincipalKind::Anonymous => false,
-            PrincipalKind::Local => !self.reaches_others,
-            _ => true,
-        }
+/// Returns true if the caller can list tasks. Anonymous callers would see each other's tasks, and so would stdio
+/// clients of several processes with a shared state.
+pub(crate) fn lists_tasks(server: &Server, principal: &Principal) -> bool {
+    match principal.kind() {
+        PrincipalKind::Anonymous => false,
+        PrincipalKind::Local => !server.streams.is_shared(),
+        _ => true,
     }
+}
 
-    /// Finds a task that belongs to the caller (TSK-10) and whose tool the caller sees.
-    pub(in crate::server) async fn find_task(
-        &self,
-        id: &str,
-        caller: &Principal,
-    ) -> Result<Option<Record>, StateError> {
-        let record = self.tasks.find(id, caller.id()).await?;
-        match record.filter(|record| self.sees_tool_of(record, caller)) {
-            Some(record) => self.tasks.fail_orphan(record).await,
-            None => Ok(None),
-        }
+/// Finds a task that belongs to the caller (TSK-10) and whose tool the caller sees.
+pub(crate) async fn find_task(
+    server: &Server,
+    id: &str,
+    caller: &Principal,
+) -> Result<Option<Record>, StateError> {
+    let record = server.tasks.find(id, caller.id()).await?;
+    match record.filter(|record| sees_tool_of(server, record, caller)) {
+        Some(record) => server.tasks.fail_orphan(record).await,
+        None => Ok(None),
     }
+}
 
-    fn sees_tool_of(&self, record: &Record, caller: &Principal) -> bool {
-        let snapshot = self.snapshot.load();
-        let tools = &snapshot.catalog.tools;
-        snapshot.sees_key(caller, Shelf::Tools, tools, &record.tool)
+fn sees_tool_of(server: &Server, record: &Record, caller: &Principal) -> bool {
+    let snapshot = server.snapshots.load();
+    let tools = &snapshot.catalog.tools;
+    snapshot.sees_key(caller, Shelf::Tools, tools, &record.tool)
+}
+
+pub(crate) fn list_tasks(
+    server: &Arc<Server>,
+    caller: Caller<'_>,
+    request: &Request<'_>,
+) -> Result<MaybeReady, Reply> {
+    #[derive(Deserialize)]
+    struct ListParams {
+        cursor: Option<String>,
     }
-
-    pub(in crate::server) fn list_tasks(
-        self: &Arc<Self>,
-        caller: Caller<'_>,
-        request: &Request<'_>,
-    ) -> Result<MaybeReady, Reply> {
-        #[derive(Deserialize)]
-        struct ListParams {
-            cursor: Option<String>,
-        }
-        if !self.lists_tasks(caller.principal) {
-            return Err(method_not_found(request));
-        }
-        let params = request.params.object.unwrap_or("{}");
-        let ListParams { cursor } = serde_json::from_str(params)
-            .map_err(|error| invalid_params(request.id, &error.to_string()))?;
-        let after = match cursor {
-            None => 0,
-            Some(cursor) => self
-                .read_cursor(&cursor, caller.principal)
-                .ok_or_else(|| invalid_params(request.id, UNKNOWN_CURSOR))?,
-        };
-        let (server, id) = (Arc::clone(self), request.id.to_owned());
-        let caller = Arc::clone(caller.principal);
-        Ok(MaybeReady::Pending(Box::pin(async move {
-            match server.page_of_tasks(&caller, after).await {
-                Ok(page) => {
-                    let mut out = begin(&id, 512);
-                    out.extend_from_slice(format!(r#","result":{page}}}"#).as_bytes());
-                    Reply::document(out)
-                }
-                Err(error) => {
-                    tracing::error!(%error, "tasks cannot be listed without the shared state");
-                    internal_error(&id)
-                }
+    if !lists_tasks(server, caller.principal) {
+        return Err(method_not_found(request));
+    }
+    let params = request.params.object.unwrap_or("{}");
+    let ListParams { cursor } = serde_json::from_str(params)
+        .map_err(|error| invalid_params(request.id, &error.to_string()))?;
+    let after = match cursor {
+        None => 0,
+        Some(cursor) => read_cursor(server, &cursor, caller.principal)
+            .ok_or_else(|| invalid_params(request.id, UNKNOWN_CURSOR))?,
+    };
+    let (server, id) = (Arc::clone(server), request.id.to_owned());
+    let caller = Arc::clone(caller.principal);
+    Ok(MaybeReady::Pending(Box::pin(async move {
+        match page_of_tasks(&server, &caller, after).await {
+            Ok(page) => {
+                let mut out = begin(&id, 512);
+                out.extend_from_slice(format!(r#","result":{page}}}"#).as_bytes());
+                Reply::document(out)
             }
-        })))
-    }
-
-    async fn page_of_tasks(&self, caller: &Principal, after: u64) -> Result<Value, StateError> {
-        let max = self.config.page_size.clamp(1, PAGE_MAX);
-        let (records, next) = self.tasks.list(caller.id(), after, max).await?;
-        let seen = records.iter().filter(|r| self.sees_tool_of(r, caller));
-        let tasks: Vec<Value> = seen.map(|r| r.shown(TaskDialect::Core).into()).collect();
-        let mut page = json!({ "tasks": tasks });
-        if let Some(next) = next {
-            page["nextCursor"] = self.write_cursor(next, caller).into();
+            Err(error) => {
+                tracing::error!(%error, "tasks cannot be listed without the shared state");
+                internal_error(&id)
+            }
         }
-        Ok(page)
-    }
+    })))
+}
 
-    /// Cursors are bound to the caller.
-    fn write_cursor(&self, after: u64, caller: &Principal) -> String {
-        let text = format!("{after} {}", caller.id());
-        self.keys.sign(self.cursors(), text.as_bytes())
+async fn page_of_tasks(
+    server: &Server,
+    caller: &Principal,
+    after: u64,
+) -> Result<Value, StateError> {
+    let max = server.config.page_size.clamp(1, PAGE_MAX);
+    let (records, next) = server.tasks.list(caller.id(), after, max).await?;
+    let seen = records.iter().filter(|r| sees_tool_of(server, r, caller));
+    let tasks: Vec<Value> = seen.map(|r| r.shown(TaskDialect::Core).into()).collect();
+    let mut page = json!({ "tasks": tasks });
+    if let Some(next) = next {
+        page["nextCursor"] = write_cursor(server, next, caller).into();
     }
+    Ok(page)
+}
 
-    fn read_cursor(&self, cursor: &str, caller: &Principal) -> Option<u64> {
-        let text = self.keys.verify(self.cursors(), cursor.as_bytes())?;
-        let (after, of) = std::str::from_utf8(&text).ok()?.split_once(' ')?;
-        (of == caller.id()).then(|| after.parse().ok())?
-    }
+/// Cursors are bound to the caller.
+fn write_cursor(server: &Server, after: u64, caller: &Principal) -> String {
+    let text = format!("{after} {}", caller.id());
+    server.keys.sign(cursor_purpose(server), text.as_bytes())
+}
 
-    fn cursors(&self) -> Purpose<'_> {
-        Purpose {
-            kind: CURSOR,
-            mount: &self.mount,
-        }
+fn read_cursor(server: &Server, cursor: &str, caller: &Principal) -> Option<u64> {
+    let text = server
+        .keys
+        .verify(cursor_purpose(server), cursor.as_bytes())?;
+    let (after, of) = std::str::from_utf8(&text).ok()?.split_once(' ')?;
+    (of == caller.id()).then(|| after.parse().ok())?
+}
+
+fn cursor_purpose(server: &Server) -> Purpose<'_> {
+    Purpose {
+        kind: CURSOR,
+        mount: &server.mount,
     }
 }
 
@@ -154,7 +157,7 @@ mod tests {
         one.tasks.announce(&record, None).await.expect("noted");
         one.tasks.create(&record, None).await.expect("created");
         let seen = async |server: &Arc<Server>| {
-            let found = server.find_task(&record.id, &ada).await.expect("a state");
+            let found = find_task(server, &record.id, &ada).await.expect("a state");
             found.expect("the task")
         };
         for server in [&one, &other] {

@@ -4,10 +4,11 @@
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
+use super::list;
 use super::record::{Record, TaskDialect, TaskResult, TaskStatus};
 use super::{RELATED_TASK, Tasks};
 use crate::auth::Principal;
-use crate::server::Server;
+use crate::server::parts::Server;
 use crate::state::StateError;
 
 impl Tasks {
@@ -36,40 +37,37 @@ impl Tasks {
     }
 }
 
-impl Server {
-    /// Notification of a changed task, with the same content as `tasks/get`. Returns `None` if the task does not
-    /// belong to the caller.
-    ///
-    /// `subscription` is the JSON-RPC id of the subscribing request, in the stateless era (SUB-02).
-    pub(in crate::server) async fn task_notice(
-        &self,
-        task: &str,
-        caller: &Principal,
-        subscription: Option<&str>,
-    ) -> Option<Bytes> {
-        let record = self.find_task(task, caller).await.ok()??;
-        let dialect = match subscription {
-            Some(_) => TaskDialect::Extension,
-            None => TaskDialect::Core,
-        };
-        let shown = self.tasks.shown(&record, dialect).await.ok()??;
-        let (method, meta) = match subscription {
-            // The id is JSON text; as a number it may exceed the range of any type here.
-            Some(id) => (
-                "notifications/tasks",
-                format!(r#"{{"io.modelcontextprotocol/subscriptionId":{id}}}"#),
-            ),
-            // TKL-07.
-            None => (
-                "notifications/tasks/status",
-                json!({RELATED_TASK: {"taskId": task}}).to_string(),
-            ),
-        };
-        let shown = Value::from(shown).to_string();
-        let members = shown.strip_prefix('{')?;
-        let message = format!(
-            r#"{{"jsonrpc":"2.0","method":"{method}","params":{{"_meta":{meta},{members}}}"#
-        );
-        Some(message.into())
-    }
+/// Notification of a changed task, with the same content as `tasks/get`. Returns `None` if the task does not
+/// belong to the caller.
+///
+/// `subscription` is the JSON-RPC id of the subscribing request, in the stateless era (SUB-02).
+pub(crate) async fn task_notice(
+    server: &Server,
+    task: &str,
+    caller: &Principal,
+    subscription: Option<&str>,
+) -> Option<Bytes> {
+    let record = list::find_task(server, task, caller).await.ok()??;
+    let dialect = match subscription {
+        Some(_) => TaskDialect::Extension,
+        None => TaskDialect::Core,
+    };
+    let shown = server.tasks.shown(&record, dialect).await.ok()??;
+    let (method, meta) = match subscription {
+        // The id is JSON text; as a number it may exceed the range of any type here.
+        Some(id) => (
+            "notifications/tasks",
+            format!(r#"{{"io.modelcontextprotocol/subscriptionId":{id}}}"#),
+        ),
+        // TKL-07.
+        None => (
+            "notifications/tasks/status",
+            json!({RELATED_TASK: {"taskId": task}}).to_string(),
+        ),
+    };
+    let shown = Value::from(shown).to_string();
+    let members = shown.strip_prefix('{')?;
+    let message =
+        format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{{"_meta":{meta},{members}}}"#);
+    Some(message.into())
 }

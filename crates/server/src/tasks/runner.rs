@@ -18,7 +18,8 @@ use super::record::{Record, TaskResult, TaskStatus};
 use super::store::Tasks;
 use crate::catalog::{CallContext, ClientError, Slot};
 use crate::limit::Held;
-use crate::server::inflight::{self, CallOutcome, CatchUnwind};
+use crate::server::inflight;
+use crate::server::inflight::{CallOutcome, CatchUnwind};
 use crate::state::StateError;
 
 /// Drives a call that has become a task.

@@ -4,11 +4,8 @@
 //! source may provide it. When the source has reported, the request is dispatched again. Other requests never get
 //! here.
 
-use std::collections::HashMap;
 use std::future::poll_fn;
-use std::net::IpAddr;
-use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,27 +13,23 @@ use bytes::Bytes;
 use http::HeaderMap;
 use serde_json::json;
 
-use super::inflight::{BoxedCall, OnDisconnect, Resumption};
-use super::instrument::speaks;
+use super::errors::internal_error;
+use super::inflight::{BoxedCall, OnDisconnect};
 use super::param_headers::McpHeaders;
-use super::reply::Reply;
+use super::parts::Server;
+use super::reply::{MaybeReady, Reply};
+use super::request_context::{Caller, CallerProfile, Headers, Origin, Reach, RequestContext};
 use super::resources::offers_uri;
-use super::rounds::Reach;
 use super::search::called_tool;
 use super::snapshot::Snapshot;
-use super::tools::internal_error;
 use super::worker_state::unix_seconds;
-use super::{Caller, Headers, MaybeReady, RequestContext, Server};
+use super::{dispatch, instrument};
 use crate::auth::{Access, Kind, Principal, Shelf, Target};
-use crate::catalog::{Room, StartingSource};
-use crate::net::{Peer, ShareKey};
+use crate::catalog::StartingSource;
+use crate::net::Peer;
 use crate::protocol::message::{self, Message, MessageBounds, Params, Payload, Request};
-use crate::protocol::{ClientCapabilities, ErrorCode, ErrorObject, Method, Revision};
-use crate::telemetry::{Propagation, Seen, Succession, Watch};
-
-/// Maximum number of waiting requests, in total and for one caller.
-const WAITERS_MAX: usize = 256;
-const WAITERS_OF_ONE: usize = 64;
+use crate::protocol::{ErrorCode, ErrorObject, Method};
+use crate::telemetry::{Seen, Succession, Watch};
 
 /// Retry delay reported to clients whose request timed out.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
@@ -128,87 +121,74 @@ impl RequestedItem {
     }
 }
 
-impl Server {
-    /// Waits for a starting source that may provide the requested item. Otherwise returns `unknown`.
-    ///
-    /// Neither the response nor its timing depends on hidden items.
-    #[cold]
-    pub(super) fn wait_for_source(
-        self: &Arc<Self>,
-        snapshot: &Snapshot,
-        method: Method,
-        request_context: RequestContext<'_>,
-        unknown: Reply,
-    ) -> MaybeReady {
-        if snapshot.catalog.starting.is_empty() {
-            return MaybeReady::Ready(unknown);
+/// Waits for a starting source that may provide the requested item. Otherwise returns `unknown`.
+///
+/// Neither the response nor its timing depends on hidden items.
+#[cold]
+pub(super) fn wait_for_source(
+    server: &Arc<Server>,
+    snapshot: &Snapshot,
+    method: Method,
+    request_context: RequestContext<'_>,
+    unknown: Reply,
+) -> MaybeReady {
+    if snapshot.catalog.starting.is_empty() {
+        return MaybeReady::Ready(unknown);
+    }
+    let (caller, request) = (request_context.caller, request_context.request);
+    let Some(named) = RequestedItem::of(method, request) else {
+        return MaybeReady::Ready(unknown);
+    };
+    let patience = named.starting(snapshot).map(|source| source.patience);
+    let Some(patience) = patience.max() else {
+        return MaybeReady::Ready(unknown);
+    };
+    let Some(place) = server.snapshots.enter_queue(caller.share()) else {
+        return MaybeReady::Ready(too_many(request.id));
+    };
+    let context = caller.mute_context(None, request, WAITS);
+    let runs_on = caller.on_disconnect == OnDisconnect::RunOn;
+    let Some(deferred) = DeferredRequest::new(method, request_context, server.bounds) else {
+        return MaybeReady::Ready(unknown);
+    };
+    let limit = patience.min(Duration::from_secs(server.config.call_timeout_seconds));
+    let inflight = &server.calls.inflight;
+    let server = Arc::clone(server);
+    let answer: BoxedCall<Reply> = Box::pin(async move {
+        let principal = &deferred.principal;
+        if !has_started(&server, &named, principal, limit).await {
+            let snapshot = server.snapshots.load();
+            let mut late = named.starting(&snapshot);
+            let late = late.find(|late| named.may_reveal(late, &snapshot, principal));
+            return late.map_or(unknown, |late| still_starting(&deferred.id, &late.name));
         }
-        let (caller, request) = (request_context.caller, request_context.request);
-        let Some(named) = RequestedItem::of(method, request) else {
-            return MaybeReady::Ready(unknown);
-        };
-        let patience = named.starting(snapshot).map(|source| source.patience);
-        let Some(patience) = patience.max() else {
-            return MaybeReady::Ready(unknown);
-        };
-        let Some(place) = Waiters::enter(&self.waiters, caller.share()) else {
-            return MaybeReady::Ready(too_many(request.id));
-        };
-        let context = caller.mute_context(None, request, WAITS);
-        let runs_on = caller.on_disconnect == OnDisconnect::RunOn;
-        let Some(deferred) = DeferredRequest::new(method, request_context, self.bounds) else {
-            return MaybeReady::Ready(unknown);
-        };
-        let limit = patience.min(Duration::from_secs(self.config.call_timeout_seconds));
-        let server = Arc::clone(self);
-        let answer: BoxedCall<Reply> = Box::pin(async move {
-            let principal = &deferred.principal;
-            if !server.has_started(&named, principal, limit).await {
-                let snapshot = server.snapshot.load();
-                let mut late = named.starting(&snapshot);
-                let late = late.find(|late| named.may_reveal(late, &snapshot, principal));
-                return late.map_or(unknown, |late| still_starting(&deferred.id, &late.name));
-            }
-            drop(place);
-            let mut deferred = Some(deferred);
-            let dispatched = poll_fn(|cx| {
-                let handled = deferred
-                    .take()
-                    .map(|deferred| deferred.dispatch(&server, cx));
-                Poll::Ready(handled.unwrap_or(MaybeReady::Ready(Reply::Cancelled)))
-            });
-            dispatched.await.reply().await
+        drop(place);
+        let mut deferred = Some(deferred);
+        let dispatched = poll_fn(|cx| {
+            let handled = deferred
+                .take()
+                .map(|deferred| deferred.dispatch(&server, cx));
+            Poll::Ready(handled.unwrap_or(MaybeReady::Ready(Reply::Cancelled)))
         });
-        MaybeReady::Pending(match runs_on {
-            true => self.inflight.cancellable(&context, answer),
-            false => self.inflight.stoppable(&context, answer),
-        })
-    }
+        dispatched.await.reply().await
+    });
+    MaybeReady::Pending(match runs_on {
+        true => inflight.cancellable(&context, answer),
+        false => inflight.stoppable(&context, answer),
+    })
+}
 
-    /// Waits until the item is available or all sources that may provide it have reported. Returns false after
-    /// `limit`.
-    async fn has_started(
-        &self,
-        named: &RequestedItem,
-        principal: &Principal,
-        limit: Duration,
-    ) -> bool {
-        let mut deadline = pin!(tokio::time::sleep(limit));
-        loop {
-            // Registered before the catalog is read, so that no update is missed.
-            let installed = self.installed.notified();
-            let snapshot = self.snapshot.load_full();
-            if named.starting(&snapshot).next().is_none() || named.is_offered(&snapshot, principal)
-            {
-                return true;
-            }
-            drop(snapshot);
-            tokio::select! {
-                () = installed => {}
-                () = &mut deadline => return false,
-            }
-        }
-    }
+/// Waits until the item is available or all sources that may provide it have reported. Returns false after `limit`.
+async fn has_started(
+    server: &Server,
+    named: &RequestedItem,
+    principal: &Principal,
+    limit: Duration,
+) -> bool {
+    let started = server.snapshots.wait_until(|snapshot| {
+        named.starting(snapshot).next().is_none() || named.is_offered(snapshot, principal)
+    });
+    tokio::time::timeout(limit, started).await.is_ok()
 }
 
 fn still_starting(id: &str, source: &str) -> Reply {
@@ -243,16 +223,8 @@ struct DeferredRequest {
     text: RequestText,
     headers: Option<(Option<McpHeaders>, HeaderMap)>,
     principal: Arc<Principal>,
-    address: Option<IpAddr>,
-    revision: Revision,
     session: Option<Arc<str>>,
-    on_disconnect: OnDisconnect,
-    stream_after: Option<Duration>,
-    resumption: Resumption,
-    capabilities: ClientCapabilities,
-    reach: Reach,
-    room: Room,
-    propagation: Propagation,
+    profile: CallerProfile,
     /// `None` if no hooks are enabled.
     succession: Option<Succession>,
 }
@@ -303,16 +275,8 @@ impl DeferredRequest {
                 (mcp, std::mem::take(headers.all))
             }),
             principal: Arc::clone(caller.principal),
-            address: caller.address,
-            revision: caller.revision,
             session: caller.session.cloned(),
-            on_disconnect: caller.on_disconnect,
-            stream_after: caller.stream_after,
-            resumption: caller.resumption,
-            capabilities: caller.capabilities,
-            reach: caller.reach,
-            room: caller.room,
-            propagation: caller.propagation,
+            profile: caller.profile,
             succession: caller.watch.map(Watch::hand_over),
         })
     }
@@ -352,27 +316,19 @@ impl DeferredRequest {
             let seen = Seen {
                 wire: succession.wire,
                 headers: headers.as_ref().map(|(_, all)| all),
-                peer: self.address.map(Peer::from),
+                peer: self.profile.address.map(Peer::from),
             };
-            let watch = server.observe(&succession.cells, &self.principal, seen, &request)?;
+            let watch =
+                instrument::observe(server, &succession.cells, &self.principal, seen, &request)?;
             Some(watch.taking_over(succession))
         });
-        speaks(watch.as_ref(), self.revision, self.session.as_ref());
-        let caller = Caller {
+        let origin = Origin {
             principal: &self.principal,
-            address: self.address,
-            revision: self.revision,
-            session: self.session.as_ref(),
-            on_disconnect: self.on_disconnect,
-            stream_after: self.stream_after,
-            resumption: self.resumption,
-            capabilities: self.capabilities,
-            reach: self.reach,
-            room: self.room,
+            address: self.profile.address,
             now: unix_seconds(),
             watch: watch.as_ref(),
-            propagation: self.propagation,
         };
+        let caller = Caller::with_profile(origin, self.session.as_ref(), self.profile);
         let headers = headers.as_mut().map(|(mcp, all)| Headers {
             mcp: mcp.as_ref(),
             all,
@@ -383,8 +339,8 @@ impl DeferredRequest {
             body: &body,
             request: &request,
         };
-        let handled = server.dispatch(cx, self.method, request_context);
-        server.observed(watch, &request, handled)
+        let handled = dispatch::dispatch(server, cx, self.method, request_context);
+        instrument::observed(server, watch, &request, handled)
     }
 }
 
@@ -400,88 +356,9 @@ fn element(body: &Bytes, id: &str, bounds: MessageBounds) -> Option<Bytes> {
     Some(body.slice_ref(found.as_bytes()))
 }
 
-/// Number of waiting requests, by caller. They run nothing, so they hold no concurrency permits.
-#[derive(Debug, Default)]
-pub(super) struct Waiters(Mutex<Counts>);
-
-#[derive(Debug, Default)]
-struct Counts {
-    all: usize,
-    each: HashMap<ShareKey, usize>,
-}
-
-/// Registration of a waiting request; removed on drop.
-#[derive(Debug)]
-struct WaiterSlot {
-    waiters: Arc<Waiters>,
-    key: ShareKey,
-}
-
-impl Waiters {
-    /// Registers a request. Returns `None` if a maximum is reached.
-    fn enter(waiters: &Arc<Self>, key: ShareKey) -> Option<WaiterSlot> {
-        let mut counts = waiters.counts();
-        if WAITERS_MAX <= counts.all {
-            return None;
-        }
-        if !key.is_none() {
-            let own = counts.each.entry(key).or_default();
-            if WAITERS_OF_ONE <= *own {
-                return None;
-            }
-            *own += 1;
-        }
-        counts.all += 1;
-        drop(counts);
-        Some(WaiterSlot {
-            waiters: Arc::clone(waiters),
-            key,
-        })
-    }
-
-    fn counts(&self) -> MutexGuard<'_, Counts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for WaiterSlot {
-    fn drop(&mut self) {
-        let mut counts = self.waiters.counts();
-        counts.all -= 1;
-        if let Some(own) = counts.each.get_mut(&self.key) {
-            *own -= 1;
-            if *own == 0 {
-                counts.each.remove(&self.key);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn one_caller_leaves_room_for_others_and_all_together_have_a_bound() {
-        let waiters = Arc::new(Waiters::default());
-        let callers = ["a", "b", "c", "d", "e"].map(ShareKey::of_principal);
-        let mut places = Vec::new();
-        for caller in &callers[..4] {
-            for _ in 0..WAITERS_OF_ONE {
-                places.push(Waiters::enter(&waiters, *caller).expect("room"));
-            }
-            assert!(Waiters::enter(&waiters, *caller).is_none());
-        }
-        assert_eq!(places.len(), WAITERS_MAX);
-        for caller in [callers[4], ShareKey::NONE] {
-            assert!(Waiters::enter(&waiters, caller).is_none());
-        }
-        places.truncate(1);
-        assert!(Waiters::enter(&waiters, ShareKey::NONE).is_some());
-        places.clear();
-        assert_eq!(waiters.counts().all, 0);
-        assert!(waiters.counts().each.is_empty());
-    }
 
     #[test]
     fn a_message_of_an_array_is_found_by_its_id() {

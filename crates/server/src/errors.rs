@@ -1,0 +1,71 @@
+//! Error responses that several handlers use.
+
+use serde_json::json;
+
+use super::reply::{Refusal, Reply};
+use super::text::truncated;
+use crate::limit::{Hits, Limit};
+use crate::protocol::message::{Excess, Malformed, MalformedKind, Request};
+use crate::protocol::{ErrorCode, ErrorObject};
+
+/// Error for invalid parameters.
+pub(super) fn invalid_params(id: &str, problem: &str) -> Reply {
+    let message = format!("Invalid params: {}", truncated(problem));
+    Reply::error(id, &ErrorObject::new(ErrorCode::InvalidParams, message))
+}
+
+/// Error for a call that was aborted because the server stops.
+pub(super) fn stopped(id: &str) -> Reply {
+    let message = "The server is stopping and ended the call; send it again";
+    Reply::error(id, &ErrorObject::new(ErrorCode::Http(503), message))
+}
+
+/// Error whose reason only the log contains.
+pub(super) fn internal_error(id: &str) -> Reply {
+    Reply::error(id, &ErrorObject::new(ErrorCode::Internal, "Internal error"))
+}
+
+/// Rejection of a message that is not valid.
+pub(super) fn malformed(message: &'static str) -> Reply {
+    Reply::refuse(Refusal::Malformed, None, ErrorCode::InvalidRequest, message)
+}
+
+/// Error for a method that does not exist, within a session.
+pub(super) fn method_not_found(request: &Request<'_>) -> Reply {
+    let message = format!("Method not found: {}", truncated(&request.method));
+    Reply::error(
+        request.id,
+        &ErrorObject::new(ErrorCode::MethodNotFound, message),
+    )
+}
+
+/// Error for a malformed message.
+#[cold]
+pub(super) fn malformed_message(hits: &Hits, problem: &Malformed<'_>) -> Reply {
+    let (code, name) = match problem.kind {
+        MalformedKind::Parse => (ErrorCode::Parse, "Parse error"),
+        MalformedKind::Invalid => (ErrorCode::InvalidRequest, "Invalid Request"),
+    };
+    let error = ErrorObject::new(code, format!("{name}: {}", problem.reason));
+    let error = match problem.excess {
+        None => error,
+        Some(Excess::Depth) => exceeded(hits, Limit::JsonDepth, error),
+        Some(Excess::Members) => exceeded(hits, Limit::JsonMembers, error),
+        Some(Excess::Values) => exceeded(hits, Limit::JsonValues, error),
+        Some(Excess::Id) => exceeded(hits, Limit::IdBytes, error),
+    };
+    Reply::refused(Refusal::Malformed, problem.id, &error)
+}
+
+/// Error for a batch that is too large, or whose responses are.
+#[cold]
+pub(super) fn batch_too_large(hits: &Hits, limit: Limit, message: String) -> Reply {
+    let error = ErrorObject::new(ErrorCode::InvalidRequest, message);
+    Reply::refused(Refusal::Malformed, None, &server.exceeded(limit, error))
+}
+
+/// Counts an exceeded limit and adds the name of its setting to the error.
+fn exceeded(hits: &Hits, limit: Limit, error: ErrorObject) -> ErrorObject {
+    hits.count(limit);
+    error.with_data(json!({ "setting": limit.setting() }))
+}

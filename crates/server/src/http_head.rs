@@ -1,0 +1,54 @@
+//! Head of an HTTP request.
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+
+use super::param_headers::McpHeaders;
+use super::request_context::{Headers, Origin};
+use super::worker_state::WorkerState;
+use crate::auth::Principal;
+use crate::net::Peer;
+use crate::telemetry::{Watch, Wire};
+
+/// The parts of an HTTP request head that the server needs.
+#[derive(Debug)]
+pub(crate) struct HttpHead<'a> {
+    pub(crate) principal: &'a Arc<Principal>,
+    /// All headers. A call takes them out and gives them back.
+    pub(crate) headers: &'a mut HeaderMap,
+    /// Headers that MCP defines.
+    pub(crate) mcp: &'a McpHeaders,
+    /// True if the client accepts an event stream as the response.
+    pub(crate) takes_streams: bool,
+    /// Protocol of the connection, for metrics.
+    pub(crate) wire: Wire,
+    /// Address of the client.
+    pub(crate) peer: Option<Peer>,
+}
+
+impl<'a> HttpHead<'a> {
+    /// Origin of the request, for its caller.
+    pub(super) fn origin<'o>(
+        &self,
+        worker: &WorkerState,
+        watch: Option<&'o Watch<'o>>,
+    ) -> Origin<'o>
+    where
+        'a: 'o,
+    {
+        Origin {
+            principal: self.principal,
+            address: self.peer.map(|peer| peer.address),
+            now: worker.now(),
+            watch,
+        }
+    }
+
+    pub(super) fn headers(&mut self) -> Headers<'_> {
+        Headers {
+            mcp: Some(self.mcp),
+            all: self.headers,
+        }
+    }
+}

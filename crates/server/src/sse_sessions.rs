@@ -1,0 +1,128 @@
+//! Sessions of the HTTP+SSE transport of 2024-11-05.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::task::AtomicWaker;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+
+use super::peer::StdioPeer;
+use super::reply::{JsonResponse, MaybeReady, Reply};
+use super::streams::EventData;
+use crate::auth::Principal;
+use crate::seal::{KeyRing, Purpose};
+
+/// Sessions of this process, by id.
+#[derive(Debug, Default)]
+pub(super) struct SseSessions(Mutex<HashMap<Box<str>, Arc<SseSession>>>);
+
+/// State shared by a session and its stream.
+pub(super) struct SseSession {
+    /// Owner of the session.
+    pub(super) principal: Arc<Principal>,
+    pub(super) peer: StdioPeer,
+    messages: mpsc::Sender<JsonResponse>,
+    pub(super) permits: Arc<Semaphore>,
+    pub(super) is_evicted: AtomicBool,
+    pub(super) waker: AtomicWaker,
+}
+
+/// Maximum number of queued messages of a session.
+const WAITING_MAX: usize = 64;
+/// Maximum number of concurrent requests of a session.
+const CONCURRENT_MAX: usize = 64;
+/// Time that a message waits for queue space before its session is evicted.
+const SEND: Duration = Duration::from_secs(5);
+
+impl SseSession {
+    /// Creates a session. Also returns the queue of its messages.
+    pub(super) fn new(principal: &Arc<Principal>) -> (Self, mpsc::Receiver<JsonResponse>) {
+        let (sender, messages) = mpsc::channel(WAITING_MAX);
+        let session = Self {
+            principal: Arc::clone(principal),
+            peer: StdioPeer::for_http_sse(),
+            messages: sender,
+            permits: Arc::new(Semaphore::new(CONCURRENT_MAX)),
+            is_evicted: AtomicBool::new(false),
+            waker: AtomicWaker::new(),
+        };
+        (session, messages)
+    }
+
+    /// Sends a response, and the messages before it, to the stream. Returns false if there was no space in time.
+    pub(super) async fn respond(&self, handled: MaybeReady, permit: OwnedSemaphorePermit) -> bool {
+        let sent = match handled.reply().await {
+            Reply::Response(answer) => self.send(answer).await,
+            Reply::Stream(mut stream) => {
+                let mut sent = true;
+                while sent
+                    && let Some(event) = std::future::poll_fn(|cx| stream.poll_next(cx)).await
+                {
+                    sent = match event.data {
+                        EventData::Response(answer) => self.send(answer).await,
+                        EventData::Message(message) => self.send(JsonResponse::new(message)).await,
+                        EventData::Empty => true,
+                    };
+                }
+                sent
+            }
+            Reply::Accepted | Reply::Cancelled => true,
+        };
+        drop(permit);
+        sent
+    }
+
+    async fn send(&self, answer: JsonResponse) -> bool {
+        let sent = tokio::time::timeout(SEND, self.messages.send(answer)).await;
+        // A closed stream needs no eviction.
+        sent.is_ok()
+    }
+}
+
+/// Contents of a signed session id: any replica can verify the owner, and clients cannot forge one.
+pub(super) struct SseSessionId {
+    pub(super) replica: u64,
+    pub(super) number: [u8; 16],
+    pub(super) owner: [u8; 16],
+}
+
+const SESSION_ID_KIND: &str = "legacy session 1";
+
+impl SseSessionId {
+    pub(super) fn sign(&self, keys: &KeyRing, mount: &str) -> String {
+        let mut text = self.replica.to_be_bytes().to_vec();
+        text.extend_from_slice(&self.number);
+        text.extend_from_slice(&self.owner);
+        let kind = SESSION_ID_KIND;
+        keys.sign(Purpose { kind, mount }, &text)
+    }
+
+    pub(super) fn read(id: &str, keys: &KeyRing, mount: &str) -> Option<Self> {
+        let kind = SESSION_ID_KIND;
+        let text = keys.verify(Purpose { kind, mount }, id.as_bytes())?;
+        let (replica, rest) = text.split_first_chunk()?;
+        let (number, rest) = rest.split_first_chunk()?;
+        Some(Self {
+            replica: u64::from_be_bytes(*replica),
+            number: *number,
+            owner: rest.try_into().ok()?,
+        })
+    }
+}
+
+impl SseSessions {
+    pub(super) fn all(&self) -> MutexGuard<'_, HashMap<Box<str>, Arc<SseSession>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for SseSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SseSession")
+            .field("principal", &self.principal)
+            .finish_non_exhaustive()
+    }
+}

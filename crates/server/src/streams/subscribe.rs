@@ -1,0 +1,58 @@
+//! Handlers of `resources/subscribe` and `resources/unsubscribe`.
+
+use crate::server::errors::invalid_params;
+use crate::server::parts::Server;
+use crate::server::reply::{MaybeReady, Reply};
+use crate::server::request_context::Caller;
+use crate::server::share::owner_of;
+/// Handles both methods (SUB-08). The URI need not exist, since its resource can be added later.
+pub(crate) fn change_subscription(
+    server: &Server,
+    caller: Caller<'_>,
+    request: &Request<'_>,
+    adds: bool,
+) -> Result<MaybeReady, Reply> {
+    let Some(uri) = request.params.uri.and_then(message::string) else {
+        return Err(invalid_params(
+            request.id,
+            "uri is required, a string: which resource is meant",
+        ));
+    };
+    if let Some(fault) = fault_of_uri(&uri) {
+        return Err(invalid_params(request.id, &format!("uri: {fault}")));
+    }
+    // A URI that the caller may not read must look unknown.
+    if adds && !server.snapshots.load().sees_uri(caller.principal, &uri) {
+        return Err(not_found(request.id, &uri, caller.revision));
+    }
+    let Some(session) = caller.session.cloned() else {
+        return Err(invalid_params(request.id, "there is no session"));
+    };
+    let (streams, uri) = (Arc::clone(&server.streams), uri.into_owned());
+    let hits = Arc::clone(&server.limits.hits);
+    let owner = owner_of(caller.principal, caller.address);
+    let id = request.id.to_owned();
+    Ok(MaybeReady::Pending(Box::pin(async move {
+        match streams
+            .update_subscription(&session, &uri, adds, owner.as_deref())
+            .await
+        {
+            Ok(()) => Reply::constant(&id, br#","result":{}}"#),
+            Err(SubscriptionError::State(error @ (StateError::Full | StateError::Share))) => {
+                let message = format!("subscriptions cannot be remembered now: {error}");
+                Reply::error(&id, &ErrorObject::new(ErrorCode::Internal, message))
+            }
+            Err(SubscriptionError::State(error)) => {
+                tracing::warn!(%error, "a subscription could not be remembered");
+                let message = "subscriptions cannot be remembered now; try again later";
+                Reply::error(&id, &ErrorObject::new(ErrorCode::Internal, message))
+            }
+            Err(refused) => {
+                if let SubscriptionError::TooManyStreams(_) = refused {
+                    hits.count(Limit::Subscriptions);
+                }
+                invalid_params(&id, &refused.to_string())
+            }
+        }
+    })))
+}

@@ -1,0 +1,348 @@
+//! Handlers of `tasks/get`, `tasks/update`, `tasks/cancel` and `tasks/result`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use serde_json::{Map, Value, json};
+
+use super::record::{Record, TaskDialect, TaskResult, TaskStatus};
+use super::start::{extension_result, missing_extension, state_unavailable};
+use super::store::Tasks;
+use super::{RELATED_TASK, list, runner};
+use crate::auth::Principal;
+use crate::catalog::{AskError, CallContext};
+use crate::protocol::message::{self, Request};
+use crate::protocol::{ErrorCode, ErrorObject, Method};
+use crate::server::errors::{internal_error, invalid_params};
+use crate::server::execute::Call;
+use crate::server::inflight::{BoxedCall, CallOutcome};
+use crate::server::parts::Server;
+use crate::server::reply::{MaybeReady, Reply, begin};
+use crate::server::request_context::RequestContext;
+use crate::server::share::owner_of;
+use crate::server::stateless;
+use crate::server::target::missing_name;
+use crate::state::StateError;
+
+/// Handles a method about one task.
+pub(crate) fn handle(
+    server: &Arc<Server>,
+    cx: &mut Context<'_>,
+    method: Method,
+    request_context: RequestContext<'_>,
+) -> Result<MaybeReady, Reply> {
+    let RequestContext {
+        caller, request, ..
+    } = request_context;
+    let dialect = match caller.revision.has_sessions() {
+        true => TaskDialect::Core,
+        false => TaskDialect::Extension,
+    };
+    let asking = server.asking(caller, request_context.body, &without_replay(request))?;
+    if dialect == TaskDialect::Extension && !asking.declares_tasks() {
+        return Err(missing_extension(request.id));
+    }
+    let Some(task) = request.params.rare().task_id.and_then(message::string) else {
+        let problem = "taskId is required, a string: which task";
+        return Err(missing_name(&request_context, problem));
+    };
+    if dialect == TaskDialect::Extension
+        && let Some(mcp) = request_context.mcp()
+    {
+        stateless::check_task(request, &task, mcp)?;
+    }
+    let asked = TaskRequest {
+        server: Arc::clone(server),
+        id: request.id.to_owned(),
+        task: task.into_owned(),
+        caller: Arc::clone(caller.principal),
+        share: owner_of(caller.principal, caller.address),
+        dialect,
+    };
+    let (limits, share, id) = (
+        Arc::clone(&server.limits),
+        caller.share(),
+        request.id.to_owned(),
+    );
+    Ok(match method {
+        Method::TasksGet => MaybeReady::Pending(Box::pin(async move {
+            asked.get().await.counted(&limits, share, &id)
+        })),
+        Method::TasksCancel => MaybeReady::Pending(Box::pin(asked.cancel())),
+        Method::TasksUpdate => {
+            let answers = request.params.rare().input_responses;
+            let answers = answers.and_then(|text| serde_json::from_str(text).ok());
+            let Some(answers) = answers else {
+                return Err(invalid_params(request.id, "inputResponses is an object"));
+            };
+            MaybeReady::Pending(Box::pin(asked.update(answers)))
+        }
+        _ => {
+            // The request may take as long as the task, and forwards the client requests of the task.
+            let options = server.calls.options(
+                caller,
+                Some(Duration::from_secs(server.tasks.config.ttl_seconds)),
+            );
+            let context = caller.context(request_context.headers, request, None, asking);
+            let conclude = move |outcome: CallOutcome<Reply>| {
+                MaybeReady::Ready(match outcome {
+                    CallOutcome::Done(reply) => reply.counted(&limits, share, &id),
+                    CallOutcome::Cancelled => Reply::Cancelled,
+                    _ => internal_error(&id),
+                })
+            };
+            let call = Call {
+                context: &context,
+                options,
+                limits: None,
+                start: |context| -> BoxedCall<Reply> { Box::pin(asked.result(context)) },
+            };
+            server.calls.execute(cx, call, conclude)
+        }
+    })
+}
+
+/// A request about a task.
+struct TaskRequest {
+    server: Arc<Server>,
+    id: String,
+    task: String,
+    caller: Arc<Principal>,
+    /// Owner that state entries are charged to.
+    share: Option<String>,
+    dialect: TaskDialect,
+}
+
+impl TaskRequest {
+    async fn find(&self) -> Result<Record, Reply> {
+        match list::find_task(&self.server, &self.task, &self.caller).await {
+            Ok(Some(record)) => Ok(record),
+            Ok(None) => Err(invalid_params(
+                &self.id,
+                "there is no such task, or no longer",
+            )),
+            Err(error) => Err(self.broken(&error)),
+        }
+    }
+
+    fn broken(&self, error: &StateError) -> Reply {
+        if let StateError::Full | StateError::Share = error {
+            let message = format!("the task cannot be told now, and goes on: {error}");
+            return Reply::error(&self.id, &ErrorObject::new(ErrorCode::Internal, message));
+        }
+        tracing::error!(%error, "a task cannot be looked at without the shared state");
+        state_unavailable(&self.id, "the task cannot be looked at now, and goes on")
+    }
+
+    /// TSK-04: returns the state of the task without changing it.
+    async fn get(self) -> Reply {
+        let record = match self.find().await {
+            Ok(record) => record,
+            Err(reply) => return reply,
+        };
+        match self.server.tasks.shown(&record, self.dialect).await {
+            Ok(Some(shown)) if self.dialect == TaskDialect::Core => self.plain(&shown.into()),
+            Ok(Some(shown)) => extension_result(&self.server, &self.id, "complete", shown),
+            Ok(None) => internal_error(&self.id),
+            Err(error) => self.broken(&error),
+        }
+    }
+
+    /// TSK-07, TKL-04: a cancelled task stays cancelled.
+    async fn cancel(self) -> Reply {
+        if let Err(reply) = self.find().await {
+            return reply;
+        }
+        let mut was_running = false;
+        let change = |record: &mut Record| {
+            was_running = runner::cancel(record);
+            was_running
+        };
+        let tasks = &self.server.tasks;
+        let record = match tasks.change(&self.task, change).await {
+            Ok(Some(record)) => record,
+            Ok(None) => return invalid_params(&self.id, "there is no such task, or no longer"),
+            Err(error) => return self.broken(&error),
+        };
+        // A repeated request sends the message again, since the first attempt may have failed.
+        if record.status == TaskStatus::Cancelled
+            && let Err(error) = tasks
+                .send(&record, &json!({"cancel": true}), self.share.as_deref())
+                .await
+        {
+            return self.broken(&error);
+        }
+        match self.dialect {
+            TaskDialect::Extension => {
+                extension_result(&self.server, &self.id, "complete", Map::new())
+            }
+            TaskDialect::Core if was_running => self.plain(&record.shown(self.dialect).into()),
+            TaskDialect::Core => invalid_params(
+                &self.id,
+                "the task is over; it cannot be cancelled any more",
+            ),
+        }
+    }
+
+    /// TSK-07: accepts client responses, whether or not the task still waits for them.
+    async fn update(self, answers: Map<String, Value>) -> Reply {
+        if let Err(reply) = self.find().await {
+            return reply;
+        }
+        match self
+            .server
+            .tasks
+            .answer(&self.task, answers, Map::new(), self.share.as_deref())
+            .await
+        {
+            Ok(()) => extension_result(&self.server, &self.id, "complete", Map::new()),
+            Err(error) => self.broken(&error),
+        }
+    }
+
+    /// TKL-03: waits for the end of the task and returns the response of its call.
+    async fn result(self, context: Arc<CallContext>) -> Reply {
+        // Checked before keys are derived from the untrusted id.
+        if let Err(reply) = self.find().await {
+            return reply;
+        }
+        let tasks = Arc::clone(&self.server.tasks);
+        let mut changes = match tasks.changes(&self.task).await {
+            Ok(changes) => changes,
+            Err(error) => return self.broken(&error),
+        };
+        let mut asked = HashMap::new();
+        let mut answers = FuturesUnordered::new();
+        loop {
+            let record = match self.find().await {
+                Ok(record) => record,
+                Err(reply) => return reply,
+            };
+            if record.is_finished() {
+                return self.outcome(&record).await;
+            }
+            for (name, request) in &record.requests {
+                if asked.insert(name.clone(), ()).is_none() {
+                    let related = json!({"taskId": self.task});
+                    answers.push(ask(&context, name.clone(), request, related));
+                }
+            }
+            // A change without an announcement is seen by the next poll.
+            let change = async {
+                let _ = tokio::time::timeout(POLL_INTERVAL, changes.next()).await;
+            };
+            let change = std::pin::pin!(change);
+            let next = std::future::poll_fn(|cx| match answers.poll_next_unpin(cx) {
+                Poll::Ready(Some(answered)) => Poll::Ready(answered),
+                Poll::Ready(None) | Poll::Pending => Poll::Pending,
+            });
+            if let Either::Right(((name, answer), _)) = select(change, next).await {
+                let (mut given, mut refused) = (Map::new(), Map::new());
+                match answer {
+                    Ok(answer) => drop(given.insert(name, answer)),
+                    Err(AskError::Refused { code, message }) => {
+                        refused.insert(name, json!({"code": code, "message": message}));
+                    }
+                    // Another client may still respond.
+                    Err(_) => continue,
+                }
+                let share = self.share.as_deref();
+                if let Err(error) = tasks.answer(&self.task, given, refused, share).await {
+                    return self.broken(&error);
+                }
+            }
+        }
+    }
+
+    async fn outcome(&self, record: &Record) -> Reply {
+        if record.status == TaskStatus::Cancelled {
+            return invalid_params(&self.id, "the task was cancelled; it has no result");
+        }
+        match self.server.tasks.load_result(record).await {
+            Ok(Some(TaskResult::Result(mut result))) => {
+                result["_meta"][RELATED_TASK] = json!({"taskId": self.task});
+                self.plain(&result)
+            }
+            Ok(Some(TaskResult::Error(error))) => {
+                let mut out = begin(&self.id, 256);
+                out.extend_from_slice(format!(r#","error":{error}}}"#).as_bytes());
+                Reply::document(out)
+            }
+            Ok(None) => internal_error(&self.id),
+            Err(error) => self.broken(&error),
+        }
+    }
+
+    fn plain(&self, result: &Value) -> Reply {
+        let mut out = begin(&self.id, 512);
+        out.extend_from_slice(format!(r#","result":{result}}}"#).as_bytes());
+        Reply::document(out)
+    }
+}
+
+/// Interval between reads of a record if no change is announced.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Sends a client request of a task.
+fn ask(
+    context: &Arc<CallContext>,
+    name: String,
+    request: &Value,
+    related: Value,
+) -> impl Future<Output = (String, Result<Value, AskError>)> + Send + use<> {
+    let context = Arc::clone(context);
+    let method = request["method"].as_str().unwrap_or_default().to_owned();
+    let mut params = request["params"].clone();
+    params["_meta"][RELATED_TASK] = related;
+    async move {
+        let answer = context.ask(&method, params).await;
+        (name, answer)
+    }
+}
+
+impl Tasks {
+    /// Delivers client responses to a task. Ignores those that it does not wait for.
+    async fn answer(
+        &self,
+        id: &str,
+        mut answers: Map<String, Value>,
+        mut errors: Map<String, Value>,
+        share: Option<&str>,
+    ) -> Result<(), StateError> {
+        let Some(record) = self.get(id).await?.filter(|record| !record.is_finished()) else {
+            return Ok(());
+        };
+        answers.retain(|name, _| record.requests.contains_key(name));
+        errors.retain(|name, _| record.requests.contains_key(name));
+        let names: Vec<_> = answers.keys().chain(errors.keys()).cloned().collect();
+        if names.is_empty() {
+            return Ok(());
+        }
+        // The message is sent before the record changes. It may be sent twice, but a retry must still find the
+        // request.
+        let message = json!({"answers": answers, "errors": errors});
+        self.send(&record, &message, share).await?;
+        let change = |record: &mut Record| {
+            let known = record.requests.len();
+            record.requests.retain(|name, _| !names.contains(name));
+            record.requests.len() < known
+        };
+        self.change(id, change).await.map(drop)
+    }
+}
+
+/// Copies the request without the data of a replay.
+fn without_replay<'a>(request: &Request<'a>) -> Request<'a> {
+    Request {
+        id: request.id,
+        method: request.method.clone(),
+        params: message::Params {
+            meta: request.params.meta.clone(),
+            ..message::Params::default()
+        },
+    }
+}

@@ -1,0 +1,350 @@
+//! Start of a task: from `tools/call` to the runner.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use futures_util::future::{AbortHandle, Abortable};
+use serde_json::{Map, Value, json};
+
+use super::record::{Record, StoredResult, TaskDialect, TaskResult, TaskStatus, now_ms};
+use super::runner::Runner;
+use super::{list, store};
+use crate::catalog::{CallContext, Output, TASKS_EXTENSION, TaskSupport, ToolError};
+use crate::limit::{Held, Limit, Turn};
+use crate::net;
+use crate::protocol::message::Request;
+use crate::protocol::{ErrorCode, ErrorObject, Method};
+use crate::server::audit_record::TaskAuditRecord;
+use crate::server::errors::{internal_error, invalid_params};
+use crate::server::inflight::{BoxedCall, CallOutcome, CatchUnwind};
+use crate::server::parts::Server;
+use crate::server::reply::{MaybeReady, Refusal, Reply, begin};
+use crate::server::request_context::Caller;
+use crate::server::share::owner_of;
+use crate::server::{call_stream, inflight};
+use crate::state::StateError;
+
+/// A call that may become a task.
+pub(crate) struct TaskCall {
+    pub(crate) call: CatchUnwind<Result<Output, ToolError>>,
+    pub(crate) context: Arc<CallContext>,
+    pub(crate) tool: String,
+    /// True if the call becomes a task only when its tool says so.
+    pub(crate) later: bool,
+    /// Delay after which the response becomes a stream, if the caller accepts one.
+    pub(crate) stream_after: Option<Duration>,
+    /// True if the call is cancelled by request id, not by a disconnect.
+    pub(crate) runs_on: bool,
+    pub(crate) options: TaskOptions,
+    /// Audit record of the end of the task.
+    pub(crate) audited: Option<TaskAuditRecord>,
+}
+
+/// Options of a task.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TaskOptions {
+    dialect: TaskDialect,
+    /// Maximum duration of the task, and retention of its result.
+    ttl: Duration,
+    /// Maximum duration of the call before it becomes a task.
+    timeout: Duration,
+}
+
+/// Error at the start of a task.
+enum StartError {
+    /// The maximum number of tasks is reached.
+    Full(Limit),
+    State(StateError),
+}
+
+/// Returns the options if the call becomes a task (TSK-01, TSK-12, TKL-01).
+pub(crate) fn task_options(
+    server: &Server,
+    caller: Caller<'_>,
+    support: TaskSupport,
+    context: &CallContext,
+    request: &Request<'_>,
+    timeout: Duration,
+) -> Result<Option<TaskOptions>, Reply> {
+    let most = Duration::from_secs(server.tasks.config.ttl_seconds);
+    let options = |dialect, ttl| {
+        Ok(Some(TaskOptions {
+            dialect,
+            ttl,
+            timeout,
+        }))
+    };
+    if caller.revision.has_sessions() {
+        let wish = request
+            .params
+            .rare()
+            .task
+            .filter(|_| caller.revision.has_core_tasks());
+        let wish = wish.filter(|_| server.snapshots.load().offers(Method::TasksGet));
+        return match (wish, support) {
+            (None, TaskSupport::Required) => Err(task_mode_error(
+                request.id,
+                "this tool runs as a task only; say so with `task`",
+            )),
+            (None, _) => Ok(None),
+            (Some(_), TaskSupport::Forbidden) => Err(task_mode_error(
+                request.id,
+                "this tool does not run as a task",
+            )),
+            (Some(wish), _) => {
+                let ttl = read_ttl(wish).map_err(|problem| invalid_params(request.id, problem))?;
+                options(TaskDialect::Core, ttl.unwrap_or(most).min(most))
+            }
+        };
+    }
+    match support {
+        TaskSupport::Forbidden => Ok(None),
+        _ if context.asking.declares_tasks() => options(TaskDialect::Extension, most),
+        TaskSupport::Required => Err(missing_extension(request.id)),
+        TaskSupport::Optional => Ok(None),
+    }
+}
+
+/// Starts a task after it got its concurrency permits. The response is its handle, or the result of a call that
+/// ended before it became a task.
+pub(crate) fn begin_task(
+    server: &Arc<Server>,
+    id: &str,
+    task: TaskCall,
+    turn: Turn,
+    conclude: impl FnOnce(&str, CallOutcome<Result<Output, ToolError>>) -> MaybeReady + Send + 'static,
+) -> MaybeReady {
+    let inflight = Arc::clone(&server.calls.inflight);
+    let (server, id) = (Arc::clone(server), id.to_owned());
+    let waits = task.later && task.options.dialect == TaskDialect::Extension;
+    match waits {
+        true => task.context.asking.may_become_task(),
+        false => task.context.asking.become_task(task.options.ttl),
+    }
+    let (context, stream_after) = (Arc::clone(&task.context), task.stream_after);
+    let runs_on = task.runs_on;
+    let answer: BoxedCall<Reply> = Box::pin(async move {
+        let mut task = task;
+        let held = match turn.wait().await {
+            Ok(held) => held,
+            Err(refused) => return Reply::limited(Some(&id), refused),
+        };
+        if waits && let Some(outcome) = run_until_task(&mut task).await {
+            return conclude(&id, outcome).reply().await;
+        }
+        // Spawned, so that a disconnect does not prevent the start of the task (TSK-13).
+        let starting = net::spawn({
+            let server = Arc::clone(&server);
+            async move { start_task(&server, task, held, conclude).await }
+        });
+        let Ok(started) = starting.await else {
+            return internal_error(&id);
+        };
+        match started {
+            Ok((record, dialect)) => creation_result(&server, &id, &record, dialect),
+            Err(StartError::Full(limit)) => {
+                server.limits.hits.count(limit);
+                let setting = limit.setting();
+                let message = format!("too many tasks run ({setting}); wait for one to end");
+                let error = ErrorObject::new(ErrorCode::Http(429), message);
+                Reply::error(&id, &error.with_data(json!({ "setting": setting })))
+            }
+            Err(StartError::State(error @ (StateError::Full | StateError::Share))) => {
+                let setting = match error {
+                    StateError::Share => "state.share_percent",
+                    _ => "state.memory_bytes",
+                };
+                let message = format!("no task can begin now: {error}; wait for one to end");
+                let error = ErrorObject::new(ErrorCode::Http(429), message);
+                Reply::error(&id, &error.with_data(json!({ "setting": setting })))
+            }
+            Err(StartError::State(error)) => {
+                tracing::error!(%error, "a task cannot be created without the shared state");
+                state_unavailable(&id, "no task can begin now")
+            }
+        }
+    });
+    if !waits {
+        return MaybeReady::Pending(answer);
+    }
+    // Until it becomes a task, the call can send messages and be cancelled like any other.
+    let answer = match runs_on {
+        true => inflight.cancellable(&context, answer),
+        false => answer,
+    };
+    MaybeReady::Pending(Box::pin(call_stream::stream_if_slow(
+        answer,
+        context,
+        stream_after,
+        inflight,
+    )))
+}
+
+async fn start_task(
+    server: &Arc<Server>,
+    task: TaskCall,
+    held: Held,
+    conclude: impl FnOnce(&str, CallOutcome<Result<Output, ToolError>>) -> MaybeReady + Send + 'static,
+) -> Result<(Record, TaskDialect), StartError> {
+    let TaskCall {
+        call,
+        context,
+        tool,
+        options,
+        mut audited,
+        ..
+    } = task;
+    let owner = context.principal().id();
+    let share = owner_of(context.principal(), context.address);
+    let id = store::new_id();
+    let place = server.tasks.enter(&id, owner).map_err(StartError::Full)?;
+    let now = now_ms();
+    let record = Record {
+        id,
+        owner: owner.to_owned(),
+        tool,
+        created: now,
+        updated: now,
+        ttl_ms: u64::try_from(options.ttl.as_millis()).unwrap_or(u64::MAX),
+        poll_ms: server.tasks.config.poll_interval_ms,
+        status: TaskStatus::Running,
+        requests: Map::new(),
+        kept: StoredResult::default(),
+        runner: server.tasks.replica,
+        session: match options.dialect {
+            TaskDialect::Core => context.session.clone(),
+            TaskDialect::Extension => None,
+        },
+    };
+    if list::lists_tasks(server, context.principal()) {
+        let listed = server.tasks.enlist(&record, share.as_deref()).await;
+        listed.map_err(StartError::State)?;
+    }
+    let noted = server.tasks.announce(&record, share.as_deref()).await;
+    noted.map_err(StartError::State)?;
+    let created = server.tasks.create(&record, share.as_deref()).await;
+    created.map_err(StartError::State)?;
+    context.asking.become_task(options.ttl);
+    let (stop, stopped) = AbortHandle::new_pair();
+    let call = Abortable::new(call, stopped);
+    let runner = Runner {
+        tasks: Arc::clone(&server.tasks),
+        record: record.clone(),
+        inflight: server.calls.inflight.register(&context, stop),
+        context,
+        timeout: options.ttl,
+        share,
+        place,
+        held,
+    };
+    if let Some(audited) = &mut audited {
+        audited.begins();
+    }
+    // Spawned, so that a disconnect does not cancel the task (TSK-13). Shutdown waits for it.
+    net::spawn(runner.run(call, |outcome| {
+        let handled = conclude("0", outcome);
+        if let (Some(audited), MaybeReady::Ready(reply)) = (audited, &handled) {
+            audited.ends(reply);
+        }
+        match handled {
+            MaybeReady::Ready(Reply::Response(answer)) => TaskResult::of_answer(&answer.to_bytes()),
+            // Suspended calls cannot occur here: a task asks its client through its record.
+            _ => TaskResult::internal("Internal error"),
+        }
+    }));
+    Ok((record, options.dialect))
+}
+
+fn creation_result(server: &Server, id: &str, record: &Record, dialect: TaskDialect) -> Reply {
+    match dialect {
+        TaskDialect::Extension => extension_result(server, id, "task", record.shown(dialect)),
+        TaskDialect::Core => {
+            let mut out = begin(id, 256);
+            let task = Value::from(record.shown(dialect));
+            out.extend_from_slice(format!(r#","result":{{"task":{task}}}}}"#).as_bytes());
+            Reply::document(out)
+        }
+    }
+}
+
+/// A result of the extension's methods (TSK-02).
+pub(super) fn extension_result(
+    server: &Server,
+    id: &str,
+    kind: &str,
+    mut members: Map<String, Value>,
+) -> Reply {
+    members.insert("resultType".to_owned(), kind.into());
+    let meta = &server.snapshots.load().result_meta;
+    let meta = serde_json::from_str(meta).unwrap_or_default();
+    members.insert("_meta".to_owned(), meta);
+    let mut out = begin(id, 512);
+    out.extend_from_slice(br#","result":"#);
+    out.extend_from_slice(Value::from(members).to_string().as_bytes());
+    out.push(b'}');
+    Reply::document(out)
+}
+
+/// Drives a call until it becomes a task. Returns the outcome if it ended before.
+async fn run_until_task(task: &mut TaskCall) -> Option<CallOutcome<Result<Output, ToolError>>> {
+    let TaskCall {
+        call,
+        context,
+        options,
+        ..
+    } = task;
+    let mut deadline = std::pin::pin!(tokio::time::sleep(options.timeout));
+    std::future::poll_fn(|cx| {
+        if let Poll::Ready(outcome) = Pin::new(&mut *call).poll(cx) {
+            return Poll::Ready(Some(inflight::finish_replay(outcome, context)));
+        }
+        context.asking.driven_by(cx.waker());
+        if context.asking.wants_to_be_task() {
+            return Poll::Ready(None);
+        }
+        if let Some(interruption) = context.asking.interruption() {
+            return Poll::Ready(Some(inflight::suspended(interruption, context)));
+        }
+        deadline.as_mut().poll(cx).map(|()| {
+            context.outlet.cancel();
+            Some(CallOutcome::TimedOut(options.timeout))
+        })
+    })
+    .await
+}
+
+/// Parses `{"ttl": 60000}`, in milliseconds.
+fn read_ttl(task: &str) -> Result<Option<Duration>, &'static str> {
+    const PROBLEM: &str = "task is an object; its ttl is a number of milliseconds, at least 0";
+    let task: Map<String, Value> = serde_json::from_str(task).map_err(|_| PROBLEM)?;
+    match task.get("ttl") {
+        None | Some(Value::Null) => Ok(None),
+        Some(ttl) => match ttl.as_f64().filter(|ttl| 0.0 <= *ttl) {
+            Some(ttl) => Ok(Some(Duration::from_millis(ttl as u64))),
+            None => Err(PROBLEM),
+        },
+    }
+}
+
+/// Error while the state is unavailable.
+pub(super) fn state_unavailable(id: &str, what: &str) -> Reply {
+    let message = format!("{what}: the server cannot reach its state; try again later");
+    Reply::error(id, &ErrorObject::new(ErrorCode::Internal, message))
+}
+
+/// TKL-01: error for a tool that cannot be called in this mode.
+fn task_mode_error(id: &str, problem: &'static str) -> Reply {
+    Reply::error(id, &ErrorObject::new(ErrorCode::MethodNotFound, problem))
+}
+
+/// TSK-09, TSK-12: the client has not declared the extension in this request.
+pub(super) fn missing_extension(id: &str) -> Reply {
+    let mut message = String::from("Server requires the ");
+    message.push_str(TASKS_EXTENSION);
+    message.push_str(" extension");
+    let error = ErrorObject::new(ErrorCode::MissingCapability, message);
+    let data = json!({"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}});
+    Reply::refused(Refusal::Capability, Some(id), &error.with_data(data))
+}

@@ -1,0 +1,15 @@
+//! Untrusted text in messages.
+
+use std::borrow::Cow;
+
+/// Untrusted text, shortened to fit into an error message.
+pub(crate) fn truncated(text: &str) -> Cow<'_, str> {
+    const MAX_BYTES: usize = 200;
+    if text.len() <= MAX_BYTES {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(format!(
+        "{}...",
+        &text[..text.floor_char_boundary(MAX_BYTES)]
+    ))
+}

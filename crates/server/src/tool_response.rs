@@ -1,0 +1,210 @@
+//! Responses to `tools/call`.
+
+use std::sync::Arc;
+
+use super::config::ValidationErrors;
+use super::errors::{internal_error, stopped};
+use super::execute::Respond;
+use super::inflight::CallOutcome;
+use super::parts::Server;
+use super::reply::{MaybeReady, Refusal, Reply};
+use super::rounds::{missing_capability, visit_required};
+use super::snapshot::Snapshot;
+use super::tool_result::{error_result, success};
+use crate::catalog::{CatalogTool, Output, ToolError, ToolErrorKind};
+use crate::limit::LARGE_BYTES;
+use crate::net::ShareKey;
+use crate::protocol::{ErrorCode, ErrorObject, Revision};
+
+/// Owned data of a call, for a response that is written after the request is gone.
+pub(super) struct ResultOwner {
+    pub(super) snapshot: Arc<Snapshot>,
+    pub(super) name: String,
+    pub(super) id: String,
+    pub(super) revision: Revision,
+    pub(super) server: Arc<Server>,
+    pub(super) share: Option<ShareKey>,
+}
+
+impl ResultOwner {
+    pub(super) fn writer(&self, write: impl FnOnce(ResultWriter<'_>) -> MaybeReady) -> MaybeReady {
+        match self.snapshot.catalog.tool(&self.name) {
+            Some(entry) => write(ResultWriter {
+                snapshot: &self.snapshot,
+                entry,
+                id: &self.id,
+                revision: self.revision,
+                server: &self.server,
+                share: self.share,
+            }),
+            None => MaybeReady::Ready(internal_error(&self.id)),
+        }
+    }
+}
+
+impl Respond<Result<Output, ToolError>> for ResultOwner {
+    type Owned = Self;
+
+    fn respond(self, outcome: CallOutcome<Result<Output, ToolError>>) -> MaybeReady {
+        self.writer(|writer| writer.conclude(outcome))
+    }
+
+    fn into_owned(self) -> Self {
+        self
+    }
+}
+
+/// Writes the result of a call for the caller's revision (TOOL-10).
+pub(super) struct ResultWriter<'a> {
+    pub(super) snapshot: &'a Arc<Snapshot>,
+    pub(super) entry: &'a CatalogTool,
+    pub(super) id: &'a str,
+    pub(super) revision: Revision,
+    pub(super) server: &'a Arc<Server>,
+    /// Share that the response memory is charged to; `None` if the result is not sent.
+    pub(super) share: Option<ShareKey>,
+}
+
+impl Respond<Result<Output, ToolError>> for ResultWriter<'_> {
+    type Owned = ResultOwner;
+
+    #[inline]
+    fn respond(self, outcome: CallOutcome<Result<Output, ToolError>>) -> MaybeReady {
+        self.conclude(outcome)
+    }
+
+    fn into_owned(self) -> ResultOwner {
+        ResultOwner {
+            name: self.name().to_owned(),
+            id: self.id.to_owned(),
+            revision: self.revision,
+            server: Arc::clone(self.server),
+            snapshot: Arc::clone(self.snapshot),
+            share: self.share,
+        }
+    }
+}
+
+/// Replaces the message of an error that was not written for the model.
+const MASKED: &str = "the tool failed; the reason is in the server's log";
+
+impl ResultWriter<'_> {
+    #[inline]
+    pub(super) fn conclude(&self, outcome: CallOutcome<Result<Output, ToolError>>) -> MaybeReady {
+        MaybeReady::Ready(match outcome {
+            CallOutcome::Done(Ok(output)) => match self.entry.check_output(&output) {
+                Ok(()) => self.success(&output),
+                Err(problem) => {
+                    tracing::error!(tool = self.name(), %problem, "a result does not fit the tool's output schema");
+                    internal_error(self.id)
+                }
+            },
+            CallOutcome::Done(Err(error)) => self.failure(&error),
+            CallOutcome::TimedOut(limit) => {
+                let message = format!("the tool did not answer within {} s", limit.as_secs_f64());
+                tracing::warn!(
+                    tool = self.name(),
+                    limit_s = limit.as_secs_f64(),
+                    "a call ran out of time"
+                );
+                self.error_result(&message).with_reason(Refusal::TimedOut)
+            }
+            CallOutcome::Panicked => {
+                tracing::error!(
+                    tool = self.name(),
+                    "a tool panicked; its call failed, nothing else is affected"
+                );
+                internal_error(self.id)
+            }
+            CallOutcome::Cancelled => Reply::Cancelled,
+            CallOutcome::Stopped => stopped(self.id),
+            CallOutcome::Suspended(interrupted) => {
+                return self
+                    .server
+                    .interrupted(self.id, self.name(), self.snapshot, *interrupted);
+            }
+        })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.entry.tool.definition().name()
+    }
+
+    fn success(&self, output: &Output) -> Reply {
+        let weight = output.weight();
+        if LARGE_BYTES <= weight
+            && let Some(share) = self.share
+        {
+            return self.large_success(output, weight, share);
+        }
+        let reply = success(self.snapshot, self.revision, self.id, output);
+        match self.share {
+            Some(share) => reply.counted(&self.server.limits, share, self.id),
+            None => reply,
+        }
+    }
+
+    /// Reserves the memory of a large result before it is serialized, so that it is counted once.
+    #[cold]
+    fn large_success(&self, output: &Output, weight: usize, share: ShareKey) -> Reply {
+        self.entry.has_large_results();
+        match self.server.limits.reserve_response(share, weight) {
+            Err(refused) => {
+                tracing::warn!(
+                    tool = self.name(),
+                    bytes = weight,
+                    setting = refused.limit.setting(),
+                    "a result was dropped: too many large responses wait to be read"
+                );
+                Reply::limited(Some(self.id), refused)
+            }
+            Ok(reservation) => {
+                success(self.snapshot, self.revision, self.id, output).with_reservation(reservation)
+            }
+        }
+    }
+
+    /// Response to a failed call: a result for the model, or a protocol error, depending on the kind and the
+    /// revision.
+    #[cold]
+    pub(super) fn failure(&self, error: &ToolError) -> Reply {
+        let tool = self.name();
+        match error.kind() {
+            ToolErrorKind::Internal => {
+                tracing::error!(%tool, error = error.message(), source = error.source().map(tracing::field::display), "a tool is at fault");
+                internal_error(self.id)
+            }
+            ToolErrorKind::InvalidArguments => {
+                let message = format!("Invalid arguments for tool {tool}: {}", error.message());
+                let to_model = match self.server.config.validation_errors {
+                    ValidationErrors::Auto => self.revision.shows_invalid_arguments_to_the_model(),
+                    ValidationErrors::Protocol => false,
+                    ValidationErrors::Tool => true,
+                };
+                if !to_model {
+                    let error = ErrorObject::new(ErrorCode::InvalidParams, message);
+                    return Reply::refused(Refusal::Arguments, Some(self.id), &error);
+                }
+                self.error_result(&message).with_reason(Refusal::Arguments)
+            }
+            ToolErrorKind::MissingCapability(ability) if !self.revision.has_sessions() => {
+                missing_capability(self.id, ability)
+            }
+            ToolErrorKind::VisitRequired => visit_required(self.id, error.source()),
+            ToolErrorKind::Failed if self.server.config.mask_errors && error.is_foreign() => {
+                tracing::error!(%tool, error = error.message(), "a call failed, and its caller is not told why");
+                self.error_result(MASKED)
+            }
+            ToolErrorKind::Failed | ToolErrorKind::MissingCapability(_) => {
+                if let Some(source) = error.source() {
+                    tracing::debug!(%tool, %source, "a call failed");
+                }
+                self.error_result(error.message())
+            }
+        }
+    }
+
+    fn error_result(&self, message: &str) -> Reply {
+        error_result(self.snapshot, self.revision, self.id, message)
+    }
+}

@@ -1,0 +1,81 @@
+//! Serialization of tool results for each revision (TOOL-10).
+
+use super::content::{TEXT_BLOCK_BYTES, push_block, push_plain_text_block, push_text_block};
+use super::reply::{Reply, begin, end_len, finish};
+use super::snapshot::Snapshot;
+use crate::catalog::{Output, OutputContent};
+use crate::protocol::{Revision, is_plain};
+use crate::telemetry::Verdict;
+
+/// Response to a successful call.
+#[inline]
+pub(super) fn success(snapshot: &Snapshot, revision: Revision, id: &str, output: &Output) -> Reply {
+    let structured = output.structured.as_deref();
+    let mut plain = false;
+    let content_len = match &output.content {
+        OutputContent::Text(text) => {
+            plain = is_plain(text);
+            // Most strings need few escapes. The buffer grows if one needs more.
+            let escapes = if plain { 0 } else { 16 + text.len() / 16 };
+            TEXT_BLOCK_BYTES + text.len() + escapes
+        }
+        OutputContent::Structured | OutputContent::Blocks(_) => 256,
+    };
+    // The exact size for a plain string: a full buffer is sent without a copy.
+    let capacity = CONTENT.len()
+        + content_len
+        + structured.map_or(0, |s| 2 * s.len())
+        + 1
+        + is_error(output).len()
+        + end_len(snapshot, revision, output.meta.as_ref());
+    let mut out = begin(id, capacity);
+    out.extend_from_slice(CONTENT);
+    match &output.content {
+        OutputContent::Text(text) if plain => push_plain_text_block(&mut out, text),
+        OutputContent::Text(text) => push_text_block(&mut out, text),
+        OutputContent::Structured => push_text_block(&mut out, structured.unwrap_or_default()),
+        OutputContent::Blocks(blocks) => {
+            for (position, block) in blocks.iter().enumerate() {
+                if position > 0 {
+                    out.push(b',');
+                }
+                push_block(&mut out, block, revision);
+            }
+        }
+    }
+    out.push(b']');
+    if let Some(json) = structured
+        && revision.has_structured_results()
+        && (json.starts_with('{') || revision.has_structured_values_of_any_kind())
+    {
+        out.extend_from_slice(br#","structuredContent":"#);
+        out.extend_from_slice(json.as_bytes());
+    }
+    out.extend_from_slice(is_error(output));
+    finish(out, snapshot, revision, output.meta.as_ref())
+}
+
+const CONTENT: &[u8] = br#","result":{"content":["#;
+
+#[inline]
+fn is_error(output: &Output) -> &'static [u8] {
+    if output.is_error {
+        br#","isError":true"#
+    } else {
+        br#","isError":false"#
+    }
+}
+
+/// Response to a failed call whose error the model reads.
+pub(super) fn error_result(
+    snapshot: &Snapshot,
+    revision: Revision,
+    id: &str,
+    message: &str,
+) -> Reply {
+    let mut out = begin(id, 128 + message.len() + snapshot.result_tail.len());
+    out.extend_from_slice(CONTENT);
+    push_text_block(&mut out, message);
+    out.extend_from_slice(br#"],"isError":true"#);
+    finish(out, snapshot, revision, None).with_verdict(Verdict::ToolError)
+}
