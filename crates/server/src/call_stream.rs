@@ -9,8 +9,9 @@ use std::task::{Context, Poll};
 use std::future::poll_fn;
 use std::time::Duration;
 
-use super::inflight::{CallOutcome, Inflight, RunningCall, StreamGuard};
+use super::inflight::{Inflight, StreamGuard};
 use super::reply::{JsonResponse, MaybeReady, Refusal, Reply};
+use super::running_call::{CallOutcome, RunningCall};
 use super::share;
 use super::streams::{EventSource, StreamEvent};
 use crate::catalog::CallContext;

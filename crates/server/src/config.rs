@@ -7,12 +7,8 @@ use super::client_requests::ClientRequestConfig;
 use super::messages::MessagesConfig;
 use super::search::SearchConfig;
 use super::streams::StreamsConfig;
-<<<<<<< HEAD
 use super::tasks::TaskConfig;
-=======
-use super::{ClientRequestConfig, MessagesConfig, SearchConfig, TaskConfig};
 use crate::environment::Conflicts;
->>>>>>> main
 use crate::protocol::Implementation;
 
 /// The server itself.

@@ -6,10 +6,10 @@ use std::task::Context;
 use serde_json::{Map, Value};
 
 use super::execute::Call;
-use super::inflight::CallOutcome;
 use super::parts::Server;
 use super::reply::{MaybeReady, Reply, begin};
 use super::request_context::RequestContext;
+use super::running_call::CallOutcome;
 use super::{audit_record, errors, snapshot};
 use crate::protocol::{ErrorCode, ErrorObject, Method};
 

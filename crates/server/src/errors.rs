@@ -61,7 +61,7 @@ pub(super) fn malformed_message(hits: &Hits, problem: &Malformed<'_>) -> Reply {
 #[cold]
 pub(super) fn batch_too_large(hits: &Hits, limit: Limit, message: String) -> Reply {
     let error = ErrorObject::new(ErrorCode::InvalidRequest, message);
-    Reply::refused(Refusal::Malformed, None, &server.exceeded(limit, error))
+    Reply::refused(Refusal::Malformed, None, &exceeded(hits, limit, error))
 }
 
 /// Counts an exceeded limit and adds the name of its setting to the error.

@@ -5,12 +5,11 @@ use std::task::Context;
 use std::time::Duration;
 
 use super::call_stream::CallStream;
-use super::inflight;
-use super::inflight::{
-    BoxedCall, CallOptions, CallOutcome, CallProgress, CatchUnwind, Inflight, Resumption,
-};
+use super::inflight::{BoxedCall, Inflight};
 use super::reply::{MaybeReady, Reply};
 use super::request_context::Caller;
+use super::running_call;
+use super::running_call::{CallOptions, CallOutcome, CallProgress, CatchUnwind, Resumption};
 use super::streams::Streams;
 use crate::catalog::CallContext;
 use crate::limit::{Limits, ToolLimits, Turn};
@@ -100,9 +99,9 @@ impl Calls {
         let (principal, address) = (&context.principal, context.address);
         let has_room = self.limits.has_room(principal, address, limits);
         let progress = if has_room {
-            inflight::start(cx, start, context, options)
+            running_call::start(cx, start, context, options)
         } else {
-            inflight::start_unpolled(start, context)
+            running_call::start_unpolled(start, context)
         };
         if let Ok(CallProgress::Done(outcome)) = progress {
             return responder.respond(outcome);
@@ -155,7 +154,7 @@ impl<T: Send + 'static> PendingCall<T> {
                 };
                 match permits {
                     Ok(permits) => {
-                        inflight::drive(call, &context, options, &inflight, permits).await
+                        running_call::drive(call, &context, options, &inflight, permits).await
                     }
                     Err(refused) => {
                         return Reply::limited(Some(context.request_id.as_json()), refused);

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::task::Context;
 
 use bytes::Bytes;
-use http::HeaderMap;
 
 use super::config::BatchPolicy;
 use super::errors::malformed;
@@ -15,13 +14,10 @@ use super::reply::{JsonResponse, MaybeReady, Reply};
 use super::request_context::{Caller, Channel, RequestContext, report_lifecycle};
 use super::worker_state::WorkerState;
 use super::{batch, dispatch, errors, handshake, instrument, notifications};
-use crate::auth::Principal;
 use crate::limit::share_of;
-use crate::net::Peer;
+use crate::protocol::Method;
 use crate::protocol::message::{Message, Notification, Payload, Request, Response};
-use crate::protocol::{ErrorCode, Method, Revision};
-use crate::seal::Session;
-use crate::telemetry::{Seen, Watch, Wire};
+use crate::telemetry::{Seen, Watch};
 
 /// A message that gets no response: a notification, or the response to a client request.
 #[derive(Clone, Copy)]

@@ -4,32 +4,28 @@
 //! client reads nothing for five seconds is evicted. A message posted to another replica is forwarded to the replica
 //! with the stream, if they share state.
 
-use std::collections::HashMap;
-use std::fmt;
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::task::AtomicWaker;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::errors;
 use super::parts::Server;
-use super::reply::{MaybeReady, Refusal, Reply};
+use super::reply::{JsonResponse, MaybeReady, Refusal, Reply};
 use super::sse_sessions::{SseSession, SseSessionId};
-use super::streams::{EventData, EventSource, StreamEvent};
+use super::streams::{BusMessage, EventData, EventSource, StreamEvent, StreamSlot};
 use super::worker_state::WorkerState;
 use super::{handshake, stdio};
 use crate::auth::Principal;
 use crate::protocol::ErrorCode;
 use crate::protocol::message::Payload;
-use crate::seal::{KeyRing, Purpose, random_bytes, short_digest};
+use crate::seal::{random_bytes, short_digest};
 use crate::telemetry::Seen;
 
 /// Maximum size of a message forwarded to another replica, in bytes.

@@ -21,7 +21,9 @@ pub(super) fn observe<'a>(
     request: &Request<'_>,
 ) -> Option<Watch<'a>> {
     match &server.audit {
-        None => server.observability.telemetry
+        None => server
+            .observability
+            .telemetry
             .watches()
             .then(|| server.observability.telemetry.watch(cells, seen, request)),
         Some(audit) => {

@@ -43,6 +43,7 @@ mod resource_cache;
 mod resources;
 mod rest_calls;
 mod rounds;
+mod running_call;
 mod search;
 mod sessions;
 mod share;

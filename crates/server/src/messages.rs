@@ -3,16 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-<<<<<<< HEAD
-use crate::protocol::message::MessageBounds;
-=======
-use super::Server;
-use super::reply::{Refusal, Reply};
 use crate::environment::Conflicts;
-use crate::limit::Limit;
-use crate::protocol::message::{Excess, Malformed, MalformedKind, MessageBounds};
-use crate::protocol::{ErrorCode, ErrorObject};
->>>>>>> main
+use crate::protocol::message::MessageBounds;
 
 /// How much one message may hold, whatever carries it.
 ///
@@ -95,6 +87,8 @@ impl MessagesConfig {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
 
     #[test]
     fn what_messages_may_hold_lies_between_what_is_needed_and_what_there_is_room_for() {

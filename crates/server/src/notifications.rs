@@ -49,7 +49,9 @@ pub(super) fn handle_response(
     principal: &Principal,
     response: &Response<'_>,
 ) -> Reply {
-    match server.calls.inflight
+    match server
+        .calls
+        .inflight
         .client_requests
         .deliver(session, principal.id(), response)
     {

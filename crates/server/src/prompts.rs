@@ -6,11 +6,11 @@ use std::task::Context;
 use super::content::push_block;
 use super::errors::{internal_error, invalid_params, stopped};
 use super::execute::Call;
-use super::inflight::CallOutcome;
 use super::parts::Server;
 use super::reply::{HandlerError, HandlerResult, MaybeReady, Reply, begin, finish};
 use super::request_context::RequestContext;
 use super::rounds::{missing_capability, visit_required};
+use super::running_call::CallOutcome;
 use super::snapshot::Snapshot;
 use super::target::{check_named, missing_name};
 use super::text::truncated;
@@ -20,7 +20,7 @@ use crate::catalog::{
 };
 use crate::net::ShareKey;
 use crate::protocol::message;
-use crate::protocol::{ErrorCode, ErrorObject, Method, Revision, Role, push_string};
+use crate::protocol::{ErrorCode, ErrorObject, Revision, Role, push_string};
 
 /// Handles `prompts/get`.
 pub(super) fn get(

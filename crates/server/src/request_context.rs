@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderMap;
 
-use super::inflight::{OnDisconnect, Resumption};
 use super::param_headers::McpHeaders;
+use super::running_call::{OnDisconnect, Resumption};
 use crate::auth::Principal;
 use crate::catalog::{Asking, CallContext, Client, LogLevel, Outlet, RequestId, Room, Wanted};
 use crate::limit::share_of;

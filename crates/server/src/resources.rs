@@ -9,12 +9,12 @@ use serde_json::json;
 use super::content::push_contents;
 use super::errors::{internal_error, stopped};
 use super::execute::Call;
-use super::inflight::CallOutcome;
 use super::parts::Server;
 use super::reply::{HandlerError, HandlerResult, MaybeReady, Reply, begin, finish};
 use super::request_context::RequestContext;
 use super::resource_cache::CacheKey;
 use super::rounds::{has_asked, missing_capability, visit_required};
+use super::running_call::CallOutcome;
 use super::snapshot::Snapshot;
 use super::target::{check_named, missing_name};
 use super::text::truncated;
@@ -25,7 +25,7 @@ use crate::catalog::{
 };
 use crate::protocol::message;
 use crate::protocol::{
-    CacheScope, ErrorCode, ErrorObject, Method, ResourceContents, Revision, fault_of_uri,
+    CacheScope, ErrorCode, ErrorObject, ResourceContents, Revision, fault_of_uri,
 };
 
 /// Handles `resources/read`.

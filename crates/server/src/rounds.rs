@@ -10,10 +10,10 @@ use serde_json::value::RawValue;
 
 use super::client_requests::count;
 use super::errors::{internal_error, invalid_params};
-use super::inflight::SuspendedCall;
 use super::parts::Server;
 use super::reply::{MaybeReady, Refusal, Reply, begin};
-use super::request_context::{Caller, Reach};
+use super::request_context::Caller;
+use super::running_call::SuspendedCall;
 use super::share::{StateKind, owner_of};
 use super::snapshot::Snapshot;
 use super::text::truncated;

@@ -52,7 +52,7 @@ pub(super) const RESULTS_MAX: usize = 50;
 pub(super) struct Search {
     pub(super) config: SearchConfig,
     pub(super) above: usize,
-    pub(super) index: Index,
+    index: Index,
     pub(super) verbs: Table<Bare>,
     pub(super) listings: Listings,
 }
@@ -70,6 +70,11 @@ pub(super) fn called_tool<'r>(
 }
 
 impl Search {
+    /// Positions of the tools that match a query, best first.
+    pub(super) fn find(&self, query: &str) -> Vec<usize> {
+        self.index.find(query)
+    }
+
     /// Returns `None` if no caller has enough tools for a search.
     pub(super) fn new<'d>(
         config: &SearchConfig,

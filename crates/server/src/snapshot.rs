@@ -9,11 +9,12 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::config::ServerConfig;
+use super::listings::Listings;
 use super::resource_cache::ResourceCache;
 use super::search::Search;
 use super::visibility::PolicyView;
 use crate::auth::{Policy, Principal, Shelf};
-use crate::catalog::{Catalog, Listed, Listing, ListingFrame, Table};
+use crate::catalog::{Catalog, Listed, ListingFrame, Table};
 use crate::protocol::{Implementation, Method, Revision};
 use crate::seal::KeyRing;
 

@@ -14,12 +14,13 @@ use http::HeaderMap;
 use serde_json::json;
 
 use super::errors::internal_error;
-use super::inflight::{BoxedCall, OnDisconnect};
+use super::inflight::BoxedCall;
 use super::param_headers::McpHeaders;
 use super::parts::Server;
 use super::reply::{MaybeReady, Reply};
 use super::request_context::{Caller, CallerProfile, Headers, Origin, Reach, RequestContext};
 use super::resources::offers_uri;
+use super::running_call::OnDisconnect;
 use super::search::called_tool;
 use super::snapshot::Snapshot;
 use super::worker_state::unix_seconds;

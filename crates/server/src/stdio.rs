@@ -1,7 +1,7 @@
 //! Messages received over standard input.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Context;
 
 use bytes::Bytes;

@@ -81,8 +81,11 @@ fn at_two_mounts(names: &[&str]) -> (Arc<Server>, Arc<Server>) {
         let keys = vec!["a key that both of these servers have".to_owned().into()];
         KeyRing::new(&SealConfig { keys }).expect("long enough")
     };
-    let mut other = server_with(keys(), names);
-    other.mount = "other".into();
+    let context = ServerContext {
+        mount: Some("other".into()),
+        ..ServerContext::default()
+    };
+    let other = sharing(context, keys(), names);
     (Arc::new(server_with(keys(), names)), Arc::new(other))
 }
 
@@ -184,7 +187,7 @@ fn what_is_offered_is_measured_anew_once_it_is_replaced() {
         let catalog = Catalog::new(tools).expect("good tools");
         let prepared = server.prepare(catalog, &ServerConfig::default(), Admission::default());
         server.install(prepared);
-        let page = crate::telemetry::prometheus_page(&server.telemetry.metrics.families());
+        let page = crate::telemetry::prometheus_page(&server.telemetry().metrics.families());
         ["longshore_tools ", "longshore_tools_size_bytes "].map(|name| {
             let value = page.lines().find_map(|line| line.strip_prefix(name));
             value.expect("a value").parse::<usize>().expect("a number")
@@ -240,7 +243,7 @@ async fn who_sees_no_difference_is_not_told_that_a_list_has_changed() {
         stream
     });
     let mut told = async || {
-        server.announcer.tools_changed();
+        server.streams.announcer().tools_changed();
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
@@ -373,9 +376,14 @@ fn lh_08_a_session_ends_a_day_after_it_began_however_busy_it_is() {
 
 #[test]
 fn lh_08_a_session_may_end_sooner_and_that_is_counted() {
-    let mut server = server_with(KeyRing::random(), &[]);
-    server.config.session_seconds = 60;
-    let server = Arc::new(server);
+    let config = ServerConfig {
+        session_seconds: 60,
+        ..ServerConfig::default()
+    };
+    let server = Arc::new(Server::new(ServerParts {
+        config,
+        ..of(Catalog::default())
+    }));
     let worker = at(START);
     let id = session(&server, &worker);
     let ping = json!({"jsonrpc": "2.0", "id": 2, "method": "ping"});
@@ -598,4 +606,39 @@ async fn tsk_10_a_task_is_there_for_its_own_principal_only() {
     }
     let own = send(Principal::local(), "tasks/get", json!({"taskId": task})).await;
     assert_eq!(own["result"]["status"], "working");
+}
+
+#[tokio::test]
+async fn rpc_08_a_call_in_a_batch_over_stdio_that_reports_progress_is_answered() {
+    let tool = tool_fn(
+        Definition::new("reports"),
+        |context: Arc<CallContext>, _: Map<String, Value>| async move {
+            context.progress(1.0, None, "half").await;
+            Ok::<_, ToolError>(String::new())
+        },
+    );
+    let catalog = Catalog::new([tool.into_tool()]).expect("good tools");
+    let server = Arc::new(Server::new(of(catalog)));
+    let (worker, principal) = (at(START), Arc::new(Principal::local()));
+    let peer = super::StdioPeer::default();
+    let send = async |body: Value| -> Value {
+        let body = Bytes::from(body.to_string());
+        let handled = std::future::poll_fn(|cx| {
+            let by = (&worker, Seen::PIPE);
+            Poll::Ready(server.handle_stdio(cx, by, &peer, &principal, &body))
+        });
+        match handled.await.reply().await {
+            Reply::Response(response) => serde_json::from_slice(&response.to_bytes()).expect("JSON"),
+            other => panic!("{other:?}"),
+        }
+    };
+    let params = json!({"protocolVersion": "2025-03-26", "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"}});
+    let _: Value =
+        send(json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})).await;
+    let params = json!({"name": "reports", "_meta": {"progressToken": "token"}});
+    let responses: Value =
+        send(json!([{"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}])).await;
+    assert_eq!(responses[0]["id"], 2, "{responses}");
+    assert_eq!(responses[0]["result"]["isError"], false);
 }

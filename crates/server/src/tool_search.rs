@@ -112,7 +112,6 @@ fn run_search(
 ) -> Value {
     let limit = asked.limit.unwrap_or(search.config.results);
     let places: Vec<_> = search
-        .index
         .find(&asked.query)
         .into_iter()
         .filter(|place| snapshot.sees(principal, Shelf::Tools, *place))

@@ -5,22 +5,23 @@ use std::task::Context;
 
 use super::errors::invalid_params;
 use super::execute::Call;
-use super::inflight::{CallOptions, CallOutcome, OnDisconnect};
 use super::parts::Server;
 use super::reply::{HandlerError, HandlerResult, MaybeReady, Refusal, Reply};
 use super::request_context::{Caller, Headers, RequestContext};
+use super::running_call;
+use super::running_call::{CallOptions, CallOutcome, OnDisconnect};
 use super::snapshot::Snapshot;
 use super::target::{check_named, missing_name};
 use super::tasks::TaskCall;
 use super::text::truncated;
 use super::tool_response::{ResultOwner, ResultWriter};
 use super::tool_search::{ResolvedCall, resolve_call};
-use super::{audit_record, inflight, stateless, tasks};
+use super::{audit_record, stateless, tasks};
 use crate::auth::Shelf;
 use crate::catalog::{Arguments, CallContext, CatalogTool, InvalidArguments, TaskSupport};
 use crate::limit::ToolLimits;
 use crate::protocol::message::{self, Request};
-use crate::protocol::{ErrorCode, ErrorObject, Method};
+use crate::protocol::{ErrorCode, ErrorObject};
 
 /// Handles `tools/call`. In the stateless era the headers must agree with the body.
 #[inline]
@@ -110,7 +111,7 @@ fn call_as_task<'g>(
         ..
     } = started;
     let start = |context| entry.tool.call(context, arguments);
-    let Some(call) = inflight::prepare(start, &context) else {
+    let Some(call) = running_call::prepare(start, &context) else {
         return Err(conclusion.writer(|writer| writer.conclude(CallOutcome::Panicked)));
     };
     let task = TaskCall {

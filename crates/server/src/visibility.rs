@@ -247,7 +247,7 @@ mod tests {
     use super::*;
     use crate::catalog::{Definition, IntoTool as _, ToolError, tool_fn};
     use crate::seal::KeyRing;
-    use crate::server::{Admission, ServerConfig};
+    use crate::server::{Admission, ServerConfig, Snapshot};
 
     const TOOLS: usize = 10_000;
     const ROLES: usize = 1_000;

@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 use super::event::StreamEvent;
 use super::mailbox::{Filter, Owner};
 use super::notification_stream::{ListenContext, NotificationStream, StreamKind};
+use super::registration::{Registration, TooManyStreams};
 use super::subscriber::Subscriber;
-use super::{Registration, TooManyStreams};
 use crate::auth::Principal;
 use crate::catalog::RequestId;
 use crate::limit::Limit;
@@ -274,7 +274,7 @@ impl ListenRequest {
         });
         let first = StreamEvent::message(with_subscription(acknowledged, &id).into());
         let kind = StreamKind::Listen(ListenContext {
-            result: final_response(server, &id),
+            result: final_response(&server, &id),
             id,
             sends_cancelled: !over_http,
         });

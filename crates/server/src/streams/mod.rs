@@ -10,10 +10,13 @@
 //! - A call stream of the handshake era has a log of its own ([`resumable`]). If the connection breaks, the call runs
 //!   on and its response is appended to the log, from which any replica can resume it.
 
+mod registration;
 mod resumable;
 mod config;
 mod subscriber;
+mod log_follower;
 mod mailbox;
+mod keys;
 mod listen;
 mod notice;
 mod open;
@@ -29,7 +32,6 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -37,9 +39,8 @@ pub use config::StreamsConfig;
 pub(crate) use event::{EventData, EventSource, StreamEvent};
 use tokio::sync::Semaphore;
 
-use super::inflight::{Inflight, StreamGuard};
+use super::inflight::Inflight;
 use super::liveness::Liveness;
-use super::reply::Reply;
 use crate::auth::{Principal, PrincipalKind};
 use crate::catalog::{Announcer, Interest, Notice};
 use crate::limit::{is_public, subnet};
@@ -49,9 +50,12 @@ use crate::telemetry::{Metrics, REPLAY_BYTES, STREAMS, SUBSCRIPTIONS};
 use bus::Outbox;
 pub(super) use bus::{BusMessage, DurableEvent};
 pub(super) use cluster::run;
+use keys::Names;
 pub(super) use listen::{listen, session_notifications};
-use mailbox::{CloseReason, Filter, Mailbox, MailboxItem, Owner, Uris};
+use mailbox::{CloseReason, Filter, Mailbox, Owner, Uris};
 pub(super) use open::{OpenFuture, has_standing_streams, open_stream};
+pub(crate) use registration::StreamSlot;
+use registration::{Registration, TooManyStreams};
 use resumable::LiveStream;
 pub(super) use subscribe::change_subscription;
 
@@ -94,14 +98,6 @@ const OPENINGS: Retention = Retention {
 /// Call streams by session and stream.
 type LiveCalls = HashMap<(Arc<str>, u64), Arc<LiveStream>>;
 
-/// Keys in the shared state. The number is the version of the layout.
-struct Names {
-    prefix: String,
-    notices: String,
-    events: String,
-    bus: String,
-}
-
 #[derive(Default)]
 struct Registry {
     next: u64,
@@ -113,13 +109,6 @@ struct Registry {
     networks: HashMap<u128, usize>,
     /// Position in the log of notices.
     position: Option<u64>,
-}
-
-/// Error for too many open streams.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TooManyStreams {
-    pub(super) max: usize,
-    pub(super) setting: &'static str,
 }
 
 /// Number of streams and subscriptions on this replica.
@@ -141,19 +130,13 @@ impl Streams {
         inflight: Arc<Inflight>,
         announcer: Announcer,
     ) -> Self {
-        let prefix = format!("1/{mount}");
         Self {
             config,
             state,
             is_shared,
             liveness,
             begun: AtomicU32::new(u32::from_ne_bytes(random_bytes())),
-            names: Names {
-                notices: format!("{prefix}/notices"),
-                events: format!("{prefix}/facts"),
-                bus: format!("{prefix}/bus"),
-                prefix,
-            },
+            names: Names::new(mount),
             inflight,
             registry: Mutex::default(),
             live: Mutex::default(),
@@ -217,7 +200,7 @@ impl Streams {
         Ok(Registration {
             streams: Arc::clone(self),
             mailbox,
-            _hold: self.inflight.stream(),
+            _guard: self.inflight.stream(),
         })
     }
 
@@ -441,6 +424,12 @@ impl Streams {
         }
     }
 
+    /// Pending changes of the catalog and of resources.
+    #[cfg(test)]
+    pub(super) fn announcer(&self) -> &Announcer {
+        &self.announcer
+    }
+
     /// Returns true if other replicas use the same state.
     pub(super) fn is_shared(&self) -> bool {
         self.is_shared
@@ -520,87 +509,6 @@ impl Streams {
 
     fn live(&self) -> MutexGuard<'_, LiveCalls> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Names {
-    /// Key of the log of a call stream.
-    fn events(&self, session: &str, stream: u64) -> String {
-        format!("{}{stream:016x}", self.all_events(session))
-    }
-
-    /// Prefix of the keys of all logs of a session.
-    fn all_events(&self, session: &str) -> String {
-        format!("{}/events/{session}/", self.prefix)
-    }
-
-    /// Key of the sequence that numbers a session's streams.
-    fn openings(&self, session: &str) -> String {
-        format!("{}/openings/{session}", self.prefix)
-    }
-
-    /// Key of a session's subscriptions.
-    fn subscriptions(&self, session: &str) -> String {
-        format!("{}/subscriptions/{session}", self.prefix)
-    }
-}
-
-impl TooManyStreams {
-    fn check(open: usize, max: usize, setting: &'static str) -> Result<(), Self> {
-        if max <= open {
-            return Err(Self { max, setting });
-        }
-        Ok(())
-    }
-}
-
-/// Registration of an open stream, with its mailbox; removed on drop.
-#[derive(Debug)]
-struct Registration {
-    streams: Arc<Streams>,
-    mailbox: Arc<Mailbox>,
-    /// Counts the stream as open.
-    _hold: StreamGuard,
-}
-
-impl Registration {
-    /// Makes the stream the newest of its session.
-    async fn make_standing(&self) {
-        self.streams.make_standing(&self.mailbox).await;
-    }
-}
-
-impl Drop for Registration {
-    fn drop(&mut self) {
-        self.streams.leave(&self.mailbox);
-    }
-}
-
-/// Registration of a stream that receives no notices, only the request to close.
-#[derive(Debug)]
-pub(super) struct StreamSlot(Registration);
-
-impl StreamSlot {
-    /// Returns true if the stream must close. Otherwise registers `cx`.
-    pub(super) fn is_ended(&self, cx: &Context<'_>) -> bool {
-        matches!(
-            self.0.mailbox.poll_next(cx),
-            Poll::Ready(MailboxItem::CloseReason(_))
-        )
-    }
-}
-
-impl Streams {
-    /// Registers a stream of a caller.
-    pub(super) fn slot_for(
-        self: &Arc<Self>,
-        principal: &Arc<Principal>,
-        address: Option<IpAddr>,
-    ) -> Result<StreamSlot, Reply> {
-        let owner = self.owner(principal, address);
-        self.enter(owner, Filter::default())
-            .map(StreamSlot)
-            .map_err(|too_many| too_many.reply(None))
     }
 }
 

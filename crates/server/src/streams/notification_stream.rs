@@ -10,8 +10,9 @@ use tokio::time::Instant;
 
 use super::event::{EventId, EventSource, StreamEvent, StreamId};
 use super::mailbox::{CloseReason, MailboxItem};
+use super::registration::Registration;
 use super::subscriber::Subscriber;
-use super::{Registration, Streams, notice};
+use super::{Streams, notice};
 use crate::auth::Principal;
 use crate::server::reply::JsonResponse;
 use crate::server::worker_state::unix_seconds;

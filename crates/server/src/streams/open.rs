@@ -8,9 +8,10 @@ use std::sync::Arc;
 use http::HeaderMap;
 
 use super::event::{EventId, StreamId};
+use super::log_follower::LogFollower;
 use super::mailbox::{Filter, Owner};
 use super::notification_stream::{NotificationStream, StreamKind};
-use super::resumable::{LogFollower, ends};
+use super::resumable::ends;
 use super::subscriber::Subscriber;
 use super::{Streams, notice};
 use crate::auth::Principal;

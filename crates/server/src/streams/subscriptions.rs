@@ -9,9 +9,6 @@ use bytes::Bytes;
 use super::Streams;
 use super::bus::BusMessage;
 use super::mailbox::Uris;
-use crate::limit::Limit;
-use crate::protocol::message::{self, Request};
-use crate::protocol::{ErrorCode, ErrorObject, fault_of_uri};
 use crate::server::share::StateKind;
 use crate::state::{StateError, VALUE_MAX_BYTES};
 

@@ -1,7 +1,7 @@
 //! Runner of a task.
 
 use std::collections::HashSet;
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -18,8 +18,8 @@ use super::record::{Record, TaskResult, TaskStatus};
 use super::store::Tasks;
 use crate::catalog::{CallContext, ClientError, Slot};
 use crate::limit::Held;
-use crate::server::inflight;
-use crate::server::inflight::{CallOutcome, CatchUnwind};
+use crate::server::inflight::InflightEntry;
+use crate::server::running_call::{self, CallOutcome, CatchUnwind};
 use crate::state::StateError;
 
 /// Drives a call that has become a task.
@@ -33,7 +33,7 @@ pub(super) struct Runner {
     pub(super) share: Option<String>,
     pub(super) place: TaskSlot,
     /// Registration of the call; shutdown waits for it.
-    pub(super) inflight: inflight::InflightEntry,
+    pub(super) inflight: InflightEntry,
     /// Concurrency permits of the call.
     pub(super) held: Held,
 }
@@ -156,7 +156,7 @@ impl Runner {
     ) -> Poll<RunnerEvent<T>> {
         if let Poll::Ready(outcome) = Pin::new(call).poll(cx) {
             return Poll::Ready(RunnerEvent::Ended(match outcome {
-                Ok(outcome) => inflight::finish_replay(outcome, &self.context),
+                Ok(outcome) => running_call::finish_replay(outcome, &self.context),
                 Err(Aborted) => {
                     self.context.outlet.cancel();
                     CallOutcome::Stopped

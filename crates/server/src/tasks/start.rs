@@ -18,12 +18,13 @@ use crate::protocol::message::Request;
 use crate::protocol::{ErrorCode, ErrorObject, Method};
 use crate::server::audit_record::TaskAuditRecord;
 use crate::server::errors::{internal_error, invalid_params};
-use crate::server::inflight::{BoxedCall, CallOutcome, CatchUnwind};
+use crate::server::inflight::BoxedCall;
 use crate::server::parts::Server;
 use crate::server::reply::{MaybeReady, Refusal, Reply, begin};
 use crate::server::request_context::Caller;
+use crate::server::running_call::{CallOutcome, CatchUnwind};
 use crate::server::share::owner_of;
-use crate::server::{call_stream, inflight};
+use crate::server::{call_stream, running_call};
 use crate::state::StateError;
 
 /// A call that may become a task.
@@ -298,14 +299,14 @@ async fn run_until_task(task: &mut TaskCall) -> Option<CallOutcome<Result<Output
     let mut deadline = std::pin::pin!(tokio::time::sleep(options.timeout));
     std::future::poll_fn(|cx| {
         if let Poll::Ready(outcome) = Pin::new(&mut *call).poll(cx) {
-            return Poll::Ready(Some(inflight::finish_replay(outcome, context)));
+            return Poll::Ready(Some(running_call::finish_replay(outcome, context)));
         }
         context.asking.driven_by(cx.waker());
         if context.asking.wants_to_be_task() {
             return Poll::Ready(None);
         }
         if let Some(interruption) = context.asking.interruption() {
-            return Poll::Ready(Some(inflight::suspended(interruption, context)));
+            return Poll::Ready(Some(running_call::suspended(interruption, context)));
         }
         deadline.as_mut().poll(cx).map(|()| {
             context.outlet.cancel();

@@ -1,0 +1,412 @@
+//! Execution of one call: panic isolation, timeout, client requests, and the effect of a disconnect.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::future::{AbortHandle, Abortable, Aborted};
+use tokio::sync::oneshot;
+use tokio::time::Sleep;
+
+use super::client_requests::PendingSends;
+use super::inflight::{BoxedCall, Inflight, InflightEntry};
+use crate::catalog::{CallContext, Interruption};
+use crate::limit::Held;
+use crate::net::{ShareKey, enter_share};
+use crate::protocol::Revision;
+use crate::telemetry::{TraceContext, enter_trace};
+
+/// Outcome of a call.
+#[derive(Debug)]
+pub(crate) enum CallOutcome<T> {
+    Done(T),
+    /// The timeout expired.
+    TimedOut(Duration),
+    /// The call panicked. The panic hook logged the message.
+    Panicked,
+    /// The caller cancelled the request.
+    Cancelled,
+    /// The server stops and could not wait any longer.
+    Stopped,
+    /// The call needs input from its client, or its replay failed.
+    Suspended(Box<SuspendedCall>),
+}
+
+/// A call that ended before its result.
+#[derive(Debug)]
+pub(crate) struct SuspendedCall {
+    pub(crate) interruption: Interruption,
+    pub(crate) context: Arc<CallContext>,
+}
+
+/// Effect of a disconnect on a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnDisconnect {
+    /// The call is dropped (stateless era, MH-16).
+    Cancel,
+    /// The call runs until it completes or is cancelled by its id (handshake era, LH-02).
+    RunOn,
+}
+
+/// Resumption of an interrupted response stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resumption {
+    /// The stream cannot be resumed.
+    No,
+    /// By event id.
+    Ids,
+    /// By event id; the stream starts with an empty event that has one.
+    Primed,
+}
+
+impl Resumption {
+    /// Returns the form of resumption that a revision has over HTTP.
+    pub(crate) fn of(revision: Revision) -> Self {
+        if revision.has_priming_events() {
+            Self::Primed
+        } else if revision.can_resume_streams() {
+            Self::Ids
+        } else {
+            Self::No
+        }
+    }
+}
+
+/// Options of one call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallOptions {
+    /// Maximum duration of the call.
+    pub(crate) timeout: Duration,
+    pub(crate) on_disconnect: OnDisconnect,
+    /// Delay after which the response becomes a stream, so that proxies see traffic. `None` if the caller accepts no
+    /// stream.
+    pub(crate) stream_after: Option<Duration>,
+    pub(crate) resumption: Resumption,
+}
+
+/// Progress of a call after it was polled.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a box would cost each call that waits"
+)]
+pub(crate) enum CallProgress<T> {
+    Done(CallOutcome<T>),
+    /// The call has sent a message before its result, or takes long.
+    Streams(RunningCall<T>),
+}
+
+/// Starts a call and polls it once. Most calls complete here, without a timer or a task.
+///
+/// # Errors
+///
+/// The pending call, if it has to wait.
+#[inline]
+pub(crate) fn start<T: 'static>(
+    cx: &mut Context<'_>,
+    start: impl FnOnce(Arc<CallContext>) -> BoxedCall<T>,
+    context: &Arc<CallContext>,
+    options: CallOptions,
+) -> Result<CallProgress<T>, CatchUnwind<T>> {
+    let Some(mut call) = prepare(start, context) else {
+        return Ok(CallProgress::Done(CallOutcome::Panicked));
+    };
+    let outcome = match Pin::new(&mut call).poll(cx) {
+        Poll::Ready(outcome) => finish_replay(outcome, context),
+        Poll::Pending => match context.asking.interruption() {
+            Some(interruption) => suspended(interruption, context),
+            None => return Err(call),
+        },
+    };
+    Ok(
+        if context.outlet.is_silent() || options.stream_after.is_none() {
+            CallProgress::Done(outcome)
+        } else {
+            CallProgress::Streams(RunningCall::Done(Some(outcome)))
+        },
+    )
+}
+
+/// Creates the future of a call without polling it. Returns `None` if that panicked.
+#[inline]
+pub(super) fn prepare<T: 'static>(
+    start: impl FnOnce(Arc<CallContext>) -> BoxedCall<T>,
+    context: &Arc<CallContext>,
+) -> Option<CatchUnwind<T>> {
+    let call = {
+        let _share = enter_share(context.share);
+        catch_unwind(AssertUnwindSafe(|| start(Arc::clone(context))))
+    };
+    call.ok().map(|call| CatchUnwind {
+        call: match context.asking.is_kept_elsewhere() {
+            true => with_journal(call, context),
+            false => call,
+        },
+        trace: context.onward.place,
+        share: context.share,
+    })
+}
+
+/// Fetches the journal of a replayed call before it runs.
+#[cold]
+fn with_journal<T: 'static>(call: BoxedCall<T>, context: &Arc<CallContext>) -> BoxedCall<T> {
+    let context = Arc::clone(context);
+    Box::pin(async move {
+        context.asking.fetch_journal().await;
+        call.await
+    })
+}
+
+/// Creates the future of a call that has to wait for a concurrency permit.
+///
+/// # Errors
+///
+/// The pending call, unless creating it panicked.
+pub(crate) fn start_unpolled<T: 'static>(
+    start: impl FnOnce(Arc<CallContext>) -> BoxedCall<T>,
+    context: &Arc<CallContext>,
+) -> Result<CallProgress<T>, CatchUnwind<T>> {
+    match prepare(start, context) {
+        Some(call) => Err(call),
+        None => Ok(CallProgress::Done(CallOutcome::Panicked)),
+    }
+}
+
+/// Replaces the outcome with the recorded replay error, if any, and closes pending client requests.
+#[inline]
+pub(super) fn finish_replay<T>(
+    outcome: CallOutcome<T>,
+    context: &Arc<CallContext>,
+) -> CallOutcome<T> {
+    let Some(desk) = context.asking.desk() else {
+        return outcome;
+    };
+    desk.close();
+    match desk.fault() {
+        None => outcome,
+        Some(fault) => suspended(Interruption::Fault(fault), context),
+    }
+}
+
+#[cold]
+pub(super) fn suspended<T>(
+    interruption: Interruption,
+    context: &Arc<CallContext>,
+) -> CallOutcome<T> {
+    if let Some(desk) = context.asking.desk() {
+        desk.close();
+    }
+    CallOutcome::Suspended(Box::new(SuspendedCall {
+        interruption,
+        context: Arc::clone(context),
+    }))
+}
+
+/// Polls a call until it completes or its response becomes a stream.
+pub(crate) async fn drive<T: Send + 'static>(
+    call: CatchUnwind<T>,
+    context: &Arc<CallContext>,
+    options: CallOptions,
+    inflight: &Arc<Inflight>,
+    held: Held,
+) -> CallProgress<T> {
+    let mut running = RunningCall::new(call, context, options, inflight, held);
+    let Some(stream_after) = options.stream_after else {
+        return CallProgress::Done(running.await);
+    };
+    let until_stream = tokio::time::sleep(stream_after);
+    tokio::pin!(until_stream);
+    let outcome = poll_fn(|cx| {
+        let done = Pin::new(&mut running).poll(cx).map(Some);
+        if !context.outlet.is_silent() || done.is_pending() && context.outlet.has_messages(cx) {
+            return match done {
+                Poll::Ready(outcome) => {
+                    running = RunningCall::Done(outcome);
+                    Poll::Ready(None)
+                }
+                Poll::Pending => Poll::Ready(None),
+            };
+        }
+        match done {
+            Poll::Pending => until_stream.as_mut().poll(cx).map(|()| None),
+            ready => ready,
+        }
+    })
+    .await;
+    match outcome {
+        Some(outcome) => CallProgress::Done(outcome),
+        None => CallProgress::Streams(running),
+    }
+}
+
+/// A pending call.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a box would cost each call that waits"
+)]
+pub(crate) enum RunningCall<T> {
+    Done(Option<CallOutcome<T>>),
+    /// Owned by the response. Dropping it cancels the call.
+    Own {
+        call: Abortable<CatchUnwind<T>>,
+        deadline: Pin<Box<Sleep>>,
+        timeout: Duration,
+        context: Arc<CallContext>,
+        /// Requests that the call has sent to its client.
+        asked: Option<Box<PendingSends>>,
+        place: InflightEntry,
+        _held: Held,
+    },
+    /// Owned by a task that outlives the response.
+    Task(oneshot::Receiver<CallOutcome<T>>),
+}
+
+impl<T: Send + 'static> RunningCall<T> {
+    fn new(
+        call: CatchUnwind<T>,
+        context: &Arc<CallContext>,
+        options: CallOptions,
+        inflight: &Arc<Inflight>,
+        held: Held,
+    ) -> Self {
+        let timeout = options.timeout;
+        let (stop, stopped) = AbortHandle::new_pair();
+        let call = Abortable::new(call, stopped);
+        let place = inflight.register(context, stop);
+        let number = place.number;
+        let call = Self::Own {
+            call,
+            deadline: Box::pin(tokio::time::sleep(timeout)),
+            timeout,
+            context: Arc::clone(context),
+            asked: None,
+            place,
+            _held: held,
+        };
+        if options.on_disconnect == OnDisconnect::Cancel {
+            return call;
+        }
+        let (sender, receiver) = oneshot::channel();
+        // `inflight` keeps the abort handle: the task can be cancelled by request id and is awaited at shutdown.
+        let task = tokio::spawn(async move {
+            let _ = sender.send(call.await);
+        });
+        inflight.make_cancellable(number, context, task.abort_handle());
+        Self::Task(receiver)
+    }
+}
+
+// No field is pinned: the future of the call is boxed.
+impl<T> Unpin for RunningCall<T> {}
+
+impl<T> Future for RunningCall<T> {
+    type Output = CallOutcome<T>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<CallOutcome<T>> {
+        match &mut *self {
+            Self::Done(outcome) => Poll::Ready(outcome.take().unwrap_or(CallOutcome::Cancelled)),
+            Self::Own {
+                call,
+                deadline,
+                timeout,
+                context,
+                asked,
+                place,
+                ..
+            } => {
+                if let Poll::Ready(outcome) = Pin::new(call).poll(cx) {
+                    if let Some(asked) = asked {
+                        asked.withdraw_closed(context, &place.inflight.client_requests);
+                    }
+                    return Poll::Ready(match outcome {
+                        Ok(outcome) => finish_replay(outcome, context),
+                        Err(Aborted) => {
+                            context.outlet.cancel();
+                            CallOutcome::Stopped
+                        }
+                    });
+                }
+                // Registered before the journal is read, so that no request goes unnoticed.
+                context.asking.driven_by(cx.waker());
+                if let Some(desk) = context.asking.desk() {
+                    if let Some(interruption) = context.asking.interruption() {
+                        return Poll::Ready(suspended(interruption, context));
+                    }
+                    if context.asking.patience().is_some() {
+                        let asked = asked.get_or_insert_default();
+                        asked.sync(context, desk, &place.inflight.client_requests);
+                        match asked.waited(desk.is_waiting()) {
+                            None => return Poll::Pending,
+                            Some(Duration::ZERO) => {}
+                            Some(waited) => {
+                                let later = deadline.deadline() + waited;
+                                deadline.as_mut().reset(later);
+                            }
+                        }
+                    }
+                }
+                deadline.as_mut().poll(cx).map(|()| {
+                    context.outlet.cancel();
+                    CallOutcome::TimedOut(*timeout)
+                })
+            }
+            Self::Task(receiver) => Pin::new(receiver)
+                .poll(cx)
+                .map(|outcome| outcome.unwrap_or(CallOutcome::Cancelled)),
+        }
+    }
+}
+
+impl<T> Drop for RunningCall<T> {
+    fn drop(&mut self) {
+        // A blocking tool cannot be dropped. It checks this flag.
+        if let Self::Own {
+            context,
+            asked,
+            place,
+            ..
+        } = self
+        {
+            context.outlet.cancel();
+            if let Some(desk) = context.asking.desk() {
+                desk.close();
+            }
+            if let Some(asked) = asked {
+                asked.withdraw_all(&place.inflight.client_requests);
+            }
+        }
+    }
+}
+
+impl<T> fmt::Debug for RunningCall<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RunningCall")
+    }
+}
+
+/// A call whose panics are caught.
+pub(crate) struct CatchUnwind<T> {
+    call: BoxedCall<T>,
+    /// Trace context of the log lines that the call writes.
+    trace: Option<TraceContext>,
+    /// Share that the call's resource use is charged to.
+    share: ShareKey,
+}
+
+impl<T> Future for CatchUnwind<T> {
+    type Output = CallOutcome<T>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<CallOutcome<T>> {
+        // The future is never polled after a panic, so its broken state is not observed.
+        let _entered = self.trace.map(enter_trace);
+        let _share = enter_share(self.share);
+        match catch_unwind(AssertUnwindSafe(|| self.call.as_mut().poll(cx))) {
+            Ok(poll) => poll.map(CallOutcome::Done),
+            Err(_) => Poll::Ready(CallOutcome::Panicked),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Registrations of open streams.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::Streams;
+use super::mailbox::{Filter, Mailbox, MailboxItem};
+use crate::auth::Principal;
+use crate::server::inflight::StreamGuard;
+use crate::server::reply::Reply;
+
+/// Error for too many open streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TooManyStreams {
+    pub(super) max: usize,
+    pub(super) setting: &'static str,
+}
+
+impl TooManyStreams {
+    pub(super) fn check(open: usize, max: usize, setting: &'static str) -> Result<(), Self> {
+        if max <= open {
+            return Err(Self { max, setting });
+        }
+        Ok(())
+    }
+}
+
+/// Registration of an open stream, with its mailbox; removed on drop.
+#[derive(Debug)]
+pub(super) struct Registration {
+    pub(super) streams: Arc<Streams>,
+    pub(super) mailbox: Arc<Mailbox>,
+    /// Counts the stream as open.
+    pub(super) _guard: StreamGuard,
+}
+
+impl Registration {
+    /// Makes the stream the newest of its session.
+    pub(super) async fn make_standing(&self) {
+        self.streams.make_standing(&self.mailbox).await;
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.streams.leave(&self.mailbox);
+    }
+}
+
+/// Registration of a stream that receives no notices, only the request to close.
+#[derive(Debug)]
+pub(crate) struct StreamSlot(Registration);
+
+impl StreamSlot {
+    /// Returns true if the stream must close. Otherwise registers `cx`.
+    pub(crate) fn is_ended(&self, cx: &Context<'_>) -> bool {
+        matches!(
+            self.0.mailbox.poll_next(cx),
+            Poll::Ready(MailboxItem::CloseReason(_))
+        )
+    }
+}
+
+impl Streams {
+    /// Registers a stream of a caller.
+    pub(crate) fn slot_for(
+        self: &Arc<Self>,
+        principal: &Arc<Principal>,
+        address: Option<IpAddr>,
+    ) -> Result<StreamSlot, Reply> {
+        let owner = self.owner(principal, address);
+        self.enter(owner, Filter::default())
+            .map(StreamSlot)
+            .map_err(|too_many| too_many.reply(None))
+    }
+}
