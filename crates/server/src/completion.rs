@@ -307,6 +307,9 @@ fn template_failed(completing: &CompletionResponder, error: &ResourceError) -> R
             completing.revision,
             &Completions::default(),
         ),
+        ResourceErrorKind::Forbidden => {
+            tools::forbidden(&completing.id, error.message(), error.source())
+        }
         // Completions have no channel to the client.
         ResourceErrorKind::Failed
         | ResourceErrorKind::MissingCapability(_)

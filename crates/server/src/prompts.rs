@@ -197,6 +197,7 @@ pub(super) fn failed(id: &str, what: &str, name: &str, error: &PromptError) -> R
     match error.kind() {
         PromptErrorKind::InvalidArguments => invalid_params(id, error.message()),
         PromptErrorKind::VisitRequired => visit_required(id, error.source()),
+        PromptErrorKind::Forbidden => tools::forbidden(id, error.message(), error.source()),
         PromptErrorKind::Failed | PromptErrorKind::MissingCapability(_) => {
             tracing::debug!(
                 what,

@@ -159,6 +159,9 @@ impl ReadResponder {
                 missing_capability(&self.id, ability)
             }
             ResourceErrorKind::VisitRequired => visit_required(&self.id, error.source()),
+            ResourceErrorKind::Forbidden => {
+                tools::forbidden(&self.id, error.message(), error.source())
+            }
             ResourceErrorKind::Failed | ResourceErrorKind::MissingCapability(_) => {
                 tracing::debug!(%uri, error = error.message(), source, "a reading failed");
                 let message = error.message().to_owned();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Context;
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{Extensions, HeaderMap};
 use serde_json::{Value, json};
 
 use super::errors::malformed;

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{Extensions, HeaderMap};
 use serde_json::json;
 
 use super::errors::internal_error;
@@ -223,6 +223,7 @@ struct DeferredRequest {
     id: String,
     text: RequestText,
     headers: Option<(Option<McpHeaders>, HeaderMap)>,
+    extensions: Option<Arc<Extensions>>,
     principal: Arc<Principal>,
     session: Option<Arc<str>>,
     profile: CallerProfile,
@@ -271,6 +272,9 @@ impl DeferredRequest {
             method,
             id: request.id.to_owned(),
             text,
+            extensions: headers
+                .as_ref()
+                .and_then(|headers| headers.extensions.cloned()),
             headers: headers.map(|headers| {
                 let mcp = headers.mcp.map(McpHeaders::to_keep);
                 (mcp, std::mem::take(headers.all))
@@ -333,6 +337,7 @@ impl DeferredRequest {
         let headers = headers.as_mut().map(|(mcp, all)| Headers {
             mcp: mcp.as_ref(),
             all,
+            extensions: self.extensions.as_ref(),
         });
         let request_context = RequestContext {
             caller,

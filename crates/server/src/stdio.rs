@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::task::Context;
 
 use bytes::Bytes;
+use http::{Extensions, HeaderMap};
 use serde_json::json;
 
 use super::config::BatchPolicy;

@@ -265,17 +265,30 @@ fn check_scopes(caller: Caller<'_>, id: &str, needed: &[String]) -> Result<(), R
     if needed.iter().all(|scope| caller.principal.has_scope(scope)) {
         return Ok(());
     }
-    let message = format!(
-        "the credential lacks a scope that is needed: {}",
-        needed.join(" ")
-    );
-    let error = ErrorObject::new(ErrorCode::Http(403), message);
-    let error = error.with_data(serde_json::json!({ "requiredScopes": needed }));
-    Err(Reply::refused(
-        Refusal::Scope(needed.into()),
-        Some(id),
-        &error,
-    ))
+    Err(missing_scopes(id, &MissingScopes(needed.into())))
+}
+
+/// The response to a caller that lacks scopes.
+fn missing_scopes(id: &str, missing: &MissingScopes) -> Reply {
+    let error = ErrorObject::new(ErrorCode::Http(403), missing.to_string());
+    let error = error.with_data(serde_json::json!({ "requiredScopes": missing.0 }));
+    Reply::refused(Refusal::Scope(Arc::clone(&missing.0)), Some(id), &error)
+}
+
+/// The response to a caller that a tool, a resource or a prompt has rejected. `source` may name scopes.
+#[cold]
+pub(super) fn forbidden(
+    id: &str,
+    message: &str,
+    source: Option<&(dyn std::error::Error + Send + Sync + 'static)>,
+) -> Reply {
+    match source.and_then(|source| source.downcast_ref()) {
+        Some(missing) => missing_scopes(id, missing),
+        None => Reply::error(
+            id,
+            &ErrorObject::new(ErrorCode::Http(403), message.to_owned()),
+        ),
+    }
 }
 
 /// A validated call, ready to run.
