@@ -54,6 +54,7 @@ pub(super) fn handle(
             (Some(headers), Some(all)) => Some(Headers {
                 mcp: headers.mcp,
                 all,
+                extensions: headers.extensions,
             }),
             _ => None,
         };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::custom::CANNOT_ASK;
-use super::errors::{internal_error, invalid_params, stopped};
+use super::errors::{forbidden, internal_error, invalid_params, stopped};
 use super::execute::Call;
 use super::parts::Server;
 use super::prompts;
@@ -196,6 +196,7 @@ pub(super) fn complete(
         request,
         None,
         Asking::new(Client::Nobody(CANNOT_ASK)),
+        options.timeout,
     );
     Ok(match whose {
         CompletionTarget::Prompt(entry) => {
@@ -307,9 +308,7 @@ fn template_failed(completing: &CompletionResponder, error: &ResourceError) -> R
             completing.revision,
             &Completions::default(),
         ),
-        ResourceErrorKind::Forbidden => {
-            tools::forbidden(&completing.id, error.message(), error.source())
-        }
+        ResourceErrorKind::Forbidden => forbidden(&completing.id, error.message(), error.source()),
         // Completions have no channel to the client.
         ResourceErrorKind::Failed
         | ResourceErrorKind::MissingCapability(_)

@@ -1,9 +1,12 @@
 //! Error responses that several handlers use.
 
+use std::sync::Arc;
+
 use serde_json::json;
 
 use super::reply::{Refusal, Reply};
 use super::text::truncated;
+use crate::catalog::MissingScopes;
 use crate::limit::{Hits, Limit};
 use crate::protocol::message::{Excess, Malformed, MalformedKind, Request};
 use crate::protocol::{ErrorCode, ErrorObject};
@@ -68,4 +71,27 @@ pub(super) fn batch_too_large(hits: &Hits, limit: Limit, message: String) -> Rep
 fn exceeded(hits: &Hits, limit: Limit, error: ErrorObject) -> ErrorObject {
     hits.count(limit);
     error.with_data(json!({ "setting": limit.setting() }))
+}
+
+/// AUTH-09: error for a caller that lacks scopes.
+pub(super) fn missing_scopes(id: &str, missing: &MissingScopes) -> Reply {
+    let error = ErrorObject::new(ErrorCode::Http(403), missing.to_string());
+    let error = error.with_data(json!({ "requiredScopes": missing.0 }));
+    Reply::refused(Refusal::Scope(Arc::clone(&missing.0)), Some(id), &error)
+}
+
+/// Error for a caller that a tool, a resource or a prompt has rejected. `source` may name scopes.
+#[cold]
+pub(super) fn forbidden(
+    id: &str,
+    message: &str,
+    source: Option<&(dyn std::error::Error + Send + Sync + 'static)>,
+) -> Reply {
+    match source.and_then(|source| source.downcast_ref()) {
+        Some(missing) => missing_scopes(id, missing),
+        None => Reply::error(
+            id,
+            &ErrorObject::new(ErrorCode::Http(403), message.to_owned()),
+        ),
+    }
 }

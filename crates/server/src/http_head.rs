@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::HeaderMap;
+use http::{Extensions, HeaderMap};
 
 use super::param_headers::McpHeaders;
 use super::request_context::{Headers, Origin};
@@ -19,6 +19,8 @@ pub(crate) struct HttpHead<'a> {
     pub(crate) headers: &'a mut HeaderMap,
     /// Headers that MCP defines.
     pub(crate) mcp: &'a McpHeaders,
+    /// Values that layers of the application have put into the request, if there are any.
+    pub(crate) extensions: Option<&'a Arc<Extensions>>,
     /// True if the client accepts an event stream as the response.
     pub(crate) takes_streams: bool,
     /// Protocol of the connection, for metrics.
@@ -49,6 +51,7 @@ impl<'a> HttpHead<'a> {
         Headers {
             mcp: Some(self.mcp),
             all: self.headers,
+            extensions: self.extensions,
         }
     }
 }

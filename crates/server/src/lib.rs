@@ -74,7 +74,7 @@ use std::sync::Arc;
 use std::task::Context;
 use std::time::Duration;
 
-use ::http::HeaderMap;
+use ::http::{Extensions, HeaderMap};
 use bytes::Bytes;
 use serde_json::Value;
 
@@ -90,7 +90,7 @@ pub(crate) use mount::{EndpointFilter, endpoint_name_problem};
 pub(crate) use param_headers::{HeaderValueState, read as read_header};
 pub(crate) use param_headers::{McpHeaders, VersionHeader};
 pub(crate) use parts::Server;
-pub(crate) use peer::StdioPeer;
+pub(crate) use peer::{StdioPeer, TestHttpRequest};
 pub(crate) use reply::{JsonResponse, MaybeReady, Refusal, Reply, limited};
 pub use search::SearchConfig;
 pub(crate) use search::VERBS as SEARCH_VERBS;
@@ -306,7 +306,7 @@ impl Server {
         cx: &mut Context<'_>,
         by: (&WorkerState, Seen<'_>),
         principal: &Arc<Principal>,
-        headers: &mut HeaderMap,
+        headers: (&mut HeaderMap, Option<&Arc<Extensions>>),
         name: &str,
         body: &Bytes,
     ) -> MaybeReady {

@@ -89,7 +89,6 @@ impl MessagesConfig {
 mod tests {
     use super::*;
 
-
     #[test]
     fn what_messages_may_hold_lies_between_what_is_needed_and_what_there_is_room_for() {
         assert_eq!(MessagesConfig::default().problem(), None);

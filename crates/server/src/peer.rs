@@ -1,7 +1,9 @@
 //! State of a client with a connection of its own: over stdio, or over HTTP+SSE.
 
-use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+
+use http::{Extensions, HeaderMap};
 
 use crate::seal::Session;
 
@@ -12,6 +14,15 @@ pub(crate) struct StdioPeer {
     pub(super) listens: AtomicBool,
     /// True for HTTP+SSE clients, which have no stateless era.
     pub(super) has_sessions_only: bool,
+    /// Simulated HTTP request of each message, in tests.
+    pub(super) http: Option<TestHttpRequest>,
+}
+
+/// Headers and extensions of a simulated HTTP request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TestHttpRequest {
+    pub(crate) headers: HeaderMap,
+    pub(crate) extensions: Arc<Extensions>,
 }
 
 impl StdioPeer {
@@ -19,6 +30,14 @@ impl StdioPeer {
     pub(super) fn for_http_sse() -> Self {
         Self {
             has_sessions_only: true,
+            ..Self::default()
+        }
+    }
+
+    /// A client whose messages come with headers and extensions.
+    pub(crate) fn with_http(http: Option<TestHttpRequest>) -> Self {
+        Self {
+            http,
             ..Self::default()
         }
     }

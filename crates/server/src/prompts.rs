@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::Context;
 
 use super::content::push_block;
-use super::errors::{internal_error, invalid_params, stopped};
+use super::errors::{forbidden, internal_error, invalid_params, stopped};
 use super::execute::Call;
 use super::parts::Server;
 use super::reply::{HandlerError, HandlerResult, MaybeReady, Reply, begin, finish};
@@ -63,7 +63,13 @@ pub(super) fn get(
         server: Arc::clone(server),
         share: caller.share(),
     };
-    let context = caller.context(request_context.headers, request, log_level, asking);
+    let context = caller.context(
+        request_context.headers,
+        request,
+        log_level,
+        asking,
+        options.timeout,
+    );
     let call = Call {
         context: &context,
         options,
@@ -197,7 +203,7 @@ pub(super) fn failed(id: &str, what: &str, name: &str, error: &PromptError) -> R
     match error.kind() {
         PromptErrorKind::InvalidArguments => invalid_params(id, error.message()),
         PromptErrorKind::VisitRequired => visit_required(id, error.source()),
-        PromptErrorKind::Forbidden => tools::forbidden(id, error.message(), error.source()),
+        PromptErrorKind::Forbidden => forbidden(id, error.message(), error.source()),
         PromptErrorKind::Failed | PromptErrorKind::MissingCapability(_) => {
             tracing::debug!(
                 what,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::content::push_contents;
-use super::errors::{internal_error, stopped};
+use super::errors::{forbidden, internal_error, stopped};
 use super::execute::Call;
 use super::parts::Server;
 use super::reply::{HandlerError, HandlerResult, MaybeReady, Reply, begin, finish};
@@ -63,7 +63,13 @@ pub(super) fn read(
     let kept = key
         .as_ref()
         .and_then(|key| snapshot.resource_cache.get(key));
-    let context = caller.context(request_context.headers, request, log_level, asking);
+    let context = caller.context(
+        request_context.headers,
+        request,
+        log_level,
+        asking,
+        options.timeout,
+    );
     let reading = ReadResponder {
         id: request.id.to_owned(),
         uri: uri.clone().into_owned(),
@@ -159,9 +165,7 @@ impl ReadResponder {
                 missing_capability(&self.id, ability)
             }
             ResourceErrorKind::VisitRequired => visit_required(&self.id, error.source()),
-            ResourceErrorKind::Forbidden => {
-                tools::forbidden(&self.id, error.message(), error.source())
-            }
+            ResourceErrorKind::Forbidden => forbidden(&self.id, error.message(), error.source()),
             ResourceErrorKind::Failed | ResourceErrorKind::MissingCapability(_) => {
                 tracing::debug!(%uri, error = error.message(), source, "a reading failed");
                 let message = error.message().to_owned();

@@ -33,7 +33,7 @@ pub(crate) fn call_tool(
     cx: &mut Context<'_>,
     (worker, seen): (&WorkerState, Seen<'_>),
     principal: &Arc<Principal>,
-    headers: &mut HeaderMap,
+    (headers, extensions): (&mut HeaderMap, Option<&Arc<Extensions>>),
     name: &str,
     body: &Bytes,
 ) -> MaybeReady {
@@ -54,6 +54,7 @@ pub(crate) fn call_tool(
     let headers = Headers {
         mcp: None,
         all: headers,
+        extensions,
     };
     let seen = Seen {
         headers: Some(headers.all),

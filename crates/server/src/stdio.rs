@@ -14,7 +14,7 @@ use super::inflight::STDIO;
 use super::parts::Server;
 use super::peer::StdioPeer;
 use super::reply::{MaybeReady, Reply};
-use super::request_context::{Caller, Channel, Origin, RequestContext, report_lifecycle};
+use super::request_context::{Caller, Channel, Headers, Origin, RequestContext, report_lifecycle};
 use super::streams;
 use super::streams::EventSource;
 use super::text::truncated;
@@ -102,9 +102,16 @@ fn handle_request(
     (body, request): (&Bytes, &Request<'_>),
     watch: Option<&Watch<'_>>,
 ) -> MaybeReady {
+    let mut all = peer.http.as_ref().map(|http| http.headers.clone());
+    let headers = all.as_mut().zip(peer.http.as_ref());
+    let headers = headers.map(|(all, http)| Headers {
+        mcp: None,
+        all,
+        extensions: Some(&http.extensions),
+    });
     let of = |caller| RequestContext {
         caller,
-        headers: None,
+        headers,
         body,
         request,
     };

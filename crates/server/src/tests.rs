@@ -630,7 +630,9 @@ async fn rpc_08_a_call_in_a_batch_over_stdio_that_reports_progress_is_answered()
             Poll::Ready(server.handle_stdio(cx, by, &peer, &principal, &body))
         });
         match handled.await.reply().await {
-            Reply::Response(response) => serde_json::from_slice(&response.to_bytes()).expect("JSON"),
+            Reply::Response(response) => {
+                serde_json::from_slice(&response.to_bytes()).expect("JSON")
+            }
             other => panic!("{other:?}"),
         }
     };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::config::ValidationErrors;
-use super::errors::{internal_error, stopped};
+use super::errors::{forbidden, internal_error, stopped};
 use super::execute::Respond;
 use super::parts::Server;
 use super::reply::{MaybeReady, Refusal, Reply};
@@ -191,6 +191,10 @@ impl ResultWriter<'_> {
                 missing_capability(self.id, ability)
             }
             ToolErrorKind::VisitRequired => visit_required(self.id, error.source()),
+            ToolErrorKind::Forbidden => {
+                tracing::debug!(%tool, error = error.message(), "a call was forbidden by its tool");
+                forbidden(self.id, error.message(), error.source())
+            }
             ToolErrorKind::Failed if self.server.config.mask_errors && error.is_foreign() => {
                 tracing::error!(%tool, error = error.message(), "a call failed, and its caller is not told why");
                 self.error_result(MASKED)

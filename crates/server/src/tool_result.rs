@@ -8,6 +8,9 @@ use crate::protocol::{Revision, is_plain};
 use crate::telemetry::Verdict;
 
 /// Response to a successful call.
+///
+/// Every tool result is written here: of calls, of tasks and of REST calls. Variants of results that a client negotiates
+/// (SEP-3279, a draft) would be chosen here.
 #[inline]
 pub(super) fn success(snapshot: &Snapshot, revision: Revision, id: &str, output: &Output) -> Reply {
     let structured = output.structured.as_deref();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::Context;
 
-use super::errors::invalid_params;
+use super::errors::{invalid_params, missing_scopes};
 use super::execute::Call;
 use super::parts::Server;
 use super::reply::{HandlerError, HandlerResult, MaybeReady, Refusal, Reply};
@@ -18,7 +18,9 @@ use super::tool_response::{ResultOwner, ResultWriter};
 use super::tool_search::{ResolvedCall, resolve_call};
 use super::{audit_record, stateless, tasks};
 use crate::auth::Shelf;
-use crate::catalog::{Arguments, CallContext, CatalogTool, InvalidArguments, TaskSupport};
+use crate::catalog::{
+    Arguments, CallContext, CatalogTool, InvalidArguments, MissingScopes, TaskSupport,
+};
 use crate::limit::ToolLimits;
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ErrorCode, ErrorObject};
@@ -105,11 +107,16 @@ fn call_as_task<'g>(
     let PreparedCall {
         entry,
         arguments,
-        context,
+        mut context,
         options: on_its_own,
         limits,
         ..
     } = started;
+    if !definition.deferred_task
+        && let Some(context) = Arc::get_mut(&mut context)
+    {
+        context.timeout = Some(options.lifetime());
+    }
     let start = |context| entry.tool.call(context, arguments);
     let Some(call) = running_call::prepare(start, &context) else {
         return Err(conclusion.writer(|writer| writer.conclude(CallOutcome::Panicked)));
@@ -238,12 +245,15 @@ fn prepare_call<'g>(
             .map_err(|refused| Reply::limited(Some(request.id), refused))?;
     }
     let asking = server.asking(caller, request_context.body, request)?;
-    let timeout = entry.tool.definition().timeout;
+    let options = server
+        .calls
+        .options(caller, entry.tool.definition().timeout);
+    let timeout = options.timeout;
     Ok(PreparedCall {
         entry,
         arguments,
-        options: server.calls.options(caller, timeout),
-        context: caller.context(request_context.headers, request, log_level, asking),
+        options,
+        context: caller.context(request_context.headers, request, log_level, asking, timeout),
         limits,
     })
 }
@@ -266,29 +276,6 @@ fn check_scopes(caller: Caller<'_>, id: &str, needed: &[String]) -> Result<(), R
         return Ok(());
     }
     Err(missing_scopes(id, &MissingScopes(needed.into())))
-}
-
-/// The response to a caller that lacks scopes.
-fn missing_scopes(id: &str, missing: &MissingScopes) -> Reply {
-    let error = ErrorObject::new(ErrorCode::Http(403), missing.to_string());
-    let error = error.with_data(serde_json::json!({ "requiredScopes": missing.0 }));
-    Reply::refused(Refusal::Scope(Arc::clone(&missing.0)), Some(id), &error)
-}
-
-/// The response to a caller that a tool, a resource or a prompt has rejected. `source` may name scopes.
-#[cold]
-pub(super) fn forbidden(
-    id: &str,
-    message: &str,
-    source: Option<&(dyn std::error::Error + Send + Sync + 'static)>,
-) -> Reply {
-    match source.and_then(|source| source.downcast_ref()) {
-        Some(missing) => missing_scopes(id, missing),
-        None => Reply::error(
-            id,
-            &ErrorObject::new(ErrorCode::Http(403), message.to_owned()),
-        ),
-    }
 }
 
 /// A validated call, ready to run.

@@ -16,7 +16,7 @@ use crate::auth::Principal;
 use crate::catalog::LogLevel;
 use crate::protocol::Revision;
 use crate::server::{
-    ClientRequestCounts, EventData, TestHttpRequest, Reply, Server, StdioPeer, WorkerState,
+    ClientRequestCounts, EventData, Reply, Server, StdioPeer, TestHttpRequest, WorkerState,
 };
 use crate::telemetry::Seen;
 pub use result::{CallError, CallResult, Progress};
@@ -470,7 +470,8 @@ impl Harness {
                 self.request_once("initialize", &params, heard).await?;
                 if let Some(level) = self.log_level {
                     let params = json!({"level": level.as_str()});
-                    self.request_once("logging/setLevel", &params, heard).await?;
+                    self.request_once("logging/setLevel", &params, heard)
+                        .await?;
                 }
             }
             return self.request_once(method, &params, heard).await;

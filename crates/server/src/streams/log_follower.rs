@@ -261,8 +261,8 @@ mod tests {
     use super::super::resumable::ends;
     use super::*;
     use crate::server::Server;
-    use crate::state::SharedState;
     use crate::server::tests::replica_of;
+    use crate::state::SharedState;
 
     /// A call that one replica has begun, as another one that shares its state follows it.
     async fn followed(parts: &[&[u8]]) -> (Arc<Server>, FollowedLog, u64) {

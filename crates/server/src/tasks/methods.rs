@@ -88,7 +88,13 @@ pub(crate) fn handle(
                 caller,
                 Some(Duration::from_secs(server.tasks.config.ttl_seconds)),
             );
-            let context = caller.context(request_context.headers, request, None, asking);
+            let context = caller.context(
+                request_context.headers,
+                request,
+                None,
+                asking,
+                options.timeout,
+            );
             let conclude = move |outcome: CallOutcome<Reply>| {
                 MaybeReady::Ready(match outcome {
                     CallOutcome::Done(reply) => reply.counted(&limits, share, &id),

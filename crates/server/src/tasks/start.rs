@@ -53,6 +53,13 @@ pub(crate) struct TaskOptions {
     timeout: Duration,
 }
 
+impl TaskOptions {
+    /// Maximum duration of the task.
+    pub(crate) fn lifetime(self) -> Duration {
+        self.ttl
+    }
+}
+
 /// Error at the start of a task.
 enum StartError {
     /// The maximum number of tasks is reached.
