@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 use std::task::Context;
 
 use bytes::Bytes;
-use http::{Extensions, HeaderMap};
 use serde_json::json;
 
 use super::config::BatchPolicy;
