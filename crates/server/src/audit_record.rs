@@ -22,7 +22,7 @@ struct RequestAuditRecord {
     audit: Arc<Audit>,
     entry: Entry,
     ticket: Option<Ticket>,
-    /// True if the request is recorded whatever its outcome.
+    /// True if the request is recorded with any outcome.
     always: bool,
     /// True if the policy allows the caller to see the target.
     allowed: bool,

@@ -316,7 +316,7 @@ pub(super) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Requests of one call that were sent and may be pending.
+/// Requests of one call that were sent and are possibly pending.
 #[derive(Debug, Default)]
 pub(crate) struct PendingSends {
     sent: Vec<(Box<str>, Arc<Slot>)>,

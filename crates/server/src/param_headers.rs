@@ -258,7 +258,7 @@ fn says(text: &str, argument: &Value, kind: ParameterKind) -> bool {
         (_, Value::Bool(argument)) => text == if *argument { "true" } else { "false" },
         (ParameterKind::Integer, Value::Number(argument)) => {
             let by_value = || Some(text.parse::<f64>().ok()? == argument.as_f64()?);
-            // Two integers beyond 2^53 may be one f64, so they are compared by digits.
+            // Different integers beyond 2^53 can have the same f64, so they are compared by digits.
             text == argument.to_string()
                 || text.contains('.') && by_value().unwrap_or(false)
                 || argument.is_f64() && by_value().unwrap_or(false)

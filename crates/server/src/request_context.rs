@@ -68,7 +68,7 @@ impl Headers<'_> {
     }
 }
 
-/// Origin of a request, whatever its lifecycle.
+/// Origin of a request in either lifecycle.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Origin<'a> {
     pub(super) principal: &'a Arc<Principal>,
@@ -117,7 +117,7 @@ pub(super) struct CallerProfile {
 /// Transport of a request, as far as it determines the properties of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Channel {
-    /// One message in a POST.
+    /// A single message in a POST.
     Http {
         accepts_stream: bool,
     },

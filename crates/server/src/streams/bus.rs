@@ -114,7 +114,7 @@ impl Outbox {
     fn put(&self, out: OutboxItem) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if OUTBOX_MAX <= waiting.len() {
-            // Messages may be lost, and state that is not removed expires; durable events are dropped last.
+            // Messages have no guarantee, and state that is not removed expires; durable events are dropped last.
             let lesser = waiting
                 .iter()
                 .position(|out| !matches!(out, OutboxItem::Event(_)));

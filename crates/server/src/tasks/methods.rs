@@ -312,7 +312,7 @@ fn ask(
 }
 
 impl Tasks {
-    /// Delivers client responses to a task. Ignores those that it does not wait for.
+    /// Delivers client responses to a task. Ignores responses without a pending request.
     async fn answer(
         &self,
         id: &str,

@@ -75,7 +75,7 @@ const RETRY_INTERVAL_MAX: Duration = Duration::from_secs(15);
 const SHUTDOWN_RETRY: Duration = Duration::from_secs(3);
 
 impl Runner {
-    /// Drives the call to its end and stores its result.
+    /// Drives the call until it completes and stores its result.
     pub(super) async fn run<T: Send + 'static>(
         self,
         call: Abortable<CatchUnwind<T>>,
