@@ -41,7 +41,7 @@ const PER_SESSION_MAX: usize = 200;
 
 impl ClientRequestConfig {
     /// Reports the settings that cannot be used.
-    pub(crate) fn validate(&self, conflicts: &mut Conflicts) {
+    pub fn validate(&self, conflicts: &mut Conflicts) {
         conflicts.nonzero([
             (
                 "server.client_requests.timeout_seconds",
@@ -149,7 +149,7 @@ fn replica_of(id: &str) -> Option<u64> {
 const ID_PREFIX: &str = "q-";
 
 impl ClientRequests {
-    pub(crate) fn new(config: ClientRequestConfig, replica: u64) -> Self {
+    pub fn new(config: ClientRequestConfig, replica: u64) -> Self {
         Self {
             config,
             prefix: format!("{ID_PREFIX}{replica:016x}-").into(),
@@ -158,7 +158,7 @@ impl ClientRequests {
         }
     }
 
-    pub(crate) fn counts(&self) -> ClientRequestCounts {
+    pub fn counts(&self) -> ClientRequestCounts {
         let c = &self.counters;
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         ClientRequestCounts {
@@ -278,7 +278,7 @@ impl ClientRequests {
     }
 
     /// Fails all requests of a session that has ended.
-    pub(crate) fn end_session(&self, session: &str) {
+    pub fn end_session(&self, session: &str) {
         let ended: Vec<_> = {
             let mut waiting = self.waiting();
             if !waiting.by_session.contains_key(session) {

@@ -42,7 +42,7 @@ pub(crate) struct StreamGuard {
 
 impl StreamGuard {
     /// Counts messages that were dropped because the queue was full.
-    pub(crate) fn count(&self, dropped: Dropped) {
+    pub fn count(&self, dropped: Dropped) {
         for (limit, number) in [
             (Limit::QueueMessages, dropped.messages),
             (Limit::QueueBytes, dropped.bytes),
@@ -81,7 +81,7 @@ pub(crate) struct InflightEntry {
 pub(crate) const STDIO: &str = "stdio";
 
 impl Inflight {
-    pub(crate) fn new(
+    pub fn new(
         client_requests: ClientRequestConfig,
         replica: u64,
         streams: Gauge,
@@ -97,7 +97,7 @@ impl Inflight {
     }
 
     /// Counts an open stream until the guard is dropped.
-    pub(crate) fn stream(&self) -> StreamGuard {
+    pub fn stream(&self) -> StreamGuard {
         StreamGuard {
             _open: self.streams.hold(),
             hits: Arc::clone(&self.hits),
@@ -203,7 +203,7 @@ impl Inflight {
     }
 
     /// Cancels a call (CAN-01). Returns false if it is unknown or has completed.
-    pub(crate) fn cancel(&self, session: &str, id: &str) -> bool {
+    pub fn cancel(&self, session: &str, id: &str) -> bool {
         let key = (Arc::from(session), RequestId::from_json(id));
         let found = self.calls().by_id.remove(&key);
         if let Some(Cancellable { context, task, .. }) = &found {
@@ -224,7 +224,7 @@ impl Inflight {
     }
 
     /// Aborts all calls. Their callers get an error that says that the server stops.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         let running: Vec<_> = self.calls().stoppable.values().cloned().collect();
         for call in running {
             call.abort();
@@ -232,7 +232,7 @@ impl Inflight {
     }
 
     /// Waits until no call is left.
-    pub(crate) async fn idle(&self) {
+    pub async fn idle(&self) {
         loop {
             let changed = self.changed.notified();
             if self.calls().running == 0 {
@@ -277,7 +277,7 @@ impl Drop for InflightGuard {
 }
 
 /// Time of the next keep-alive message of a stream: in 15 to 25 seconds, with jitter.
-pub(crate) fn next_heartbeat() -> Instant {
+pub fn next_heartbeat() -> Instant {
     let noise = u64::from(crate::seal::random_bytes::<1>()[0]);
     Instant::now() + Duration::from_millis(15_000 + noise * 10_000 / 255)
 }

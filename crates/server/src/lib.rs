@@ -4,6 +4,22 @@
 //! `handshake.rs` for revisions up to 2025-11-25, `stateless.rs` for 2026-07-28. Both lifecycles end in `dispatch.rs`,
 //! which calls the handler of the method.
 
+// Only the crate `longshore` is a documented API.
+#![allow(missing_docs, missing_debug_implementations)]
+// Without some features the items that only those use are unused. The default build still finds dead code.
+#![cfg_attr(not(all(feature = "cli")), allow(dead_code, unused_imports))]
+
+// Paths in this crate begin with the name of a room, as if all rooms were modules of one crate: `crate::net::Body`. So the rooms of
+// other crates are imported here.
+use crate as server;
+use longshore_catalog as catalog;
+use longshore_core::{audit, auth, limit, seal, state, telemetry};
+use longshore_net::{environment, net};
+use longshore_protocol as protocol;
+
+pub mod harness;
+pub mod transport;
+
 mod audit_record;
 mod batch;
 mod call_stream;
@@ -97,9 +113,9 @@ pub(crate) use search::VERBS as SEARCH_VERBS;
 pub(crate) use share::STATE_KINDS;
 pub(crate) use snapshot::{Admission, ListChanges, Snapshot};
 pub use streams::StreamsConfig;
-pub(crate) use streams::{EventData, EventSource, StreamEvent};
+pub use streams::{EventData, EventSource, StreamEvent};
 pub use tasks::TaskConfig;
-pub(crate) use worker_state::{WorkerState, unix_seconds};
+pub use worker_state::{WorkerState, unix_seconds};
 
 use crate::audit::Audit;
 use crate::auth::Principal;
@@ -122,31 +138,31 @@ use worker_state::MAIN_ENDPOINT;
 
 /// A complete snapshot that is not served yet.
 #[derive(Debug)]
-pub(crate) struct PreparedSnapshot(Snapshot);
+pub struct PreparedSnapshot(Snapshot);
 
 /// State that a server shares with its application and with other replicas.
 #[derive(Debug, Default)]
-pub(crate) struct ServerContext {
-    pub(crate) state: SharedState,
+pub struct ServerContext {
+    pub state: SharedState,
     /// True if other replicas may use the same state.
-    pub(crate) is_shared: bool,
-    pub(crate) announcer: Announcer,
+    pub is_shared: bool,
+    pub announcer: Announcer,
     /// Name of the endpoint; `None` for `/mcp`.
-    pub(crate) mount: Option<Box<str>>,
+    pub mount: Option<Box<str>>,
 }
 
 /// Dependencies of a server, built by other modules.
-pub(crate) struct ServerParts {
-    pub(crate) config: ServerConfig,
-    pub(crate) keys: Arc<KeyRing>,
-    pub(crate) shared: ServerContext,
-    pub(crate) catalog: Catalog,
+pub struct ServerParts {
+    pub config: ServerConfig,
+    pub keys: Arc<KeyRing>,
+    pub shared: ServerContext,
+    pub catalog: Catalog,
     /// Custom methods of the application, by name.
-    pub(crate) methods: HashMap<String, Arc<dyn MethodHandler>>,
-    pub(crate) telemetry: Telemetry,
-    pub(crate) admission: Admission,
-    pub(crate) limits: Arc<Limits>,
-    pub(crate) audit: Option<Arc<Audit>>,
+    pub methods: HashMap<String, Arc<dyn MethodHandler>>,
+    pub telemetry: Telemetry,
+    pub admission: Admission,
+    pub limits: Arc<Limits>,
+    pub audit: Option<Arc<Audit>>,
 }
 
 impl Server {
@@ -237,7 +253,7 @@ impl Server {
 
     /// Builds a snapshot of another catalog and configuration. Only settings that can be reloaded are taken from
     /// `config`.
-    pub(crate) fn prepare(
+    pub fn prepare(
         &self,
         mut catalog: Catalog,
         config: &ServerConfig,
