@@ -96,7 +96,7 @@ pub struct ClientRequestCounts {
 
 /// Pending client requests, by id.
 #[derive(Debug)]
-pub(crate) struct ClientRequests {
+pub struct ClientRequests {
     config: ClientRequestConfig,
     /// Prefix of the ids of this process.
     prefix: Box<str>,
@@ -131,7 +131,7 @@ pub(super) struct Counters {
 
 /// Destination of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Delivery {
+pub enum Delivery {
     /// The request was sent by this process, or is unknown. The client need not know which.
     Here,
     /// The request was sent by another replica, with this identifier.
@@ -175,7 +175,7 @@ impl ClientRequests {
     }
 
     /// Registers the metrics.
-    pub(crate) fn show(self: &Arc<Self>, metrics: &Metrics, labels: &[(&'static str, &str)]) {
+    pub fn show(self: &Arc<Self>, metrics: &Metrics, labels: &[(&'static str, &str)]) {
         let read = |outcome: &'static str, of: fn(&ClientRequestCounts) -> u64| {
             let client_requests = Arc::clone(self);
             let read = move || of(&client_requests.counts()) as f64;
@@ -228,12 +228,7 @@ impl ClientRequests {
     }
 
     /// Delivers a response to the waiting call, if the session and the principal match those of the request.
-    pub(crate) fn deliver(
-        &self,
-        session: &str,
-        principal: &str,
-        response: &Response<'_>,
-    ) -> Delivery {
+    pub fn deliver(&self, session: &str, principal: &str, response: &Response<'_>) -> Delivery {
         let Some(id) = response.id.and_then(message::string) else {
             count(&self.counters.unheard);
             return Delivery::Here;
@@ -318,7 +313,7 @@ pub(super) fn count(counter: &AtomicU64) {
 
 /// Requests of one call that were sent and are possibly pending.
 #[derive(Debug, Default)]
-pub(crate) struct PendingSends {
+pub struct PendingSends {
     sent: Vec<(Box<str>, Arc<Slot>)>,
     /// Start of the current wait for responses.
     waiting_since: Option<Instant>,

@@ -13,20 +13,20 @@ use crate::telemetry::{Watch, Wire};
 
 /// The parts of an HTTP request head that the server needs.
 #[derive(Debug)]
-pub(crate) struct HttpHead<'a> {
-    pub(crate) principal: &'a Arc<Principal>,
+pub struct HttpHead<'a> {
+    pub principal: &'a Arc<Principal>,
     /// All headers. A call takes them out and gives them back.
-    pub(crate) headers: &'a mut HeaderMap,
+    pub headers: &'a mut HeaderMap,
     /// Headers that MCP defines.
-    pub(crate) mcp: &'a McpHeaders,
+    pub mcp: &'a McpHeaders,
     /// Values that layers of the application have put into the request, if there are any.
-    pub(crate) extensions: Option<&'a Arc<Extensions>>,
+    pub extensions: Option<&'a Arc<Extensions>>,
     /// True if the client accepts an event stream as the response.
-    pub(crate) takes_streams: bool,
+    pub takes_streams: bool,
     /// Protocol of the connection, for metrics.
-    pub(crate) wire: Wire,
+    pub wire: Wire,
     /// Address of the client.
-    pub(crate) peer: Option<Peer>,
+    pub peer: Option<Peer>,
 }
 
 impl<'a> HttpHead<'a> {

@@ -31,10 +31,10 @@ use crate::telemetry::Seen;
 /// Maximum size of a message forwarded to another replica, in bytes.
 const FORWARD_BYTES_MAX: usize = 30 * 1024;
 /// Work that remains after a message was posted: it sends the response to the stream.
-pub(crate) type Posted = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub type Posted = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Opens a session and its stream. `path` is the path to which the client posts messages (SSE24-01).
-pub(crate) fn open(
+pub fn open(
     server: &Arc<Server>,
     principal: &Arc<Principal>,
     address: Option<IpAddr>,
@@ -70,7 +70,7 @@ pub(crate) fn open(
 
 /// Handles a message posted to a session. The response goes to the session's stream; only malformed messages are
 /// rejected here.
-pub(crate) fn post(
+pub fn post(
     server: &Arc<Server>,
     cx: &mut Context<'_>,
     by: (&WorkerState, Seen<'_>),

@@ -19,12 +19,12 @@ use crate::limit::{Hits, Limit};
 use crate::telemetry::{Gauge, Hold};
 
 /// Future of one call of a tool, resource, prompt or method.
-pub(crate) type BoxedCall<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
+pub type BoxedCall<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
 
 /// Registry of calls that did not complete at once. Counts them, cancels them by request id, and lets shutdown wait
 /// for them.
 #[derive(Debug)]
-pub(crate) struct Inflight {
+pub struct Inflight {
     calls: Mutex<Calls>,
     changed: Notify,
     pub(super) client_requests: Arc<ClientRequests>,
@@ -35,7 +35,7 @@ pub(crate) struct Inflight {
 
 /// Counts an open stream while it exists, and the messages that its queue drops.
 #[derive(Debug)]
-pub(crate) struct StreamGuard {
+pub struct StreamGuard {
     _open: Hold,
     hits: Arc<Hits>,
 }
@@ -71,14 +71,14 @@ struct Cancellable {
 }
 
 /// Registration of one call; removed on drop.
-pub(crate) struct InflightEntry {
+pub struct InflightEntry {
     pub(super) inflight: Arc<Inflight>,
     pub(super) number: u64,
     key: (Arc<str>, RequestId),
 }
 
 /// Session key of requests over stdio that have no session.
-pub(crate) const STDIO: &str = "stdio";
+pub const STDIO: &str = "stdio";
 
 impl Inflight {
     pub fn new(
@@ -181,13 +181,13 @@ impl Inflight {
     }
 
     /// Makes shutdown wait until the guard is dropped.
-    pub(crate) fn delay_shutdown(self: &Arc<Self>) -> InflightGuard {
+    pub fn delay_shutdown(self: &Arc<Self>) -> InflightGuard {
         self.calls().running += 1;
         InflightGuard(Arc::clone(self))
     }
 
     /// Cancels all calls of a session.
-    pub(crate) fn cancel_all(&self, session: &str) {
+    pub fn cancel_all(&self, session: &str) {
         let mut found = Vec::new();
         self.calls().by_id.retain(|(of, _), call| {
             let stays = **of != *session;
@@ -268,7 +268,7 @@ impl Drop for InflightEntry {
 
 /// Makes shutdown wait until it is dropped.
 #[derive(Debug)]
-pub(crate) struct InflightGuard(Arc<Inflight>);
+pub struct InflightGuard(Arc<Inflight>);
 
 impl Drop for InflightGuard {
     fn drop(&mut self) {

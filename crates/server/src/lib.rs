@@ -96,25 +96,26 @@ use serde_json::Value;
 
 pub use client_requests::{ClientRequestConfig, ClientRequestCounts};
 pub use config::{BatchPolicy, ServerConfig, StaleSessions, ValidationErrors};
-pub(crate) use http_head::HttpHead;
-pub(crate) use inflight::next_heartbeat;
+pub use http_head::HttpHead;
+pub use inflight::next_heartbeat;
 pub use messages::MessagesConfig;
 pub use method::{MethodFuture, MethodHandler};
 pub use mount::EndpointConfig;
-pub(crate) use mount::{EndpointFilter, endpoint_name_problem};
-#[cfg(any(fuzzing, test))]
-pub(crate) use param_headers::{HeaderValueState, read as read_header};
-pub(crate) use param_headers::{McpHeaders, VersionHeader};
-pub(crate) use parts::Server;
-pub(crate) use peer::{StdioPeer, TestHttpRequest};
-pub(crate) use reply::{JsonResponse, MaybeReady, Refusal, Reply, limited};
+pub use mount::{EndpointFilter, endpoint_name_problem};
+#[cfg(any(fuzzing, test, feature = "testing"))]
+pub use param_headers::{HeaderValueState, read as read_header};
+pub use param_headers::{McpHeaders, VersionHeader};
+pub use parts::Server;
+pub use peer::{StdioPeer, TestHttpRequest};
+pub use reply::{JsonResponse, MaybeReady, Refusal, Reply, limited};
 pub use search::SearchConfig;
-pub(crate) use search::VERBS as SEARCH_VERBS;
-pub(crate) use share::STATE_KINDS;
-pub(crate) use snapshot::{Admission, ListChanges, Snapshot};
+pub use search::VERBS as SEARCH_VERBS;
+pub use share::STATE_KINDS;
+pub use snapshot::{Admission, ListChanges, Snapshot};
 pub use streams::StreamsConfig;
 pub use streams::{EventData, EventSource, StreamEvent};
 pub use tasks::TaskConfig;
+pub use text::truncated;
 pub use worker_state::{WorkerState, unix_seconds};
 
 use crate::audit::Audit;
@@ -167,7 +168,7 @@ pub struct ServerParts {
 
 impl Server {
     /// Builds the parts of a server.
-    pub(crate) fn new(parts: ServerParts) -> Self {
+    pub fn new(parts: ServerParts) -> Self {
         let ServerParts {
             config,
             keys,
@@ -265,7 +266,7 @@ impl Server {
 
     /// Serves a prepared snapshot from the next request on. Requests in progress keep the snapshot that they started
     /// with.
-    pub(crate) fn install(&self, prepared: PreparedSnapshot) -> ListChanges {
+    pub fn install(&self, prepared: PreparedSnapshot) -> ListChanges {
         let PreparedSnapshot(snapshot) = prepared;
         let secrets = snapshot.catalog.secret_arguments();
         self.telemetry().mark_secret(&secrets);
@@ -274,7 +275,7 @@ impl Server {
 
     /// Handles the body of one POST. Returns `Ready` if nothing has to wait; otherwise registers with `cx`.
     #[inline]
-    pub(crate) fn handle_http(
+    pub fn handle_http(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
         worker: &WorkerState,
@@ -285,7 +286,7 @@ impl Server {
     }
 
     /// Ends the session named by a DELETE request (LH-09).
-    pub(crate) fn end_session(
+    pub fn end_session(
         &self,
         worker: &WorkerState,
         head: &HttpHead<'_>,
@@ -295,7 +296,7 @@ impl Server {
     }
 
     /// Handles one message that arrived over stdio, as `seen` describes.
-    pub(crate) fn handle_stdio(
+    pub fn handle_stdio(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
         by: (&WorkerState, Seen<'_>),
@@ -307,7 +308,7 @@ impl Server {
     }
 
     /// The stream of notifications of a session. Returns it once, as soon as there is a session.
-    pub(crate) fn stdio_notifications(
+    pub fn stdio_notifications(
         self: &Arc<Self>,
         peer: &StdioPeer,
         principal: &Arc<Principal>,
@@ -317,7 +318,7 @@ impl Server {
 
     /// Calls a tool with the arguments in `body`: a JSON object, or nothing. The reply is a response to `tools/call` of
     /// the newest revision.
-    pub(crate) fn call_tool_rest(
+    pub fn call_tool_rest(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
         by: (&WorkerState, Seen<'_>),
@@ -330,7 +331,7 @@ impl Server {
     }
 
     /// Returns one page of the tools, as a response to `tools/list` of the newest revision.
-    pub(crate) fn list_tools_rest(
+    pub fn list_tools_rest(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
         principal: &Arc<Principal>,
@@ -340,17 +341,17 @@ impl Server {
     }
 
     /// Server information for REST clients.
-    pub(crate) fn info(&self) -> Value {
+    pub fn info(&self) -> Value {
         rest_calls::info(self)
     }
 
     /// Name and version of the server and of the runtime.
-    pub(crate) fn version(&self) -> Value {
+    pub fn version(&self) -> Value {
         rest_calls::version(self)
     }
 
     /// Opens an HTTP+SSE session and its stream. `path` is the path to which the client posts messages (SSE24-01).
-    pub(crate) fn open_sse_session(
+    pub fn open_sse_session(
         self: &Arc<Self>,
         principal: &Arc<Principal>,
         address: Option<IpAddr>,
@@ -360,7 +361,7 @@ impl Server {
     }
 
     /// Handles a message posted to an HTTP+SSE session.
-    pub(crate) fn post_sse_message(
+    pub fn post_sse_message(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
         by: (&WorkerState, Seen<'_>),
@@ -372,12 +373,12 @@ impl Server {
     }
 
     /// Returns true if sessions can have notification streams.
-    pub(crate) fn has_standing_streams(&self) -> bool {
+    pub fn has_standing_streams(&self) -> bool {
         streams::has_standing_streams(self)
     }
 
     /// Handles GET (LH-03, LH-04, LH-13).
-    pub(crate) fn open_stream(
+    pub fn open_stream(
         self: &Arc<Self>,
         worker: &WorkerState,
         head: &HttpHead<'_>,
@@ -387,47 +388,47 @@ impl Server {
     }
 
     /// Delivers notifications and coordinates with other replicas, until it is dropped. It must run once.
-    pub(crate) async fn run_notifications(self: Arc<Self>) {
+    pub async fn run_notifications(self: Arc<Self>) {
         streams::run(&self).await;
     }
 
     /// Waits until no call is left that outlives its request.
-    pub(crate) async fn idle(&self) {
+    pub async fn idle(&self) {
         self.calls.inflight.idle().await;
     }
 
     /// Aborts running calls. Their callers get an error that says that the server stops.
-    pub(crate) fn stop_calls(&self) {
+    pub fn stop_calls(&self) {
         self.calls.inflight.stop();
     }
 
     /// Closes all streams at shutdown, in the way that makes their clients reconnect elsewhere.
-    pub(crate) fn end_streams(&self) {
+    pub fn end_streams(&self) {
         self.streams.stop();
     }
 
     /// Counters of the requests sent to clients.
-    pub(crate) fn client_request_counts(&self) -> ClientRequestCounts {
+    pub fn client_request_counts(&self) -> ClientRequestCounts {
         self.calls.inflight.client_requests.counts()
     }
 
     /// Telemetry of this server.
-    pub(crate) fn telemetry(&self) -> &Telemetry {
+    pub fn telemetry(&self) -> &Telemetry {
         &self.observability.telemetry
     }
 
     /// The snapshot that is served now.
-    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+    pub fn snapshot(&self) -> Arc<Snapshot> {
         self.snapshots.load_full()
     }
 
     /// Configured items that are not served, with the reasons.
-    pub(crate) fn refusals(&self) -> Vec<Refused> {
+    pub fn refusals(&self) -> Vec<Refused> {
         self.snapshots.load().catalog.refused().to_vec()
     }
 
     /// Source and location of each configured item that is not served. The reasons are in the log.
-    pub(crate) fn refused(&self) -> Vec<Value> {
+    pub fn refused(&self) -> Vec<Value> {
         let snapshot = self.snapshots.load();
         let refused = snapshot.catalog.refused().iter();
         refused
@@ -437,14 +438,14 @@ impl Server {
 
     /// Messages about configured items that cannot be served, for operators.
     #[cfg(feature = "cli")]
-    pub(crate) fn problems(&self) -> Vec<String> {
+    pub fn problems(&self) -> Vec<String> {
         let snapshot = self.snapshots.load();
         let refused = snapshot.catalog.refused().iter();
         refused.map(ToString::to_string).collect()
     }
 
     /// Number of tools.
-    pub(crate) fn tool_count(&self) -> usize {
+    pub fn tool_count(&self) -> usize {
         self.snapshots.load().catalog.len()
     }
 }

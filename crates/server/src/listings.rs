@@ -7,11 +7,11 @@ use crate::protocol::Revision;
 
 /// A list for each revision, serialized on first use.
 #[derive(Debug, Default)]
-pub(crate) struct Listings([OnceLock<Listing>; Revision::ALL.len()]);
+pub struct Listings([OnceLock<Listing>; Revision::ALL.len()]);
 
 impl Listings {
     #[inline]
-    pub(crate) fn get<T: Listed>(&self, table: &Table<T>, frame: ListingFrame<'_>) -> &Listing {
+    pub fn get<T: Listed>(&self, table: &Table<T>, frame: ListingFrame<'_>) -> &Listing {
         self.0[frame.revision as usize].get_or_init(|| {
             let mut listing = Listing::new(table, frame);
             for other in self.0.iter().filter_map(OnceLock::get) {

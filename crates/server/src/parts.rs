@@ -20,7 +20,7 @@ use crate::seal::KeyRing;
 use crate::state::SharedState;
 
 /// An MCP server: the catalog that it serves and the state that it keeps for its clients.
-pub(crate) struct Server {
+pub struct Server {
     pub(super) config: ServerConfig,
     pub(super) caller_defaults: CallerDefaults,
     /// Size limits of one message.
@@ -41,10 +41,10 @@ pub(crate) struct Server {
     pub(super) streams: Arc<Streams>,
     pub(super) tasks: Arc<Tasks>,
     pub(super) observability: Observability,
-    pub(crate) limits: Arc<Limits>,
-    pub(crate) state: SharedState,
+    pub limits: Arc<Limits>,
+    pub state: SharedState,
     /// Audit log, if one is configured.
-    pub(crate) audit: Option<Arc<Audit>>,
+    pub audit: Option<Arc<Audit>>,
 }
 
 impl fmt::Debug for Server {

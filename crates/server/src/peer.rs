@@ -9,7 +9,7 @@ use crate::seal::Session;
 
 /// State of the one client of a process or of an HTTP+SSE session.
 #[derive(Debug, Default)]
-pub(crate) struct StdioPeer {
+pub struct StdioPeer {
     pub(super) session: OnceLock<Session>,
     pub(super) listens: AtomicBool,
     /// True for HTTP+SSE clients, which have no stateless era.
@@ -20,9 +20,9 @@ pub(crate) struct StdioPeer {
 
 /// Headers and extensions of a simulated HTTP request.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct TestHttpRequest {
-    pub(crate) headers: HeaderMap,
-    pub(crate) extensions: Arc<Extensions>,
+pub struct TestHttpRequest {
+    pub headers: HeaderMap,
+    pub extensions: Arc<Extensions>,
 }
 
 impl StdioPeer {
@@ -35,7 +35,7 @@ impl StdioPeer {
     }
 
     /// A client whose messages come with headers and extensions.
-    pub(crate) fn with_http(http: Option<TestHttpRequest>) -> Self {
+    pub fn with_http(http: Option<TestHttpRequest>) -> Self {
         Self {
             http,
             ..Self::default()
@@ -48,7 +48,7 @@ impl StdioPeer {
     }
 
     /// Returns true after `initialize`.
-    pub(crate) fn has_session(&self) -> bool {
+    pub fn has_session(&self) -> bool {
         self.session.get().is_some()
     }
 }

@@ -25,7 +25,7 @@ pub enum Reply {
 }
 
 /// A reply, or the future that produces it.
-pub(crate) enum MaybeReady {
+pub enum MaybeReady {
     /// The usual case: no stage had to wait.
     Ready(Reply),
     Pending(Pin<Box<dyn Future<Output = Reply> + Send>>),
@@ -33,7 +33,7 @@ pub(crate) enum MaybeReady {
 
 impl MaybeReady {
     /// Waits for the reply.
-    pub(crate) async fn reply(self) -> Reply {
+    pub async fn reply(self) -> Reply {
         match self {
             Self::Ready(reply) => reply,
             Self::Pending(reply) => reply.await,
@@ -189,7 +189,7 @@ impl Reply {
     }
 
     /// Sets the reason of the rejection, for transports that map it to a status.
-    pub(crate) fn with_reason(mut self, refusal: Refusal) -> Self {
+    pub fn with_reason(mut self, refusal: Refusal) -> Self {
         if let Self::Response(answer) = &mut self {
             answer.refusal = Some(refusal);
         }
@@ -214,7 +214,7 @@ impl Reply {
     }
 
     /// Keeps a reservation of response memory until the document is sent.
-    pub(crate) fn with_reservation(mut self, reservation: Option<Reservation>) -> Self {
+    pub fn with_reservation(mut self, reservation: Option<Reservation>) -> Self {
         if let (Self::Response(answer), Some(reservation)) = (&mut self, reservation) {
             answer.head = reservation.hold(std::mem::take(&mut answer.head));
         }
@@ -247,7 +247,7 @@ impl Reply {
     }
 
     /// Sets the outcome for metrics, traces and audit.
-    pub(crate) fn with_verdict(mut self, verdict: Verdict) -> Self {
+    pub fn with_verdict(mut self, verdict: Verdict) -> Self {
         if let Self::Response(answer) = &mut self {
             answer.verdict = verdict;
         }
@@ -272,7 +272,7 @@ impl Reply {
     }
 
     /// Creates a small constant result. Copying it costs less than a second part.
-    pub(crate) fn constant(id: &str, rest: &[u8]) -> Self {
+    pub fn constant(id: &str, rest: &[u8]) -> Self {
         let mut body = begin(id, rest.len());
         body.extend_from_slice(rest);
         Self::document(body)
@@ -339,7 +339,7 @@ const END: &[u8] = b"}}";
 
 /// Number of bytes that [`finish`] adds for a result without `_meta` of its own.
 #[inline]
-pub(crate) fn end_len(
+pub fn end_len(
     snapshot: &Snapshot,
     revision: Revision,
     meta: Option<&Map<String, Value>>,

@@ -14,14 +14,14 @@ use crate::protocol::{CacheScope, ResourceBody, ResourceContents};
 ///
 /// Concurrent misses for one key all read the resource.
 #[derive(Debug)]
-pub(crate) struct ResourceCache {
+pub struct ResourceCache {
     bytes_max: usize,
     cache: Mutex<Entries>,
 }
 
 /// URI of the contents and the principal that they belong to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct CacheKey {
+pub struct CacheKey {
     uri: Arc<str>,
     /// `None` if the contents are public.
     principal: Option<Arc<str>>,

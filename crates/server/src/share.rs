@@ -8,7 +8,7 @@ use crate::state::{Claim, SharedState};
 
 /// Kind of an entry, for metrics and for eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StateKind {
+pub enum StateKind {
     /// Logs of call streams.
     Stream,
     /// Subscriptions of sessions.

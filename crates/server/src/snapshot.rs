@@ -38,7 +38,7 @@ pub struct Snapshot {
     has_completions: bool,
     has_tasks: bool,
     /// Cached resource contents. Each snapshot starts with an empty cache.
-    pub(crate) resource_cache: ResourceCache,
+    pub resource_cache: ResourceCache,
     /// Response to `initialize` after the id, by revision; empty for revisions without sessions.
     initialized: [Bytes; Revision::ALL.len()],
     /// Response to `initialize` for callers who may list their tasks.
@@ -46,13 +46,13 @@ pub struct Snapshot {
     /// Response to `server/discover` after the id.
     pub discovered: Bytes,
     /// Members at the end of every result in the stateless era, with a leading comma.
-    pub(crate) result_tail: String,
+    pub result_tail: String,
     /// Members at the end of every cacheable result in the stateless era.
     list_tail: String,
     /// `_meta` of results without one of their own, in the stateless era.
-    pub(crate) result_meta: String,
+    pub result_meta: String,
     /// `serverInfo` in the `_meta` of results.
-    pub(crate) server_info: Value,
+    pub server_info: Value,
     /// Capabilities, in the form of the newest revision.
     pub capabilities: Value,
     /// Instructions for the model.
@@ -61,10 +61,10 @@ pub struct Snapshot {
 
 /// Access rules and authentication requirement of an endpoint.
 #[derive(Debug, Default)]
-pub(crate) struct Admission {
-    pub(crate) policy: Option<Policy>,
+pub struct Admission {
+    pub policy: Option<Policy>,
     /// True if callers must authenticate.
-    pub(crate) proved: bool,
+    pub proved: bool,
 }
 
 /// Lists that differ between two snapshots.
@@ -76,7 +76,7 @@ pub struct ListChanges {
 }
 
 /// Key of `serverInfo` in `_meta`.
-pub(crate) const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
 impl Snapshot {
     pub fn new(catalog: Catalog, config: &ServerConfig, admission: Admission) -> Self {
@@ -182,7 +182,7 @@ impl Snapshot {
     }
 
     /// Members at the end of every cacheable result in the stateless era.
-    pub(crate) fn list_tail(&self) -> &str {
+    pub fn list_tail(&self) -> &str {
         &self.list_tail
     }
 
@@ -359,7 +359,7 @@ fn capabilities(catalog: &Catalog, revision: Revision, lists_tasks: bool) -> Val
 }
 
 /// All revisions, the stateless one first: only it can be requested by version.
-pub(crate) fn supported_versions() -> Vec<&'static str> {
+pub fn supported_versions() -> Vec<&'static str> {
     let mut revisions = Revision::ALL;
     revisions.reverse();
     revisions.map(Revision::as_str).into()

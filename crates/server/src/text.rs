@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 /// Untrusted text, shortened to fit into an error message.
-pub(crate) fn truncated(text: &str) -> Cow<'_, str> {
+pub fn truncated(text: &str) -> Cow<'_, str> {
     const MAX_BYTES: usize = 200;
     if text.len() <= MAX_BYTES {
         return Cow::Borrowed(text);

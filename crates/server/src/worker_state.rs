@@ -9,7 +9,7 @@ use crate::seal::{KeyRing, OpenedSessions, Session};
 use crate::telemetry::Cells;
 
 /// Name of the endpoint `/mcp` in sealed data.
-pub(crate) const MAIN_ENDPOINT: &str = "mcp";
+pub const MAIN_ENDPOINT: &str = "mcp";
 
 /// Recently opened sessions and the current time of one worker.
 ///
@@ -73,7 +73,7 @@ impl WorkerState {
     }
 
     #[cfg(test)]
-    pub(crate) fn set_now(&self, now: u64) {
+    pub fn set_now(&self, now: u64) {
         self.now.store(now, Ordering::Relaxed);
     }
 }

@@ -27,18 +27,18 @@ use crate::server::worker_state::WorkerState;
 use crate::state::StateError;
 
 /// Opens a stream.
-pub(crate) type OpenFuture = Pin<Box<dyn Future<Output = Reply> + Send>>;
+pub type OpenFuture = Pin<Box<dyn Future<Output = Reply> + Send>>;
 
 /// Number of notices read at once.
 const PAGE: usize = 500;
 
 /// Returns true if sessions can have notification streams.
-pub(crate) fn has_standing_streams(server: &Server) -> bool {
+pub fn has_standing_streams(server: &Server) -> bool {
     server.config.streams.per_session > 0
 }
 
 /// Handles GET (LH-03, LH-04, LH-13).
-pub(crate) fn open_stream(
+pub fn open_stream(
     server: &Arc<Server>,
     worker: &WorkerState,
     head: &HttpHead<'_>,
