@@ -28,17 +28,24 @@ WORKDIR /src
 # As .cargo/config.toml, which says why.
 ENV AWS_LC_SYS_NO_JITTER_ENTROPY=1
 
+# The manifests of the internal crates alone.
+FROM toolchain AS manifests
+COPY crates crates
+RUN find crates -type f ! -name Cargo.toml -delete && find crates -type d -empty -delete
+
 # What the first of the two builds depends on is a layer of its own: it is built again when a manifest changes, not when the
 # code does. The second one is by a profile, which changes with the code.
 FROM toolchain AS dependencies
 COPY Cargo.toml Cargo.lock ./
 COPY deploy/program.sh deploy/
+COPY --from=manifests /src/crates crates
 COPY macros/Cargo.toml macros/
 COPY loadtest/Cargo.toml loadtest/
 COPY benches/Cargo.toml benches/
 RUN mkdir -p src macros/src loadtest/src \
     && echo 'fn main() {}' | tee src/main.rs loadtest/src/main.rs > /dev/null \
     && touch src/lib.rs macros/src/lib.rs \
+    && for crate in crates/*; do mkdir -p "$crate/src" && touch "$crate/src/lib.rs"; done \
     && sed -n 's/^path = "\(.*\.rs\)"$/\1/p' benches/Cargo.toml | while read -r file; do echo 'fn main() {}' > "benches/$file"; done
 # Toolsets that are built in on request; `""` leaves them out.
 ARG FEATURES="git,sql"

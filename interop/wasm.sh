@@ -18,7 +18,7 @@ while read -r name; do unset "$name"; done < <(compgen -e LONGSHORE_ || :; echo 
 cd "$root"
 if [ "${1:-}" != --example-only ]; then
   cargo clippy --locked --all-targets --features wasm -- -D warnings
-  cargo test --locked --features wasm --lib source::wasm
+  cargo test --locked -p longshore-sources --features wasm wasm::
   cargo test --locked --features wasm --test it -- components:: reload:: sources:: docs::
 fi
 cargo build --locked --features wasm --bin longshore

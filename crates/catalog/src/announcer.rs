@@ -10,7 +10,7 @@ use super::{Interest, UrlElicitation};
 
 /// Tells clients that a resource or a list has changed: those that have subscribed to it, on every replica.
 ///
-/// Get one from [`App::announcer`](crate::App::announcer), keep it, clone it, use it from any thread. It never blocks
+/// Get one from `App::announcer`, keep it, clone it, use it from any thread. It never blocks
 /// and never fails. Until the server runs, announcements wait.
 ///
 /// ```

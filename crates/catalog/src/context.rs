@@ -152,7 +152,7 @@ impl CallContext {
         self.headers.as_ref()
     }
 
-    /// A value that a layer of the application ([`App::layer`](crate::App::layer)) has put into the extensions of the
+    /// A value that a layer of the application (`App::layer`) has put into the extensions of the
     /// HTTP request. `None` if none has, and over standard input and output.
     pub fn extension<T: Send + Sync + 'static>(&self) -> Option<&T> {
         self.extensions.as_ref()?.get()

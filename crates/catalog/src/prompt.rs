@@ -59,7 +59,7 @@ pub trait Prompt: Send + Sync + 'static {
         Box::pin(ready(Ok(Completions::default())))
     }
 
-    /// The prompt that is served in place of this one, made with the values of [`App::provide`](crate::App::provide); `None`
+    /// The prompt that is served in place of this one, made with the values of `App::provide`; `None`
     /// to serve this one. Called once, at start. Default: `None`.
     ///
     /// # Errors

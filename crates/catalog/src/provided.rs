@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// Values of an application, one of each type, as collected by [`App::provide`](crate::App::provide).
+/// Values of an application, one of each type, as collected by `App::provide`.
 ///
 /// Parameters with `#[state]` are taken from it once, at start. A handwritten [`Tool`](crate::Tool) can do the same in
 /// its [`bind`](crate::Tool::bind).

@@ -46,7 +46,7 @@ pub trait Resource: Send + Sync + 'static {
     /// A JSON-RPC error; see [`ResourceError`]. Empty contents are reported as not found, too.
     fn read(&self, context: Arc<CallContext>) -> ReadFuture;
 
-    /// The resource that is served in place of this one, made with the values of [`App::provide`](crate::App::provide); `None`
+    /// The resource that is served in place of this one, made with the values of `App::provide`; `None`
     /// to serve this one. Called once, at start. Default: `None`.
     ///
     /// # Errors
@@ -89,7 +89,7 @@ pub trait ResourceTemplate: Send + Sync + 'static {
         Box::pin(ready(Ok(Completions::default())))
     }
 
-    /// The template that is served in place of this one, made with the values of [`App::provide`](crate::App::provide); `None`
+    /// The template that is served in place of this one, made with the values of `App::provide`; `None`
     /// to serve this one. Called once, at start. Default: `None`.
     ///
     /// # Errors

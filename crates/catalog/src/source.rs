@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use super::{AnyResource, OfferedSkill, Prompt, StartingSource, Tool, Unlisted};
 
 /// Something that has tools, resources or prompts to offer, which may change while the server runs: a database of
-/// queries, a folder of scripts, another server. [`App::source`](crate::App::source) adds one.
+/// queries, a folder of scripts, another server. `App::source` adds one.
 ///
 /// What is wrong with one of them does not keep the others from being offered.
 ///

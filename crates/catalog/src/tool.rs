@@ -56,7 +56,7 @@ pub trait Tool: Send + Sync + 'static {
         false
     }
 
-    /// The tool that is served in place of this one, made with the values of [`App::provide`](crate::App::provide); `None`
+    /// The tool that is served in place of this one, made with the values of `App::provide`; `None`
     /// to serve this one. Called once, at start. Default: `None`.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use super::Offered;
 
 /// An object whose methods are tools, resources and prompts.
 ///
-/// [`#[tools]`](macro@crate::tools) on an `impl` writes this; [`App::toolset`](crate::App::toolset) adds the object.
+/// [`#[tools]`](macro@crate::tools) on an `impl` writes this; `App::toolset` adds the object.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no tools",
     label = "needs `#[tools]` on its `impl`",

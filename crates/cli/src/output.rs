@@ -103,7 +103,7 @@ fn filter(level: &str) -> Result<Targets, AppError> {
     let refused = |problem: String| {
         AppError::from(ConfigError::Conflicts(vec![Conflict {
             problem: format!("log.level is {level:?}: {problem}"),
-            advice: "write error, warn, info, debug, trace or off, also for a part: warn,longshore::transport=debug"
+            advice: "write error, warn, info, debug, trace or off, also for a part: warn,longshore_http=debug"
                 .to_owned(),
         }]))
     };

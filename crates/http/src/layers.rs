@@ -20,7 +20,7 @@ use super::service::Router;
 use crate::net::{Body, BodyError};
 use crate::server::WorkerState;
 
-/// The innermost service that a [`tower::Layer`] given to [`App::layer`](crate::App::layer) is put around.
+/// The innermost service that a [`tower::Layer`] given to `App::layer` is put around.
 #[derive(Clone)]
 pub struct McpService(Inner);
 

@@ -206,7 +206,7 @@ impl App {
     }
 
     /// Adds a resource, or a template of resources: a function with `#[resource]`, or anything else that is a
-    /// [`Resource`](crate::Resource).
+    /// [`Resource`](crate::catalog::Resource).
     #[must_use]
     pub fn resource(mut self, resource: impl IntoResource) -> Self {
         self.offers.resources.push(resource.into_resource());
@@ -237,7 +237,7 @@ impl App {
     /// there are none. Clients find it among the capabilities, in `initialize` and in `server/discover`. What it
     /// consists of is [`method`](Self::method)s, or tools and resources.
     ///
-    /// Those that Longshore knows announce themselves: MCP Apps with the first tool that has a [`View`](crate::View),
+    /// Those that Longshore knows announce themselves: MCP Apps with the first tool that has a [`View`](crate::catalog::View),
     /// skills with the first [`skill`](Self::skill).
     ///
     /// ```

@@ -9,14 +9,14 @@ use crate::environment::Conflicts;
 ///
 /// ```toml
 /// [log]
-/// level = "warn,longshore::transport=debug"
+/// level = "warn,longshore_http=debug"
 /// format = "json"
 /// ```
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogConfig {
     /// How much: `error`, `warn`, `info`, `debug`, `trace` or `off`; also for each part, as in
-    /// `warn,longshore::transport=debug`. Default: `info`.
+    /// `warn,longshore_http=debug`. Default: `info`.
     #[schemars(extend("x-reload" = "live"))]
     pub level: String,
     /// Bytes of a line, 512 to 1048576. Default: 8192, 8 KiB; beyond, it is cut.

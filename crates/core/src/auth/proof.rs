@@ -12,7 +12,7 @@ use super::{AuthError, Credentials, Principal};
 /// A way in which callers prove who they are.
 ///
 /// API keys, access tokens and users forwarded by a proxy are such proofs. Add one of your own with
-/// [`App::auth_method`](crate::App::auth_method); it is asked before those that are configured.
+/// `App::auth_method`; it is asked before those that are configured.
 ///
 /// It is asked for every HTTP request, before anything of the body is read, so it should be quick; what has to wait goes
 /// into [`AuthOutcome::Later`].

@@ -301,7 +301,7 @@ impl Harness {
     }
 
     /// Calls a tool. The call has a progress token, so [`on_message`](Self::on_message) receives what
-    /// [`CallContext::progress`](crate::CallContext::progress) reports:
+    /// [`CallContext::progress`](crate::catalog::CallContext::progress) reports:
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};

@@ -29,7 +29,7 @@ pub type ArtifactFuture<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + Se
 /// Store for large results, which keeps them until they expire.
 ///
 /// The setting `artifacts` selects one in memory, in a folder or in a bucket. An application can supply its own
-/// ([`App::artifact_store`](crate::App::artifact_store)). The store does not decide access or lifetime: links are
+/// (`App::artifact_store`). The store does not decide access or lifetime: links are
 /// sealed, expire, and are bound to a principal. Replicas that share a store can read each other's artifacts.
 ///
 /// ```
