@@ -13,7 +13,8 @@ use crate::config::Config;
 use crate::limit::Limits;
 use crate::seal::KeyRing;
 use crate::server::{
-    Admission, EndpointFilter, MethodHandler, Server, ServerConfig, ServerParts, ServerContext, endpoint_name_problem,
+    Admission, EndpointFilter, MethodHandler, Server, ServerConfig, ServerContext, ServerParts,
+    endpoint_name_problem,
 };
 use crate::state::SharedState;
 use crate::telemetry::Telemetry;

@@ -16,7 +16,7 @@ use crate::auth::Principal;
 use crate::catalog::LogLevel;
 use crate::protocol::Revision;
 use crate::server::{
-    ClientRequestCounts, EventData, TestHttpRequest, Reply, Server, StdioPeer, WorkerState,
+    ClientRequestCounts, EventData, Reply, Server, StdioPeer, TestHttpRequest, WorkerState,
 };
 use crate::telemetry::Seen;
 pub use result::{CallError, CallResult, Progress};
@@ -112,7 +112,7 @@ type Answering = dyn Fn(&str, &Value) -> Value + Send + Sync;
 const ROUNDS_MAX: usize = 100;
 
 impl Harness {
-    pub(crate) fn new(server: Arc<Server>) -> Self {
+    pub fn new(server: Arc<Server>) -> Self {
         Self {
             worker: WorkerState::new(server.telemetry().cells()),
             server,
@@ -296,7 +296,7 @@ impl Harness {
 
     /// Messages about configured items that cannot be served.
     #[cfg(feature = "cli")]
-    pub(crate) fn refused(&self) -> Vec<String> {
+    pub fn refused(&self) -> Vec<String> {
         self.server.problems()
     }
 
@@ -470,7 +470,8 @@ impl Harness {
                 self.request_once("initialize", &params, heard).await?;
                 if let Some(level) = self.log_level {
                     let params = json!({"level": level.as_str()});
-                    self.request_once("logging/setLevel", &params, heard).await?;
+                    self.request_once("logging/setLevel", &params, heard)
+                        .await?;
                 }
             }
             return self.request_once(method, &params, heard).await;
