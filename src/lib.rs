@@ -132,6 +132,7 @@ pub use catalog::{
 };
 pub use config::Config;
 pub use harness::{CallError, CallResult, Harness};
+pub use net::{StopSignal, TaskOutput};
 pub use protocol::{
     Annotations, CacheScope, ClientAbility, Content, ContextInclusion, Icon, ModelPreferences,
     PromptArgument, PromptMessage, ResourceContents, Role, Root, SamplingContent, SamplingMessage,

@@ -135,53 +135,20 @@ impl Collected {
     }
 }
 
-/// Returns the tools of each configured source by name.
+/// Returns the tools of each configured source by name. Documents may have to be fetched.
 ///
-/// Documents may have to be fetched, so the work runs on its own thread and can be awaited from anywhere.
 /// `memory_bytes` is the memory limit of the process; 0 means no limit.
-///
-/// # Errors
-///
-/// The system cannot start a thread.
-pub(crate) fn offered(
+pub(crate) async fn offered(
     sources: &[SourceConfig],
     tokens: &Tokens,
     memory_bytes: u64,
-) -> std::io::Result<Vec<Collected>> {
+) -> Vec<Collected> {
     let all: Vec<usize> = (0..sources.len()).collect();
-    offered_at(sources, &all, tokens, memory_bytes)
+    offered_at(sources, &all, tokens, memory_bytes).await
 }
 
 /// Returns the tools of some sources, selected by their indices in the list.
-///
-/// # Errors
-///
-/// The system cannot start a thread.
-pub(crate) fn offered_at(
-    sources: &[SourceConfig],
-    places: &[usize],
-    tokens: &Tokens,
-    memory_bytes: u64,
-) -> std::io::Result<Vec<Collected>> {
-    if places.is_empty() {
-        return Ok(Vec::new());
-    }
-    std::thread::scope(|scope| {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        let thread = std::thread::Builder::new()
-            .name("longshore-sources".to_owned())
-            .spawn_scoped(scope, move || {
-                runtime.block_on(collect_all(sources, places, tokens, memory_bytes))
-            })?;
-        thread
-            .join()
-            .map_err(|_| std::io::Error::other("reading the sources came to an unexpected end"))
-    })
-}
-
-async fn collect_all(
+pub(crate) async fn offered_at(
     sources: &[SourceConfig],
     places: &[usize],
     tokens: &Tokens,

@@ -29,6 +29,7 @@ pub use time::TimeConfig;
 
 use crate::catalog::{Announcer, AnyResource, Prompt, Skill, Tool};
 use crate::limit::SectionHits;
+use crate::net::Background;
 use crate::telemetry::Metrics;
 
 /// A toolset cannot be offered.
@@ -90,6 +91,8 @@ pub(crate) struct Grounds<'a> {
     pub(crate) settings: &'a BuiltinConfig,
     /// Registry for the counters of limit hits.
     pub(crate) metrics: &'a Metrics,
+    /// Registry of background tasks; connections that outlive a call live on its runtime.
+    pub(crate) background: &'a Background,
 }
 
 impl Grounds<'_> {

@@ -1,4 +1,4 @@
-//! Why a server cannot run, as `main` shows it to a person.
+//! Errors that stop the start, as `main` prints them.
 
 use std::error::Error;
 use std::fmt;
@@ -6,8 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::compose::Places;
-use super::mounts::EndpointError;
+use super::origins::SettingOrigins;
 use crate::audit::AuditError;
 use crate::auth::{AuthSetupError, PolicyError};
 use crate::catalog::{CatalogError, Refused};
@@ -17,7 +16,24 @@ use crate::source::{TokensError, ToolsetError, UpstreamError};
 use crate::state::OpenStateError;
 use crate::transport::http::TlsError;
 
-/// Why a server cannot run.
+/// Reason why there cannot be an endpoint beside `/mcp`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the endpoint /mcp/{name} cannot be: {problem}")]
+pub struct EndpointError {
+    name: String,
+    problem: String,
+}
+
+impl EndpointError {
+    pub(super) fn new(name: &str, problem: impl Into<String>) -> Self {
+        Self {
+            name: name.to_owned(),
+            problem: problem.into(),
+        }
+    }
+}
+
+/// Reason why a server cannot run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AppError {
@@ -91,7 +107,7 @@ pub enum AppError {
     /// [`App::run`](super::App::run) was called where a runtime runs already.
     #[error(
         "App::run starts a runtime of its own, and there is one already: make main a plain fn without #[tokio::main], or \
-         serve with App::bind and BoundServer::serve().await"
+         serve with App::serve().await"
     )]
     WithinRuntime,
     /// Other servers or descriptions are configured, and none of them has anything to offer.
@@ -123,6 +139,9 @@ pub enum AppError {
         /// What is wrong.
         error: Box<Self>,
     },
+    /// A function of [`App::on_start`](super::App::on_start) failed.
+    #[error("a function of App::on_start failed")]
+    OnStart(#[source] Box<dyn Error + Send + Sync>),
     /// The system refused something.
     #[error("the system refused what the server needs")]
     Io(#[from] io::Error),
@@ -173,7 +192,7 @@ impl fmt::Display for MainError {
 
 impl AppError {
     /// Says where the setting was said that it is about, if that is known.
-    pub(super) fn located(self, places: &Places, config: &Config) -> Self {
+    pub(super) fn located(self, origins: &SettingOrigins, config: &Config) -> Self {
         let setting = match &self {
             Self::Tls(TlsError::File { setting, .. }) => Some(*setting),
             Self::Audit(AuditError::Open { .. } | AuditError::NoFile { .. }) => Some("audit.file"),
@@ -188,7 +207,7 @@ impl AppError {
             }
             _ => None,
         };
-        match setting.and_then(|setting| places.of(setting)) {
+        match setting.and_then(|setting| origins.of(setting)) {
             Some(place) => Self::At {
                 place,
                 error: Box::new(self),

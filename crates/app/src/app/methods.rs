@@ -1,17 +1,17 @@
-//! The methods that an application adds.
+//! Protocol methods of an application's own.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use super::AppError;
+use super::error::AppError;
 use crate::protocol::Method;
 use crate::server::MethodHandler;
 
-/// A method and who answers it, as they were added.
+/// Name and handler of a method.
 pub(super) type Added = (String, Arc<dyn MethodHandler>);
 
-/// Methods by name, each with one who answers it.
+/// Returns the handlers by name.
 pub(super) fn by_name(
     added: Vec<Added>,
 ) -> Result<HashMap<String, Arc<dyn MethodHandler>>, AppError> {
@@ -32,7 +32,7 @@ pub(super) fn by_name(
     Ok(methods)
 }
 
-/// What is wrong with a name. What nobody would ever be asked is better told at start.
+/// Returns the reason why a name is not valid. A method that would never be called is reported at start.
 fn fault_of(name: &str) -> Option<&'static str> {
     if name.is_empty() {
         return Some("a method has a name, such as \"com.example/load\"");

@@ -1,18 +1,28 @@
 //! The builder: tools, resources, prompts and settings in, a running server out.
 
+mod admission;
 #[cfg_attr(not(feature = "sources"), path = "backends/absent.rs")]
 mod backends;
-mod binding;
-mod compose;
+mod build;
+mod catalog_builder;
+mod endpoints;
 mod error;
+mod hooks;
+mod items;
+mod lifecycle;
 mod memory;
 mod methods;
-mod mounts;
+#[cfg(feature = "cli")]
+mod offering;
+mod origins;
 mod policy;
 mod provide;
 mod reload;
-mod serving;
+mod run;
+mod serve;
 mod signals;
+mod state;
+mod supervisor;
 mod warnings;
 
 use std::fmt;
@@ -35,18 +45,18 @@ use crate::server::MethodHandler;
 use crate::source::ArtifactStore;
 use crate::state::State;
 use crate::transport::http::{Layers, McpService, RouteHandler};
-#[cfg(feature = "cli")]
-pub(crate) use binding::tokens;
+pub use error::{AppError, EndpointError, MainError, Result};
+pub(crate) use hooks::Hook;
+use items::{AppItems, Identity};
+use lifecycle::Lifecycle;
 #[cfg(all(test, feature = "cli"))]
-pub(crate) use compose::Offering;
-use compose::{Identity, Offers};
-pub use error::{AppError, MainError, Result};
-pub use mounts::EndpointError;
+pub(crate) use offering::Offering;
 pub use policy::PolicyTester;
-pub(crate) use reload::Hook;
-pub use serving::BoundServer;
+pub use serve::BoundServer;
 #[cfg(feature = "cli")]
 pub(crate) use signals::{Signals, stop_signal};
+#[cfg(feature = "cli")]
+pub(crate) use state::tokens;
 
 /// A server in the making.
 ///
@@ -86,7 +96,7 @@ pub(crate) use signals::{Signals, stop_signal};
 ///
 /// #[tokio::main]
 /// async fn main() -> longshore::Result {
-///     let server = App::new().tool(add).bind()?;
+///     let server = App::new().tool(add).bind().await?;
 ///     println!("{:?}", server.address());
 ///     Ok(server.serve().await?)
 /// }
@@ -100,7 +110,7 @@ pub(crate) use signals::{Signals, stop_signal};
 /// settings come from the environment (`PORT`, `LONGSHORE_...`) and from the file that `LONGSHORE_CONFIG` names.
 #[derive(Default)]
 pub struct App {
-    offers: Offers,
+    offers: AppItems,
     methods: Vec<methods::Added>,
     layers: Layers,
     proofs: Vec<Arc<dyn AuthMethod>>,
@@ -114,6 +124,7 @@ pub struct App {
     loaded: Option<Loaded>,
     hooks: Vec<Hook>,
     restart: Option<Arc<Notify>>,
+    lifecycle: Lifecycle,
 }
 
 impl App {
@@ -342,7 +353,8 @@ impl App {
     /// ```
     #[must_use]
     pub fn import(mut self, prefix: impl AsRef<str>, other: Self) -> Self {
-        self.offers.take(prefix.as_ref(), other.offers);
+        self.offers.import(prefix.as_ref(), other.offers);
+        self.lifecycle.append(other.lifecycle);
         self
     }
 
@@ -372,7 +384,8 @@ impl App {
     /// let app = App::new().endpoint("arithmetic", App::new().tool(add));
     /// ```
     #[must_use]
-    pub fn endpoint(mut self, name: impl Into<String>, other: Self) -> Self {
+    pub fn endpoint(mut self, name: impl Into<String>, mut other: Self) -> Self {
+        self.lifecycle.append(std::mem::take(&mut other.lifecycle));
         self.beside.push((name.into(), other));
         self
     }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::AppError;
-use super::compose::Offers;
+use super::error::AppError;
+use super::items::AppItems;
 use crate::catalog::{AnyResource, Offered, Prompt, Provided, Refused, Tool, Unprovided};
 
 /// What an application can offer, bound to what it provides.
@@ -62,7 +62,7 @@ fn bind_all<T: Bind>(all: &mut [T], provided: &Provided, mut missing: impl FnMut
     }
 }
 
-impl Offers {
+impl AppItems {
     /// Binds what comes from code.
     ///
     /// # Errors
