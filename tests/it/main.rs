@@ -43,6 +43,7 @@ mod lasting;
 mod login;
 mod layers;
 mod library;
+mod lifecycle;
 mod limits;
 mod mounts;
 mod multiplexed;

@@ -175,8 +175,12 @@ impl Collected {
     }
 }
 
-pub(crate) async fn offered(_: &[SourceConfig], _: &Tokens, _: u64) -> Vec<Collected> {
-    Vec::new()
+pub(crate) async fn offered(
+    _: &[SourceConfig],
+    _: &Tokens,
+    _: u64,
+) -> std::io::Result<Vec<Collected>> {
+    Ok(Vec::new())
 }
 
 pub(crate) async fn offered_at(
@@ -184,8 +188,8 @@ pub(crate) async fn offered_at(
     _: &[usize],
     _: &Tokens,
     _: u64,
-) -> Vec<Collected> {
-    Vec::new()
+) -> std::io::Result<Vec<Collected>> {
+    Ok(Vec::new())
 }
 
 /// The inputs of a toolset.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
 
 use super::command::{self, CommandSourceConfig};
 use super::gauge::Gauge;
@@ -14,6 +15,7 @@ use super::openapi::{self, OpenApiSourceConfig};
 use super::tokens::Tokens;
 use super::wasm::{self, ComponentSourceConfig};
 use crate::catalog::{Offered, Refused};
+use crate::net;
 
 /// Tools that need no code. Each source is of one kind: `http`, `openapi`, `command` or `component`.
 ///
@@ -138,17 +140,44 @@ impl Collected {
 /// Returns the tools of each configured source by name. Documents may have to be fetched.
 ///
 /// `memory_bytes` is the memory limit of the process; 0 means no limit.
+///
+/// # Errors
+///
+/// Reading a source panicked.
 pub(crate) async fn offered(
     sources: &[SourceConfig],
     tokens: &Tokens,
     memory_bytes: u64,
-) -> Vec<Collected> {
+) -> std::io::Result<Vec<Collected>> {
     let all: Vec<usize> = (0..sources.len()).collect();
     offered_at(sources, &all, tokens, memory_bytes).await
 }
 
 /// Returns the tools of some sources, selected by their indices in the list.
+///
+/// # Errors
+///
+/// Reading a source panicked.
 pub(crate) async fn offered_at(
+    sources: &[SourceConfig],
+    places: &[usize],
+    tokens: &Tokens,
+    memory_bytes: u64,
+) -> std::io::Result<Vec<Collected>> {
+    if places.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (sources, places, tokens) = (sources.to_vec(), places.to_vec(), tokens.clone());
+    // Parsing documents takes time, and other tasks wait for this thread.
+    let collecting = net::spawn_blocking(move || {
+        Handle::current().block_on(collect_all(&sources, &places, &tokens, memory_bytes))
+    });
+    collecting
+        .await
+        .map_err(|_| std::io::Error::other("reading the sources came to an unexpected end"))
+}
+
+async fn collect_all(
     sources: &[SourceConfig],
     places: &[usize],
     tokens: &Tokens,

@@ -255,7 +255,7 @@ impl App {
         .collect()
     }
 
-    /// Returns true if metrics can be read by anybody.
+    /// Returns true if a reader of the metrics is possible: with an admin port, or with authentication.
     fn reads_metrics(&self, config: &Config) -> bool {
         config.http.admin.port.is_some() || self.proved || config.auth.proves_anything()
     }

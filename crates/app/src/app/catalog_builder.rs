@@ -114,7 +114,7 @@ impl CatalogBuilder {
         self.items.origins.update(loaded);
     }
 
-    /// Summarizes what is offered, and how much is missing.
+    /// Summarizes the served items, and the number of those that are missing.
     #[cfg(feature = "cli")]
     pub(super) fn offering(&self) -> Offering {
         let current = self.current();
@@ -145,8 +145,7 @@ impl CatalogBuilder {
         self.current().loaded.awaits_some()
     }
 
-    /// Loads the sources again whose servers were down, and serves those that are available now. It must not run during a
-    /// reload.
+    /// Loads unavailable sources again, and serves those that are available now. It must not run during a reload.
     pub(super) async fn retry_sources(&self) {
         let (sources, memory_bytes, positions) = {
             let current = self.current();
@@ -162,7 +161,9 @@ impl CatalogBuilder {
                 positions,
             )
         };
+        // After an error it is tried the next time.
         let found = offered_at(&sources, &positions, &self.items.tokens, memory_bytes).await;
+        let found = found.unwrap_or_default();
         let mut current = self.current();
         let mut came = false;
         for (position, source) in positions.into_iter().zip(found) {

@@ -1,4 +1,4 @@
-//! Items that an application serves: those from code, and those that its settings name.
+//! Items of an application, from code and from its settings.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::source::{
 };
 use crate::telemetry::Metrics;
 
-/// Items of an application, and its means to load those that the settings name.
+/// Items of an application from code, and loader for the items of its settings.
 #[derive(Clone, Default)]
 pub(super) struct AppItems {
     pub(super) tools: Vec<Arc<dyn Tool>>,
@@ -203,7 +203,7 @@ impl AppItems {
         };
         self.load_toolsets(config, &mut loaded)?;
         let memory_bytes = config.limits.memory_bytes;
-        loaded.sources = offered(&config.sources, &self.tokens, memory_bytes).await;
+        loaded.sources = offered(&config.sources, &self.tokens, memory_bytes).await?;
         loaded.mounted = self.load_mounted().await?;
         if let Some(upstreams) = &self.upstreams {
             upstreams.discover().await?;

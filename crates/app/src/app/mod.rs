@@ -76,14 +76,14 @@ pub(crate) use state::tokens;
 ///
 /// # Its log
 ///
-/// What the server has to say it says through `tracing`: where it serves, which settings leave it open, which tools are at fault. To
-/// see it, set a subscriber before [`run`](Self::run), `tracing_subscriber::fmt::init()` for example. Without one `run` says
-/// on standard error where it serves, and nothing else.
+/// The server logs through `tracing`: its address, settings that leave it open, invalid tools. To see the log, set a
+/// subscriber before [`run`](Self::run), such as `tracing_subscriber::fmt::init()`. Without one, `run` prints the address
+/// to standard error, and nothing else.
 ///
 /// # Within a runtime
 ///
-/// [`run`](Self::run) starts a runtime of its own. Where there is one already, as under `#[tokio::main]`, the server is bound and then
-/// served, which also tells its address:
+/// [`run`](Self::run) creates a runtime. In an existing one, as under `#[tokio::main]`, call [`serve`](Self::serve), or
+/// bind the server and then serve it, which gives the address in between:
 ///
 /// ```no_run
 /// use longshore::{App, tool};
@@ -102,7 +102,20 @@ pub(crate) use state::tokens;
 /// }
 /// ```
 ///
-/// Tools run on the server's own threads all the same, one for each core.
+/// # Runtimes
+///
+/// - The **control runtime** is the one that [`run`](Self::run) creates, or the one in which [`serve`](Self::serve) and
+///   [`bind`](Self::bind) are called. It accepts connections, and it runs the functions of [`on_start`](Self::on_start)
+///   and [`on_stop`](Self::on_stop), the tasks of [`background`](Self::background), connections to upstream servers and
+///   the telemetry export. Over standard input and output it also runs the calls.
+/// - **Workers** are threads with a single-threaded runtime each, one for each core (`http.workers`). A call runs on the
+///   worker of its connection. What a tool spawns with `tokio::spawn` runs there too, and ends with the server.
+/// - A **pool** of connections can be created before the server, or in `on_start`, and be shared by
+///   [`provide`](Self::provide). It works on all workers. Tasks that it spawns run where it spawns them: on the control
+///   runtime for connections that it opens at once, on a worker for those that a call opens.
+/// - **Blocking code** delays all other calls of its worker, and on the control runtime the accepting of connections. A tool
+///   that blocks is a plain `fn` with `#[tool(blocking)]`, which runs on threads of its own (`http.blocking_threads`).
+///   Elsewhere, use `tokio::task::spawn_blocking`.
 ///
 /// # Defaults
 ///
@@ -114,7 +127,7 @@ pub struct App {
     methods: Vec<methods::Added>,
     layers: Layers,
     proofs: Vec<Arc<dyn AuthMethod>>,
-    /// Whether there are, or were, proofs.
+    /// True if there are authentication methods, or were before they were taken.
     proved: bool,
     store: Option<Arc<dyn State>>,
     identity: Identity,
@@ -336,8 +349,9 @@ impl App {
         self
     }
 
-    /// Takes over what another application offers, once and for all: tools and prompts under names with a prefix,
-    /// resources under their own URIs, skills and extensions. Its settings, proofs, layers and methods are not taken over.
+    /// Adds the items of another application: tools and prompts under names with a prefix, resources under their own URIs,
+    /// skills and extensions, with its hooks and background tasks. Its settings, authentication methods, layers and
+    /// methods are not added.
     ///
     /// ```
     /// use longshore::{App, tool};

@@ -9,7 +9,7 @@ use super::signals::{Signals, stop_signal};
 use crate::net::{StopSignal, TaskOutput};
 
 impl App {
-    /// Serves until the process is told to stop. It is a whole `main`, and creates the control runtime; in an existing
+    /// Serves until a signal to stop. It is a whole `main`, and creates the control runtime; in an existing
     /// runtime, use [`serve`](Self::serve).
     ///
     /// # Errors
@@ -28,8 +28,8 @@ impl App {
         Ok(served?)
     }
 
-    /// Serves in the current runtime until the process is told to stop (SIGINT, SIGTERM), or its standard input ends. A
-    /// second signal ends the process at once.
+    /// Serves in the current runtime until a signal to stop (SIGINT, SIGTERM), or until standard input ends. A second
+    /// signal ends the process at once.
     ///
     /// The same in two steps, with the address in between: [`bind`](Self::bind) and [`BoundServer::serve`]. To stop it
     /// otherwise, use [`BoundServer::serve_until`].
@@ -62,7 +62,7 @@ impl App {
         Box::pin(bound.serve_until(stop_signal(signals))).await
     }
 
-    /// Binds the address, unless the process is told to stop first: binding may have to wait for upstream servers.
+    /// Binds the address, unless a signal to stop comes first: binding can have to wait for upstream servers.
     pub(crate) async fn bind_unless_stopped(
         self,
         mut signals: Signals,
@@ -101,7 +101,7 @@ impl App {
     /// Runs a function when the server stops: after the last call, and after the tasks of [`background`](Self::background)
     /// have ended. Several run one after another, the last one first. An error is logged.
     ///
-    /// The time for it is what the calls left of `drain.grace_seconds`, and at least half a second.
+    /// Its time is the rest of the time for calls (`drain.grace_seconds`), and at least half a second.
     ///
     /// ```
     /// use longshore::App;
@@ -121,10 +121,10 @@ impl App {
     /// Runs a task beside the requests, on the control runtime. It starts after the functions of
     /// [`on_start`](Self::on_start).
     ///
-    /// After the last call it is told to stop by its [`StopSignal`], and the server waits for it: for what the calls left
-    /// of `drain.grace_seconds`, and at least half a second. Then it is aborted.
+    /// After the last call its [`StopSignal`] is given, and the server waits for it: for the rest of the time for calls
+    /// (`drain.grace_seconds`), and at least half a second. Then it is aborted.
     ///
-    /// A task may return at any time. If it returns an error or panics, the log names it, and the server is not ready any
+    /// A task can return at any time. If it returns an error or panics, the log names it, and the server is not ready any
     /// more: `/health/ready` fails, and `/health/detailed` names the task. It is not started again.
     ///
     /// ```

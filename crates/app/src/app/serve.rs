@@ -1,4 +1,4 @@
-//! A bound server, from its first request to its end.
+//! Serving of a bound server, until it is told to stop.
 
 use std::fmt;
 use std::future::Future;
@@ -136,12 +136,12 @@ impl BoundServer {
         if LevelFilter::current() == LevelFilter::OFF
             && let Some(line) = self.line_for_people()
         {
-            // Standard error may be closed; the server serves all the same.
+            // A closed standard error does not stop the server.
             let _ = writeln!(io::stderr(), "{line}");
         }
     }
 
-    /// Returns the line for people. There is none over standard input and output, where a client has started the program.
+    /// Returns the line for people. Over standard input and output there is none: a client started the program.
     fn line_for_people(&self) -> Option<String> {
         let place = match self.address() {
             Some(address) => format!("{}://{address}/mcp", self.scheme()),
@@ -154,8 +154,8 @@ impl BoundServer {
         Some(format!("serving {tools} at {place}; Ctrl-C stops it"))
     }
 
-    /// Serves until the process is told to stop (SIGINT, SIGTERM) or its standard input ends. A second signal ends
-    /// it at once.
+    /// Serves until a signal to stop (SIGINT, SIGTERM), or until standard input ends. A second signal ends the process at
+    /// once.
     ///
     /// # Errors
     ///
@@ -228,7 +228,7 @@ impl BoundServer {
             }
             None => stdio::serve(server, stdio, stop, budget.calls).await,
         };
-        // What the calls left of their time, and at least a part of the reserve.
+        // The rest of the time for calls, and at least a part of the reserve.
         let stopped_at = stopped_at.get().copied().unwrap_or_else(Instant::now);
         let deadline = stopped_at + budget.delay + budget.calls;
         stop_hooks

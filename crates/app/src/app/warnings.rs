@@ -4,7 +4,7 @@ use crate::auth::{Authentication, PolicyConfig};
 use crate::config::{Config, open_to_others};
 use crate::transport::http::HttpConfig;
 
-/// Warns of rules for API keys that do not exist. They may be added later, or the name may be misspelled.
+/// Warns of rules for API keys that do not exist. Either the key follows later, or the name is misspelled.
 pub(super) fn warn_of_nobody(policy: &PolicyConfig, auth: &Authentication) {
     for (at, rule) in policy.rules.iter().enumerate() {
         for principal in &rule.principals {
