@@ -92,6 +92,10 @@ pub(crate) struct Grounds<'a> {
     /// Registry for the counters of limit hits.
     pub(crate) metrics: &'a Metrics,
     /// Registry of background tasks; connections that outlive a call live on its runtime.
+    #[cfg_attr(
+        not(feature = "sql"),
+        expect(dead_code, reason = "for connections to databases")
+    )]
     pub(crate) background: &'a Background,
 }
 
