@@ -47,7 +47,7 @@ impl AdminListener {
         Ok(Some(Self { listener, address }))
     }
 
-    /// Local address.
+    /// WorkerState address.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }

@@ -13,7 +13,7 @@ use super::timer::WorkerClock;
 use super::{HttpConfig, Layers, router};
 use crate::auth::Gate;
 use crate::net::Body;
-use crate::server::{Local, Server};
+use crate::server::{Server, WorkerState};
 
 /// Request handling of a worker for one HTTP/1 connection, without its I/O.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ impl Direct {
     pub(crate) fn new(server: Arc<Server>, gate: Arc<Gate>, config: HttpConfig) -> Self {
         let cells = server.telemetry().cells();
         let router = Arc::new(router(server, gate, config, Layers::default()));
-        let service = WorkerService::new(router, Arc::new(Local::new(cells)));
+        let service = WorkerService::new(router, Arc::new(WorkerState::new(cells)));
         let connection = ConnectionState::new(
             Arc::new(WorkerClock::default()),
             IpAddr::from(Ipv4Addr::LOCALHOST).into(),

@@ -17,7 +17,7 @@ use super::service::Entered;
 use super::status::{Rejection, respond, respond_in, respond_in_events};
 use crate::limit::Limit;
 use crate::net::{Body, Reader};
-use crate::server::{Handled, HttpHead, Local, Reply, Server, VersionHeader};
+use crate::server::{HttpHead, MaybeReady, Reply, Server, VersionHeader, WorkerState};
 use crate::telemetry::Wire;
 
 /// The MCP endpoint of one server.
@@ -28,7 +28,7 @@ pub(crate) struct Endpoint {
 }
 
 /// Caller, worker and wire of a message.
-pub(super) type Sender<'a> = (&'a Entered<'a>, &'a Local, Wire);
+pub(super) type Sender<'a> = (&'a Entered<'a>, &'a WorkerState, Wire);
 
 const METHODS: &str = "GET, POST, DELETE";
 const METHODS_WITHOUT_STREAMS: &str = "POST, DELETE";
@@ -84,7 +84,7 @@ impl Endpoint {
         summary: &Summary,
         headers: &mut HeaderMap,
         body: &Bytes,
-    ) -> Handled {
+    ) -> MaybeReady {
         let mut head = HttpHead {
             principal: entered.principal,
             headers,
@@ -101,7 +101,7 @@ impl Endpoint {
         &self,
         entered: &Entered<'_>,
         method: &Method,
-        local: &Local,
+        local: &WorkerState,
         connection: Option<&Arc<ConnectionState>>,
         summary: &Summary,
         headers: &mut HeaderMap,

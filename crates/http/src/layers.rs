@@ -18,7 +18,7 @@ use super::headers::Fields;
 use super::own::{OwnRoutes, RouteHandler};
 use super::service::Router;
 use crate::net::{Body, BodyError};
-use crate::server::Local;
+use crate::server::WorkerState;
 
 /// The innermost service that a [`tower::Layer`] given to [`App::layer`](crate::App::layer) is put around.
 #[derive(Clone)]
@@ -28,7 +28,7 @@ pub struct McpService(Inner);
 enum Inner {
     Router {
         router: Arc<Router>,
-        local: Arc<Local>,
+        local: Arc<WorkerState>,
     },
     /// A layer around the previous service.
     Layered(BoxCloneService<Request<Body>, Response<Body>, Infallible>),
@@ -110,7 +110,11 @@ impl Layers {
     }
 
     /// Applies all layers to the router; `None` if there are none.
-    pub(super) fn apply(&self, router: &Arc<Router>, local: &Arc<Local>) -> Option<McpService> {
+    pub(super) fn apply(
+        &self,
+        router: &Arc<Router>,
+        local: &Arc<WorkerState>,
+    ) -> Option<McpService> {
         if self.around.is_empty() {
             return None;
         }

@@ -119,7 +119,7 @@ impl Listener {
         if self.tls.is_some() { "https" } else { "http" }
     }
 
-    /// Local address, if the socket has one.
+    /// WorkerState address, if the socket has one.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.address
     }

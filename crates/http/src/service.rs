@@ -30,7 +30,7 @@ use crate::audit::{Entry, Event, Outcome};
 use crate::auth::{AuthError, Credentials, Gate, Principal, PrincipalKind, Seen};
 use crate::limit::{Limit, Limits};
 use crate::net::{Body, Peer};
-use crate::server::{Local, unix_seconds};
+use crate::server::{WorkerState, unix_seconds};
 use crate::telemetry::{self, Reason, Refusals, Telemetry, Wire};
 
 /// Everything that is served over HTTP, shared by all workers.
@@ -55,13 +55,13 @@ pub(crate) struct Router {
 #[derive(Debug)]
 pub(crate) struct WorkerService {
     pub(super) router: Arc<Router>,
-    pub(super) local: Arc<Local>,
+    pub(super) local: Arc<WorkerState>,
     /// `tower` services are called by exclusive reference; this one is cloned for each request.
     pub(super) layered: Option<std::sync::Mutex<McpService>>,
 }
 
 impl WorkerService {
-    pub(crate) fn new(router: Arc<Router>, local: Arc<Local>) -> Self {
+    pub(crate) fn new(router: Arc<Router>, local: Arc<WorkerState>) -> Self {
         let layered = router.layers.apply(&router, &local);
         Self {
             router,
@@ -238,7 +238,7 @@ impl Router {
     #[inline]
     pub(super) async fn route(
         &self,
-        local: &Local,
+        local: &WorkerState,
         connection: Option<&Arc<ConnectionState>>,
         summary: &Summary,
         head: &mut Parts,

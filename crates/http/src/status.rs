@@ -14,7 +14,7 @@ use crate::auth::{AuthError, Credential, Principal};
 use crate::limit::{Limit, Refused};
 use crate::net::{Body, ReadError};
 use crate::protocol::{ErrorCode, ErrorObject};
-use crate::server::{Answer, Refusal, Reply, limited};
+use crate::server::{JsonResponse, Refusal, Reply, limited};
 use crate::telemetry::Reason;
 
 /// Reason for which a request was rejected before its body was read.
@@ -420,7 +420,7 @@ pub(crate) fn respond_in(
     fields: &mut HeaderMap,
 ) -> Response<Body> {
     let answer = match reply {
-        Reply::Answer(answer) => answer,
+        Reply::Response(answer) => answer,
         Reply::Stream(stream) => {
             return event_stream(Body::new(EventStream::new(stream, connection)));
         }
@@ -432,7 +432,7 @@ pub(crate) fn respond_in(
             return response;
         }
     };
-    let Answer {
+    let JsonResponse {
         head,
         rest,
         refusal,
@@ -469,7 +469,7 @@ pub(crate) fn respond_in_events(
     fields: &mut HeaderMap,
 ) -> Response<Body> {
     let answer = match reply {
-        Reply::Answer(answer) if answer.refusal.is_none() => answer,
+        Reply::Response(answer) if answer.refusal.is_none() => answer,
         other => return respond_in(other, connection, fields),
     };
     let session = answer.session;

@@ -34,7 +34,7 @@ use super::tls::Tls;
 use super::turnstile::Turnstile;
 use crate::limit::{Limit, Limits, Pressure, subnet};
 use crate::net::{self, Peer};
-use crate::server::Local;
+use crate::server::WorkerState;
 use crate::telemetry::{Life, QUEUE_TIME};
 
 /// Time that a silent connection is still polled after shutdown begins.
@@ -96,7 +96,7 @@ impl Worker {
             .max_blocking_threads((blocking / count).max(1))
             .build()?;
         let shared = Shared {
-            local: Arc::new(Local::new(router.endpoint.server.telemetry().cells())),
+            local: Arc::new(WorkerState::new(router.endpoint.server.telemetry().cells())),
             life: Arc::clone(&router.telemetry.life),
             load: Arc::clone(&load),
             clock: Arc::default(),
@@ -206,7 +206,7 @@ impl Load {
 
 /// State shared by the tasks of one worker.
 struct Shared {
-    local: Arc<Local>,
+    local: Arc<WorkerState>,
     load: Arc<Load>,
     life: Arc<Life>,
     clock: Arc<WorkerClock>,
@@ -355,7 +355,7 @@ async fn sweep(
     limits: HttpLimits,
     asked: Arc<Limits>,
     clock: Arc<WorkerClock>,
-    local: Arc<Local>,
+    local: Arc<WorkerState>,
     connections: Arc<Mutex<Vec<Swept>>>,
 ) {
     let mut seconds = tokio::time::interval(Duration::from_secs(1));
@@ -365,7 +365,7 @@ async fn sweep(
     loop {
         seconds.tick().await;
         clock.tick();
-        local.look_at_the_clock();
+        local.update_clock();
         let is_short = asked.memory() != Pressure::None;
         let hits = &asked.hits;
         let mut connections = connections.lock().unwrap_or_else(PoisonError::into_inner);

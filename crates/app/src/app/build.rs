@@ -29,7 +29,7 @@ use crate::harness::Harness;
 use crate::limit::{Limits, Reach};
 use crate::net::Background;
 use crate::seal::{KeyRing, random_bytes};
-use crate::server::{Admission, Server, ServerParts, Shared};
+use crate::server::{Admission, Server, ServerContext, ServerParts};
 use crate::telemetry::Telemetry;
 use crate::transport::http::{AdminListener, HttpConfig, Listener, Tls};
 
@@ -85,7 +85,7 @@ impl App {
             loaded: loaded_items,
             parts,
         } = self.build(&config, telemetry, keys).await?;
-        let whole = server.generation();
+        let whole = server.snapshot();
         let endpoints = endpoints::build(&config, &parts, &items, &whole.catalog, apps).await?;
         drop(whole);
         let servers = endpoints::servers(&endpoints);
@@ -187,10 +187,10 @@ impl App {
         let rejected = server.refusals().into_iter().map(|rejected| rejected.place);
         let awaited = upstreams.map(|upstreams| upstreams.awaited());
         let awaited = awaited.into_iter().flatten();
-        let generation = server.generation();
+        let snapshot = server.snapshot();
         Ok(Checked {
             tools: server.tool_count(),
-            offers_nothing: generation.catalog.offers_nothing(),
+            offers_nothing: snapshot.catalog.offers_nothing(),
             missing: rejected
                 .chain(awaited.map(|name| format!("upstreams.{name}")))
                 .collect(),
@@ -318,7 +318,7 @@ impl App {
             policy: checked_policy(&config.policy, &catalog, completeness)?,
             proved,
         };
-        let shared = Shared {
+        let shared = ServerContext {
             state,
             is_shared,
             announcer: self.offers.announcer,
@@ -381,7 +381,12 @@ where
 }
 
 /// Creates the limits. Replicas with the same keys share their counts.
-fn limits(config: &Config, telemetry: &Telemetry, shared: &Shared, keys: &KeyRing) -> Arc<Limits> {
+fn limits(
+    config: &Config,
+    telemetry: &Telemetry,
+    shared: &ServerContext,
+    keys: &KeyRing,
+) -> Arc<Limits> {
     let limits = Limits::new(&config.limits, &telemetry.metrics);
     // Messages identify callers by a hash with these keys.
     let limits = Arc::new(if shared.is_shared && keys.is_shared() {

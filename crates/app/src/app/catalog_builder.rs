@@ -20,7 +20,7 @@ use crate::auth::Policy;
 use crate::catalog::{Announcer, Catalog, Notice, Refused};
 use crate::config::{Config, Loaded};
 use crate::net;
-use crate::server::{Admission, Prepared, Server};
+use crate::server::{Admission, PreparedSnapshot, Server};
 use crate::source::offered_at;
 
 /// Builder of a server's catalogs, at `/mcp` and at each endpoint. Clients are notified of changed lists.
@@ -245,7 +245,7 @@ impl CatalogBuilder {
         catalog: Catalog,
         config: &Config,
         policy: Option<Policy>,
-    ) -> Result<Vec<Prepared>, AppError> {
+    ) -> Result<Vec<PreparedSnapshot>, AppError> {
         let proved = self.proved;
         let mut others = Vec::new();
         for endpoint in &self.endpoints {
@@ -263,7 +263,7 @@ impl CatalogBuilder {
         Ok(all)
     }
 
-    fn install(&self, prepared: Vec<Prepared>) {
+    fn install(&self, prepared: Vec<PreparedSnapshot>) {
         let main = (&self.server, &self.items.announcer);
         let others = self
             .endpoints

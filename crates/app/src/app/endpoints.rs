@@ -13,7 +13,8 @@ use crate::config::Config;
 use crate::limit::Limits;
 use crate::seal::KeyRing;
 use crate::server::{
-    Admission, Chosen, MethodHandler, Server, ServerConfig, ServerParts, Shared, fault_of_mount,
+    Admission, EndpointFilter, MethodHandler, Server, ServerConfig, ServerContext, ServerParts,
+    endpoint_name_problem,
 };
 use crate::state::SharedState;
 use crate::telemetry::Telemetry;
@@ -49,7 +50,7 @@ pub(super) struct Endpoint {
 /// Items of an endpoint.
 enum Content {
     /// A selection of the items at `/mcp`.
-    Selection(Box<Chosen>),
+    Selection(Box<EndpointFilter>),
     /// Another application.
     App(Box<AppContent>),
 }
@@ -82,7 +83,7 @@ pub(super) fn requirements<'a>(
     });
     let all: Vec<_> = configured.chain(own).collect();
     for (position, place) in all.iter().enumerate() {
-        if let Some(problem) = fault_of_mount(&place.name) {
+        if let Some(problem) = endpoint_name_problem(&place.name) {
             return Err(invalid(&place.name, problem));
         }
         if all[..position].iter().any(|other| other.name == place.name) {
@@ -105,7 +106,7 @@ pub(super) async fn build(
 ) -> Result<Vec<Endpoint>, AppError> {
     let mut all = Vec::new();
     for (name, endpoint) in &config.endpoints {
-        let chosen = endpoint.chosen().map_err(|(setting, problem)| {
+        let chosen = endpoint.filter().map_err(|(setting, problem)| {
             let colon = if setting.is_empty() { "" } else { ": " };
             invalid(name, format!("{setting}{colon}{problem}"))
         })?;
@@ -159,7 +160,7 @@ impl Endpoint {
         warn_of_missing(&name, &catalog, config, whole);
         let settings = content.config(&name, config);
         check_search_names(&settings, &catalog)?;
-        let shared = Shared {
+        let shared = ServerContext {
             state: parts.state.clone(),
             is_shared: parts.is_shared,
             announcer: announcer.clone(),

@@ -103,7 +103,7 @@ impl Supervisor {
         }
         let others = endpoints.into_iter().map(|(_, server)| server);
         for server in std::iter::once(&server).cloned().chain(others) {
-            started.run("replicas: messages", essential, server.attend());
+            started.run("replicas: messages", essential, server.run_notifications());
         }
         if let Some(admin) = admin {
             started.run("admin: serve", essential, async move {

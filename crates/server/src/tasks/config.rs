@@ -1,4 +1,4 @@
-//! What can be set about tasks.
+//! Configuration of tasks.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -103,7 +103,7 @@ impl Budget {
         }
     }
 
-    /// All of it.
+    /// Total duration.
     pub fn total(&self) -> Duration {
         self.delay + self.calls + self.children + self.flush + self.slack
     }

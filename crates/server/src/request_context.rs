@@ -1,4 +1,4 @@
-//! A request, who sent it, and what came with it.
+//! A request with its caller and its headers.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderMap;
 
-use super::call::{OnDisconnect, Resumption};
-use super::mirror::McpHeaders;
+use super::inflight::{OnDisconnect, Resumption};
+use super::param_headers::McpHeaders;
 use super::rounds::Reach;
 use crate::auth::Principal;
 use crate::catalog::{Asking, CallContext, Client, LogLevel, Outlet, RequestId, Room, Wanted};
@@ -18,29 +18,29 @@ use crate::protocol::message::{self, Request};
 use crate::protocol::{ClientCapabilities, Revision};
 use crate::telemetry::{Propagation, Watch};
 
-/// A request whose lifecycle is known, on its way to the method that answers it.
-pub(super) struct Incoming<'a> {
+/// A request on its way to the handler of its method.
+pub(super) struct RequestContext<'a> {
     pub(super) caller: Caller<'a>,
-    /// Those of the HTTP request that it came in, if it did.
+    /// Headers of the HTTP request; `None` over stdio.
     pub(super) headers: Option<Headers<'a>>,
-    /// The bytes that the request lies in; what is kept of it is a part of them.
+    /// Bytes of the message. Arguments are kept as slices of them.
     pub(super) body: &'a Bytes,
     pub(super) request: &'a Request<'a>,
 }
 
-impl Incoming<'_> {
-    /// The headers that the protocol gives a meaning to, if the request came with any.
+impl RequestContext<'_> {
+    /// Headers that MCP defines.
     #[inline]
     pub(super) fn mcp(&self) -> Option<&McpHeaders> {
         self.headers.as_ref().and_then(|headers| headers.mcp)
     }
 }
 
-/// The headers of an HTTP request.
+/// Headers of an HTTP request.
 pub(super) struct Headers<'a> {
-    /// Those that the protocol gives a meaning to; `None` where no message came that they could belong to.
+    /// Headers that MCP defines; `None` for REST requests.
     pub(super) mcp: Option<&'a McpHeaders>,
-    /// All of them; a call takes them along.
+    /// All headers. A call takes them out and gives them back.
     pub(super) all: &'a mut HeaderMap,
 }
 
@@ -53,42 +53,42 @@ impl Headers<'_> {
     }
 }
 
-/// Who sent a request, once its lifecycle has settled that.
+/// Sender of a request, and how it can be reached.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caller<'a> {
     pub(super) principal: &'a Arc<Principal>,
-    /// The client's address, over HTTP.
+    /// Address of the client, over HTTP.
     pub(super) address: Option<IpAddr>,
     pub(super) revision: Revision,
-    /// The session's name for logs.
+    /// Name of the session in logs.
     pub(super) session: Option<&'a Arc<str>>,
     pub(super) on_disconnect: OnDisconnect,
-    /// After how long an answer becomes a stream; `None` if the caller takes none.
+    /// Delay after which a response becomes a stream; `None` if the caller accepts no streams.
     pub(super) stream_after: Option<Duration>,
-    /// Whether it can come back to a stream that broke off.
+    /// Resumption of interrupted streams.
     pub(super) resumption: Resumption,
-    /// What the client can do, if it has a session; in the stateless era the request says it.
+    /// Capabilities declared in the session. In the stateless era, the request declares them.
     pub(super) capabilities: ClientCapabilities,
-    /// Whether the client can be asked something.
+    /// Channel for requests to the client.
     pub(super) reach: Reach,
-    /// How much of what a call says may wait to be sent.
+    /// Limits of the queue of outgoing messages of a call.
     pub(super) room: Room,
-    /// Seconds of Unix time.
+    /// Unix time in seconds.
     pub(super) now: u64,
-    /// Who watches, if anybody does.
+    /// Metrics, trace and audit of the request, if enabled.
     pub(super) watch: Option<&'a Watch<'a>>,
-    /// What of a trace is passed on.
+    /// Trace fields that are propagated to upstreams.
     pub(super) propagation: Propagation,
 }
 
 impl Caller<'_> {
-    /// The share of what callers use together that is this caller's.
+    /// Key of the caller's share of shared resources.
     #[inline]
     pub(super) fn share(self) -> ShareKey {
         share_of(self.principal, self.address)
     }
 
-    /// What a tool, a resource or a prompt may ask about the request, and how it is heard.
+    /// Creates the context of a tool, resource or prompt, with a queue for its notifications.
     #[inline]
     pub(super) fn context(
         self,
@@ -106,7 +106,7 @@ impl Caller<'_> {
         self.context_with(outlet, headers, request, asking)
     }
 
-    /// The same for what is not heard: nothing that it says on its way is sent, and it can ask nothing.
+    /// Creates a context without a channel to the client: its notifications are dropped, and it can send no requests.
     pub(super) fn mute_context(
         self,
         headers: Option<Headers<'_>>,
@@ -140,7 +140,7 @@ impl Caller<'_> {
     }
 }
 
-/// The token that the caller wants progress reported under, as JSON text.
+/// Progress token of the request, as JSON.
 fn progress_token(request: &Request<'_>) -> Option<Box<str>> {
     let token = request.params.meta.progress_token?;
     message::is_id(token).then(|| token.into())

@@ -1,28 +1,28 @@
-//! `tasks/list` of 2025-11-25: a caller's own tasks, and nobody else's (TKL-06).
+//! Handler of `tasks/list` in 2025-11-25, which lists the caller's tasks (TKL-06).
 
 use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::record::{Form, Record};
+use super::record::{Record, TaskDialect};
 use crate::auth::{Principal, PrincipalKind, Shelf};
 use crate::protocol::message::Request;
 use crate::seal::Purpose;
 use crate::server::dispatch::method_not_found;
-use crate::server::lists::FOREIGN_CURSOR;
+use crate::server::lists::UNKNOWN_CURSOR;
 use crate::server::reply::{Reply, begin};
 use crate::server::tools::{internal_error, invalid_params};
-use crate::server::{Caller, Handled, Server};
+use crate::server::{Caller, MaybeReady, Server};
 use crate::state::StateError;
 
-/// A page has at most so many, whatever pages of other lists have: each is looked up by itself.
+/// Maximum size of a page, because each task is looked up separately.
 const PAGE_MAX: usize = 100;
 const CURSOR: &str = "tasks cursor 1";
 
 impl Server {
-    /// Whether a caller's tasks are its own, and can be listed. Callers whom nobody knows would see one another's; and
-    /// those at the other end of a pipe too, where several processes share a state.
+    /// Returns true if the caller can list tasks. Anonymous callers would see each other's tasks, and so would stdio
+    /// clients of several processes with a shared state.
     pub(in crate::server) fn lists_tasks(&self, principal: &Principal) -> bool {
         match principal.kind() {
             PrincipalKind::Anonymous => false,
@@ -31,7 +31,7 @@ impl Server {
         }
     }
 
-    /// A task, if it is there, belongs to the caller (TSK-10), and is one of a tool that the caller sees.
+    /// Finds a task that belongs to the caller (TSK-10) and whose tool the caller sees.
     pub(in crate::server) async fn find_task(
         &self,
         id: &str,
@@ -39,22 +39,22 @@ impl Server {
     ) -> Result<Option<Record>, StateError> {
         let record = self.tasks.find(id, caller.id()).await?;
         match record.filter(|record| self.sees_tool_of(record, caller)) {
-            Some(record) => self.tasks.bury(record).await,
+            Some(record) => self.tasks.fail_orphan(record).await,
             None => Ok(None),
         }
     }
 
     fn sees_tool_of(&self, record: &Record, caller: &Principal) -> bool {
-        let generation = self.generation.load();
-        let tools = &generation.catalog.tools;
-        generation.sees_key(caller, Shelf::Tools, tools, &record.tool)
+        let snapshot = self.snapshot.load();
+        let tools = &snapshot.catalog.tools;
+        snapshot.sees_key(caller, Shelf::Tools, tools, &record.tool)
     }
 
     pub(in crate::server) fn list_tasks(
         self: &Arc<Self>,
         caller: Caller<'_>,
         request: &Request<'_>,
-    ) -> Result<Handled, Reply> {
+    ) -> Result<MaybeReady, Reply> {
         #[derive(Deserialize)]
         struct ListParams {
             cursor: Option<String>,
@@ -69,11 +69,11 @@ impl Server {
             None => 0,
             Some(cursor) => self
                 .read_cursor(&cursor, caller.principal)
-                .ok_or_else(|| invalid_params(request.id, FOREIGN_CURSOR))?,
+                .ok_or_else(|| invalid_params(request.id, UNKNOWN_CURSOR))?,
         };
         let (server, id) = (Arc::clone(self), request.id.to_owned());
         let caller = Arc::clone(caller.principal);
-        Ok(Handled::Later(Box::pin(async move {
+        Ok(MaybeReady::Pending(Box::pin(async move {
             match server.page_of_tasks(&caller, after).await {
                 Ok(page) => {
                     let mut out = begin(&id, 512);
@@ -92,7 +92,7 @@ impl Server {
         let max = self.config.page_size.clamp(1, PAGE_MAX);
         let (records, next) = self.tasks.list(caller.id(), after, max).await?;
         let seen = records.iter().filter(|r| self.sees_tool_of(r, caller));
-        let tasks: Vec<Value> = seen.map(|r| r.shown(Form::Core).into()).collect();
+        let tasks: Vec<Value> = seen.map(|r| r.shown(TaskDialect::Core).into()).collect();
         let mut page = json!({ "tasks": tasks });
         if let Some(next) = next {
             page["nextCursor"] = self.write_cursor(next, caller).into();
@@ -100,7 +100,7 @@ impl Server {
         Ok(page)
     }
 
-    /// Cursors are good for their caller only.
+    /// Cursors are bound to the caller.
     fn write_cursor(&self, after: u64, caller: &Principal) -> String {
         let text = format!("{after} {}", caller.id());
         self.keys.sign(self.cursors(), text.as_bytes())
@@ -127,7 +127,7 @@ mod tests {
     use serde_json::Map;
 
     use super::*;
-    use crate::server::tasks::record::{Kept, Status, now_ms};
+    use crate::server::tasks::record::{StoredResult, TaskStatus, now_ms};
     use crate::server::tests::replica_of;
     use crate::state::SharedState;
 
@@ -144,48 +144,52 @@ mod tests {
             updated: now_ms(),
             ttl_ms: 600_000,
             poll_ms: 1000,
-            status: Status::Running,
+            status: TaskStatus::Running,
             requests: Map::new(),
-            kept: Kept::default(),
+            kept: StoredResult::default(),
             runner: one.tasks.replica,
             session: None,
         };
         let place = one.tasks.enter(&record.id, &record.owner).expect("a place");
-        one.tasks.begins(&record, None).await.expect("noted");
+        one.tasks.announce(&record, None).await.expect("noted");
         one.tasks.create(&record, None).await.expect("created");
         let seen = async |server: &Arc<Server>| {
             let found = server.find_task(&record.id, &ada).await.expect("a state");
             found.expect("the task")
         };
         for server in [&one, &other] {
-            assert_eq!(seen(server).await.status, Status::Running);
+            assert_eq!(seen(server).await.status, TaskStatus::Running);
         }
         // What it said of itself is over.
         let life = format!("task-runner/mcp/{:016x}", one.tasks.replica);
         assert!(state.remove(&life).await.expect("a state"));
-        assert_eq!(seen(&one).await.status, Status::Running, "it knows better");
+        assert_eq!(
+            seen(&one).await.status,
+            TaskStatus::Running,
+            "it knows better"
+        );
         // It may be the state that was away, and the process is about to say so again.
-        assert_eq!(seen(&other).await.status, Status::Running);
+        assert_eq!(seen(&other).await.status, TaskStatus::Running);
         tokio::time::advance(Duration::from_secs(5)).await;
-        assert_eq!(seen(&other).await.status, Status::Running);
-        one.tasks.liveness.say_for_tasks().await.expect("said");
-        assert_eq!(seen(&other).await.status, Status::Running);
+        assert_eq!(seen(&other).await.status, TaskStatus::Running);
+        one.tasks.liveness.heartbeat_tasks().await.expect("said");
+        assert_eq!(seen(&other).await.status, TaskStatus::Running);
         assert!(state.remove(&life).await.expect("a state"));
-        assert_eq!(seen(&other).await.status, Status::Running);
+        assert_eq!(seen(&other).await.status, TaskStatus::Running);
         tokio::time::advance(Duration::from_secs(10)).await;
-        assert_eq!(seen(&other).await.status, Status::Running);
+        assert_eq!(seen(&other).await.status, TaskStatus::Running);
         tokio::time::advance(Duration::from_secs(5)).await;
         let failed = seen(&other).await;
-        assert_eq!(failed.status, Status::Broken);
-        let shown = other.tasks.shown(&failed, Form::Extension).await;
+        assert_eq!(failed.status, TaskStatus::Broken);
+        let shown = other.tasks.shown(&failed, TaskDialect::Extension).await;
         let shown = shown.expect("a state").expect("an outcome");
         assert_eq!(shown["error"]["code"], -32603);
         // And stays so, whatever comes of it.
         let late = one.tasks.change(&record.id, |record| {
-            record.end(Status::Done { failed: false }, Kept::default())
+            record.end(TaskStatus::Done { failed: false }, StoredResult::default())
         });
         let late = late.await.expect("a state").expect("the task");
-        assert_eq!(late.status, Status::Broken);
+        assert_eq!(late.status, TaskStatus::Broken);
         drop(place);
     }
 }

@@ -1,4 +1,4 @@
-//! An answer that comes in parts: what a call says while it runs, then how it ended.
+//! Response stream of a call: its messages, then its result.
 
 use std::fmt;
 use std::future::Future;
@@ -9,36 +9,36 @@ use std::task::{Context, Poll};
 use std::future::poll_fn;
 use std::time::Duration;
 
-use super::Handled;
-use super::call::{Inflight, Outcome, Running, StreamHold};
-use super::reply::{Answer, Refusal, Reply};
+use super::MaybeReady;
+use super::inflight::{CallOutcome, Inflight, RunningCall, StreamGuard};
+use super::reply::{JsonResponse, Refusal, Reply};
 use super::share;
-use super::streams::{Part, Parts};
+use super::streams::{EventSource, StreamEvent};
 use crate::catalog::CallContext;
 use crate::telemetry::WatchedLater;
 
-/// One call's messages, the last of which is its answer.
+/// Messages of a call, then its response.
 ///
-/// In the stateless era dropping it cancels the call (MH-16).
+/// In the stateless era, dropping it cancels the call (MH-16).
 pub(crate) struct CallStream {
-    /// `None` once it is done.
-    running: Option<Pin<Box<dyn Future<Output = Option<Answer>> + Send>>>,
+    /// `None` after the call has completed.
+    running: Option<Pin<Box<dyn Future<Output = Option<JsonResponse>> + Send>>>,
     context: Arc<CallContext>,
-    answer: Option<Answer>,
+    answer: Option<JsonResponse>,
     watch: Option<WatchedLater>,
-    hold: StreamHold,
+    hold: StreamGuard,
 }
 
 impl CallStream {
     pub(crate) fn new<T: Send + 'static>(
-        running: Running<T>,
+        running: RunningCall<T>,
         context: Arc<CallContext>,
-        conclude: impl FnOnce(Outcome<T>) -> Handled + Send + 'static,
-        hold: StreamHold,
+        conclude: impl FnOnce(CallOutcome<T>) -> MaybeReady + Send + 'static,
+        hold: StreamGuard,
     ) -> Self {
         Self {
             running: Some(Box::pin(async move {
-                conclude(running.await).reply().await.into_answer()
+                conclude(running.await).reply().await.into_response()
             })),
             context,
             answer: None,
@@ -47,11 +47,11 @@ impl CallStream {
         }
     }
 
-    /// Messages of a call that somebody else drives, before the answer that comes of it.
+    /// Creates the stream of a call that is driven elsewhere.
     fn driven(
-        answer: impl Future<Output = Option<Answer>> + Send + 'static,
+        answer: impl Future<Output = Option<JsonResponse>> + Send + 'static,
         context: Arc<CallContext>,
-        hold: StreamHold,
+        hold: StreamGuard,
     ) -> Self {
         Self {
             running: Some(Box::pin(answer)),
@@ -62,30 +62,31 @@ impl CallStream {
         }
     }
 
-    /// The session that the call belongs to.
+    /// Session of the call.
     pub(super) fn session(&self) -> Option<&Arc<str>> {
         self.context.session.as_ref()
     }
 
-    /// Whose share of the state it takes.
+    /// Owner that the stream's log is charged to.
     pub(super) fn owner(&self) -> Option<String> {
         share::owner_of(&self.context.principal, self.context.address)
     }
 
-    /// The id of its request as JSON.
+    /// JSON-RPC id of the request.
     pub(super) fn request_id(&self) -> &str {
         self.context.request_id.as_json()
     }
 
-    /// Whether its tool has said that its reader may come back later.
+    /// Returns true if the tool has released the connection, so that its reader may come back later.
     pub(super) fn is_let_go(&self) -> bool {
         self.context.outlet.is_let_go()
     }
 }
 
-/// An answer, or what a call says before it and then the answer: as soon as the call says something, or takes longer
-/// than `stream_after`. `None` for callers who take no streams.
-pub(super) async fn or_streams(
+/// Waits for a response. Switches to a stream when the call sends a message or takes longer than `stream_after`.
+///
+/// `stream_after` is `None` for callers who accept no stream.
+pub(super) async fn stream_if_slow(
     mut answer: Pin<Box<dyn Future<Output = Reply> + Send>>,
     context: Arc<CallContext>,
     stream_after: Option<Duration>,
@@ -112,39 +113,39 @@ pub(super) async fn or_streams(
     }
     let hold = inflight.stream();
     let stream = match early {
-        Some(reply) => CallStream::driven(async { reply.into_answer() }, context, hold),
+        Some(reply) => CallStream::driven(async { reply.into_response() }, context, hold),
         None => {
-            let answer = async move { answer.await.into_answer() };
+            let answer = async move { answer.await.into_response() };
             CallStream::driven(answer, context, hold)
         }
     };
     Reply::Stream(Box::new(stream))
 }
 
-impl Parts for CallStream {
+impl EventSource for CallStream {
     fn watch(&mut self, watch: WatchedLater) {
         self.watch = Some(watch);
     }
 
-    /// The next part; `None` at the end, and at once after a call that was cancelled.
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Part>> {
+    /// Returns the next event, or `None` at the end and after a cancelled call.
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<StreamEvent>> {
         loop {
             if self.running.is_none() && self.answer.is_none() {
                 return Poll::Ready(None);
             }
             if let Some(message) = self.context.outlet.next(cx) {
-                return Poll::Ready(Some(Part::message(message)));
+                return Poll::Ready(Some(StreamEvent::message(message)));
             }
             let Some(running) = &mut self.running else {
-                return Poll::Ready(self.answer.take().map(Part::answer));
+                return Poll::Ready(self.answer.take().map(StreamEvent::response));
             };
             match running.as_mut().poll(cx) {
-                // What it said last comes before its answer.
+                // Messages sent before completion precede the response.
                 Poll::Ready(answer) => {
                     self.running = None;
                     if let Some((watch, answer)) = self.watch.take().zip(answer.as_ref()) {
                         let reason = answer.refusal.as_ref().map(Refusal::reason);
-                        watch.end(answer.verdict, reason, || Some(answer.whole()));
+                        watch.end(answer.verdict, reason, || Some(answer.to_bytes()));
                     }
                     self.answer = answer;
                 }

@@ -1,4 +1,5 @@
-//! Questions to clients with sessions, from the call that asks to the answer that comes in a request of its own.
+//! Requests to clients with sessions, from the call that sends one to the response that arrives in another HTTP
+//! request.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Duration, Instant};
 
-use super::call::Inflight;
+use super::inflight::Inflight;
 use crate::catalog::{CallContext, ClientError, Desk, Slot};
 use crate::environment::Conflicts;
 use crate::protocol::message::{self, Response};
@@ -40,6 +41,7 @@ pub struct ClientRequestConfig {
 const PER_SESSION_MAX: usize = 200;
 
 impl ClientRequestConfig {
+    /// Reports the settings that cannot be used.
     pub(crate) fn validate(&self, conflicts: &mut Conflicts) {
         conflicts.nonzero([
             (
@@ -69,35 +71,35 @@ impl Default for ClientRequestConfig {
     }
 }
 
-/// What has become of the questions that were asked.
+/// Counters of requests sent to clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClientRequestCounts {
-    /// Waiting for an answer now.
+    /// Waiting for a response now.
     pub waiting: u64,
-    /// Sent to a client, on a stream or as the end of a call.
+    /// Sent to a client, on a stream or in an `input_required` result.
     pub asked: u64,
-    /// Answered with a result.
+    /// Completed with a result.
     pub answered: u64,
-    /// Answered with an error.
+    /// Completed with an error.
     pub refused: u64,
-    /// Not answered in time, or not needed any more.
+    /// Cancelled: timed out, or not needed any more.
     pub withdrawn: u64,
-    /// Never sent, since too many were waiting.
+    /// Rejected because too many were waiting.
     pub turned_away: u64,
-    /// Answers that nobody waited for: unknown, second, or from somebody else.
+    /// Responses without a matching request: unknown, duplicate, or from another client.
     pub unheard: u64,
-    /// Calls that went on with answers, in 2026-07-28.
+    /// Calls resumed with client input, in 2026-07-28.
     pub resumed: u64,
-    /// States that did not open.
+    /// Request states that could not be verified.
     pub states_refused: u64,
 }
 
-/// The questions that wait, by the ids under which they were sent.
+/// Pending client requests, by id.
 #[derive(Debug)]
-pub(crate) struct Questions {
+pub(crate) struct ClientRequests {
     config: ClientRequestConfig,
-    /// What ids of this process begin with.
+    /// Prefix of the ids of this process.
     prefix: Box<str>,
     waiting: Mutex<Waiting>,
     pub(super) counters: Counters,
@@ -128,30 +130,30 @@ pub(super) struct Counters {
     pub(super) states_refused: AtomicU64,
 }
 
-/// What comes of an answer.
+/// Destination of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Heard {
-    /// It went to whoever waits for it; or nobody does, which the client need not know.
+pub(crate) enum Delivery {
+    /// The request was sent by this process, or is unknown. The client need not know which.
     Here,
-    /// Another process has asked: the replica of this number.
+    /// The request was sent by another replica, with this identifier.
     Elsewhere(u64),
 }
 
-/// Which replica an id comes from, if it has the form of our ids.
+/// Replica in an id of the form that this server uses.
 fn replica_of(id: &str) -> Option<u64> {
-    let (replica, rest) = id.strip_prefix(FORM)?.split_once('-')?;
+    let (replica, rest) = id.strip_prefix(ID_PREFIX)?.split_once('-')?;
     let is_ours = replica.len() == 16 && rest.len() == 32;
     is_ours.then(|| u64::from_str_radix(replica, 16).ok())?
 }
 
-/// What all ids begin with.
-const FORM: &str = "q-";
+/// Common prefix of all ids.
+const ID_PREFIX: &str = "q-";
 
-impl Questions {
+impl ClientRequests {
     pub(crate) fn new(config: ClientRequestConfig, replica: u64) -> Self {
         Self {
             config,
-            prefix: format!("{FORM}{replica:016x}-").into(),
+            prefix: format!("{ID_PREFIX}{replica:016x}-").into(),
             waiting: Mutex::default(),
             counters: Counters::default(),
         }
@@ -173,7 +175,7 @@ impl Questions {
         }
     }
 
-    /// Has operators see what has become of the questions.
+    /// Registers the metrics.
     pub(crate) fn show(
         inflight: &Arc<Inflight>,
         metrics: &Metrics,
@@ -181,7 +183,7 @@ impl Questions {
     ) {
         let read = |outcome: &'static str, of: fn(&ClientRequestCounts) -> u64| {
             let inflight = Arc::clone(inflight);
-            let read = move || of(&inflight.questions.counts()) as f64;
+            let read = move || of(&inflight.client_requests.counts()) as f64;
             let labels = [&[("outcome", outcome)], labels].concat();
             metrics.read(&QUESTIONS, &labels, read);
         };
@@ -194,12 +196,12 @@ impl Questions {
         read("resumed", |counts| counts.resumed);
         read("state_refused", |counts| counts.states_refused);
         let inflight = Arc::clone(inflight);
-        let waiting = move || inflight.questions.counts().waiting as f64;
+        let waiting = move || inflight.client_requests.counts().waiting as f64;
         metrics.read(&QUESTIONS_WAITING, labels, waiting);
     }
 
-    /// Gives a question an id that nobody can guess. Without room, the name of the setting that gives more.
-    fn send(&self, context: &CallContext, slot: &Arc<Slot>) -> Result<Box<str>, &'static str> {
+    /// Registers a request under a random id. Returns the limiting setting if there are too many.
+    fn register(&self, context: &CallContext, slot: &Arc<Slot>) -> Result<Box<str>, &'static str> {
         let Some(session) = &context.session else {
             return Err("there is no session");
         };
@@ -230,16 +232,21 @@ impl Questions {
         Ok(id)
     }
 
-    /// Takes an answer to where it is waited for, if it comes from the session and the principal that were asked.
-    pub(crate) fn hear(&self, session: &str, principal: &str, response: &Response<'_>) -> Heard {
+    /// Delivers a response to the waiting call, if the session and the principal match those of the request.
+    pub(crate) fn deliver(
+        &self,
+        session: &str,
+        principal: &str,
+        response: &Response<'_>,
+    ) -> Delivery {
         let Some(id) = response.id.and_then(message::string) else {
             count(&self.counters.unheard);
-            return Heard::Here;
+            return Delivery::Here;
         };
         if let Some(replica) = replica_of(&id)
             && !id.starts_with(&*self.prefix)
         {
-            return Heard::Elsewhere(replica);
+            return Delivery::Elsewhere(replica);
         }
         let found = {
             let mut waiting = self.waiting();
@@ -252,7 +259,7 @@ impl Questions {
         };
         let Some(sent) = found else {
             count(&self.counters.unheard);
-            return Heard::Here;
+            return Delivery::Here;
         };
         let (counter, answer) = match response.outcome {
             Ok(result) => (&self.counters.answered, Ok(result.into())),
@@ -263,11 +270,11 @@ impl Questions {
         } else {
             count(&self.counters.unheard);
         }
-        Heard::Here
+        Delivery::Here
     }
 
-    /// Nobody waits for an answer any more. `false` if it had come before.
-    fn forget(&self, id: &str) -> bool {
+    /// Cancels a request. Returns false if the response has arrived.
+    fn withdraw(&self, id: &str) -> bool {
         let was_there = self.waiting().remove(id).is_some();
         if was_there {
             count(&self.counters.withdrawn);
@@ -275,7 +282,7 @@ impl Questions {
         was_there
     }
 
-    /// Answers all questions of a session that has ended.
+    /// Fails all requests of a session that has ended.
     pub(crate) fn end_session(&self, session: &str) {
         let ended: Vec<_> = {
             let mut waiting = self.waiting();
@@ -314,19 +321,24 @@ pub(super) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The questions of one call that were sent and may not be answered yet.
+/// Requests of one call that were sent and may be pending.
 #[derive(Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct PendingSends {
     sent: Vec<(Box<str>, Arc<Slot>)>,
-    /// Since when the call has waited for nothing but answers.
+    /// Start of the current wait for responses.
     waiting_since: Option<Instant>,
 }
 
-impl Asked {
-    /// Sends what the call has asked since the last time, and takes back what it does not want to know any more.
-    pub(super) fn look(&mut self, context: &CallContext, desk: &Desk, questions: &Questions) {
+impl PendingSends {
+    /// Sends new requests of the call and cancels those it has dropped.
+    pub(super) fn sync(
+        &mut self,
+        context: &CallContext,
+        desk: &Desk,
+        client_requests: &ClientRequests,
+    ) {
         for slot in desk.take_new() {
-            match questions.send(context, &slot) {
+            match client_requests.register(context, &slot) {
                 Ok(id) => {
                     context.outlet.say(request(&id, &slot));
                     self.sent.push((id, slot));
@@ -334,20 +346,25 @@ impl Asked {
                 Err(setting) => drop(slot.answer(Err(ClientError::too_many(setting)))),
             }
         }
-        self.take_back(context, questions);
+        self.withdraw_closed(context, client_requests);
     }
 
-    /// Takes back what the call does not want to know any more (TMO-01).
-    pub(super) fn take_back(&mut self, context: &CallContext, questions: &Questions) {
+    /// Cancels requests that the call has dropped (TMO-01).
+    pub(super) fn withdraw_closed(
+        &mut self,
+        context: &CallContext,
+        client_requests: &ClientRequests,
+    ) {
         self.sent.retain(|(id, slot)| {
-            if slot.is_closed() && questions.forget(id) {
+            if slot.is_closed() && client_requests.withdraw(id) {
                 context.outlet.say(cancelled(id));
             }
             slot.is_open()
         });
     }
 
-    /// How long the call has waited for answers, once it goes on; that is not its own time. `None` while it waits.
+    /// Time spent waiting for responses, which does not count towards the timeout. Returns `None` while the call
+    /// waits.
     pub(super) fn waited(&mut self, waits: bool) -> Option<Duration> {
         match (waits, self.waiting_since) {
             (true, _) => {
@@ -362,15 +379,15 @@ impl Asked {
         }
     }
 
-    /// Forgets everything: the call is over.
-    pub(super) fn end(&mut self, questions: &Questions) {
+    /// Cancels all requests at the end of the call.
+    pub(super) fn withdraw_all(&mut self, client_requests: &ClientRequests) {
         for (id, _) in self.sent.drain(..) {
-            questions.forget(&id);
+            client_requests.withdraw(&id);
         }
     }
 }
 
-/// The request that asks it.
+/// The JSON-RPC request to the client.
 fn request(id: &str, slot: &Slot) -> Vec<u8> {
     let mut out = br#"{"jsonrpc":"2.0","id":"#.to_vec();
     push_string(&mut out, id);
@@ -382,7 +399,7 @@ fn request(id: &str, slot: &Slot) -> Vec<u8> {
     out
 }
 
-/// TMO-01: tells the client that its answer is not waited for any more.
+/// TMO-01: the notification that cancels a request.
 fn cancelled(id: &str) -> Vec<u8> {
     let mut out =
         br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"#.to_vec();

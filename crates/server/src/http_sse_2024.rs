@@ -1,8 +1,8 @@
-//! Sessions of the transport of 2024-11-05: a stream that stays open, and messages that are posted beside it.
+//! Sessions of the HTTP+SSE transport of 2024-11-05: one open event stream, and messages posted beside it.
 //!
-//! A session lives as long as its stream, in this process. Its answers wait in a bounded queue; if nobody takes them
-//! within five seconds the session is evicted. A message that is posted to another replica is passed on to the one that
-//! has the stream, if they share a state.
+//! A session lives in this process as long as its stream. Its responses wait in a bounded queue. A session whose
+//! client reads nothing for five seconds is evicted. A message posted to another replica is forwarded to the replica
+//! with the stream, if they share state.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,70 +19,70 @@ use futures_util::task::AtomicWaker;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 
-use super::streams::{Part, Parts, Said, StandingPlace, Word};
-use super::{Answer, Handled, Local, Refusal, Reply, Server, StdioPeer};
+use super::streams::{BusMessage, EventData, EventSource, StreamEvent, StreamSlot};
+use super::{JsonResponse, MaybeReady, Refusal, Reply, Server, StdioPeer, WorkerState};
 use crate::auth::Principal;
 use crate::protocol::ErrorCode;
 use crate::protocol::message::Payload;
 use crate::seal::{KeyRing, Purpose, random_bytes, short_digest};
 use crate::telemetry::Seen;
 
-/// The sessions of one process, by their ids.
+/// Sessions of this process, by id.
 #[derive(Debug, Default)]
-pub(super) struct LegacySessions(Mutex<HashMap<Box<str>, Arc<LegacySession>>>);
+pub(super) struct SseSessions(Mutex<HashMap<Box<str>, Arc<SseSession>>>);
 
-/// What one session and its stream share.
-struct LegacySession {
-    /// Whom it belongs to.
+/// State shared by a session and its stream.
+struct SseSession {
+    /// Owner of the session.
     principal: Arc<Principal>,
     peer: StdioPeer,
-    messages: mpsc::Sender<Answer>,
+    messages: mpsc::Sender<JsonResponse>,
     places: Arc<Semaphore>,
     is_evicted: AtomicBool,
     waker: AtomicWaker,
 }
 
-/// Messages that wait to be taken.
+/// Maximum number of queued messages of a session.
 const WAITING_MAX: usize = 64;
-/// Requests that are answered at once.
+/// Maximum number of concurrent requests of a session.
 const CONCURRENT_MAX: usize = 64;
-/// How large a message may be that is passed on to another replica.
-const PASSED_ON_BYTES: usize = 30 * 1024;
-/// How long a message waits for room before its session is evicted.
+/// Maximum size of a message forwarded to another replica, in bytes.
+const FORWARD_BYTES_MAX: usize = 30 * 1024;
+/// Time that a message waits for queue space before its session is evicted.
 const SEND: Duration = Duration::from_secs(5);
 
-/// What is left to do for a message that was posted: it is answered on the stream.
+/// Work that remains after a message was posted: it sends the response to the stream.
 pub(crate) type Posted = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Server {
-    /// Opens a session, and the stream that it lives on. `path` is where its client posts messages (SSE24-01).
-    pub(crate) fn open_legacy(
+    /// Opens a session and its stream. `path` is the path to which the client posts messages (SSE24-01).
+    pub(crate) fn open_sse_session(
         self: &Arc<Self>,
         principal: &Arc<Principal>,
         address: Option<IpAddr>,
         path: &str,
-    ) -> Result<Box<dyn Parts>, Reply> {
-        let place = self.streams.place_for(principal, address)?;
+    ) -> Result<Box<dyn EventSource>, Reply> {
+        let place = self.streams.slot_for(principal, address)?;
         let (sender, messages) = mpsc::channel(WAITING_MAX);
-        let id = LegacyId {
+        let id = SseSessionId {
             replica: self.replica,
             number: random_bytes(),
             owner: short_digest(&[principal.id().as_bytes()]),
         };
         let id = id.sign(&self.keys, &self.mount);
-        let session = Arc::new(LegacySession {
+        let session = Arc::new(SseSession {
             principal: Arc::clone(principal),
-            peer: StdioPeer::of_sessions(),
+            peer: StdioPeer::for_http_sse(),
             messages: sender,
             places: Arc::new(Semaphore::new(CONCURRENT_MAX)),
             is_evicted: AtomicBool::new(false),
             waker: AtomicWaker::new(),
         });
-        let first = Part::event("endpoint", format!("{path}?sessionId={id}").into());
+        let first = StreamEvent::event("endpoint", format!("{path}?sessionId={id}").into());
         let id: Box<str> = id.into();
         self.legacy.all().insert(id.clone(), Arc::clone(&session));
-        Ok(Box::new(LegacyStream {
-            ends_at: Instant::now() + self.streams.life_for(principal),
+        Ok(Box::new(SseSessionStream {
+            ends_at: Instant::now() + self.streams.max_age_for(principal),
             server: Arc::clone(self),
             id,
             session,
@@ -93,12 +93,12 @@ impl Server {
         }))
     }
 
-    /// Takes a message for a session. What it is answered with comes on the session's stream; only what is no message
-    /// at all is refused here.
-    pub(crate) fn post_legacy(
+    /// Handles a message posted to a session. The response goes to the session's stream; only malformed messages are
+    /// rejected here.
+    pub(crate) fn post_sse_message(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
-        by: (&Local, Seen<'_>),
+        by: (&WorkerState, Seen<'_>),
         principal: &Arc<Principal>,
         id: &str,
         body: &Bytes,
@@ -106,7 +106,7 @@ impl Server {
         let session = self.legacy.all().get(id).cloned();
         let session = session.filter(|session| session.principal == *principal);
         let Some(session) = session else {
-            return self.pass_on(principal, id, body);
+            return self.forward_to_owner(principal, id, body);
         };
         let place = Arc::clone(&session.places).try_acquire_owned();
         let place = place.map_err(|_| {
@@ -118,9 +118,9 @@ impl Server {
             )
         })?;
         let handled = self.handle_stdio(cx, by, &session.peer, principal, body);
-        if let Handled::Now(Reply::Answer(answer)) = &handled
+        if let MaybeReady::Ready(Reply::Response(answer)) = &handled
             && answer.refusal == Some(Refusal::Malformed)
-            && let Handled::Now(refusal) = handled
+            && let MaybeReady::Ready(refusal) = handled
         {
             return Err(refusal);
         }
@@ -133,15 +133,20 @@ impl Server {
         }))
     }
 
-    /// Takes a message for a session that is not here: for the replica that has its stream.
+    /// Forwards a message to the replica that has the session's stream.
     #[cold]
-    fn pass_on(&self, principal: &Principal, id: &str, body: &Bytes) -> Result<Posted, Reply> {
+    fn forward_to_owner(
+        &self,
+        principal: &Principal,
+        id: &str,
+        body: &Bytes,
+    ) -> Result<Posted, Reply> {
         let unknown = |message| {
             let code = ErrorCode::Http(404);
             Reply::refuse(Refusal::SessionUnknown, None, code, message)
         };
         let owner = short_digest(&[principal.id().as_bytes()]);
-        let to = LegacyId::read(id, &self.keys, &self.mount)
+        let to = SseSessionId::read(id, &self.keys, &self.mount)
             .filter(|id| id.owner == owner && id.replica != self.replica)
             .map(|id| id.replica)
             .ok_or_else(|| {
@@ -154,16 +159,16 @@ impl Server {
             ));
         }
         if let Err(problem) = Payload::within(body, self.bounds) {
-            return Err(self.not_a_message(&problem));
+            return Err(self.malformed_message(&problem));
         }
         let message = std::str::from_utf8(body).ok();
-        let Some(message) = message.filter(|text| text.len() <= PASSED_ON_BYTES) else {
+        let Some(message) = message.filter(|text| text.len() <= FORWARD_BYTES_MAX) else {
             return Err(unknown(
                 "the message is too large to be passed on to the replica that has the event stream; send what belongs \
                  to a stream to the same replica",
             ));
         };
-        self.streams.say(Word::Posted {
+        self.streams.broadcast(BusMessage::Posted {
             to,
             session: id.to_owned(),
             principal: principal.id().into(),
@@ -172,19 +177,19 @@ impl Server {
         Ok(Box::pin(std::future::ready(())))
     }
 
-    /// A message of a session that is here, posted to another replica.
-    pub(super) fn posted_elsewhere(self: &Arc<Self>, id: &str, principal: &str, message: String) {
+    /// Handles a message that was posted to another replica for a session of this one.
+    pub(super) fn receive_forwarded(self: &Arc<Self>, id: &str, principal: &str, message: String) {
         let session = self.legacy.all().get(id).cloned();
         let Some(session) = session.filter(|session| *session.principal.id() == *principal) else {
             return;
         };
-        let local = Local::new(self.telemetry().cells());
+        let worker = WorkerState::new(self.telemetry().cells());
         let (server, id, body) = (Arc::clone(self), id.to_owned(), Bytes::from(message));
         tokio::spawn(async move {
             let posted = std::future::poll_fn(|cx| {
                 let principal = &session.principal;
-                let by = (&local, Seen::default());
-                Poll::Ready(server.post_legacy(cx, by, principal, &id, &body))
+                let by = (&worker, Seen::default());
+                Poll::Ready(server.post_sse_message(cx, by, principal, &id, &body))
             });
             if let Ok(posted) = posted.await {
                 posted.await;
@@ -192,8 +197,8 @@ impl Server {
         });
     }
 
-    /// Ends a session that nobody reads.
-    fn evict(&self, id: &str, session: &LegacySession) {
+    /// Ends a session whose client does not read.
+    fn evict(&self, id: &str, session: &SseSession) {
         if self.legacy.all().remove(id).is_some() {
             tracing::info!("a session of 2024-11-05 was evicted: nobody took its messages");
         }
@@ -202,19 +207,20 @@ impl Server {
     }
 }
 
-impl LegacySession {
-    /// Puts an answer, and what comes before it, on the stream. Says whether there was room in time.
-    async fn answer(&self, handled: Handled, place: OwnedSemaphorePermit) -> bool {
+impl SseSession {
+    /// Sends a response, and the messages before it, to the stream. Returns false if there was no space in time.
+    async fn answer(&self, handled: MaybeReady, place: OwnedSemaphorePermit) -> bool {
         let sent = match handled.reply().await {
-            Reply::Answer(answer) => self.send(answer).await,
+            Reply::Response(answer) => self.send(answer).await,
             Reply::Stream(mut stream) => {
                 let mut sent = true;
-                while sent && let Some(part) = std::future::poll_fn(|cx| stream.poll_next(cx)).await
+                while sent
+                    && let Some(event) = std::future::poll_fn(|cx| stream.poll_next(cx)).await
                 {
-                    sent = match part.said {
-                        Said::Answer(answer) => self.send(answer).await,
-                        Said::Message(message) => self.send(Answer::of(message)).await,
-                        Said::Nothing => true,
+                    sent = match event.data {
+                        EventData::Response(answer) => self.send(answer).await,
+                        EventData::Message(message) => self.send(JsonResponse::new(message)).await,
+                        EventData::Empty => true,
                     };
                 }
                 sent
@@ -225,33 +231,33 @@ impl LegacySession {
         sent
     }
 
-    async fn send(&self, answer: Answer) -> bool {
+    async fn send(&self, answer: JsonResponse) -> bool {
         let sent = tokio::time::timeout(SEND, self.messages.send(answer)).await;
-        // One whose stream is gone is no case for eviction any more.
+        // A closed stream needs no eviction.
         sent.is_ok()
     }
 }
 
-/// What the id of a session says, signed; so that every replica knows whose it is, and nobody makes one up.
-struct LegacyId {
+/// Contents of a signed session id: any replica can verify the owner, and clients cannot forge one.
+struct SseSessionId {
     replica: u64,
     number: [u8; 16],
     owner: [u8; 16],
 }
 
-const LEGACY_ID: &str = "legacy session 1";
+const SESSION_ID_KIND: &str = "legacy session 1";
 
-impl LegacyId {
+impl SseSessionId {
     fn sign(&self, keys: &KeyRing, mount: &str) -> String {
         let mut text = self.replica.to_be_bytes().to_vec();
         text.extend_from_slice(&self.number);
         text.extend_from_slice(&self.owner);
-        let kind = LEGACY_ID;
+        let kind = SESSION_ID_KIND;
         keys.sign(Purpose { kind, mount }, &text)
     }
 
     fn read(id: &str, keys: &KeyRing, mount: &str) -> Option<Self> {
-        let kind = LEGACY_ID;
+        let kind = SESSION_ID_KIND;
         let text = keys.verify(Purpose { kind, mount }, id.as_bytes())?;
         let (replica, rest) = text.split_first_chunk()?;
         let (number, rest) = rest.split_first_chunk()?;
@@ -263,35 +269,35 @@ impl LegacyId {
     }
 }
 
-impl LegacySessions {
-    fn all(&self) -> MutexGuard<'_, HashMap<Box<str>, Arc<LegacySession>>> {
+impl SseSessions {
+    fn all(&self) -> MutexGuard<'_, HashMap<Box<str>, Arc<SseSession>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl fmt::Debug for LegacySession {
+impl fmt::Debug for SseSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LegacySession")
+        f.debug_struct("SseSession")
             .field("principal", &self.principal)
             .finish_non_exhaustive()
     }
 }
 
-/// The stream that a session lives on.
-struct LegacyStream {
+/// Event stream of a session.
+struct SseSessionStream {
     server: Arc<Server>,
     id: Box<str>,
-    session: Arc<LegacySession>,
-    place: StandingPlace,
-    messages: mpsc::Receiver<Answer>,
-    /// What the session hears outside of answers, once it has begun.
-    standing: Option<Box<dyn Parts>>,
-    first: Option<Part>,
+    session: Arc<SseSession>,
+    place: StreamSlot,
+    messages: mpsc::Receiver<JsonResponse>,
+    /// Notifications of the session, after `initialize`.
+    standing: Option<Box<dyn EventSource>>,
+    first: Option<StreamEvent>,
     ends_at: Instant,
 }
 
-impl Parts for LegacyStream {
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Part>> {
+impl EventSource for SseSessionStream {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<StreamEvent>> {
         if let Some(first) = self.first.take() {
             return Poll::Ready(Some(first));
         }
@@ -303,21 +309,21 @@ impl Parts for LegacyStream {
             return Poll::Ready(None);
         }
         if let Poll::Ready(answer) = self.messages.poll_recv(cx) {
-            let message = answer.as_ref().map(Answer::whole);
-            return Poll::Ready(message.map(|message| Part::event("message", message)));
+            let message = answer.as_ref().map(JsonResponse::to_bytes);
+            return Poll::Ready(message.map(|message| StreamEvent::event("message", message)));
         }
         if self.standing.is_none() {
             self.standing = self
                 .server
-                .stdio_stream(&self.session.peer, &self.session.principal);
+                .stdio_notifications(&self.session.peer, &self.session.principal);
         }
         let Some(standing) = &mut self.standing else {
             return Poll::Pending;
         };
-        standing.poll_next(cx).map(|part| {
-            part.and_then(|part| match part.said {
-                Said::Message(message) => Some(Part::event("message", message)),
-                Said::Answer(_) | Said::Nothing => None,
+        standing.poll_next(cx).map(|event| {
+            event.and_then(|event| match event.data {
+                EventData::Message(message) => Some(StreamEvent::event("message", message)),
+                EventData::Response(_) | EventData::Empty => None,
             })
         })
     }
@@ -331,13 +337,13 @@ impl Parts for LegacyStream {
     }
 }
 
-impl Drop for LegacyStream {
-    /// The session ends with its stream, and with it what nobody will hear of.
+impl Drop for SseSessionStream {
+    /// The session ends with its stream, and with it the work whose result has no reader.
     fn drop(&mut self) {
         self.server.legacy.all().remove(&self.id);
         if let Some(session) = self.session.peer.session() {
-            self.server.end_work_of(&session.log_name);
-            self.server.streams.forget_session(&session.log_name);
+            self.server.close_session_work(&session.log_name);
+            self.server.streams.remove_session_state(&session.log_name);
             self.server.inflight.cancel_all(&session.log_name);
         }
     }

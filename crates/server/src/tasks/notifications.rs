@@ -1,31 +1,31 @@
-//! Telling clients that a task has changed: `notifications/tasks` on streams of `subscriptions/listen` that name it, and
-//! `notifications/tasks/status` in the session that made it.
+//! Task notifications: `notifications/tasks` on `subscriptions/listen` streams, and `notifications/tasks/status` in
+//! the session that started the task.
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::record::{Ended, Form, Record, Status};
-use super::{RELATED, Tasks};
+use super::record::{Record, TaskDialect, TaskResult, TaskStatus};
+use super::{RELATED_TASK, Tasks};
 use crate::auth::Principal;
 use crate::server::Server;
 use crate::state::StateError;
 
 impl Tasks {
-    /// A task as `tasks/get` shows it (TSK-04). `None` if what it gave is there no longer.
+    /// A task as in `tasks/get` (TSK-04). Returns `None` if its result has expired.
     pub(super) async fn shown(
         &self,
         record: &Record,
-        form: Form,
+        dialect: TaskDialect,
     ) -> Result<Option<Map<String, Value>>, StateError> {
-        let mut shown = record.shown(form);
-        let is_settled = record.is_over() && record.status != Status::Cancelled;
-        if form == Form::Core || !is_settled {
+        let mut shown = record.shown(dialect);
+        let is_settled = record.is_finished() && record.status != TaskStatus::Cancelled;
+        if dialect == TaskDialect::Core || !is_settled {
             return Ok(Some(shown));
         }
-        match self.ended(record).await? {
+        match self.load_result(record).await? {
             None => return Ok(None),
-            Some(Ended::Result(result)) => drop(shown.insert("result".to_owned(), result)),
-            Some(Ended::Error(error)) => {
+            Some(TaskResult::Result(result)) => drop(shown.insert("result".to_owned(), result)),
+            Some(TaskResult::Error(error)) => {
                 if let Some(message) = error["message"].as_str() {
                     shown.insert("statusMessage".to_owned(), message.into());
                 }
@@ -37,8 +37,10 @@ impl Tasks {
 }
 
 impl Server {
-    /// What a caller is told of a task that has changed: everything that `tasks/get` would say. `None` if it is not the
-    /// caller's. `subscription` is the JSON of the request that asked for it, in the stateless era (SUB-02).
+    /// Notification of a changed task, with the same content as `tasks/get`. Returns `None` if the task does not
+    /// belong to the caller.
+    ///
+    /// `subscription` is the JSON-RPC id of the subscribing request, in the stateless era (SUB-02).
     pub(in crate::server) async fn task_notice(
         &self,
         task: &str,
@@ -46,13 +48,13 @@ impl Server {
         subscription: Option<&str>,
     ) -> Option<Bytes> {
         let record = self.find_task(task, caller).await.ok()??;
-        let form = match subscription {
-            Some(_) => Form::Extension,
-            None => Form::Core,
+        let dialect = match subscription {
+            Some(_) => TaskDialect::Extension,
+            None => TaskDialect::Core,
         };
-        let shown = self.tasks.shown(&record, form).await.ok()??;
+        let shown = self.tasks.shown(&record, dialect).await.ok()??;
         let (method, meta) = match subscription {
-            // The id is JSON already, and may be a number that is larger than any that there is here.
+            // The id is JSON text; as a number it may exceed the range of any type here.
             Some(id) => (
                 "notifications/tasks",
                 format!(r#"{{"io.modelcontextprotocol/subscriptionId":{id}}}"#),
@@ -60,7 +62,7 @@ impl Server {
             // TKL-07.
             None => (
                 "notifications/tasks/status",
-                json!({RELATED: {"taskId": task}}).to_string(),
+                json!({RELATED_TASK: {"taskId": task}}).to_string(),
             ),
         };
         let shown = Value::from(shown).to_string();

@@ -1,8 +1,8 @@
-//! Answers in parts that can be taken up again: each part is put into a log before it is sent.
+//! Resumable call streams: each event is appended to a log before it is sent.
 //!
-//! While its client reads, a call's stream is written and sent by the body of the answer ([`Resumable`]), without a
-//! task of its own. If the client goes away, or takes the stream up again elsewhere, a task goes on writing to the log,
-//! and whoever takes it up follows the log ([`Follow`]), on whichever replica.
+//! While the client reads, the response body ([`ResumableStream`]) drives the call, without a task. When the client
+//! disconnects or resumes elsewhere, a task takes over. Resumed streams follow the log ([`LogFollower`]) on any
+//! replica.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -18,39 +18,39 @@ use futures_util::task::AtomicWaker;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::time::Instant;
 
-use super::feed::Told;
-use super::part::{EventId, Part, Parts, Said, StreamId};
-use super::replicas::Word;
-use super::{Place, Streams};
+use super::cluster::BusMessage;
+use super::event::{EventData, EventId, EventSource, StreamEvent, StreamId};
+use super::mailbox::MailboxItem;
+use super::{Registration, Streams};
 use crate::net;
 use crate::protocol::{ErrorCode, ErrorObject, Revision};
-use crate::server::Answer;
-use crate::server::call::{Resumption, Terms};
-use crate::server::liveness::{SAY_ALIVE, short};
-use crate::server::share::Kind;
-use crate::server::stream::CallStream;
+use crate::server::JsonResponse;
+use crate::server::call_stream::CallStream;
+use crate::server::inflight::{CallOptions, Resumption};
+use crate::server::liveness::{HEARTBEAT_INTERVAL, short_id};
+use crate::server::share::StateKind;
 use crate::state::{ENTRY_MAX_BYTES, Retention, SharedState, StateError};
 use crate::telemetry::WatchedLater;
 
-/// A call's stream on this replica: that of a call that runs here, or one that somebody follows here.
+/// State of a call stream on this replica, for the running call and its followers.
 #[derive(Debug, Default)]
-pub(super) struct Live {
-    /// Counts how often the stream was taken up; only the last one may say anything (LH-05).
+pub(super) struct LiveStream {
+    /// Number of times the stream was resumed. Only the last reader may send events (LH-05).
     holder: AtomicU64,
-    /// The call runs here.
+    /// The call runs on this replica.
     is_here: AtomicBool,
-    /// Somebody follows it on another replica.
+    /// A reader on another replica follows the log.
     is_followed_elsewhere: AtomicBool,
-    /// Its session was ended: nobody can come back to it.
+    /// The session has ended, so the stream cannot be resumed.
     is_abandoned: AtomicBool,
-    /// Wakes the holder when it is one no longer.
+    /// Wakes the current reader when it is replaced.
     waker: AtomicWaker,
-    /// There is something new in the log.
+    /// Notified of new log entries.
     news: Notify,
 }
 
-impl Live {
-    /// Makes somebody new the holder.
+impl LiveStream {
+    /// Makes the caller the current reader. Returns its number.
     pub(super) fn take(&self) -> u64 {
         let mine = self.holder.fetch_add(1, Ordering::AcqRel) + 1;
         self.waker.wake();
@@ -62,84 +62,84 @@ impl Live {
         self.holder.load(Ordering::Acquire) == holder
     }
 
-    /// Another replica has taken the stream up.
-    pub(super) fn taken_elsewhere(&self) {
+    /// Applies a resumption on another replica.
+    pub(super) fn followed_elsewhere(&self) {
         self.is_followed_elsewhere.store(true, Ordering::Release);
         self.take();
     }
 
-    /// Its session was ended, and what is said is not kept any more.
+    /// Stops logging, because the session has ended.
     pub(super) fn abandon(&self) {
         self.is_abandoned.store(true, Ordering::Release);
     }
 
-    /// Returns true if the call runs here.
+    /// Returns true if the call runs on this replica.
     pub(super) fn is_here(&self) -> bool {
         self.is_here.load(Ordering::Acquire)
     }
 
-    /// Another replica has put something into the log.
-    pub(super) fn has_news(&self) {
+    /// Wakes local followers.
+    pub(super) fn notify(&self) {
         self.news.notify_waiters();
     }
 }
 
-/// What an entry of the log is, by its first byte.
+/// Kind of a log entry, its first byte.
 const BEGINNING: u8 = b'b';
 const MESSAGE: u8 = b'm';
 const ANSWER: u8 = b'a';
-/// The call was cancelled, and there is no answer.
+/// The call was cancelled and has no response.
 const END: u8 = b'e';
 
-/// Whether nothing comes after an entry.
+/// Returns true if the entry is the last of its log.
 pub(super) fn ends(entry: &[u8]) -> bool {
     matches!(entry.first(), Some(&ANSWER | &END))
 }
 
 impl Streams {
-    /// The answer of a call that has something to say before its end.
+    /// Creates the response stream of a call.
     pub(in crate::server) fn resumable(
         self: &Arc<Self>,
         call: CallStream,
-        terms: Terms,
-    ) -> Box<dyn Parts> {
+        options: CallOptions,
+    ) -> Box<dyn EventSource> {
         let Some(session) = call.session().cloned() else {
             return Box::new(call);
         };
-        let stream = self.number_of_call();
-        let live = Arc::new(Live::default());
+        let stream = self.next_call_stream();
+        let live = Arc::new(LiveStream::default());
         live.is_here.store(true, Ordering::Release);
         self.live()
             .insert((Arc::clone(&session), stream), Arc::clone(&live));
-        let poll_after = match (terms.resumption, self.config.poll_after_seconds) {
+        let poll_after = match (options.resumption, self.config.poll_after_seconds) {
             (Resumption::Primed, seconds) if seconds > 0 => Some(Duration::from_secs(seconds)),
             _ => None,
         };
-        let life = Duration::from_secs(self.config.replay_seconds);
+        let max_age = Duration::from_secs(self.config.replay_seconds);
         let keep = Retention {
             entries: self.config.replay_events,
             bytes: self.config.replay_bytes,
-            life: life + terms.timeout,
+            life: max_age + options.timeout,
             may_go: true,
         };
         let log = self.names.events(&session, stream);
         let owner = call.owner();
-        let state = Kind::Stream.of(&self.state, owner.as_deref());
-        // Every log begins with an entry, so that there is a place before its first message.
-        // It says which request is answered, for whoever has to do that when this replica is gone.
+        let state = StateKind::Stream.of(&self.state, owner.as_deref());
+        // The first entry makes position 0 valid. It contains the request id, so that another replica can complete
+        // the stream if this one dies.
         let begins = [&[BEGINNING], call.request_id().as_bytes()].concat();
-        let writing = Writing::new(
+        let writing = PendingWrite::new(
             (self, &state),
             (log.clone(), keep),
             BEGINNING,
-            Said::Nothing,
+            EventData::Empty,
             begins.into(),
         );
-        Box::new(Resumable {
-            is_primed: terms.resumption == Resumption::Primed,
+        Box::new(ResumableStream {
+            is_primed: options.resumption == Resumption::Primed,
             leaves_at: poll_after.map(|after| Instant::now() + after),
             leaves: false,
-            calling: Some(Calling {
+            logged: Some(LoggedCall {
                 log,
                 keep,
                 writing: Some(writing),
@@ -149,24 +149,24 @@ impl Streams {
                 stream,
                 live,
                 call,
-                is_kept: true,
+                is_logged: true,
                 is_over: false,
-                is_alone: false,
+                is_detached: false,
                 attempts: None,
             }),
         })
     }
 
-    /// A number for a call's stream, from which others see where the call runs.
-    fn number_of_call(&self) -> u64 {
+    /// A stream number that identifies the replica with the call.
+    fn next_call_stream(&self) -> u64 {
         let begun = self.begun.fetch_add(1, Ordering::Relaxed);
-        u64::from(short(self.liveness.replica())) << 32 | u64::from(begun)
+        u64::from(short_id(self.liveness.replica())) << 32 | u64::from(begun)
     }
 
     fn leave_call(&self, session: &Arc<str>, stream: u64) {
         let mut live = self.live();
         let key = (Arc::clone(session), stream);
-        // Whoever follows it holds on to it.
+        // Followers hold a reference.
         if live
             .get(&key)
             .is_some_and(|live| Arc::strong_count(live) <= 2)
@@ -175,80 +175,80 @@ impl Streams {
         }
     }
 
-    /// Somebody on another replica has taken up a stream.
-    pub(super) fn call_taken(&self, session: &Arc<str>, stream: u64) {
+    /// Applies a resumption of the stream on another replica.
+    pub(super) fn call_followed_elsewhere(&self, session: &Arc<str>, stream: u64) {
         let live = self.live().get(&(Arc::clone(session), stream)).cloned();
         if let Some(live) = live {
-            live.taken_elsewhere();
+            live.followed_elsewhere();
         }
     }
 
-    /// The call of a stream runs on another replica, and has said something.
-    pub(super) fn call_said(&self, session: &Arc<str>, stream: u64) {
+    /// Wakes followers of a call that runs on another replica.
+    pub(super) fn call_appended(&self, session: &Arc<str>, stream: u64) {
         let live = self.live().get(&(Arc::clone(session), stream)).cloned();
         if let Some(live) = live {
-            live.has_news();
+            live.notify();
         }
     }
 }
 
-/// A call, and what becomes of what it says.
-struct Calling {
+/// A call whose events are logged.
+struct LoggedCall {
     streams: Arc<Streams>,
-    /// The state, with what is written there counted for the caller.
+    /// View of the state that charges entries to the caller.
     state: SharedState,
     session: Arc<str>,
     stream: u64,
-    live: Arc<Live>,
+    live: Arc<LiveStream>,
     log: String,
     keep: Retention,
     call: CallStream,
-    writing: Option<Writing>,
-    /// Whether the log has begun.
-    is_kept: bool,
+    writing: Option<PendingWrite>,
+    /// True while events are logged.
+    is_logged: bool,
     is_over: bool,
-    /// Nobody reads it here: what does not get into the log is lost.
-    is_alone: bool,
-    attempts: Option<Attempts>,
+    /// True if the call has no reader, so an event that is not logged is lost.
+    is_detached: bool,
+    attempts: Option<RetryWindow>,
 }
 
-/// A part on its way into the log.
-struct Writing {
-    said: Said,
+/// An event that is being appended to the log.
+struct PendingWrite {
+    data: EventData,
     kind: u8,
     entry: Bytes,
     done: BoxFuture<'static, Result<u64, StateError>>,
 }
 
-/// What there is for keeping an end that could not be kept at once.
-struct Attempts {
+/// Retries of the last entry of a log, while the state is unavailable.
+struct RetryWindow {
     until: Instant,
-    /// The server stops.
+    /// True during shutdown.
     are_last: bool,
     _room: OwnedSemaphorePermit,
 }
 
-/// After which time it is tried again.
-const AGAIN: Duration = Duration::from_secs(1);
-/// For how long a server that stops goes on trying.
-const LAST_TRIES: Duration = Duration::from_secs(3);
-/// How many bytes of such ends may wait together: 16 MiB.
-pub(super) const UNKEPT_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Delay between two attempts.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// Maximum duration of retries during shutdown.
+const SHUTDOWN_RETRY: Duration = Duration::from_secs(3);
+/// Maximum size of all entries waiting for a retry: 16 MiB.
+pub(super) const RETRY_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-impl Writing {
+impl PendingWrite {
     fn new(
         (streams, state): (&Streams, &SharedState),
         (log, keep): (String, Retention),
         kind: u8,
-        said: Said,
+        data: EventData,
         entry: Bytes,
     ) -> Self {
         let state = state.clone();
         let bytes = entry.len() as u64;
-        streams.kept_bytes.fetch_add(bytes, Ordering::Relaxed);
+        streams.logged_bytes.fetch_add(bytes, Ordering::Relaxed);
         let put = entry.clone();
         Self {
-            said,
+            data,
             kind,
             entry,
             done: Box::pin(async move { state.append(&log, put, keep).await }),
@@ -256,26 +256,26 @@ impl Writing {
     }
 }
 
-impl Calling {
-    /// The next part, once it is in the log.
-    fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Part>> {
+impl LoggedCall {
+    /// Returns the next event after it was logged.
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<StreamEvent>> {
         loop {
             if let Some(writing) = &mut self.writing {
                 let Poll::Ready(written) = writing.done.as_mut().poll(cx) else {
                     return Poll::Pending;
                 };
-                self.streams.heed(&written);
+                self.streams.track_health(&written);
                 if let Err(error) = &written
-                    && self.tries_again(error)
+                    && self.retry_write(error)
                 {
                     continue;
                 }
-                let Some(Writing { said, kind, .. }) = self.writing.take() else {
+                let Some(PendingWrite { data, kind, .. }) = self.writing.take() else {
                     continue;
                 };
                 let number = written.ok();
-                self.is_kept &= kind != BEGINNING || number.is_some();
-                let id = number.filter(|_| self.is_kept).map(|number| EventId {
+                self.is_logged &= kind != BEGINNING || number.is_some();
+                let id = number.filter(|_| self.is_logged).map(|number| EventId {
                     stream: StreamId::Call(self.stream),
                     number,
                 });
@@ -284,53 +284,52 @@ impl Calling {
                     END => return Poll::Ready(None),
                     _ => {}
                 }
-                return Poll::Ready(Some(Part::of(said).with_id(id)));
+                return Poll::Ready(Some(StreamEvent::of(data).with_id(id)));
             }
             if self.is_over {
                 return Poll::Ready(None);
             }
-            self.is_kept &= !self.live.is_abandoned.load(Ordering::Acquire);
-            let Poll::Ready(part) = self.call.poll_next(cx) else {
+            self.is_logged &= !self.live.is_abandoned.load(Ordering::Acquire);
+            let Poll::Ready(event) = self.call.poll_next(cx) else {
                 return Poll::Pending;
             };
-            let (kind, said) = match part.map(|part| part.said) {
-                Some(Said::Message(message)) => (MESSAGE, Said::Message(message)),
-                Some(Said::Answer(answer)) => (ANSWER, Said::Answer(answer)),
-                Some(Said::Nothing) => continue,
-                None => (END, Said::Nothing),
+            let (kind, data) = match event.map(|event| event.data) {
+                Some(EventData::Message(message)) => (MESSAGE, EventData::Message(message)),
+                Some(EventData::Response(answer)) => (ANSWER, EventData::Response(answer)),
+                Some(EventData::Empty) => continue,
+                None => (END, EventData::Empty),
             };
             self.is_over = kind != MESSAGE;
-            if !self.is_kept {
-                // Nobody can come back for what is not there.
+            if !self.is_logged {
+                // An abandoned stream has no follower that needs an end entry.
                 if kind == END {
                     return Poll::Ready(None);
                 }
-                return Poll::Ready(Some(Part::of(said)));
+                return Poll::Ready(Some(StreamEvent::of(data)));
             }
-            let entry = self.entry(kind, &said);
+            let entry = self.entry(kind, &data);
             if self.is_over {
                 self.keep.life = Duration::from_secs(self.streams.config.replay_seconds);
             }
             let place = (self.log.clone(), self.keep);
             let store = (&*self.streams, &self.state);
-            self.writing = Some(Writing::new(store, place, kind, said, entry));
+            self.writing = Some(PendingWrite::new(store, place, kind, data, entry));
         }
     }
 
-    /// Has an end written once more that could not be, where somebody may come back for it. Whether there is one to be
-    /// written.
-    fn tries_again(&mut self, error: &StateError) -> bool {
+    /// Retries the last entry of a detached call. Returns false if no retry is possible.
+    fn retry_write(&mut self, error: &StateError) -> bool {
         let Some(writing) = &mut self.writing else {
             return false;
         };
         let may_be = !matches!(error, StateError::TooLarge { .. } | StateError::WrongType);
-        if !(self.is_alone && may_be && matches!(writing.kind, ANSWER | END)) {
+        if !(self.is_detached && may_be && matches!(writing.kind, ANSWER | END)) {
             return false;
         }
         if self.attempts.is_none() {
             let bytes = u32::try_from(writing.entry.len()).unwrap_or(u32::MAX);
-            let room = Arc::clone(&self.streams.unkept).try_acquire_many_owned(bytes);
-            self.attempts = room.ok().map(|room| Attempts {
+            let room = Arc::clone(&self.streams.retry_budget).try_acquire_many_owned(bytes);
+            self.attempts = room.ok().map(|room| RetryWindow {
                 until: Instant::now() + self.keep.life,
                 are_last: false,
                 _room: room,
@@ -341,7 +340,7 @@ impl Calling {
             && self.streams.is_stopping()
         {
             attempts.are_last = true;
-            attempts.until = attempts.until.min(Instant::now() + LAST_TRIES);
+            attempts.until = attempts.until.min(Instant::now() + SHUTDOWN_RETRY);
         }
         if self
             .attempts
@@ -354,25 +353,25 @@ impl Calling {
         let (state, log) = (self.state.clone(), self.log.clone());
         let (entry, keep) = (writing.entry.clone(), self.keep);
         writing.done = Box::pin(async move {
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(RETRY_INTERVAL).await;
             state.append(&log, entry, keep).await
         });
         true
     }
 
-    fn entry(&self, kind: u8, said: &Said) -> Bytes {
+    fn entry(&self, kind: u8, data: &EventData) -> Bytes {
         let kind_of = [kind];
         let mut pieces: Vec<&[u8]> = vec![&kind_of[..]];
-        match said {
-            Said::Nothing => {}
-            Said::Message(message) => pieces.push(message),
-            Said::Answer(answer) => pieces.extend(answer.pieces().map(|piece| &**piece)),
+        match data {
+            EventData::Empty => {}
+            EventData::Message(message) => pieces.push(message),
+            EventData::Response(answer) => pieces.extend(answer.pieces().map(|piece| &**piece)),
         }
         let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
         if bytes <= self.keep.bytes.min(ENTRY_MAX_BYTES) {
             return pieces.concat().into();
         }
-        // Whoever comes back is told that there was an answer, and why it is not there.
+        // A resumed stream gets an error in place of the oversized response.
         let mut entry = vec![kind];
         if kind == ANSWER {
             let message =
@@ -383,21 +382,21 @@ impl Calling {
         entry.into()
     }
 
-    /// Goes on without a reader, to the call's end.
+    /// Drives the call until it completes, without a reader.
     async fn finish(mut self) {
-        let _busy = self.streams.inflight.busy();
-        self.is_alone = true;
-        self.tell_followers();
-        while poll_fn(|cx| self.poll_part(cx)).await.is_some() {
-            self.tell_followers();
+        let _busy = self.streams.inflight.delay_shutdown();
+        self.is_detached = true;
+        self.notify_followers();
+        while poll_fn(|cx| self.poll_event(cx)).await.is_some() {
+            self.notify_followers();
         }
-        self.tell_followers();
+        self.notify_followers();
     }
 
-    fn tell_followers(&self) {
+    fn notify_followers(&self) {
         self.live.news.notify_waiters();
         if self.live.is_followed_elsewhere.load(Ordering::Acquire) {
-            self.streams.say(Word::Appended {
+            self.streams.broadcast(BusMessage::Appended {
                 session: Arc::clone(&self.session),
                 stream: self.stream,
             });
@@ -405,88 +404,88 @@ impl Calling {
     }
 }
 
-impl Drop for Calling {
+impl Drop for LoggedCall {
     fn drop(&mut self) {
         self.live.is_here.store(false, Ordering::Release);
         self.streams.leave_call(&self.session, self.stream);
     }
 }
 
-/// The body of an answer that can be taken up again.
-struct Resumable {
-    /// `None` once it is at its end, or goes on without this reader.
-    calling: Option<Calling>,
-    /// The client understands that a stream begins with an event that says nothing (LH-14, LH-16).
+/// Response body of a resumable call.
+struct ResumableStream {
+    /// `None` at the end, or after a task took over.
+    logged: Option<LoggedCall>,
+    /// True if the client supports an empty first event (LH-14, LH-16).
     is_primed: bool,
-    /// When the client is to come back for the rest.
+    /// Time at which the stream closes so that the client reconnects.
     leaves_at: Option<Instant>,
     leaves: bool,
 }
 
-impl Resumable {
-    /// Has a task go on in its place.
+impl ResumableStream {
+    /// Continues the call in a task.
     fn hand_over(&mut self) {
-        let Some(calling) = self.calling.take() else {
+        let Some(logged) = self.logged.take() else {
             return;
         };
-        if calling.is_over && calling.writing.is_none() {
+        if logged.is_over && logged.writing.is_none() {
             return;
         }
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            net::spawn_on(&runtime, calling.finish());
+            net::spawn_on(&runtime, logged.finish());
         }
     }
 }
 
-impl Parts for Resumable {
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Part>> {
+impl EventSource for ResumableStream {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<StreamEvent>> {
         loop {
-            let Some(calling) = &mut self.calling else {
+            let Some(logged) = &mut self.logged else {
                 return Poll::Ready(None);
             };
-            calling.live.waker.register(cx.waker());
-            if self.leaves || !calling.live.is_held_by(0) {
+            logged.live.waker.register(cx.waker());
+            if self.leaves || !logged.live.is_held_by(0) {
                 self.hand_over();
                 return Poll::Ready(None);
             }
-            match calling.poll_part(cx) {
-                Poll::Ready(Some(part)) => {
-                    if !matches!(part.said, Said::Nothing) {
-                        return Poll::Ready(Some(part));
+            match logged.poll_event(cx) {
+                Poll::Ready(Some(event)) => {
+                    if !matches!(event.data, EventData::Empty) {
+                        return Poll::Ready(Some(event));
                     }
                     if self.is_primed {
-                        let retry = u64::from(calling.streams.config.retry_ms);
-                        return Poll::Ready(Some(Part {
+                        let retry = u64::from(logged.streams.config.retry_ms);
+                        return Poll::Ready(Some(StreamEvent {
                             retry: Some(Duration::from_millis(retry)),
-                            ..part
+                            ..event
                         }));
                     }
                 }
                 Poll::Ready(None) => {
-                    self.calling = None;
+                    self.logged = None;
                     return Poll::Ready(None);
                 }
                 Poll::Pending => {
                     let leaves = self.is_primed
-                        && calling.is_kept
-                        && calling.writing.is_none()
-                        && (calling.call.is_let_go()
+                        && logged.is_logged
+                        && logged.writing.is_none()
+                        && (logged.call.is_let_go()
                             || self.leaves_at.is_some_and(|at| at <= Instant::now()));
                     if !leaves {
                         return Poll::Pending;
                     }
                     // LH-15
                     self.leaves = true;
-                    let retry = u64::from(calling.streams.config.retry_ms);
-                    return Poll::Ready(Some(Part::retry(Duration::from_millis(retry))));
+                    let retry = u64::from(logged.streams.config.retry_ms);
+                    return Poll::Ready(Some(StreamEvent::retry(Duration::from_millis(retry))));
                 }
             }
         }
     }
 
     fn watch(&mut self, watch: WatchedLater) {
-        if let Some(calling) = &mut self.calling {
-            calling.call.watch(watch);
+        if let Some(logged) = &mut self.logged {
+            logged.call.watch(watch);
         }
     }
 
@@ -495,43 +494,43 @@ impl Parts for Resumable {
     }
 }
 
-impl Drop for Resumable {
-    /// LH-02: that the client has gone is no reason to stop.
+impl Drop for ResumableStream {
+    /// LH-02: a disconnect does not cancel the call.
     fn drop(&mut self) {
         self.hand_over();
     }
 }
 
-/// A call's stream that was taken up again: what its log has, and what comes into it.
-pub(super) struct Follow {
-    place: Place,
-    call: Followed,
+/// A resumed call stream: replays the log and follows it.
+pub(super) struct LogFollower {
+    place: Registration,
+    call: FollowedLog,
     mine: u64,
     after: u64,
     ready: VecDeque<(u64, Bytes)>,
     reading: BoxFuture<'static, Option<Vec<(u64, Bytes)>>>,
-    first: Option<Part>,
+    first: Option<StreamEvent>,
     leaves_at: Instant,
     is_over: bool,
 }
 
-/// Which stream is followed.
+/// The log of a call stream.
 #[derive(Clone)]
-struct Followed {
+struct FollowedLog {
     streams: Arc<Streams>,
     session: Arc<str>,
     stream: u64,
-    live: Arc<Live>,
+    live: Arc<LiveStream>,
 }
 
-/// How many entries are read at once.
+/// Number of entries read at once.
 const PAGE: usize = 64;
-/// How often a log is looked into although nobody has said that there is anything new.
-const LOOK_AGAIN: Duration = Duration::from_secs(2);
+/// Interval between reads if no notification arrives.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-impl Follow {
+impl LogFollower {
     pub(super) fn new(
-        place: Place,
+        place: Registration,
         session: Arc<str>,
         stream: u64,
         (after, most): (u64, Duration),
@@ -545,18 +544,18 @@ impl Follow {
         let mine = live.take();
         if !live.is_here.load(Ordering::Acquire) {
             let session = Arc::clone(&session);
-            streams.say(Word::Taken { session, stream });
+            streams.broadcast(BusMessage::Taken { session, stream });
         }
         let id = EventId {
             stream: StreamId::Call(stream),
             number: after,
         };
         let first = revision.has_priming_events().then(|| streams.priming(id));
-        let life = match streams.config.poll_after_seconds {
+        let max_age = match streams.config.poll_after_seconds {
             seconds if seconds > 0 && first.is_some() => Duration::from_secs(seconds).min(most),
             _ => most,
         };
-        let call = Followed {
+        let call = FollowedLog {
             streams,
             session,
             stream,
@@ -564,84 +563,84 @@ impl Follow {
         };
         Self {
             place,
-            reading: Box::pin(call.clone().more(after)),
+            reading: Box::pin(call.clone().next_entries(after)),
             call,
             mine,
             after,
             ready: VecDeque::new(),
             first,
-            leaves_at: Instant::now() + life,
+            leaves_at: Instant::now() + max_age,
             is_over: false,
         }
     }
 
-    /// One after whose event nothing comes.
-    pub(super) fn at_its_end(mut self) -> Self {
+    /// Marks the stream as complete.
+    pub(super) fn completed(mut self) -> Self {
         self.is_over = true;
         self
     }
 
-    fn part(&mut self, number: u64, entry: &Bytes) -> Option<Part> {
+    fn event(&mut self, number: u64, entry: &Bytes) -> Option<StreamEvent> {
         let kind = entry.first().copied()?;
         let content = entry.slice(1..);
-        let part = match kind {
-            MESSAGE if !content.is_empty() => Part::message(content),
-            ANSWER => Part::answer(Answer::of(content)),
+        let event = match kind {
+            MESSAGE if !content.is_empty() => StreamEvent::message(content),
+            ANSWER => StreamEvent::response(JsonResponse::new(content)),
             _ => {
                 self.is_over |= kind == END;
                 return None;
             }
         };
         self.is_over |= kind == ANSWER;
-        Some(part.with_id(Some(EventId {
+        Some(event.with_id(Some(EventId {
             stream: StreamId::Call(self.call.stream),
             number,
         })))
     }
 
-    fn end(&mut self, comes_back: bool) -> Poll<Option<Part>> {
+    fn end(&mut self, comes_back: bool) -> Poll<Option<StreamEvent>> {
         self.is_over = true;
-        Poll::Ready(comes_back.then(|| Part::retry(self.place.streams.retry_after())))
+        Poll::Ready(comes_back.then(|| StreamEvent::retry(self.place.streams.retry_after())))
     }
 }
 
-impl Followed {
-    /// Waits for what comes after a number. `None` if nothing will.
-    async fn more(self, after: u64) -> Option<Vec<(u64, Bytes)>> {
+impl FollowedLog {
+    /// Waits for entries after a position. Returns `None` if there will be none.
+    async fn next_entries(self, after: u64) -> Option<Vec<(u64, Bytes)>> {
         let log = self.streams.names.events(&self.session, self.stream);
-        let mut look_at = Instant::now();
+        let mut load_task = Instant::now();
         loop {
             let mut news = pin!(self.live.news.notified());
             news.as_mut().enable();
             let page = self.streams.state.read_after(&log, after, PAGE).await;
-            self.streams.heed(&page);
+            self.streams.track_health(&page);
             match page {
                 Ok(Some(page)) if !page.continues(after) => return None,
                 Ok(Some(page)) if !page.entries.is_empty() => return Some(page.entries),
-                // The state may come back.
+                // The state may recover.
                 Ok(Some(_)) | Err(_) => {}
                 Ok(None) => return None,
             }
-            if look_at <= Instant::now() {
-                look_at = Instant::now() + SAY_ALIVE;
-                let ended = self.end_if_gone(&log).await;
-                self.streams.heed(&ended);
+            if load_task <= Instant::now() {
+                load_task = Instant::now() + HEARTBEAT_INTERVAL;
+                let ended = self.end_if_orphaned(&log).await;
+                self.streams.track_health(&ended);
                 if let Ok(true) = ended {
                     continue;
                 }
             }
-            let _ = tokio::time::timeout(LOOK_AGAIN, news).await;
+            let _ = tokio::time::timeout(POLL_INTERVAL, news).await;
         }
     }
 }
 
-impl Followed {
-    /// Ends the stream of a call whose replica is gone: nobody else would. Returns true if it did.
-    async fn end_if_gone(&self, log: &str) -> Result<bool, StateError> {
+impl FollowedLog {
+    /// Ends the stream of a call whose replica is gone, since no other process will. Returns true if it did.
+    async fn end_if_orphaned(&self, log: &str) -> Result<bool, StateError> {
         let streams = &self.streams;
         let runner = (self.stream >> 32) as u32;
         if !streams.is_shared
-            || runner == short(streams.liveness.replica())
+            || runner == short_id(streams.liveness.replica())
             || streams.liveness.runs_calls(runner).await?
         {
             return Ok(false);
@@ -653,12 +652,12 @@ impl Followed {
         };
         tracing::warn!(session = %self.session, "the replica that ran a call is gone; whoever resumes the call's stream is told");
         let Some(id) = first.strip_prefix(&[BEGINNING]) else {
-            // Which request it was is not known any more. Whoever comes back is told that the stream is not known.
+            // The request id has been trimmed. Resuming then fails with an unknown event.
             streams.state.remove(log).await?;
             return Ok(true);
         };
         if id.is_empty() {
-            // Of an earlier version, which does not say that it is there.
+            // Written by an earlier version, which sends no heartbeats.
             return Ok(false);
         }
         let mut entry = vec![ANSWER];
@@ -676,8 +675,8 @@ impl Followed {
     }
 }
 
-impl Parts for Follow {
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Part>> {
+impl EventSource for LogFollower {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<StreamEvent>> {
         if let Some(first) = self.first.take() {
             return Poll::Ready(Some(first));
         }
@@ -689,19 +688,19 @@ impl Parts for Follow {
             if !self.call.live.is_held_by(self.mine) {
                 return self.end(false);
             }
-            while let Poll::Ready(told) = self.place.feed.poll_next(cx) {
-                if let Told::End(end) = told {
-                    return self.end(end == super::End::Stopping);
+            while let Poll::Ready(told) = self.place.mailbox.poll_next(cx) {
+                if let MailboxItem::CloseReason(end) = told {
+                    return self.end(end == super::CloseReason::Stopping);
                 }
             }
             if let Some((number, entry)) = self.ready.pop_front() {
                 if entry.is_empty() {
-                    // Sealed by a key that is not here. Another replica may have it.
+                    // Sealed with an unknown key. Another replica may have it.
                     return self.end(true);
                 }
                 self.after = number;
-                match self.part(number, &entry) {
-                    Some(part) => return Poll::Ready(Some(part)),
+                match self.event(number, &entry) {
+                    Some(event) => return Poll::Ready(Some(event)),
                     None => continue,
                 }
             }
@@ -710,7 +709,7 @@ impl Parts for Follow {
                 Poll::Ready(Some(entries)) => {
                     let after = entries.last().map_or(self.after, |(number, _)| *number);
                     self.ready.extend(entries);
-                    self.reading = Box::pin(self.call.clone().more(after));
+                    self.reading = Box::pin(self.call.clone().next_entries(after));
                 }
                 Poll::Pending if self.leaves_at <= Instant::now() => return self.end(true),
                 Poll::Pending => return Poll::Pending,
@@ -723,9 +722,9 @@ impl Parts for Follow {
     }
 }
 
-impl Drop for Follow {
+impl Drop for LogFollower {
     fn drop(&mut self) {
-        // The one that is kept, this one, and the one that reads.
+        // The references are: the map, this follower, and its pending read.
         let mut live = self.call.streams.live();
         let key = (Arc::clone(&self.call.session), self.call.stream);
         if live.get(&key).is_some_and(|live| {
@@ -743,10 +742,10 @@ mod tests {
     use crate::server::tests::replica_of;
 
     /// A call that one replica has begun, as another one that shares its state follows it.
-    async fn followed(parts: &[&[u8]]) -> (Arc<Server>, Followed, u64) {
+    async fn followed(parts: &[&[u8]]) -> (Arc<Server>, FollowedLog, u64) {
         let state = SharedState::default();
         let [runs, follows] = [(); 2].map(|()| replica_of(state.clone()));
-        let stream = runs.streams.number_of_call();
+        let stream = runs.streams.next_call_stream();
         let session: Arc<str> = "session".into();
         let streams = Arc::clone(&follows.streams);
         let log = streams.names.events(&session, stream);
@@ -757,11 +756,11 @@ mod tests {
             may_go: true,
         };
         let mut last = 0;
-        for part in parts {
-            let part = Bytes::copy_from_slice(part);
-            last = state.append(&log, part, keep).await.expect("a state");
+        for event in parts {
+            let event = Bytes::copy_from_slice(event);
+            last = state.append(&log, event, keep).await.expect("a state");
         }
-        let followed = Followed {
+        let followed = FollowedLog {
             streams,
             session,
             stream,
@@ -773,9 +772,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn whoever_follows_a_call_of_a_replica_that_is_gone_is_told_within_its_deadline() {
         let (runs, followed, last) = followed(&[b"b\"one\"", b"m{}"]).await;
-        runs.streams.liveness.say_for_calls().await.expect("said");
+        runs.streams.liveness.heartbeat_calls().await.expect("data");
         let begun = Instant::now();
-        let told = followed.more(last).await.expect("an end");
+        let told = followed.next_entries(last).await.expect("an end");
         assert!(begun.elapsed() < Duration::from_secs(60));
         let [(_, entry)] = &told[..] else {
             panic!("{told:?}");
@@ -791,13 +790,13 @@ mod tests {
         let (runs, followed, last) = followed(&[b"b1", b"m{}"]).await;
         let says = async {
             loop {
-                runs.streams.liveness.say_for_calls().await.expect("said");
-                tokio::time::sleep(SAY_ALIVE).await;
+                runs.streams.liveness.heartbeat_calls().await.expect("data");
+                tokio::time::sleep(HEARTBEAT_INTERVAL).await;
             }
         };
         let long = Duration::from_secs(300);
         tokio::select! {
-            told = tokio::time::timeout(long, followed.more(last)) => assert!(told.is_err()),
+            told = tokio::time::timeout(long, followed.next_entries(last)) => assert!(told.is_err()),
             () = says => {}
         }
     }
@@ -805,6 +804,6 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stream_whose_request_is_not_known_any_more_is_forgotten() {
         let (_runs, followed, last) = followed(&[b"b1", b"m{}", b"m{}", b"m{}"]).await;
-        assert!(followed.more(last).await.is_none());
+        assert!(followed.next_entries(last).await.is_none());
     }
 }

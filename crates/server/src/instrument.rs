@@ -1,11 +1,11 @@
-//! Requests under the eyes of those who count.
+//! Metrics, tracing and audit hooks around a request.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Caller, Handled, MethodHandler, Reply, Server};
+use super::{Caller, MaybeReady, MethodHandler, Reply, Server};
 use crate::auth::Principal;
 use crate::protocol::message::Request;
 use crate::protocol::{Method, Revision};
@@ -13,16 +13,16 @@ use crate::telemetry::{
     Carried, Cells, Metrics, Onward, OperationId, Seen, Target, Watch, trace_of_meta,
 };
 
-/// What methods are counted under.
+/// Metric ids of methods.
 #[derive(Debug)]
 pub(super) struct Operations {
     /// By method, in the order of [`Method::ALL`].
     methods: Vec<OperationId>,
-    /// The application's own.
+    /// Custom methods, by name.
     custom: HashMap<String, OperationId>,
 }
 
-/// Stands for tools and prompts that are not known.
+/// Label of unknown tools and prompts.
 const OTHER: &str = "_OTHER";
 
 impl Operations {
@@ -50,7 +50,7 @@ impl Operations {
         id.copied().unwrap_or(OperationId::OTHER)
     }
 
-    /// What a method of any name is counted under; names that nobody registered are one.
+    /// Metric id of a method. Unregistered names share one.
     pub(super) fn named(&self, name: &str) -> OperationId {
         match Method::parse(name) {
             Some(method) => self.of(method),
@@ -60,8 +60,8 @@ impl Operations {
 }
 
 impl Caller<'_> {
-    /// Where a request belongs in a trace, and what of that is passed on; what the message says comes before what its HTTP
-    /// headers do, which a call has with it.
+    /// Position of the request in its trace, and the fields to propagate. Fields in the message take precedence over
+    /// HTTP headers, which the call context carries.
     #[inline]
     pub(super) fn onward(self, request: &Request<'_>) -> Onward {
         let onward = Onward {
@@ -81,7 +81,7 @@ impl Caller<'_> {
         }
     }
 
-    /// Tells those who watch what the request is about.
+    /// Reports the target of the request.
     #[inline]
     pub(super) fn names(self, operation: OperationId) {
         if let Some(watch) = self.watch {
@@ -90,7 +90,7 @@ impl Caller<'_> {
     }
 }
 
-/// Tells those who watch which revision a request speaks, and within which session.
+/// Reports the revision and the session of the request.
 #[inline]
 pub(super) fn speaks(watch: Option<&Watch<'_>>, revision: Revision, session: Option<&Arc<str>>) {
     if let Some(watch) = watch {
@@ -102,9 +102,9 @@ pub(super) fn speaks(watch: Option<&Watch<'_>>, revision: Revision, session: Opt
 }
 
 impl Server {
-    /// Begins to watch a request, if anybody wants that.
+    /// Starts the hooks of a request, if any are enabled.
     #[inline]
-    pub(super) fn watch<'a>(
+    pub(super) fn observe<'a>(
         &self,
         cells: &'a Arc<Cells>,
         principal: &Arc<Principal>,
@@ -118,19 +118,19 @@ impl Server {
                 .then(|| self.telemetry.watch(cells, seen, request)),
             Some(audit) => {
                 let watch = self.telemetry.watch(cells, seen, request);
-                Some(self.audited(audit, watch, principal, seen, request))
+                Some(self.audit_request(audit, watch, principal, seen, request))
             }
         }
     }
 
-    /// Watches a request to its end.
+    /// Reports the end of a request.
     #[inline]
-    pub(super) fn watched(
+    pub(super) fn observed(
         &self,
         watch: Option<Watch<'_>>,
         request: &Request<'_>,
-        handled: Handled,
-    ) -> Handled {
+        handled: MaybeReady,
+    ) -> MaybeReady {
         match watch {
             None => handled,
             Some(watch) => {
@@ -143,28 +143,28 @@ impl Server {
     }
 }
 
-/// The document that a reply is, for those who trace.
+/// The document of a reply, for traces.
 fn document(reply: &Reply) -> Option<Bytes> {
     match reply {
-        Reply::Answer(answer) => Some(answer.whole()),
+        Reply::Response(answer) => Some(answer.to_bytes()),
         Reply::Accepted | Reply::Stream(_) | Reply::Cancelled => None,
     }
 }
 
 #[inline]
-fn conclude(watch: Watch<'_>, handled: Handled) -> Handled {
+fn conclude(watch: Watch<'_>, handled: MaybeReady) -> MaybeReady {
     match handled {
-        Handled::Now(Reply::Stream(mut stream)) => {
+        MaybeReady::Ready(Reply::Stream(mut stream)) => {
             stream.watch(watch.later());
-            Handled::Now(Reply::Stream(stream))
+            MaybeReady::Ready(Reply::Stream(stream))
         }
-        Handled::Now(reply) => {
+        MaybeReady::Ready(reply) => {
             watch.end(reply.verdict(), reply.reason(), || document(&reply));
-            Handled::Now(reply)
+            MaybeReady::Ready(reply)
         }
-        Handled::Later(reply) => {
+        MaybeReady::Pending(reply) => {
             let watch = watch.later();
-            Handled::Later(Box::pin(async move {
+            MaybeReady::Pending(Box::pin(async move {
                 let mut reply = reply.await;
                 if watch.is_replaced() {
                     return reply;

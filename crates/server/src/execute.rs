@@ -1,26 +1,26 @@
-//! Running what somebody has written, and answering with what comes of it.
+//! Runs tools, resources, prompts, completions and custom methods.
 
 use std::sync::Arc;
 use std::task::Context;
 use std::time::Duration;
 
-use super::call::{self, BoxedCall, Outcome, Resumption, Step, Terms};
+use super::call_stream::CallStream;
+use super::inflight::{self, BoxedCall, CallOptions, CallOutcome, CallProgress, Resumption};
 use super::reply::Reply;
-use super::stream::CallStream;
 use super::streams::Streams;
-use super::{Caller, Handled, Server};
+use super::{Caller, MaybeReady, Server};
 use crate::catalog::CallContext;
 
 impl Server {
-    /// After how long an answer becomes a stream.
+    /// Delay after which a response becomes a stream.
     pub(super) fn stream_after(&self) -> Duration {
         Duration::from_secs(self.config.stream_after_seconds)
     }
 
-    /// How a call of the caller's is to be run; `timeout` is what was asked for.
+    /// Options of a call. `timeout` overrides the configured one.
     #[inline]
-    pub(super) fn terms(&self, caller: Caller<'_>, timeout: Option<Duration>) -> Terms {
-        Terms {
+    pub(super) fn options(&self, caller: Caller<'_>, timeout: Option<Duration>) -> CallOptions {
+        CallOptions {
             timeout: timeout.unwrap_or(Duration::from_secs(self.config.call_timeout_seconds)),
             on_disconnect: caller.on_disconnect,
             stream_after: caller.stream_after,
@@ -28,39 +28,39 @@ impl Server {
         }
     }
 
-    /// What it takes to take a stream up again, for callers who can.
+    /// Returns the stream store if the caller can resume streams.
     #[inline]
-    pub(super) fn resumption_of(&self, terms: Terms) -> Option<Arc<Streams>> {
-        (terms.resumption != Resumption::No).then(|| Arc::clone(&self.streams))
+    pub(super) fn resumable_streams(&self, options: CallOptions) -> Option<Arc<Streams>> {
+        (options.resumption != Resumption::No).then(|| Arc::clone(&self.streams))
     }
 
-    /// Runs what somebody has written for this server, and answers with what comes of it.
-    pub(super) fn run<T: Send + 'static>(
+    /// Runs a call and returns its response.
+    pub(super) fn execute<T: Send + 'static>(
         &self,
         cx: &mut Context<'_>,
         id: &str,
         start: impl FnOnce(Arc<CallContext>) -> BoxedCall<T>,
         context: Arc<CallContext>,
-        terms: Terms,
-        conclude: impl FnOnce(Outcome<T>) -> Handled + Send + 'static,
-    ) -> Handled {
+        options: CallOptions,
+        conclude: impl FnOnce(CallOutcome<T>) -> MaybeReady + Send + 'static,
+    ) -> MaybeReady {
         let has_room = self
             .limits
             .has_room(&context.principal, context.address, None);
         let begun = if has_room {
-            call::begin(cx, start, &context, terms)
+            inflight::start(cx, start, &context, options)
         } else {
-            call::prepared(start, &context)
+            inflight::start_unpolled(start, &context)
         };
         let begun = match begun {
-            Ok(Step::Done(outcome)) => return conclude(outcome),
+            Ok(CallProgress::Done(outcome)) => return conclude(outcome),
             begun => begun,
         };
         let inflight = Arc::clone(&self.inflight);
         let turn = self.limits.turn(&context.principal, context.address, None);
         let id = id.to_owned();
-        let streams = self.resumption_of(terms);
-        Handled::Later(Box::pin(async move {
+        let streams = self.resumable_streams(options);
+        MaybeReady::Pending(Box::pin(async move {
             let step = match begun {
                 Ok(step) => step,
                 Err(call) => {
@@ -70,27 +70,31 @@ impl Server {
                         turn.wait().await
                     };
                     match held {
-                        Ok(held) => call::wait(call, &context, terms, &inflight, held).await,
+                        Ok(held) => inflight::drive(call, &context, options, &inflight, held).await,
                         Err(refused) => return Reply::limited(Some(&id), refused),
                     }
                 }
             };
             match step {
-                Step::Done(outcome) => conclude(outcome).reply().await,
-                Step::Streams(running) => {
+                CallProgress::Done(outcome) => conclude(outcome).reply().await,
+                CallProgress::Streams(running) => {
                     let hold = inflight.stream();
                     let stream = CallStream::new(running, context, conclude, hold);
-                    in_parts(stream, streams, terms)
+                    into_stream(stream, streams, options)
                 }
             }
         }))
     }
 }
 
-/// An answer that has something to say before its end.
-pub(super) fn in_parts(stream: CallStream, streams: Option<Arc<Streams>>, terms: Terms) -> Reply {
+/// Response that streams the messages of a call before its result.
+pub(super) fn into_stream(
+    stream: CallStream,
+    streams: Option<Arc<Streams>>,
+    options: CallOptions,
+) -> Reply {
     Reply::Stream(match streams {
-        Some(streams) => streams.resumable(stream, terms),
+        Some(streams) => streams.resumable(stream, options),
         None => Box::new(stream),
     })
 }

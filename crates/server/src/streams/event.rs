@@ -1,4 +1,4 @@
-//! What streams consist of, whatever they are about.
+//! Events of streams.
 
 use std::fmt;
 use std::task::{Context, Poll};
@@ -7,69 +7,69 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use crate::server::Answer;
+use crate::server::JsonResponse;
 use crate::telemetry::{Verdict, WatchedLater};
 
-/// Something that is said in parts. What carries it polls it, and drops it when its reader is gone.
-pub(crate) trait Parts: Send {
-    /// The next part; `None` at the end.
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Part>>;
+/// A source of events. The transport polls it and drops it when the client disconnects.
+pub(crate) trait EventSource: Send {
+    /// Returns the next event, or `None` at the end.
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<StreamEvent>>;
 
-    /// Has it watched to its end. One that answers nothing is done as soon as it stands.
+    /// Reports the end of the stream to the hooks. A stream without a response completes when it opens.
     fn watch(&mut self, watch: WatchedLater) {
         watch.end(Verdict::Done, None, || None);
     }
 
-    /// When it wants to be polled at the latest.
+    /// Time of the next required poll.
     fn deadline(&self) -> Option<Instant> {
         None
     }
 
-    /// Whether it stands until somebody ends it, and answers nothing.
+    /// Returns true if the stream stays open until it is closed and has no response.
     fn is_standing(&self) -> bool {
         false
     }
 }
 
-/// One part of a stream.
+/// An event of a stream.
 #[derive(Debug)]
-pub(crate) struct Part {
-    /// What the client names if it comes back for what follows.
+pub(crate) struct StreamEvent {
+    /// Id that the client sends to resume after this event.
     pub(crate) id: Option<EventId>,
-    /// After which time it should come back.
+    /// Reconnect delay.
     pub(crate) retry: Option<Duration>,
-    /// What kind of event it is, where that is said.
+    /// Event type, if it is sent.
     pub(crate) event: Option<&'static str>,
-    pub(crate) said: Said,
+    pub(crate) data: EventData,
 }
 
 #[derive(Debug)]
-pub(crate) enum Said {
-    /// Only what is around it.
-    Nothing,
-    /// A notification, or a question.
+pub(crate) enum EventData {
+    /// An event without data.
+    Empty,
+    /// A notification or a client request.
     Message(Bytes),
-    /// The answer, after which nothing comes.
-    Answer(Answer),
+    /// The response, which is the last event.
+    Response(JsonResponse),
 }
 
-impl Part {
+impl StreamEvent {
     pub(crate) fn message(message: Bytes) -> Self {
-        Self::of(Said::Message(message))
+        Self::of(EventData::Message(message))
     }
 
-    pub(crate) fn answer(answer: Answer) -> Self {
-        Self::of(Said::Answer(answer))
+    pub(crate) fn response(answer: JsonResponse) -> Self {
+        Self::of(EventData::Response(answer))
     }
 
     pub(super) fn retry(after: Duration) -> Self {
         Self {
             retry: Some(after),
-            ..Self::of(Said::Nothing)
+            ..Self::of(EventData::Empty)
         }
     }
 
-    /// One whose kind is said.
+    /// An event with a type.
     pub(crate) fn event(event: &'static str, data: Bytes) -> Self {
         Self {
             event: Some(event),
@@ -77,12 +77,12 @@ impl Part {
         }
     }
 
-    pub(super) fn of(said: Said) -> Self {
+    pub(super) fn of(data: EventData) -> Self {
         Self {
             id: None,
             retry: None,
             event: None,
-            said,
+            data,
         }
     }
 
@@ -91,7 +91,7 @@ impl Part {
     }
 }
 
-/// The id of an event: its stream, and its place in it (LH-12).
+/// Id of an event: its stream and its position (LH-12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EventId {
     pub(crate) stream: StreamId,
@@ -101,14 +101,14 @@ pub(crate) struct EventId {
 /// A stream of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum StreamId {
-    /// What the session is told outside of answers. There is one, however many connections it is read on.
+    /// The notification stream. Several connections can read it.
     Standing,
-    /// One call's.
+    /// The stream of one call.
     Call(u64),
 }
 
 impl EventId {
-    /// Reads an id. `None` if it is none of ours.
+    /// Parses an id. Returns `None` if it is not canonical.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let (stream, number) = text.split_once('-')?;
         let stream = match stream {
@@ -120,7 +120,7 @@ impl EventId {
             }
             _ => return None,
         };
-        // Only in the form in which it was given.
+        // Rejects leading zeros and signs.
         let canonical = number == "0" || !number.starts_with(['0', '+']);
         let number = number.parse().ok().filter(|_| canonical)?;
         Some(Self { stream, number })

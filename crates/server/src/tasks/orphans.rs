@@ -1,4 +1,4 @@
-//! Tasks of replicas that are gone: whoever notices ends them, so that everyone who listens is told.
+//! Tasks of replicas that are gone. Any replica fails them, so that their subscribers are notified.
 
 use std::collections::HashSet;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -7,25 +7,25 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::join_all;
 
-use super::record::{Ended, Record};
-use super::store::{LISTED_MAX, Tasks, life};
+use super::record::{Record, TaskResult};
+use super::store::{LISTED_MAX, Tasks, ttl};
 use crate::net;
-use crate::server::share::Kind;
+use crate::server::share::StateKind;
 use crate::state::{Retention, StateError};
 
-/// Replicas that have said that they run tasks.
+/// Replicas that run tasks.
 #[derive(Debug, Default)]
-pub(super) struct Runners {
+pub(super) struct OrphanSweep {
     known: HashSet<u64>,
-    /// How far their log was read.
+    /// Position in the log of replicas.
     at: u64,
-    /// Whether this replica is in it.
+    /// True if this replica is in the log.
     is_listed: bool,
-    /// How often nobody was looked for since somebody was last.
+    /// Number of skipped checks.
     rested: u32,
 }
 
-/// The log of replicas that run tasks.
+/// Retention of the log of replicas that run tasks.
 const RUNNERS: Retention = Retention {
     entries: 1000,
     bytes: 16 * 1024,
@@ -33,14 +33,14 @@ const RUNNERS: Retention = Retention {
     may_go: false,
 };
 const PAGE: usize = 100;
-/// How long one replica has to end the tasks of another that is gone, before a third one tries.
-const TURN: Duration = Duration::from_secs(60);
-/// While nobody is missed, replicas are looked for at each third occasion.
-const REST: u32 = 2;
+/// Time after which another replica may retry an interrupted sweep.
+const SWEEP_LOCK_TTL: Duration = Duration::from_secs(60);
+/// Number of checks to skip while no replica is missing.
+const CHECK_INTERVAL: u32 = 2;
 
 impl Tasks {
-    /// Notes that this replica runs a task, before the task is there: if the replica is killed, others find it.
-    pub(super) async fn note(
+    /// Registers a task of this replica before its record exists, so that others find it if the replica dies.
+    pub(super) async fn register_run(
         &self,
         record: &Record,
         share: Option<&str>,
@@ -51,13 +51,13 @@ impl Tasks {
         let keep = Retention {
             entries: LISTED_MAX,
             bytes: LISTED_MAX * (record.id.len() + 8),
-            // A task runs for its time at most, and is kept for as long again.
-            life: 2 * life(record),
+            // A task runs for at most its TTL, and its result is kept as long again.
+            life: 2 * ttl(record),
             may_go: false,
         };
         let log = self.tasks_of(self.replica);
         let id = Bytes::copy_from_slice(record.id.as_bytes());
-        Kind::Task
+        StateKind::Task
             .of(&self.state, share)
             .append(&log, id, keep)
             .await?;
@@ -69,9 +69,9 @@ impl Tasks {
         Ok(())
     }
 
-    /// Looks whether replicas that run tasks are gone, and ends the tasks of those that are.
-    pub(crate) async fn look_for_runners(self: &Arc<Self>) -> Result<(), StateError> {
-        if !self.is_shared || !self.is_time_to_look() {
+    /// Checks for replicas that are gone, and fails their tasks.
+    pub(crate) async fn check_runners(self: &Arc<Self>) -> Result<(), StateError> {
+        if !self.is_shared || !self.is_check_due() {
             return Ok(());
         }
         self.read_runners().await?;
@@ -82,9 +82,9 @@ impl Tasks {
                 continue;
             }
             let tasks = Arc::clone(self);
-            // It may have run thousands.
+            // Spawned, because a replica may have run thousands of tasks.
             net::spawn(async move {
-                if let Err(error) = tasks.bury_all(runner).await {
+                if let Err(error) = tasks.fail_orphans_of(runner).await {
                     tracing::warn!(%error, "tasks of a replica that is gone cannot be ended yet; it is tried again");
                 }
             });
@@ -92,12 +92,12 @@ impl Tasks {
         Ok(())
     }
 
-    fn is_time_to_look(&self) -> bool {
+    fn is_check_due(&self) -> bool {
         let mut runners = self.runners();
-        let looks = REST <= runners.rested || self.liveness.misses_somebody();
+        let looks = CHECK_INTERVAL <= runners.rested || self.liveness.has_missing_peers();
         runners.rested = if looks { 0 } else { runners.rested + 1 };
-        // It is listed anew once it runs tasks again.
-        runners.is_listed &= self.run_here();
+        // The replica is registered again with its next task.
+        runners.is_listed &= self.has_running();
         looks
     }
 
@@ -120,10 +120,14 @@ impl Tasks {
         }
     }
 
-    /// Ends what a replica has run that is gone, unless another one is about it.
-    async fn bury_all(&self, runner: u64) -> Result<(), StateError> {
+    /// Fails the tasks of a replica that is gone, unless another replica does.
+    async fn fail_orphans_of(&self, runner: u64) -> Result<(), StateError> {
         let turn = self.key("task-turn", &format!("{runner:016x}"));
-        if !self.state.put_if_absent(&turn, Bytes::new(), TURN).await? {
+        if !self
+            .state
+            .put_if_absent(&turn, Bytes::new(), SWEEP_LOCK_TTL)
+            .await?
+        {
             return Ok(());
         }
         let (log, mut at) = (self.tasks_of(runner), 0);
@@ -132,36 +136,36 @@ impl Tasks {
             let Some(page) = page.filter(|page| !page.entries.is_empty()) else {
                 break;
             };
-            // It says that it is there before it notes a task: what was noted since it was missed is not lost.
+            // A replica sends a heartbeat before it registers a task, so tasks registered since the absence are safe.
             if self.liveness.runs_tasks(runner).await? {
                 return Ok(());
             }
             for (number, id) in &page.entries {
                 at = *number;
-                let record = self.known(&String::from_utf8_lossy(id)).await?;
+                let record = self.get(&String::from_utf8_lossy(id)).await?;
                 if let Some(record) = record
                     && record.runner == runner
-                    && !record.is_over()
+                    && !record.is_finished()
                 {
-                    self.end_for(&record).await?;
+                    self.fail(&record).await?;
                 }
             }
         }
         self.state.trim(&log, at).await?;
         self.runners().known.remove(&runner);
-        // Others find nothing to do.
+        // The log is empty, so the lock is not needed any more.
         self.state.remove(&turn).await?;
         Ok(())
     }
 
-    /// Ends a task whose replica is gone.
-    pub(super) async fn end_for(&self, record: &Record) -> Result<Option<Record>, StateError> {
+    /// Fails a task whose replica is gone.
+    pub(super) async fn fail(&self, record: &Record) -> Result<Option<Record>, StateError> {
         tracing::warn!(task = %record.id, "the replica that ran a task is gone; the task has failed");
-        let ended = Ended::internal("the process that ran the task is gone");
+        let ended = TaskResult::internal("the process that ran the task is gone");
         self.end(record, &ended, None).await
     }
 
-    fn runners(&self) -> MutexGuard<'_, Runners> {
+    fn runners(&self) -> MutexGuard<'_, OrphanSweep> {
         self.runners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -169,7 +173,7 @@ impl Tasks {
         self.key("task-runners", "all")
     }
 
-    /// The log of the tasks that a replica has begun.
+    /// Key of the log of a replica's tasks.
     fn tasks_of(&self, runner: u64) -> String {
         self.key("task-run", &format!("{runner:016x}"))
     }
@@ -180,10 +184,10 @@ mod tests {
     use serde_json::Map;
     use tokio::time::Instant;
 
-    use super::super::record::{Kept, Status, now_ms};
+    use super::super::record::{StoredResult, TaskStatus, now_ms};
     use super::*;
     use crate::server::Server;
-    use crate::server::liveness::SAY_ALIVE;
+    use crate::server::liveness::HEARTBEAT_INTERVAL;
     use crate::server::tests::replica_of;
     use crate::state::SharedState;
 
@@ -196,19 +200,19 @@ mod tests {
             updated: now_ms(),
             ttl_ms: 600_000,
             poll_ms: 1000,
-            status: Status::Running,
+            status: TaskStatus::Running,
             requests: Map::new(),
-            kept: Kept::default(),
+            kept: StoredResult::default(),
             runner: server.tasks.replica,
             session: None,
         };
-        server.tasks.begins(&record, None).await.expect("noted");
+        server.tasks.announce(&record, None).await.expect("noted");
         server.tasks.create(&record, None).await.expect("created");
         record
     }
 
-    async fn status(server: &Arc<Server>, record: &Record) -> Status {
-        let known = server.tasks.known(&record.id).await.expect("a state");
+    async fn status(server: &Arc<Server>, record: &Record) -> TaskStatus {
+        let known = server.tasks.get(&record.id).await.expect("a state");
         known.expect("the task").status
     }
 
@@ -220,12 +224,12 @@ mod tests {
         let own = begin(&stays, '3').await;
         let _place = stays.tasks.enter(&own.id, &own.owner).expect("a place");
         let begun = Instant::now();
-        while status(&stays, &lost[1]).await == Status::Running {
+        while status(&stays, &lost[1]).await == TaskStatus::Running {
             assert!(begun.elapsed() < Duration::from_secs(75));
-            tokio::time::sleep(SAY_ALIVE).await;
-            stays.tasks.liveness.say_for_tasks().await.expect("said");
+            tokio::time::sleep(HEARTBEAT_INTERVAL).await;
+            stays.tasks.liveness.heartbeat_tasks().await.expect("said");
             for server in [&stays, &looks] {
-                server.tasks.look_for_runners().await.expect("a state");
+                server.tasks.check_runners().await.expect("a state");
             }
             tokio::task::yield_now().await;
         }
@@ -234,22 +238,22 @@ mod tests {
             "it had time to come back"
         );
         for record in &lost {
-            assert_eq!(status(&looks, record).await, Status::Broken);
+            assert_eq!(status(&looks, record).await, TaskStatus::Broken);
         }
-        assert_eq!(status(&looks, &own).await, Status::Running);
+        assert_eq!(status(&looks, &own).await, TaskStatus::Running);
         // Whoever is not there any more is not looked for.
         for _ in 0..4 {
-            tokio::time::sleep(SAY_ALIVE).await;
-            looks.tasks.look_for_runners().await.expect("a state");
+            tokio::time::sleep(HEARTBEAT_INTERVAL).await;
+            looks.tasks.check_runners().await.expect("a state");
         }
         assert!(!looks.tasks.runners().known.contains(&gone.tasks.replica));
         // Until it begins something anew.
         gone.tasks.runners().is_listed = false;
         let again = begin(&gone, '4').await;
         for _ in 0..5 {
-            looks.tasks.look_for_runners().await.expect("a state");
+            looks.tasks.check_runners().await.expect("a state");
         }
         assert!(looks.tasks.runners().known.contains(&gone.tasks.replica));
-        assert_eq!(status(&looks, &again).await, Status::Running);
+        assert_eq!(status(&looks, &again).await, TaskStatus::Running);
     }
 }

@@ -1,4 +1,4 @@
-//! What a caller sees of what is offered, where a policy says that it is not everything.
+//! Visibility of items under an access policy.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash as _, Hasher as _};
@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
-use super::generation::Generation;
+use super::snapshot::Snapshot;
 use crate::auth::{Access, Class, Kind, Policy, Principal, Shelf, Target, Visible};
 use crate::catalog::{
     Catalog, CatalogTool, Fragments, Listed, ListingFrame, Table, page_of_seen, start_after,
@@ -15,18 +15,18 @@ use crate::catalog::{
 use crate::net::Common;
 use crate::protocol::Revision;
 
-/// How many bytes of pages are kept, of which those in stretches of a common text take few. Others are put together anew.
+/// Maximum size of cached pages in bytes. Pages that share text count little. Others are built again.
 const PAGES_MAX_BYTES: u64 = 32 * 1024 * 1024;
 
-/// The policy, and what was found out by it.
+/// The access policy with its cached results.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct PolicyView {
     pub(super) policy: Policy,
     fragments: [[OnceLock<Fragments>; Revision::ALL.len()]; 4],
-    pages: Cache<PageKey, Common, ByLength>,
-    /// Whether each tool changes anything.
+    pages: Cache<PageKey, Common, PageWeight>,
+    /// Access that each tool needs, by position.
     access: OnceLock<Box<[Access]>>,
-    /// What classes see of lists, in short.
+    /// Digests of the visible part of each list, by class.
     digests: Cache<(u8, Arc<str>), u64>,
 }
 
@@ -39,25 +39,25 @@ struct PageKey {
 }
 
 #[derive(Clone, Debug)]
-struct ByLength;
+struct PageWeight;
 
-impl Weighter<PageKey, Common> for ByLength {
+impl Weighter<PageKey, Common> for PageWeight {
     fn weight(&self, _: &PageKey, page: &Common) -> u64 {
         let own = match page {
             Common::One(page) => page.len(),
-            // At most the end is its own: a cursor, and what all results say.
+            // Own memory of the page: at most the cursor and the members of every result.
             Common::Several(pieces) => size_of_val(&**pieces) + 512,
         };
         own as u64 + 256
     }
 }
 
-impl Seen {
+impl PolicyView {
     pub(super) fn new(policy: Policy) -> Self {
         Self {
             policy,
             fragments: Default::default(),
-            pages: Cache::with_weighter(4096, PAGES_MAX_BYTES, ByLength),
+            pages: Cache::with_weighter(4096, PAGES_MAX_BYTES, PageWeight),
             access: OnceLock::new(),
             digests: Cache::new(4096),
         }
@@ -79,7 +79,7 @@ impl Seen {
         })
     }
 
-    /// The page of a list that a class sees. `None` if the cursor is not one that the class was given.
+    /// Page of a list for a class of callers. Returns `None` if the cursor belongs to another class.
     pub(super) fn page<T: Listed>(
         &self,
         shelf: Shelf,
@@ -99,7 +99,7 @@ impl Seen {
         {
             return Some(page);
         }
-        // Bound to the class, so that nobody goes on where somebody else has stopped.
+        // The cursor is bound to the class, so that another class cannot continue with it.
         let mount = format!("{} {}", frame.mount, class.digest);
         let frame = ListingFrame {
             mount: &mount,
@@ -119,7 +119,7 @@ impl Seen {
         Some(page)
     }
 
-    /// A digest of what a class sees of a table.
+    /// Digest of the part of a table that a class sees.
     fn digest<T: Listed>(
         &self,
         shelf: Shelf,
@@ -142,7 +142,7 @@ impl Seen {
         digest
     }
 
-    /// The page of a list whose entries are seen by whoever may read what is at their URIs; `write` writes them.
+    /// Page of a list whose items are visible to callers who may read their URIs. `write` serializes an item.
     pub(super) fn page_by_uri<T: Listed>(
         &self,
         table: &Table<T>,
@@ -185,7 +185,7 @@ impl Seen {
         self.policy.visible(class, shelf, count, entries)
     }
 
-    /// Everything of a table, as rules see it.
+    /// All items of a table as policy targets.
     fn targets<'c>(&self, shelf: Shelf, catalog: &'c Catalog) -> Vec<Target<'c>> {
         let only_read = |kind, name| Target {
             kind,
@@ -194,10 +194,12 @@ impl Seen {
         };
         match shelf {
             Shelf::Tools => {
-                // The same for all classes.
+                // Equal for all classes.
                 let access = self.access.get_or_init(|| {
                     let definitions = catalog.tools.iter().map(|entry| entry.tool.definition());
-                    definitions.map(|d| tool(&self.policy, d).access).collect()
+                    definitions
+                        .map(|d| tool_target(&self.policy, d).access)
+                        .collect()
                 });
                 let tools = catalog.tools.iter().zip(access.iter());
                 let target = |(entry, access): (&'c CatalogTool, &Access)| Target {
@@ -226,8 +228,11 @@ impl Seen {
     }
 }
 
-/// A tool, as rules see it.
-pub(crate) fn tool<'d>(policy: &Policy, definition: &'d crate::catalog::Definition) -> Target<'d> {
+/// Policy target of a tool.
+pub(crate) fn tool_target<'d>(
+    policy: &Policy,
+    definition: &'d crate::catalog::Definition,
+) -> Target<'d> {
     let said = definition.annotations.read_only_hint;
     Target {
         kind: Kind::Tool,
@@ -236,20 +241,20 @@ pub(crate) fn tool<'d>(policy: &Policy, definition: &'d crate::catalog::Definiti
     }
 }
 
-impl Generation {
-    /// Whether a caller sees what stands at a place.
+impl Snapshot {
+    /// Returns true if the caller sees the item at a position.
     #[inline]
     pub(super) fn sees(&self, principal: &Principal, shelf: Shelf, place: usize) -> bool {
-        match &self.seen {
+        match &self.policy_view {
             None => true,
-            Some(seen) => {
-                let class = seen.policy.class_of(principal);
-                seen.visible(&class, shelf, &self.catalog).sees(place)
+            Some(view) => {
+                let class = view.policy.class_of(principal);
+                view.visible(&class, shelf, &self.catalog).sees(place)
             }
         }
     }
 
-    /// Whether a caller sees what there is under a key.
+    /// Returns true if the caller sees the item with a key.
     #[inline]
     pub(super) fn sees_key<T: Listed>(
         &self,
@@ -258,24 +263,24 @@ impl Generation {
         table: &Table<T>,
         key: &str,
     ) -> bool {
-        self.seen.is_none()
+        self.policy_view.is_none()
             || table
                 .position(key)
                 .is_some_and(|place| self.sees(principal, shelf, place))
     }
 
-    /// A digest of what a caller sees of some lists together. `None` if everybody sees everything.
+    /// Digest of the visible part of several lists. Returns `None` without a policy.
     pub(super) fn digest_of(&self, principal: &Principal, shelves: &[Shelf]) -> Option<u64> {
-        let seen = self.seen.as_ref()?;
-        let class = seen.policy.class_of(principal);
+        let view = self.policy_view.as_ref()?;
+        let class = view.policy.class_of(principal);
         let catalog = &self.catalog;
         let digest = |shelf: Shelf| {
-            let of = (&*class, seen.visible(&class, shelf, catalog));
+            let of = (&*class, view.visible(&class, shelf, catalog));
             match shelf {
-                Shelf::Tools => seen.digest(shelf, &catalog.tools, of),
-                Shelf::Resources => seen.digest(shelf, &catalog.resources, of),
-                Shelf::Templates => seen.digest(shelf, &catalog.templates, of),
-                Shelf::Prompts => seen.digest(shelf, &catalog.prompts, of),
+                Shelf::Tools => view.digest(shelf, &catalog.tools, of),
+                Shelf::Resources => view.digest(shelf, &catalog.resources, of),
+                Shelf::Templates => view.digest(shelf, &catalog.templates, of),
+                Shelf::Prompts => view.digest(shelf, &catalog.prompts, of),
             }
         };
         let mut hasher = DefaultHasher::new();
@@ -285,27 +290,27 @@ impl Generation {
         Some(hasher.finish())
     }
 
-    /// Whether a caller may read what is at a URI.
+    /// Returns true if the caller may read a URI.
     #[inline]
     pub(super) fn sees_uri(&self, principal: &Principal, uri: &str) -> bool {
-        match &self.seen {
+        match &self.policy_view {
             None => true,
-            Some(seen) => {
-                let class = seen.policy.class_of(principal);
-                seen.policy.decide_uri(&class, uri).allowed
+            Some(view) => {
+                let class = view.policy.class_of(principal);
+                view.policy.decide_uri(&class, uri).allowed
             }
         }
     }
 
-    /// Whether a caller may read a resource that has several URIs: no rule denies one of them, and one is allowed.
-    pub(super) fn sees_one_of(&self, principal: &Principal, uris: &[String]) -> bool {
-        let Some(seen) = &self.seen else {
+    /// Returns true if the caller may read a resource with several URIs: one is allowed, and no rule denies another.
+    pub(super) fn sees_any(&self, principal: &Principal, uris: &[String]) -> bool {
+        let Some(view) = &self.policy_view else {
             return true;
         };
-        let class = seen.policy.class_of(principal);
+        let class = view.policy.class_of(principal);
         let mut allowed = false;
         for uri in uris {
-            let decision = seen.policy.decide_uri(&class, uri);
+            let decision = view.policy.decide_uri(&class, uri);
             if !decision.allowed && decision.rule.is_some() {
                 return false;
             }
@@ -314,12 +319,16 @@ impl Generation {
         allowed
     }
 
-    /// Scopes that rules demand for a tool.
-    pub(super) fn required_for(&self, principal: &Principal, tool: &str) -> Option<Arc<[String]>> {
-        let seen = self.seen.as_ref()?;
+    /// Scopes that rules require for a tool.
+    pub(super) fn required_scopes(
+        &self,
+        principal: &Principal,
+        tool: &str,
+    ) -> Option<Arc<[String]>> {
+        let view = self.policy_view.as_ref()?;
         let place = self.catalog.tools.position(tool)?;
-        let class = seen.policy.class_of(principal);
-        let visible = seen.visible(&class, Shelf::Tools, &self.catalog);
+        let class = view.policy.class_of(principal);
+        let visible = view.visible(&class, Shelf::Tools, &self.catalog);
         visible.requires(place).cloned()
     }
 }
@@ -338,7 +347,7 @@ mod tests {
     /// How many roles are tried; others take as much.
     const TRIED: usize = 12;
 
-    fn generation() -> Generation {
+    fn snapshot() -> Snapshot {
         let schema = json!({"type": "object", "properties": {
             "path": {"type": "string", "description": "Where it is, from the root of the project"},
             "limit": {"type": "integer", "minimum": 1, "maximum": 1000},
@@ -361,20 +370,20 @@ mod tests {
             proved: true,
         };
         let catalog = Catalog::new(tools).expect("good tools");
-        Generation::new(catalog, &ServerConfig::default(), admission)
+        Snapshot::new(catalog, &ServerConfig::default(), admission)
     }
 
     #[test]
     fn ten_thousand_tools_for_a_thousand_roles_are_listed_in_less_than_64_mib() {
-        let (generation, config, keys) = (generation(), ServerConfig::default(), KeyRing::random());
-        let seen = generation.seen.as_ref().expect("rules");
-        let tools = &generation.catalog.tools;
+        let (snapshot, config, keys) = (snapshot(), ServerConfig::default(), KeyRing::random());
+        let view = snapshot.policy_view.as_ref().expect("rules");
+        let tools = &snapshot.catalog.tools;
         let mut class_bytes = 0;
         for role in 0..TRIED {
             let principal =
                 Principal::new(format!("one of role {role}")).with_groups([format!("role-{role}")]);
-            let class = seen.policy.class_of(&principal);
-            let visible = seen.visible(&class, Shelf::Tools, &generation.catalog);
+            let class = view.policy.class_of(&principal);
+            let visible = view.visible(&class, Shelf::Tools, &snapshot.catalog);
             assert!(
                 !visible.everything
                     && !visible.sees(
@@ -384,16 +393,16 @@ mod tests {
                     )
             );
             for revision in Revision::ALL {
-                let frame = generation.frame(revision, &config, &keys, "mcp");
-                let page = seen.page(Shelf::Tools, tools, frame, (&class, visible), None);
+                let frame = snapshot.frame(revision, &config, &keys, "mcp");
+                let page = view.page(Shelf::Tools, tools, frame, (&class, visible), None);
                 assert!(page.is_some_and(|page| page.len() > 100_000));
             }
             class_bytes = class_bytes.max(class.bytes());
         }
         // Pages consist of what all roles have in common, so that those of all together take no more than this.
-        let pages = usize::try_from(seen.pages.weight()).expect("fits") * ROLES / TRIED;
+        let pages = usize::try_from(view.pages.weight()).expect("fits") * ROLES / TRIED;
         assert!(pages > 0 && pages < 8 * 1024 * 1024, "{pages}");
-        let fragments: usize = seen
+        let fragments: usize = view
             .fragments
             .iter()
             .flatten()

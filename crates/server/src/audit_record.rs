@@ -1,12 +1,12 @@
-//! What the audit log is told of requests.
+//! Audit records of requests.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::generation::Generation;
 use super::reply::Reply;
-use super::{Caller, Refusal, Server, search, seen};
+use super::snapshot::Snapshot;
+use super::{Caller, Refusal, Server, search, visibility};
 use crate::audit::{Audit, Entry, Event, Outcome, Subject, SubjectKind, Ticket};
 use crate::auth::{Access, Decision, Kind, Principal, Target};
 use crate::protocol::message::{self, Request};
@@ -15,32 +15,32 @@ use crate::telemetry::{
     Ended, Reason, Seen, Verdict, Watch, Witness, trace_of_headers, trace_of_meta,
 };
 
-/// The record of one request while it is answered.
-struct Draft {
+/// Audit record of a request in progress.
+struct RequestAuditRecord {
     audit: Arc<Audit>,
     entry: Entry,
     ticket: Option<Ticket>,
-    /// Whether it is recorded however it ends.
+    /// True if the request is recorded whatever its outcome.
     always: bool,
-    /// Whether the rules let the caller see what it is about.
+    /// True if the policy allows the caller to see the target.
     allowed: bool,
 }
 
-/// The record of a call that goes on behind its answer.
-pub(super) struct TaskDraft {
+/// Audit record of a call that outlives its response.
+pub(super) struct TaskAuditRecord {
     audit: Arc<Audit>,
-    /// `None` once it was put down.
+    /// `None` after it was written.
     entry: Option<Entry>,
     ticket: Option<Ticket>,
     started: Instant,
-    /// Whether it goes on.
+    /// True after the call has become a task.
     begun: bool,
 }
 
 impl Server {
-    /// Has a request recorded. One that has to be, and cannot be, is barred.
+    /// Starts the audit record of a request. A request that must be recorded and cannot be is barred.
     #[cold]
-    pub(super) fn audited<'a>(
+    pub(super) fn audit_request<'a>(
         &self,
         audit: &Arc<Audit>,
         watch: Watch<'a>,
@@ -59,14 +59,14 @@ impl Server {
             Some(Ok(ticket)) => (ticket, false),
             Some(Err(_)) => (None, true),
         };
-        let generation = self.generation.load();
+        let snapshot = self.snapshot.load();
         let mut subject = method.and_then(|method| subject(method, request));
         let mut json = request.params.arguments.filter(|_| calls);
-        // The record is of the tool that is executed, whichever way it is called. The verb is no tool's name.
+        // The subject is the tool that runs, even if it is called through `call_tool`.
         let mut via = None;
         if let Some(subject) = subject.as_mut()
             && subject.kind == SubjectKind::Tool
-            && generation.catalog.tool(&subject.name).is_none()
+            && snapshot.catalog.tool(&subject.name).is_none()
             && let Some((name, inner)) = search::called_tool(&subject.name, json)
         {
             via = Some(std::mem::replace(subject, Subject::new(SubjectKind::Tool, &name)).name);
@@ -74,18 +74,19 @@ impl Server {
         }
         let decision = subject
             .as_ref()
-            .and_then(|subject| decision(&generation, principal, subject));
+            .and_then(|subject| decision(&snapshot, principal, subject));
         let arguments = json.and_then(|json| {
-            // Which of two members of one name counts is not known, and the call is refused.
+            // Parsers disagree on which of two members with one name counts. The call is rejected, and its arguments
+            // are omitted.
             if request.params.repeated_argument(Some(json)).is_some() {
                 return audit.omitted(json);
             }
             let tool = subject
                 .as_ref()
                 .filter(|subject| subject.kind == SubjectKind::Tool)
-                .and_then(|subject| generation.catalog.tool(&subject.name));
-            // Which of them are secret is not known before the tool is.
-            let mut starting = generation.catalog.starting.iter();
+                .and_then(|subject| snapshot.catalog.tool(&subject.name));
+            // Secret arguments are known only after the tool is.
+            let mut starting = snapshot.catalog.starting.iter();
             if tool.is_none()
                 && let Some(subject) = &subject
                 && subject.kind == SubjectKind::Tool
@@ -106,7 +107,7 @@ impl Server {
         entry.arguments = arguments;
         entry.subject = subject;
         entry.via = via;
-        // What is no method is a stranger's text.
+        // Unknown method names are untrusted and are not recorded.
         entry.method = match method {
             Some(method) => Some(method.as_str().into()),
             None if calls => Some((*request.method).into()),
@@ -114,7 +115,7 @@ impl Server {
         };
         let allowed = decision.as_ref().is_none_or(|decision| decision.allowed);
         entry.rule = decision.and_then(|decision| decision.rule).map(Into::into);
-        let watch = watch.witnessed_by(Box::new(Draft {
+        let watch = watch.witnessed_by(Box::new(RequestAuditRecord {
             audit: Arc::clone(audit),
             entry,
             ticket,
@@ -124,14 +125,13 @@ impl Server {
         if barred { watch.bar() } else { watch }
     }
 
-    /// Has the end of a call recorded that goes on behind its answer.
-    /// `later`: it may as well end with its request.
-    pub(super) fn audited_task(
+    /// Starts the audit record of a task. `later` is true if the call may still end with its request.
+    pub(super) fn audit_task(
         &self,
         caller: Caller<'_>,
         tool: &str,
         later: bool,
-    ) -> Option<TaskDraft> {
+    ) -> Option<TaskAuditRecord> {
         let audit = self.audit.as_ref()?;
         if let Some(watch) = caller.watch.filter(|_| !later) {
             watch.goes_on();
@@ -142,7 +142,7 @@ impl Server {
         entry.session = caller.session.cloned();
         entry.subject = Some(Subject::new(SubjectKind::Tool, tool));
         entry.trace = caller.watch.and_then(Watch::context);
-        Some(TaskDraft {
+        Some(TaskAuditRecord {
             audit: Arc::clone(audit),
             entry: Some(entry),
             ticket: audit.ticket().ok().flatten(),
@@ -153,16 +153,16 @@ impl Server {
 }
 
 impl Caller<'_> {
-    /// Whether the request must not be answered, since it cannot be recorded.
+    /// Returns true if the request must not run because it cannot be recorded.
     #[inline]
     pub(super) fn is_barred(self) -> bool {
         self.watch.is_some_and(Watch::is_barred)
     }
 }
 
-/// What cannot be recorded does not happen.
+/// Error for a request that must be recorded and cannot be.
 #[cold]
-pub(super) fn unrecorded(id: &str) -> Reply {
+pub(super) fn audit_unavailable(id: &str) -> Reply {
     let message =
         "What happens here has to be recorded, and cannot be at this time; try again later";
     let error = ErrorObject::new(ErrorCode::Http(503), message);
@@ -170,7 +170,7 @@ pub(super) fn unrecorded(id: &str) -> Reply {
     Reply::refused(Refusal::Unrecorded, Some(id), &error.with_data(data))
 }
 
-impl Witness for Draft {
+impl Witness for RequestAuditRecord {
     fn ends(self: Box<Self>, ended: Ended) {
         let Self {
             audit,
@@ -211,13 +211,13 @@ impl Witness for Draft {
     }
 }
 
-impl TaskDraft {
-    /// It goes on from here.
+impl TaskAuditRecord {
+    /// Marks the call as a task.
     pub(super) fn begins(&mut self) {
         self.begun = true;
     }
 
-    /// The call is over.
+    /// Records the end of the call.
     pub(super) fn ends(mut self, reply: &Reply) {
         let ended = Ended {
             verdict: reply.verdict(),
@@ -246,7 +246,7 @@ impl TaskDraft {
     }
 }
 
-impl Drop for TaskDraft {
+impl Drop for TaskAuditRecord {
     fn drop(&mut self) {
         if self.begun {
             self.put(Outcome::Cancelled, None);
@@ -276,7 +276,7 @@ fn code(verdict: Verdict) -> Option<i32> {
     }
 }
 
-/// Whether a method calls, reads or changes something. All others only ask what there is.
+/// Returns true if the method calls, reads or changes something. Other methods only list or describe.
 fn calls_something(method: Method) -> bool {
     match method {
         Method::ToolsCall
@@ -305,7 +305,7 @@ fn calls_something(method: Method) -> bool {
     }
 }
 
-/// What a request is about.
+/// Target of a request.
 fn subject(method: Method, request: &Request<'_>) -> Option<Subject> {
     let params = &request.params;
     let (kind, name) = match method {
@@ -324,15 +324,18 @@ fn subject(method: Method, request: &Request<'_>) -> Option<Subject> {
     Some(Subject::new(kind, &message::string(name?)?))
 }
 
-/// What the rules say about it.
-fn decision(generation: &Generation, principal: &Principal, subject: &Subject) -> Option<Decision> {
-    let policy = &generation.seen.as_ref()?.policy;
+/// Policy decision about the target.
+fn decision(snapshot: &Snapshot, principal: &Principal, subject: &Subject) -> Option<Decision> {
+    let policy = &snapshot.policy_view.as_ref()?.policy;
     let class = policy.class_of(principal);
     let name = &*subject.name;
     match subject.kind {
         SubjectKind::Tool => {
-            let entry = generation.catalog.tool(name)?;
-            Some(policy.decide(&class, seen::tool(policy, entry.tool.definition())))
+            let entry = snapshot.catalog.tool(name)?;
+            Some(policy.decide(
+                &class,
+                visibility::tool_target(policy, entry.tool.definition()),
+            ))
         }
         SubjectKind::Prompt => {
             let target = Target {
@@ -340,7 +343,7 @@ fn decision(generation: &Generation, principal: &Principal, subject: &Subject) -
                 name,
                 access: Access::Read,
             };
-            generation.catalog.prompts.position(name)?;
+            snapshot.catalog.prompts.position(name)?;
             Some(policy.decide(&class, target))
         }
         SubjectKind::Resource => Some(policy.decide_uri(&class, name)),
@@ -348,8 +351,8 @@ fn decision(generation: &Generation, principal: &Principal, subject: &Subject) -
     }
 }
 
-impl fmt::Debug for Draft {
+impl fmt::Debug for RequestAuditRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Draft")
+        f.write_str("RequestAuditRecord")
     }
 }

@@ -1,4 +1,4 @@
-//! Running one call: guarded against panics, bounded in time, and owned by whom it should be.
+//! Calls in progress: panic isolation, timeouts, cancellation, and what happens on a disconnect.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,61 +15,61 @@ use tokio::task::AbortHandle as TaskHandle;
 use tokio::time::{Instant, Sleep};
 
 use super::Reply;
-use super::questions::{Asked, ClientRequestConfig, Questions};
+use super::client_requests::{ClientRequestConfig, ClientRequests, PendingSends};
 use crate::catalog::{CallContext, Dropped, Interruption, RequestId};
 use crate::limit::{Held, Hits, Limit};
 use crate::net::{ShareKey, enter_share};
 use crate::protocol::Revision;
 use crate::telemetry::{Gauge, Hold, TraceContext, enter_trace};
 
-/// The future of one call of a tool, or of whatever else somebody has written for this server.
+/// Future of one call of a tool, resource, prompt or method.
 pub(crate) type BoxedCall<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
 
-/// How a call ended.
+/// Outcome of a call.
 #[derive(Debug)]
-pub(crate) enum Outcome<T> {
+pub(crate) enum CallOutcome<T> {
     Done(T),
-    /// It took longer than it may.
+    /// The timeout expired.
     TimedOut(Duration),
-    /// It panicked; the log has its words.
+    /// The call panicked. The panic hook logged the message.
     Panicked,
-    /// The caller wants no answer any more.
+    /// The caller cancelled the request.
     Cancelled,
-    /// The server stops, and cannot wait for it.
+    /// The server stops and could not wait any longer.
     Stopped,
-    /// It needs its client's input, or must not go on.
-    Interrupted(Box<Interrupted>),
+    /// The call needs input from its client, or its replay failed.
+    Suspended(Box<SuspendedCall>),
 }
 
-/// A call that did not come to its end.
+/// A call that ended before its result.
 #[derive(Debug)]
-pub(crate) struct Interrupted {
+pub(crate) struct SuspendedCall {
     pub(crate) interruption: Interruption,
     pub(crate) context: Arc<CallContext>,
 }
 
-/// Who loses interest when the client closes the connection.
+/// Effect of a disconnect on a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnDisconnect {
     /// The call is dropped (stateless era, MH-16).
     Cancel,
-    /// The call runs on until it is done or cancelled by its id (handshake era, LH-02).
+    /// The call runs until it completes or is cancelled by its id (handshake era, LH-02).
     RunOn,
 }
 
-/// Whether the stream of an answer can be taken up again after it broke off.
+/// Resumption of an interrupted response stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resumption {
-    /// It cannot: nobody comes back.
+    /// The stream cannot be resumed.
     No,
-    /// By the id of an event.
+    /// By event id.
     Ids,
-    /// By the id of an event, of which the first says nothing else.
+    /// By event id; the stream starts with an empty event that has one.
     Primed,
 }
 
 impl Resumption {
-    /// For clients of a revision, over HTTP.
+    /// Returns the form of resumption that a revision has over HTTP.
     pub(crate) fn of(revision: Revision) -> Self {
         if revision.has_priming_events() {
             Self::Primed
@@ -81,73 +81,73 @@ impl Resumption {
     }
 }
 
-/// How a call is to be run.
+/// Options of one call.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms {
-    /// How long it may take.
+pub(crate) struct CallOptions {
+    /// Maximum duration of the call.
     pub(crate) timeout: Duration,
     pub(crate) on_disconnect: OnDisconnect,
-    /// After which time without an answer a stream is begun, so that whoever stands in between sees signs of life.
-    /// `None` if the caller takes no streams.
+    /// Delay after which the response becomes a stream, so that proxies see traffic. `None` if the caller accepts no
+    /// stream.
     pub(crate) stream_after: Option<Duration>,
     pub(crate) resumption: Resumption,
 }
 
-/// How far a call has come.
+/// Progress of a call after it was polled.
 #[expect(
     clippy::large_enum_variant,
     reason = "a box would cost each call that waits"
 )]
-pub(crate) enum Step<T> {
-    Done(Outcome<T>),
-    /// It has something to say before its answer, or takes long.
-    Streams(Running<T>),
+pub(crate) enum CallProgress<T> {
+    Done(CallOutcome<T>),
+    /// The call has sent a message before its result, or takes long.
+    Streams(RunningCall<T>),
 }
 
-/// Begins a call and polls it once, where it stands: most are done then, and no timer was armed and no task made.
+/// Starts a call and polls it once. Most calls complete here, without a timer or a task.
 ///
 /// # Errors
 ///
-/// The call, where it has to wait.
+/// The pending call, if it has to wait.
 #[inline]
-pub(crate) fn begin<T: 'static>(
+pub(crate) fn start<T: 'static>(
     cx: &mut Context<'_>,
     start: impl FnOnce(Arc<CallContext>) -> BoxedCall<T>,
     context: &Arc<CallContext>,
-    terms: Terms,
-) -> Result<Step<T>, Guarded<T>> {
+    options: CallOptions,
+) -> Result<CallProgress<T>, CatchUnwind<T>> {
     let Some(mut call) = prepare(start, context) else {
-        return Ok(Step::Done(Outcome::Panicked));
+        return Ok(CallProgress::Done(CallOutcome::Panicked));
     };
     let outcome = match Pin::new(&mut call).poll(cx) {
-        Poll::Ready(outcome) => settled(outcome, context),
+        Poll::Ready(outcome) => finish_replay(outcome, context),
         Poll::Pending => match context.asking.interruption() {
-            Some(interruption) => interrupted(interruption, context),
+            Some(interruption) => suspended(interruption, context),
             None => return Err(call),
         },
     };
     Ok(
-        if context.outlet.is_silent() || terms.stream_after.is_none() {
-            Step::Done(outcome)
+        if context.outlet.is_silent() || options.stream_after.is_none() {
+            CallProgress::Done(outcome)
         } else {
-            Step::Streams(Running::Done(Some(outcome)))
+            CallProgress::Streams(RunningCall::Done(Some(outcome)))
         },
     )
 }
 
-/// Makes a call that nobody has polled yet. `None` if that panicked.
+/// Creates the future of a call without polling it. Returns `None` if that panicked.
 #[inline]
-fn prepare<T: 'static>(
+pub(super) fn prepare<T: 'static>(
     start: impl FnOnce(Arc<CallContext>) -> BoxedCall<T>,
     context: &Arc<CallContext>,
-) -> Option<Guarded<T>> {
+) -> Option<CatchUnwind<T>> {
     let call = {
         let _share = enter_share(context.share);
         catch_unwind(AssertUnwindSafe(|| start(Arc::clone(context))))
     };
-    call.ok().map(|call| Guarded {
+    call.ok().map(|call| CatchUnwind {
         call: match context.asking.is_kept_elsewhere() {
-            true => after_journal(call, context),
+            true => with_journal(call, context),
             false => call,
         },
         trace: context.onward.place,
@@ -155,9 +155,9 @@ fn prepare<T: 'static>(
     })
 }
 
-/// A call that begins once what it has learnt before is there.
+/// Fetches the journal of a replayed call before it runs.
 #[cold]
-fn after_journal<T: 'static>(call: BoxedCall<T>, context: &Arc<CallContext>) -> BoxedCall<T> {
+fn with_journal<T: 'static>(call: BoxedCall<T>, context: &Arc<CallContext>) -> BoxedCall<T> {
     let context = Arc::clone(context);
     Box::pin(async move {
         context.asking.fetch_journal().await;
@@ -165,56 +165,62 @@ fn after_journal<T: 'static>(call: BoxedCall<T>, context: &Arc<CallContext>) -> 
     })
 }
 
-/// Makes a call that has to wait for its turn.
+/// Creates the future of a call that has to wait for a concurrency permit.
 ///
 /// # Errors
 ///
-/// The call, unless that panicked.
-pub(crate) fn prepared<T: 'static>(
+/// The pending call, unless creating it panicked.
+pub(crate) fn start_unpolled<T: 'static>(
     start: impl FnOnce(Arc<CallContext>) -> BoxedCall<T>,
     context: &Arc<CallContext>,
-) -> Result<Step<T>, Guarded<T>> {
+) -> Result<CallProgress<T>, CatchUnwind<T>> {
     match prepare(start, context) {
         Some(call) => Err(call),
-        None => Ok(Step::Done(Outcome::Panicked)),
+        None => Ok(CallProgress::Done(CallOutcome::Panicked)),
     }
 }
 
-/// How a call ended, unless it must not have.
+/// Replaces the outcome with the recorded replay error, if any, and closes pending client requests.
 #[inline]
-pub(super) fn settled<T>(outcome: Outcome<T>, context: &Arc<CallContext>) -> Outcome<T> {
+pub(super) fn finish_replay<T>(
+    outcome: CallOutcome<T>,
+    context: &Arc<CallContext>,
+) -> CallOutcome<T> {
     let Some(desk) = context.asking.desk() else {
         return outcome;
     };
     desk.close();
     match desk.fault() {
         None => outcome,
-        Some(fault) => interrupted(Interruption::Fault(fault), context),
+        Some(fault) => suspended(Interruption::Fault(fault), context),
     }
 }
 
 #[cold]
-pub(super) fn interrupted<T>(interruption: Interruption, context: &Arc<CallContext>) -> Outcome<T> {
+pub(super) fn suspended<T>(
+    interruption: Interruption,
+    context: &Arc<CallContext>,
+) -> CallOutcome<T> {
     if let Some(desk) = context.asking.desk() {
         desk.close();
     }
-    Outcome::Interrupted(Box::new(Interrupted {
+    CallOutcome::Suspended(Box::new(SuspendedCall {
         interruption,
         context: Arc::clone(context),
     }))
 }
 
-/// Goes on with a call to its end, or to where its answer has to become a stream.
-pub(crate) async fn wait<T: Send + 'static>(
-    call: Guarded<T>,
+/// Polls a call until it completes or its response becomes a stream.
+pub(crate) async fn drive<T: Send + 'static>(
+    call: CatchUnwind<T>,
     context: &Arc<CallContext>,
-    terms: Terms,
+    options: CallOptions,
     inflight: &Arc<Inflight>,
     held: Held,
-) -> Step<T> {
-    let mut running = Running::new(call, context, terms, inflight, held);
-    let Some(stream_after) = terms.stream_after else {
-        return Step::Done(running.await);
+) -> CallProgress<T> {
+    let mut running = RunningCall::new(call, context, options, inflight, held);
+    let Some(stream_after) = options.stream_after else {
+        return CallProgress::Done(running.await);
     };
     let until_stream = tokio::time::sleep(stream_after);
     tokio::pin!(until_stream);
@@ -223,7 +229,7 @@ pub(crate) async fn wait<T: Send + 'static>(
         if !context.outlet.is_silent() || done.is_pending() && context.outlet.has_messages(cx) {
             return match done {
                 Poll::Ready(outcome) => {
-                    running = Running::Done(outcome);
+                    running = RunningCall::Done(outcome);
                     Poll::Ready(None)
                 }
                 Poll::Pending => Poll::Ready(None),
@@ -236,45 +242,45 @@ pub(crate) async fn wait<T: Send + 'static>(
     })
     .await;
     match outcome {
-        Some(outcome) => Step::Done(outcome),
-        None => Step::Streams(running),
+        Some(outcome) => CallProgress::Done(outcome),
+        None => CallProgress::Streams(running),
     }
 }
 
-/// A call that has begun and takes its time.
+/// A pending call.
 #[expect(
     clippy::large_enum_variant,
     reason = "a box would cost each call that waits"
 )]
-pub(crate) enum Running<T> {
-    Done(Option<Outcome<T>>),
-    /// Dropping it cancels it.
+pub(crate) enum RunningCall<T> {
+    Done(Option<CallOutcome<T>>),
+    /// Owned by the response. Dropping it cancels the call.
     Own {
-        call: Abortable<Guarded<T>>,
+        call: Abortable<CatchUnwind<T>>,
         deadline: Pin<Box<Sleep>>,
         timeout: Duration,
         context: Arc<CallContext>,
-        /// What it has asked its client.
-        asked: Option<Box<Asked>>,
-        place: Place,
+        /// Requests that the call has sent to its client.
+        asked: Option<Box<PendingSends>>,
+        place: InflightEntry,
         _held: Held,
     },
-    /// It runs on without whoever waits here.
-    Task(oneshot::Receiver<Outcome<T>>),
+    /// Owned by a task that outlives the response.
+    Task(oneshot::Receiver<CallOutcome<T>>),
 }
 
-impl<T: Send + 'static> Running<T> {
+impl<T: Send + 'static> RunningCall<T> {
     fn new(
-        call: Guarded<T>,
+        call: CatchUnwind<T>,
         context: &Arc<CallContext>,
-        terms: Terms,
+        options: CallOptions,
         inflight: &Arc<Inflight>,
         held: Held,
     ) -> Self {
-        let timeout = terms.timeout;
+        let timeout = options.timeout;
         let (stop, stopped) = AbortHandle::new_pair();
         let call = Abortable::new(call, stopped);
-        let place = inflight.enter(context, stop);
+        let place = inflight.register(context, stop);
         let number = place.number;
         let call = Self::Own {
             call,
@@ -285,28 +291,28 @@ impl<T: Send + 'static> Running<T> {
             place,
             _held: held,
         };
-        if terms.on_disconnect == OnDisconnect::Cancel {
+        if options.on_disconnect == OnDisconnect::Cancel {
             return call;
         }
         let (sender, receiver) = oneshot::channel();
-        // Owned by `inflight`, which can cancel it by its id, and which a server that stops waits for.
+        // `inflight` keeps the abort handle: the task can be cancelled by request id and is awaited at shutdown.
         let task = tokio::spawn(async move {
             let _ = sender.send(call.await);
         });
-        inflight.remember(number, context, task.abort_handle());
+        inflight.make_cancellable(number, context, task.abort_handle());
         Self::Task(receiver)
     }
 }
 
-// Nothing in it is pinned in place: the call has a box of its own.
-impl<T> Unpin for Running<T> {}
+// No field is pinned: the future of the call is boxed.
+impl<T> Unpin for RunningCall<T> {}
 
-impl<T> Future for Running<T> {
-    type Output = Outcome<T>;
+impl<T> Future for RunningCall<T> {
+    type Output = CallOutcome<T>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome<T>> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<CallOutcome<T>> {
         match &mut *self {
-            Self::Done(outcome) => Poll::Ready(outcome.take().unwrap_or(Outcome::Cancelled)),
+            Self::Done(outcome) => Poll::Ready(outcome.take().unwrap_or(CallOutcome::Cancelled)),
             Self::Own {
                 call,
                 deadline,
@@ -318,25 +324,25 @@ impl<T> Future for Running<T> {
             } => {
                 if let Poll::Ready(outcome) = Pin::new(call).poll(cx) {
                     if let Some(asked) = asked {
-                        asked.take_back(context, &place.inflight.questions);
+                        asked.withdraw_closed(context, &place.inflight.client_requests);
                     }
                     return Poll::Ready(match outcome {
-                        Ok(outcome) => settled(outcome, context),
+                        Ok(outcome) => finish_replay(outcome, context),
                         Err(Aborted) => {
                             context.outlet.cancel();
-                            Outcome::Stopped
+                            CallOutcome::Stopped
                         }
                     });
                 }
-                // Before the desk is looked at, so that nothing is put there unseen.
+                // Registered before the journal is read, so that no request goes unnoticed.
                 context.asking.driven_by(cx.waker());
                 if let Some(desk) = context.asking.desk() {
                     if let Some(interruption) = context.asking.interruption() {
-                        return Poll::Ready(interrupted(interruption, context));
+                        return Poll::Ready(suspended(interruption, context));
                     }
                     if context.asking.patience().is_some() {
                         let asked = asked.get_or_insert_default();
-                        asked.look(context, desk, &place.inflight.questions);
+                        asked.sync(context, desk, &place.inflight.client_requests);
                         match asked.waited(desk.is_waiting()) {
                             None => return Poll::Pending,
                             Some(Duration::ZERO) => {}
@@ -349,19 +355,19 @@ impl<T> Future for Running<T> {
                 }
                 deadline.as_mut().poll(cx).map(|()| {
                     context.outlet.cancel();
-                    Outcome::TimedOut(*timeout)
+                    CallOutcome::TimedOut(*timeout)
                 })
             }
             Self::Task(receiver) => Pin::new(receiver)
                 .poll(cx)
-                .map(|outcome| outcome.unwrap_or(Outcome::Cancelled)),
+                .map(|outcome| outcome.unwrap_or(CallOutcome::Cancelled)),
         }
     }
 }
 
-impl<T> Drop for Running<T> {
+impl<T> Drop for RunningCall<T> {
     fn drop(&mut self) {
-        // A tool that blocks cannot be dropped; it can look.
+        // A blocking tool cannot be dropped. It checks this flag.
         if let Self::Own {
             context,
             asked,
@@ -374,70 +380,63 @@ impl<T> Drop for Running<T> {
                 desk.close();
             }
             if let Some(asked) = asked {
-                asked.end(&place.inflight.questions);
+                asked.withdraw_all(&place.inflight.client_requests);
             }
         }
     }
 }
 
-impl<T> fmt::Debug for Running<T> {
+impl<T> fmt::Debug for RunningCall<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Running")
+        f.write_str("RunningCall")
     }
 }
 
-/// Begins a call without polling it. `None` if it panicked.
-pub(super) fn guard<T: 'static>(
-    start: impl FnOnce(Arc<CallContext>) -> BoxedCall<T>,
-    context: &Arc<CallContext>,
-) -> Option<Guarded<T>> {
-    prepare(start, context)
-}
-
-/// A call whose panics end here.
-pub(crate) struct Guarded<T> {
+/// A call whose panics are caught.
+pub(crate) struct CatchUnwind<T> {
     call: BoxedCall<T>,
-    /// What the log says that is written meanwhile.
+    /// Trace context of the log lines that the call writes.
     trace: Option<TraceContext>,
-    /// Whose share is used of what callers use together.
+    /// Share that the call's resource use is charged to.
     share: ShareKey,
 }
 
-impl<T> Future for Guarded<T> {
-    type Output = Outcome<T>;
+impl<T> Future for CatchUnwind<T> {
+    type Output = CallOutcome<T>;
 
     #[inline]
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome<T>> {
-        // A future that panicked is never polled again, so nobody sees what it left half done.
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<CallOutcome<T>> {
+        // The future is never polled after a panic, so its broken state is not observed.
         let _entered = self.trace.map(enter_trace);
         let _share = enter_share(self.share);
         match catch_unwind(AssertUnwindSafe(|| self.call.as_mut().poll(cx))) {
-            Ok(poll) => poll.map(Outcome::Done),
-            Err(_) => Poll::Ready(Outcome::Panicked),
+            Ok(poll) => poll.map(CallOutcome::Done),
+            Err(_) => Poll::Ready(CallOutcome::Panicked),
         }
     }
 }
 
-/// Calls that were not done at once: counted, cancelled by their id, and waited for when the server stops.
+/// Registry of calls that did not complete at once. Counts them, cancels them by request id, and lets shutdown wait
+/// for them.
 #[derive(Debug)]
 pub(crate) struct Inflight {
     calls: Mutex<Calls>,
     changed: Notify,
-    pub(super) questions: Questions,
-    /// Event streams that are open.
+    pub(super) client_requests: ClientRequests,
+    /// Number of open event streams.
     streams: Gauge,
     hits: Arc<Hits>,
 }
 
-/// One open stream: counts it, and what it has to leave out.
+/// Counts an open stream while it exists, and the messages that its queue drops.
 #[derive(Debug)]
-pub(crate) struct StreamHold {
+pub(crate) struct StreamGuard {
     _open: Hold,
     hits: Arc<Hits>,
 }
 
-impl StreamHold {
-    /// Counts messages that found no place.
+impl StreamGuard {
+    /// Counts messages that were dropped because the queue was full.
     pub(crate) fn count(&self, dropped: Dropped) {
         for (limit, number) in [
             (Limit::QueueMessages, dropped.messages),
@@ -451,14 +450,14 @@ impl StreamHold {
 #[derive(Debug, Default)]
 struct Calls {
     running: usize,
-    /// The means to end each of them with an answer.
+    /// Abort handles, which end a call with a response.
     stoppable: HashMap<u64, AbortHandle>,
     begun: u64,
-    /// Those that outlive their request, by session and id.
+    /// Calls that outlive their request, by session and request id.
     by_id: HashMap<(Arc<str>, RequestId), Cancellable>,
 }
 
-/// A call that is cancelled by its id.
+/// A call that can be cancelled by its request id.
 #[derive(Debug)]
 struct Cancellable {
     number: u64,
@@ -466,20 +465,19 @@ struct Cancellable {
     task: TaskHandle,
 }
 
-/// One call's entry among those that run.
-pub(crate) struct Place {
+/// Registration of one call; removed on drop.
+pub(crate) struct InflightEntry {
     inflight: Arc<Inflight>,
     number: u64,
     key: (Arc<str>, RequestId),
 }
 
-/// Stands for the session of requests without one that outlive nothing but their own answer: over standard input
-/// and output.
+/// Session key of requests over stdio that have no session.
 pub(crate) const STDIO: &str = "stdio";
 
 impl Inflight {
     pub(crate) fn new(
-        questions: ClientRequestConfig,
+        client_requests: ClientRequestConfig,
         replica: u64,
         streams: Gauge,
         hits: Arc<Hits>,
@@ -487,35 +485,39 @@ impl Inflight {
         Self {
             calls: Mutex::default(),
             changed: Notify::new(),
-            questions: Questions::new(questions, replica),
+            client_requests: ClientRequests::new(client_requests, replica),
             streams,
             hits,
         }
     }
 
-    /// Counts one more stream, for as long as what is returned lives.
-    pub(crate) fn stream(&self) -> StreamHold {
-        StreamHold {
+    /// Counts an open stream until the guard is dropped.
+    pub(crate) fn stream(&self) -> StreamGuard {
+        StreamGuard {
             _open: self.streams.hold(),
             hits: Arc::clone(&self.hits),
         }
     }
 
-    pub(super) fn enter(self: &Arc<Self>, context: &CallContext, stop: AbortHandle) -> Place {
+    pub(super) fn register(
+        self: &Arc<Self>,
+        context: &CallContext,
+        stop: AbortHandle,
+    ) -> InflightEntry {
         let mut calls = self.calls();
         calls.begun += 1;
         let number = calls.begun;
         calls.running += 1;
         calls.stoppable.insert(number, stop);
-        Place {
+        InflightEntry {
             inflight: Arc::clone(self),
             number,
             key: key(context),
         }
     }
 
-    /// Has a call be cancelled by its id, unless it has left already: it may have ended on another thread.
-    fn remember(&self, number: u64, context: &Arc<CallContext>, task: TaskHandle) {
+    /// Makes a call cancellable by its id, unless it has completed on another thread already.
+    fn make_cancellable(&self, number: u64, context: &Arc<CallContext>, task: TaskHandle) {
         let mut calls = self.calls();
         if calls.stoppable.contains_key(&number) {
             let call = Cancellable {
@@ -527,21 +529,21 @@ impl Inflight {
         }
     }
 
-    /// The answer to a call that somebody else drives, and that is cancelled by its id (CAN-01).
+    /// Runs `answer` in a task that can be cancelled by request id (CAN-01).
     pub(super) fn cancellable(
         self: &Arc<Self>,
         context: &Arc<CallContext>,
         answer: BoxedCall<Reply>,
     ) -> BoxedCall<Reply> {
         let (stop, stopped) = AbortHandle::new_pair();
-        let place = self.enter(context, stop);
+        let place = self.register(context, stop);
         let number = place.number;
         let task = tokio::spawn(async move {
             let answer = Abortable::new(answer, stopped).await;
             drop(place);
             answer
         });
-        self.remember(number, context, task.abort_handle());
+        self.make_cancellable(number, context, task.abort_handle());
         let id = context.request_id.clone();
         Box::pin(async move {
             match task.await {
@@ -552,14 +554,14 @@ impl Inflight {
         })
     }
 
-    /// The answer to a call that somebody else drives, and that ends with its request or with the server.
+    /// Runs `answer` until it completes, its request is dropped, or the server stops.
     pub(super) fn stoppable(
         self: &Arc<Self>,
         context: &Arc<CallContext>,
         answer: BoxedCall<Reply>,
     ) -> BoxedCall<Reply> {
         let (stop, stopped) = AbortHandle::new_pair();
-        let place = self.enter(context, stop);
+        let place = self.register(context, stop);
         let id = context.request_id.clone();
         Box::pin(async move {
             let answer = Abortable::new(answer, stopped).await;
@@ -568,10 +570,10 @@ impl Inflight {
         })
     }
 
-    /// Counts something among the calls that a server which stops waits for.
-    pub(crate) fn busy(self: &Arc<Self>) -> Busy {
+    /// Makes shutdown wait until the guard is dropped.
+    pub(crate) fn delay_shutdown(self: &Arc<Self>) -> InflightGuard {
         self.calls().running += 1;
-        Busy(Arc::clone(self))
+        InflightGuard(Arc::clone(self))
     }
 
     /// Cancels all calls of a session.
@@ -590,7 +592,7 @@ impl Inflight {
         }
     }
 
-    /// Cancels a call (CAN-01), and says whether there was one. What has ended, or never was, is nobody's loss.
+    /// Cancels a call (CAN-01). Returns false if it is unknown or has completed.
     pub(crate) fn cancel(&self, session: &str, id: &str) -> bool {
         let key = (Arc::from(session), RequestId::from_json(id));
         let found = self.calls().by_id.remove(&key);
@@ -611,7 +613,7 @@ impl Inflight {
         }
     }
 
-    /// Ends all calls; their callers are told that the server stops.
+    /// Aborts all calls. Their callers get an error that says that the server stops.
     pub(crate) fn stop(&self) {
         let running: Vec<_> = self.calls().stoppable.values().cloned().collect();
         for call in running {
@@ -640,10 +642,10 @@ fn key(context: &CallContext) -> (Arc<str>, RequestId) {
     (session, context.request_id.clone())
 }
 
-impl Drop for Place {
+impl Drop for InflightEntry {
     fn drop(&mut self) {
         let mut calls = self.inflight.calls();
-        // The id may have been used again since.
+        // A later request may have reused the id.
         let known = calls.by_id.get(&self.key);
         if known.is_some_and(|call| call.number == self.number) {
             calls.by_id.remove(&self.key);
@@ -654,17 +656,17 @@ impl Drop for Place {
     }
 }
 
-/// Something that a server which stops waits for.
+/// Makes shutdown wait until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Busy(Arc<Inflight>);
+pub(crate) struct InflightGuard(Arc<Inflight>);
 
-impl Drop for Busy {
+impl Drop for InflightGuard {
     fn drop(&mut self) {
         self.0.leave();
     }
 }
 
-/// When a stream shows that it is alive: every 15 to 25 seconds, not all at once.
+/// Time of the next keep-alive message of a stream: in 15 to 25 seconds, with jitter.
 pub(crate) fn next_heartbeat() -> Instant {
     let noise = u64::from(crate::seal::random_bytes::<1>()[0]);
     Instant::now() + Duration::from_millis(15_000 + noise * 10_000 / 255)
@@ -681,18 +683,18 @@ mod tests {
         let config = ClientRequestConfig::default();
         let inflight = Arc::new(Inflight::new(config, 1, Gauge::default(), hits));
         let context = Arc::new(CallContext::for_test());
-        let enter = || inflight.enter(&context, AbortHandle::new_pair().0);
+        let enter = || inflight.register(&context, AbortHandle::new_pair().0);
         // Its task is about to end on another thread.
         let task = tokio::spawn(std::future::pending::<()>());
         let place = enter();
         let number = place.number;
         drop(place);
-        inflight.remember(number, &context, task.abort_handle());
+        inflight.make_cancellable(number, &context, task.abort_handle());
         assert!(inflight.calls().by_id.is_empty());
         // One that has used its id again stays.
         let (first, second) = (enter(), enter());
         for place in [&first, &second] {
-            inflight.remember(place.number, &context, task.abort_handle());
+            inflight.make_cancellable(place.number, &context, task.abort_handle());
         }
         drop(first);
         assert_eq!(inflight.calls().by_id.len(), 1);

@@ -1,4 +1,4 @@
-//! Headers that repeat parts of the body for whoever stands in between (2026-07-28, transports).
+//! HTTP headers that repeat parts of the body for intermediaries (2026-07-28, transports).
 
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -13,31 +13,31 @@ use crate::catalog::{HeaderParameter, ParameterKind};
 use crate::protocol::{Method, Revision};
 use crate::seal::Session;
 
-/// The headers that the protocol gives a meaning to, found in one pass over all of them.
+/// Headers that MCP defines, collected in one pass.
 #[derive(Debug, Default)]
 pub(crate) struct McpHeaders {
-    pub(super) version: Once,
-    pub(super) session: Once,
-    pub(super) method: Once,
-    pub(super) name: Once,
-    /// The session that is named, once it was opened; `None` if the headers are those of one request alone.
+    pub(super) version: SingleHeader,
+    pub(super) session: SingleHeader,
+    pub(super) method: SingleHeader,
+    pub(super) name: SingleHeader,
+    /// The session named by the headers, after it was opened. `None` if the headers belong to one request only.
     opened: Option<OnceLock<Arc<Session>>>,
 }
 
-/// A header that may stand there once.
+/// A header that may occur once.
 #[derive(Debug, Default)]
-pub(super) enum Once {
+pub(super) enum SingleHeader {
     #[default]
     Absent,
-    /// A word of the specification's own.
+    /// A value that the specification defines.
     Known(&'static str),
-    /// It shares the bytes that came in.
+    /// Another value; it shares the received bytes.
     One(HeaderValue),
     Repeated,
 }
 
 impl McpHeaders {
-    /// Takes note of a header, if it is one of ours; says whether it is. `name` is in lower case.
+    /// Adds a header. Returns false if MCP does not define it. `name` is lower-case.
     #[inline]
     pub(crate) fn add(&mut self, name: &str, value: &HeaderValue) -> bool {
         match name {
@@ -54,8 +54,8 @@ impl McpHeaders {
         true
     }
 
-    /// The same for later requests that have the same headers and go to the same endpoint. It shares no bytes with this
-    /// one, and remembers the session that is named.
+    /// Copies the headers for later requests with an equal head to the same endpoint. The copy shares no received
+    /// bytes and caches the session.
     pub(crate) fn to_keep(&self) -> Self {
         Self {
             version: self.version.to_keep(),
@@ -66,7 +66,7 @@ impl McpHeaders {
         }
     }
 
-    /// The session that is named: what `open` says, or what it said when these headers came before.
+    /// Returns the session: the cached one, or the result of `open`.
     #[inline]
     pub(super) fn opened(
         &self,
@@ -82,27 +82,27 @@ impl McpHeaders {
         Some(Arc::clone(opened.get_or_init(|| session)))
     }
 
-    /// Whether a session is named, be it one or not.
+    /// Returns true if a session header is present, valid or not.
     pub(crate) fn names_session(&self) -> bool {
-        !matches!(self.session, Once::Absent)
+        !matches!(self.session, SingleHeader::Absent)
     }
 
-    /// What `MCP-Protocol-Version` says, as far as lifecycles are concerned.
+    /// Classifies `MCP-Protocol-Version` by lifecycle.
     #[inline]
     pub(crate) fn version(&self) -> VersionHeader {
         match self.version.read() {
-            Mirrored::Absent => VersionHeader::Absent,
-            Mirrored::Text(text) => match Revision::parse(&text) {
+            HeaderValueState::Absent => VersionHeader::Absent,
+            HeaderValueState::Text(text) => match Revision::parse(&text) {
                 Some(revision) if revision.has_sessions() => VersionHeader::WithSessions,
                 Some(_) => VersionHeader::Stateless,
                 None => VersionHeader::Unknown,
             },
-            Mirrored::Repeated | Mirrored::Invalid(_) => VersionHeader::Unknown,
+            HeaderValueState::Repeated | HeaderValueState::Invalid(_) => VersionHeader::Unknown,
         }
     }
 }
 
-impl Once {
+impl SingleHeader {
     #[inline]
     fn add(&mut self, value: &HeaderValue) {
         *self = match self {
@@ -111,7 +111,7 @@ impl Once {
         };
     }
 
-    /// Adds a header that nearly always says a word of the specification's: no reference to that has to be counted.
+    /// Adds a header that usually has a value defined by the specification; such values need no reference count.
     #[inline]
     fn add_word(&mut self, value: &HeaderValue, known: impl FnOnce(&str) -> Option<&'static str>) {
         let word = std::str::from_utf8(value.as_bytes()).ok().and_then(known);
@@ -121,7 +121,7 @@ impl Once {
         }
     }
 
-    /// Bytes that came in keep the whole buffer that they came in.
+    /// Received bytes keep their whole read buffer alive, so they are copied.
     fn to_keep(&self) -> Self {
         match self {
             Self::Absent => Self::Absent,
@@ -134,61 +134,61 @@ impl Once {
         }
     }
 
-    /// What it says, blanks around it trimmed (HTTP-09).
+    /// Value with surrounding blanks removed (HTTP-09).
     #[inline]
-    pub(super) fn read(&self) -> Mirrored<'_> {
+    pub(super) fn read(&self) -> HeaderValueState<'_> {
         match self {
-            Self::Absent => Mirrored::Absent,
-            Self::Repeated => Mirrored::Repeated,
-            Self::Known(word) => Mirrored::Text(Cow::Borrowed(word)),
+            Self::Absent => HeaderValueState::Absent,
+            Self::Repeated => HeaderValueState::Repeated,
+            Self::Known(word) => HeaderValueState::Text(Cow::Borrowed(word)),
             Self::One(value) => read_value(value),
         }
     }
 }
 
-/// What a header says.
+/// Value of a header.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Mirrored<'a> {
+pub(crate) enum HeaderValueState<'a> {
     Absent,
     Text(Cow<'a, str>),
-    /// MH-22: there is more than one, and no telling which one was read elsewhere.
+    /// MH-22: the header occurs more than once. Intermediaries may have read either value.
     Repeated,
     Invalid(&'static str),
 }
 
-/// What `MCP-Protocol-Version` says, as far as lifecycles are concerned.
+/// Lifecycle that `MCP-Protocol-Version` selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum VersionHeader {
     Absent,
-    /// A revision with sessions. Which one does not matter: the session's own counts.
+    /// A revision with sessions. The session determines which one.
     WithSessions,
-    /// The revision without.
+    /// The stateless revision.
     Stateless,
-    /// No revision that is known here, or several at once.
+    /// An unknown revision, or several headers.
     Unknown,
 }
 
 /// Reads a header.
-pub(crate) fn read<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Mirrored<'h> {
+pub(crate) fn read<'h>(headers: &'h HeaderMap, name: &HeaderName) -> HeaderValueState<'h> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
-        (None, _) => Mirrored::Absent,
+        (None, _) => HeaderValueState::Absent,
         (Some(value), None) => read_value(value),
-        (Some(_), Some(_)) => Mirrored::Repeated,
+        (Some(_), Some(_)) => HeaderValueState::Repeated,
     }
 }
 
 #[inline]
-fn read_value(value: &HeaderValue) -> Mirrored<'_> {
+fn read_value(value: &HeaderValue) -> HeaderValueState<'_> {
     match value.to_str() {
-        Ok(text) => Mirrored::Text(Cow::Borrowed(text.trim_matches([' ', '\t']))),
-        Err(_) => Mirrored::Invalid("has characters other than visible ASCII"),
+        Ok(text) => HeaderValueState::Text(Cow::Borrowed(text.trim_matches([' ', '\t']))),
+        Err(_) => HeaderValueState::Invalid("has characters other than visible ASCII"),
     }
 }
 
-impl<'a> Mirrored<'a> {
-    /// Undoes the Base64 form that values beyond visible ASCII take: `=?base64?...?=`, with both markers
-    /// (MH-07 to MH-09). What has only one of them is meant literally.
+impl<'a> HeaderValueState<'a> {
+    /// Decodes the Base64 form of values beyond visible ASCII: `=?base64?...?=` (MH-07 to MH-09). A value with only
+    /// one of the two markers is literal.
     pub(crate) fn decoded(self) -> Self {
         let Self::Text(text) = &self else {
             return self;
@@ -210,13 +210,13 @@ impl<'a> Mirrored<'a> {
     }
 }
 
-/// Compares the arguments of a call with the headers that mirror them; says what differs.
+/// Compares the arguments of a call with their headers. Returns a description of the first difference.
 pub(super) fn check_parameters(
     parameters: &[HeaderParameter],
     arguments: &str,
     headers: &HeaderMap,
 ) -> Result<(), String> {
-    // Arguments that are no object are refused later, by the schema.
+    // Arguments that are not an object fail validation later.
     let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
     for parameter in parameters {
         let argument = parameter
@@ -226,17 +226,21 @@ pub(super) fn check_parameters(
             .filter(|value| !value.is_null());
         let header = read(headers, &parameter.header).decoded();
         let problem = match (argument, header) {
-            (None, Mirrored::Absent) => continue,
-            (Some(argument), Mirrored::Text(text)) if says(&text, argument, parameter.kind) => {
+            (None, HeaderValueState::Absent) => continue,
+            (Some(argument), HeaderValueState::Text(text))
+                if says(&text, argument, parameter.kind) =>
+            {
                 continue;
             }
-            (Some(_), Mirrored::Text(text)) => {
+            (Some(_), HeaderValueState::Text(text)) => {
                 format!("is '{}', but the argument is different", truncated(&text))
             }
-            (None, Mirrored::Text(_)) => "is there, but the argument is not".to_owned(),
-            (Some(_), Mirrored::Absent) => "is missing, but the argument is there".to_owned(),
-            (_, Mirrored::Repeated) => "appears more than once".to_owned(),
-            (_, Mirrored::Invalid(reason)) => reason.to_owned(),
+            (None, HeaderValueState::Text(_)) => "is there, but the argument is not".to_owned(),
+            (Some(_), HeaderValueState::Absent) => {
+                "is missing, but the argument is there".to_owned()
+            }
+            (_, HeaderValueState::Repeated) => "appears more than once".to_owned(),
+            (_, HeaderValueState::Invalid(reason)) => reason.to_owned(),
         };
         let argument = parameter.path.join(".");
         return Err(format!(
@@ -247,14 +251,14 @@ pub(super) fn check_parameters(
     Ok(())
 }
 
-/// Whether a header's text says the same as an argument. Integers are compared by value: `42.0` is 42 (MH-12).
+/// Returns true if the header equals the argument. Integers are compared by value: `42.0` is 42 (MH-12).
 fn says(text: &str, argument: &Value, kind: ParameterKind) -> bool {
     match (kind, argument) {
         (_, Value::String(argument)) => text == argument,
         (_, Value::Bool(argument)) => text == if *argument { "true" } else { "false" },
         (ParameterKind::Integer, Value::Number(argument)) => {
             let by_value = || Some(text.parse::<f64>().ok()? == argument.as_f64()?);
-            // Beyond 2^53 two integers can be one f64; such are compared by their digits.
+            // Two integers beyond 2^53 may be one f64, so they are compared by digits.
             text == argument.to_string()
                 || text.contains('.') && by_value().unwrap_or(false)
                 || argument.is_f64() && by_value().unwrap_or(false)
@@ -279,17 +283,17 @@ mod tests {
         headers
     }
 
-    fn name(value: &str) -> Mirrored<'static> {
+    fn name(value: &str) -> HeaderValueState<'static> {
         let headers = headers(&[("mcp-name", value)]);
         match once(&headers).read().decoded() {
-            Mirrored::Text(text) => Mirrored::Text(Cow::Owned(text.into_owned())),
-            Mirrored::Absent => Mirrored::Absent,
-            Mirrored::Repeated => Mirrored::Repeated,
-            Mirrored::Invalid(reason) => Mirrored::Invalid(reason),
+            HeaderValueState::Text(text) => HeaderValueState::Text(Cow::Owned(text.into_owned())),
+            HeaderValueState::Absent => HeaderValueState::Absent,
+            HeaderValueState::Repeated => HeaderValueState::Repeated,
+            HeaderValueState::Invalid(reason) => HeaderValueState::Invalid(reason),
         }
     }
 
-    fn once(headers: &HeaderMap) -> Once {
+    fn once(headers: &HeaderMap) -> SingleHeader {
         let mut found = McpHeaders::default();
         for (name, value) in headers {
             found.add(name.as_str(), value);
@@ -308,7 +312,7 @@ mod tests {
             ("  test_simple_text\t ", "test_simple_text"),
             ("", ""),
         ] {
-            assert_eq!(name(value), Mirrored::Text(text.into()), "{value}");
+            assert_eq!(name(value), HeaderValueState::Text(text.into()), "{value}");
         }
     }
 
@@ -320,7 +324,10 @@ mod tests {
             "=?base64?/w==?=",
             "caf\u{e9}",
         ] {
-            assert!(matches!(name(value), Mirrored::Invalid(_)), "{value}");
+            assert!(
+                matches!(name(value), HeaderValueState::Invalid(_)),
+                "{value}"
+            );
         }
     }
 
@@ -332,14 +339,14 @@ mod tests {
             "SGVsbG8=?=",
             "=?BASE64?SGVsbG8=?=",
         ] {
-            assert_eq!(name(value), Mirrored::Text(value.into()));
+            assert_eq!(name(value), HeaderValueState::Text(value.into()));
         }
     }
 
     #[test]
     fn mh_22_repeated_headers_are_refused() {
         let headers = headers(&[("mcp-name", "a"), ("mcp-name", "a")]);
-        assert_eq!(once(&headers).read(), Mirrored::Repeated);
+        assert_eq!(once(&headers).read(), HeaderValueState::Repeated);
     }
 
     fn parameter(kind: ParameterKind) -> HeaderParameter {

@@ -1,28 +1,28 @@
-//! What clients say without asking: notifications, and answers to questions.
+//! Notifications from clients, and responses to client requests.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::questions::Heard;
+use super::client_requests::Delivery;
 use super::reply::{Refusal, Reply};
-use super::streams::Word;
-use super::{Server, call};
+use super::streams::BusMessage;
+use super::{Server, inflight};
 use crate::auth::Principal;
 use crate::protocol::message::{Notification, Response};
 use crate::protocol::{ErrorCode, ErrorObject};
 
-/// How large an answer may be that is passed on to the replica that asked.
-const ANSWER_ELSEWHERE_BYTES: usize = 30 * 1024;
+/// Maximum size of a response forwarded to the replica that sent the request, in bytes.
+const FORWARD_BYTES_MAX: usize = 30 * 1024;
 
 impl Server {
-    /// A notification of a client's; `session` is where its ids mean something.
-    pub(super) fn notified(&self, session: &str, notification: &Notification<'_>) {
+    /// Handles a notification. `session` is the scope of its request ids.
+    pub(super) fn handle_notification(&self, session: &str, notification: &Notification<'_>) {
         #[derive(Deserialize)]
         struct Cancelled<'a> {
             #[serde(borrow, rename = "requestId")]
             request_id: &'a RawValue,
         }
-        // CAN-01: a malformed one is ignored.
+        // CAN-01: malformed notifications are ignored.
         if notification.method == "notifications/cancelled"
             && let Some(params) = notification.params.object
             && let Ok(cancelled) = serde_json::from_str::<Cancelled<'_>>(params)
@@ -31,10 +31,10 @@ impl Server {
             if self.inflight.cancel(session, request) {
                 return;
             }
-            if session == call::STDIO {
+            if session == inflight::STDIO {
                 self.streams.cancel(request);
             } else {
-                self.streams.say(Word::Cancelled {
+                self.streams.broadcast(BusMessage::Cancelled {
                     session: session.into(),
                     request: request.to_owned(),
                 });
@@ -42,8 +42,8 @@ impl Server {
         }
     }
 
-    /// An answer of a client's to a question; `session` is where it was asked.
-    pub(super) fn answered(
+    /// Handles a response to a client request of `session`.
+    pub(super) fn handle_client_response(
         &self,
         session: &str,
         principal: &Principal,
@@ -51,17 +51,17 @@ impl Server {
     ) -> Reply {
         match self
             .inflight
-            .questions
-            .hear(session, principal.id(), response)
+            .client_requests
+            .deliver(session, principal.id(), response)
         {
-            Heard::Here => Reply::Accepted,
-            Heard::Elsewhere(to) => {
+            Delivery::Here => Reply::Accepted,
+            Delivery::Elsewhere(to) => {
                 let (Some(id), outcome) = (response.id, response.outcome) else {
                     return Reply::Accepted;
                 };
                 let size = outcome.map_or_else(str::len, str::len);
-                if self.reaches_others && size <= ANSWER_ELSEWHERE_BYTES {
-                    self.streams.say(Word::Answered {
+                if self.reaches_others && size <= FORWARD_BYTES_MAX {
+                    self.streams.broadcast(BusMessage::Answered {
                         to,
                         session: session.into(),
                         principal: principal.id().into(),

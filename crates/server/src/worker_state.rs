@@ -1,50 +1,50 @@
-//! What one worker thread keeps for itself.
+//! State of one worker thread.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::MAIN;
+use super::MAIN_ENDPOINT;
 use crate::seal::{KeyRing, OpenedSessions, Session};
 use crate::telemetry::Cells;
 
-/// State of one worker: the sessions it has seen lately, and the time of day, to the second.
+/// Recently opened sessions and the current time of one worker.
 ///
-/// It is shared with nobody, so its lock is never waited for.
+/// It is not shared between threads, so its locks are never contended.
 #[derive(Debug)]
-pub(crate) struct Local {
+pub(crate) struct WorkerState {
     opened: Mutex<OpenedSessions>,
-    /// Those of endpoints beside `/mcp`, by their names: an id that one has opened says nothing to another.
+    /// Sessions of other endpoints than `/mcp`, by endpoint name. An id is valid for one endpoint only.
     elsewhere: Mutex<HashMap<Box<str>, OpenedSessions>>,
     now: AtomicU64,
     cells: Arc<Cells>,
 }
 
-impl Local {
+impl WorkerState {
     pub(crate) fn new(cells: Arc<Cells>) -> Self {
-        let local = Self {
+        let worker = Self {
             opened: Mutex::default(),
             elsewhere: Mutex::default(),
             now: AtomicU64::new(0),
             cells,
         };
-        local.look_at_the_clock();
-        local
+        worker.update_clock();
+        worker
     }
 
-    /// Reads the system's clock. Whoever owns the value calls this once a second or more often.
-    pub(crate) fn look_at_the_clock(&self) {
+    /// Reads the system clock. The owner calls this at least once a second.
+    pub(crate) fn update_clock(&self) {
         self.now.store(unix_seconds(), Ordering::Relaxed);
     }
 
-    /// What this worker's requests are counted in.
+    /// Counters of this worker.
     #[inline]
     pub(crate) fn cells(&self) -> &Arc<Cells> {
         &self.cells
     }
 
-    /// Seconds of Unix time.
+    /// Unix time in seconds.
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         self.now.load(Ordering::Relaxed)
@@ -52,7 +52,7 @@ impl Local {
 
     #[inline]
     pub(crate) fn open(&self, keys: &KeyRing, mount: &str, id: &[u8]) -> Option<Arc<Session>> {
-        if mount != MAIN {
+        if mount != MAIN_ENDPOINT {
             return self.open_elsewhere(keys, mount, id);
         }
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
@@ -76,7 +76,7 @@ impl Local {
     }
 }
 
-/// What the system's clock says.
+/// Current Unix time in seconds.
 pub(crate) fn unix_seconds() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.unwrap_or_default().as_secs()

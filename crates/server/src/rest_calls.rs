@@ -1,5 +1,5 @@
-//! Tools for those who speak no MCP: calls and lists that no message asked for. They take the way that messages take,
-//! so that whatever is asked of those is asked of these.
+//! REST access to tools: calls and lists without a JSON-RPC message. They use the same dispatch as messages, so all
+//! checks apply.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -10,11 +10,11 @@ use bytes::Bytes;
 use http::HeaderMap;
 use serde_json::{Value, json};
 
-use super::call::{OnDisconnect, Resumption};
-use super::generation::supported_versions;
+use super::inflight::{OnDisconnect, Resumption};
+use super::instrument::speaks;
 use super::rounds::Reach;
-use super::watched::speaks;
-use super::{Caller, Handled, Headers, Incoming, Local, Server, malformed};
+use super::snapshot::supported_versions;
+use super::{Caller, Headers, MaybeReady, RequestContext, Server, WorkerState, malformed};
 use crate::auth::Principal;
 use crate::catalog::Room;
 use crate::protocol::message::{MessageBounds, Params, Request};
@@ -22,23 +22,23 @@ use crate::protocol::scan::Scanner;
 use crate::protocol::{ClientCapabilities, Method, Revision};
 use crate::telemetry::{Seen, Watch};
 
-/// What answers carry where messages have their id.
+/// Placeholder for the JSON-RPC id.
 const ID: &str = "0";
 
 impl Server {
-    /// Calls a tool with a body of arguments: a JSON object, or nothing. The reply is an answer to `tools/call` of the
-    /// newest revision.
-    pub(crate) fn call_plainly(
+    /// Calls a tool with the arguments in `body`: a JSON object, or nothing. The reply is a response to `tools/call`
+    /// of the newest revision.
+    pub(crate) fn call_tool_rest(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
-        (local, seen): (&Local, Seen<'_>),
+        (worker, seen): (&WorkerState, Seen<'_>),
         principal: &Arc<Principal>,
         headers: &mut HeaderMap,
         name: &str,
         body: &Bytes,
-    ) -> Handled {
+    ) -> MaybeReady {
         let Some((arguments, arguments_repeat)) = object(body, self.bounds) else {
-            return Handled::Now(malformed("the body is a JSON object: the tool's arguments"));
+            return MaybeReady::Ready(malformed("the body is a JSON object: the tool's arguments"));
         };
         let name = json!(name).to_string();
         let request = Request {
@@ -59,26 +59,26 @@ impl Server {
             headers: Some(headers.all),
             ..seen
         };
-        let watch = self.watch(local.cells(), principal, seen, &request);
+        let watch = self.observe(worker.cells(), principal, seen, &request);
         let address = seen.peer.map(|peer| peer.address);
-        let caller = self.plain_caller(principal, address, watch.as_ref());
-        let incoming = Incoming {
+        let caller = self.rest_caller(principal, address, watch.as_ref());
+        let request_context = RequestContext {
             caller,
             headers: Some(headers),
             body,
             request: &request,
         };
-        let handled = self.dispatch(cx, Method::ToolsCall, incoming);
-        self.watched(watch, &request, handled)
+        let handled = self.dispatch(cx, Method::ToolsCall, request_context);
+        self.observed(watch, &request, handled)
     }
 
-    /// A page of the list of tools: an answer to `tools/list` of the newest revision.
-    pub(crate) fn list_plainly(
+    /// Returns one page of the tools, as a response to `tools/list` of the newest revision.
+    pub(crate) fn list_tools_rest(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
         principal: &Arc<Principal>,
         cursor: Option<&str>,
-    ) -> Handled {
+    ) -> MaybeReady {
         let params = cursor.map(|cursor| json!({ "cursor": cursor }).to_string());
         let request = Request {
             id: ID,
@@ -88,31 +88,31 @@ impl Server {
                 ..Params::default()
             },
         };
-        let incoming = Incoming {
-            caller: self.plain_caller(principal, None, None),
+        let request_context = RequestContext {
+            caller: self.rest_caller(principal, None, None),
             headers: None,
             body: &Bytes::new(),
             request: &request,
         };
-        self.dispatch(cx, Method::ToolsList, incoming)
+        self.dispatch(cx, Method::ToolsList, request_context)
     }
 
-    /// What this server says about itself.
+    /// Server information for REST clients.
     pub(crate) fn info(&self) -> Value {
-        let generation = self.generation.load();
-        let mut info = generation.server_info.clone();
+        let snapshot = self.snapshot.load();
+        let mut info = snapshot.server_info.clone();
         info["longshore"] = env!("CARGO_PKG_VERSION").into();
         info["protocolVersions"] = supported_versions().into();
-        info["capabilities"] = generation.capabilities.clone();
-        if let Some(instructions) = &generation.instructions {
+        info["capabilities"] = snapshot.capabilities.clone();
+        if let Some(instructions) = &snapshot.instructions {
             info["instructions"] = instructions.as_str().into();
         }
         info
     }
 
-    /// Its name and version, and that of the runtime.
+    /// Name and version of the server and of the runtime.
     pub(crate) fn version(&self) -> Value {
-        let info = &self.generation.load().server_info;
+        let info = &self.snapshot.load().server_info;
         json!({
             "name": info["name"],
             "version": info["version"],
@@ -120,8 +120,8 @@ impl Server {
         })
     }
 
-    /// Nobody who could be asked anything, be told of progress, or be sent a stream.
-    fn plain_caller<'a>(
+    /// A caller that accepts no stream and cannot be sent requests or progress.
+    fn rest_caller<'a>(
         &self,
         principal: &'a Arc<Principal>,
         address: Option<IpAddr>,
@@ -146,7 +146,8 @@ impl Server {
     }
 }
 
-/// The one JSON object of a body, or the empty text of an empty body; and whether a member may appear twice in it.
+/// Returns the JSON object in a body, or an empty string for an empty body. The flag is true if a member may be
+/// repeated.
 fn object(body: &Bytes, bounds: MessageBounds) -> Option<(&str, bool)> {
     let text = simdutf8::basic::from_utf8(body).ok()?;
     let mut scanner = Scanner::within(text, bounds.of_documents());

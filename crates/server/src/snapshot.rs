@@ -1,4 +1,4 @@
-//! What is served, in one piece that is replaced whole.
+//! Immutable snapshot of everything that is served, replaced as a whole.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,18 +6,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::kept::Kept;
+use super::resource_cache::ResourceCache;
 use super::search::Search;
-use super::seen::Seen;
+use super::visibility::PolicyView;
 use super::{Admission, ServerConfig};
 use crate::catalog::{Catalog, Listed, Listing, ListingFrame, Table};
 use crate::protocol::{Implementation, Method, Revision};
 use crate::seal::KeyRing;
 
-/// A catalog with everything that is computed from it once. Loaded once for each request.
+/// A catalog and everything derived from it. Each request loads it once.
 #[derive(Debug)]
-pub(crate) struct Generation {
-    /// No other of this process has it.
+pub(crate) struct Snapshot {
+    /// Number of the snapshot, unique within the process.
     pub(super) number: u64,
     pub(crate) catalog: Catalog,
     pub(crate) tools: Listings,
@@ -25,45 +25,45 @@ pub(crate) struct Generation {
     pub(crate) templates: Listings,
     pub(crate) prompts: Listings,
     pub(crate) skills: Listings,
-    /// `None` if everybody sees everything.
-    pub(super) seen: Option<Seen>,
-    /// `None` if there are not so many tools that they have to be searched.
+    /// Access policy; `None` if all callers see everything.
+    pub(super) policy_view: Option<PolicyView>,
+    /// Tool search; `None` if there are too few tools.
     pub(super) search: Option<Search>,
-    /// Known once somebody wanted to know.
+    /// Size of the tool list, computed on first use.
     tools_size: OnceLock<usize>,
     has_completions: bool,
     has_tasks: bool,
-    /// What resources said. A new generation begins without.
-    pub(crate) kept: Kept,
-    /// What follows the id in an answer to `initialize`, for each revision; empty for those without.
+    /// Cached resource contents. Each snapshot starts with an empty cache.
+    pub(crate) resource_cache: ResourceCache,
+    /// Response to `initialize` after the id, by revision; empty for revisions without sessions.
     initialized: [Bytes; Revision::ALL.len()],
-    /// The same for callers who may list their tasks.
+    /// Response to `initialize` for callers who may list their tasks.
     initialized_with_lists: [Bytes; Revision::ALL.len()],
-    /// What follows the id in an answer to `server/discover`.
+    /// Response to `server/discover` after the id.
     pub(crate) discovered: Bytes,
-    /// Members at the end of each result of the stateless era, with a comma in front.
+    /// Members at the end of every result in the stateless era, with a leading comma.
     pub(crate) result_tail: String,
-    /// The same for results that may be kept.
+    /// Members at the end of every cacheable result in the stateless era.
     list_tail: String,
-    /// `_meta` of results that have none of their own, in the stateless era.
+    /// `_meta` of results without one of their own, in the stateless era.
     pub(crate) result_meta: String,
     /// `serverInfo` in the `_meta` of results.
     pub(crate) server_info: Value,
-    /// What can be done, as the newest revision puts it.
+    /// Capabilities, in the form of the newest revision.
     pub(crate) capabilities: Value,
-    /// What the model should know.
+    /// Instructions for the model.
     pub(crate) instructions: Option<String>,
 }
 
-/// Which lists have changed.
+/// Lists that differ between two snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Changes {
+pub(crate) struct ListChanges {
     pub(crate) tools: bool,
     pub(crate) resources: bool,
     pub(crate) prompts: bool,
 }
 
-/// One list, for each revision; serialised on first use.
+/// One list for each revision, serialized on first use.
 #[derive(Debug, Default)]
 pub(crate) struct Listings([OnceLock<Listing>; Revision::ALL.len()]);
 
@@ -80,15 +80,15 @@ impl Listings {
     }
 }
 
-/// The keys of `_meta` that the specification owns.
+/// Key of `serverInfo` in `_meta`.
 pub(crate) const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
-impl Generation {
+impl Snapshot {
     pub(crate) fn new(catalog: Catalog, config: &ServerConfig, admission: Admission) -> Self {
         let info = json(&config.implementation());
         let meta = json!({ SERVER_INFO: info });
         let result_tail = format!(r#","resultType":"complete","_meta":{meta}"#);
-        // CACHE-04: where it matters who asks, what was said to one is not for another.
+        // CACHE-04: results that depend on the caller must not be shared between callers.
         let scope = match admission.proved || admission.policy.is_some() {
             true => "private",
             false => "public",
@@ -110,7 +110,7 @@ impl Generation {
             templates: Listings::default(),
             prompts: Listings::default(),
             skills: Listings::default(),
-            seen: admission.policy.map(Seen::new),
+            policy_view: admission.policy.map(PolicyView::new),
             search: Search::new(
                 &config.search,
                 catalog.tools.iter().map(|entry| entry.tool.definition()),
@@ -118,7 +118,7 @@ impl Generation {
             tools_size: OnceLock::new(),
             has_completions: catalog.has_completions(),
             has_tasks: catalog.has_tasks(),
-            kept: Kept::new(config.contents_cache_bytes),
+            resource_cache: ResourceCache::new(config.contents_cache_bytes),
             capabilities: capabilities(&catalog, Revision::V2026_07_28, false),
             server_info: info,
             instructions: config.instructions.clone(),
@@ -129,8 +129,7 @@ impl Generation {
         }
     }
 
-    /// The list of tools in bytes, as the newest revision has it for those who see everything: of what they search by, where
-    /// they have to.
+    /// Size of the tool list in bytes, in the newest revision and without a policy. With a search, its three tools.
     pub(super) fn tools_size(&self) -> usize {
         *self.tools_size.get_or_init(|| match &self.search {
             Some(search) => search.verbs.size(Revision::V2026_07_28),
@@ -138,7 +137,7 @@ impl Generation {
         })
     }
 
-    /// What follows the id in an answer to `initialize`.
+    /// Response to `initialize` after the id.
     pub(crate) fn initialized(&self, revision: Revision, lists_tasks: bool) -> Bytes {
         let all = match lists_tasks {
             true => &self.initialized_with_lists,
@@ -147,8 +146,7 @@ impl Generation {
         all[revision as usize].clone()
     }
 
-    /// Whether a method is about something that is offered. What is not offered is not announced, and its methods are
-    /// unknown (DISC-02).
+    /// Returns true if the method's capability is served. Otherwise the method is unknown (DISC-02).
     #[inline]
     pub(crate) fn offers(&self, method: Method) -> bool {
         match method {
@@ -177,10 +175,10 @@ impl Generation {
         }
     }
 
-    /// The lists in which it differs from another generation.
-    pub(crate) fn changes(&self, other: &Self) -> Changes {
+    /// Lists that differ from those of another snapshot.
+    pub(crate) fn changes(&self, other: &Self) -> ListChanges {
         let (mine, others) = (&self.catalog, &other.catalog);
-        Changes {
+        ListChanges {
             tools: !mine.tools.looks_like(&others.tools),
             resources: !mine.resources.looks_like(&others.resources)
                 || !mine.templates.looks_like(&others.templates),
@@ -188,12 +186,12 @@ impl Generation {
         }
     }
 
-    /// What stands at the end of results of the stateless era that may be kept.
+    /// Members at the end of every cacheable result in the stateless era.
     pub(crate) fn list_tail(&self) -> &str {
         &self.list_tail
     }
 
-    /// What all pages for a revision have in common.
+    /// Parameters that all pages of a revision share.
     pub(crate) fn frame<'a>(
         &'a self,
         revision: Revision,
@@ -248,7 +246,7 @@ fn discovered(catalog: &Catalog, config: &ServerConfig, tail: &str) -> Bytes {
     .into()
 }
 
-/// What this server can do: what it offers; and tools and logs, whose methods it always has.
+/// Capabilities of the server. Tools and logging are always present.
 fn capabilities(catalog: &Catalog, revision: Revision, lists_tasks: bool) -> Value {
     let mut capabilities = json!({"tools": {"listChanged": true}, "logging": {}});
     if catalog.has_resources() {
@@ -273,7 +271,7 @@ fn capabilities(catalog: &Catalog, revision: Revision, lists_tasks: bool) -> Val
     capabilities
 }
 
-/// All revisions, those without sessions first: that is where they can be asked for by version.
+/// All revisions, the stateless one first: only it can be requested by version.
 pub(crate) fn supported_versions() -> Vec<&'static str> {
     let mut revisions = Revision::ALL;
     revisions.reverse();
