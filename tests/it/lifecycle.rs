@@ -132,7 +132,12 @@ fn a_task_that_fails_makes_the_server_unready_and_is_named() {
 fn a_task_that_panics_is_named_too() {
     let server = Serve::new()
         .admin()
-        .app(|app| app.background("cache", async |_| panic!("out of step")))
+        .app(|app| {
+            app.background("cache", async |_| {
+                let none: Option<()> = None;
+                none.expect("out of step")
+            })
+        })
         .start();
     let details = wait_for(&server, "cache");
     assert!(details.contains("panicked: out of step"), "{details}");
