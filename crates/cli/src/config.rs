@@ -88,7 +88,7 @@ fn check(args: CheckArgs) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(AppError::from)?;
-    let checked = runtime.block_on(App::new().loaded(loaded).check(args.offline));
+    let checked = runtime.block_on(Box::pin(App::new().loaded(loaded).check(args.offline)));
     runtime.shutdown_background();
     let checked = checked?;
     if !checked.missing.is_empty() {

@@ -69,7 +69,7 @@ impl App {
     ) -> std::result::Result<(Signals, Option<BoundServer>), AppError> {
         // The first process of a container ignores signals that it does not listen for.
         tokio::select! {
-            bound = self.bind() => Ok((signals, Some(bound?))),
+            bound = Box::pin(self.bind()) => Ok((signals, Some(bound?))),
             name = signals.next() => {
                 tracing::info!(signal = name, "stopping before anything was served");
                 Ok((signals, None))

@@ -296,13 +296,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn tasks_are_told_to_stop_and_waited_for_until_the_deadline() {
         let background = Background::new();
-        let (sender, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let (sender, mut told) = tokio::sync::mpsc::channel(8);
         for (name, seconds) in [("quick", 1), ("slow", 60)] {
             let sender = sender.clone();
             background.run_until_stopped(name, OnFailure::NotReady, |stop| async move {
                 stop.given().await;
                 tokio::time::sleep(Duration::from_secs(seconds)).await;
-                let _ = sender.send(name);
+                let _ = sender.try_send(name);
             });
         }
         background.run("loop", OnFailure::Continue, std::future::pending::<()>());
@@ -320,9 +320,9 @@ mod tests {
     #[tokio::test]
     async fn failures_are_reported_by_name() {
         let background = Background::new();
-        let (sender, mut reported) = tokio::sync::mpsc::unbounded_channel();
+        let (sender, mut reported) = tokio::sync::mpsc::channel(8);
         background.on_failure(move |name, error| {
-            let _ = sender.send(format!("{name}: {error}"));
+            let _ = sender.try_send(format!("{name}: {error}"));
         });
         background.run_until_stopped("prices", OnFailure::NotReady, |_| async {
             Err::<(), _>("connection refused")

@@ -327,7 +327,7 @@ impl Upstreams {
         }
         let mut upstreams = self.upstreams.clone();
         upstreams.sort_by_key(|upstream| upstream.config.on_down != OnDown::Error);
-        let (sender, mut answers) = mpsc::unbounded_channel();
+        let (sender, mut answers) = mpsc::channel(upstreams.len().max(1));
         for upstream in &upstreams {
             upstream.await_answer();
         }
@@ -348,7 +348,7 @@ impl Upstreams {
                         upstream.blame(problem.clone());
                     }
                     upstream.has_answered();
-                    if sender.send((upstream, found)).is_err() {
+                    if sender.send((upstream, found)).await.is_err() {
                         // The startup is over.
                         news.notify_one();
                     }
