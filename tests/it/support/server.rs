@@ -106,8 +106,8 @@ impl Serve {
                 .build()
                 .expect("a runtime");
             runtime.block_on(async {
-                let bound = self.app.config(self.config).bind().await;
-                let server = bound.expect("a valid server");
+                let server = self.app.config(self.config).bind().await;
+                let server = server.expect("a valid server");
                 let address = server.address().expect("serves over HTTP");
                 let _ = bound.send((address, server.admin_address()));
                 let stop = async {
