@@ -122,6 +122,7 @@ pub mod bench;
 pub use app::{App, AppError, BoundServer, EndpointError, PolicyTester, Result};
 #[doc(hidden)]
 pub use catalog::attribute as __private;
+pub use catalog::extract;
 pub use catalog::{
     Announcer, Arguments, AskError, CallContext, CompletionRequest, Completions, Definition,
     Elicited, Form, FormError, IntoOutput, IntoPrompt, IntoResource, IntoTool, InvalidArguments,

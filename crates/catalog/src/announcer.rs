@@ -127,6 +127,8 @@ impl Announcer {
         WeakAnnouncer(Arc::downgrade(&self.0))
     }
 
+    /// Queues a notice for subscribers, the only way from an application to them. Events (SEP-3415, a draft) would be
+    /// further notices.
     fn announce(&self, notice: Notice) {
         for follower in &*self.followers() {
             follower.announce(notice.clone());

@@ -14,7 +14,7 @@ use crate::catalog::{
 };
 use crate::protocol::ResourceContents;
 
-/// What a resource may return.
+/// A type that a resource may return.
 ///
 /// | returned | contents |
 /// |---|---|
@@ -40,7 +40,7 @@ pub trait IntoContents: Sized {
 }
 
 impl<T: Serialize + 'static> IntoContents for T {
-    /// The types that are no JSON are told apart by their `TypeId`, which the compiler knows.
+    /// Types that are not JSON are distinguished by their `TypeId`, which the compiler knows.
     fn into_contents(
         self,
         definition: &ResourceDefinition,
@@ -152,7 +152,7 @@ where
     }
 }
 
-/// What [`resource_fn`] makes.
+/// A resource made by [`resource_fn`].
 pub struct ResourceFn<F> {
     definition: Arc<ResourceDefinition>,
     function: F,
@@ -209,7 +209,7 @@ where
     }
 }
 
-/// What [`template_fn`] makes.
+/// A resource template made by [`template_fn`].
 pub struct TemplateFn<F> {
     definition: Arc<ResourceDefinition>,
     function: F,
@@ -267,7 +267,7 @@ where
     }
 }
 
-/// What [`prompt_fn`] makes.
+/// A prompt made by [`prompt_fn`].
 pub struct PromptFn<F> {
     definition: PromptDefinition,
     function: F,
@@ -309,10 +309,10 @@ pub enum AnyResource {
     Template(Arc<dyn ResourceTemplate>),
 }
 
-/// Something that can be registered as a resource.
+/// A value that can be registered as a resource.
 ///
-/// Implemented by every [`Resource`], by functions with `#[resource]`, by what
-/// [`template_fn`] makes, and by `Arc<dyn Resource>` and `Arc<dyn ResourceTemplate>`.
+/// Implemented by every [`Resource`], by functions with `#[resource]`, by
+/// [`TemplateFn`], and by `Arc<dyn Resource>` and `Arc<dyn ResourceTemplate>`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no resource",
     label = "a function becomes one by `#[resource]`",
@@ -357,7 +357,7 @@ impl IntoResource for AnyResource {
 }
 
 impl AnyResource {
-    /// What the resource says of itself.
+    /// The definition of the resource.
     pub fn definition(&self) -> &ResourceDefinition {
         match self {
             Self::Fixed(resource) => resource.definition(),
@@ -374,7 +374,7 @@ impl fmt::Debug for AnyResource {
     }
 }
 
-/// Something that can be registered as a prompt.
+/// A value that can be registered as a prompt.
 ///
 /// Implemented by every [`Prompt`], functions with `#[prompt]` among them, and by `Arc<dyn Prompt>`.
 #[diagnostic::on_unimplemented(

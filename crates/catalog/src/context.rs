@@ -6,8 +6,9 @@ use std::fmt;
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use http::HeaderMap;
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -37,6 +38,10 @@ pub struct CallContext {
     /// `_meta` as it came in, if it has members that the protocol gives no meaning to.
     pub(crate) meta: Option<Box<str>>,
     pub(crate) headers: Option<HeaderMap>,
+    /// Values that layers of the application have put into the HTTP request.
+    pub(crate) extensions: Option<Arc<Extensions>>,
+    /// How long it may run. `None` without a limit.
+    pub(crate) timeout: Option<Duration>,
     pub(crate) outlet: Outlet,
     pub(crate) asking: Asking,
     /// Where it belongs in a trace, and what of that is passed on.
@@ -60,6 +65,8 @@ impl CallContext {
             request_id: RequestId::from_json("1"),
             meta: None,
             headers: None,
+            extensions: None,
+            timeout: None,
             outlet: Outlet::default(),
             asking: Asking::default(),
             onward: Onward::default(),
@@ -78,6 +85,27 @@ impl CallContext {
     #[must_use]
     pub fn with_principal(mut self, principal: Principal) -> Self {
         self.principal = Arc::new(principal);
+        self
+    }
+
+    /// The same call with a header, for unit tests of a tool that reads it.
+    ///
+    /// # Panics
+    ///
+    /// The name has letters in upper case, or is not a valid name.
+    #[must_use]
+    pub fn with_header(mut self, name: &'static str, value: HeaderValue) -> Self {
+        let headers = self.headers.get_or_insert_default();
+        headers.insert(HeaderName::from_static(name), value);
+        self
+    }
+
+    /// The same call with a value that a layer would have set, for unit tests of a tool that takes an
+    /// [`Extension`](crate::extract::Extension).
+    #[must_use]
+    pub fn with_extension<T: Clone + Send + Sync + 'static>(mut self, value: T) -> Self {
+        let extensions = self.extensions.get_or_insert_default();
+        Arc::make_mut(extensions).insert(value);
         self
     }
 
@@ -122,6 +150,12 @@ impl CallContext {
     /// They hold the caller's credentials: do not log them, and do not pass them on.
     pub fn headers(&self) -> Option<&HeaderMap> {
         self.headers.as_ref()
+    }
+
+    /// A value that a layer of the application ([`App::layer`](crate::App::layer)) has put into the extensions of the
+    /// HTTP request. `None` if none has, and over standard input and output.
+    pub fn extension<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        self.extensions.as_ref()?.get()
     }
 
     /// Tells the caller how far the call has come: `progress` of `total`, and what is being done.

@@ -11,6 +11,7 @@ mod collected;
 mod completion;
 mod context;
 mod extensions;
+pub mod extract;
 mod interest;
 mod listing;
 pub(crate) mod located;
@@ -56,6 +57,7 @@ pub use collected::collected_tools;
 pub use completion::{CompletionRequest, Completions};
 pub use context::{CallContext, LogLevel, RequestId};
 pub(crate) use extensions::TASKS as TASKS_EXTENSION;
+pub(crate) use extract::MissingScopes;
 pub(crate) use interest::Interest;
 pub(crate) use listing::{
     Fragments, Listing, ListingFrame, opening, opening_len, page_of_seen, start_after,

@@ -16,6 +16,7 @@ const CONFIGURATION: &str = include_str!("init/longshore.yaml");
 const MANIFEST: &str = include_str!("init/Cargo.toml.txt");
 const PROGRAM: &str = include_str!("init/main.rs");
 const README: &str = include_str!("init/README.md.txt");
+const DOCKERFILE: &str = include_str!("init/Dockerfile.txt");
 const CARGO_CONFIG: &str = include_str!("init/cargo-config.toml.txt");
 
 #[derive(Debug, Args)]
@@ -109,6 +110,16 @@ fn project(name: &str, copy: &Path) -> Vec<Written> {
         Written {
             path: ".cargo/config.toml",
             text: CARGO_CONFIG.to_owned(),
+        },
+        Written {
+            path: "Dockerfile",
+            text: DOCKERFILE
+                .replace("{{ name }}", &package_name(name))
+                .replace("{{ path }}", &copy.to_string_lossy()),
+        },
+        Written {
+            path: ".dockerignore",
+            text: "/target\n".to_owned(),
         },
         Written {
             path: ".gitignore",

@@ -7,7 +7,7 @@ use http::header::{
     ACCEPT, ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST,
     ORIGIN, TRANSFER_ENCODING, USER_AGENT,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Uri};
 
 use super::config::HttpLimits;
 use super::host_guard::split_host;
@@ -68,6 +68,8 @@ pub(crate) struct Summary {
     /// Number of fields.
     count: usize,
     pub(crate) mcp: McpHeaders,
+    /// Values that layers of the application have put into the request, if there are any.
+    pub(crate) extensions: Option<Arc<Extensions>>,
 }
 
 /// Header summary of a request, computed now or reused from an earlier request.
@@ -138,6 +140,7 @@ impl<'h> Fields<'h> {
             accept: self.accept,
             count: self.count,
             mcp: self.mcp,
+            extensions: None,
         }
     }
 
@@ -268,6 +271,7 @@ impl Summary {
             accept: self.accept,
             count: self.count,
             mcp: self.mcp.to_keep(),
+            extensions: None,
         }
     }
 

@@ -54,7 +54,10 @@ impl Service<Request<Body>> for McpService {
                 let (mut head, mut body) = request.into_parts();
                 Box::pin(async move {
                     // Layers may have changed the headers.
-                    let summary = Fields::read(&head.headers).summary();
+                    let mut summary = Fields::read(&head.headers).summary();
+                    if !head.extensions.is_empty() {
+                        summary.extensions = Some(Arc::new(head.extensions.clone()));
+                    }
                     let connection = connection.as_ref();
                     Ok(router
                         .route(&local, connection, &summary, &mut head, &mut body)

@@ -88,7 +88,8 @@ impl RestRequest<'_> {
         };
         let handled = poll_fn(|cx| {
             let server = &endpoint.server;
-            let (principal, headers) = (entered.principal, &mut *self.headers);
+            let principal = entered.principal;
+            let headers = (&mut *self.headers, self.summary.extensions.as_ref());
             Poll::Ready(server.call_tool_rest(cx, self.by, principal, headers, &name, &body))
         });
         let reply = handled.await.reply().await;

@@ -382,6 +382,9 @@ impl Router {
                 *request.uri_mut() = uri.clone();
                 *request.version_mut() = *version;
                 *request.headers_mut() = std::mem::take(headers);
+                if let Some(extensions) = &summary.extensions {
+                    *request.extensions_mut() = (**extensions).clone();
+                }
                 request.extensions_mut().insert(Arc::clone(principal));
                 let answer = self.own(request, connection, body);
                 Box::pin(answer)

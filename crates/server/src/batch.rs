@@ -48,6 +48,7 @@ impl Server {
                 (Some(headers), Some(all)) => Some(Headers {
                     mcp: headers.mcp,
                     all,
+                    extensions: headers.extensions,
                 }),
                 _ => None,
             };

@@ -12,7 +12,7 @@ use super::inflight::CallOutcome;
 use super::prompts::{self, unknown_prompt, without_position};
 use super::reply::{Reply, begin, finish};
 use super::snapshot::Snapshot;
-use super::tools::{internal_error, invalid_params, stopped};
+use super::tools::{self, internal_error, invalid_params, stopped};
 use super::{Caller, MaybeReady, RequestContext, Server, truncated};
 use crate::auth::{Principal, Shelf};
 use crate::catalog::{
@@ -196,6 +196,7 @@ impl Server {
             request,
             None,
             Asking::new(Client::Nobody(CANNOT_ASK)),
+            options.timeout,
         );
         Ok(match whose {
             CompletionTarget::Prompt(entry) => {
@@ -298,6 +299,9 @@ fn template_failed(completing: &CompletionResponder, error: &ResourceError) -> R
             completing.revision,
             &Completions::default(),
         ),
+        ResourceErrorKind::Forbidden => {
+            tools::forbidden(&completing.id, error.message(), error.source())
+        }
         // Completions have no channel to the client.
         ResourceErrorKind::Failed
         | ResourceErrorKind::MissingCapability(_)

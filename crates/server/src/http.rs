@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::Context;
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{Extensions, HeaderMap};
 
 use super::inflight::{OnDisconnect, Resumption};
 use super::instrument::speaks;
@@ -31,6 +31,8 @@ pub(crate) struct HttpHead<'a> {
     pub(crate) headers: &'a mut HeaderMap,
     /// Headers that MCP defines.
     pub(crate) mcp: &'a McpHeaders,
+    /// Values that layers of the application have put into the request, if there are any.
+    pub(crate) extensions: Option<&'a Arc<Extensions>>,
     /// True if the client accepts an event stream as the response.
     pub(crate) takes_streams: bool,
     /// Protocol of the connection, for metrics.
@@ -51,6 +53,7 @@ impl HttpHead<'_> {
         Headers {
             mcp: Some(self.mcp),
             all: self.headers,
+            extensions: self.extensions,
         }
     }
 }

@@ -74,7 +74,7 @@ pub(crate) use reply::{JsonResponse, Refusal, Reply, limited};
 pub use search::SearchConfig;
 pub(crate) use search::VERBS as SEARCH_VERBS;
 pub(crate) use share::STATE_KINDS;
-pub(crate) use stdio::StdioPeer;
+pub(crate) use stdio::{StdioPeer, TestHttpRequest};
 pub use streams::StreamsConfig;
 pub(crate) use streams::{EventData, EventSource, StreamEvent};
 pub use tasks::TaskConfig;

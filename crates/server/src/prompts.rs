@@ -9,7 +9,7 @@ use super::inflight::CallOutcome;
 use super::reply::{Reply, begin, finish};
 use super::rounds::{missing_capability, visit_required};
 use super::snapshot::Snapshot;
-use super::tools::{internal_error, invalid_params, stopped};
+use super::tools::{self, internal_error, invalid_params, stopped};
 use super::{MaybeReady, RequestContext, Server, truncated};
 use crate::auth::Shelf;
 use crate::catalog::{
@@ -68,7 +68,13 @@ impl Server {
             server: Arc::clone(self),
             share: caller.share(),
         };
-        let context = caller.context(request_context.headers, request, log_level, asking);
+        let context = caller.context(
+            request_context.headers,
+            request,
+            log_level,
+            asking,
+            options.timeout,
+        );
         let start = |context| entry.prompt.get(context, arguments);
         let conclude = move |outcome| getting.conclude(outcome);
         Ok(self.execute(cx, request.id, start, context, options, conclude))
@@ -197,6 +203,7 @@ pub(super) fn failed(id: &str, what: &str, name: &str, error: &PromptError) -> R
     match error.kind() {
         PromptErrorKind::InvalidArguments => invalid_params(id, error.message()),
         PromptErrorKind::VisitRequired => visit_required(id, error.source()),
+        PromptErrorKind::Forbidden => tools::forbidden(id, error.message(), error.source()),
         PromptErrorKind::Failed | PromptErrorKind::MissingCapability(_) => {
             tracing::debug!(
                 what,

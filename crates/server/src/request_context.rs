@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{Extensions, HeaderMap};
 
 use super::inflight::{OnDisconnect, Resumption};
 use super::param_headers::McpHeaders;
@@ -42,6 +42,8 @@ pub(super) struct Headers<'a> {
     pub(super) mcp: Option<&'a McpHeaders>,
     /// All headers. A call takes them out and gives them back.
     pub(super) all: &'a mut HeaderMap,
+    /// Values that layers of the application have put into the request, if there are any.
+    pub(super) extensions: Option<&'a Arc<Extensions>>,
 }
 
 impl Headers<'_> {
@@ -49,6 +51,7 @@ impl Headers<'_> {
         Headers {
             mcp: self.mcp,
             all: self.all,
+            extensions: self.extensions,
         }
     }
 }
@@ -96,6 +99,7 @@ impl Caller<'_> {
         request: &Request<'_>,
         log_level: Option<LogLevel>,
         asking: Asking,
+        timeout: Duration,
     ) -> Arc<CallContext> {
         let outlet = Outlet::new(Wanted {
             progress_token: progress_token(request),
@@ -103,7 +107,7 @@ impl Caller<'_> {
             log_level,
             room: self.room,
         });
-        self.context_with(outlet, headers, request, asking)
+        self.context_with(outlet, headers, request, asking, Some(timeout))
     }
 
     /// Creates a context without a channel to the client: its notifications are dropped, and it can send no requests.
@@ -114,7 +118,7 @@ impl Caller<'_> {
         why_nobody: &'static str,
     ) -> Arc<CallContext> {
         let asking = Asking::new(Client::Nobody(why_nobody));
-        self.context_with(Outlet::default(), headers, request, asking)
+        self.context_with(Outlet::default(), headers, request, asking, None)
     }
 
     #[inline]
@@ -124,7 +128,9 @@ impl Caller<'_> {
         headers: Option<Headers<'_>>,
         request: &Request<'_>,
         asking: Asking,
+        timeout: Option<Duration>,
     ) -> Arc<CallContext> {
+        let extensions = headers.as_ref().and_then(|headers| headers.extensions);
         Arc::new(CallContext {
             onward: self.onward(request),
             principal: Arc::clone(self.principal),
@@ -133,6 +139,8 @@ impl Caller<'_> {
             session: self.session.cloned(),
             request_id: RequestId::from_json(request.id),
             meta: request.params.rare().own_meta.map(Box::from),
+            extensions: extensions.cloned(),
+            timeout,
             headers: headers.map(|headers| std::mem::take(headers.all)),
             outlet,
             asking,

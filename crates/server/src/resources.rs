@@ -13,7 +13,7 @@ use super::reply::{Reply, begin, finish};
 use super::resource_cache::CacheKey;
 use super::rounds::{has_asked, missing_capability, visit_required};
 use super::snapshot::Snapshot;
-use super::tools::{internal_error, stopped};
+use super::tools::{self, internal_error, stopped};
 use super::{MaybeReady, RequestContext, Server, truncated};
 use crate::auth::Principal;
 use crate::catalog::{
@@ -66,7 +66,13 @@ impl Server {
         let kept = key
             .as_ref()
             .and_then(|key| snapshot.resource_cache.get(key));
-        let context = caller.context(request_context.headers, request, log_level, asking);
+        let context = caller.context(
+            request_context.headers,
+            request,
+            log_level,
+            asking,
+            options.timeout,
+        );
         let reading = ReadResponder {
             id: request.id.to_owned(),
             uri: uri.clone().into_owned(),
@@ -157,6 +163,9 @@ impl ReadResponder {
                 missing_capability(&self.id, ability)
             }
             ResourceErrorKind::VisitRequired => visit_required(&self.id, error.source()),
+            ResourceErrorKind::Forbidden => {
+                tools::forbidden(&self.id, error.message(), error.source())
+            }
             ResourceErrorKind::Failed | ResourceErrorKind::MissingCapability(_) => {
                 tracing::debug!(%uri, error = error.message(), source, "a reading failed");
                 let message = error.message().to_owned();

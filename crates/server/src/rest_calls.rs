@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Context;
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{Extensions, HeaderMap};
 use serde_json::{Value, json};
 
 use super::inflight::{OnDisconnect, Resumption};
@@ -33,7 +33,7 @@ impl Server {
         cx: &mut Context<'_>,
         (worker, seen): (&WorkerState, Seen<'_>),
         principal: &Arc<Principal>,
-        headers: &mut HeaderMap,
+        (headers, extensions): (&mut HeaderMap, Option<&Arc<Extensions>>),
         name: &str,
         body: &Bytes,
     ) -> MaybeReady {
@@ -54,6 +54,7 @@ impl Server {
         let headers = Headers {
             mcp: None,
             all: headers,
+            extensions,
         };
         let seen = Seen {
             headers: Some(headers.all),

@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{Extensions, HeaderMap};
 use serde_json::json;
 
 use super::inflight::{BoxedCall, OnDisconnect, Resumption};
@@ -242,6 +242,7 @@ struct DeferredRequest {
     id: String,
     text: RequestText,
     headers: Option<(Option<McpHeaders>, HeaderMap)>,
+    extensions: Option<Arc<Extensions>>,
     principal: Arc<Principal>,
     address: Option<IpAddr>,
     revision: Revision,
@@ -298,6 +299,9 @@ impl DeferredRequest {
             method,
             id: request.id.to_owned(),
             text,
+            extensions: headers
+                .as_ref()
+                .and_then(|headers| headers.extensions.cloned()),
             headers: headers.map(|headers| {
                 let mcp = headers.mcp.map(McpHeaders::to_keep);
                 (mcp, std::mem::take(headers.all))
@@ -376,6 +380,7 @@ impl DeferredRequest {
         let headers = headers.as_mut().map(|(mcp, all)| Headers {
             mcp: mcp.as_ref(),
             all,
+            extensions: self.extensions.as_ref(),
         });
         let request_context = RequestContext {
             caller,

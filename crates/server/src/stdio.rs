@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::Context;
 
 use bytes::Bytes;
+use http::{Extensions, HeaderMap};
 use serde_json::json;
 
 use super::inflight::{OnDisconnect, Resumption, STDIO};
@@ -13,7 +14,8 @@ use super::reply::Reply;
 use super::rounds::Reach;
 use super::streams::EventSource;
 use super::{
-    BatchPolicy, Caller, MaybeReady, RequestContext, Server, WorkerState, malformed, truncated,
+    BatchPolicy, Caller, Headers, MaybeReady, RequestContext, Server, WorkerState, malformed,
+    truncated,
 };
 use crate::auth::Principal;
 use crate::protocol::message::{self, Message, Payload, Request};
@@ -28,6 +30,15 @@ pub(crate) struct StdioPeer {
     listens: AtomicBool,
     /// True for HTTP+SSE clients, which have no stateless era.
     has_sessions_only: bool,
+    /// Simulated HTTP request of each message, in tests.
+    http: Option<TestHttpRequest>,
+}
+
+/// Headers and extensions of a simulated HTTP request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TestHttpRequest {
+    pub(crate) headers: HeaderMap,
+    pub(crate) extensions: Arc<Extensions>,
 }
 
 impl StdioPeer {
@@ -35,6 +46,14 @@ impl StdioPeer {
     pub(super) fn for_http_sse() -> Self {
         Self {
             has_sessions_only: true,
+            ..Self::default()
+        }
+    }
+
+    /// A client whose messages come with headers and extensions.
+    pub(crate) fn with_http(http: Option<TestHttpRequest>) -> Self {
+        Self {
+            http,
             ..Self::default()
         }
     }
@@ -123,9 +142,16 @@ impl Server {
         (body, request): (&Bytes, &Request<'_>),
         watch: Option<&Watch<'_>>,
     ) -> MaybeReady {
+        let mut all = peer.http.as_ref().map(|http| http.headers.clone());
+        let headers = all.as_mut().zip(peer.http.as_ref());
+        let headers = headers.map(|(all, http)| Headers {
+            mcp: None,
+            all,
+            extensions: Some(&http.extensions),
+        });
         let of = |caller| RequestContext {
             caller,
-            headers: None,
+            headers,
             body,
             request,
         };

@@ -18,8 +18,8 @@ use super::{
 };
 use crate::auth::Shelf;
 use crate::catalog::{
-    Arguments, CallContext, CatalogTool, InvalidArguments, Output, OutputContent, TaskSupport,
-    ToolError, ToolErrorKind,
+    Arguments, CallContext, CatalogTool, InvalidArguments, MissingScopes, Output, OutputContent,
+    TaskSupport, ToolError, ToolErrorKind,
 };
 use crate::limit::{LARGE_BYTES, ToolLimits};
 use crate::net::ShareKey;
@@ -176,11 +176,16 @@ impl Server {
         let PreparedCall {
             entry,
             arguments,
-            context,
+            mut context,
             options: on_its_own,
             limits,
             ..
         } = started;
+        if !definition.deferred_task
+            && let Some(context) = Arc::get_mut(&mut context)
+        {
+            context.timeout = Some(options.lifetime());
+        }
         let start = |context| entry.tool.call(context, arguments);
         let Some(call) = inflight::prepare(start, &context) else {
             return Err(conclusion.writer(|writer| writer.conclude(CallOutcome::Panicked)));
@@ -296,12 +301,13 @@ impl Server {
                 .map_err(|refused| Reply::limited(Some(request.id), refused))?;
         }
         let asking = self.asking(caller, request_context.body, request)?;
-        let timeout = entry.tool.definition().timeout;
+        let options = self.options(caller, entry.tool.definition().timeout);
+        let timeout = options.timeout;
         Ok(PreparedCall {
             entry,
             arguments,
-            options: self.options(caller, timeout),
-            context: caller.context(request_context.headers, request, log_level, asking),
+            options,
+            context: caller.context(request_context.headers, request, log_level, asking, timeout),
             limits,
         })
     }
@@ -324,17 +330,30 @@ fn check_scopes(caller: Caller<'_>, id: &str, needed: &[String]) -> Result<(), R
     if needed.iter().all(|scope| caller.principal.has_scope(scope)) {
         return Ok(());
     }
-    let message = format!(
-        "the credential lacks a scope that is needed: {}",
-        needed.join(" ")
-    );
-    let error = ErrorObject::new(ErrorCode::Http(403), message);
-    let error = error.with_data(serde_json::json!({ "requiredScopes": needed }));
-    Err(Reply::refused(
-        Refusal::Scope(needed.into()),
-        Some(id),
-        &error,
-    ))
+    Err(missing_scopes(id, &MissingScopes(needed.into())))
+}
+
+/// The response to a caller that lacks scopes.
+fn missing_scopes(id: &str, missing: &MissingScopes) -> Reply {
+    let error = ErrorObject::new(ErrorCode::Http(403), missing.to_string());
+    let error = error.with_data(serde_json::json!({ "requiredScopes": missing.0 }));
+    Reply::refused(Refusal::Scope(Arc::clone(&missing.0)), Some(id), &error)
+}
+
+/// The response to a caller that a tool, a resource or a prompt has rejected. `source` may name scopes.
+#[cold]
+pub(super) fn forbidden(
+    id: &str,
+    message: &str,
+    source: Option<&(dyn std::error::Error + Send + Sync + 'static)>,
+) -> Reply {
+    match source.and_then(|source| source.downcast_ref()) {
+        Some(missing) => missing_scopes(id, missing),
+        None => Reply::error(
+            id,
+            &ErrorObject::new(ErrorCode::Http(403), message.to_owned()),
+        ),
+    }
 }
 
 /// A validated call, ready to run.
@@ -490,6 +509,10 @@ impl ResultWriter<'_> {
                 missing_capability(self.id, ability)
             }
             ToolErrorKind::VisitRequired => visit_required(self.id, error.source()),
+            ToolErrorKind::Forbidden => {
+                tracing::debug!(%tool, error = error.message(), "a call was forbidden by its tool");
+                forbidden(self.id, error.message(), error.source())
+            }
             ToolErrorKind::Failed if self.server.config.mask_errors && error.is_foreign() => {
                 tracing::error!(%tool, error = error.message(), "a call failed, and its caller is not told why");
                 self.error_result(MASKED)
@@ -509,6 +532,9 @@ impl ResultWriter<'_> {
 }
 
 /// Response to a successful call.
+///
+/// Every result of a tool is written here: of calls, of tasks and of plain HTTP. Variants of results that a client
+/// negotiates (SEP-3279, a draft) would be chosen here.
 #[inline]
 pub(super) fn success(snapshot: &Snapshot, revision: Revision, id: &str, output: &Output) -> Reply {
     let structured = output.structured.as_deref();

@@ -160,7 +160,8 @@ impl App {
         self
     }
 
-    /// Adds an object whose methods are tools, resources and prompts: one with `#[tools]` on its `impl`. There may be several.
+    /// Adds an object whose methods are tools, resources and prompts: one with `#[tools]` on its `impl`. Several objects can be
+    /// added.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicU64, Ordering};

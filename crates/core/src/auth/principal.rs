@@ -251,6 +251,11 @@ impl Principal {
     pub fn claim(&self, name: &str) -> Option<&Value> {
         self.facts.claims.get(name)
     }
+
+    /// All claims of its token; empty without a token.
+    pub fn claims(&self) -> &Map<String, Value> {
+        &self.facts.claims
+    }
 }
 
 impl PartialEq for Principal {

@@ -9,11 +9,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 
 use bytes::Bytes;
+use http::{HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
 use crate::auth::Principal;
+use crate::catalog::LogLevel;
 use crate::protocol::Revision;
-use crate::server::{ClientRequestCounts, EventData, Reply, Server, StdioPeer, WorkerState};
+use crate::server::{
+    ClientRequestCounts, EventData, Reply, Server, StdioPeer, TestHttpRequest, WorkerState,
+};
 use crate::telemetry::Seen;
 pub use result::{CallError, CallResult, Progress};
 
@@ -84,6 +88,8 @@ pub struct Harness {
     peer: StdioPeer,
     next_id: AtomicU64,
     revision: Revision,
+    log_level: Option<LogLevel>,
+    http: Option<TestHttpRequest>,
     answer: Option<Box<Answering>>,
     witness: Option<Box<Witness>>,
 }
@@ -114,6 +120,8 @@ impl Harness {
             peer: StdioPeer::default(),
             next_id: AtomicU64::new(1),
             revision: Revision::V2026_07_28,
+            log_level: None,
+            http: None,
             answer: None,
             witness: None,
         }
@@ -185,9 +193,89 @@ impl Harness {
     #[must_use]
     pub fn with_principal(mut self, principal: Principal) -> Self {
         self.principal = Arc::new(principal);
-        // A session belongs to one principal.
-        self.peer = StdioPeer::default();
+        self.renew_peer();
         self
+    }
+
+    /// Adds a header that requests come with, for tests of tools that read [headers](crate::extract::Header).
+    ///
+    /// # Panics
+    ///
+    /// The name has letters in upper case, or either is not a valid header.
+    #[must_use]
+    #[track_caller]
+    pub fn with_header(mut self, name: &'static str, value: &str) -> Self {
+        let value = HeaderValue::from_str(value).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let http = self.http.get_or_insert_default();
+        http.headers.insert(HeaderName::from_static(name), value);
+        self.renew_peer();
+        self
+    }
+
+    /// Adds a value that requests come with, as if a `tower` layer had set it, for tests of tools that take an
+    /// [`Extension`](crate::extract::Extension).
+    ///
+    /// ```
+    /// use longshore::extract::Extension;
+    /// use longshore::{App, tool};
+    /// use serde_json::json;
+    ///
+    /// #[derive(Clone)]
+    /// struct Tenant(&'static str);
+    ///
+    /// /// Returns the tenant.
+    /// #[tool]
+    /// async fn tenant(#[call] Extension(Tenant(name)): Extension<Tenant>) -> &'static str {
+    ///     name
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> longshore::Result {
+    /// let server = App::new().tool(tenant).harness()?.with_extension(Tenant("acme"));
+    /// assert_eq!(server.call("tenant", json!({})).await?.text(), "acme");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_extension<T: Clone + Send + Sync + 'static>(mut self, value: T) -> Self {
+        let http = self.http.get_or_insert_default();
+        Arc::make_mut(&mut http.extensions).insert(value);
+        self.renew_peer();
+        self
+    }
+
+    /// Asks for log messages of this level and above, which [`CallResult::logs`] then has. Default: none.
+    ///
+    /// ```
+    /// use longshore::extract::Log;
+    /// use longshore::{App, LogLevel, tool};
+    /// use serde_json::json;
+    ///
+    /// /// Copies files.
+    /// #[tool]
+    /// async fn copy(#[call] log: Log) {
+    ///     log.debug("opening").await;
+    ///     log.warning("a file is missing").await;
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> longshore::Result {
+    /// let server = App::new().tool(copy).harness()?.with_log_level(LogLevel::Warning);
+    /// let result = server.call("copy", json!({})).await?;
+    /// assert_eq!(result.logs()[0]["data"], "a file is missing");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_log_level(mut self, level: LogLevel) -> Self {
+        self.log_level = Some(level);
+        self.renew_peer();
+        self
+    }
+
+    /// Starts a new session: it belongs to one principal, and headers and log level are fixed at its start.
+    fn renew_peer(&mut self) {
+        self.peer = StdioPeer::with_http(self.http.clone());
     }
 
     /// Sets the client's response to requests of the server: a function of the method, for example
@@ -295,6 +383,11 @@ impl Harness {
     fn followed(&self, mut params: Value) -> Value {
         let token = self.next_id.fetch_add(1, Ordering::Relaxed);
         params["_meta"] = json!({"progressToken": format!("progress-{token}")});
+        if let Some(level) = self.log_level
+            && !self.revision.has_sessions()
+        {
+            params["_meta"]["io.modelcontextprotocol/logLevel"] = level.as_str().into();
+        }
         params
     }
 
@@ -375,6 +468,11 @@ impl Harness {
                     "clientInfo": {"name": "harness", "version": env!("CARGO_PKG_VERSION")},
                 });
                 self.request_once("initialize", &params, heard).await?;
+                if let Some(level) = self.log_level {
+                    let params = json!({"level": level.as_str()});
+                    self.request_once("logging/setLevel", &params, heard)
+                        .await?;
+                }
             }
             return self.request_once(method, &params, heard).await;
         }

@@ -4,12 +4,14 @@ use std::error::Error;
 use std::fmt;
 use std::ops::Deref;
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// Result of a tool call, as the client sees it, with the notifications that came before it.
 ///
-/// It dereferences to its JSON, so that `result["structuredContent"]["total"]` works, too.
+/// It dereferences to its JSON, so that `result["structuredContent"]["total"]` works, too. For snapshots it is serialized as
+/// `result` and `notifications`.
 ///
 /// ```
 /// use longshore::{App, CallContext, tool};
@@ -33,14 +35,14 @@ use serde_json::Value;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CallResult {
     result: Value,
     notifications: Vec<Value>,
 }
 
 /// A progress notification.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Progress {
     /// Current progress.
@@ -102,7 +104,7 @@ impl CallResult {
             .collect()
     }
 
-    /// Log messages: objects with `level` and `data`. The client's log level filters them.
+    /// Log messages: objects with `level` and `data`, from the client's [log level](super::Harness::with_log_level) on.
     pub fn logs(&self) -> Vec<&Value> {
         self.params_of("notifications/message").collect()
     }
@@ -147,7 +149,7 @@ impl From<CallResult> for Value {
 }
 
 /// A JSON-RPC error response. Dereferences to the error object.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CallError(Value);
 
 impl CallError {

@@ -76,6 +76,13 @@ pub(super) struct TaskOptions {
     timeout: Duration,
 }
 
+impl TaskOptions {
+    /// How long the task may run.
+    pub(super) fn lifetime(self) -> Duration {
+        self.ttl
+    }
+}
+
 impl Server {
     /// Returns the options if the call becomes a task (TSK-01, TSK-12, TKL-01).
     pub(super) fn task_options(
@@ -366,7 +373,13 @@ impl Server {
                     caller,
                     Some(Duration::from_secs(self.tasks.config.ttl_seconds)),
                 );
-                let context = caller.context(request_context.headers, request, None, asking);
+                let context = caller.context(
+                    request_context.headers,
+                    request,
+                    None,
+                    asking,
+                    options.timeout,
+                );
                 let conclude = move |outcome: CallOutcome<Reply>| {
                     MaybeReady::Ready(match outcome {
                         CallOutcome::Done(reply) => reply.counted(&limits, share, &id),
