@@ -478,20 +478,6 @@ impl App {
         self.loaded = Some(loaded);
         self
     }
-
-    /// Adds somebody who takes on changed settings while the server runs.
-    #[cfg(feature = "cli")]
-    pub(crate) fn on_reload(mut self, hook: Hook) -> Self {
-        self.hooks.push(hook);
-        self
-    }
-
-    /// Tells when settings have changed that take a new start.
-    #[cfg(feature = "cli")]
-    pub(crate) fn restart_wanted(mut self, wanted: Arc<Notify>) -> Self {
-        self.restart = Some(wanted);
-        self
-    }
 }
 
 impl fmt::Debug for App {

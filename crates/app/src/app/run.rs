@@ -1,9 +1,16 @@
 //! Entry points of an application: it runs, or serves within a runtime, with hooks and background tasks of its own.
 
 use std::future::Future;
+#[cfg(feature = "cli")]
+use std::sync::Arc;
+
+#[cfg(feature = "cli")]
+use tokio::sync::Notify;
 
 use super::App;
 use super::error::{AppError, Result};
+#[cfg(feature = "cli")]
+use super::hooks::Hook;
 use super::serve::BoundServer;
 use super::signals::{Signals, stop_signal};
 use crate::net::{StopSignal, TaskOutput};
@@ -154,6 +161,20 @@ impl App {
         R: TaskOutput,
     {
         self.lifecycle.background(name.into(), task);
+        self
+    }
+
+    /// Adds a hook that applies changed settings while the server runs.
+    #[cfg(feature = "cli")]
+    pub(crate) fn on_reload(mut self, hook: Hook) -> Self {
+        self.hooks.push(hook);
+        self
+    }
+
+    /// Sets the notification of changed settings that need a restart.
+    #[cfg(feature = "cli")]
+    pub(crate) fn restart_wanted(mut self, wanted: Arc<Notify>) -> Self {
+        self.restart = Some(wanted);
         self
     }
 }
