@@ -1,10 +1,9 @@
 //! Support for the code that `#[tool]` writes; [`offers`] is the same for `#[resource]` and `#[prompt]`. It is private, and
 //! changes without notice.
 //!
-//! A macro sees the words of a return type, not the type: `io::Result<Report>` may be an alias. So what to
-//! do with a returned value is settled by method resolution: of several traits with a method of one name,
-//! the one that needs the fewest dereferences and whose bounds hold is taken. The traits below are listed
-//! in that order.
+//! A macro sees the tokens of a return type, not the type: `io::Result<Report>` can be an alias. So method resolution
+//! decides about a returned value: of several traits with a method of one name, the compiler takes the one that needs the
+//! fewest dereferences and whose bounds hold. The traits below are listed in that order.
 
 pub mod offers;
 
@@ -112,7 +111,7 @@ pub trait SplitNothing<T> {
 
 impl<T> SplitNothing<T> for Returns<T> {}
 
-/// A trait without implementations: its diagnostic names what is missing.
+/// A trait without implementations; its diagnostic names the missing trait.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the error of a tool",
     label = "needs `Display`, or `Into<ToolError>`",

@@ -50,7 +50,7 @@ impl Completions {
         }
     }
 
-    /// The candidates that match the typed text: first those that begin with it, then those that contain it. ASCII
+    /// The candidates that match the typed text: first the ones that begin with it, then the ones that contain it. ASCII
     /// letters match in either case.
     ///
     /// ```

@@ -24,8 +24,7 @@ pub type ArgumentFuture =
 
 /// Messages that a person can start a conversation with.
 ///
-/// Implemented by `#[prompt]` functions, by [`prompt_fn`](crate::catalog::prompt_fn), and by whatever else has a
-/// definition and messages.
+/// Implemented by `#[prompt]` functions, by [`prompt_fn`](crate::catalog::prompt_fn), and by own types.
 ///
 /// Its future is dropped, and its panics end, as those of a [`Tool`](crate::Tool) do.
 #[diagnostic::on_unimplemented(
@@ -50,7 +49,7 @@ pub trait Prompt: Send + Sync + 'static {
         false
     }
 
-    /// Suggests values for an argument. Called only for those that it [completes](Self::completes).
+    /// Suggests values for an argument. Called only for arguments that it [completes](Self::completes).
     ///
     /// # Errors
     ///

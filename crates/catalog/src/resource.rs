@@ -79,7 +79,7 @@ pub trait ResourceTemplate: Send + Sync + 'static {
         false
     }
 
-    /// Suggests values for a variable. Called only for those that it [completes](Self::completes).
+    /// Suggests values for a variable. Called only for variables that it [completes](Self::completes).
     ///
     /// # Errors
     ///

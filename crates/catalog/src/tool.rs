@@ -15,8 +15,8 @@ pub type CallFuture = Pin<Box<dyn Future<Output = Result<Output, ToolError>> + S
 
 /// A function that a client can call by name.
 ///
-/// Implemented by `#[tool]` functions, by [`tool_fn`](crate::catalog::tool_fn), and by whatever else has a
-/// definition and can be called. The server knows no other kind.
+/// Implemented by `#[tool]` functions, by [`tool_fn`](crate::catalog::tool_fn), and by own types. The server knows no
+/// other kind.
 ///
 /// # Cancellation
 ///
@@ -230,10 +230,10 @@ impl Definition {
 
     /// Sets the support for calls that outlive their request, as tasks. Default: none.
     ///
-    /// Clients of 2026-07-28 that have declared the extension `io.modelcontextprotocol/tasks` are then given a task
-    /// for each call, and those of 2025-11-25 if they ask for one; all others get the result, unless the tool
-    /// [requires](TaskSupport::Required) a task. A task has no progress and no log messages, it goes on when its
-    /// client goes away, and what it asks waits in it for an answer: the tool does not run again.
+    /// Clients of 2026-07-28 that declare the extension `io.modelcontextprotocol/tasks` get a task for each call, and
+    /// clients of 2025-11-25 if they ask for one. All others get the result, unless the tool
+    /// [requires](TaskSupport::Required) a task. A task has no progress and no log messages. It continues when its
+    /// client disconnects. Its questions wait for an answer, and the tool does not run again.
     #[must_use]
     pub fn task(mut self, support: TaskSupport) -> Self {
         self.task = support;

@@ -179,8 +179,8 @@ impl IntoOutput for Output {
 }
 
 impl<T: Serialize + JsonSchema + 'static> IntoOutput for T {
-    /// Types that are not structured values are distinguished by their `TypeId`, which the compiler
-    /// knows: what is left of this for each `T` is one branch.
+    /// Types that are not structured values are distinguished by their `TypeId`. The compiler knows it, so that one
+    /// branch is left for each `T`.
     fn into_output(self) -> Result<Output, ToolError> {
         let mut value = Some(self);
         Ok(if let Some(text) = taken::<String>(&mut value) {

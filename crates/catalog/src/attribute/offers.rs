@@ -99,7 +99,7 @@ pub trait AnswerPlain<T, E> {
 
 impl<T, E> AnswerPlain<T, E> for Answer<T, E> {}
 
-/// A trait without implementations: its diagnostic names what is missing.
+/// A trait without implementations; its diagnostic names the missing trait.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the error of a resource or a prompt",
     label = "needs `Display`, or `Into<{E}>`",
