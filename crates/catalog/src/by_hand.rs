@@ -10,7 +10,8 @@ use serde::Serialize;
 
 use crate::catalog::{
     CallContext, IntoMessages, Parameters, Prompt, PromptDefinition, PromptError, PromptFuture,
-    ReadFuture, Resource, ResourceDefinition, ResourceError, ResourceTemplate,
+    Provided, ReadFuture, Resource, ResourceDefinition, ResourceError, ResourceTemplate,
+    Unprovided,
 };
 use crate::protocol::ResourceContents;
 
@@ -307,6 +308,29 @@ pub enum AnyResource {
     Fixed(Arc<dyn Resource>),
     /// At all URIs of one shape.
     Template(Arc<dyn ResourceTemplate>),
+}
+
+#[doc(hidden)]
+impl AnyResource {
+    /// Returns the URI, or the URI template.
+    pub fn uri(&self) -> &str {
+        match self {
+            Self::Fixed(resource) => resource.definition().uri(),
+            Self::Template(template) => template.definition().uri(),
+        }
+    }
+
+    /// Returns the resource with the provided values bound, or `None` if it needs none.
+    ///
+    /// # Errors
+    ///
+    /// A value that it needs was not provided.
+    pub fn bound(&self, provided: &Provided) -> Result<Option<Self>, Unprovided> {
+        Ok(match self {
+            Self::Fixed(resource) => resource.bind(provided)?.map(Self::Fixed),
+            Self::Template(template) => template.bind(provided)?.map(Self::Template),
+        })
+    }
 }
 
 /// A value that can be registered as a resource.

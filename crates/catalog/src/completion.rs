@@ -19,8 +19,8 @@ pub struct CompletionRequest {
 /// Clients are sent the first 100 and told whether there are more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Completions {
-    pub(crate) values: Vec<String>,
-    pub(crate) total: Option<usize>,
+    pub values: Vec<String>,
+    pub total: Option<usize>,
 }
 
 impl CompletionRequest {

@@ -28,24 +28,24 @@ use crate::telemetry::{Asked, Hop, Onward, TraceContext};
 ///
 /// It looks the same whatever revision of the protocol the caller speaks.
 pub struct CallContext {
-    pub(crate) principal: Arc<Principal>,
+    pub principal: Arc<Principal>,
     /// The share of what callers use together that is its caller's.
-    pub(crate) share: ShareKey,
+    pub share: ShareKey,
     /// The client's address, over HTTP.
-    pub(crate) address: Option<IpAddr>,
-    pub(crate) session: Option<Arc<str>>,
-    pub(crate) request_id: RequestId,
+    pub address: Option<IpAddr>,
+    pub session: Option<Arc<str>>,
+    pub request_id: RequestId,
     /// `_meta` as it came in, if it has members that the protocol gives no meaning to.
-    pub(crate) meta: Option<Box<str>>,
-    pub(crate) headers: Option<HeaderMap>,
+    pub meta: Option<Box<str>>,
+    pub headers: Option<HeaderMap>,
     /// Values that layers of the application have put into the HTTP request.
-    pub(crate) extensions: Option<Arc<Extensions>>,
+    pub extensions: Option<Arc<Extensions>>,
     /// How long it may run. `None` without a limit.
-    pub(crate) timeout: Option<Duration>,
-    pub(crate) outlet: Outlet,
-    pub(crate) asking: Asking,
+    pub timeout: Option<Duration>,
+    pub outlet: Outlet,
+    pub asking: Asking,
     /// Where it belongs in a trace, and what of that is passed on.
-    pub(crate) onward: Onward,
+    pub onward: Onward,
 }
 
 impl CallContext {
@@ -171,17 +171,17 @@ impl CallContext {
     }
 
     /// Whether the caller has asked to be told how far the call has come.
-    pub(crate) fn wants_progress(&self) -> bool {
+    pub fn wants_progress(&self) -> bool {
         self.outlet.wants_progress()
     }
 
     /// Does so from where nothing can be awaited.
-    pub(crate) fn report_progress(&self, progress: f64, total: Option<f64>, message: &str) {
+    pub fn report_progress(&self, progress: f64, total: Option<f64>, message: &str) {
         self.outlet.progress(progress, total, message);
     }
 
     /// Sends a log message from where nothing can be awaited.
-    pub(crate) fn send_log<T: Serialize + ?Sized>(&self, level: LogLevel, data: &T) {
+    pub fn send_log<T: Serialize + ?Sized>(&self, level: LogLevel, data: &T) {
         self.outlet.log(level, data);
     }
 
@@ -360,7 +360,7 @@ impl CallContext {
     }
 
     /// Asks something in the words of the protocol, whatever the client has declared.
-    pub(crate) async fn ask(&self, method: &str, params: Value) -> Result<Value, AskError> {
+    pub async fn ask(&self, method: &str, params: Value) -> Result<Value, AskError> {
         ask::ask(&self.asking, method, params).await
     }
 
@@ -456,12 +456,12 @@ impl CallContext {
     }
 
     /// `traceparent` and `tracestate` for what works on the call itself, as far as there are any.
-    pub(crate) fn traced(&self) -> impl Iterator<Item = (&'static str, String)> {
+    pub fn traced(&self) -> impl Iterator<Item = (&'static str, String)> {
         self.onward.here(self.headers.as_ref())
     }
 
     /// Begins a request to another server. `asked` says what its span tells, if there is one.
-    pub(crate) fn hop(&self, asked: impl FnOnce() -> Asked) -> Hop {
+    pub fn hop(&self, asked: impl FnOnce() -> Asked) -> Hop {
         self.onward.hop(self.headers.as_ref(), asked)
     }
 
@@ -502,7 +502,7 @@ const SHORT_BYTES: usize = 22;
 
 impl RequestId {
     #[inline]
-    pub(crate) fn from_json(text: &str) -> Self {
+    pub fn from_json(text: &str) -> Self {
         if SHORT_BYTES < text.len() {
             return Self(IdText::Long(text.into()));
         }

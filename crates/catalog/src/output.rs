@@ -13,17 +13,17 @@ use crate::protocol::{ClientAbility, Content};
 /// Most tools return a `String`, a serialisable value or content blocks, and never name this type.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Output {
-    pub(crate) content: OutputContent,
+    pub content: OutputContent,
     /// JSON text of `structuredContent`.
-    pub(crate) structured: Option<String>,
-    pub(crate) meta: Option<Map<String, Value>>,
+    pub structured: Option<String>,
+    pub meta: Option<Map<String, Value>>,
     /// `isError`: the content says why it failed.
-    pub(crate) is_error: bool,
+    pub is_error: bool,
 }
 
 /// Content in the form that costs least to send.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum OutputContent {
+pub enum OutputContent {
     /// One text block.
     Text(String),
     /// One text block that holds the structured value's own JSON.
@@ -40,7 +40,7 @@ impl Default for OutputContent {
 impl Output {
     /// A lower bound for the size of the result as it is sent, as far as that takes no time to find.
     #[inline]
-    pub(crate) fn weight(&self) -> usize {
+    pub fn weight(&self) -> usize {
         let structured = self.structured.as_ref().map_or(0, String::len);
         match &self.content {
             OutputContent::Text(text) => text.len() + structured,

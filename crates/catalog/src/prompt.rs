@@ -84,13 +84,13 @@ pub trait Prompt: Send + Sync + 'static {
 /// ```
 #[derive(Clone, Debug)]
 pub struct PromptDefinition {
-    pub(crate) name: String,
-    pub(crate) title: Option<String>,
-    pub(crate) description: Option<String>,
-    pub(crate) arguments: Vec<PromptArgument>,
-    pub(crate) icons: Vec<Icon>,
-    pub(crate) meta: Map<String, Value>,
-    pub(crate) timeout: Option<Duration>,
+    pub name: String,
+    pub title: Option<String>,
+    pub description: Option<String>,
+    pub arguments: Vec<PromptArgument>,
+    pub icons: Vec<Icon>,
+    pub meta: Map<String, Value>,
+    pub timeout: Option<Duration>,
 }
 
 impl PromptDefinition {
@@ -163,9 +163,9 @@ impl PromptDefinition {
 /// Most prompts return a `String` or messages, and never name this type.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PromptOutput {
-    pub(crate) description: Option<String>,
-    pub(crate) messages: Vec<PromptMessage>,
-    pub(crate) meta: Option<Map<String, Value>>,
+    pub description: Option<String>,
+    pub messages: Vec<PromptMessage>,
+    pub meta: Option<Map<String, Value>>,
 }
 
 impl PromptOutput {

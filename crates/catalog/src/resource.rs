@@ -116,18 +116,18 @@ pub trait ResourceTemplate: Send + Sync + 'static {
 /// ```
 #[derive(Clone, Debug)]
 pub struct ResourceDefinition {
-    pub(crate) uri: String,
-    pub(crate) name: String,
-    pub(crate) title: Option<String>,
-    pub(crate) description: Option<String>,
-    pub(crate) mime_type: Option<String>,
-    pub(crate) annotations: Annotations,
-    pub(crate) size: Option<u64>,
-    pub(crate) icons: Vec<Icon>,
-    pub(crate) meta: Map<String, Value>,
-    pub(crate) timeout: Option<Duration>,
-    pub(crate) ttl: Option<Duration>,
-    pub(crate) cache_scope: CacheScope,
+    pub uri: String,
+    pub name: String,
+    pub title: Option<String>,
+    pub description: Option<String>,
+    pub mime_type: Option<String>,
+    pub annotations: Annotations,
+    pub size: Option<u64>,
+    pub icons: Vec<Icon>,
+    pub meta: Map<String, Value>,
+    pub timeout: Option<Duration>,
+    pub ttl: Option<Duration>,
+    pub cache_scope: CacheScope,
 }
 
 impl ResourceDefinition {

@@ -104,20 +104,20 @@ impl TaskSupport {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Definition {
-    pub(crate) name: String,
-    pub(crate) title: Option<String>,
-    pub(crate) description: Option<String>,
-    pub(crate) input_schema: Value,
-    pub(crate) output_schema: Option<Value>,
-    pub(crate) annotations: ToolAnnotations,
-    pub(crate) icons: Vec<Icon>,
-    pub(crate) meta: Map<String, Value>,
-    pub(crate) timeout: Option<Duration>,
-    pub(crate) scopes: Vec<String>,
-    pub(crate) task: TaskSupport,
-    pub(crate) deferred_task: bool,
+    pub name: String,
+    pub title: Option<String>,
+    pub description: Option<String>,
+    pub input_schema: Value,
+    pub output_schema: Option<Value>,
+    pub annotations: ToolAnnotations,
+    pub icons: Vec<Icon>,
+    pub meta: Map<String, Value>,
+    pub timeout: Option<Duration>,
+    pub scopes: Vec<String>,
+    pub task: TaskSupport,
+    pub deferred_task: bool,
     /// URI of the view that hosts show for it.
-    pub(crate) view: Option<String>,
+    pub view: Option<String>,
 }
 
 impl Definition {

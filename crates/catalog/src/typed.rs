@@ -11,7 +11,7 @@ use std::future::{Future, ready};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -209,24 +209,6 @@ impl<T: Serialize + JsonSchema + 'static> IntoOutput for T {
             || nothing.is::<Option<Vec<Content>>>()
             || nothing.is::<Option<()>>();
         (!is_unstructured).then(schema::of_output::<T>)
-    }
-}
-
-/// Names the shape of a content block without repeating the specification, which has it.
-impl JsonSchema for Content {
-    fn schema_name() -> Cow<'static, str> {
-        "Content".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "A content block of the Model Context Protocol.",
-            "type": "object",
-            "properties": {
-                "type": { "enum": ["text", "image", "audio", "resource_link", "resource"] }
-            },
-            "required": ["type"]
-        })
     }
 }
 

@@ -9,8 +9,8 @@ use clap::Args;
 use super::Failure;
 use super::output::{self, root_url};
 use crate::app::AppError;
-use crate::config::{Config, Flags, Loaded, schema};
 use crate::environment::Probe;
+use longshore_app::config::{Config, Flags, Loaded, schema};
 
 const CONFIGURATION: &str = include_str!("init/longshore.yaml");
 const MANIFEST: &str = include_str!("init/Cargo.toml.txt");
@@ -292,7 +292,8 @@ mod tests {
 
     #[test]
     fn the_copy_that_a_program_was_built_in_is_found() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let root = crate_folder.ancestors().nth(2).expect("the workspace");
         let built = root.join("target/release/longshore");
         assert_eq!(around(&built).as_deref(), Some(root));
         assert_eq!(around(Path::new("/usr/local/bin/longshore")), None);

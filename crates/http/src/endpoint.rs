@@ -23,8 +23,8 @@ use crate::telemetry::Wire;
 /// The MCP endpoint of one server.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
-    pub(crate) server: Arc<Server>,
-    pub(crate) config: HttpConfig,
+    pub server: Arc<Server>,
+    pub config: HttpConfig,
 }
 
 /// Caller, worker and wire of a message.

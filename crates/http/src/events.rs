@@ -28,10 +28,7 @@ pub(crate) struct EventStream {
 }
 
 impl EventStream {
-    pub(crate) fn new(
-        stream: Box<dyn EventSource>,
-        connection: Option<&Arc<ConnectionState>>,
-    ) -> Self {
+    pub fn new(stream: Box<dyn EventSource>, connection: Option<&Arc<ConnectionState>>) -> Self {
         let connection = connection
             .filter(|c| c.phase() != Phase::Multiplexed)
             .cloned();
@@ -50,7 +47,7 @@ impl EventStream {
     }
 
     /// Creates a stream that ends after a single event.
-    pub(crate) fn of(head: Bytes, rest: &Common) -> Self {
+    pub fn of(head: Bytes, rest: &Common) -> Self {
         let heartbeat = next_heartbeat();
         let mut stream = Self {
             stream: None,

@@ -77,19 +77,19 @@ impl fmt::Debug for McpService {
 
 /// The application's layers, outermost first.
 #[derive(Clone, Default)]
-pub(crate) struct Layers {
+pub struct Layers {
     around: Vec<Arc<dyn Fn(McpService) -> McpService + Send + Sync>>,
     pub(super) routes: OwnRoutes,
 }
 
 impl Layers {
     /// Adds a handler for a path of the application.
-    pub(crate) fn answer(&mut self, path: String, handler: Arc<dyn RouteHandler>) {
+    pub fn answer(&mut self, path: String, handler: Arc<dyn RouteHandler>) {
         self.routes.add(path, handler);
     }
 
     /// Adds a layer inside the existing ones.
-    pub(crate) fn push<L, B, E>(&mut self, layer: L)
+    pub fn push<L, B, E>(&mut self, layer: L)
     where
         L: Layer<McpService> + Send + Sync + 'static,
         L::Service:

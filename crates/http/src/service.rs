@@ -36,19 +36,19 @@ use crate::telemetry::{self, Reason, Refusals, Telemetry, Wire};
 /// Everything that is served over HTTP, shared by all workers.
 #[derive(Debug)]
 pub(crate) struct Router {
-    pub(crate) endpoint: Endpoint,
+    pub endpoint: Endpoint,
     /// Endpoints beside it, by their names.
-    pub(crate) mounts: HashMap<Box<str>, Endpoint>,
-    pub(crate) gate: Arc<Gate>,
+    pub mounts: HashMap<Box<str>, Endpoint>,
+    pub gate: Arc<Gate>,
     /// Server certificates; `None` for plain HTTP.
-    pub(crate) tls: Option<Arc<Tls>>,
+    pub tls: Option<Arc<Tls>>,
     /// Path prefix of the public URL, accepted in front of each path.
-    pub(crate) prefix: Box<str>,
+    pub prefix: Box<str>,
     pub(crate) guard: HostGuard,
     pub(crate) cors: Cors,
-    pub(crate) layers: Layers,
-    pub(crate) telemetry: Telemetry,
-    pub(crate) refusals: Refusals,
+    pub layers: Layers,
+    pub telemetry: Telemetry,
+    pub refusals: Refusals,
 }
 
 /// Entry point for requests on one worker: the router, inside any configured layers.
@@ -61,7 +61,7 @@ pub(crate) struct WorkerService {
 }
 
 impl WorkerService {
-    pub(crate) fn new(router: Arc<Router>, local: Arc<WorkerState>) -> Self {
+    pub fn new(router: Arc<Router>, local: Arc<WorkerState>) -> Self {
         let layered = router.layers.apply(&router, &local);
         Self {
             router,
@@ -71,7 +71,7 @@ impl WorkerService {
     }
 
     /// Rate and concurrency limits.
-    pub(crate) fn limits(&self) -> &Limits {
+    pub fn limits(&self) -> &Limits {
         &self.router.endpoint.server.limits
     }
 
@@ -88,20 +88,20 @@ impl WorkerService {
 
 /// A connection with the service for its requests; each request future holds one.
 #[derive(Debug)]
-pub(crate) struct Served {
+pub struct Served {
     pub(super) service: Arc<WorkerService>,
     pub(super) connection: Arc<ConnectionState>,
 }
 
 impl Served {
-    pub(crate) fn new(service: Arc<WorkerService>, connection: Arc<ConnectionState>) -> Self {
+    pub fn new(service: Arc<WorkerService>, connection: Arc<ConnectionState>) -> Self {
         Self {
             service,
             connection,
         }
     }
 
-    pub(crate) fn connection(&self) -> &Arc<ConnectionState> {
+    pub fn connection(&self) -> &Arc<ConnectionState> {
         &self.connection
     }
 }

@@ -130,7 +130,7 @@ impl Rejection {
     }
 
     /// The setting that would have let the request pass.
-    pub(crate) fn setting(self) -> Option<&'static str> {
+    pub fn setting(self) -> Option<&'static str> {
         match self {
             Self::TargetTooLong => Some("http.limits.target_bytes"),
             Self::HeadersTooLarge => Some("http.limits.header_bytes"),
@@ -160,7 +160,7 @@ impl Rejection {
     }
 
     /// Reason label for metrics and audit. `None` if the request was not rejected: the server is at fault.
-    pub(crate) fn reason(self) -> Option<Reason> {
+    pub fn reason(self) -> Option<Reason> {
         Some(match self {
             Self::TargetTooLong
             | Self::HeadersTooLarge
@@ -183,7 +183,7 @@ impl Rejection {
     }
 
     /// The limit that was hit, where it was not counted before.
-    pub(crate) fn limit(self) -> Option<Limit> {
+    pub fn limit(self) -> Option<Limit> {
         match self {
             Self::TargetTooLong => Some(Limit::TargetBytes),
             Self::HeadersTooLarge => Some(Limit::HeaderBytes),
@@ -310,7 +310,8 @@ pub(super) fn reason_of(error: &AuthError) -> Reason {
         AuthError::Malformed(_) => Reason::CredentialMalformed,
         AuthError::Invalid(_) | AuthError::TooLong(_) => Reason::CredentialInvalid,
         AuthError::InsufficientScope { .. } => Reason::Scope,
-        AuthError::Unavailable(_) => Reason::CredentialUnchecked,
+        // `Unavailable`, and errors that are added later.
+        _ => Reason::CredentialUnchecked,
     }
 }
 
@@ -357,7 +358,8 @@ pub(super) fn deny(
         }
         AuthError::Malformed(_) => StatusCode::BAD_REQUEST,
         AuthError::InsufficientScope { .. } => StatusCode::FORBIDDEN,
-        AuthError::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+        // `Unavailable`, and errors that are added later.
+        _ => StatusCode::SERVICE_UNAVAILABLE,
     };
     let message = match error {
         AuthError::Missing => {

@@ -30,7 +30,7 @@ pub(crate) struct CallStream {
 }
 
 impl CallStream {
-    pub(crate) fn new<T: Send + 'static>(
+    pub fn new<T: Send + 'static>(
         running: RunningCall<T>,
         context: Arc<CallContext>,
         conclude: impl FnOnce(CallOutcome<T>) -> MaybeReady + Send + 'static,

@@ -42,7 +42,7 @@ const PER_SESSION_MAX: usize = 200;
 
 impl ClientRequestConfig {
     /// Reports the settings that cannot be used.
-    pub(crate) fn validate(&self, conflicts: &mut Conflicts) {
+    pub fn validate(&self, conflicts: &mut Conflicts) {
         conflicts.nonzero([
             (
                 "server.client_requests.timeout_seconds",
@@ -150,7 +150,7 @@ fn replica_of(id: &str) -> Option<u64> {
 const ID_PREFIX: &str = "q-";
 
 impl ClientRequests {
-    pub(crate) fn new(config: ClientRequestConfig, replica: u64) -> Self {
+    pub fn new(config: ClientRequestConfig, replica: u64) -> Self {
         Self {
             config,
             prefix: format!("{ID_PREFIX}{replica:016x}-").into(),
@@ -159,7 +159,7 @@ impl ClientRequests {
         }
     }
 
-    pub(crate) fn counts(&self) -> ClientRequestCounts {
+    pub fn counts(&self) -> ClientRequestCounts {
         let c = &self.counters;
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         ClientRequestCounts {
@@ -176,11 +176,7 @@ impl ClientRequests {
     }
 
     /// Registers the metrics.
-    pub(crate) fn show(
-        inflight: &Arc<Inflight>,
-        metrics: &Metrics,
-        labels: &[(&'static str, &str)],
-    ) {
+    pub fn show(inflight: &Arc<Inflight>, metrics: &Metrics, labels: &[(&'static str, &str)]) {
         let read = |outcome: &'static str, of: fn(&ClientRequestCounts) -> u64| {
             let inflight = Arc::clone(inflight);
             let read = move || of(&inflight.client_requests.counts()) as f64;
@@ -283,7 +279,7 @@ impl ClientRequests {
     }
 
     /// Fails all requests of a session that has ended.
-    pub(crate) fn end_session(&self, session: &str) {
+    pub fn end_session(&self, session: &str) {
         let ended: Vec<_> = {
             let mut waiting = self.waiting();
             if !waiting.by_session.contains_key(session) {

@@ -318,7 +318,8 @@ fn template_failed(completing: &CompletionResponder, error: &ResourceError) -> R
                 &ErrorObject::new(ErrorCode::Internal, message),
             )
         }
-        ResourceErrorKind::Internal => {
+        // `Internal`, and kinds that are added later.
+        _ => {
             tracing::error!(
                 argument,
                 error = error.message(),

@@ -134,7 +134,7 @@ impl ServerConfig {
 impl Default for ServerConfig {
     fn default() -> Self {
         Self {
-            name: env!("CARGO_PKG_NAME").to_owned(),
+            name: "longshore".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             title: None,
             instructions: None,

@@ -82,6 +82,7 @@ fn for_revision(block: &Content, revision: Revision) -> Cow<'_, Content> {
             strip(&mut embedded.annotations, &mut embedded.meta);
             embedded.resource.meta = None;
         }
+        _ => {}
     }
     Cow::Owned(block)
 }

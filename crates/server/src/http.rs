@@ -25,20 +25,20 @@ use crate::telemetry::{Seen, Watch, Wire};
 
 /// The parts of an HTTP request head that the server needs.
 #[derive(Debug)]
-pub(crate) struct HttpHead<'a> {
-    pub(crate) principal: &'a Arc<Principal>,
+pub struct HttpHead<'a> {
+    pub principal: &'a Arc<Principal>,
     /// All headers. A call takes them out and gives them back.
-    pub(crate) headers: &'a mut HeaderMap,
+    pub headers: &'a mut HeaderMap,
     /// Headers that MCP defines.
-    pub(crate) mcp: &'a McpHeaders,
+    pub mcp: &'a McpHeaders,
     /// Values that layers of the application have put into the request, if there are any.
-    pub(crate) extensions: Option<&'a Arc<Extensions>>,
+    pub extensions: Option<&'a Arc<Extensions>>,
     /// True if the client accepts an event stream as the response.
-    pub(crate) takes_streams: bool,
+    pub takes_streams: bool,
     /// Protocol of the connection, for metrics.
-    pub(crate) wire: Wire,
+    pub wire: Wire,
     /// Address of the client.
-    pub(crate) peer: Option<Peer>,
+    pub peer: Option<Peer>,
 }
 
 /// A message that gets no response: a notification, or the response to a client request.
@@ -61,7 +61,7 @@ impl HttpHead<'_> {
 impl Server {
     /// Handles the body of one POST. Returns `Ready` if nothing has to wait; otherwise registers with `cx`.
     #[inline]
-    pub(crate) fn handle_http(
+    pub fn handle_http(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
         worker: &WorkerState,
@@ -272,7 +272,7 @@ impl Server {
     }
 
     /// Ends the session named by a DELETE request (LH-09).
-    pub(crate) fn end_session(
+    pub fn end_session(
         &self,
         worker: &WorkerState,
         head: &HttpHead<'_>,

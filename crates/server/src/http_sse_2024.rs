@@ -56,7 +56,7 @@ pub(crate) type Posted = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Server {
     /// Opens a session and its stream. `path` is the path to which the client posts messages (SSE24-01).
-    pub(crate) fn open_sse_session(
+    pub fn open_sse_session(
         self: &Arc<Self>,
         principal: &Arc<Principal>,
         address: Option<IpAddr>,
@@ -95,7 +95,7 @@ impl Server {
 
     /// Handles a message posted to a session. The response goes to the session's stream; only malformed messages are
     /// rejected here.
-    pub(crate) fn post_sse_message(
+    pub fn post_sse_message(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
         by: (&WorkerState, Seen<'_>),

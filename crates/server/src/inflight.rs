@@ -70,7 +70,7 @@ pub(crate) enum Resumption {
 
 impl Resumption {
     /// Returns the form of resumption that a revision has over HTTP.
-    pub(crate) fn of(revision: Revision) -> Self {
+    pub fn of(revision: Revision) -> Self {
         if revision.has_priming_events() {
             Self::Primed
         } else if revision.can_resume_streams() {
@@ -85,12 +85,12 @@ impl Resumption {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallOptions {
     /// Maximum duration of the call.
-    pub(crate) timeout: Duration,
+    pub timeout: Duration,
     pub(crate) on_disconnect: OnDisconnect,
     /// Delay after which the response becomes a stream, so that proxies see traffic. `None` if the caller accepts no
     /// stream.
     pub(crate) stream_after: Option<Duration>,
-    pub(crate) resumption: Resumption,
+    pub resumption: Resumption,
 }
 
 /// Progress of a call after it was polled.
@@ -110,7 +110,7 @@ pub(crate) enum CallProgress<T> {
 ///
 /// The pending call, if it has to wait.
 #[inline]
-pub(crate) fn start<T: 'static>(
+pub fn start<T: 'static>(
     cx: &mut Context<'_>,
     start: impl FnOnce(Arc<CallContext>) -> BoxedCall<T>,
     context: &Arc<CallContext>,
@@ -211,7 +211,7 @@ pub(super) fn suspended<T>(
 }
 
 /// Polls a call until it completes or its response becomes a stream.
-pub(crate) async fn drive<T: Send + 'static>(
+pub async fn drive<T: Send + 'static>(
     call: CatchUnwind<T>,
     context: &Arc<CallContext>,
     options: CallOptions,
@@ -437,7 +437,7 @@ pub(crate) struct StreamGuard {
 
 impl StreamGuard {
     /// Counts messages that were dropped because the queue was full.
-    pub(crate) fn count(&self, dropped: Dropped) {
+    pub fn count(&self, dropped: Dropped) {
         for (limit, number) in [
             (Limit::QueueMessages, dropped.messages),
             (Limit::QueueBytes, dropped.bytes),
@@ -476,7 +476,7 @@ pub(crate) struct InflightEntry {
 pub(crate) const STDIO: &str = "stdio";
 
 impl Inflight {
-    pub(crate) fn new(
+    pub fn new(
         client_requests: ClientRequestConfig,
         replica: u64,
         streams: Gauge,
@@ -492,7 +492,7 @@ impl Inflight {
     }
 
     /// Counts an open stream until the guard is dropped.
-    pub(crate) fn stream(&self) -> StreamGuard {
+    pub fn stream(&self) -> StreamGuard {
         StreamGuard {
             _open: self.streams.hold(),
             hits: Arc::clone(&self.hits),
@@ -593,7 +593,7 @@ impl Inflight {
     }
 
     /// Cancels a call (CAN-01). Returns false if it is unknown or has completed.
-    pub(crate) fn cancel(&self, session: &str, id: &str) -> bool {
+    pub fn cancel(&self, session: &str, id: &str) -> bool {
         let key = (Arc::from(session), RequestId::from_json(id));
         let found = self.calls().by_id.remove(&key);
         if let Some(Cancellable { context, task, .. }) = &found {
@@ -614,7 +614,7 @@ impl Inflight {
     }
 
     /// Aborts all calls. Their callers get an error that says that the server stops.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         let running: Vec<_> = self.calls().stoppable.values().cloned().collect();
         for call in running {
             call.abort();
@@ -622,7 +622,7 @@ impl Inflight {
     }
 
     /// Waits until no call is left.
-    pub(crate) async fn idle(&self) {
+    pub async fn idle(&self) {
         loop {
             let changed = self.changed.notified();
             if self.calls().running == 0 {
@@ -667,7 +667,7 @@ impl Drop for InflightGuard {
 }
 
 /// Time of the next keep-alive message of a stream: in 15 to 25 seconds, with jitter.
-pub(crate) fn next_heartbeat() -> Instant {
+pub fn next_heartbeat() -> Instant {
     let noise = u64::from(crate::seal::random_bytes::<1>()[0]);
     Instant::now() + Duration::from_millis(15_000 + noise * 10_000 / 255)
 }

@@ -4,6 +4,22 @@
 //! `handshake.rs` for revisions up to 2025-11-25, `stateless.rs` for 2026-07-28. Both lifecycles end in `dispatch.rs`,
 //! which calls the handler of the method.
 
+// Only the crate `longshore` is a documented API.
+#![allow(missing_docs, missing_debug_implementations)]
+// Without some features the items that only those use are unused. The default build still finds dead code.
+#![cfg_attr(not(all(feature = "cli")), allow(dead_code, unused_imports))]
+
+// Paths in this crate begin with the name of a room, as if all rooms were modules of one crate: `crate::net::Body`. So the rooms of
+// other crates are imported here.
+use crate as server;
+use longshore_catalog as catalog;
+use longshore_core::{audit, auth, limit, seal, state, telemetry};
+use longshore_net::{environment, net};
+use longshore_protocol as protocol;
+
+pub mod harness;
+pub mod transport;
+
 mod audit_record;
 mod batch;
 mod call_stream;
@@ -61,24 +77,24 @@ use tokio::sync::Notify;
 
 pub use client_requests::{ClientRequestConfig, ClientRequestCounts};
 pub use config::{BatchPolicy, ServerConfig, StaleSessions, ValidationErrors};
-pub(crate) use http::HttpHead;
-pub(crate) use inflight::next_heartbeat;
+pub use http::HttpHead;
+pub use inflight::next_heartbeat;
 pub use messages::MessagesConfig;
 pub use method::{MethodFuture, MethodHandler};
 pub use mount::EndpointConfig;
-pub(crate) use mount::{EndpointFilter, endpoint_name_problem};
-#[cfg(any(fuzzing, test))]
-pub(crate) use param_headers::{HeaderValueState, read as read_header};
-pub(crate) use param_headers::{McpHeaders, VersionHeader};
-pub(crate) use reply::{JsonResponse, Refusal, Reply, limited};
+pub use mount::{EndpointFilter, endpoint_name_problem};
+#[cfg(any(fuzzing, test, feature = "testing"))]
+pub use param_headers::{HeaderValueState, read as read_header};
+pub use param_headers::{McpHeaders, VersionHeader};
+pub use reply::{JsonResponse, Refusal, Reply, limited};
 pub use search::SearchConfig;
-pub(crate) use search::VERBS as SEARCH_VERBS;
-pub(crate) use share::STATE_KINDS;
+pub use search::VERBS as SEARCH_VERBS;
+pub use share::STATE_KINDS;
 pub(crate) use stdio::{StdioPeer, TestHttpRequest};
 pub use streams::StreamsConfig;
-pub(crate) use streams::{EventData, EventSource, StreamEvent};
+pub use streams::{EventData, EventSource, StreamEvent};
 pub use tasks::TaskConfig;
-pub(crate) use worker_state::{WorkerState, unix_seconds};
+pub use worker_state::{WorkerState, unix_seconds};
 
 use crate::audit::Audit;
 use crate::auth::Policy;
@@ -106,7 +122,7 @@ use streams::Streams;
 use tasks::Tasks;
 
 /// An MCP server: the catalog that it serves and the state that it keeps for its clients.
-pub(crate) struct Server {
+pub struct Server {
     snapshot: ArcSwap<Snapshot>,
     /// Notified after a new snapshot is installed.
     installed: Notify,
@@ -127,7 +143,7 @@ pub(crate) struct Server {
     /// Maximum time that a client with a session has to answer a client request.
     question_timeout: Duration,
     levels: SessionLogLevels,
-    pub(crate) limits: Arc<Limits>,
+    pub limits: Arc<Limits>,
     streams: Arc<Streams>,
     legacy: SseSessions,
     announcer: Announcer,
@@ -139,31 +155,31 @@ pub(crate) struct Server {
     /// Number of sessions opened, by revision.
     sessions_opened: [Counter; Revision::ALL.len()],
     session_life: Timing,
-    pub(crate) state: SharedState,
+    pub state: SharedState,
     /// Audit log, if one is configured.
-    pub(crate) audit: Option<Arc<Audit>>,
+    pub audit: Option<Arc<Audit>>,
 }
 
 /// A complete snapshot that is not served yet.
 #[derive(Debug)]
-pub(crate) struct PreparedSnapshot(Snapshot);
+pub struct PreparedSnapshot(Snapshot);
 
 /// State that a server shares with its application and with other replicas.
 #[derive(Debug, Default)]
-pub(crate) struct ServerContext {
-    pub(crate) state: SharedState,
+pub struct ServerContext {
+    pub state: SharedState,
     /// True if other replicas may use the same state.
-    pub(crate) is_shared: bool,
-    pub(crate) announcer: Announcer,
+    pub is_shared: bool,
+    pub announcer: Announcer,
     /// Name of the endpoint; `None` for `/mcp`.
-    pub(crate) mount: Option<Box<str>>,
+    pub mount: Option<Box<str>>,
 }
 
 /// Name of the endpoint `/mcp` in sealed data.
 pub(crate) const MAIN_ENDPOINT: &str = "mcp";
 
 /// A reply, or the future that produces it.
-pub(crate) enum MaybeReady {
+pub enum MaybeReady {
     /// The usual case: no stage had to wait.
     Ready(Reply),
     Pending(Pin<Box<dyn Future<Output = Reply> + Send>>),
@@ -171,28 +187,28 @@ pub(crate) enum MaybeReady {
 
 /// Access rules and authentication requirement of an endpoint.
 #[derive(Debug, Default)]
-pub(crate) struct Admission {
-    pub(crate) policy: Option<Policy>,
+pub struct Admission {
+    pub policy: Option<Policy>,
     /// True if callers must authenticate.
-    pub(crate) proved: bool,
+    pub proved: bool,
 }
 
 /// Dependencies of a server, built by other modules.
-pub(crate) struct ServerParts {
-    pub(crate) config: ServerConfig,
-    pub(crate) keys: Arc<KeyRing>,
-    pub(crate) shared: ServerContext,
-    pub(crate) catalog: Catalog,
+pub struct ServerParts {
+    pub config: ServerConfig,
+    pub keys: Arc<KeyRing>,
+    pub shared: ServerContext,
+    pub catalog: Catalog,
     /// Custom methods of the application, by name.
-    pub(crate) methods: HashMap<String, Arc<dyn MethodHandler>>,
-    pub(crate) telemetry: Telemetry,
-    pub(crate) admission: Admission,
-    pub(crate) limits: Arc<Limits>,
-    pub(crate) audit: Option<Arc<Audit>>,
+    pub methods: HashMap<String, Arc<dyn MethodHandler>>,
+    pub telemetry: Telemetry,
+    pub admission: Admission,
+    pub limits: Arc<Limits>,
+    pub audit: Option<Arc<Audit>>,
 }
 
 impl Server {
-    pub(crate) fn new(parts: ServerParts) -> Self {
+    pub fn new(parts: ServerParts) -> Self {
         let ServerParts {
             config,
             keys,
@@ -282,7 +298,7 @@ impl Server {
 
     /// Builds a snapshot of another catalog and configuration. Only settings that can be reloaded are taken from
     /// `config`.
-    pub(crate) fn prepare(
+    pub fn prepare(
         &self,
         mut catalog: Catalog,
         config: &ServerConfig,
@@ -294,7 +310,7 @@ impl Server {
 
     /// Serves a prepared snapshot from the next request on. Requests in progress keep the snapshot that they started
     /// with.
-    pub(crate) fn install(&self, prepared: PreparedSnapshot) -> ListChanges {
+    pub fn install(&self, prepared: PreparedSnapshot) -> ListChanges {
         let snapshot = Arc::new(prepared.0);
         let secrets = snapshot.catalog.secret_arguments();
         self.telemetry.mark_secret(&secrets);
@@ -315,12 +331,12 @@ impl Server {
     }
 
     /// Waits until no call is left that outlives its request.
-    pub(crate) async fn idle(&self) {
+    pub async fn idle(&self) {
         self.inflight.idle().await;
     }
 
     /// Aborts running calls. Their callers get an error that says that the server stops.
-    pub(crate) fn stop_calls(&self) {
+    pub fn stop_calls(&self) {
         self.inflight.stop();
     }
 
@@ -330,22 +346,22 @@ impl Server {
     }
 
     /// Telemetry of this server.
-    pub(crate) fn telemetry(&self) -> &Telemetry {
+    pub fn telemetry(&self) -> &Telemetry {
         &self.telemetry
     }
 
     /// The snapshot that is served now.
-    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+    pub fn snapshot(&self) -> Arc<Snapshot> {
         self.snapshot.load_full()
     }
 
     /// Configured items that are not served, with the reasons.
-    pub(crate) fn refusals(&self) -> Vec<Refused> {
+    pub fn refusals(&self) -> Vec<Refused> {
         self.snapshot.load().catalog.refused().to_vec()
     }
 
     /// Source and location of each configured item that is not served. The reasons are in the log.
-    pub(crate) fn refused(&self) -> Vec<serde_json::Value> {
+    pub fn refused(&self) -> Vec<serde_json::Value> {
         let snapshot = self.snapshot.load();
         let refused = snapshot.catalog.refused().iter();
         refused
@@ -355,26 +371,26 @@ impl Server {
 
     /// Messages about configured items that cannot be served, for operators.
     #[cfg(feature = "cli")]
-    pub(crate) fn problems(&self) -> Vec<String> {
+    pub fn problems(&self) -> Vec<String> {
         let snapshot = self.snapshot.load();
         let refused = snapshot.catalog.refused().iter();
         refused.map(ToString::to_string).collect()
     }
 
     /// Number of tools.
-    pub(crate) fn tool_count(&self) -> usize {
+    pub fn tool_count(&self) -> usize {
         self.snapshot.load().catalog.len()
     }
 
     /// Closes all streams at shutdown, in the way that makes their clients reconnect elsewhere.
-    pub(crate) fn end_streams(&self) {
+    pub fn end_streams(&self) {
         self.streams.stop();
     }
 }
 
 impl MaybeReady {
     /// Waits for the reply.
-    pub(crate) async fn reply(self) -> Reply {
+    pub async fn reply(self) -> Reply {
         match self {
             Self::Ready(reply) => reply,
             Self::Pending(reply) => reply.await,
@@ -395,7 +411,7 @@ fn malformed(message: &'static str) -> Reply {
 }
 
 /// Untrusted text, shortened to fit into an error message.
-pub(crate) fn truncated(text: &str) -> Cow<'_, str> {
+pub fn truncated(text: &str) -> Cow<'_, str> {
     const MAX_BYTES: usize = 200;
     if text.len() <= MAX_BYTES {
         return Cow::Borrowed(text);

@@ -54,7 +54,7 @@ impl Default for MessagesConfig {
 
 impl MessagesConfig {
     /// Reports the first invalid setting.
-    pub(crate) fn validate(&self, conflicts: &mut Conflicts) {
+    pub fn validate(&self, conflicts: &mut Conflicts) {
         if let Some((setting, advice)) = self.problem() {
             conflicts.invalid("server.messages", self, setting, advice);
         }

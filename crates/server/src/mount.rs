@@ -50,7 +50,7 @@ pub struct EndpointConfig {
 const TAKEN: [&str; 3] = ["sse", "respond", "messages"];
 
 /// Returns the problem with an endpoint's name, if it is invalid.
-pub(crate) fn endpoint_name_problem(name: &str) -> Option<String> {
+pub fn endpoint_name_problem(name: &str) -> Option<String> {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_');
     if TAKEN.contains(&name) {
         return Some(format!(
@@ -66,7 +66,7 @@ pub(crate) fn endpoint_name_problem(name: &str) -> Option<String> {
 
 /// Selection of catalog items for an endpoint.
 #[derive(Clone, Debug)]
-pub(crate) struct EndpointFilter {
+pub struct EndpointFilter {
     tools: GlobSet,
     excluded: GlobSet,
     resources: GlobSet,
@@ -102,7 +102,7 @@ impl EndpointConfig {
     /// # Errors
     ///
     /// The setting with an invalid pattern, or a filter without any pattern.
-    pub(crate) fn filter(&self) -> Result<EndpointFilter, (&'static str, String)> {
+    pub fn filter(&self) -> Result<EndpointFilter, (&'static str, String)> {
         if self.tools.is_empty() && self.resources.is_empty() && self.prompts.is_empty() {
             return Err((
                 "",
@@ -126,15 +126,15 @@ impl EndpointConfig {
 }
 
 impl EndpointFilter {
-    pub(crate) fn has_tool(&self, name: &str) -> bool {
+    pub fn has_tool(&self, name: &str) -> bool {
         self.tools.is_match(name) && !self.excluded.is_match(name)
     }
 
-    pub(crate) fn has_resource(&self, uri: &str) -> bool {
+    pub fn has_resource(&self, uri: &str) -> bool {
         self.resources.is_match(uri)
     }
 
-    pub(crate) fn has_prompt(&self, name: &str) -> bool {
+    pub fn has_prompt(&self, name: &str) -> bool {
         self.prompts.is_match(name)
     }
 }

@@ -15,7 +15,7 @@ use crate::seal::Session;
 
 /// Headers that MCP defines, collected in one pass.
 #[derive(Debug, Default)]
-pub(crate) struct McpHeaders {
+pub struct McpHeaders {
     pub(super) version: SingleHeader,
     pub(super) session: SingleHeader,
     pub(super) method: SingleHeader,
@@ -39,7 +39,7 @@ pub(super) enum SingleHeader {
 impl McpHeaders {
     /// Adds a header. Returns false if MCP does not define it. `name` is lower-case.
     #[inline]
-    pub(crate) fn add(&mut self, name: &str, value: &HeaderValue) -> bool {
+    pub fn add(&mut self, name: &str, value: &HeaderValue) -> bool {
         match name {
             "mcp-protocol-version" => self
                 .version
@@ -56,7 +56,7 @@ impl McpHeaders {
 
     /// Copies the headers for later requests with an equal head to the same endpoint. The copy shares no received
     /// bytes and caches the session.
-    pub(crate) fn to_keep(&self) -> Self {
+    pub fn to_keep(&self) -> Self {
         Self {
             version: self.version.to_keep(),
             session: self.session.to_keep(),
@@ -83,13 +83,13 @@ impl McpHeaders {
     }
 
     /// Returns true if a session header is present, valid or not.
-    pub(crate) fn names_session(&self) -> bool {
+    pub fn names_session(&self) -> bool {
         !matches!(self.session, SingleHeader::Absent)
     }
 
     /// Classifies `MCP-Protocol-Version` by lifecycle.
     #[inline]
-    pub(crate) fn version(&self) -> VersionHeader {
+    pub fn version(&self) -> VersionHeader {
         match self.version.read() {
             HeaderValueState::Absent => VersionHeader::Absent,
             HeaderValueState::Text(text) => match Revision::parse(&text) {
@@ -148,7 +148,7 @@ impl SingleHeader {
 
 /// Value of a header.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum HeaderValueState<'a> {
+pub enum HeaderValueState<'a> {
     Absent,
     Text(Cow<'a, str>),
     /// MH-22: the header occurs more than once. Intermediaries may have read either value.
@@ -158,7 +158,7 @@ pub(crate) enum HeaderValueState<'a> {
 
 /// Lifecycle that `MCP-Protocol-Version` selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum VersionHeader {
+pub enum VersionHeader {
     Absent,
     /// A revision with sessions. The session determines which one.
     WithSessions,
@@ -169,7 +169,7 @@ pub(crate) enum VersionHeader {
 }
 
 /// Reads a header.
-pub(crate) fn read<'h>(headers: &'h HeaderMap, name: &HeaderName) -> HeaderValueState<'h> {
+pub fn read<'h>(headers: &'h HeaderMap, name: &HeaderName) -> HeaderValueState<'h> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (None, _) => HeaderValueState::Absent,
@@ -189,7 +189,7 @@ fn read_value(value: &HeaderValue) -> HeaderValueState<'_> {
 impl<'a> HeaderValueState<'a> {
     /// Decodes the Base64 form of values beyond visible ASCII: `=?base64?...?=` (MH-07 to MH-09). A value with only
     /// one of the two markers is literal.
-    pub(crate) fn decoded(self) -> Self {
+    pub fn decoded(self) -> Self {
         let Self::Text(text) = &self else {
             return self;
         };

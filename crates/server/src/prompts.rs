@@ -215,7 +215,8 @@ pub(super) fn failed(id: &str, what: &str, name: &str, error: &PromptError) -> R
             let message = error.message().to_owned();
             Reply::error(id, &ErrorObject::new(ErrorCode::Internal, message))
         }
-        PromptErrorKind::Internal => {
+        // `Internal`, and kinds that are added later.
+        _ => {
             tracing::error!(
                 what,
                 name,

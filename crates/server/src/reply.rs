@@ -13,7 +13,7 @@ use crate::protocol::{ErrorCode, ErrorObject, Revision};
 use crate::telemetry::{Reason, Verdict};
 
 /// Reply to one message.
-pub(crate) enum Reply {
+pub enum Reply {
     /// The message was accepted and gets no response.
     Accepted,
     Response(JsonResponse),
@@ -25,21 +25,21 @@ pub(crate) enum Reply {
 
 /// A JSON document in two parts: the part specific to the request, and a shared part.
 #[derive(Debug)]
-pub(crate) struct JsonResponse {
-    pub(crate) head: Bytes,
+pub struct JsonResponse {
+    pub head: Bytes,
     /// Shared part; empty if `head` is the whole document.
-    pub(crate) rest: Common,
+    pub rest: Common,
     /// Reason of a rejection, for transports that map it to a status.
-    pub(crate) refusal: Option<Refusal>,
+    pub refusal: Option<Refusal>,
     /// Id of the session that the response opens.
-    pub(crate) session: Option<String>,
+    pub session: Option<String>,
     /// Outcome for metrics, traces and audit.
-    pub(crate) verdict: Verdict,
+    pub verdict: Verdict,
 }
 
 /// Reason of a rejection, as far as HTTP distinguishes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub enum Refusal {
     /// The message is not valid JSON or JSON-RPC, or may not be sent by a client.
     Malformed,
     /// Required `_meta` is missing or malformed (stateless era).
@@ -82,7 +82,7 @@ pub(crate) enum Refusal {
 
 impl Refusal {
     /// Reason in metrics and audit records.
-    pub(crate) fn reason(&self) -> Reason {
+    pub fn reason(&self) -> Reason {
         match self {
             Self::Malformed => Reason::Malformed,
             Self::Meta => Reason::Meta,
@@ -120,7 +120,7 @@ impl std::fmt::Debug for Reply {
 
 impl JsonResponse {
     /// Creates a response from a complete document.
-    pub(crate) fn new(document: Bytes) -> Self {
+    pub fn new(document: Bytes) -> Self {
         Self {
             head: document,
             rest: Common::default(),
@@ -131,12 +131,12 @@ impl JsonResponse {
     }
 
     /// Iterates over the parts of the document.
-    pub(crate) fn pieces(&self) -> impl Iterator<Item = &Bytes> {
+    pub fn pieces(&self) -> impl Iterator<Item = &Bytes> {
         std::iter::once(&self.head).chain(self.rest.pieces())
     }
 
     /// Returns the document in one piece. Copies if there is a shared part.
-    pub(crate) fn to_bytes(&self) -> Bytes {
+    pub fn to_bytes(&self) -> Bytes {
         if self.rest.len() == 0 {
             return self.head.clone();
         }
@@ -147,7 +147,7 @@ impl JsonResponse {
 
 impl Reply {
     /// Returns the response, if there is one.
-    pub(crate) fn into_response(self) -> Option<JsonResponse> {
+    pub fn into_response(self) -> Option<JsonResponse> {
         match self {
             Self::Response(answer) => Some(answer),
             Self::Accepted | Self::Stream(_) | Self::Cancelled => None,
@@ -163,13 +163,13 @@ impl Reply {
     }
 
     /// Creates a reply from a complete document.
-    pub(crate) fn document(body: Vec<u8>) -> Self {
+    pub fn document(body: Vec<u8>) -> Self {
         Self::pieces(body.into(), Bytes::new())
     }
 
     /// Creates a reply from a specific and a shared part.
     #[inline]
-    pub(crate) fn pieces(head: Bytes, rest: impl Into<Common>) -> Self {
+    pub fn pieces(head: Bytes, rest: impl Into<Common>) -> Self {
         Self::Response(JsonResponse {
             head,
             rest: rest.into(),
@@ -189,7 +189,7 @@ impl Reply {
 
     /// Reserves response memory for a large document until it is sent. Rejects it if too many wait to be sent.
     #[inline]
-    pub(crate) fn counted(self, limits: &Limits, share: ShareKey, id: &str) -> Self {
+    pub fn counted(self, limits: &Limits, share: ShareKey, id: &str) -> Self {
         match &self {
             Self::Response(answer) if LARGE_BYTES <= answer.head.len() => {
                 let bytes = answer.head.len();
@@ -221,7 +221,7 @@ impl Reply {
     }
 
     /// Outcome of the reply.
-    pub(crate) fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> Verdict {
         match self {
             Self::Response(answer) => answer.verdict,
             Self::Accepted | Self::Stream(_) => Verdict::Done,
@@ -230,7 +230,7 @@ impl Reply {
     }
 
     /// Reason of the rejection, if the reply is one.
-    pub(crate) fn reason(&self) -> Option<Reason> {
+    pub fn reason(&self) -> Option<Reason> {
         match self {
             Self::Response(answer) => answer.refusal.as_ref().map(Refusal::reason),
             Self::Accepted | Self::Stream(_) | Self::Cancelled => None,
@@ -245,14 +245,14 @@ impl Reply {
     }
 
     /// Creates an error response to a valid request.
-    pub(crate) fn error(id: &str, error: &ErrorObject) -> Self {
+    pub fn error(id: &str, error: &ErrorObject) -> Self {
         let mut body = Vec::new();
         error.write(&mut body, Some(id));
         Self::document(body).with_verdict(Verdict::Error(error.code.number()))
     }
 
     /// Creates an error response to a request that was rejected without being executed.
-    pub(crate) fn refused(refusal: Refusal, id: Option<&str>, error: &ErrorObject) -> Self {
+    pub fn refused(refusal: Refusal, id: Option<&str>, error: &ErrorObject) -> Self {
         let mut body = Vec::new();
         error.write(&mut body, id);
         Self::Response(JsonResponse {
@@ -266,12 +266,12 @@ impl Reply {
 
     /// Creates the rejection for an exceeded limit, with the retry time and the name of the setting.
     #[cold]
-    pub(crate) fn limited(id: Option<&str>, refused: Refused) -> Self {
+    pub fn limited(id: Option<&str>, refused: Refused) -> Self {
         Self::refused(Refusal::Limited(refused), id, &limited(refused))
     }
 
     /// Shorthand for [`refused`](Self::refused).
-    pub(crate) fn refuse(
+    pub fn refuse(
         refusal: Refusal,
         id: Option<&str>,
         code: ErrorCode,
@@ -282,7 +282,7 @@ impl Reply {
 }
 
 /// Error object for an exceeded limit, with the retry time and the name of the setting.
-pub(crate) fn limited(refused: Refused) -> ErrorObject {
+pub fn limited(refused: Refused) -> ErrorObject {
     let status = if refused.limit.is_a_rate() { 429 } else { 503 };
     let data = json!({
         "retryAfterMs": refused.retry_after_ms(),
@@ -293,7 +293,7 @@ pub(crate) fn limited(refused: Refused) -> ErrorObject {
 
 /// Starts a response: everything before the result.
 #[inline]
-pub(crate) fn begin(id: &str, capacity: usize) -> Vec<u8> {
+pub fn begin(id: &str, capacity: usize) -> Vec<u8> {
     const HEAD: &[u8] = br#"{"jsonrpc":"2.0","id":"#;
     let mut body = Vec::with_capacity(HEAD.len() + id.len() + capacity);
     body.extend_from_slice(HEAD);
@@ -319,7 +319,7 @@ pub(crate) fn end_len(
 
 /// Ends a response: adds the members that every result of the revision has, and the `_meta` of this one.
 #[inline]
-pub(crate) fn finish(
+pub fn finish(
     mut out: Vec<u8>,
     snapshot: &Snapshot,
     revision: Revision,

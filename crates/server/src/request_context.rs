@@ -58,7 +58,7 @@ impl Headers<'_> {
 
 /// Sender of a request, and how it can be reached.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Caller<'a> {
+pub struct Caller<'a> {
     pub(super) principal: &'a Arc<Principal>,
     /// Address of the client, over HTTP.
     pub(super) address: Option<IpAddr>,

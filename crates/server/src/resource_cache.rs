@@ -52,7 +52,7 @@ const ENTRY_BYTES: usize = 512;
 impl CacheKey {
     /// Returns `None` if the contents cannot be cached: private contents of anonymous callers, who cannot be told
     /// apart.
-    pub(crate) fn of(uri: &str, scope: CacheScope, principal: &Principal) -> Option<Self> {
+    pub fn of(uri: &str, scope: CacheScope, principal: &Principal) -> Option<Self> {
         let principal = match (scope, principal.kind()) {
             (CacheScope::Public, _) => None,
             (CacheScope::Private, PrincipalKind::Anonymous) => return None,
@@ -66,7 +66,7 @@ impl CacheKey {
 }
 
 impl ResourceCache {
-    pub(crate) fn new(bytes_max: usize) -> Self {
+    pub fn new(bytes_max: usize) -> Self {
         Self {
             bytes_max,
             cache: Mutex::default(),
@@ -74,7 +74,7 @@ impl ResourceCache {
     }
 
     /// Cached contents and their remaining time to live.
-    pub(crate) fn get(&self, key: &CacheKey) -> Option<(Arc<[ResourceContents]>, Duration)> {
+    pub fn get(&self, key: &CacheKey) -> Option<(Arc<[ResourceContents]>, Duration)> {
         let mut cache = self.cache();
         let entry = cache.entries.get(key)?;
         let left = entry.until.saturating_duration_since(Instant::now());
@@ -85,7 +85,7 @@ impl ResourceCache {
         Some((Arc::clone(&entry.contents), left))
     }
 
-    pub(crate) fn put(&self, key: CacheKey, contents: Arc<[ResourceContents]>, ttl: Duration) {
+    pub fn put(&self, key: CacheKey, contents: Arc<[ResourceContents]>, ttl: Duration) {
         let bytes = ENTRY_BYTES + 2 * key.uri.len() + contents.iter().map(size).sum::<usize>();
         // An expiry beyond the range of the clock is not cached.
         let (true, Some(until)) = (

@@ -171,7 +171,8 @@ impl ReadResponder {
                 let message = error.message().to_owned();
                 Reply::error(&self.id, &ErrorObject::new(ErrorCode::Internal, message))
             }
-            ResourceErrorKind::Internal => {
+            // `Internal`, and kinds that are added later.
+            _ => {
                 tracing::error!(%uri, error = error.message(), source, "a resource is at fault");
                 internal_error(&self.id)
             }

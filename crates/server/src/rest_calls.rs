@@ -28,7 +28,7 @@ const ID: &str = "0";
 impl Server {
     /// Calls a tool with the arguments in `body`: a JSON object, or nothing. The reply is a response to `tools/call`
     /// of the newest revision.
-    pub(crate) fn call_tool_rest(
+    pub fn call_tool_rest(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
         (worker, seen): (&WorkerState, Seen<'_>),
@@ -74,7 +74,7 @@ impl Server {
     }
 
     /// Returns one page of the tools, as a response to `tools/list` of the newest revision.
-    pub(crate) fn list_tools_rest(
+    pub fn list_tools_rest(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
         principal: &Arc<Principal>,
@@ -99,7 +99,7 @@ impl Server {
     }
 
     /// Server information for REST clients.
-    pub(crate) fn info(&self) -> Value {
+    pub fn info(&self) -> Value {
         let snapshot = self.snapshot.load();
         let mut info = snapshot.server_info.clone();
         info["longshore"] = env!("CARGO_PKG_VERSION").into();
@@ -112,7 +112,7 @@ impl Server {
     }
 
     /// Name and version of the server and of the runtime.
-    pub(crate) fn version(&self) -> Value {
+    pub fn version(&self) -> Value {
         let info = &self.snapshot.load().server_info;
         json!({
             "name": info["name"],

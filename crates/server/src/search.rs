@@ -46,7 +46,7 @@ const DESCRIBE: &str = "describe_tool";
 const CALL: &str = "call_tool";
 
 /// Names reserved for the search tools.
-pub(crate) const VERBS: [&str; 3] = [SEARCH, DESCRIBE, CALL];
+pub const VERBS: [&str; 3] = [SEARCH, DESCRIBE, CALL];
 
 /// Maximum number of results of one search.
 const RESULTS_MAX: usize = 50;
@@ -109,11 +109,9 @@ impl Search {
 }
 
 fn verbs_of(config: &SearchConfig) -> [Definition; 3] {
-    let reads = ToolAnnotations {
-        read_only_hint: Some(true),
-        open_world_hint: Some(false),
-        ..ToolAnnotations::default()
-    };
+    let mut reads = ToolAnnotations::default();
+    reads.read_only_hint = Some(true);
+    reads.open_world_hint = Some(false);
     let name =
         json!({"type": "string", "description": "The tool's name, as search_tools tells it."});
     let search = Definition::new(SEARCH)

@@ -43,7 +43,7 @@ impl StateKind {
 }
 
 /// Labels in metrics: kinds of callers' entries, the server's own entries, channels, and the index of all.
-pub(crate) const STATE_KINDS: [&str; 8] = [
+pub const STATE_KINDS: [&str; 8] = [
     StateKind::Stream.label(),
     StateKind::Subscription.label(),
     StateKind::Task.label(),

@@ -16,15 +16,15 @@ use crate::seal::KeyRing;
 
 /// A catalog and everything derived from it. Each request loads it once.
 #[derive(Debug)]
-pub(crate) struct Snapshot {
+pub struct Snapshot {
     /// Number of the snapshot, unique within the process.
     pub(super) number: u64,
-    pub(crate) catalog: Catalog,
-    pub(crate) tools: Listings,
-    pub(crate) resources: Listings,
-    pub(crate) templates: Listings,
-    pub(crate) prompts: Listings,
-    pub(crate) skills: Listings,
+    pub catalog: Catalog,
+    pub tools: Listings,
+    pub resources: Listings,
+    pub templates: Listings,
+    pub prompts: Listings,
+    pub skills: Listings,
     /// Access policy; `None` if all callers see everything.
     pub(super) policy_view: Option<PolicyView>,
     /// Tool search; `None` if there are too few tools.
@@ -40,7 +40,7 @@ pub(crate) struct Snapshot {
     /// Response to `initialize` for callers who may list their tasks.
     initialized_with_lists: [Bytes; Revision::ALL.len()],
     /// Response to `server/discover` after the id.
-    pub(crate) discovered: Bytes,
+    pub discovered: Bytes,
     /// Members at the end of every result in the stateless era, with a leading comma.
     pub(crate) result_tail: String,
     /// Members at the end of every cacheable result in the stateless era.
@@ -50,26 +50,26 @@ pub(crate) struct Snapshot {
     /// `serverInfo` in the `_meta` of results.
     pub(crate) server_info: Value,
     /// Capabilities, in the form of the newest revision.
-    pub(crate) capabilities: Value,
+    pub capabilities: Value,
     /// Instructions for the model.
-    pub(crate) instructions: Option<String>,
+    pub instructions: Option<String>,
 }
 
 /// Lists that differ between two snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ListChanges {
-    pub(crate) tools: bool,
-    pub(crate) resources: bool,
-    pub(crate) prompts: bool,
+pub struct ListChanges {
+    pub tools: bool,
+    pub resources: bool,
+    pub prompts: bool,
 }
 
 /// One list for each revision, serialized on first use.
 #[derive(Debug, Default)]
-pub(crate) struct Listings([OnceLock<Listing>; Revision::ALL.len()]);
+pub struct Listings([OnceLock<Listing>; Revision::ALL.len()]);
 
 impl Listings {
     #[inline]
-    pub(crate) fn get<T: Listed>(&self, table: &Table<T>, frame: ListingFrame<'_>) -> &Listing {
+    pub fn get<T: Listed>(&self, table: &Table<T>, frame: ListingFrame<'_>) -> &Listing {
         self.0[frame.revision as usize].get_or_init(|| {
             let mut listing = Listing::new(table, frame);
             for other in self.0.iter().filter_map(OnceLock::get) {
@@ -84,7 +84,7 @@ impl Listings {
 pub(crate) const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
 impl Snapshot {
-    pub(crate) fn new(catalog: Catalog, config: &ServerConfig, admission: Admission) -> Self {
+    pub fn new(catalog: Catalog, config: &ServerConfig, admission: Admission) -> Self {
         let info = json(&config.implementation());
         let meta = json!({ SERVER_INFO: info });
         let result_tail = format!(r#","resultType":"complete","_meta":{meta}"#);
@@ -138,7 +138,7 @@ impl Snapshot {
     }
 
     /// Response to `initialize` after the id.
-    pub(crate) fn initialized(&self, revision: Revision, lists_tasks: bool) -> Bytes {
+    pub fn initialized(&self, revision: Revision, lists_tasks: bool) -> Bytes {
         let all = match lists_tasks {
             true => &self.initialized_with_lists,
             false => &self.initialized,
@@ -148,7 +148,7 @@ impl Snapshot {
 
     /// Returns true if the method's capability is served. Otherwise the method is unknown (DISC-02).
     #[inline]
-    pub(crate) fn offers(&self, method: Method) -> bool {
+    pub fn offers(&self, method: Method) -> bool {
         match method {
             Method::Initialize
             | Method::Ping
@@ -176,7 +176,7 @@ impl Snapshot {
     }
 
     /// Lists that differ from those of another snapshot.
-    pub(crate) fn changes(&self, other: &Self) -> ListChanges {
+    pub fn changes(&self, other: &Self) -> ListChanges {
         let (mine, others) = (&self.catalog, &other.catalog);
         ListChanges {
             tools: !mine.tools.looks_like(&others.tools),
@@ -192,7 +192,7 @@ impl Snapshot {
     }
 
     /// Parameters that all pages of a revision share.
-    pub(crate) fn frame<'a>(
+    pub fn frame<'a>(
         &'a self,
         revision: Revision,
         config: &ServerConfig,

@@ -37,8 +37,8 @@ pub(crate) struct StdioPeer {
 /// Headers and extensions of a simulated HTTP request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TestHttpRequest {
-    pub(crate) headers: HeaderMap,
-    pub(crate) extensions: Arc<Extensions>,
+    pub headers: HeaderMap,
+    pub extensions: Arc<Extensions>,
 }
 
 impl StdioPeer {

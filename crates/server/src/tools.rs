@@ -517,7 +517,8 @@ impl ResultWriter<'_> {
                 tracing::error!(%tool, error = error.message(), "a call failed, and its caller is not told why");
                 self.error_result(MASKED)
             }
-            ToolErrorKind::Failed | ToolErrorKind::MissingCapability(_) => {
+            // `Failed`, `MissingCapability`, and kinds that are added later.
+            _ => {
                 if let Some(source) = error.source() {
                     tracing::debug!(%tool, %source, "a call failed");
                 }

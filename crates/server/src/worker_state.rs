@@ -13,7 +13,7 @@ use crate::telemetry::Cells;
 ///
 /// It is not shared between threads, so its locks are never contended.
 #[derive(Debug)]
-pub(crate) struct WorkerState {
+pub struct WorkerState {
     opened: Mutex<OpenedSessions>,
     /// Sessions of other endpoints than `/mcp`, by endpoint name. An id is valid for one endpoint only.
     elsewhere: Mutex<HashMap<Box<str>, OpenedSessions>>,
@@ -22,7 +22,7 @@ pub(crate) struct WorkerState {
 }
 
 impl WorkerState {
-    pub(crate) fn new(cells: Arc<Cells>) -> Self {
+    pub fn new(cells: Arc<Cells>) -> Self {
         let worker = Self {
             opened: Mutex::default(),
             elsewhere: Mutex::default(),
@@ -34,24 +34,24 @@ impl WorkerState {
     }
 
     /// Reads the system clock. The owner calls this at least once a second.
-    pub(crate) fn update_clock(&self) {
+    pub fn update_clock(&self) {
         self.now.store(unix_seconds(), Ordering::Relaxed);
     }
 
     /// Counters of this worker.
     #[inline]
-    pub(crate) fn cells(&self) -> &Arc<Cells> {
+    pub fn cells(&self) -> &Arc<Cells> {
         &self.cells
     }
 
     /// Unix time in seconds.
     #[inline]
-    pub(crate) fn now(&self) -> u64 {
+    pub fn now(&self) -> u64 {
         self.now.load(Ordering::Relaxed)
     }
 
     #[inline]
-    pub(crate) fn open(&self, keys: &KeyRing, mount: &str, id: &[u8]) -> Option<Arc<Session>> {
+    pub fn open(&self, keys: &KeyRing, mount: &str, id: &[u8]) -> Option<Arc<Session>> {
         if mount != MAIN_ENDPOINT {
             return self.open_elsewhere(keys, mount, id);
         }
@@ -77,7 +77,7 @@ impl WorkerState {
 }
 
 /// Current Unix time in seconds.
-pub(crate) fn unix_seconds() -> u64 {
+pub fn unix_seconds() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.unwrap_or_default().as_secs()
 }

@@ -140,7 +140,7 @@ impl App {
     /// Does everything that serving would, except for binding the address. With `offline`, upstream servers and documents
     /// at URLs are left out.
     #[cfg(feature = "cli")]
-    pub(crate) async fn check(mut self, offline: bool) -> Result<Checked, AppError> {
+    pub async fn check(mut self, offline: bool) -> Result<Checked, AppError> {
         let (config, _) = self.take_config()?;
         let origins = self.offers.origins.clone();
         let written = config.clone();
@@ -200,7 +200,7 @@ impl App {
 
     /// Builds the server without a transport. Loading that has to wait is driven by a control runtime on a thread of its
     /// own, which connections keep.
-    pub(crate) fn server(mut self) -> Result<Arc<Server>, AppError> {
+    pub fn server(mut self) -> Result<Arc<Server>, AppError> {
         let (config, _) = self.take_config()?;
         let needs_runtime = self.offers.need_runtime(&config);
         complete(needs_runtime, |background| async move {
@@ -213,7 +213,7 @@ impl App {
 
     /// Builds the server with its authentication, for benchmarks. `keys` are those of the first issuer, which is not
     /// contacted.
-    pub(crate) fn guarded_server(
+    pub fn guarded_server(
         mut self,
         keys: Option<&str>,
     ) -> Result<(Arc<Server>, Arc<Gate>), AppError> {
@@ -433,14 +433,14 @@ fn bind_http(http: &HttpConfig) -> Result<Listener, AppError> {
 /// Result of checking a configuration.
 #[cfg(feature = "cli")]
 #[derive(Debug)]
-pub(crate) struct Checked {
-    pub(crate) tools: usize,
+pub struct Checked {
+    pub tools: usize,
     /// True without any tool, resource and prompt.
-    pub(crate) offers_nothing: bool,
+    pub offers_nothing: bool,
     /// Settings whose items cannot be served.
-    pub(crate) missing: Vec<String>,
+    pub missing: Vec<String>,
     /// Names of the sources and upstream servers that were not checked.
-    pub(crate) left_out: Vec<String>,
+    pub left_out: Vec<String>,
 }
 
 /// A server, and the parts that it shares with the endpoints beside it.

@@ -8,10 +8,10 @@ use crate::config::Config;
 use crate::server::Server;
 
 /// Second phase of a hook, after all hooks have accepted the settings. It cannot fail.
-pub(crate) type Commit = Box<dyn FnOnce() + Send>;
+pub type Commit = Box<dyn FnOnce() + Send>;
 
 /// First phase: checks the settings and prepares the change. It changes nothing, because another hook can reject them.
-pub(crate) type Hook = Box<dyn Fn(&Config) -> Result<Commit, AppError> + Send + Sync>;
+pub type Hook = Box<dyn Fn(&Config) -> Result<Commit, AppError> + Send + Sync>;
 
 /// Applies changed limits.
 pub(super) fn limits_hook(server: &Arc<Server>) -> Hook {

@@ -227,12 +227,10 @@ impl AppItems {
         for name in &config.toolsets {
             let toolset = builtin(name, &grounds)?;
             loaded.skills.extend(toolset.skills);
-            let offered = Offered {
-                tools: toolset.tools,
-                resources: toolset.resources,
-                prompts: toolset.prompts,
-                ..Offered::default()
-            };
+            let mut offered = Offered::default();
+            offered.tools = toolset.tools;
+            offered.resources = toolset.resources;
+            offered.prompts = toolset.prompts;
             loaded.toolsets.push((name.clone(), offered));
         }
         Ok(())
@@ -287,11 +285,9 @@ impl AppItems {
     /// Adds the items of another application, with a prefix.
     pub(super) fn import(&mut self, prefix: &str, mut other: Self) {
         other.bind_own();
-        let offered = Offered {
-            tools: other.tools,
-            prompts: other.prompts,
-            ..Offered::default()
-        };
+        let mut offered = Offered::default();
+        offered.tools = other.tools;
+        offered.prompts = other.prompts;
         let offered = offered.prefixed(prefix);
         self.tools.extend(offered.tools);
         self.prompts.extend(offered.prompts);

@@ -46,17 +46,17 @@ use crate::source::ArtifactStore;
 use crate::state::State;
 use crate::transport::http::{Layers, McpService, RouteHandler};
 pub use error::{AppError, EndpointError, MainError, Result};
-pub(crate) use hooks::Hook;
+pub use hooks::Hook;
 use items::{AppItems, Identity};
 use lifecycle::Lifecycle;
-#[cfg(all(test, feature = "cli"))]
-pub(crate) use offering::Offering;
+#[cfg(feature = "cli")]
+pub use offering::Offering;
 pub use policy::PolicyTester;
 pub use serve::BoundServer;
 #[cfg(feature = "cli")]
-pub(crate) use signals::{Signals, stop_signal};
+pub use signals::{Signals, stop_signal};
 #[cfg(feature = "cli")]
-pub(crate) use state::tokens;
+pub use state::tokens;
 
 /// A server in the making.
 ///

@@ -2,7 +2,7 @@
 
 /// Summary of what a server offers, for its start-up message.
 #[derive(Debug, Default)]
-pub(crate) struct Offering {
+pub struct Offering {
     /// Toolsets, sources and upstream servers of which something is offered.
     pub(super) names: Vec<String>,
     /// Numbers of sources and upstream servers that offer nothing, in words.
@@ -11,7 +11,7 @@ pub(crate) struct Offering {
 
 impl Offering {
     /// Describes it in a few words: `3 tools (demo, weather); 1 of 2 sources cannot be offered, see above`.
-    pub(crate) fn in_words(&self, tools: usize) -> String {
+    pub fn in_words(&self, tools: usize) -> String {
         let mut text = match tools {
             1 => "1 tool".to_owned(),
             _ => format!("{tools} tools"),
@@ -28,8 +28,8 @@ impl Offering {
     }
 
     /// Creates a summary of these names.
-    #[cfg(test)]
-    pub(crate) fn of(names: &[&str], missing: &[&str]) -> Self {
+    #[cfg(any(test, feature = "testing"))]
+    pub fn of(names: &[&str], missing: &[&str]) -> Self {
         let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
         Self {
             names: owned(names),

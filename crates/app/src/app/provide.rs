@@ -27,17 +27,11 @@ impl Bind for Arc<dyn Tool> {
 
 impl Bind for AnyResource {
     fn what(&self) -> String {
-        match self {
-            Self::Fixed(resource) => format!("resource {}", resource.definition().uri()),
-            Self::Template(template) => format!("resource {}", template.definition().uri()),
-        }
+        format!("resource {}", self.uri())
     }
 
     fn bind(&self, provided: &Provided) -> Result<Option<Self>, Unprovided> {
-        Ok(match self {
-            Self::Fixed(resource) => resource.bind(provided)?.map(Self::Fixed),
-            Self::Template(template) => template.bind(provided)?.map(Self::Template),
-        })
+        self.bound(provided)
     }
 }
 

@@ -70,7 +70,7 @@ impl App {
     }
 
     /// Binds the address, unless a signal to stop comes first: binding can have to wait for upstream servers.
-    pub(crate) async fn bind_unless_stopped(
+    pub async fn bind_unless_stopped(
         self,
         mut signals: Signals,
     ) -> std::result::Result<(Signals, Option<BoundServer>), AppError> {
@@ -166,14 +166,14 @@ impl App {
 
     /// Adds a hook that applies changed settings while the server runs.
     #[cfg(feature = "cli")]
-    pub(crate) fn on_reload(mut self, hook: Hook) -> Self {
+    pub fn on_reload(mut self, hook: Hook) -> Self {
         self.hooks.push(hook);
         self
     }
 
     /// Sets the notification of changed settings that need a restart.
     #[cfg(feature = "cli")]
-    pub(crate) fn restart_wanted(mut self, wanted: Arc<Notify>) -> Self {
+    pub fn restart_wanted(mut self, wanted: Arc<Notify>) -> Self {
         self.restart = Some(wanted);
         self
     }

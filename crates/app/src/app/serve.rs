@@ -68,7 +68,7 @@ impl BoundServer {
     }
 
     /// Returns `https` with TLS, else `http`.
-    pub(crate) fn scheme(&self) -> &'static str {
+    pub fn scheme(&self) -> &'static str {
         self.listener.as_ref().map_or("http", Listener::scheme)
     }
 
@@ -79,13 +79,13 @@ impl BoundServer {
 
     /// Returns its metrics.
     #[cfg(feature = "cli")]
-    pub(crate) fn metrics(&self) -> &crate::telemetry::Metrics {
+    pub fn metrics(&self) -> &crate::telemetry::Metrics {
         &self.server.telemetry().metrics
     }
 
     /// Describes the served items, for people.
     #[cfg(feature = "cli")]
-    pub(crate) fn offering(&self) -> String {
+    pub fn offering(&self) -> String {
         self.catalogs.offering().in_words(self.tool_count())
     }
 
@@ -96,17 +96,17 @@ impl BoundServer {
 
     /// Returns true if the playground is served at `/`.
     #[cfg(feature = "cli")]
-    pub(crate) fn has_playground(&self) -> bool {
+    pub fn has_playground(&self) -> bool {
         self.http.has_playground()
     }
 
     /// Returns the reason why the playground is off, unless a setting decides it.
-    pub(crate) fn playground_is_off_because(&self) -> Option<&'static str> {
+    pub fn playground_is_off_because(&self) -> Option<&'static str> {
         self.http.playground_is_off_because()
     }
 
     /// Logs the address of the server and the number of its tools.
-    pub(crate) fn announce(&self) {
+    pub fn announce(&self) {
         let tools = self.tool_count();
         match self.address() {
             Some(address) => {

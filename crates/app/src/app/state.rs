@@ -73,7 +73,7 @@ pub(super) fn export_usage(state: &SharedState, metrics: &Metrics) {
 ///
 /// No store is configured, or the state cannot be opened.
 #[cfg(feature = "cli")]
-pub(crate) fn tokens(config: &Config) -> Result<Tokens, AppError> {
+pub fn tokens(config: &Config) -> Result<Tokens, AppError> {
     /// Minimum timeout of the state: a command may take longer than a call.
     const PATIENCE: Duration = Duration::from_secs(5);
     let tokens = Tokens::new(&config.tokens, &Probe::real())?;

@@ -82,7 +82,7 @@ use std::sync::Arc;
 
 use crate::catalog::CallContext;
 
-pub(crate) use rejection::MissingScopes;
+pub use rejection::MissingScopes;
 pub use rejection::Rejection;
 pub use values::{
     Caller, Claims, Deadline, Extension, Header, Headers, Log, Progress, RequestHeader,

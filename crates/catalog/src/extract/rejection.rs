@@ -35,7 +35,7 @@ enum RejectionKind {
 /// Scopes that a caller needs for a call, in the `source` of an error.
 #[derive(Debug, thiserror::Error)]
 #[error("the credential lacks a scope that is needed: {}", .0.join(" "))]
-pub(crate) struct MissingScopes(pub(crate) Arc<[String]>);
+pub struct MissingScopes(pub Arc<[String]>);
 
 impl Rejection {
     /// A failed call, with a message for the model.

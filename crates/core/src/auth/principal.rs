@@ -142,7 +142,7 @@ impl Principal {
     }
 
     /// Returns true if the credential that proved it was taken away, so that nothing may go on in its name.
-    pub(crate) fn is_withdrawn(&self) -> bool {
+    pub fn is_withdrawn(&self) -> bool {
         self.withdrawn.0.load(Ordering::Acquire)
     }
 

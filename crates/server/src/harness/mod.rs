@@ -112,7 +112,7 @@ type Answering = dyn Fn(&str, &Value) -> Value + Send + Sync;
 const ROUNDS_MAX: usize = 100;
 
 impl Harness {
-    pub(crate) fn new(server: Arc<Server>) -> Self {
+    pub fn new(server: Arc<Server>) -> Self {
         Self {
             worker: WorkerState::new(server.telemetry().cells()),
             server,
@@ -296,7 +296,7 @@ impl Harness {
 
     /// Messages about configured items that cannot be served.
     #[cfg(feature = "cli")]
-    pub(crate) fn refused(&self) -> Vec<String> {
+    pub fn refused(&self) -> Vec<String> {
         self.server.problems()
     }
 

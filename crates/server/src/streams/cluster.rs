@@ -24,7 +24,7 @@ use crate::state::{Retention, StateError, Subscription, SubscriptionEvent};
 /// A change of a session that every replica must apply.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(in crate::server) enum DurableEvent {
+pub(crate) enum DurableEvent {
     /// The session ended before its expiry.
     Ended(Ended),
     /// The session changed its log level.
@@ -34,7 +34,7 @@ pub(in crate::server) enum DurableEvent {
 /// A message between replicas, without delivery guarantee.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(in crate::server) enum BusMessage {
+pub(crate) enum BusMessage {
     /// The logs have new entries.
     News,
     /// A client cancelled a request whose call runs elsewhere.
@@ -166,14 +166,14 @@ impl Outbox {
 
 impl Streams {
     /// Records a durable event for all replicas. This one has applied it.
-    pub(in crate::server) fn record_event(&self, event: DurableEvent) {
+    pub(crate) fn record_event(&self, event: DurableEvent) {
         if self.is_shared {
             self.outbox.put(OutboxItem::Event(Box::new(event)));
         }
     }
 
     /// Sends a message to all other replicas.
-    pub(in crate::server) fn broadcast(&self, message: BusMessage) {
+    pub(crate) fn broadcast(&self, message: BusMessage) {
         if self.is_shared {
             self.outbox.push(message);
         }
@@ -222,7 +222,7 @@ struct ClusterState {
 
 impl Server {
     /// Delivers notifications and coordinates with other replicas, until it is dropped. It must run once.
-    pub(crate) async fn run_notifications(self: Arc<Self>) {
+    pub async fn run_notifications(self: Arc<Self>) {
         let mut cluster = ClusterState::default();
         let mut alive = tokio::time::interval(HEARTBEAT_INTERVAL);
         alive.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -50,7 +50,7 @@ pub struct StreamsConfig {
 
 impl StreamsConfig {
     /// Reports the settings that cannot be used.
-    pub(crate) fn validate(&self, conflicts: &mut Conflicts) {
+    pub fn validate(&self, conflicts: &mut Conflicts) {
         conflicts.nonzero([
             ("server.streams.max_age_seconds", self.max_age_seconds),
             ("server.streams.per_principal", self.per_principal as u64),

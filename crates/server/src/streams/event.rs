@@ -11,7 +11,7 @@ use crate::server::JsonResponse;
 use crate::telemetry::{Verdict, WatchedLater};
 
 /// A source of events. The transport polls it and drops it when the client disconnects.
-pub(crate) trait EventSource: Send {
+pub trait EventSource: Send {
     /// Returns the next event, or `None` at the end.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<StreamEvent>>;
 
@@ -33,18 +33,18 @@ pub(crate) trait EventSource: Send {
 
 /// An event of a stream.
 #[derive(Debug)]
-pub(crate) struct StreamEvent {
+pub struct StreamEvent {
     /// Id that the client sends to resume after this event.
-    pub(crate) id: Option<EventId>,
+    pub id: Option<EventId>,
     /// Reconnect delay.
-    pub(crate) retry: Option<Duration>,
+    pub retry: Option<Duration>,
     /// Event type, if it is sent.
-    pub(crate) event: Option<&'static str>,
-    pub(crate) data: EventData,
+    pub event: Option<&'static str>,
+    pub data: EventData,
 }
 
 #[derive(Debug)]
-pub(crate) enum EventData {
+pub enum EventData {
     /// An event without data.
     Empty,
     /// A notification or a client request.
@@ -54,11 +54,11 @@ pub(crate) enum EventData {
 }
 
 impl StreamEvent {
-    pub(crate) fn message(message: Bytes) -> Self {
+    pub fn message(message: Bytes) -> Self {
         Self::of(EventData::Message(message))
     }
 
-    pub(crate) fn response(answer: JsonResponse) -> Self {
+    pub fn response(answer: JsonResponse) -> Self {
         Self::of(EventData::Response(answer))
     }
 
@@ -70,7 +70,7 @@ impl StreamEvent {
     }
 
     /// An event with a type.
-    pub(crate) fn event(event: &'static str, data: Bytes) -> Self {
+    pub fn event(event: &'static str, data: Bytes) -> Self {
         Self {
             event: Some(event),
             ..Self::message(data)
@@ -93,14 +93,14 @@ impl StreamEvent {
 
 /// Id of an event: its stream and its position (LH-12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct EventId {
-    pub(crate) stream: StreamId,
-    pub(crate) number: u64,
+pub struct EventId {
+    pub stream: StreamId,
+    pub number: u64,
 }
 
 /// A stream of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum StreamId {
+pub enum StreamId {
     /// The notification stream. Several connections can read it.
     Standing,
     /// The stream of one call.
@@ -109,7 +109,7 @@ pub(crate) enum StreamId {
 
 impl EventId {
     /// Parses an id. Returns `None` if it is not canonical.
-    pub(crate) fn read(text: &str) -> Option<Self> {
+    pub fn read(text: &str) -> Option<Self> {
         let (stream, number) = text.split_once('-')?;
         let stream = match stream {
             "s" => StreamId::Standing,

@@ -44,7 +44,7 @@ const TASKS: &str = "io.modelcontextprotocol/tasks";
 
 impl Server {
     /// Opens a stream with the requested notifications (SUB-01 to SUB-06).
-    pub(in crate::server) fn listen(
+    pub fn listen(
         self: &Arc<Self>,
         caller: Caller<'_>,
         over_http: bool,
@@ -188,7 +188,7 @@ impl Server {
     }
 
     /// Notification stream of a session over stdio.
-    pub(in crate::server) fn session_notifications(
+    pub(crate) fn session_notifications(
         self: &Arc<Self>,
         session: &Session,
         principal: &Arc<Principal>,

@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 pub use config::StreamsConfig;
-pub(crate) use event::{EventData, EventSource, StreamEvent};
+pub use event::{EventData, EventSource, StreamEvent};
 use tokio::sync::Semaphore;
 
 use super::inflight::{Inflight, StreamGuard};
@@ -50,7 +50,7 @@ use mailbox::{CloseReason, Filter, Mailbox, MailboxItem, Owner, Uris};
 use resumable::LiveStream;
 
 /// The streams of one server on this replica.
-pub(crate) struct Streams {
+pub struct Streams {
     config: StreamsConfig,
     state: SharedState,
     /// True if other replicas use the same state.
@@ -109,7 +109,7 @@ struct Registry {
 
 /// Error for too many open streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TooManyStreams {
+pub struct TooManyStreams {
     pub(super) max: usize,
     pub(super) setting: &'static str,
 }
@@ -120,13 +120,13 @@ pub(crate) struct StreamCounts {
     /// Open notification streams.
     pub(crate) standing: usize,
     /// Resources that they subscribe to.
-    pub(crate) subscriptions: usize,
+    pub subscriptions: usize,
     /// Resumable call streams.
-    pub(crate) calls: usize,
+    pub calls: usize,
 }
 
 impl Streams {
-    pub(super) fn new(
+    pub fn new(
         config: StreamsConfig,
         (state, is_shared): (SharedState, bool),
         (mount, liveness): (&str, Arc<Liveness>),
@@ -360,7 +360,7 @@ impl Streams {
     }
 
     /// Closes the streams of a session that has ended (LH-09). Later messages of its calls are not stored.
-    pub(super) fn end_session(&self, session: &str) {
+    pub fn end_session(&self, session: &str) {
         let mailboxes = self.registry().sessions.get(session).cloned();
         for mailbox in mailboxes.unwrap_or_default() {
             mailbox.end(CloseReason::Gone);
@@ -412,7 +412,7 @@ impl Streams {
     }
 
     /// Closes the stream opened by a request, over stdio.
-    pub(super) fn cancel(&self, request: &str) {
+    pub fn cancel(&self, request: &str) {
         for mailbox in self.registry().mailboxes.values() {
             if mailbox
                 .request
@@ -425,7 +425,7 @@ impl Streams {
     }
 
     /// Closes all streams in the way that makes their clients reconnect elsewhere.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         for mailbox in self.registry().mailboxes.values() {
             mailbox.end(CloseReason::Stopping);
@@ -433,12 +433,12 @@ impl Streams {
     }
 
     /// Returns true during shutdown.
-    pub(in crate::server) fn is_stopping(&self) -> bool {
+    pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
 
     /// Number of streams, for metrics.
-    pub(crate) fn counts(&self) -> StreamCounts {
+    pub fn counts(&self) -> StreamCounts {
         let calls = self.live().len();
         let registry = self.registry();
         StreamCounts {
@@ -458,7 +458,7 @@ impl Streams {
     }
 
     /// Registers the metrics.
-    pub(super) fn show(streams: &Arc<Self>, metrics: &Metrics, labels: &[(&'static str, &str)]) {
+    pub fn show(streams: &Arc<Self>, metrics: &Metrics, labels: &[(&'static str, &str)]) {
         let read = |instrument, own: &[(&'static str, &str)], of: fn(StreamCounts) -> usize| {
             let streams = Arc::clone(streams);
             let labels = [own, labels].concat();

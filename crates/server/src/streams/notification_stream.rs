@@ -166,14 +166,14 @@ impl ListenContext {
 
 impl Streams {
     /// Maximum age of a new stream, with 10 % jitter, so that streams opened together do not close together.
-    pub(in crate::server) fn max_age(&self) -> Duration {
+    pub(crate) fn max_age(&self) -> Duration {
         let noise = u32::from(crate::seal::random_bytes::<1>()[0]);
         let max_age = Duration::from_secs(self.config.max_age_seconds);
         max_age * 9 / 10 + max_age * noise / 1275
     }
 
     /// Maximum age of a caller's new stream. It does not outlive the credential.
-    pub(in crate::server) fn max_age_for(&self, principal: &Principal) -> Duration {
+    pub(crate) fn max_age_for(&self, principal: &Principal) -> Duration {
         let max_age = self.max_age();
         match principal.expires() {
             None => max_age,

@@ -30,12 +30,12 @@ const PAGE: usize = 500;
 
 impl Server {
     /// Returns true if sessions can have notification streams.
-    pub(crate) fn has_standing_streams(&self) -> bool {
+    pub fn has_standing_streams(&self) -> bool {
         self.config.streams.per_session > 0
     }
 
     /// Handles GET (LH-03, LH-04, LH-13).
-    pub(crate) fn open_stream(
+    pub fn open_stream(
         self: &Arc<Self>,
         worker: &WorkerState,
         head: &HttpHead<'_>,

@@ -98,7 +98,7 @@ pub(super) fn ends(entry: &[u8]) -> bool {
 
 impl Streams {
     /// Creates the response stream of a call.
-    pub(in crate::server) fn resumable(
+    pub(crate) fn resumable(
         self: &Arc<Self>,
         call: CallStream,
         options: CallOptions,

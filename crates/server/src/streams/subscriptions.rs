@@ -39,7 +39,7 @@ enum SubscriptionError {
 
 impl Server {
     /// Handles both methods (SUB-08). The URI need not exist, since its resource can be added later.
-    pub(in crate::server) fn change_subscription(
+    pub(crate) fn change_subscription(
         &self,
         caller: Caller<'_>,
         request: &Request<'_>,

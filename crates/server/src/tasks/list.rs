@@ -23,7 +23,7 @@ const CURSOR: &str = "tasks cursor 1";
 impl Server {
     /// Returns true if the caller can list tasks. Anonymous callers would see each other's tasks, and so would stdio
     /// clients of several processes with a shared state.
-    pub(in crate::server) fn lists_tasks(&self, principal: &Principal) -> bool {
+    pub(crate) fn lists_tasks(&self, principal: &Principal) -> bool {
         match principal.kind() {
             PrincipalKind::Anonymous => false,
             PrincipalKind::Local => !self.reaches_others,
@@ -32,7 +32,7 @@ impl Server {
     }
 
     /// Finds a task that belongs to the caller (TSK-10) and whose tool the caller sees.
-    pub(in crate::server) async fn find_task(
+    pub(crate) async fn find_task(
         &self,
         id: &str,
         caller: &Principal,
@@ -50,7 +50,7 @@ impl Server {
         snapshot.sees_key(caller, Shelf::Tools, tools, &record.tool)
     }
 
-    pub(in crate::server) fn list_tasks(
+    pub(crate) fn list_tasks(
         self: &Arc<Self>,
         caller: Caller<'_>,
         request: &Request<'_>,

@@ -71,7 +71,7 @@ impl Tasks {
     }
 
     /// Registers the metrics.
-    pub(crate) fn show(self: &Arc<Self>, metrics: &Metrics, labels: &[(&'static str, &str)]) {
+    pub fn show(self: &Arc<Self>, metrics: &Metrics, labels: &[(&'static str, &str)]) {
         let tasks = Arc::clone(self);
         let running = move || tasks.running().tasks.len() as f64;
         metrics.read(&TASKS_RUNNING, labels, running);

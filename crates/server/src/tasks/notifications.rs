@@ -41,7 +41,7 @@ impl Server {
     /// belong to the caller.
     ///
     /// `subscription` is the JSON-RPC id of the subscribing request, in the stateless era (SUB-02).
-    pub(in crate::server) async fn task_notice(
+    pub(crate) async fn task_notice(
         &self,
         task: &str,
         caller: &Principal,

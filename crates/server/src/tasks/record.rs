@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 /// A task in the shared state, without its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(in crate::server) struct Record {
+pub struct Record {
     pub(super) id: String,
     /// Id of the principal that owns the task.
     pub(super) owner: String,
@@ -89,7 +89,7 @@ impl Record {
     }
 
     /// Returns true if the task runs and waits for nothing.
-    pub(in crate::server) fn is_working(&self) -> bool {
+    pub(crate) fn is_working(&self) -> bool {
         !self.is_finished() && self.requests.is_empty()
     }
 

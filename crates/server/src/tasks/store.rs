@@ -48,7 +48,7 @@ const LOOKUPS_MAX: usize = 500;
 const ATTEMPTS_MAX: usize = 50;
 
 impl Tasks {
-    pub(crate) fn new(
+    pub fn new(
         (state, is_shared): (SharedState, bool),
         config: TaskConfig,
         mount: &str,

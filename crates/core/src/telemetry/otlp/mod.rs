@@ -24,7 +24,7 @@ use super::settings::{Batching, ExportSettings};
 use super::trace::Span;
 use crate::net::{Background, OnFailure};
 #[cfg(feature = "cli")]
-pub(super) use examine::examine;
+pub use examine::examine;
 use send::{MetricSender, RecordSender, SpanSender, resource};
 
 /// Handle to the task that sends.
@@ -77,7 +77,7 @@ impl Exporter {
     }
 
     /// Sends what is there, and ends.
-    pub(crate) async fn flush(self, within: Duration) {
+    pub async fn flush(self, within: Duration) {
         drop(self.spans);
         drop(self.records);
         let _ = self.stop.send(true);

@@ -21,7 +21,7 @@ pub enum Framing {
 
 /// A frame of the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Frame {
+pub enum Frame {
     Message(Vec<u8>),
     /// Larger than allowed; the contents were skipped.
     TooLarge,
@@ -37,7 +37,7 @@ const LENGTH: &[u8] = b"content-length:";
 
 impl Framing {
     /// Detects the framing from the first bytes, which stay unread except for leading whitespace.
-    pub(crate) fn settle(self, input: &mut impl BufRead) -> io::Result<Self> {
+    pub fn settle(self, input: &mut impl BufRead) -> io::Result<Self> {
         if self != Self::Auto {
             return Ok(self);
         }
@@ -61,7 +61,7 @@ impl Framing {
     }
 
     /// Reads one message of at most `max` bytes. Returns `None` at the end of the input.
-    pub(crate) fn read(self, input: &mut impl BufRead, max: usize) -> io::Result<Option<Frame>> {
+    pub fn read(self, input: &mut impl BufRead, max: usize) -> io::Result<Option<Frame>> {
         match self {
             Self::Auto | Self::Newline => read_line_frame(input, max),
             Self::ContentLength => read_length_frame(input, max),
@@ -69,7 +69,7 @@ impl Framing {
     }
 
     /// Writes one message. Compact JSON contains no line breaks.
-    pub(crate) fn write(self, output: &mut impl Write, pieces: &[&[u8]]) -> io::Result<()> {
+    pub fn write(self, output: &mut impl Write, pieces: &[&[u8]]) -> io::Result<()> {
         if self == Self::ContentLength {
             let length: usize = pieces.iter().map(|piece| piece.len()).sum();
             write!(output, "Content-Length: {length}\r\n\r\n")?;

@@ -3,7 +3,7 @@
 //! Standard output carries messages only (STD-02). The process ends soon after its input does (STD-04).
 
 mod framing;
-#[cfg(any(fuzzing, test))]
+#[cfg(any(fuzzing, test, feature = "testing"))]
 mod fuzz;
 
 use std::future::{Future, poll_fn};
@@ -21,7 +21,7 @@ use tokio::sync::{Semaphore, mpsc};
 
 use framing::Frame;
 pub use framing::Framing;
-#[cfg(any(fuzzing, test))]
+#[cfg(any(fuzzing, test, feature = "testing"))]
 pub use fuzz::framing_holds;
 
 use crate::auth::Principal;
@@ -65,7 +65,7 @@ const CONCURRENT_MAX: usize = 256;
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Serves until the input ends or `stop` completes. Then waits up to `patience` for calls in progress.
-pub(crate) async fn serve(
+pub async fn serve(
     server: Arc<Server>,
     config: StdioConfig,
     stop: impl Future<Output = ()>,

@@ -70,7 +70,7 @@ pub type UpstreamNames = IgnoredSection;
 pub type SourceConfig = IgnoredSection;
 
 impl IgnoredSection {
-    pub(crate) fn file(&self) -> Option<PathBuf> {
+    pub fn file(&self) -> Option<PathBuf> {
         None
     }
 
@@ -111,19 +111,19 @@ pub enum ToolsetError {
 /// An error of the artifact store. Never constructed.
 #[derive(Debug)]
 pub(crate) struct ArtifactError {
-    pub(crate) setting: String,
-    pub(crate) problem: String,
+    pub setting: String,
+    pub problem: String,
 }
 
 /// A store of large results. Never implemented.
-pub(crate) trait ArtifactStore: Send + Sync {}
+pub trait ArtifactStore: Send + Sync {}
 
 /// Uninhabited: this build keeps no large results.
 #[derive(Debug)]
 pub(crate) enum Artifacts {}
 
 impl Artifacts {
-    pub(crate) fn new(
+    pub fn new(
         _: &ArtifactConfig,
         _: Option<Arc<dyn ArtifactStore>>,
         _: Arc<KeyRing>,
@@ -133,21 +133,21 @@ impl Artifacts {
         Ok(None)
     }
 
-    pub(crate) fn around(self: &Arc<Self>, _: Offered) -> Offered {
+    pub fn around(self: &Arc<Self>, _: Offered) -> Offered {
         match **self {}
     }
 
-    pub(crate) fn resource(self: &Arc<Self>) -> AnyResource {
+    pub fn resource(self: &Arc<Self>) -> AnyResource {
         match **self {}
     }
 }
 
 /// An empty token store.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tokens;
+pub struct Tokens;
 
 impl Tokens {
-    pub(crate) fn new(_: &TokensConfig, _: &Probe) -> Result<Self, TokensError> {
+    pub fn new(_: &TokensConfig, _: &Probe) -> Result<Self, TokensError> {
         Ok(Self)
     }
 
@@ -163,8 +163,8 @@ pub(crate) enum Gauge {}
 /// The tools of a source. Never constructed.
 #[derive(Clone, Debug)]
 pub(crate) struct Collected {
-    pub(crate) name: String,
-    pub(crate) offered: Offered,
+    pub name: String,
+    pub offered: Offered,
     pub(crate) gauges: Vec<Gauge>,
     pub(crate) is_awaited: bool,
 }
@@ -202,10 +202,10 @@ pub(crate) struct Grounds<'a> {
 }
 
 /// The contents of a toolset. Never constructed.
-pub(crate) struct Toolset {
-    pub(crate) tools: Vec<Arc<dyn Tool>>,
-    pub(crate) resources: Vec<AnyResource>,
-    pub(crate) prompts: Vec<Arc<dyn Prompt>>,
+pub struct Toolset {
+    pub tools: Vec<Arc<dyn Tool>>,
+    pub resources: Vec<AnyResource>,
+    pub prompts: Vec<Arc<dyn Prompt>>,
     pub(crate) skills: Vec<Skill>,
 }
 
@@ -226,16 +226,16 @@ pub(crate) const TIMEOUT_SECONDS: u64 = 120;
 /// Naming rules of upstream servers. Unused.
 #[derive(Debug)]
 pub(crate) struct Naming {
-    pub(crate) names: UpstreamNames,
+    pub names: UpstreamNames,
     pub(crate) separator: String,
 }
 
 /// Settings of all upstream servers. Unused.
 #[derive(Debug)]
 pub(crate) struct UpstreamRules {
-    pub(crate) folder: Option<PathBuf>,
-    pub(crate) patience: Duration,
-    pub(crate) timeout_seconds: u64,
+    pub folder: Option<PathBuf>,
+    pub patience: Duration,
+    pub timeout_seconds: u64,
     pub(crate) reaping: Duration,
     pub(crate) naming: Naming,
     pub(crate) tokens: Tokens,
@@ -248,7 +248,7 @@ pub(crate) struct UpstreamRules {
 pub(crate) enum Upstreams {}
 
 impl Upstreams {
-    pub(crate) fn new(
+    pub fn new(
         _: &BTreeMap<String, UpstreamConfig>,
         _: UpstreamRules,
     ) -> Result<Self, UpstreamError> {
@@ -275,7 +275,7 @@ impl Upstreams {
         match *self {}
     }
 
-    pub(crate) fn offer(&self, _: &Catalog) -> Result<Offered, UpstreamError> {
+    pub fn offer(&self, _: &Catalog) -> Result<Offered, UpstreamError> {
         match *self {}
     }
 
@@ -287,7 +287,7 @@ impl Upstreams {
         match *self {}
     }
 
-    pub(crate) async fn stop(&self, _: Duration) {
+    pub async fn stop(&self, _: Duration) {
         match *self {}
     }
 }
