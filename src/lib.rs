@@ -94,7 +94,8 @@ pub mod net {
     #[doc(inline)]
     pub use longshore_net::net::{
         Backoff, Body, BodyError, Breaker, BreakerState, Bulkhead, BulkheadConfig, BulkheadError,
-        BulkheadStats, Cause, FetchError, Pass, Phase, TrustedProxies, chance,
+        BulkheadStats, Cause, FetchError, Pass, Phase, StopSignal, TaskOutput, TrustedProxies,
+        chance,
     };
     #[cfg(feature = "sources")]
     #[doc(inline)]
@@ -300,6 +301,7 @@ pub use config::Config;
 pub use harness::{CallError, CallResult, Harness};
 #[doc(hidden)]
 pub use longshore_catalog::attribute as __private;
+pub use net::{StopSignal, TaskOutput};
 pub use protocol::{
     Annotations, CacheScope, ClientAbility, Content, ContextInclusion, Icon, ModelPreferences,
     PromptArgument, PromptMessage, ResourceContents, Role, Root, SamplingContent, SamplingMessage,

@@ -81,9 +81,7 @@ async fn tools_are_served_over_http_with_keys_and_sessions() {
         "http": {"port": 0},
         "auth": {"api_keys": [{"name": "ci", "keys": ["a-key-of-tests-and-nothing-else"]}]},
     }));
-    let bound = tokio::task::spawn_blocking(|| App::new().tool(hello).config(config).bind())
-        .await
-        .expect("bound");
+    let bound = App::new().tool(hello).config(config).bind().await;
     let bound = bound.expect("an address");
     let address = bound.address().expect("a port");
     let (stop, stopped) = oneshot::channel::<()>();
@@ -133,7 +131,11 @@ mod without {
 
     /// The error at start.
     fn problem(app: App) -> String {
-        match app.bind() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        match runtime.block_on(app.bind()) {
             Ok(_) => "it starts".to_owned(),
             Err(error) => longshore::app::MainError::from(error).to_string(),
         }

@@ -262,7 +262,9 @@ fn settings_of_another_store_are_refused_where_there_is_one() {
     let mut config = Config::default();
     config.artifacts.folder = Some(folder.path().to_owned());
     config.http.port = 0;
-    let error = app.config(config).bind().expect_err("refused").to_string();
+    let error = crate::support::bind(app.config(config))
+        .expect_err("refused")
+        .to_string();
     assert!(
         error.contains("artifacts.folder") && error.contains("take the setting away"),
         "{error}"

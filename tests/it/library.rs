@@ -295,7 +295,7 @@ fn methods_that_would_never_be_asked_are_refused_at_start() {
 async fn within_a_runtime_it_is_said_how_to_serve() {
     let refused = App::new().tool(echo).config(Config::default()).run();
     let why = format!("{:?}", refused.expect_err("there is a runtime"));
-    assert!(why.contains("App::bind"), "{why}");
+    assert!(why.contains("App::serve"), "{why}");
     assert!(why.contains("#[tokio::main]"), "{why}");
 }
 

@@ -543,7 +543,7 @@ fn a_server_that_wants_a_login_and_forgets_it_does_not_start() {
     let upstream = json!({"url": "https://a.example/mcp", "auth": {"login": true}});
     let upstream = serde_json::from_value(upstream).expect("valid");
     config.upstreams.insert("up".to_owned(), upstream);
-    let refused = longshore::App::new().config(config).bind();
+    let refused = crate::support::bind(longshore::App::new().config(config));
     let error = refused.expect_err("refused").to_string();
     assert!(
         error.starts_with("upstreams.up.auth: with tokens.store = memory nobody could log in"),

@@ -44,6 +44,7 @@ mod lasting;
 mod login;
 mod layers;
 mod library;
+mod lifecycle;
 mod limits;
 mod mounts;
 mod multiplexed;

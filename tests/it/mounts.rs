@@ -155,7 +155,7 @@ fn names_with_another_meaning_and_endpoints_without_contents_are_refused() {
         let mut all = Config::default();
         all.http.port = 0;
         all.endpoints.insert(name.to_owned(), mount(config));
-        let refused = App::new().tool(add).config(all).bind();
+        let refused = crate::support::bind(App::new().tool(add).config(all));
         let error = refused.expect_err("refused").to_string();
         assert!(error.contains(told), "{name}: {error}");
     }
@@ -164,9 +164,7 @@ fn names_with_another_meaning_and_endpoints_without_contents_are_refused() {
     let twice = App::new()
         .endpoint("a", App::new().tool(add))
         .endpoint("a", App::new().tool(again));
-    let error = twice
-        .config(config)
-        .bind()
+    let error = crate::support::bind(twice.config(config))
         .expect_err("refused")
         .to_string();
     assert_eq!(

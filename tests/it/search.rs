@@ -197,7 +197,7 @@ fn a_tool_of_such_a_name_is_refused_at_start() {
         Definition::new("call_tool"),
         |_: Arc<CallContext>, _: Map<String, Value>| async move { Ok::<_, ToolError>("x") },
     );
-    let refused = longshore::App::new().tool(tool).config(config).bind();
+    let refused = crate::support::bind(longshore::App::new().tool(tool).config(config));
     assert_eq!(
         refused.expect_err("refused").to_string(),
         "tool \"call_tool\" was added twice; give one of them another name"

@@ -272,7 +272,7 @@ fn a_name_of_a_proxys_certificate_says_which_kind_it_is() {
         config.http.tls.client_ca = Some("ca.crt".into());
         config.auth.forwarded.user_header = Some("x-user".to_owned());
         config.auth.forwarded.certificates = vec![name.to_owned()];
-        let refused = longshore::App::new().config(config).bind();
+        let refused = crate::support::bind(longshore::App::new().config(config));
         refused.expect_err("refused").to_string()
     };
     for name in ["spiffe://example.org/*", "proxy.example.com", "uri:"] {
@@ -290,10 +290,8 @@ fn certificates_that_nobody_is_asked_for_prove_nothing() {
         let mut config = Config::default();
         config.http.port = 0;
         change(&mut config);
-        let error = longshore::App::new()
-            .config(config)
-            .bind()
-            .expect_err("refused");
+        let error =
+            crate::support::bind(longshore::App::new().config(config)).expect_err("refused");
         error.to_string()
     };
     for said in [
@@ -338,11 +336,11 @@ fn certificates_that_cannot_be_used_are_told_at_start() {
     let mut config = longshore::Config::default();
     config.http.port = 0;
     config.http.tls.certificate = Some(file("server.crt"));
-    let error = longshore::App::new().config(config.clone()).bind();
+    let error = crate::support::bind(longshore::App::new().config(config.clone()));
     let error = error.expect_err("half of it").to_string();
     assert!(error.contains("http.tls.key"), "{error}");
     config.http.tls.key = Some(file("client.key"));
-    let error = longshore::App::new().config(config).bind();
+    let error = crate::support::bind(longshore::App::new().config(config));
     let error = error.expect_err("another's key").to_string();
     assert!(error.contains("cannot be used together"), "{error}");
 }

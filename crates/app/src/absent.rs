@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 
 use crate::catalog::{Announcer, AnyResource, Catalog, Offered, Prompt, Skill, Tool};
 use crate::environment::Probe;
+use crate::net::Background;
 use crate::seal::KeyRing;
 use crate::state::SharedState;
 use crate::telemetry::Metrics;
@@ -125,7 +126,7 @@ impl Artifacts {
     pub fn new(
         _: &ArtifactConfig,
         _: Option<Arc<dyn ArtifactStore>>,
-        _: KeyRing,
+        _: Arc<KeyRing>,
         _: &Probe,
         _: u64,
     ) -> Result<Option<Self>, ArtifactError> {
@@ -174,11 +175,15 @@ impl Collected {
     }
 }
 
-pub fn offered(_: &[SourceConfig], _: &Tokens, _: u64) -> std::io::Result<Vec<Collected>> {
+pub(crate) async fn offered(
+    _: &[SourceConfig],
+    _: &Tokens,
+    _: u64,
+) -> std::io::Result<Vec<Collected>> {
     Ok(Vec::new())
 }
 
-pub(crate) fn offered_at(
+pub(crate) async fn offered_at(
     _: &[SourceConfig],
     _: &[usize],
     _: &Tokens,
@@ -191,8 +196,9 @@ pub(crate) fn offered_at(
 #[derive(Clone, Copy)]
 pub(crate) struct Grounds<'a> {
     pub(crate) announcer: &'a Announcer,
-    pub settings: &'a BuiltinConfig,
-    pub metrics: &'a Metrics,
+    pub(crate) settings: &'a BuiltinConfig,
+    pub(crate) metrics: &'a Metrics,
+    pub(crate) background: &'a Background,
 }
 
 /// The contents of a toolset. Never constructed.
@@ -232,8 +238,9 @@ pub(crate) struct UpstreamRules {
     pub timeout_seconds: u64,
     pub(crate) reaping: Duration,
     pub(crate) naming: Naming,
-    pub tokens: Tokens,
-    pub keys: Arc<KeyRing>,
+    pub(crate) tokens: Tokens,
+    pub(crate) keys: Arc<KeyRing>,
+    pub(crate) background: Background,
 }
 
 /// Uninhabited: this build has no upstream servers.
@@ -246,6 +253,10 @@ impl Upstreams {
         _: UpstreamRules,
     ) -> Result<Self, UpstreamError> {
         Err(UpstreamError)
+    }
+
+    pub(crate) async fn discover(&self) -> Result<(), UpstreamError> {
+        match *self {}
     }
 
     pub(crate) fn are_awaited(&self) -> bool {

@@ -84,7 +84,13 @@ fn check(args: CheckArgs) -> Result<(), Failure> {
         |file| format!("with {}", file.display()),
     );
     output::start_logging(&loaded.config.log, &Probe::real())?;
-    let checked = App::new().loaded(loaded).check(args.offline)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(AppError::from)?;
+    let checked = runtime.block_on(Box::pin(App::new().loaded(loaded).check(args.offline)));
+    runtime.shutdown_background();
+    let checked = checked?;
     if !checked.missing.is_empty() {
         let missing = checked.missing.join(", ");
         let problem = format!(

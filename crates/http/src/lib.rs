@@ -61,6 +61,7 @@ mod turnstile;
 mod watch;
 mod worker;
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -71,7 +72,6 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpListener;
-use tokio::task::AbortHandle;
 
 pub use admin::AdminListener;
 pub use config::{AdminConfig, HttpConfig, HttpLimits, SocketMode};
@@ -141,6 +141,12 @@ impl Listener {
         self.address
     }
 
+    /// Returns a task that reloads the certificate when its files change, with TLS.
+    pub fn reload_certificate(&self) -> Option<impl Future<Output = Infallible> + Send + 'static> {
+        let tls = self.tls.clone()?;
+        Some(async move { tls.keep_up().await })
+    }
+
     /// Writes the actual address into the settings. It differs from the configured one for an inherited socket or port
     /// 0. The checks for local and public use depend on it.
     pub fn settle(&self, config: &mut HttpConfig) {
@@ -197,21 +203,10 @@ impl Listener {
             .chain(mounts.iter().map(|(_, server)| server))
             .map(Arc::clone)
             .collect();
-        let certificates = async {
-            match &tls {
-                Some(tls) => tls.keep_up().await,
-                None => std::future::pending().await,
-            }
-        };
         let drain = Arc::new(Drain::default());
         let workers = start_workers(&config, &router, &drain)?;
         let hits = &server.limits.hits;
         let mut acceptor = Acceptor::new(&self.door, &workers, &config, hits);
-        let attending = servers
-            .iter()
-            .map(|server| net::spawn(Arc::clone(server).run_notifications()).abort_handle());
-        let limits = net::spawn(Arc::clone(&server.limits).exchange()).abort_handle();
-        let attending: Vec<_> = attending.chain([limits]).collect();
         server.telemetry().metrics.speaks(scheme);
         let life = Arc::clone(&server.telemetry().life);
         life.begin_to_serve();
@@ -223,7 +218,6 @@ impl Listener {
         tokio::select! {
             () = acceptor.run() => {}
             () = stop => {}
-            never = certificates => match never {},
         }
         life.begin_to_drain();
         // Connections accepted by now are served too.
@@ -256,7 +250,6 @@ impl Listener {
         for worker in workers {
             worker.stop();
         }
-        attending.iter().for_each(AbortHandle::abort);
         Ok(())
     }
 }

@@ -75,7 +75,7 @@ impl Default for ArtifactConfig {
 pub struct Artifacts {
     above: usize,
     life: Duration,
-    keys: KeyRing,
+    keys: Arc<KeyRing>,
     store: Arc<dyn ArtifactStore>,
     /// Statistics of requests to a remote store.
     gauge: Option<Gauge>,
@@ -127,7 +127,7 @@ impl Artifacts {
     pub fn new(
         config: &ArtifactConfig,
         own: Option<Arc<dyn ArtifactStore>>,
-        keys: KeyRing,
+        keys: Arc<KeyRing>,
         probe: &Probe,
         memory_bytes: u64,
     ) -> Result<Option<Self>, ArtifactError> {
@@ -476,7 +476,8 @@ mod tests {
             ..ArtifactConfig::default()
         };
         let probe = Probe::default();
-        let made = Artifacts::new(&config, None, KeyRing::random(), &probe, 0).expect("a folder");
+        let made = Artifacts::new(&config, None, Arc::new(KeyRing::random()), &probe, 0)
+            .expect("a folder");
         made.expect("something is kept")
     }
 

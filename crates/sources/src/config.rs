@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
 
 use super::command::{self, CommandSourceConfig};
 use super::gauge::Gauge;
@@ -14,6 +15,7 @@ use super::openapi::{self, OpenApiSourceConfig};
 use super::tokens::Tokens;
 use super::wasm::{self, ComponentSourceConfig};
 use crate::catalog::{Offered, Refused};
+use crate::net;
 
 /// Tools that need no code. Each source is of one kind: `http`, `openapi`, `command` or `component`.
 ///
@@ -135,29 +137,28 @@ impl Collected {
     }
 }
 
-/// Returns the tools of each configured source by name.
+/// Returns the tools of each configured source by name. Documents may have to be fetched.
 ///
-/// Documents may have to be fetched, so the work runs on its own thread and can be awaited from anywhere.
 /// `memory_bytes` is the memory limit of the process; 0 means no limit.
 ///
 /// # Errors
 ///
-/// The system cannot start a thread.
-pub fn offered(
+/// Reading a source panicked.
+pub async fn offered(
     sources: &[SourceConfig],
     tokens: &Tokens,
     memory_bytes: u64,
 ) -> std::io::Result<Vec<Collected>> {
     let all: Vec<usize> = (0..sources.len()).collect();
-    offered_at(sources, &all, tokens, memory_bytes)
+    offered_at(sources, &all, tokens, memory_bytes).await
 }
 
 /// Returns the tools of some sources, selected by their indices in the list.
 ///
 /// # Errors
 ///
-/// The system cannot start a thread.
-pub fn offered_at(
+/// Reading a source panicked.
+pub async fn offered_at(
     sources: &[SourceConfig],
     places: &[usize],
     tokens: &Tokens,
@@ -166,19 +167,14 @@ pub fn offered_at(
     if places.is_empty() {
         return Ok(Vec::new());
     }
-    std::thread::scope(|scope| {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        let thread = std::thread::Builder::new()
-            .name("longshore-sources".to_owned())
-            .spawn_scoped(scope, move || {
-                runtime.block_on(collect_all(sources, places, tokens, memory_bytes))
-            })?;
-        thread
-            .join()
-            .map_err(|_| std::io::Error::other("reading the sources came to an unexpected end"))
-    })
+    let (sources, places, tokens) = (sources.to_vec(), places.to_vec(), tokens.clone());
+    // Parsing documents takes time, and other tasks wait for this thread.
+    let collecting = net::spawn_blocking(move || {
+        Handle::current().block_on(collect_all(&sources, &places, &tokens, memory_bytes))
+    });
+    collecting
+        .await
+        .map_err(|_| std::io::Error::other("reading the sources came to an unexpected end"))
 }
 
 async fn collect_all(

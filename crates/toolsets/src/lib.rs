@@ -46,6 +46,7 @@ pub use time::TimeConfig;
 
 use crate::catalog::{Announcer, AnyResource, Prompt, Skill, Tool};
 use crate::limit::SectionHits;
+use crate::net::Background;
 use crate::telemetry::Metrics;
 
 /// A toolset cannot be offered.
@@ -107,6 +108,8 @@ pub struct Grounds<'a> {
     pub settings: &'a BuiltinConfig,
     /// Registry for the counters of limit hits.
     pub metrics: &'a Metrics,
+    /// Registry of background tasks; connections that outlive a call live on its runtime.
+    pub background: &'a Background,
 }
 
 impl Grounds<'_> {

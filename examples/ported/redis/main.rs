@@ -391,7 +391,7 @@ fn app(store: impl Store) -> App {
 async fn main() -> longshore::Result {
     let url = std::env::var("REDIS_URL").unwrap_or("redis://127.0.0.1:6379".to_owned());
     let store = ConnectionManager::new(redis::Client::open(url)?).await?;
-    Ok(app(store).bind()?.serve().await?)
+    Ok(app(store).serve().await?)
 }
 
 #[cfg(test)]

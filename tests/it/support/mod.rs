@@ -27,6 +27,6 @@ pub(crate) use proxy::RoundRobin;
 pub(crate) use redis::{RedisServer, free_port};
 pub(crate) use s3::FakeS3;
 pub(crate) use schema::Conversation;
-pub(crate) use server::{Running, Serve};
+pub(crate) use server::{Running, Serve, bind};
 pub(crate) use site::{Asked, Site, Told};
 pub(crate) use state::{Asked as AskedState, Fronted, StandIn};

@@ -106,7 +106,8 @@ impl Serve {
                 .build()
                 .expect("a runtime");
             runtime.block_on(async {
-                let server = self.app.config(self.config).bind().expect("a valid server");
+                let server = self.app.config(self.config).bind().await;
+                let server = server.expect("a valid server");
                 let address = server.address().expect("serves over HTTP");
                 let _ = bound.send((address, server.admin_address()));
                 let stop = async {
@@ -123,6 +124,15 @@ impl Serve {
             thread: Some(thread),
         }
     }
+}
+
+/// Binds an application that is expected not to start, without serving it.
+pub(crate) fn bind(app: App) -> Result<longshore::BoundServer, longshore::AppError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(app.bind())
 }
 
 impl Running {

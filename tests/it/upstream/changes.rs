@@ -206,7 +206,7 @@ fn on_down_error_does_not_start() {
     config.upstreams.insert("x".to_owned(), upstream);
     config.http.port = 0;
     config.toolsets = vec!["demo".to_owned()];
-    let refused = longshore::App::new().config(config).bind();
+    let refused = crate::support::bind(longshore::App::new().config(config));
     let error = refused.expect_err("it is down").to_string();
     assert!(
         error.starts_with("upstreams.x: it cannot be reached, and on_down is error: "),

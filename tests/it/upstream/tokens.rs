@@ -89,7 +89,7 @@ fn credentials_for_a_program_are_refused_with_their_place() {
     let upstream = json!({"command": "x", "auth": {"bearer": "s3cret"}});
     let upstream = serde_json::from_value(upstream).expect("valid");
     config.upstreams.insert("x".to_owned(), upstream);
-    let refused = longshore::App::new().config(config).bind();
+    let refused = crate::support::bind(longshore::App::new().config(config));
     let error = refused.expect_err("refused").to_string();
     assert_eq!(error, "upstreams.x.auth: it is for servers with a url");
 }

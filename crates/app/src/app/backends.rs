@@ -1,4 +1,4 @@
-//! How upstream servers and sources are, for whoever looks.
+//! Metrics of upstream servers and sources.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::telemetry::{
     BACKENDS, BackendCounts, Metrics, Telemetry,
 };
 
-/// Has them read whenever somebody looks.
+/// Exports the upstream servers. The values are read at each scrape.
 pub(super) fn watch(upstreams: &Upstreams, telemetry: &Telemetry) {
     let census = upstreams.census();
     if census() == UpstreamStates::default() {
@@ -49,7 +49,7 @@ pub(super) fn watch(upstreams: &Upstreams, telemetry: &Telemetry) {
     telemetry.life.watch_backends(counts, upstreams.described());
 }
 
-/// Has sources read whenever somebody looks. A source that was there before takes its place again.
+/// Exports the sources. A source with a known name replaces the previous one.
 pub(super) fn watch_sources(gauges: &[Gauge], metrics: &Metrics) {
     for gauge in gauges {
         let labels = [("backend", &*gauge.name), ("kind", gauge.kind)];
@@ -71,7 +71,7 @@ pub(super) fn watch_sources(gauges: &[Gauge], metrics: &Metrics) {
     }
 }
 
-/// Has what is kept of large results counted.
+/// Exports the store of large results.
 pub(super) fn watch_artifacts(artifacts: &Arc<Artifacts>, metrics: &Metrics) {
     for (position, outcome) in ARTIFACT_OUTCOMES.into_iter().enumerate() {
         let artifacts = Arc::clone(artifacts);

@@ -1,4 +1,4 @@
-//! Why a server cannot run, as `main` shows it to a person.
+//! Errors that stop the start, as `main` prints them.
 
 use std::error::Error;
 use std::fmt;
@@ -6,8 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::compose::Places;
-use super::mounts::EndpointError;
+use super::origins::SettingOrigins;
 use crate::audit::AuditError;
 use crate::auth::{AuthSetupError, PolicyError};
 use crate::catalog::{CatalogError, Refused};
@@ -17,11 +16,28 @@ use crate::source::{TokensError, ToolsetError, UpstreamError};
 use crate::state::OpenStateError;
 use crate::transport::http::TlsError;
 
-/// Why a server cannot run.
+/// Reason why there cannot be an endpoint beside `/mcp`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the endpoint /mcp/{name} cannot be: {problem}")]
+pub struct EndpointError {
+    name: String,
+    problem: String,
+}
+
+impl EndpointError {
+    pub(super) fn new(name: &str, problem: impl Into<String>) -> Self {
+        Self {
+            name: name.to_owned(),
+            problem: problem.into(),
+        }
+    }
+}
+
+/// Reason why a server cannot run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AppError {
-    /// The configuration cannot be used.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// A tool, a resource or a prompt cannot be offered.
@@ -33,16 +49,16 @@ pub enum AppError {
         .0.join("; ")
     )]
     Unprovided(
-        /// Of each, what needs it and its type.
+        /// Item that needs the value and its type, for each.
         Vec<String>,
     ),
-    /// Callers cannot be asked for a proof as it was configured.
+    /// The authentication settings are invalid.
     #[error(transparent)]
     Auth(#[from] AuthSetupError),
-    /// The rules of who sees and uses what make no sense.
+    /// The access rules are invalid.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// There can be no audit log as it was configured.
+    /// The audit log cannot be opened.
     #[error(transparent)]
     Audit(#[from] AuditError),
     /// A sealing key cannot be used.
@@ -51,88 +67,90 @@ pub enum AppError {
     /// The shared state cannot be opened.
     #[error(transparent)]
     State(#[from] OpenStateError),
-    /// There is no place for tokens as it was configured.
+    /// The token store cannot be opened.
     #[error(transparent)]
     Tokens(#[from] TokensError),
     /// A certificate cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// There is no such toolset, or it cannot work with its settings.
+    /// A toolset does not exist, or its settings are invalid.
     #[error(transparent)]
     Toolset(#[from] ToolsetError),
-    /// An endpoint beside `/mcp` cannot be.
+    /// An endpoint beside `/mcp` is invalid.
     #[error(transparent)]
     Mount(#[from] EndpointError),
-    /// An upstream server is not what its configuration says.
+    /// The settings of an upstream server are invalid, or a mandatory one is down.
     #[error(transparent)]
     Upstream(#[from] UpstreamError),
-    /// Another server did not do what it was asked to do.
+    /// Another server returned an error.
     #[error("{server}: {problem}")]
     Remote {
-        /// Its URL, or its name in the configuration.
+        /// URL of the server, or its name in the configuration.
         server: String,
-        /// Why not.
+        /// Reason.
         problem: String,
     },
-    /// Arguments for a tool or a prompt are not what they should be.
+    /// Arguments of a tool, prompt or command are invalid.
     #[error("the arguments cannot be used: {0}")]
     Arguments(String),
-    /// A command cannot do what it was told to do as things are.
+    /// A command cannot be carried out.
     #[error("{0}")]
     Refused(String),
-    /// A method of the application's own cannot be answered.
+    /// A custom method has an invalid name.
     #[error("method {name:?} cannot be the application's own: {problem}")]
     Method {
-        /// Its name.
+        /// Name of the method.
         name: String,
-        /// Why not.
+        /// Reason.
         problem: &'static str,
     },
-    /// [`App::run`](super::App::run) was called where a runtime runs already.
+    /// [`App::run`](super::App::run) was called within a runtime.
     #[error(
         "App::run starts a runtime of its own, and there is one already: make main a plain fn without #[tokio::main], or \
-         serve with App::bind and BoundServer::serve().await"
+         serve with App::serve().await"
     )]
     WithinRuntime,
-    /// Other servers or descriptions are configured, and none of them has anything to offer.
+    /// Sources or upstream servers are configured, and none has a valid item.
     #[error("nothing can be offered: {0}")]
     NothingOffered(Refused),
-    /// The address cannot be listened on.
+    /// The address cannot be bound.
     #[error("cannot listen on {address}")]
     Bind {
-        /// Which address.
+        /// Address.
         address: SocketAddr,
-        /// Why not.
+        /// Reason.
         #[source]
         source: io::Error,
     },
-    /// The socket in the file system cannot be listened on.
+    /// The Unix socket cannot be bound.
     #[error("cannot listen on {}", path.display())]
     BindFile {
-        /// Which one.
+        /// Path.
         path: PathBuf,
-        /// Why not.
+        /// Reason.
         #[source]
         source: io::Error,
     },
-    /// A setting cannot be used, and where it was said.
+    /// An error with the location of its setting.
     #[error("{place}: {error}")]
     At {
-        /// The file, line and column, or the variable.
+        /// File, line and column, or variable.
         place: String,
-        /// What is wrong.
+        /// Error.
         error: Box<Self>,
     },
-    /// The system refused something.
+    /// A function of [`App::on_start`](super::App::on_start) failed.
+    #[error("a function of App::on_start failed")]
+    OnStart(#[source] Box<dyn Error + Send + Sync>),
+    /// A system call failed.
     #[error("the system refused what the server needs")]
     Io(#[from] io::Error),
 }
 
-/// What `main` returns: an error is printed with all its causes, and the exit code is 1.
+/// Result of `main`. An error is printed with all its causes, and the exit code is 1.
 pub type Result<T = (), E = MainError> = std::result::Result<T, E>;
 
-/// An error as `main` shows it to a person. Every error becomes one, so that `?` works for what an application does before it
-/// serves, such as connecting to a database.
+/// Error that `main` prints for a person. Every error converts into it, so that `?` works in `main`.
 pub struct MainError(Box<dyn Error + Send + Sync>);
 
 impl<E: Error + Send + Sync + 'static> From<E> for MainError {
@@ -172,8 +190,8 @@ impl fmt::Display for MainError {
 }
 
 impl AppError {
-    /// Says where the setting was said that it is about, if that is known.
-    pub(super) fn located(self, places: &Places, config: &Config) -> Self {
+    /// Adds the location of the setting, if it is known.
+    pub(super) fn located(self, origins: &SettingOrigins, config: &Config) -> Self {
         let setting = match &self {
             Self::Tls(TlsError::File { setting, .. }) => Some(*setting),
             Self::Audit(AuditError::Open { .. } | AuditError::NoFile { .. }) => Some("audit.file"),
@@ -188,7 +206,7 @@ impl AppError {
             }
             _ => None,
         };
-        match setting.and_then(|setting| places.of(setting)) {
+        match setting.and_then(|setting| origins.of(setting)) {
             Some(place) => Self::At {
                 place,
                 error: Box::new(self),
@@ -197,7 +215,7 @@ impl AppError {
         }
     }
 
-    /// What to do about it, where the error's own words do not say so.
+    /// Returns advice, unless the message contains it.
     fn advice(&self) -> Option<&'static str> {
         let source = match self {
             Self::Bind { source, .. } => source,

@@ -1,4 +1,4 @@
-//! Looks at how much memory is in use.
+//! Watch over the memory use of the process.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -7,11 +7,10 @@ use crate::limit::Pressure;
 use crate::server::Server;
 use crate::telemetry;
 
-/// How often it looks: large results can fill what is left within a second.
+/// Interval of the measurements. Large results can fill the remaining memory within a second.
 const EVERY: Duration = Duration::from_millis(200);
 
-/// Has the server hold to its limit of memory, for as long as it is polled. While there is nearly none left it is not
-/// ready, so that requests are sent elsewhere.
+/// Applies the memory limit until dropped. Close to the limit the server is not ready, so that requests are sent elsewhere.
 pub(super) async fn watch(server: &Server) -> Infallible {
     let gate = server.telemetry().life.gate("memory");
     gate.open();

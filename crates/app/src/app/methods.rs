@@ -1,17 +1,17 @@
-//! The methods that an application adds.
+//! Protocol methods of an application's own.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use super::AppError;
+use super::error::AppError;
 use crate::protocol::Method;
 use crate::server::MethodHandler;
 
-/// A method and who answers it, as they were added.
+/// Name and handler of a method.
 pub(super) type Added = (String, Arc<dyn MethodHandler>);
 
-/// Methods by name, each with one who answers it.
+/// Returns the handlers by name.
 pub(super) fn by_name(
     added: Vec<Added>,
 ) -> Result<HashMap<String, Arc<dyn MethodHandler>>, AppError> {

@@ -1,18 +1,28 @@
 //! The builder: tools, resources, prompts and settings in, a running server out.
 
+mod admission;
 #[cfg_attr(not(feature = "sources"), path = "backends/absent.rs")]
 mod backends;
-mod binding;
-mod compose;
+mod build;
+mod catalog_builder;
+mod endpoints;
 mod error;
+mod hooks;
+mod items;
+mod lifecycle;
 mod memory;
 mod methods;
-mod mounts;
+#[cfg(feature = "cli")]
+mod offering;
+mod origins;
 mod policy;
 mod provide;
 mod reload;
-mod serving;
+mod run;
+mod serve;
 mod signals;
+mod state;
+mod supervisor;
 mod warnings;
 
 use std::fmt;
@@ -35,18 +45,18 @@ use crate::server::MethodHandler;
 use crate::source::ArtifactStore;
 use crate::state::State;
 use crate::transport::http::{Layers, McpService, RouteHandler};
+pub use error::{AppError, EndpointError, MainError, Result};
+pub use hooks::Hook;
+use items::{AppItems, Identity};
+use lifecycle::Lifecycle;
 #[cfg(feature = "cli")]
-pub use binding::tokens;
-#[cfg(feature = "cli")]
-pub use compose::Offering;
-use compose::{Identity, Offers};
-pub use error::{AppError, MainError, Result};
-pub use mounts::EndpointError;
+pub use offering::Offering;
 pub use policy::PolicyTester;
-pub use reload::Hook;
-pub use serving::BoundServer;
+pub use serve::BoundServer;
 #[cfg(feature = "cli")]
 pub use signals::{Signals, stop_signal};
+#[cfg(feature = "cli")]
+pub use state::tokens;
 
 /// A server in the making.
 ///
@@ -66,14 +76,14 @@ pub use signals::{Signals, stop_signal};
 ///
 /// # Its log
 ///
-/// What the server has to say it says through `tracing`: where it serves, which settings leave it open, which tools are at fault. To
-/// see it, set a subscriber before [`run`](Self::run), `tracing_subscriber::fmt::init()` for example. Without one `run` says
-/// on standard error where it serves, and nothing else.
+/// The server logs through `tracing`: its address, settings that leave it open, invalid tools. To see the log, set a
+/// subscriber before [`run`](Self::run), such as `tracing_subscriber::fmt::init()`. Without one, `run` prints the address
+/// to standard error, and nothing else.
 ///
 /// # Within a runtime
 ///
-/// [`run`](Self::run) starts a runtime of its own. Where there is one already, as under `#[tokio::main]`, the server is bound and then
-/// served, which also tells its address:
+/// [`run`](Self::run) creates a runtime. In an existing one, as under `#[tokio::main]`, call [`serve`](Self::serve), or
+/// bind the server and then serve it, which gives the address in between:
 ///
 /// ```no_run
 /// use longshore::{App, tool};
@@ -86,13 +96,26 @@ pub use signals::{Signals, stop_signal};
 ///
 /// #[tokio::main]
 /// async fn main() -> longshore::Result {
-///     let server = App::new().tool(add).bind()?;
+///     let server = App::new().tool(add).bind().await?;
 ///     println!("{:?}", server.address());
 ///     Ok(server.serve().await?)
 /// }
 /// ```
 ///
-/// Tools run on the server's own threads all the same, one for each core.
+/// # Runtimes
+///
+/// - The **control runtime** is the one that [`run`](Self::run) creates, or the one in which [`serve`](Self::serve) and
+///   [`bind`](Self::bind) are called. It accepts connections, and it runs the functions of [`on_start`](Self::on_start)
+///   and [`on_stop`](Self::on_stop), the tasks of [`background`](Self::background), connections to upstream servers and
+///   the telemetry export. Over standard input and output it also runs the calls.
+/// - **Workers** are threads with a single-threaded runtime each, one for each core (`http.workers`). A call runs on the
+///   worker of its connection. What a tool spawns with `tokio::spawn` runs there too, and ends with the server.
+/// - A **pool** of connections can be created before the server, or in `on_start`, and be shared by
+///   [`provide`](Self::provide). It works on all workers. Tasks that it spawns run where it spawns them: on the control
+///   runtime for connections that it opens at once, on a worker for those that a call opens.
+/// - **Blocking code** delays all other calls of its worker, and on the control runtime the accepting of connections. A tool
+///   that blocks is a plain `fn` with `#[tool(blocking)]`, which runs on threads of its own (`http.blocking_threads`).
+///   Elsewhere, use `tokio::task::spawn_blocking`.
 ///
 /// # Defaults
 ///
@@ -100,11 +123,11 @@ pub use signals::{Signals, stop_signal};
 /// settings come from the environment (`PORT`, `LONGSHORE_...`) and from the file that `LONGSHORE_CONFIG` names.
 #[derive(Default)]
 pub struct App {
-    offers: Offers,
+    offers: AppItems,
     methods: Vec<methods::Added>,
     layers: Layers,
     proofs: Vec<Arc<dyn AuthMethod>>,
-    /// Whether there are, or were, proofs.
+    /// True if there are authentication methods, or were before they were taken.
     proved: bool,
     store: Option<Arc<dyn State>>,
     identity: Identity,
@@ -114,6 +137,7 @@ pub struct App {
     loaded: Option<Loaded>,
     hooks: Vec<Hook>,
     restart: Option<Arc<Notify>>,
+    lifecycle: Lifecycle,
 }
 
 impl App {
@@ -326,8 +350,9 @@ impl App {
         self
     }
 
-    /// Takes over what another application offers, once and for all: tools and prompts under names with a prefix,
-    /// resources under their own URIs, skills and extensions. Its settings, proofs, layers and methods are not taken over.
+    /// Adds the items of another application: tools and prompts under names with a prefix, resources under their own URIs,
+    /// skills and extensions, with its hooks and background tasks. Its settings, authentication methods, layers and
+    /// methods are not added.
     ///
     /// ```
     /// use longshore::{App, tool};
@@ -343,7 +368,8 @@ impl App {
     /// ```
     #[must_use]
     pub fn import(mut self, prefix: impl AsRef<str>, other: Self) -> Self {
-        self.offers.take(prefix.as_ref(), other.offers);
+        self.offers.import(prefix.as_ref(), other.offers);
+        self.lifecycle.append(other.lifecycle);
         self
     }
 
@@ -373,7 +399,8 @@ impl App {
     /// let app = App::new().endpoint("arithmetic", App::new().tool(add));
     /// ```
     #[must_use]
-    pub fn endpoint(mut self, name: impl Into<String>, other: Self) -> Self {
+    pub fn endpoint(mut self, name: impl Into<String>, mut other: Self) -> Self {
+        self.lifecycle.append(std::mem::take(&mut other.lifecycle));
         self.beside.push((name.into(), other));
         self
     }
@@ -449,20 +476,6 @@ impl App {
     #[must_use]
     pub fn loaded(mut self, loaded: Loaded) -> Self {
         self.loaded = Some(loaded);
-        self
-    }
-
-    /// Adds somebody who takes on changed settings while the server runs.
-    #[cfg(feature = "cli")]
-    pub fn on_reload(mut self, hook: Hook) -> Self {
-        self.hooks.push(hook);
-        self
-    }
-
-    /// Tells when settings have changed that take a new start.
-    #[cfg(feature = "cli")]
-    pub fn restart_wanted(mut self, wanted: Arc<Notify>) -> Self {
-        self.restart = Some(wanted);
         self
     }
 }

@@ -1,16 +1,17 @@
-//! What a policy says, without a server.
+//! Evaluation of a policy without a server.
 
 use std::sync::Arc;
 
-use super::binding::policy_for;
-use super::compose::tell_of_refused;
-use super::{App, AppError};
-use crate::auth::{
-    Access, Authentication, Classified, Decision, Kind, Place, Policy, Principal, Target,
-};
+use super::App;
+use super::admission::checked_policy;
+use super::build::complete;
+use super::error::AppError;
+use super::items::report_rejected;
+use crate::auth::{Access, Authentication, Classified, Decision, Kind, Policy, Principal, Target};
 use crate::catalog::Catalog;
+use crate::seal::KeyRing;
 
-/// The rules of an application, and what they are about: who may see and use what, and why.
+/// Evaluator for the access rules of an application: it decides about items and gives the reason.
 ///
 /// ```
 /// use longshore::auth::{Kind, Principal};
@@ -37,39 +38,34 @@ pub struct PolicyTester {
 }
 
 impl App {
-    /// What the rules of the configuration say about what this application offers.
+    /// Evaluates the access rules of the configuration for the items of this application.
     ///
     /// # Errors
     ///
-    /// Whatever is wrong with tools or settings.
+    /// Invalid tools or settings.
     pub fn policy(mut self) -> Result<PolicyTester, AppError> {
         let (config, _) = self.take_config()?;
-        self.offers.reach(&config)?;
-        let mounts = super::mounts::places(&config, &self.beside)?;
-        let place = Place {
-            mounts: &mounts,
-            name: &config.server.name,
-            public_url: config.http.public_url.as_deref(),
-            trusted: &config.http.trusted_proxies,
-            asks_for_certificates: config.http.tls.client_ca.is_some(),
-        };
-        let proofs = std::mem::take(&mut self.proofs);
-        let auth = Authentication::new(&config.auth, place, proofs)?;
-        let gathered = self.offers.gather(&config)?;
-        let catalog = self.offers.catalog(gathered.clone())?;
-        let extent = self.offers.extent(&gathered);
-        tell_of_refused(&catalog, extent, &self.offers.places)?;
-        policy_for(&config.policy, &catalog, extent)?;
-        Ok(PolicyTester {
-            policy: Policy::build(&config.policy)?,
-            catalog,
-            auth,
+        let auth = self.authentication(&config)?;
+        let mut items = self.offers;
+        complete(items.need_runtime(&config), |background| async move {
+            let keys = Arc::new(KeyRing::new(&config.seal)?);
+            items.prepare(&config, &keys, &background)?;
+            let loaded = items.load(&config).await?;
+            let catalog = items.catalog(loaded.clone())?;
+            let completeness = items.completeness(&loaded);
+            report_rejected(&catalog, completeness, &items.origins)?;
+            checked_policy(&config.policy, &catalog, completeness)?;
+            Ok(PolicyTester {
+                policy: Policy::build(&config.policy)?,
+                catalog,
+                auth,
+            })
         })
     }
 }
 
 impl PolicyTester {
-    /// The principal of a name, with the scopes and groups that the configuration gives it, if it has an API key.
+    /// Returns the principal of a name, with the scopes and groups of its API key, if it has one.
     pub fn principal(&self, name: &str) -> Principal {
         let holder = self.auth.holder(name);
         match (holder, name) {
@@ -79,7 +75,7 @@ impl PolicyTester {
         }
     }
 
-    /// What is decided about a thing. `None` if nothing of the name is offered; any URI of a resource is decided about.
+    /// Decides about an item. Returns `None` if there is no item of the name; URIs of resources need not exist.
     pub fn decide(&self, principal: &Principal, kind: Kind, name: &str) -> Option<Decision> {
         let class = self.policy.class_of(principal);
         match kind {
@@ -105,14 +101,14 @@ impl PolicyTester {
         }
     }
 
-    /// Whether a tool changes anything, and why it is thought so. `None` if there is no such tool.
+    /// Classifies a tool as reading or writing, with the reason. Returns `None` if there is no such tool.
     pub fn classify(&self, tool: &str) -> Option<Classified> {
         let definition = self.catalog.tool(tool)?.tool.definition();
         let said = definition.annotations.read_only_hint;
         Some(self.policy.classify(tool, said))
     }
 
-    /// The names of all tools.
+    /// Returns the names of all tools.
     pub fn tools(&self) -> impl Iterator<Item = &str> {
         self.catalog.names()
     }

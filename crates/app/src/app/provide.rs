@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::AppError;
-use super::compose::Offers;
+use super::error::AppError;
+use super::items::AppItems;
 use crate::catalog::{AnyResource, Offered, Prompt, Provided, Refused, Tool, Unprovided};
 
 /// A tool, resource or prompt that can be bound to values.
@@ -56,7 +56,7 @@ fn bind_all<T: Bind>(all: &mut [T], provided: &Provided, mut missing: impl FnMut
     }
 }
 
-impl Offers {
+impl AppItems {
     /// Binds the tools, resources and prompts that come from code.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Taking on a changed configuration while the server runs: whole, or not at all.
+//! Reload of the configuration while the server runs. A change is applied as a whole, or not at all.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -7,57 +7,51 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use super::AppError;
-use super::compose::Composer;
-use crate::auth::ApiKeys;
-use crate::config::{Config, Loaded, Reload, Watch};
+use super::catalog_builder::CatalogBuilder;
+use super::error::AppError;
+use super::hooks::Hook;
+use crate::config::{Loaded, Reload, Watch};
 use crate::environment::Probe;
 use crate::net;
-use crate::server::Server;
 use crate::source::SourceConfig;
 use crate::telemetry::{Counter, RELOAD_FAILED, RELOADS, Telemetry};
 
-/// What is left to do once every room has agreed. It cannot fail.
-pub(crate) type Commit = Box<dyn FnOnce() + Send>;
-
-/// A room that takes on new settings: it checks them and prepares, and changes nothing before all others have agreed too.
-pub type Hook = Box<dyn Fn(&Config) -> Result<Commit, AppError> + Send + Sync>;
-
-/// Reads the configuration again when its files change, and when the process is sent SIGHUP.
+/// Reloads the configuration when its files change, and on SIGHUP.
 pub(super) struct Reloader {
-    /// As the process started; what cannot change while it runs is still as it was then.
+    /// Settings at startup, which are still in force where a change needs a restart.
     started: Loaded,
     current: Loaded,
     hooks: Vec<Hook>,
-    composer: Arc<Composer>,
-    /// Told when something has changed that takes a new start.
+    catalogs: Arc<CatalogBuilder>,
+    /// Notified when a changed setting needs a restart.
     restart: Option<Arc<Notify>>,
     telemetry: Telemetry,
     succeeded: Counter,
     failed: Counter,
-    /// Whether the last attempt failed.
+    /// True if the last attempt failed.
     has_failed: Arc<AtomicBool>,
     watch: Watch,
     signals: Signals,
 }
 
-/// The files of a configuration, and what these name that tools are made of.
+/// Returns the files of a configuration, and the documents of its sources.
 fn files_of(loaded: &Loaded) -> Vec<PathBuf> {
     let sources = loaded.config.sources.iter();
     let made_of = sources.filter_map(SourceConfig::file);
     loaded.files().map(Into::into).chain(made_of).collect()
 }
 
-/// How long it is until what was down is asked for again, at first and at last.
+/// First and maximum pause until unavailable sources are loaded again.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(300));
 
-/// Why the configuration is looked at.
-enum Why {
-    /// It may have changed.
-    News,
-    /// Something that it names was not to be had.
+/// Reason for a reload.
+enum Reason {
+    /// The configuration may have changed.
+    Changed,
+    /// A source was unavailable.
     Missing,
 }
 
@@ -73,7 +67,7 @@ impl Reloader {
     pub(super) fn new(
         loaded: Loaded,
         hooks: Vec<Hook>,
-        composer: &Arc<Composer>,
+        catalogs: &Arc<CatalogBuilder>,
         restart: Option<Arc<Notify>>,
         telemetry: &Telemetry,
     ) -> Self {
@@ -84,13 +78,13 @@ impl Reloader {
             move || f64::from(u8::from(has_failed.load(Ordering::Relaxed)))
         });
         Self {
-            // From now on, so that nothing is missed between the start and the first request.
+            // Watched from here on, so that no change between the start and the first request is missed.
             watch: Watch::new(files_of(&loaded)),
             signals: Signals::new(),
             started: loaded.clone(),
             current: loaded,
             hooks,
-            composer: Arc::clone(composer),
+            catalogs: Arc::clone(catalogs),
             restart,
             telemetry: telemetry.clone(),
             succeeded: counter("success"),
@@ -99,30 +93,32 @@ impl Reloader {
         }
     }
 
-    /// Does so for as long as it is polled.
+    /// Reloads until dropped.
     pub(super) async fn run(mut self) -> Infallible {
         let mut pause = PAUSE.0;
         loop {
-            let awaits_some = self.composer.awaits_some();
-            let why = tokio::select! {
-                () = self.watch.changed() => Why::News,
+            let awaits_some = self.catalogs.awaits_some();
+            let reason = tokio::select! {
+                () = self.watch.changed() => Reason::Changed,
                 () = self.signals.next() => {
                     tracing::info!("SIGHUP: the configuration is read again");
                     self.watch.pass_over();
-                    Why::News
+                    Reason::Changed
                 }
-                () = tokio::time::sleep(pause), if awaits_some => Why::Missing,
+                () = tokio::time::sleep(pause), if awaits_some => Reason::Missing,
             };
-            pause = match why {
-                Why::News => PAUSE.0,
-                Why::Missing => PAUSE.1.min(pause * 2),
+            pause = match reason {
+                Reason::Changed => PAUSE.0,
+                Reason::Missing => PAUSE.1.min(pause * 2),
             };
-            // Files and schemas take their time, and others wait for this thread.
+            // Files and schemas take time, and other tasks wait for this thread.
             let reloaded = net::spawn_blocking(move || {
-                match why {
-                    Why::News => self.reload(),
-                    Why::Missing => self.composer.ask_again(),
-                }
+                Handle::current().block_on(async {
+                    match reason {
+                        Reason::Changed => self.reload().await,
+                        Reason::Missing => self.catalogs.retry_sources().await,
+                    }
+                });
                 self
             });
             match reloaded.await {
@@ -136,8 +132,8 @@ impl Reloader {
         }
     }
 
-    fn reload(&mut self) {
-        let reloaded = self.try_reload();
+    async fn reload(&mut self) {
+        let reloaded = self.try_reload().await;
         self.has_failed.store(reloaded.is_err(), Ordering::Relaxed);
         match reloaded {
             Ok(()) => self.succeeded.add(1),
@@ -151,11 +147,12 @@ impl Reloader {
         }
     }
 
-    fn try_reload(&mut self) -> Result<(), AppError> {
+    async fn try_reload(&mut self) -> Result<(), AppError> {
         let loaded = self.current.read_again(&Probe::real())?;
-        self.composer.places_are_in(&loaded);
+        self.catalogs.update_origins(&loaded);
         let commits = self.hooks.iter().map(|hook| hook(&loaded.config));
-        let commits = commits.collect::<Result<Vec<_>, _>>()?;
+        let mut commits = commits.collect::<Result<Vec<_>, _>>()?;
+        commits.push(self.catalogs.prepare(&loaded.config).await?);
         let changed = self.current.changes(&loaded);
         let named = |reload: Reload, changes: &[(String, Reload)]| {
             let names = changes.iter().filter(|(_, of)| *of == reload);
@@ -165,7 +162,7 @@ impl Reloader {
                 .join(", ")
         };
         let live = named(Reload::Live, &changed);
-        // What is in a document is seen by nothing that is said in the configuration.
+        // A document can change while the settings that name it stay the same.
         let sources = &mut loaded.config.sources.iter();
         let names_documents = sources.any(SourceConfig::is_a_document);
         if live.is_empty() && !names_documents {
@@ -209,7 +206,7 @@ impl Reloader {
     }
 }
 
-/// SIGHUP, where there is such a thing.
+/// SIGHUP, on systems that have it.
 struct Signals {
     #[cfg(unix)]
     hangup: Option<tokio::signal::unix::Signal>,
@@ -231,43 +228,4 @@ impl Signals {
         }
         std::future::pending::<()>().await;
     }
-}
-
-/// Holds callers to changed limits.
-pub(super) fn limits_hook(server: &Arc<Server>) -> Hook {
-    let server = Arc::clone(server);
-    Box::new(move |config| {
-        let (server, limits) = (Arc::clone(&server), config.limits.clone());
-        Ok(Box::new(move || server.limits.take_on(&limits)))
-    })
-}
-
-/// Lets in those whose keys a changed configuration has, and nobody else.
-pub(super) fn keys_hook(keys: Option<Arc<ApiKeys>>) -> Hook {
-    Box::new(move |config| match keys.clone() {
-        Some(keys) => {
-            let changed = keys.changed(&config.auth)?;
-            Ok(Box::new(move || {
-                if changed.is_empty() {
-                    tracing::error!(
-                        setting = "auth.api_keys",
-                        "no API key is left: every API key is rejected (401) until one is added; make one with \
-                         `longshore key new`. Without a key the server may not start again"
-                    );
-                }
-                keys.take_on(changed);
-            }))
-        }
-        None => {
-            let are_wanted = !config.auth.api_keys.is_empty();
-            Ok(Box::new(move || {
-                if are_wanted {
-                    tracing::warn!(
-                        setting = "auth.api_keys",
-                        "callers are asked for keys from the next start on, since they were not asked until now"
-                    );
-                }
-            }))
-        }
-    })
 }

@@ -1,8 +1,8 @@
-//! The signals that end a server.
+//! Signals that stop a server.
 
 use crate::net;
 
-/// Waits for the first signal to stop, and has the second one end the process.
+/// Waits for the first signal to stop. The second one ends the process.
 pub async fn stop_signal(mut signals: Signals) {
     let name = signals.next().await;
     tracing::info!(
@@ -15,7 +15,7 @@ pub async fn stop_signal(mut signals: Signals) {
     });
 }
 
-/// The signals to stop, listened for without a gap: one that comes while nobody waits is heard by the next who does.
+/// Subscription to the signals to stop. A signal that arrives between two calls of `next` is not lost.
 pub struct Signals {
     #[cfg(unix)]
     terminate: Option<tokio::signal::unix::Signal>,

@@ -1,10 +1,10 @@
-//! What is said at start of a server that will run, and not as its operator may think.
+//! Warnings at start about settings that may not have the intended effect.
 
 use crate::auth::{Authentication, PolicyConfig};
 use crate::config::{Config, open_to_others};
 use crate::transport::http::HttpConfig;
 
-/// Says in the log which rules are for holders of keys that there are not: keys may come later, and mistakes look the same.
+/// Warns of rules for API keys that do not exist. Either the key follows later, or the name is misspelled.
 pub(super) fn warn_of_nobody(policy: &PolicyConfig, auth: &Authentication) {
     for (at, rule) in policy.rules.iter().enumerate() {
         for principal in &rule.principals {
@@ -20,7 +20,7 @@ pub(super) fn warn_of_nobody(policy: &PolicyConfig, auth: &Authentication) {
     }
 }
 
-/// Says which secrets others can read. Outside of a container there is no such server: it does not start.
+/// Warns of secrets that others can read. Outside of a container the server does not start with them.
 pub(super) fn warn_of_open_secrets(config: &Config) {
     for (setting, path) in open_to_others(config) {
         tracing::warn!(
@@ -31,7 +31,7 @@ pub(super) fn warn_of_open_secrets(config: &Config) {
     }
 }
 
-/// Says what a server that others can reach does unless it is configured.
+/// Warns of the defaults of a server that other machines can reach.
 pub(super) fn warn_in_public(http: &HttpConfig, proved: bool, keys_are_shared: bool) {
     if !proved {
         tracing::warn!(

@@ -1,6 +1,5 @@
 //! Telemetry from its settings: what is counted, what is traced, and where both are sent.
 
-use std::io;
 use std::time::Duration;
 
 use super::config::{MetricsPolicy, TelemetryConfig};
@@ -8,6 +7,7 @@ use super::metrics::Metrics;
 use super::trace::Propagation;
 use super::watch::Telemetry;
 use crate::environment::Probe;
+use crate::net::Background;
 
 /// Sends what is observed, if anybody is to be sent it.
 #[derive(Debug, Default)]
@@ -34,7 +34,8 @@ impl Telemetry {
         is_read: bool,
         probe: &Probe,
         service: (&str, &str),
-    ) -> io::Result<(Self, Export)> {
+        background: &Background,
+    ) -> (Self, Export) {
         use super::instruments::EXPORT_DROPPED;
         use super::redact::Redaction;
         use super::settings::ExportSettings;
@@ -43,13 +44,14 @@ impl Telemetry {
 
         let Some(settings) = ExportSettings::read(config, probe, service) else {
             let telemetry = Self::of(config, is_read).propagating(propagation_of(probe));
-            return Ok((telemetry, Export::default()));
+            return (telemetry, Export::default());
         };
         let sampler = settings.sampler;
         let counted = is_read || settings.metrics.is_some();
         let mut telemetry = Self::of(config, counted).propagating(settings.propagation);
         let metrics = telemetry.metrics.clone();
-        let exporter = super::otlp::Exporter::start(settings, metrics, config.span_names)?;
+        let exporter =
+            super::otlp::Exporter::start(settings, metrics, config.span_names, background);
         let dropped = |signal| {
             let labels = [("signal", signal)];
             telemetry.metrics.counter(&EXPORT_DROPPED, &labels)
@@ -73,7 +75,7 @@ impl Telemetry {
             telemetry = telemetry.traced_by(tracer);
         }
         let exporter = Some(exporter);
-        Ok((telemetry, Export { exporter }))
+        (telemetry, Export { exporter })
     }
 
     /// The same, in a program that cannot send anything.
@@ -83,7 +85,8 @@ impl Telemetry {
         is_read: bool,
         probe: &Probe,
         _service: (&str, &str),
-    ) -> io::Result<(Self, Export)> {
+        _background: &Background,
+    ) -> (Self, Export) {
         let variables = ["OTEL_EXPORTER_OTLP_ENDPOINT", "MCP_OTEL_ENDPOINT"];
         if config.endpoint.is_some() || variables.iter().any(|v| probe.variable(v).is_some()) {
             tracing::warn!(
@@ -91,7 +94,7 @@ impl Telemetry {
             );
         }
         let telemetry = Self::of(config, is_read).propagating(propagation_of(probe));
-        Ok((telemetry, Export::default()))
+        (telemetry, Export::default())
     }
 }
 

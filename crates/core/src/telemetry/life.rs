@@ -1,6 +1,7 @@
 //! Whether the server starts, serves or stops, and what it has to wait for before it is ready.
 #![allow(dead_code, reason = "some of it is for rooms below")]
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -57,7 +58,7 @@ pub enum Phase {
 /// Something without which a server is not ready.
 #[derive(Debug)]
 pub struct Gate {
-    name: &'static str,
+    name: Cow<'static, str>,
     open: AtomicBool,
 }
 
@@ -132,9 +133,9 @@ impl Life {
     }
 
     /// Adds something that has to be there before the server is ready. It is not there until [`Gate::open`].
-    pub fn gate(&self, name: &'static str) -> Arc<Gate> {
+    pub fn gate(&self, name: impl Into<Cow<'static, str>>) -> Arc<Gate> {
         let gate = Arc::new(Gate {
-            name,
+            name: name.into(),
             open: AtomicBool::new(false),
         });
         self.gates().push(Arc::clone(&gate));
@@ -142,12 +143,12 @@ impl Life {
     }
 
     /// What is still waited for.
-    pub fn waits_for(&self) -> Vec<&'static str> {
+    pub fn waits_for(&self) -> Vec<Cow<'static, str>> {
         let gates = self.gates();
         let closed = gates
             .iter()
             .filter(|gate| !gate.open.load(Ordering::Acquire));
-        closed.map(|gate| gate.name).collect()
+        closed.map(|gate| gate.name.clone()).collect()
     }
 
     /// Whether requests should be sent here.
@@ -229,7 +230,7 @@ mod tests {
         life.begin_to_serve();
         assert_eq!(
             (life.is_ready(), life.waits_for()),
-            (false, vec!["signing keys"])
+            (false, vec![Cow::Borrowed("signing keys")])
         );
         keys.open();
         assert!(life.is_ready());

@@ -5,6 +5,7 @@
 
 #[cfg(feature = "egress")]
 mod answer;
+mod background;
 mod backoff;
 mod body;
 mod proxies;
@@ -41,6 +42,7 @@ pub mod testing;
 
 #[cfg(feature = "egress")]
 pub use answer::{Answer, Fetched};
+pub use background::{Background, OnFailure, StopSignal, TaskName, TaskOutput};
 pub use backoff::{Backoff, chance};
 pub use body::{Body, BodyError};
 pub use body::{Common, ReadError, Reader};

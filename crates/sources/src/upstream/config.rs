@@ -186,14 +186,6 @@ impl UpstreamError {
             problem: format!("it cannot be reached, and on_down is error: {problem}"),
         }
     }
-
-    pub(super) fn system(error: &std::io::Error) -> Self {
-        Self {
-            name: "*".to_owned(),
-            place: "",
-            problem: format!("the system refused what connections need: {error}"),
-        }
-    }
 }
 
 /// Default timeout of a call, in seconds.

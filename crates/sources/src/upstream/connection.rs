@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use super::DISCOVERY;
 use super::config::{OnChange, OnDown, UpstreamConfig, UpstreamError};
 use super::listing::{self, Listing, Memory};
 use super::names::UriPrefix;
@@ -19,10 +20,9 @@ use super::subscriptions::Wanted;
 use super::upkeep::Upkeep;
 use super::usage::Usage;
 use super::watched::{End, Operation, Peer, Session, Watched};
-use super::{Background, DISCOVERY};
 use crate::catalog::CallContext;
 use crate::client::{Client, ClientError, EraCache, Events, Listener, Options, Params, Target};
-use crate::net::{BreakerState, Bulkhead, BulkheadError, BulkheadStats, with_causes};
+use crate::net::{Background, BreakerState, Bulkhead, BulkheadError, BulkheadStats, with_causes};
 use crate::protocol::UriTemplate;
 use crate::source::credentials::Credentials;
 use crate::source::tokens::Tokens;
@@ -51,7 +51,7 @@ pub(super) struct Upstream {
     /// Reason why its items were not known at startup.
     problem: ArcSwapOption<String>,
     pub(super) upkeep: Arc<Upkeep>,
-    background: Arc<Background>,
+    background: Background,
     peer: Arc<Peer>,
 }
 
@@ -95,7 +95,7 @@ impl Upstream {
     pub(super) fn new(
         name: &str,
         config: UpstreamConfig,
-        background: Arc<Background>,
+        background: Background,
         tokens: &Tokens,
     ) -> Result<Self, UpstreamError> {
         let target = config.target(name)?;

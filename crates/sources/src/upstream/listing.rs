@@ -278,7 +278,7 @@ mod tests {
             on_change,
             ..UpstreamConfig::default()
         };
-        let background = std::sync::Arc::new(super::super::Background(None));
+        let background = crate::net::Background::new();
         Upstream::new("x", config, background, &Tokens::default()).expect("valid")
     }
 

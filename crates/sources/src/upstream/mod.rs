@@ -20,15 +20,15 @@ mod watched;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt as _};
 use serde_json::{Value, json};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 pub use config::TIMEOUT_SECONDS;
 pub use config::{OnChange, OnDown, UpstreamConfig, UpstreamError};
@@ -41,7 +41,7 @@ pub use names::{Naming, SEPARATOR};
 use offer::AllReadable;
 
 use crate::catalog::{Announcer, Catalog, Offered, Refused, StartingSource};
-use crate::net::{self, BreakerState, BulkheadStats, with_causes};
+use crate::net::{self, Background, BreakerState, BulkheadStats, OnFailure, with_causes};
 use crate::seal::KeyRing;
 use crate::source::tokens::Tokens;
 use crate::telemetry::Metrics;
@@ -71,6 +71,8 @@ pub struct UpstreamRules {
     pub tokens: Tokens,
     /// Keys that seal the links in results.
     pub keys: Arc<KeyRing>,
+    /// Registry of background tasks; connections live on its runtime.
+    pub background: Background,
 }
 
 /// All configured upstream servers.
@@ -79,7 +81,8 @@ pub struct Upstreams {
     naming: Naming,
     keys: Arc<KeyRing>,
     memory: Memory,
-    background: Option<Arc<Background>>,
+    /// Registry of the tasks that outlive the requests that started them.
+    background: Background,
     /// True once each listing was requested or read from the cache.
     asked: AtomicBool,
     /// Time that the startup waits for the listings.
@@ -128,9 +131,6 @@ impl UpstreamGauge {
     }
 }
 
-/// Runtime thread of the connections, which outlive the requests that made them.
-pub(super) struct Background(Option<tokio::runtime::Runtime>);
-
 /// Number of upstream servers in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UpstreamStates {
@@ -143,33 +143,6 @@ pub struct UpstreamStates {
 
 /// Returns the number of upstream servers in each state, for metrics and health.
 pub(crate) type UpstreamCensus = Arc<dyn Fn() -> UpstreamStates + Send + Sync>;
-
-impl Background {
-    fn start() -> std::io::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("longshore-upstreams")
-            .enable_all()
-            .build()?;
-        Ok(Self(Some(runtime)))
-    }
-
-    pub fn spawn<T: Send + 'static>(
-        &self,
-        task: impl Future<Output = T> + Send + 'static,
-    ) -> Option<tokio::task::JoinHandle<T>> {
-        Some(net::spawn_on(self.0.as_ref()?.handle(), task))
-    }
-}
-
-impl Drop for Background {
-    fn drop(&mut self) {
-        // The last reference may be dropped on a worker, which must not block.
-        if let Some(runtime) = self.0.take() {
-            runtime.shutdown_background();
-        }
-    }
-}
 
 impl Upstreams {
     /// Creates the servers without connecting to them.
@@ -185,43 +158,33 @@ impl Upstreams {
             naming,
             tokens,
             keys,
+            background,
         } = rules;
         let used: Vec<_> = configs
             .iter()
             .filter(|(_, config)| !config.disabled)
             .collect();
-        if used.is_empty() {
-            return Ok(Self {
-                upstreams: Vec::new(),
-                naming,
-                keys,
-                memory: Memory::new(None),
-                background: None,
-                asked: AtomicBool::new(false),
-                patience,
-                news: Arc::default(),
-                attending: Mutex::default(),
-            });
-        }
-        let background = Background::start().map_err(|error| UpstreamError::system(&error))?;
-        let background = Arc::new(background);
         let mut upstreams = Vec::new();
         for (name, config) in used {
             let mut config = config.clone();
             config.timeout_seconds.get_or_insert(timeout_seconds);
-            let upstream = Upstream::new(name, config, Arc::clone(&background), &tokens)?;
+            let upstream = Upstream::new(name, config, background.clone(), &tokens)?;
             upstreams.push(Arc::new(upstream));
         }
-        background.spawn(reap(
-            upstreams.iter().map(Arc::downgrade).collect(),
-            reaping,
-        ));
+        if !upstreams.is_empty() {
+            let each = upstreams.iter().map(Arc::downgrade).collect();
+            background.run(
+                "upstreams: close idle connections",
+                OnFailure::Continue,
+                reap(each, reaping),
+            );
+        }
         Ok(Self {
             upstreams,
             naming,
             keys,
             memory: Memory::new(folder),
-            background: Some(background),
+            background,
             asked: AtomicBool::new(false),
             patience,
             news: Arc::default(),
@@ -232,22 +195,22 @@ impl Upstreams {
     /// Keeps listings and connection states up to date, until stopped. `changed` is called when the items have
     /// changed, on a thread where it can block.
     pub fn keep_up(&self, changed: impl Fn() + Send + Sync + 'static) {
-        let Some(background) = &self.background else {
+        if self.upstreams.is_empty() {
             return;
-        };
+        }
         let news = Arc::clone(&self.news);
-        let each = self.upstreams.iter().filter_map(|upstream| {
+        for upstream in &self.upstreams {
             let task = upkeep::attend(
                 Arc::downgrade(upstream),
                 Arc::clone(&upstream.upkeep),
                 self.memory.clone(),
                 Arc::clone(&news),
             );
-            background.spawn(task)
-        });
-        let mut attending: Vec<_> = each.map(|task| task.abort_handle()).collect();
+            let name = format!("upstream {}: keep the listing current", upstream.name);
+            self.attend(name, task);
+        }
         let changed = Arc::new(changed);
-        let telling = background.spawn(async move {
+        self.attend("upstreams: apply changed listings".to_owned(), async move {
             loop {
                 news.notified().await;
                 tokio::time::sleep(TOGETHER).await;
@@ -256,30 +219,32 @@ impl Upstreams {
                 let _ = net::spawn_blocking(move || changed()).await;
             }
         });
-        attending.extend(telling.map(|task| task.abort_handle()));
+    }
+
+    /// Starts a task that ends when the servers are stopped.
+    fn attend<T>(&self, name: String, task: impl Future<Output = T> + Send + 'static) {
+        let started = self.background.run(name, OnFailure::Continue, task);
         self.attending
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .extend(attending);
+            .extend(started);
     }
 
     /// Forwards resource updates of the upstreams to local subscribers, through `announcer`. `listed` is notified
     /// when the items have changed.
     pub fn relay_changes(&self, announcer: Announcer, listed: Arc<Notify>) {
-        let Some(background) = &self.background else {
+        if self.upstreams.is_empty() {
             return;
-        };
+        }
         let each: Vec<_> = self.upstreams.iter().map(Arc::downgrade).collect();
-        let attending = each
-            .iter()
-            .map(|upstream| background.spawn(subscriptions::attend(Weak::clone(upstream))))
-            .collect::<Vec<_>>();
-        let sharing = background.spawn(subscriptions::share_out(each.clone(), announcer, listed));
-        let tasks = attending.into_iter().chain([sharing]).flatten();
-        self.attending
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .extend(tasks.map(|task| task.abort_handle()));
+        for upstream in &self.upstreams {
+            let name = format!("upstream {}: keep subscriptions", upstream.name);
+            self.attend(name, subscriptions::attend(Arc::downgrade(upstream)));
+        }
+        self.attend(
+            "upstreams: forward resource updates".to_owned(),
+            subscriptions::share_out(each, announcer, listed),
+        );
     }
 
     /// Returns true while any listing is outstanding.
@@ -317,12 +282,9 @@ impl Upstreams {
         all.any(|upstream| upstream.config.url.is_some() && upstream.offered().is_err())
     }
 
-    /// Returns the items of the servers, named so that they do not collide with `others`. The first call requests the
-    /// listings that are not cached. Servers that do not respond in time are added when they do.
+    /// Returns the items of the servers, named so that they do not collide with `others`. Servers that did not respond to
+    /// [`discover`](Self::discover) in time are added when they do.
     pub fn offer(&self, others: &Catalog) -> Result<Offered, UpstreamError> {
-        if !self.asked.swap(true, Ordering::Relaxed) {
-            self.discover()?;
-        }
         let mut all = Offered::default();
         let mut found = Vec::new();
         for upstream in &self.upstreams {
@@ -357,15 +319,15 @@ impl Upstreams {
         Ok(all)
     }
 
-    /// Requests all listings with limited concurrency, and waits for the startup timeout. If a server is mandatory,
-    /// it waits until that server has responded.
-    fn discover(&self) -> Result<(), UpstreamError> {
-        let Some(background) = &self.background else {
+    /// Requests all listings that are not cached, with limited concurrency, and waits for the startup timeout. If a
+    /// server is mandatory, it waits until that server has responded. Only the first call does so.
+    pub async fn discover(&self) -> Result<(), UpstreamError> {
+        if self.asked.swap(true, Ordering::Relaxed) {
             return Ok(());
-        };
+        }
         let mut upstreams = self.upstreams.clone();
         upstreams.sort_by_key(|upstream| upstream.config.on_down != OnDown::Error);
-        let (sender, answers) = mpsc::channel();
+        let (sender, mut answers) = mpsc::channel(upstreams.len().max(1));
         for upstream in &upstreams {
             upstream.await_answer();
         }
@@ -386,25 +348,25 @@ impl Upstreams {
                         upstream.blame(problem.clone());
                     }
                     upstream.has_answered();
-                    if sender.send((upstream, found)).is_err() {
+                    if sender.send((upstream, found)).await.is_err() {
                         // The startup is over.
                         news.notify_one();
                     }
                 }
             }
         };
-        background.spawn(asking);
+        self.background
+            .run("upstreams: first listing", OnFailure::Continue, asking);
         // Slower servers are logged and no longer waited for.
-        let deadline = std::time::Instant::now() + self.patience + TOGETHER;
+        let deadline = Instant::now() + self.patience + TOGETHER;
         let mut open = upstreams.len();
         while 0 < open {
             let needs_one = upstreams
                 .iter()
                 .any(|upstream| upstream.config.on_down == OnDown::Error && upstream.is_awaited());
-            let left = deadline.saturating_duration_since(std::time::Instant::now());
             let answer = match needs_one {
-                true => answers.recv().ok(),
-                false => answers.recv_timeout(left).ok(),
+                true => answers.recv().await,
+                false => timeout_at(deadline, answers.recv()).await.ok().flatten(),
             };
             match answer {
                 Some((upstream, Err(problem))) if upstream.config.on_down == OnDown::Error => {
@@ -414,21 +376,9 @@ impl Upstreams {
                 None => break,
             }
         }
-        if 0 < open {
-            let late: Vec<&str> = upstreams
-                .iter()
-                .filter(|upstream| upstream.is_awaited())
-                .map(|upstream| &*upstream.name)
-                .collect();
-            tracing::warn!(
-                upstreams = late.len(),
-                first = late.first(),
-                "not all upstream servers have said what they offer; the start goes on, and they are listed when they do \
-                 (upstreams_wait_seconds)"
-            );
-        }
         drop(answers);
         if 0 < open {
+            warn_of_late(&upstreams);
             // A listing may have arrived since the last check.
             self.news.notify_one();
         }
@@ -494,6 +444,18 @@ impl std::fmt::Debug for Upstreams {
             .field(&self.upstreams.len())
             .finish()
     }
+}
+
+/// Logs the servers that have not responded at the end of the startup timeout.
+fn warn_of_late(upstreams: &[Arc<Upstream>]) {
+    let awaited = upstreams.iter().filter(|upstream| upstream.is_awaited());
+    let late: Vec<&str> = awaited.map(|upstream| &*upstream.name).collect();
+    tracing::warn!(
+        upstreams = late.len(),
+        first = late.first(),
+        "not all upstream servers have said what they offer; the start goes on, and they are listed when they do \
+         (upstreams_wait_seconds)"
+    );
 }
 
 /// Obtains the listing of a server from the cache, or from the server.

@@ -1,4 +1,7 @@
 //! Process-wide state of all components: the engine, the threads that they run on, and the clock that preempts them.
+//!
+//! Components have a runtime of their own, not the control runtime: they compute for as long as their time slice, and
+//! would delay everything else there.
 
 use std::collections::HashMap;
 use std::future::Future;

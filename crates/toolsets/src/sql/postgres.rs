@@ -4,12 +4,11 @@
 //! another one. The server then returns the rows as JSON, stops at the row limit, and accepts nothing but a query,
 //! whatever the text is. Parameters are sent as text, and the server converts them.
 //!
-//! Connections outlive the requests that made them, so they have their own thread. It starts with the first query and
-//! ends with the toolset.
+//! Connections outlive the requests that made them, so they live on the control runtime of the server.
 
 use std::error::Error as StdError;
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -18,8 +17,6 @@ use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use serde_json::Value;
-use tokio::runtime::Handle;
-use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::error::SqlState;
@@ -33,7 +30,7 @@ use super::rows::{Room, Rows};
 use super::tools::{Answer, Kind, Question};
 use crate::environment::Secret;
 use crate::limit::SectionHits;
-use crate::net::{self, FairSemaphore};
+use crate::net::{self, Background, FairSemaphore};
 
 /// Query for the tables and views.
 pub(super) const TABLES: &str = "SELECT c.oid::regclass::text AS name, \
@@ -61,19 +58,13 @@ pub(super) struct Postgres {
     hits: SectionHits,
     places: FairSemaphore,
     idle: Arc<Mutex<Vec<Session>>>,
-    thread: OnceLock<Thread>,
+    background: Background,
 }
 
 /// An open connection.
 struct Session {
     client: Client,
     is_superuser: bool,
-}
-
-/// Thread of the connections, which ends on drop.
-struct Thread {
-    handle: Handle,
-    _ends: oneshot::Sender<()>,
 }
 
 impl Postgres {
@@ -84,6 +75,7 @@ impl Postgres {
         ca_file: Option<&Path>,
         limits: &SqlLimits,
         hits: SectionHits,
+        background: Background,
     ) -> Result<Self, (&'static str, String)> {
         // The parser's message can quote the URL, which holds a password.
         let mut config: Config = url.expose().parse().map_err(|_| {
@@ -109,7 +101,7 @@ impl Postgres {
             hits,
             places: FairSemaphore::new(limits.concurrency),
             idle: Arc::default(),
-            thread: OnceLock::new(),
+            background,
         })
     }
 
@@ -120,12 +112,11 @@ impl Postgres {
                 self.hits.count("concurrency");
             }
             let place = self.places.acquire().await.map_err(|_| SqlError::Busy)?;
-            let handle = self.thread()?;
             let session = match self.idle_session() {
                 Some(session) => session,
-                None => self.connect(handle).await?,
+                None => self.connect().await?,
             };
-            let underway = OnTheWay::new(session, &self.tls, handle);
+            let underway = OnTheWay::new(session, &self.tls, &self.background);
             let answer = match underway.session() {
                 Some(session) => self.answer(session, &question).await,
                 None => Err(SqlError::Busy),
@@ -173,9 +164,9 @@ impl Postgres {
         }
     }
 
-    async fn connect(&self, handle: &Handle) -> Result<Session, SqlError> {
+    async fn connect(&self) -> Result<Session, SqlError> {
         let (config, tls) = (self.config.clone(), self.tls.clone());
-        let connected = net::spawn_on(handle, async move {
+        let connected = self.background.spawn(async move {
             let (client, connection) = config.connect(tls).await?;
             // The task ends when the client is dropped.
             net::spawn(async move {
@@ -191,6 +182,9 @@ impl Postgres {
                 client,
             })
         });
+        let Some(connected) = connected else {
+            return Err(SqlError::unusable(&self.name, "no runtime for connections"));
+        };
         match connected.await {
             Ok(Ok(session)) => Ok(session),
             Ok(Err(error)) => {
@@ -199,31 +193,6 @@ impl Postgres {
             }
             Err(error) => Err(SqlError::unusable(&self.name, error)),
         }
-    }
-
-    fn thread(&self) -> Result<&Handle, SqlError> {
-        if let Some(thread) = self.thread.get() {
-            return Ok(&thread.handle);
-        }
-        let begin = || -> std::io::Result<Thread> {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()?;
-            let handle = runtime.handle().clone();
-            let (ends, ended) = oneshot::channel::<()>();
-            std::thread::Builder::new()
-                .name("longshore-sql".to_owned())
-                .spawn(move || {
-                    let _ = runtime.block_on(ended);
-                })?;
-            Ok(Thread {
-                handle,
-                _ends: ends,
-            })
-        };
-        let thread = begin().map_err(|error| SqlError::unusable(&self.name, error))?;
-        // If two threads start concurrently, one is kept and the other ends here.
-        Ok(&self.thread.get_or_init(|| thread).handle)
     }
 
     async fn answer(&self, session: &Session, question: &Question) -> Result<Answer, SqlError> {
@@ -336,16 +305,16 @@ struct Underway {
     session: Session,
     cancel: CancelToken,
     tls: MakeRustlsConnect,
-    handle: Handle,
+    background: Background,
 }
 
 impl OnTheWay {
-    fn new(session: Session, tls: &MakeRustlsConnect, handle: &Handle) -> Self {
+    fn new(session: Session, tls: &MakeRustlsConnect, background: &Background) -> Self {
         Self(Some(Underway {
             cancel: session.client.cancel_token(),
             session,
             tls: tls.clone(),
-            handle: handle.clone(),
+            background: background.clone(),
         }))
     }
 
@@ -361,8 +330,8 @@ impl OnTheWay {
 impl Drop for OnTheWay {
     fn drop(&mut self) {
         if let Some(given_up) = self.0.take() {
-            net::spawn_on(&given_up.handle, async move {
-                let cancelled = given_up.cancel.cancel_query(given_up.tls);
+            let cancelled = given_up.cancel.cancel_query(given_up.tls);
+            given_up.background.spawn(async move {
                 let _ = timeout(CANCEL, cancelled).await;
             });
         }

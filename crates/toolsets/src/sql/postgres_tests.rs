@@ -9,6 +9,7 @@ fn at(url: &str) -> Result<Postgres, (&'static str, String)> {
         None,
         &SqlLimits::default(),
         SectionHits::default(),
+        Background::new(),
     )
 }
 

@@ -97,7 +97,7 @@ pub fn toolset(grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
             );
             return Err(refuse(".name", problem));
         }
-        let database = Database::new(one, config, &hits)
+        let database = Database::new(one, config, &hits, grounds.background)
             .map_err(|(setting, problem)| refuse(setting, problem))?;
         databases.push(Arc::new(database));
     }
@@ -126,7 +126,12 @@ pub fn toolset(grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
 type Wrong = (&'static str, String);
 
 impl Database {
-    fn new(config: &DatabaseConfig, all: &SqlConfig, hits: &SectionHits) -> Result<Self, Wrong> {
+    fn new(
+        config: &DatabaseConfig,
+        all: &SqlConfig,
+        hits: &SectionHits,
+        background: &Background,
+    ) -> Result<Self, Wrong> {
         let limits = &all.limits;
         let backend = match (&config.sqlite, &config.postgres) {
             (Some(path), None) => {
@@ -135,7 +140,14 @@ impl Database {
             }
             (None, Some(url)) => {
                 let ca_file = config.ca_file.as_deref();
-                let postgres = Postgres::new(&config.name, url, ca_file, limits, hits.clone())?;
+                let postgres = Postgres::new(
+                    &config.name,
+                    url,
+                    ca_file,
+                    limits,
+                    hits.clone(),
+                    background.clone(),
+                )?;
                 Backend::Postgres(Arc::new(postgres))
             }
             _ => {

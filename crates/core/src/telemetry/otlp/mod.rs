@@ -1,7 +1,7 @@
 //! Sending what was observed to a collector, by the OpenTelemetry protocol.
 //!
-//! One thread with a runtime of its own collects and sends, so that no request ever waits for a collector. Each signal is
-//! sent apart, so that none waits for another's collector. What does not fit into a queue is dropped and counted.
+//! A background task on the control runtime collects and sends, so that no request waits for a collector. Each signal is
+//! sent separately, so that none waits for the collector of another. Data that exceeds a queue is dropped and counted.
 
 mod client;
 #[cfg(feature = "cli")]
@@ -11,8 +11,6 @@ mod records;
 mod send;
 mod spans;
 
-use std::io;
-use std::thread;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
@@ -24,11 +22,12 @@ use super::outbox::Outbox;
 use super::records::Record;
 use super::settings::{Batching, ExportSettings};
 use super::trace::Span;
+use crate::net::{Background, OnFailure};
 #[cfg(feature = "cli")]
 pub use examine::examine;
 use send::{MetricSender, RecordSender, SpanSender, resource};
 
-/// The thread that sends.
+/// Handle to the task that sends.
 #[derive(Debug)]
 pub(crate) struct Exporter {
     stop: watch::Sender<bool>,
@@ -40,12 +39,13 @@ pub(crate) struct Exporter {
 }
 
 impl Exporter {
-    /// Starts the thread.
+    /// Starts the task.
     pub(super) fn start(
         settings: ExportSettings,
         metrics: Metrics,
         names: SpanNames,
-    ) -> io::Result<Self> {
+        background: &Background,
+    ) -> Self {
         for doubt in &settings.doubts {
             tracing::warn!("{doubt}");
         }
@@ -59,27 +59,21 @@ impl Exporter {
             spans: settings.traces.is_some().then(|| spans.clone()),
             records: settings.logs.is_some().then_some(records),
         };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        thread::Builder::new()
-            .name("longshore-telemetry".to_owned())
-            .spawn(move || {
-                runtime.block_on(async move {
-                    let resource = resource(&settings);
-                    let of_spans = SpanSender::new(&settings, &resource, &metrics, names);
-                    let of_records = RecordSender::new(&settings, &resource, &metrics);
-                    let of_metrics = MetricSender::new(&settings, resource, metrics);
-                    let stopped = Stopped(stopped);
-                    tokio::join!(
-                        pass_spans(spans, of_spans, settings.spans, stopped.clone()),
-                        pass_records(inbox, of_records, settings.records, stopped.clone()),
-                        pass_metrics(of_metrics, settings.metric_interval, stopped),
-                    );
-                    let _ = tell_done.send(());
-                });
-            })?;
-        Ok(exporter)
+        let exporting = async move {
+            let resource = resource(&settings);
+            let of_spans = SpanSender::new(&settings, &resource, &metrics, names);
+            let of_records = RecordSender::new(&settings, &resource, &metrics);
+            let of_metrics = MetricSender::new(&settings, resource, metrics);
+            let stopped = Stopped(stopped);
+            tokio::join!(
+                pass_spans(spans, of_spans, settings.spans, stopped.clone()),
+                pass_records(inbox, of_records, settings.records, stopped.clone()),
+                pass_metrics(of_metrics, settings.metric_interval, stopped),
+            );
+            let _ = tell_done.send(());
+        };
+        background.run("telemetry: export", OnFailure::Continue, exporting);
+        exporter
     }
 
     /// Sends what is there, and ends.

@@ -94,7 +94,6 @@ pub async fn serve(
     let peer = Arc::new(StdioPeer::default());
     let cells = server.telemetry().cells();
     let places = Arc::new(Semaphore::new(CONCURRENT_MAX));
-    let attending = net::spawn(Arc::clone(&server).run_notifications());
     let mut stop = pin!(stop);
     let mut grace = GRACE;
     loop {
@@ -146,7 +145,6 @@ pub async fn serve(
         });
     }
     server.end_streams();
-    attending.abort();
     // Pending requests still get a response if they complete quickly.
     let idle = places.acquire_many(CONCURRENT_MAX as u32);
     if tokio::time::timeout(grace, idle).await.is_err() {

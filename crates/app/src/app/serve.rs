@@ -1,19 +1,23 @@
-//! A server that has its address, from its first request to its end.
+//! Serving of a bound server, until it is told to stop.
 
+use std::fmt;
 use std::future::Future;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
+use std::pin::pin;
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tracing::level_filters::LevelFilter;
 
-use super::compose::Composer;
+use super::catalog_builder::CatalogBuilder;
+use super::error::AppError;
+use super::lifecycle::Lifecycle;
 use super::reload::Reloader;
 use super::signals::{Signals, stop_signal};
-use super::{AppError, memory};
+use super::supervisor::{ServerTasks, Supervisor};
 use crate::auth::Authentication;
 use crate::server::Server;
 use crate::source::Upstreams;
@@ -22,12 +26,11 @@ use crate::transport::drain::Budget;
 use crate::transport::http::{AdminListener, HttpConfig, Layers, Listener, Mounts};
 use crate::transport::stdio::{self, StdioConfig};
 
-/// A server that has its address and waits to serve.
-#[derive(Debug)]
+/// A server that is bound to its address and does not serve yet.
 pub struct BoundServer {
     pub(super) server: Arc<Server>,
-    pub(super) mounts: Mounts,
-    pub(super) composer: Arc<Composer>,
+    pub(super) endpoints: Mounts,
+    pub(super) catalogs: Arc<CatalogBuilder>,
     pub(super) upstreams: Option<Arc<Upstreams>>,
     pub(super) listener: Option<Listener>,
     pub(super) admin: Option<AdminListener>,
@@ -35,21 +38,28 @@ pub struct BoundServer {
     pub(super) budget: Budget,
     pub(super) export: Export,
     pub(super) layers: Layers,
-    pub(super) auth: Authentication,
+    pub(super) auth: Arc<Authentication>,
     pub(super) http: HttpConfig,
     pub(super) stdio: StdioConfig,
+    pub(super) lifecycle: Lifecycle,
+    pub(super) supervisor: Supervisor,
 }
 
-/// How long programs that were started have to end when the server does.
-const CHILDREN: Duration = Duration::from_millis(1500);
+impl fmt::Debug for BoundServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BoundServer")
+            .field("listener", &self.listener)
+            .finish_non_exhaustive()
+    }
+}
 
 impl BoundServer {
-    /// Where it listens; `None` over standard input and output, and on a socket in the file system.
+    /// Returns its address; `None` over standard input and output, and for a Unix socket.
     pub fn address(&self) -> Option<SocketAddr> {
         self.listener.as_ref().and_then(Listener::address)
     }
 
-    /// The socket in the file system that it listens on, if that is where.
+    /// Returns the path of its Unix socket, if it listens on one.
     pub fn unix_socket(&self) -> Option<&Path> {
         #[cfg(unix)]
         return self.listener.as_ref().and_then(Listener::path);
@@ -57,45 +67,45 @@ impl BoundServer {
         None
     }
 
-    /// `https` if TLS is spoken, else `http`.
+    /// Returns `https` with TLS, else `http`.
     pub fn scheme(&self) -> &'static str {
         self.listener.as_ref().map_or("http", Listener::scheme)
     }
 
-    /// Where operators find `/metrics` and the health pages, if they have a port of their own.
+    /// Returns the address of the admin port, with `/metrics` and the health pages, if it is enabled.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(AdminListener::address)
     }
 
-    /// What is counted.
+    /// Returns its metrics.
     #[cfg(feature = "cli")]
     pub fn metrics(&self) -> &crate::telemetry::Metrics {
         &self.server.telemetry().metrics
     }
 
-    /// What it offers, for people.
+    /// Describes the served items, for people.
     #[cfg(feature = "cli")]
     pub fn offering(&self) -> String {
-        self.composer.offering().in_words(self.tool_count())
+        self.catalogs.offering().in_words(self.tool_count())
     }
 
-    /// How many tools it serves.
+    /// Returns the number of its tools.
     pub fn tool_count(&self) -> usize {
         self.server.tool_count()
     }
 
-    /// Whether there is a page at `/` for trying what is served.
+    /// Returns true if the playground is served at `/`.
     #[cfg(feature = "cli")]
     pub fn has_playground(&self) -> bool {
         self.http.has_playground()
     }
 
-    /// The reason why there is no such page, where no setting decides it.
+    /// Returns the reason why the playground is off, unless a setting decides it.
     pub fn playground_is_off_because(&self) -> Option<&'static str> {
         self.http.playground_is_off_because()
     }
 
-    /// Says in the log where the server is and what it serves.
+    /// Logs the address of the server and the number of its tools.
     pub fn announce(&self) {
         let tools = self.tool_count();
         match self.address() {
@@ -121,18 +131,17 @@ impl BoundServer {
         }
     }
 
-    /// Says so to whoever has started the application, where nobody has set a `tracing` subscriber: they would see nothing
-    /// at all.
-    pub(super) fn say_without_log(&self) {
+    /// Prints the address to standard error, if no `tracing` subscriber is set.
+    pub(super) fn print_without_log(&self) {
         if LevelFilter::current() == LevelFilter::OFF
             && let Some(line) = self.line_for_people()
         {
-            // Nobody may be there to read it, which is no reason not to serve.
+            // A closed standard error does not stop the server.
             let _ = writeln!(io::stderr(), "{line}");
         }
     }
 
-    /// Nothing over standard input and output, where a client has started the program.
+    /// Returns the line for people. Over standard input and output there is none: a client started the program.
     fn line_for_people(&self) -> Option<String> {
         let place = match self.address() {
             Some(address) => format!("{}://{address}/mcp", self.scheme()),
@@ -145,8 +154,8 @@ impl BoundServer {
         Some(format!("serving {tools} at {place}; Ctrl-C stops it"))
     }
 
-    /// Serves until the process is told to stop (SIGINT, SIGTERM) or its standard input ends. A second signal ends
-    /// it at once.
+    /// Serves until a signal to stop (SIGINT, SIGTERM), or until standard input ends. A second signal ends the process at
+    /// once.
     ///
     /// # Errors
     ///
@@ -155,8 +164,7 @@ impl BoundServer {
         Box::pin(self.serve_until(stop_signal(Signals::listen()))).await
     }
 
-    /// Serves until a future is done; then lets calls that have begun come to their end, for as long as the settings
-    /// under `drain` say.
+    /// Serves until a future completes. Then the calls in progress complete, within the time of the settings under `drain`.
     ///
     /// # Errors
     ///
@@ -165,86 +173,99 @@ impl BoundServer {
         self,
         stop: impl Future<Output = ()>,
     ) -> std::result::Result<(), AppError> {
-        let server = Arc::clone(&self.server);
-        let operators = async {
-            match &self.admin {
-                Some(admin) => admin.serve(server).await,
-                None => std::future::pending().await,
-            }
+        let Self {
+            server,
+            endpoints,
+            catalogs,
+            upstreams,
+            listener,
+            admin,
+            reloader,
+            budget,
+            export,
+            layers,
+            auth,
+            http,
+            stdio,
+            lifecycle,
+            supervisor,
+        } = self;
+        let background = supervisor.background();
+        let mut stop = pin!(stop);
+        let stop_hooks = tokio::select! {
+            started = lifecycle.start(background) => started?,
+            () = &mut stop => return Ok(()),
         };
-        let reloading = async {
-            match self.reloader {
-                // It holds whole configurations, for the whole time.
-                Some(reloader) => Box::pin(reloader.run()).await,
-                None => std::future::pending().await,
-            }
-        };
-        if let Some(upstreams) = &self.upstreams {
-            let composer = Arc::downgrade(&self.composer);
-            let listed = Arc::new(Notify::new());
-            upstreams.relay_changes(self.composer.announcer(), Arc::clone(&listed));
-            upstreams.keep_up(move || {
-                if let Some(composer) = composer.upgrade() {
-                    composer.again();
-                    listed.notify_one();
-                }
-            });
+        if let Some(upstreams) = &upstreams {
+            follow_upstreams(upstreams, &catalogs);
         }
-        let sources = Arc::clone(&self.composer).keep_up();
-        let audit = self.server.audit.clone();
+        let audit = server.audit.clone();
         if let Some(audit) = &audit {
             audit.begin();
         }
-        let reopening = async {
-            match &audit {
-                Some(audit) => audit.keep_reopening().await,
-                None => std::future::pending().await,
+        auth.show(&server.telemetry().metrics);
+        let tasks = supervisor.start(ServerTasks {
+            server: Arc::clone(&server),
+            endpoints: endpoints.clone(),
+            catalogs,
+            reloader,
+            auth: Arc::clone(&auth),
+            listener: listener.as_ref(),
+            admin,
+        });
+        let stopped_at = OnceLock::new();
+        let stop = async {
+            stop.await;
+            let _ = stopped_at.set(Instant::now());
+        };
+        let served = match listener {
+            Some(listener) => {
+                let gate = Arc::clone(&auth.gate);
+                let servers = (server, endpoints);
+                listener
+                    .serve(servers, gate, http, layers, stop, budget)
+                    .await
             }
+            None => stdio::serve(server, stdio, stop, budget.calls).await,
         };
-        let awaited = self.auth.awaited(&self.server.telemetry().life);
-        self.auth.show(&self.server.telemetry().metrics);
-        let clients = async {
-            match self.listener {
-                Some(listener) => {
-                    let (http, layers) = (self.http, self.layers);
-                    let gate = Arc::clone(&self.auth.gate);
-                    let server = Arc::clone(&self.server);
-                    let servers = (self.server, self.mounts);
-                    let serving = listener.serve(servers, gate, http, layers, stop, self.budget);
-                    tokio::select! {
-                        served = serving => served,
-                        never = self.auth.keep_up(awaited.as_deref()) => match never {},
-                        never = memory::watch(&server) => match never {},
-                    }
-                }
-                None => stdio::serve(self.server, self.stdio, stop, self.budget.calls).await,
-            }
-        };
-        let served = tokio::select! {
-            served = clients => served,
-            () = operators => Ok(()),
-            never = reloading => match never {},
-            never = sources => match never {},
-            never = reopening => match never {},
-        };
+        // The rest of the time for calls, and at least a part of the reserve.
+        let stopped_at = stopped_at.get().copied().unwrap_or_else(Instant::now);
+        let deadline = stopped_at + budget.delay + budget.calls;
+        stop_hooks
+            .run(background, deadline.max(Instant::now() + budget.slack / 2))
+            .await;
+        drop(tasks);
         tokio::join!(
             async {
-                if let Some(upstreams) = &self.upstreams {
-                    upstreams.stop(CHILDREN).await;
+                if let Some(upstreams) = &upstreams {
+                    upstreams.stop(budget.children).await;
                 }
             },
             async {
-                let mut within = self.budget.flush;
-                // Records may go to the collector too.
+                let mut within = budget.flush;
+                // Audit records may go to the collector too.
                 if let Some(audit) = &audit {
                     within /= 2;
                     audit.flush(within).await;
                 }
-                self.export.flush(within).await;
+                export.flush(within).await;
             }
         );
         Ok(served?)
     }
+}
+
+/// Serves the changed items of upstream servers, and forwards their updates of resources.
+fn follow_upstreams(upstreams: &Upstreams, catalogs: &Arc<CatalogBuilder>) {
+    let listed = Arc::new(Notify::new());
+    upstreams.relay_changes(catalogs.announcer(), Arc::clone(&listed));
+    let catalogs = Arc::downgrade(catalogs);
+    upstreams.keep_up(move || {
+        if let Some(catalogs) = catalogs.upgrade() {
+            catalogs.rebuild();
+            listed.notify_one();
+        }
+    });
 }
 
 #[cfg(test)]
@@ -253,10 +274,14 @@ mod tests {
     use crate::config::{Config, Transport};
 
     #[tokio::test]
-    async fn whoever_starts_it_is_told_where_it_serves() {
+    async fn the_address_is_printed_for_people() {
         let mut config = Config::default();
         config.http.port = 0;
-        let bound = App::new().config(config.clone()).bind().expect("bound");
+        let bound = App::new()
+            .config(config.clone())
+            .bind()
+            .await
+            .expect("bound");
         let address = bound.address().expect("an address");
         assert_eq!(
             bound.line_for_people(),
@@ -265,7 +290,7 @@ mod tests {
             ))
         );
         config.transport = Transport::Stdio;
-        let bound = App::new().config(config).bind().expect("bound");
+        let bound = App::new().config(config).bind().await.expect("bound");
         assert_eq!(bound.line_for_people(), None);
     }
 }

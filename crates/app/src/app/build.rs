@@ -1,0 +1,451 @@
+//! Builds the server from an application and its configuration, and binds its listeners.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+
+use super::admission::{check_search_names, checked_policy};
+use super::catalog_builder::CatalogBuilder;
+use super::endpoints::{self, OtherApp, SharedParts};
+use super::error::AppError;
+use super::hooks::{keys_hook, limits_hook};
+use super::items::{Completeness, LoadedItems, report_rejected};
+use super::reload::Reloader;
+use super::serve::BoundServer;
+use super::state::{self, OpenState};
+use super::supervisor::Supervisor;
+use super::warnings::{warn_in_public, warn_of_nobody, warn_of_open_secrets};
+use super::{App, backends, methods};
+use crate::audit::Audit;
+use crate::auth::{Authentication, Gate, MountPlace, Place};
+use crate::config::{
+    Config, Flags, Loaded, Transport, is_public, validate_bound, validate_features,
+};
+use crate::environment::Probe;
+use crate::harness::Harness;
+use crate::limit::{Limits, Reach};
+use crate::net::Background;
+use crate::seal::{KeyRing, random_bytes};
+use crate::server::{Admission, Server, ServerContext, ServerParts};
+use crate::telemetry::Telemetry;
+use crate::transport::http::{AdminListener, HttpConfig, Listener, Tls};
+
+impl App {
+    /// Checks everything and binds the address, so that the caller knows it before serving. It may wait for upstream
+    /// servers and documents, within the time of the settings.
+    ///
+    /// The current runtime becomes the control runtime of the server: see [`App`](App#runtimes).
+    ///
+    /// # Errors
+    ///
+    /// Invalid tools or settings, or an address that is in use.
+    pub async fn bind(mut self) -> Result<BoundServer, AppError> {
+        let (config, loaded) = self.take_config()?;
+        let origins = self.offers.origins.clone();
+        let written = config.clone();
+        Box::pin(self.bind_with(config, loaded))
+            .await
+            .map_err(|error| error.located(&origins, &written))
+    }
+
+    async fn bind_with(
+        mut self,
+        mut config: Config,
+        loaded: Option<Loaded>,
+    ) -> Result<BoundServer, AppError> {
+        let layers = std::mem::take(&mut self.layers);
+        let mut hooks = std::mem::take(&mut self.hooks);
+        let restart = self.restart.take();
+        let lifecycle = std::mem::take(&mut self.lifecycle);
+        let proved = self.proved || config.auth.proves_anything();
+        let identity = self.identity.clone();
+        let supervisor = Supervisor::new();
+        let keys = Arc::new(KeyRing::new(&config.seal)?);
+        self.offers
+            .prepare(&config, &keys, supervisor.background())?;
+        let upstreams = self.offers.upstreams.clone();
+        let auth = self.authentication(&config)?;
+        let apps = self.take_apps();
+        warn_of_nobody(&config.policy, &auth);
+        warn_of_open_secrets(&config);
+        let is_read = self.reads_metrics(&config);
+        let probe = Probe::real();
+        let service = (config.server.name.as_str(), config.server.version.as_str());
+        let background = supervisor.background();
+        let (telemetry, export) =
+            Telemetry::start(&config.telemetry, is_read, &probe, service, background);
+        supervisor.report_to(&telemetry);
+        self.offers.metrics = telemetry.metrics.clone();
+        let items = self.offers.clone();
+        let Built {
+            server,
+            loaded: loaded_items,
+            parts,
+        } = self.build(&config, telemetry, keys).await?;
+        let whole = server.snapshot();
+        let endpoints = endpoints::build(&config, &parts, &items, &whole.catalog, apps).await?;
+        drop(whole);
+        let servers = endpoints::servers(&endpoints);
+        hooks.push(keys_hook(auth.keys()));
+        hooks.push(limits_hook(&server));
+        let served = (config.clone(), loaded_items);
+        let catalogs = CatalogBuilder::new(&server, identity, items, proved, served, endpoints);
+        let reloader = loaded
+            .map(|loaded| Reloader::new(loaded, hooks, &catalogs, restart, server.telemetry()));
+        let (listener, admin) = bind_listeners(&config)?;
+        if let Some(listener) = &listener {
+            if let Some(address) = listener.address() {
+                validate_bound(&config, address, &probe, proved)?;
+            }
+            listener.settle(&mut config.http);
+            if is_public(&config) {
+                warn_in_public(&config.http, proved, parts.keys.is_shared());
+            }
+        }
+        Ok(BoundServer {
+            server,
+            endpoints: servers,
+            catalogs,
+            upstreams,
+            listener,
+            admin,
+            reloader,
+            budget: config.drain.budget(&probe),
+            export,
+            layers,
+            auth: Arc::new(auth),
+            http: config.http,
+            stdio: config.stdio,
+            lifecycle,
+            supervisor,
+        })
+    }
+
+    /// Builds the server without a transport, for tests of tools.
+    ///
+    /// It needs no runtime. With sources, upstream servers or toolsets it starts a thread for their connections, which
+    /// ends with the harness. The functions of [`on_start`](Self::on_start) and [`on_stop`](Self::on_stop) and the tasks
+    /// of [`background`](Self::background) do not run.
+    ///
+    /// # Errors
+    ///
+    /// Invalid tools or settings.
+    pub fn harness(self) -> Result<Harness, AppError> {
+        Ok(Harness::new(self.server()?))
+    }
+
+    /// Does everything that serving would, except for binding the address. With `offline`, upstream servers and documents
+    /// at URLs are left out.
+    #[cfg(feature = "cli")]
+    pub async fn check(mut self, offline: bool) -> Result<Checked, AppError> {
+        let (config, _) = self.take_config()?;
+        let origins = self.offers.origins.clone();
+        let written = config.clone();
+        self.check_with(config, offline)
+            .await
+            .map_err(|error| error.located(&origins, &written))
+    }
+
+    #[cfg(feature = "cli")]
+    async fn check_with(mut self, mut config: Config, offline: bool) -> Result<Checked, AppError> {
+        let auth = self.authentication(&config)?;
+        warn_of_nobody(&config.policy, &auth);
+        Tls::load(&config.http.tls)?;
+        if is_public(&config) {
+            let proved = self.proved || config.auth.proves_anything();
+            warn_in_public(&config.http, proved, !config.seal.keys.is_empty());
+        }
+        let mut left_out = Vec::new();
+        if offline {
+            left_out.extend(std::mem::take(&mut config.upstreams).into_keys());
+            config.sources.retain(|source| {
+                let is_far = source
+                    .openapi
+                    .as_ref()
+                    .is_some_and(|openapi| openapi.document.contains("://"));
+                if is_far {
+                    left_out.push(source.name.clone());
+                }
+                !is_far
+            });
+            self.offers.leaves_out = !left_out.is_empty();
+        }
+        // A check waits for the upstream servers, even if the start does not.
+        if config.upstreams_wait_seconds == Some(0) {
+            config.upstreams_wait_seconds = None;
+        }
+        let supervisor = Supervisor::new();
+        let keys = Arc::new(KeyRing::new(&config.seal)?);
+        self.offers
+            .prepare(&config, &keys, supervisor.background())?;
+        let upstreams = self.offers.upstreams.clone();
+        let telemetry = Telemetry::of(&config.telemetry, self.reads_metrics(&config));
+        let server = self.build(&config, telemetry, keys).await?.server;
+        let rejected = server.refusals().into_iter().map(|rejected| rejected.place);
+        let awaited = upstreams.map(|upstreams| upstreams.awaited());
+        let awaited = awaited.into_iter().flatten();
+        let snapshot = server.snapshot();
+        Ok(Checked {
+            tools: server.tool_count(),
+            offers_nothing: snapshot.catalog.offers_nothing(),
+            missing: rejected
+                .chain(awaited.map(|name| format!("upstreams.{name}")))
+                .collect(),
+            left_out,
+        })
+    }
+
+    /// Builds the server without a transport. Loading that has to wait is driven by a control runtime on a thread of its
+    /// own, which connections keep.
+    pub fn server(mut self) -> Result<Arc<Server>, AppError> {
+        let (config, _) = self.take_config()?;
+        let needs_runtime = self.offers.need_runtime(&config);
+        complete(needs_runtime, |background| async move {
+            let keys = Arc::new(KeyRing::new(&config.seal)?);
+            self.offers.prepare(&config, &keys, &background)?;
+            let telemetry = Telemetry::of(&config.telemetry, self.reads_metrics(&config));
+            Ok(self.build(&config, telemetry, keys).await?.server)
+        })
+    }
+
+    /// Builds the server with its authentication, for benchmarks. `keys` are those of the first issuer, which is not
+    /// contacted.
+    pub fn guarded_server(
+        mut self,
+        keys: Option<&str>,
+    ) -> Result<(Arc<Server>, Arc<Gate>), AppError> {
+        let (config, _) = self.take_config()?;
+        let auth = self.authentication(&config)?;
+        if let Some(keys) = keys {
+            auth.hold(keys);
+        }
+        Ok((self.config(config).server()?, auth.gate))
+    }
+
+    /// Creates the authentication of callers, at `/mcp` and at the endpoints beside it.
+    pub(super) fn authentication(&mut self, config: &Config) -> Result<Authentication, AppError> {
+        let mounts = self.endpoint_requirements(config)?;
+        let place = Place {
+            mounts: &mounts,
+            name: config.server.title.as_ref().unwrap_or(&config.server.name),
+            public_url: config.http.public_url.as_deref(),
+            trusted: &config.http.trusted_proxies,
+            asks_for_certificates: config.http.tls.client_ca.is_some(),
+        };
+        let proofs = std::mem::take(&mut self.proofs);
+        Ok(Authentication::new(&config.auth, place, proofs)?)
+    }
+
+    fn endpoint_requirements(&self, config: &Config) -> Result<Vec<MountPlace>, AppError> {
+        let apps = self.beside.iter().map(|(name, _)| name.as_str());
+        endpoints::requirements(config, apps)
+    }
+
+    /// Takes the applications that are served at endpoints of their own.
+    fn take_apps(&mut self) -> Vec<OtherApp> {
+        let apps = std::mem::take(&mut self.beside).into_iter();
+        apps.map(|(name, app)| OtherApp {
+            name,
+            items: app.offers,
+            identity: app.identity,
+        })
+        .collect()
+    }
+
+    /// Returns true if a reader of the metrics is possible: with an admin port, or with authentication.
+    fn reads_metrics(&self, config: &Config) -> bool {
+        config.http.admin.port.is_some() || self.proved || config.auth.proves_anything()
+    }
+
+    pub(super) fn take_config(&mut self) -> Result<(Config, Option<Loaded>), AppError> {
+        let (mut config, loaded) = match (self.config.take(), self.loaded.take()) {
+            (Some(config), _) => (config, None),
+            (None, Some(loaded)) => (loaded.config.clone(), Some(loaded)),
+            (None, None) => {
+                let flags = Flags {
+                    proved: self.proved,
+                    ..Flags::default()
+                };
+                let loaded = Loaded::read(&flags, &Probe::real())?;
+                (loaded.config.clone(), Some(loaded))
+            }
+        };
+        validate_features(&config)?;
+        if let Some(loaded) = &loaded {
+            self.offers.origins.update(loaded);
+        }
+        self.identity.apply(&mut config);
+        Ok((config, loaded))
+    }
+
+    async fn build(
+        mut self,
+        config: &Config,
+        telemetry: Telemetry,
+        keys: Arc<KeyRing>,
+    ) -> Result<Built, AppError> {
+        self.offers.metrics = telemetry.metrics.clone();
+        state::export_lifecycle(&telemetry);
+        let within = Duration::from_millis(config.state.timeout_ms);
+        let OpenState { state, is_shared } = state::open(config, self.store, &keys, within)?;
+        // A state in memory does not fail.
+        let state = match is_shared {
+            true => state.counted(&telemetry.metrics),
+            false => state,
+        };
+        state::export_usage(&state, &telemetry.metrics);
+        let tokens = &self.offers.tokens;
+        tokens.are_in(state.clone(), is_shared, keys.is_shared())?;
+        let loaded = self.offers.load(config).await?;
+        let catalog = self.offers.catalog(loaded.clone())?;
+        let completeness = self.offers.completeness(&loaded);
+        report_rejected(&catalog, completeness, &self.offers.origins)?;
+        check_search_names(&config.server, &catalog)?;
+        let proved = self.proved || config.auth.proves_anything();
+        let limited = config.limits.tools.keys();
+        let is_missing =
+            |tool: &str| completeness == Completeness::Whole && catalog.tool(tool).is_none();
+        for tool in limited.filter(|tool| is_missing(tool)) {
+            tracing::warn!(
+                setting = %format_args!("limits.tools.{tool}"),
+                "there is no such tool: the limit applies to nothing"
+            );
+        }
+        let admission = Admission {
+            policy: checked_policy(&config.policy, &catalog, completeness)?,
+            proved,
+        };
+        let shared = ServerContext {
+            state,
+            is_shared,
+            announcer: self.offers.announcer,
+            mount: None,
+        };
+        let limits = limits(config, &telemetry, &shared, &keys);
+        let audit = Audit::start(&config.audit, &telemetry)?;
+        let methods = methods::by_name(self.methods)?;
+        let parts = SharedParts {
+            audit: audit.clone(),
+            keys: Arc::clone(&keys),
+            limits: Arc::clone(&limits),
+            state: shared.state.clone(),
+            is_shared,
+            methods: methods.clone(),
+            telemetry: telemetry.clone(),
+            proved,
+        };
+        if let Some(upstreams) = &self.offers.upstreams {
+            backends::watch(upstreams, &telemetry);
+        }
+        let server = Server::new(ServerParts {
+            config: config.server.clone(),
+            keys,
+            shared,
+            catalog,
+            methods,
+            telemetry,
+            admission,
+            limits,
+            audit,
+        });
+        Ok(Built {
+            server: Arc::new(server),
+            loaded,
+            parts,
+        })
+    }
+}
+
+/// Completes a build for a caller that has no runtime. If it has to wait, a control runtime on a thread of its own drives
+/// it, which its connections keep.
+pub(super) fn complete<T, F>(
+    needs_runtime: bool,
+    build: impl FnOnce(Background) -> F,
+) -> Result<T, AppError>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, AppError>> + Send + 'static,
+{
+    if needs_runtime {
+        let background = Background::on_thread()?;
+        return background.block_on(build(background.clone()))?;
+    }
+    // Without anything to wait for, the first poll completes it.
+    build(Background::new()).now_or_never().unwrap_or_else(|| {
+        let problem = "building the server has to wait, which only App::bind can do";
+        Err(std::io::Error::other(problem).into())
+    })
+}
+
+/// Creates the limits. Replicas with the same keys share their counts.
+fn limits(
+    config: &Config,
+    telemetry: &Telemetry,
+    shared: &ServerContext,
+    keys: &KeyRing,
+) -> Arc<Limits> {
+    let limits = Limits::new(&config.limits, &telemetry.metrics);
+    // Messages identify callers by a hash with these keys.
+    let limits = Arc::new(if shared.is_shared && keys.is_shared() {
+        limits.reaching(Reach {
+            state: shared.state.clone(),
+            seed: keys.number("limits"),
+            replica: u64::from_ne_bytes(random_bytes()),
+        })
+    } else {
+        limits
+    });
+    limits.warn_if_alone();
+    limits
+}
+
+/// Binds the listener of the transport, if it has one, and that of the admin port.
+fn bind_listeners(config: &Config) -> Result<(Option<Listener>, Option<AdminListener>), AppError> {
+    let http = &config.http;
+    let listener = match config.transport {
+        Transport::Stdio => None,
+        Transport::Http => Some(bind_http(http)?),
+    };
+    let admin = AdminListener::bind(http).map_err(|source| {
+        let address = http.admin.address(http.host);
+        AppError::Bind {
+            address: address.unwrap_or_else(|| SocketAddr::new(http.host, 0)),
+            source,
+        }
+    })?;
+    Ok((listener, admin))
+}
+
+fn bind_http(http: &HttpConfig) -> Result<Listener, AppError> {
+    let tls = Tls::load(&http.tls)?;
+    Listener::bind(http, tls).map_err(|source| match http.unix_socket.clone() {
+        Some(path) => AppError::BindFile { path, source },
+        None => {
+            let address = SocketAddr::new(http.host, http.port);
+            AppError::Bind { address, source }
+        }
+    })
+}
+
+/// Result of checking a configuration.
+#[cfg(feature = "cli")]
+#[derive(Debug)]
+pub struct Checked {
+    pub tools: usize,
+    /// True without any tool, resource and prompt.
+    pub offers_nothing: bool,
+    /// Settings whose items cannot be served.
+    pub missing: Vec<String>,
+    /// Names of the sources and upstream servers that were not checked.
+    pub left_out: Vec<String>,
+}
+
+/// A server, and the parts that it shares with the endpoints beside it.
+struct Built {
+    server: Arc<Server>,
+    loaded: LoadedItems,
+    parts: SharedParts,
+}

@@ -1,0 +1,296 @@
+//! Builds the catalogs of a running server again: after its settings have changed, and after the items of an upstream
+//! server or a mounted source have.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::runtime::Handle;
+
+use super::admission::{check_search_names, checked_policy};
+use super::backends;
+use super::endpoints::Endpoint;
+use super::error::AppError;
+use super::hooks::Commit;
+use super::items::{AppItems, Identity, LoadedItems, log_rejected, report_rejected};
+#[cfg(feature = "cli")]
+use super::offering::Offering;
+use crate::audit::{Entry, Event};
+use crate::auth::Policy;
+use crate::catalog::{Announcer, Catalog, Notice, Refused};
+use crate::config::{Config, Loaded};
+use crate::net;
+use crate::server::{Admission, PreparedSnapshot, Server};
+use crate::source::offered_at;
+
+/// Builder of a server's catalogs, at `/mcp` and at each endpoint. Clients are notified of changed lists.
+pub(super) struct CatalogBuilder {
+    server: Arc<Server>,
+    identity: Identity,
+    items: AppItems,
+    proved: bool,
+    endpoints: Vec<Endpoint>,
+    current: Mutex<Current>,
+}
+
+/// Settings and items that are served now.
+struct Current {
+    config: Config,
+    loaded: LoadedItems,
+    /// Rejected items, which were logged already.
+    rejected: Vec<Refused>,
+}
+
+impl CatalogBuilder {
+    /// Creates a builder for a server with these settings and items.
+    pub(super) fn new(
+        server: &Arc<Server>,
+        identity: Identity,
+        items: AppItems,
+        proved: bool,
+        served: (Config, LoadedItems),
+        endpoints: Vec<Endpoint>,
+    ) -> Arc<Self> {
+        let (config, loaded) = served;
+        backends::watch_sources(&loaded.gauges(), &server.telemetry().metrics);
+        if let Some(artifacts) = &items.artifacts {
+            backends::watch_artifacts(artifacts, &server.telemetry().metrics);
+        }
+        Arc::new(Self {
+            server: Arc::clone(server),
+            identity,
+            items,
+            proved,
+            endpoints,
+            current: Mutex::new(Current {
+                config,
+                loaded,
+                rejected: server.refusals(),
+            }),
+        })
+    }
+
+    /// Prepares the catalogs of a changed configuration. It changes nothing before the commit.
+    pub(super) async fn prepare(self: &Arc<Self>, config: &Config) -> Result<Commit, AppError> {
+        let mut config = config.clone();
+        self.identity.apply(&mut config);
+        let loaded = self.items.load(&config).await?;
+        for endpoint in &self.endpoints {
+            endpoint.reload().await?;
+        }
+        let loaded = {
+            let current = self.current();
+            loaded.or_keep(&config.sources, &current.config.sources, &current.loaded)
+        };
+        let catalog = self.items.catalog(loaded.clone())?;
+        let completeness = self.items.completeness(&loaded);
+        report_rejected(&catalog, completeness, &self.items.origins)?;
+        check_search_names(&config.server, &catalog)?;
+        let policy = checked_policy(&config.policy, &catalog, completeness)?;
+        let rules = config.policy.rules.len();
+        let rejected = catalog.refused().to_vec();
+        let prepared = self.prepared(catalog, &config, policy)?;
+        let builder = Arc::clone(self);
+        Ok(Box::new(move || {
+            let mut current = builder.current();
+            backends::watch_sources(&loaded.gauges(), &builder.server.telemetry().metrics);
+            *current = Current {
+                config,
+                loaded,
+                rejected,
+            };
+            builder.install(prepared);
+            drop(current);
+            if let Some(audit) = &builder.server.audit {
+                audit.note(Entry::new(Event::Policy).saying("rules", rules));
+            }
+            // Upstream servers may have changed in between.
+            builder.rebuild();
+        }))
+    }
+
+    /// Replaces the locations of settings for messages.
+    pub(super) fn update_origins(&self, loaded: &Loaded) {
+        self.items.origins.update(loaded);
+    }
+
+    /// Summarizes the served items, and the number of those that are missing.
+    #[cfg(feature = "cli")]
+    pub(super) fn offering(&self) -> Offering {
+        let current = self.current();
+        let toolsets = current.loaded.toolsets.iter();
+        let mut names: Vec<String> = toolsets.map(|(name, _)| name.clone()).collect();
+        let mut missing = Vec::new();
+        let mut count = |what: &str, all: usize, offered: Vec<String>| {
+            if offered.len() < all {
+                missing.push(format!("{} of {all} {what}", all - offered.len()));
+            }
+            names.extend(offered);
+        };
+        let sources = &current.loaded.sources;
+        let offered = sources
+            .iter()
+            .filter(|source| !source.offered.is_empty())
+            .map(|source| source.name.clone());
+        count("sources", sources.len(), offered.collect());
+        if let Some(upstreams) = &self.items.upstreams {
+            let (offered, all) = upstreams.known_of_all();
+            count("upstreams", all, offered);
+        }
+        Offering { names, missing }
+    }
+
+    /// Returns true if a source has to be loaded again.
+    pub(super) fn awaits_some(&self) -> bool {
+        self.current().loaded.awaits_some()
+    }
+
+    /// Loads unavailable sources again, and serves those that are available now. It must not run during a reload.
+    pub(super) async fn retry_sources(&self) {
+        let (sources, memory_bytes, positions) = {
+            let current = self.current();
+            let each = current.loaded.sources.iter().enumerate();
+            let positions: Vec<usize> = each
+                .filter(|(_, source)| source.is_awaited)
+                .map(|(position, _)| position)
+                .collect();
+            let config = &current.config;
+            (
+                config.sources.clone(),
+                config.limits.memory_bytes,
+                positions,
+            )
+        };
+        // After an error it is tried the next time.
+        let found = offered_at(&sources, &positions, &self.items.tokens, memory_bytes).await;
+        let found = found.unwrap_or_default();
+        let mut current = self.current();
+        let mut came = false;
+        for (position, source) in positions.into_iter().zip(found) {
+            if !source.is_awaited
+                && let Some(known) = current.loaded.sources.get_mut(position)
+            {
+                tracing::info!(source = source.name, "a source that was down is there");
+                *known = source.or_stay(known);
+                came = true;
+            }
+        }
+        if came {
+            let gauges = current.loaded.gauges();
+            backends::watch_sources(&gauges, &self.server.telemetry().metrics);
+            drop(current);
+            self.rebuild();
+        }
+    }
+
+    /// Loads the items of mounted sources again whenever one of them reports a change.
+    pub(super) async fn follow_sources(self: Arc<Self>) -> Infallible {
+        loop {
+            self.items.changed.heard().await;
+            let builder = Arc::clone(&self);
+            // Schemas and catalogs take time, and other tasks wait for this thread.
+            let reloaded = net::spawn_blocking(move || {
+                Handle::current().block_on(builder.reload_mounted())?;
+                builder.rebuild();
+                Ok::<_, AppError>(())
+            });
+            if let Ok(Err(error)) = reloaded.await {
+                tracing::error!(%error, "what was offered before stays");
+            }
+        }
+    }
+
+    async fn reload_mounted(&self) -> Result<(), AppError> {
+        let mounted = self.items.load_mounted().await?;
+        for endpoint in &self.endpoints {
+            endpoint.reload().await?;
+        }
+        self.current().loaded.mounted = mounted;
+        Ok(())
+    }
+
+    /// Returns the announcer of changed lists and resources.
+    pub(super) fn announcer(&self) -> Announcer {
+        self.items.announcer.clone()
+    }
+
+    /// Builds the catalogs again, with the present items of upstream servers.
+    pub(super) fn rebuild(&self) {
+        let mut current = self.current();
+        let composed = self.items.catalog(current.loaded.clone());
+        let composed = composed.and_then(|catalog| {
+            check_search_names(&current.config.server, &catalog)?;
+            let rejected = catalog.refused().to_vec();
+            // The names in the policy were checked at start; upstream servers come and go.
+            let policy = Policy::new(&current.config.policy)?;
+            Ok((rejected, self.prepared(catalog, &current.config, policy)?))
+        });
+        match composed {
+            Ok((rejected, prepared)) => {
+                let news = rejected.iter().filter(|r| !current.rejected.contains(r));
+                log_rejected(news, &self.items.origins);
+                current.rejected = rejected;
+                self.install(prepared);
+            }
+            Err(error) => tracing::error!(
+                %error,
+                "what upstream servers offer now cannot be served; what they offered before stays"
+            ),
+        }
+    }
+
+    /// Prepares a snapshot for each server, the one at `/mcp` first.
+    fn prepared(
+        &self,
+        catalog: Catalog,
+        config: &Config,
+        policy: Option<Policy>,
+    ) -> Result<Vec<PreparedSnapshot>, AppError> {
+        let proved = self.proved;
+        let mut others = Vec::new();
+        for endpoint in &self.endpoints {
+            let admission = Admission {
+                policy: Policy::new(&config.policy)?,
+                proved,
+            };
+            let part = endpoint.catalog(&catalog)?;
+            let config = endpoint.config(config);
+            others.push(endpoint.server.prepare(part, &config, admission));
+        }
+        let main = Admission { policy, proved };
+        let mut all = vec![self.server.prepare(catalog, &config.server, main)];
+        all.append(&mut others);
+        Ok(all)
+    }
+
+    fn install(&self, prepared: Vec<PreparedSnapshot>) {
+        let main = (&self.server, &self.items.announcer);
+        let others = self
+            .endpoints
+            .iter()
+            .map(|endpoint| (&endpoint.server, &endpoint.announcer));
+        for ((server, announcer), prepared) in std::iter::once(main).chain(others).zip(prepared) {
+            let changes = server.install(prepared);
+            for (changed, notice) in [
+                (changes.tools, Notice::Tools),
+                (changes.resources, Notice::Resources),
+                (changes.prompts, Notice::Prompts),
+            ] {
+                if changed {
+                    announcer.announce_alone(notice);
+                }
+            }
+        }
+    }
+
+    /// Locks the served state.
+    fn current(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for CatalogBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CatalogBuilder").finish_non_exhaustive()
+    }
+}

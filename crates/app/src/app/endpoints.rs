@@ -1,0 +1,276 @@
+//! Endpoints beside `/mcp`.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::admission::check_search_names;
+use super::error::{AppError, EndpointError};
+use super::items::{AppItems, Identity};
+use crate::audit::Audit;
+use crate::auth::{MountPlace, Policy};
+use crate::catalog::{Announcer, Catalog, Offered};
+use crate::config::Config;
+use crate::limit::Limits;
+use crate::seal::KeyRing;
+use crate::server::{
+    Admission, EndpointFilter, MethodHandler, Server, ServerConfig, ServerContext, ServerParts,
+    endpoint_name_problem,
+};
+use crate::state::SharedState;
+use crate::telemetry::Telemetry;
+use crate::transport::http::Mounts;
+
+/// Parts that all endpoints of a process share.
+pub(super) struct SharedParts {
+    pub(super) keys: Arc<KeyRing>,
+    pub(super) limits: Arc<Limits>,
+    pub(super) state: SharedState,
+    pub(super) is_shared: bool,
+    pub(super) methods: HashMap<String, Arc<dyn MethodHandler>>,
+    pub(super) telemetry: Telemetry,
+    pub(super) proved: bool,
+    pub(super) audit: Option<Arc<Audit>>,
+}
+
+/// An application that is served at an endpoint of its own.
+pub(super) struct OtherApp {
+    pub(super) name: String,
+    pub(super) items: AppItems,
+    pub(super) identity: Identity,
+}
+
+/// An endpoint beside `/mcp`.
+pub(super) struct Endpoint {
+    name: Box<str>,
+    pub(super) server: Arc<Server>,
+    pub(super) announcer: Announcer,
+    content: Content,
+}
+
+/// Items of an endpoint.
+enum Content {
+    /// A selection of the items at `/mcp`.
+    Selection(Box<EndpointFilter>),
+    /// Another application.
+    App(Box<AppContent>),
+}
+
+struct AppContent {
+    items: AppItems,
+    identity: Identity,
+    /// Items of its mounted sources, as they were loaded last.
+    mounted: Mutex<Vec<(String, Offered)>>,
+}
+
+fn invalid(name: &str, problem: impl Into<String>) -> AppError {
+    AppError::Mount(EndpointError::new(name, problem))
+}
+
+/// Returns the requirements for callers of each endpoint.
+pub(super) fn requirements<'a>(
+    config: &Config,
+    apps: impl Iterator<Item = &'a str>,
+) -> Result<Vec<MountPlace>, AppError> {
+    let configured = config.endpoints.iter().map(|(name, endpoint)| MountPlace {
+        name: name.as_str().into(),
+        audience: endpoint.audience.clone(),
+        scopes: endpoint.scopes.clone(),
+    });
+    let own = apps.map(|name| MountPlace {
+        name: name.into(),
+        audience: Vec::new(),
+        scopes: Vec::new(),
+    });
+    let all: Vec<_> = configured.chain(own).collect();
+    for (position, place) in all.iter().enumerate() {
+        if let Some(problem) = endpoint_name_problem(&place.name) {
+            return Err(invalid(&place.name, problem));
+        }
+        if all[..position].iter().any(|other| other.name == place.name) {
+            return Err(invalid(
+                &place.name,
+                "there are two of this name; rename one",
+            ));
+        }
+    }
+    Ok(all)
+}
+
+/// Builds all endpoints.
+pub(super) async fn build(
+    config: &Config,
+    parts: &SharedParts,
+    items: &AppItems,
+    whole: &Catalog,
+    apps: Vec<OtherApp>,
+) -> Result<Vec<Endpoint>, AppError> {
+    let mut all = Vec::new();
+    for (name, endpoint) in &config.endpoints {
+        let chosen = endpoint.filter().map_err(|(setting, problem)| {
+            let colon = if setting.is_empty() { "" } else { ": " };
+            invalid(name, format!("{setting}{colon}{problem}"))
+        })?;
+        let announcer = Announcer::default();
+        // Subscribers at this endpoint also receive what a tool announces about a resource.
+        items.announcer.lead(&announcer);
+        all.push((
+            name.clone(),
+            announcer,
+            Content::Selection(Box::new(chosen)),
+        ));
+    }
+    for mut other in apps {
+        other.items.bind()?;
+        let announcer = other.items.announcer.clone();
+        for (_, source) in &other.items.mounted {
+            source.watch(items.changed.clone());
+        }
+        let mounted = other.items.load_mounted().await?;
+        let content = AppContent {
+            items: other.items,
+            identity: other.identity,
+            mounted: Mutex::new(mounted),
+        };
+        all.push((other.name, announcer, Content::App(Box::new(content))));
+    }
+    let each = all.into_iter();
+    each.map(|(name, announcer, content)| {
+        Endpoint::new(name, announcer, content, config, parts, whole)
+    })
+    .collect()
+}
+
+/// Returns the server of each endpoint, by name.
+pub(super) fn servers(endpoints: &[Endpoint]) -> Mounts {
+    let each = endpoints.iter();
+    each.map(|endpoint| (endpoint.name.clone(), Arc::clone(&endpoint.server)))
+        .collect()
+}
+
+impl Endpoint {
+    fn new(
+        name: String,
+        announcer: Announcer,
+        content: Content,
+        config: &Config,
+        parts: &SharedParts,
+        whole: &Catalog,
+    ) -> Result<Self, AppError> {
+        let catalog = content.catalog(whole)?;
+        warn_of_missing(&name, &catalog, config, whole);
+        let settings = content.config(&name, config);
+        check_search_names(&settings, &catalog)?;
+        let shared = ServerContext {
+            state: parts.state.clone(),
+            is_shared: parts.is_shared,
+            announcer: announcer.clone(),
+            mount: Some(name.as_str().into()),
+        };
+        let admission = Admission {
+            policy: Policy::new(&config.policy)?,
+            proved: parts.proved,
+        };
+        let server = Server::new(ServerParts {
+            config: settings,
+            keys: Arc::clone(&parts.keys),
+            shared,
+            catalog,
+            methods: parts.methods.clone(),
+            telemetry: parts.telemetry.clone(),
+            admission,
+            limits: Arc::clone(&parts.limits),
+            audit: parts.audit.clone(),
+        });
+        Ok(Self {
+            name: name.into(),
+            server: Arc::new(server),
+            announcer,
+            content,
+        })
+    }
+
+    /// Asks its mounted sources for their items again.
+    pub(super) async fn reload(&self) -> Result<(), AppError> {
+        if let Content::App(app) = &self.content
+            && !app.items.mounted.is_empty()
+        {
+            let mounted = app.items.load_mounted().await?;
+            *app.mounted.lock().unwrap_or_else(PoisonError::into_inner) = mounted;
+        }
+        Ok(())
+    }
+
+    /// Returns its catalog. `whole` is the catalog at `/mcp`.
+    pub(super) fn catalog(&self, whole: &Catalog) -> Result<Catalog, AppError> {
+        self.content.catalog(whole)
+    }
+
+    /// Returns its settings.
+    pub(super) fn config(&self, config: &Config) -> ServerConfig {
+        self.content.config(&self.name, config)
+    }
+}
+
+/// Warns of an empty endpoint, and of names in its settings that no tool has.
+fn warn_of_missing(name: &str, catalog: &Catalog, config: &Config, whole: &Catalog) {
+    if catalog.offers_nothing() {
+        tracing::warn!(
+            setting = %format_args!("endpoints.{name}"),
+            "nothing that is offered fits: the endpoint is empty"
+        );
+    } else if let Some(endpoint) = config.endpoints.get(name) {
+        let is_plain = |tool: &&String| !tool.contains(['*', '?', '[', '{']);
+        let absent = endpoint
+            .tools
+            .iter()
+            .filter(is_plain)
+            .filter(|tool| whole.tool(tool).is_none());
+        for tool in absent {
+            tracing::warn!(
+                setting = %format_args!("endpoints.{name}.tools"),
+                tool,
+                "no tool of that name is offered, unless an upstream server does later"
+            );
+        }
+    }
+}
+
+impl Content {
+    fn catalog(&self, whole: &Catalog) -> Result<Catalog, AppError> {
+        match self {
+            Self::Selection(chosen) => {
+                let resources = chosen.clone();
+                Ok(whole.part(
+                    |name| chosen.has_tool(name),
+                    move |uri| resources.has_resource(uri),
+                    |name| chosen.has_prompt(name),
+                )?)
+            }
+            Self::App(app) => {
+                let mounted = app.mounted.lock().unwrap_or_else(PoisonError::into_inner);
+                app.items.own_catalog(&mounted)
+            }
+        }
+    }
+
+    fn config(&self, name: &str, config: &Config) -> ServerConfig {
+        let mut server = config.server.clone();
+        match self {
+            Self::Selection(_) => {
+                if let Some(endpoint) = config.endpoints.get(name) {
+                    server.title = endpoint.title.clone().or(server.title);
+                    server.search.above = endpoint.search_above.or(server.search.above);
+                    server.instructions = endpoint.instructions.clone().or(server.instructions);
+                }
+            }
+            Self::App(app) => {
+                if let Some((name, version)) = &app.identity.name {
+                    server.name.clone_from(name);
+                    server.version.clone_from(version);
+                }
+                server.instructions.clone_from(&app.identity.instructions);
+            }
+        }
+        server
+    }
+}

@@ -1,0 +1,53 @@
+//! Hooks of a reload: each applies changed settings to one part of the server.
+
+use std::sync::Arc;
+
+use super::error::AppError;
+use crate::auth::ApiKeys;
+use crate::config::Config;
+use crate::server::Server;
+
+/// Second phase of a hook, after all hooks have accepted the settings. It cannot fail.
+pub type Commit = Box<dyn FnOnce() + Send>;
+
+/// First phase: checks the settings and prepares the change. It changes nothing, because another hook can reject them.
+pub type Hook = Box<dyn Fn(&Config) -> Result<Commit, AppError> + Send + Sync>;
+
+/// Applies changed limits.
+pub(super) fn limits_hook(server: &Arc<Server>) -> Hook {
+    let server = Arc::clone(server);
+    Box::new(move |config| {
+        let (server, limits) = (Arc::clone(&server), config.limits.clone());
+        Ok(Box::new(move || server.limits.take_on(&limits)))
+    })
+}
+
+/// Applies changed API keys.
+pub(super) fn keys_hook(keys: Option<Arc<ApiKeys>>) -> Hook {
+    Box::new(move |config| match keys.clone() {
+        Some(keys) => {
+            let changed = keys.changed(&config.auth)?;
+            Ok(Box::new(move || {
+                if changed.is_empty() {
+                    tracing::error!(
+                        setting = "auth.api_keys",
+                        "no API key is left: every API key is rejected (401) until one is added; make one with \
+                         `longshore key new`. Without a key the server may not start again"
+                    );
+                }
+                keys.take_on(changed);
+            }))
+        }
+        None => {
+            let are_wanted = !config.auth.api_keys.is_empty();
+            Ok(Box::new(move || {
+                if are_wanted {
+                    tracing::warn!(
+                        setting = "auth.api_keys",
+                        "callers are asked for keys from the next start on, since they were not asked until now"
+                    );
+                }
+            }))
+        }
+    })
+}

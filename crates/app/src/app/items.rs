@@ -1,0 +1,401 @@
+//! Items of an application, from code and from its settings.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::join_all;
+use serde_json::Value;
+
+use super::error::AppError;
+use super::origins::SettingOrigins;
+use crate::catalog::{
+    Announcer, AnyResource, Catalog, Changed, Offered, Prompt, Provided, Refused, Skill, Source,
+    Tool,
+};
+use crate::config::{Config, ConfigError, Conflict};
+use crate::environment::Probe;
+use crate::net::Background;
+use crate::seal::KeyRing;
+use crate::source::{
+    ArtifactError, ArtifactStore, Artifacts, Collected, Gauge, Grounds, Naming, SEPARATOR,
+    SourceConfig, TIMEOUT_SECONDS, Tokens, UpstreamRules, Upstreams, builtin, offered,
+};
+use crate::telemetry::Metrics;
+
+/// Items of an application from code, and loader for the items of its settings.
+#[derive(Clone, Default)]
+pub(super) struct AppItems {
+    pub(super) tools: Vec<Arc<dyn Tool>>,
+    pub(super) resources: Vec<AnyResource>,
+    pub(super) prompts: Vec<Arc<dyn Prompt>>,
+    pub(super) skills: Vec<Skill>,
+    /// Values that tools, resources and prompts share.
+    pub(super) provided: Provided,
+    pub(super) extensions: Vec<(String, Value)>,
+    pub(super) announcer: Announcer,
+    /// Registry for the counters of limit hits in toolsets.
+    pub(super) metrics: Metrics,
+    /// Registry of background tasks. Connections of upstreams and toolsets live on its runtime.
+    pub(super) background: Background,
+    /// Sources that are asked for their items, each with a prefix.
+    pub(super) mounted: Vec<(String, Arc<dyn Source>)>,
+    /// Notified when the items of a mounted source have changed.
+    pub(super) changed: Changed,
+    /// Store of large results, if one is configured.
+    pub(super) artifacts: Option<Arc<Artifacts>>,
+    /// The application's own store of large results.
+    pub(super) artifact_store: Option<Arc<dyn ArtifactStore>>,
+    /// Store of tokens that this server obtains for itself.
+    pub(super) tokens: Tokens,
+    /// Upstream servers of the settings at startup.
+    pub(super) upstreams: Option<Arc<Upstreams>>,
+    /// True if configured items were left out, so that rules can name items which are not known.
+    pub(super) leaves_out: bool,
+    pub(super) origins: SettingOrigins,
+}
+
+/// Extent to which the items of a catalog are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Completeness {
+    Whole,
+    /// The items of an upstream server are unknown, and may stay so.
+    WithoutSome,
+    /// An upstream server or the server of a document is down or has not responded yet.
+    Partial,
+}
+
+/// Items that were loaded from code and settings. Those of upstream servers are not among them, because they change.
+#[derive(Clone)]
+pub(super) struct LoadedItems {
+    tools: Vec<Arc<dyn Tool>>,
+    resources: Vec<AnyResource>,
+    prompts: Vec<Arc<dyn Prompt>>,
+    skills: Vec<Skill>,
+    /// Built-in toolsets, by name.
+    pub(super) toolsets: Vec<(String, Offered)>,
+    pub(super) sources: Vec<Collected>,
+    pub(super) mounted: Vec<(String, Offered)>,
+}
+
+impl LoadedItems {
+    /// Returns true if a source has to be loaded again.
+    pub(super) fn awaits_some(&self) -> bool {
+        self.sources.iter().any(|source| source.is_awaited)
+    }
+
+    /// Keeps the previous items of sources that cannot be loaded now and whose settings are unchanged.
+    pub(super) fn or_keep(
+        mut self,
+        sources: &[SourceConfig],
+        before: &[SourceConfig],
+        known: &Self,
+    ) -> Self {
+        // Settings are compared as values: serialized, all secrets are equal.
+        let known = |config: &SourceConfig| {
+            let position = before.iter().position(|known| known == config)?;
+            known.sources.get(position)
+        };
+        let fresh = std::mem::take(&mut self.sources).into_iter().zip(sources);
+        self.sources = fresh
+            .map(|(fresh, config)| match known(config) {
+                Some(known) => fresh.or_stay(known),
+                None => fresh,
+            })
+            .collect();
+        self
+    }
+
+    /// Returns the statistics of the sources.
+    pub(super) fn gauges(&self) -> Vec<Gauge> {
+        let each = self.sources.iter().flat_map(|source| &source.gauges);
+        each.cloned().collect()
+    }
+}
+
+/// Default time that the startup waits for the listings of upstream servers.
+const UPSTREAMS_WAIT: Duration = Duration::from_secs(10);
+/// Default interval at which idle connections to upstream servers are closed.
+const UPSTREAMS_REAPING: Duration = Duration::from_secs(30);
+/// Time in which a mounted source has to return its items.
+const SOURCE_TIMEOUT: Duration = Duration::from_secs(10);
+
+impl AppItems {
+    /// Binds the items to the provided values, and creates what the settings need: the token store, upstream servers and
+    /// the store of large results. Nothing is connected yet.
+    pub(super) fn prepare(
+        &mut self,
+        config: &Config,
+        keys: &Arc<KeyRing>,
+        background: &Background,
+    ) -> Result<(), AppError> {
+        self.bind()?;
+        self.background = background.clone();
+        self.tokens = Tokens::new(&config.tokens, &Probe::real())?;
+        if !config.upstreams.is_empty() {
+            let rules = self.upstream_rules(config, keys);
+            let upstreams = Upstreams::new(&config.upstreams, rules)?;
+            self.upstreams = Some(Arc::new(upstreams));
+        }
+        let artifacts = Artifacts::new(
+            &config.artifacts,
+            self.artifact_store.clone(),
+            Arc::clone(keys),
+            &Probe::real(),
+            config.limits.memory_bytes,
+        );
+        self.artifacts = artifacts.map_err(unusable)?.map(Arc::new);
+        Ok(())
+    }
+
+    fn upstream_rules(&self, config: &Config, keys: &Arc<KeyRing>) -> UpstreamRules {
+        let seconds =
+            |set: Option<u64>, default: Duration| set.map_or(default, Duration::from_secs);
+        UpstreamRules {
+            folder: config.upstreams_folder.clone(),
+            patience: seconds(config.upstreams_wait_seconds, UPSTREAMS_WAIT),
+            timeout_seconds: config.upstreams_timeout_seconds.unwrap_or(TIMEOUT_SECONDS),
+            reaping: seconds(config.upstreams_reap_seconds, UPSTREAMS_REAPING),
+            naming: Naming {
+                names: config.upstreams_names,
+                separator: config
+                    .upstreams_separator
+                    .clone()
+                    .unwrap_or_else(|| SEPARATOR.to_owned()),
+            },
+            tokens: self.tokens.clone(),
+            keys: Arc::clone(keys),
+            background: self.background.clone(),
+        }
+    }
+
+    /// Returns true if loading the items needs a runtime: for connections, documents or mounted sources.
+    pub(super) fn need_runtime(&self, config: &Config) -> bool {
+        !self.mounted.is_empty()
+            || !config.sources.is_empty()
+            || !config.upstreams.is_empty()
+            || !config.toolsets.is_empty()
+    }
+
+    /// Returns how much of the items is known.
+    pub(super) fn completeness(&self, loaded: &LoadedItems) -> Completeness {
+        match &self.upstreams {
+            _ if self.leaves_out || loaded.awaits_some() => Completeness::Partial,
+            Some(upstreams) if upstreams.are_awaited() || upstreams.may_come() => {
+                Completeness::Partial
+            }
+            Some(upstreams) if !upstreams.are_known() => Completeness::WithoutSome,
+            _ => Completeness::Whole,
+        }
+    }
+
+    /// Loads the items that the settings name, and the first listings of upstream servers.
+    pub(super) async fn load(&self, config: &Config) -> Result<LoadedItems, AppError> {
+        let mut loaded = LoadedItems {
+            tools: self.tools.clone(),
+            resources: self.resources.clone(),
+            prompts: self.prompts.clone(),
+            skills: self.skills.clone(),
+            toolsets: Vec::new(),
+            sources: Vec::new(),
+            mounted: Vec::new(),
+        };
+        self.load_toolsets(config, &mut loaded)?;
+        let memory_bytes = config.limits.memory_bytes;
+        loaded.sources = offered(&config.sources, &self.tokens, memory_bytes).await?;
+        loaded.mounted = self.load_mounted().await?;
+        if let Some(upstreams) = &self.upstreams {
+            upstreams.discover().await?;
+        }
+        Ok(loaded)
+    }
+
+    fn load_toolsets(&self, config: &Config, loaded: &mut LoadedItems) -> Result<(), AppError> {
+        let grounds = Grounds {
+            announcer: &self.announcer,
+            settings: &config.builtin,
+            metrics: &self.metrics,
+            background: &self.background,
+        };
+        for toolset in config.builtin.unused(&config.toolsets) {
+            tracing::warn!(
+                setting = %format_args!("builtin.{toolset}"),
+                "the toolset is off: add {toolset} to toolsets, or take its settings away"
+            );
+        }
+        for name in &config.toolsets {
+            let toolset = builtin(name, &grounds)?;
+            loaded.skills.extend(toolset.skills);
+            let mut offered = Offered::default();
+            offered.tools = toolset.tools;
+            offered.resources = toolset.resources;
+            offered.prompts = toolset.prompts;
+            loaded.toolsets.push((name.clone(), offered));
+        }
+        Ok(())
+    }
+
+    /// Asks the mounted sources for their items.
+    ///
+    /// # Errors
+    ///
+    /// A source panicked.
+    pub(super) async fn load_mounted(&self) -> Result<Vec<(String, Offered)>, AppError> {
+        let each = self.mounted.iter().map(|(prefix, source)| async move {
+            let name = source.name().to_owned();
+            let offer = AssertUnwindSafe(async { source.offer().await }).catch_unwind();
+            let offered = match tokio::time::timeout(SOURCE_TIMEOUT, offer).await {
+                Ok(Err(_)) => {
+                    return Err(std::io::Error::other(format!(
+                        "source {name} panicked when it was asked for its items"
+                    )));
+                }
+                Ok(Ok(offered)) => self.bound(&name, offered).prefixed(prefix),
+                Err(_) => {
+                    let problem = format!(
+                        "it did not say what it offers within {} s",
+                        SOURCE_TIMEOUT.as_secs()
+                    );
+                    let mut nothing = Offered::default();
+                    nothing.refused.push(Refused::new(&name, "offer", problem));
+                    nothing
+                }
+            };
+            Ok((name, offered))
+        });
+        Ok(join_all(each)
+            .await
+            .into_iter()
+            .collect::<std::io::Result<_>>()?)
+    }
+
+    /// Builds a catalog of the items from code, and of these of the mounted sources.
+    pub(super) fn own_catalog(&self, mounted: &[(String, Offered)]) -> Result<Catalog, AppError> {
+        let mut catalog = Catalog::new(self.tools.clone())?
+            .with_resources(self.resources.clone())?
+            .with_prompts(self.prompts.clone())?
+            .with_skills(self.skills.clone())?;
+        for (source, offered) in mounted {
+            catalog = catalog.with_offered(source, offered.clone());
+        }
+        Ok(catalog.with_extensions(self.extensions.clone())?)
+    }
+
+    /// Adds the items of another application, with a prefix.
+    pub(super) fn import(&mut self, prefix: &str, mut other: Self) {
+        other.bind_own();
+        let mut offered = Offered::default();
+        offered.tools = other.tools;
+        offered.prompts = other.prompts;
+        let offered = offered.prefixed(prefix);
+        self.tools.extend(offered.tools);
+        self.prompts.extend(offered.prompts);
+        self.resources.extend(other.resources);
+        self.skills.extend(other.skills);
+        self.extensions.extend(other.extensions);
+        let mounted = other.mounted.into_iter();
+        let mounted = mounted.inspect(|(_, source)| source.watch(self.changed.clone()));
+        self.mounted
+            .extend(mounted.map(|(inner, source)| (format!("{prefix}{inner}"), source)));
+        // Imported tools announce changes through the announcer that they were given.
+        other.announcer.lead(&self.announcer);
+    }
+
+    /// Builds the catalog of all items.
+    pub(super) fn catalog(&self, loaded: LoadedItems) -> Result<Catalog, AppError> {
+        let mut catalog = Catalog::new(loaded.tools)?
+            .with_resources(loaded.resources)?
+            .with_prompts(loaded.prompts)?;
+        // Items with the same name in two toolsets, or in a toolset and a source, do not stop the start.
+        for (name, offered) in loaded.toolsets {
+            catalog = catalog.with_toolset(&name, offered);
+        }
+        let mut catalog = catalog.with_skills(loaded.skills)?;
+        let around = |offered: Offered| match &self.artifacts {
+            Some(artifacts) => artifacts.around(offered),
+            None => offered,
+        };
+        if let Some(artifacts) = &self.artifacts {
+            catalog = catalog.with_resources([artifacts.resource()])?;
+        }
+        for source in loaded.sources {
+            catalog = catalog.with_offered(&source.name, around(source.offered));
+        }
+        for (source, offered) in loaded.mounted {
+            catalog = catalog.with_offered(&source, offered);
+        }
+        if let Some(upstreams) = &self.upstreams {
+            let offered = upstreams.offer(&catalog)?;
+            catalog = catalog.with_offered("upstreams", around(offered));
+        }
+        Ok(catalog.with_extensions(self.extensions.clone())?)
+    }
+}
+
+fn unusable(error: ArtifactError) -> AppError {
+    let conflict = Conflict {
+        problem: format!("artifacts.{} cannot be used", error.setting),
+        advice: error.problem,
+    };
+    ConfigError::Conflicts(vec![conflict]).into()
+}
+
+/// Logs the rejected items of a catalog.
+///
+/// # Errors
+///
+/// There are no others, and none can become available later.
+pub(super) fn report_rejected(
+    catalog: &Catalog,
+    completeness: Completeness,
+    origins: &SettingOrigins,
+) -> Result<(), AppError> {
+    log_rejected(catalog.refused(), origins);
+    match catalog.refused().first() {
+        Some(rejected) if completeness != Completeness::Partial && catalog.offers_nothing() => {
+            Err(AppError::NothingOffered(rejected.clone()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Logs rejected items.
+pub(super) fn log_rejected<'r>(
+    rejected: impl IntoIterator<Item = &'r Refused>,
+    origins: &SettingOrigins,
+) {
+    for item in rejected {
+        tracing::error!(
+            source = item.source,
+            place = item.place,
+            at = origins.of(&item.place),
+            "skipped: {}",
+            item.problem
+        );
+    }
+}
+
+/// Name, version and instructions of an application; settings override them.
+#[derive(Clone, Default)]
+pub(super) struct Identity {
+    pub(super) name: Option<(String, String)>,
+    pub(super) instructions: Option<String>,
+}
+
+impl Identity {
+    pub(super) fn apply(&self, config: &mut Config) {
+        let defaults = Config::default().server;
+        if let Some((name, version)) = &self.name {
+            if config.server.name == defaults.name {
+                config.server.name.clone_from(name);
+            }
+            if config.server.version == defaults.version {
+                config.server.version.clone_from(version);
+            }
+        }
+        if config.server.instructions.is_none() {
+            config.server.instructions.clone_from(&self.instructions);
+        }
+    }
+}
