@@ -92,6 +92,9 @@ pub mod limit;
 pub mod audit;
 #[path = "../crates/core/src/seal/mod.rs"]
 pub mod seal;
+#[cfg(feature = "oauth")]
+#[path = "../crates/authserver/src/lib.rs"]
+pub mod authserver;
 #[path = "../crates/catalog/src/lib.rs"]
 pub mod catalog;
 #[cfg(feature = "sources")]

@@ -34,9 +34,14 @@ pub use certificate::{CertificateConfig, CertificateName, ClientCertificate};
 pub use config::{ApiKeyConfig, AuthConfig, AuthMethodKind, AuthSetupError, ForwardedConfig};
 pub use error::{AuthError, Credential};
 pub(crate) use gate::Gate;
+pub use oauth::{
+    AllowConfig, FacadeClientConfig, FacadeConfig, FacadeSetupError, IssuerConfig, OAuthConfig,
+    OAuthSetupError, Preset,
+};
 #[cfg(feature = "cli")]
 pub(crate) use oauth::{Found, examine_issuers};
-pub use oauth::{IssuerConfig, OAuthConfig, OAuthSetupError, Preset};
+#[cfg(feature = "oauth")]
+pub(crate) use oauth::{IdTokenDemands, IssuerKeys, ProviderKind, strict_object, verify_id_token};
 pub use policy::{
     Access, Classified, Decision, Effect, Kind, PolicyConfig, PolicyError, RuleConfig, Target,
 };
