@@ -101,7 +101,7 @@ impl Level {
 /// A word by itself that is no level would be a part of which all is heard, and of everything else nothing.
 fn filter(level: &str) -> Result<Targets, AppError> {
     let refused = |problem: String| {
-        AppError::from(ConfigError::Contradictions(vec![Conflict {
+        AppError::from(ConfigError::Conflicts(vec![Conflict {
             problem: format!("log.level is {level:?}: {problem}"),
             advice: "write error, warn, info, debug, trace or off, also for a part: warn,longshore::transport=debug"
                 .to_owned(),

@@ -8,7 +8,10 @@ use schemars::JsonSchema;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::host_guard::is_host;
 use super::tls::TlsConfig;
+use crate::auth::PublicUrl;
+use crate::environment::Conflicts;
 use crate::net::TrustedProxies;
 
 /// Listening and serving over HTTP.
@@ -205,6 +208,153 @@ pub struct HttpLimits {
     /// Seconds after which an HTTP/2 client that says nothing is asked for a sign of life, and seconds that it has to
     /// give one. Default: 20.
     pub http2_ping_seconds: u32,
+}
+
+/// Maximum number of worker threads.
+const WORKERS_MAX: usize = 1024;
+/// Size of hyper's buffer for an incomplete request head.
+const HEADER_BYTES_MAX: usize = 64 * 1024;
+
+impl HttpConfig {
+    /// Reports the settings that cannot be used.
+    pub fn validate(&self, conflicts: &mut Conflicts) {
+        self.validate_names(conflicts);
+        for network in self.trusted_proxies.too_wide() {
+            conflicts.add(
+                format!(
+                    "http.trusted_proxies has {network}, so that anybody could say where a request came from, and who sent it"
+                ),
+                "name the networks that your proxies have for themselves, such as 10.0.0.0/8",
+            );
+        }
+        conflicts.nonzero([
+            ("http.workers", self.workers.unwrap_or(1) as u64),
+            ("http.blocking_threads", self.blocking_threads as u64),
+        ]);
+        if let Some(workers) = self.workers.filter(|workers| WORKERS_MAX < *workers) {
+            conflicts.add(
+                format!("http.workers is {workers}"),
+                "give it at most 1024; one for each core is best, which is the default",
+            );
+        }
+        self.limits.validate(conflicts);
+        self.validate_admin(conflicts);
+        if self.tls.client_optional && self.tls.client_ca.is_none() {
+            conflicts.add(
+                "http.tls.client_optional is set, and http.tls.client_ca is not: nobody would be asked for a certificate",
+                "name the file with the authorities of clients' certificates, or leave it out",
+            );
+        }
+    }
+
+    /// Reports invalid names under which clients reach the server.
+    fn validate_names(&self, conflicts: &mut Conflicts) {
+        if let Some(url) = &self.public_url
+            && PublicUrl::parse(url).is_none()
+        {
+            conflicts.add(
+                format!("http.public_url is {url:?}, which is not the URL of a server"),
+                "write it as clients do, without a query or a fragment: https://mcp.example.com",
+            );
+        }
+        for host in self.allowed_hosts.iter().filter(|host| !is_host(host)) {
+            conflicts.add(
+                format!("http.allowed_hosts has {host:?}, which is not a host"),
+                "write it as a client does in Host, without scheme or path: mcp.example.com or mcp.example.com:8080",
+            );
+        }
+        for origin in &self.allowed_origins {
+            let host = origin.split_once("://").map(|(_, host)| host);
+            if !host.is_some_and(is_host) {
+                conflicts.add(
+                    format!("http.allowed_origins has {origin:?}, which is not an origin"),
+                    "write it as a browser does: https://app.example.com, without a path or a slash at the end",
+                );
+            }
+        }
+    }
+
+    /// Reports an admin listener that would have no address of its own.
+    fn validate_admin(&self, conflicts: &mut Conflicts) {
+        let (port, host) = (self.admin.port, self.admin.host);
+        if let Some(port) = port
+            && port == self.port
+            && port != 0
+            && host.is_none_or(|host| {
+                host == self.host || host.is_unspecified() || self.host.is_unspecified()
+            })
+        {
+            conflicts.add(
+                format!("http.admin.port is {port}, which clients have already"),
+                "give operators a port of their own, or leave it out",
+            );
+        }
+        if host.is_some() && port.is_none() {
+            conflicts.add(
+                "http.admin.host is set, and http.admin.port is not: nothing would listen there",
+                "name the port for operators too, or leave the host out",
+            );
+        }
+    }
+}
+
+impl HttpLimits {
+    fn validate(&self, conflicts: &mut Conflicts) {
+        conflicts.within([
+            (
+                "http.limits.header_fields",
+                self.header_fields as u64,
+                16..=100,
+            ),
+            (
+                "http.limits.http2_resets",
+                self.http2_resets.into(),
+                1..=1000,
+            ),
+            (
+                "http.limits.http2_resets_per_second",
+                self.http2_resets_per_second.into(),
+                1..=1_000_000,
+            ),
+            (
+                "http.limits.http2_control_frames_per_second",
+                self.http2_control_frames_per_second.into(),
+                100..=1_000_000,
+            ),
+        ]);
+        conflicts.nonzero([
+            ("http.limits.connections", self.connections as u64),
+            (
+                "http.limits.http2_ping_seconds",
+                self.http2_ping_seconds.into(),
+            ),
+            ("http.limits.target_bytes", self.target_bytes as u64),
+            ("http.limits.header_bytes", self.header_bytes as u64),
+            ("http.limits.body_bytes", self.body_bytes as u64),
+            ("http.limits.header_seconds", self.header_seconds.into()),
+            ("http.limits.body_seconds", self.body_seconds.into()),
+            ("http.limits.idle_seconds", self.idle_seconds.into()),
+            (
+                "http.limits.write_stall_seconds",
+                self.write_stall_seconds.into(),
+            ),
+            (
+                "http.limits.connection_seconds",
+                self.connection_seconds.into(),
+            ),
+            (
+                "http.limits.connection_requests",
+                self.connection_requests.into(),
+            ),
+            ("http.limits.http2_streams", self.http2_streams.into()),
+        ]);
+        if HEADER_BYTES_MAX < self.header_bytes {
+            conflicts.add(
+                format!("http.limits.header_bytes is {}", self.header_bytes),
+                "give it at most 65536, which is what is kept of a request while its head arrives",
+            );
+        }
+    }
 }
 
 impl Default for HttpConfig {

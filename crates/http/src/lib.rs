@@ -61,7 +61,7 @@ pub use config::{AdminConfig, HttpConfig, HttpLimits, SocketMode};
 pub(crate) use direct::Direct;
 #[cfg(any(fuzzing, test))]
 pub use fuzz::headers_hold;
-pub(crate) use host_guard::is_host;
+
 pub(crate) use layers::Layers;
 pub use layers::McpService;
 pub use own::{RouteFuture, RouteHandler};

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::streams::StreamsConfig;
 use super::{ClientRequestConfig, MessagesConfig, SearchConfig, TaskConfig};
+use crate::environment::Conflicts;
 use crate::protocol::Implementation;
 
 /// The server itself.
@@ -109,6 +110,25 @@ pub enum StaleSessions {
     /// `MCP-Protocol-Version` names, or of 2025-03-26, that has declared nothing. A session of somebody else's, and one that
     /// its client has ended, stays unknown.
     Accept,
+}
+
+impl ServerConfig {
+    /// Reports the settings that cannot be used.
+    pub fn validate(&self, conflicts: &mut Conflicts) {
+        self.messages.validate(conflicts);
+        self.tasks.validate(conflicts);
+        self.client_requests.validate(conflicts);
+        self.streams.validate(conflicts);
+        conflicts.nonzero([
+            ("server.page_size", self.page_size as u64),
+            ("server.call_timeout_seconds", self.call_timeout_seconds),
+        ]);
+        conflicts.within([(
+            "server.session_seconds",
+            self.session_seconds,
+            60..=24 * 60 * 60,
+        )]);
+    }
 }
 
 impl Default for ServerConfig {

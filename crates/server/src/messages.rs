@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::Server;
 use super::reply::{Refusal, Reply};
+use crate::environment::Conflicts;
 use crate::limit::Limit;
 use crate::protocol::message::{Excess, Malformed, MalformedKind, MessageBounds};
 use crate::protocol::{ErrorCode, ErrorObject};
@@ -53,7 +54,13 @@ impl Default for MessagesConfig {
 
 impl MessagesConfig {
     /// What cannot be meant: the setting, and what is wrong with it.
-    pub(crate) fn problem(&self) -> Option<(&'static str, &'static str)> {
+    pub(crate) fn validate(&self, conflicts: &mut Conflicts) {
+        if let Some((setting, advice)) = self.problem() {
+            conflicts.invalid("server.messages", self, setting, advice);
+        }
+    }
+
+    fn problem(&self) -> Option<(&'static str, &'static str)> {
         if !(8..=64).contains(&self.depth) {
             return Some(("server.messages.depth", "give it 8 to 64 levels"));
         }

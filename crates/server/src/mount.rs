@@ -4,6 +4,9 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::auth::{SCOPE_ADVICE, is_scope};
+use crate::environment::Conflicts;
+
 /// An endpoint beside `/mcp`, at `/mcp/` and its name, with a part of what is offered. It is a whole server of its own:
 /// sessions, cursors and tasks of one endpoint are unknown to every other. What is not named is not there.
 ///
@@ -71,6 +74,29 @@ pub(crate) struct Chosen {
 }
 
 impl EndpointConfig {
+    /// Reports the settings of the endpoint `name` that cannot be used.
+    pub fn validate(&self, name: &str, conflicts: &mut Conflicts) {
+        if let Some(problem) = fault_of_mount(name) {
+            conflicts.add(
+                format!("endpoints.{name} is not a valid name of an endpoint"),
+                problem,
+            );
+        }
+        if let Err((setting, problem)) = self.chosen() {
+            let dot = if setting.is_empty() { "" } else { "." };
+            conflicts.add(
+                format!("endpoints.{name}{dot}{setting} cannot be used"),
+                problem,
+            );
+        }
+        for scope in self.scopes.iter().filter(|scope| !is_scope(scope)) {
+            conflicts.add(
+                format!("endpoints.{name}.scopes has {scope:?}, which is not a valid scope"),
+                SCOPE_ADVICE,
+            );
+        }
+    }
+
     /// Reads the patterns.
     ///
     /// # Errors

@@ -11,6 +11,7 @@ use tokio::time::{Duration, Instant};
 
 use super::call::Inflight;
 use crate::catalog::{CallContext, ClientError, Desk, Slot};
+use crate::environment::Conflicts;
 use crate::protocol::message::{self, Response};
 use crate::protocol::push_string;
 use crate::telemetry::{Metrics, QUESTIONS, QUESTIONS_WAITING};
@@ -33,6 +34,28 @@ pub struct ClientRequestConfig {
     /// How long a client of 2026-07-28 has to call again with its answers, in seconds. Default: 900, a quarter of an
     /// hour.
     pub state_seconds: u64,
+}
+
+/// Maximum of `per_session`. Over stdio 256 messages are handled at once, and responses need some of these places.
+const PER_SESSION_MAX: usize = 200;
+
+impl ClientRequestConfig {
+    pub(crate) fn validate(&self, conflicts: &mut Conflicts) {
+        conflicts.nonzero([
+            (
+                "server.client_requests.timeout_seconds",
+                self.timeout_seconds,
+            ),
+            ("server.client_requests.state_seconds", self.state_seconds),
+        ]);
+        let per_session = self.per_session;
+        if PER_SESSION_MAX < per_session {
+            conflicts.add(
+                format!("server.client_requests.per_session is {per_session}"),
+                "give it at most 200: over stdio 256 messages are handled at once, and responses need some of these places",
+            );
+        }
+    }
 }
 
 impl Default for ClientRequestConfig {

@@ -16,7 +16,9 @@ use super::{App, AppError, Result, backends};
 use crate::audit::Audit;
 use crate::auth::{Authentication, Gate, Place, Policy, PolicyConfig, PolicyError};
 use crate::catalog::{Catalog, CatalogError};
-use crate::config::{Config, Flags, Loaded, Transport, check_bound, check_built, is_public};
+use crate::config::{
+    Config, Flags, Loaded, Transport, is_public, validate_bound, validate_features,
+};
 use crate::environment::Probe;
 use crate::harness::Harness;
 use crate::limit::{Limits, Reach};
@@ -173,7 +175,7 @@ impl App {
         })?;
         if let Some(listener) = &listener {
             if let Some(address) = listener.address() {
-                check_bound(&config, address, &probe, proved)?;
+                validate_bound(&config, address, &probe, proved)?;
             }
             listener.settle(&mut config.http);
             if is_public(&config) {
@@ -321,7 +323,7 @@ impl App {
                 (loaded.config.clone(), Some(loaded))
             }
         };
-        check_built(&config)?;
+        validate_features(&config)?;
         if let Some(loaded) = &loaded {
             self.offers.places.are_in(loaded);
         }

@@ -330,7 +330,7 @@ fn unusable(error: ArtifactError) -> AppError {
         problem: format!("artifacts.{} cannot be used", error.setting),
         advice: error.problem,
     };
-    ConfigError::Contradictions(vec![finding]).into()
+    ConfigError::Conflicts(vec![finding]).into()
 }
 
 /// Says in the log what cannot be offered. Where that is all there is, nothing is served; unless there may be more soon.

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use super::Conflict;
 use super::Diagnostic;
-use super::check::Conflict;
 
 /// Error of an unusable configuration.
 #[derive(Debug, thiserror::Error)]
@@ -41,10 +41,10 @@ pub enum ConfigError {
     },
     /// Settings that do not exist, or that cannot have their values.
     #[error("{}", in_lines(.0))]
-    Mistakes(Vec<Diagnostic>),
+    Diagnostics(Vec<Diagnostic>),
     /// Settings that contradict one another.
     #[error("{}", in_lines(.0))]
-    Contradictions(Vec<Conflict>),
+    Conflicts(Vec<Conflict>),
 }
 
 fn in_lines(items: &[impl fmt::Display]) -> String {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::load::Loaded;
 use super::schema::{self, Reload};
-use super::tree::Origin;
+use super::value::Origin;
 use crate::telemetry::is_named_like_a_secret;
 
 /// A setting in effect.
@@ -63,7 +63,7 @@ impl Loaded {
 
     /// Returns the origin of a setting's value.
     pub fn origin(&self, setting: &str) -> Origin {
-        self.origin_at(&super::tree::parts(setting))
+        self.origin_at(&super::value::parts(setting))
     }
 
     fn origin_at(&self, path: &[String]) -> Origin {
@@ -103,7 +103,7 @@ impl Loaded {
 /// Replacement for a masked value.
 const HIDDEN: &str = "***";
 
-/// Masks parts of a text that may be secret: user and query of a URL, and the value after a flag named like a secret.
+/// Masks the parts of a string that can be secret: user and query of a URL, and the value after a flag named like a secret.
 fn shown(value: &Value) -> Value {
     match value {
         Value::String(text) => match without_secrets(text) {

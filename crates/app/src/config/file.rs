@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::error::ConfigError;
-use super::tree::{Content, Node, Origin};
+use super::value::{Content, Node, Origin};
 
 #[cfg(feature = "config-files")]
 mod json;
@@ -135,7 +135,7 @@ impl<'a> Places<'a> {
 #[cfg(all(test, feature = "config-files"))]
 mod tests {
     use super::*;
-    use crate::config::tree::parts;
+    use crate::config::value::parts;
     use serde_json::json;
 
     const TOML: &str = "transport = \"http\"\n\n[http]\nport = 8_080\nallowed_hosts = [\n  \"a\",\n  \"b\",\n]\n[http.limits]\nbody_bytes = 0x10\n[[list]]\nname = 1.5\n";

@@ -1,19 +1,19 @@
-//! From detectors, a file, the environment and flags to a configuration, with the place of each mistake.
+//! Loads a configuration from detectors, a file, the environment and flags. Errors carry their location.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
 use serde_json::{Map, Value};
 
+use super::diagnostic::Diagnostic;
 use super::error::ConfigError;
 use super::expand::{Expanded, expand};
 use super::flags::{Flags, flag_values};
-use super::mistake::Diagnostic;
 use super::schema::PathKind;
-use super::tree::{Content, Node, Origin, parts};
-use super::typed::{mistakes_within, read_as};
+use super::typed::{diagnostic_within, read_as};
+use super::value::{Content, Node, Origin, parts};
 use super::variables::ConfigFile;
-use super::{Config, Reload, check, file, schema, variables};
+use super::{Config, Reload, file, schema, validate, variables};
 use crate::environment::{Environment, MASK, Probe};
 
 /// A configuration, and where each of its values comes from.
@@ -32,19 +32,19 @@ pub struct Loaded {
 }
 
 impl Config {
-    /// What [`Loaded::read`] comes to.
+    /// Reads the configuration, as [`Loaded::read`] does.
     ///
     /// # Errors
     ///
-    /// All mistakes, each with its place and what would be right.
+    /// All errors in the settings, each with its location and the expected value.
     pub fn load(flags: &Flags, probe: &Probe) -> Result<Self, ConfigError> {
         Loaded::read(flags, probe).map(|loaded| loaded.config)
     }
 }
 
 impl Loaded {
-    /// Reads everything again, as it was read before. A server that asks for credentials goes on asking for them, whatever
-    /// the configuration says by now: that its last API key was taken away is not an error here.
+    /// Reads everything again, in the same way. A server with authentication keeps it, even if the new configuration has none:
+    /// the removal of the last API key is not an error here.
     ///
     /// # Errors
     ///
@@ -55,8 +55,8 @@ impl Loaded {
         Self::read(&flags, probe)
     }
 
-    /// The settings that have another value in another configuration, and when that takes effect. A setting within a list is
-    /// named by its place: `sources[0].http.auth.bearer`.
+    /// Returns the settings whose values differ in another configuration, and when a change takes effect. The name of a
+    /// setting in a list contains its index: `sources[0].http.auth.bearer`.
     pub fn changes(&self, other: &Self) -> Vec<(String, Reload)> {
         let (before, after) = (self.values(), other.values());
         let settings: BTreeSet<&Vec<String>> = before.keys().chain(after.keys()).collect();
@@ -82,7 +82,7 @@ impl Loaded {
         changes
     }
 
-    /// Returns the value written at a path, secrets included; `null` if there is none.
+    /// Returns the value written at a path, including secrets, or `null`.
     fn written(&self, path: &[String]) -> Value {
         self.node(path).map(Node::to_value).unwrap_or_default()
     }
@@ -95,8 +95,8 @@ impl Loaded {
         })
     }
 
-    /// Where a setting was said, as in `longshore.yaml:3:5`, or what is nearest to it on the way there. `None` if nobody said
-    /// it. The name may have places in lists, as in `sources[0].openapi.document`.
+    /// Returns the location of a setting or of its nearest ancestor, such as `longshore.yaml:3:5`; `None` if it has its
+    /// default. The name can contain indices, such as `sources[0].openapi.document`.
     pub(crate) fn place(&self, setting: &str) -> Option<String> {
         let path: Vec<_> = setting
             .split(['.', '[', ']'])
@@ -112,7 +112,7 @@ impl Loaded {
         }
     }
 
-    /// The files that were read: the configuration, and those with secrets.
+    /// Returns the files that were read: the configuration, and files with secrets.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         self.file
             .iter()
@@ -120,22 +120,22 @@ impl Loaded {
             .map(PathBuf::as_path)
     }
 
-    /// Looks where the process is; reads the file that the flags or `LONGSHORE_CONFIG` name, if any; then the environment;
-    /// then the flags.
+    /// Detects the environment, and reads the file that the flags or `LONGSHORE_CONFIG` name, the variables and the flags.
+    /// Later ones override earlier ones.
     ///
     /// Variables are `LONGSHORE_` and the setting's path in capitals, its parts joined by two underscores:
     /// `LONGSHORE_HTTP__PORT`. Short forms are `LONGSHORE_HOST`, `LONGSHORE_PORT`, `LONGSHORE_WORKERS`,
-    /// `LONGSHORE_TRANSPORT` and `LONGSHORE_TOOLSET`. `PORT`, which platforms set, comes before all of them. A secret is
-    /// also read from the file that its variable with `_FILE` at the end names.
+    /// `LONGSHORE_TRANSPORT` and `LONGSHORE_TOOLSET`. `PORT`, which platforms set, overrides all of them. A secret is
+    /// also read from the file that its variable with the suffix `_FILE` names.
     ///
     /// # Errors
     ///
-    /// All mistakes, each with its place and what would be right.
+    /// All errors in the settings, each with its location and the expected value.
     pub fn read(flags: &Flags, probe: &Probe) -> Result<Self, ConfigError> {
         let named = flags.config.clone().map(ConfigFile::At);
         let named = named.or_else(|| variables::config_file(probe));
         let name = named.as_ref().map(ConfigFile::name);
-        let mut mistakes = Vec::new();
+        let mut diagnostics = Vec::new();
         let environment = Environment::detect(probe);
         let mut tree = detected(&environment);
         if !flags.toolsets_otherwise.is_empty() {
@@ -151,7 +151,7 @@ impl Loaded {
             // For editors.
             file.remove(&parts("$schema"));
             drop_nulls(&mut file);
-            substitute(&mut file, probe, name, &mut mistakes);
+            substitute(&mut file, probe, name, &mut diagnostics);
             if let Some(folder) = named.path().and_then(folder_of) {
                 resolve_paths(&mut file, &folder, &mut Vec::new());
             }
@@ -161,16 +161,19 @@ impl Loaded {
             let misfits = read.err().into_iter().flatten();
             let misfits: Vec<_> = misfits
                 .filter(|(misfit, missing)| {
-                    // A reference that could not be replaced is no number either, which is no news.
-                    !missing && mistakes.iter().all(|told| told.setting != misfit.setting)
+                    // An unresolved reference was reported already.
+                    !missing
+                        && diagnostics
+                            .iter()
+                            .all(|told| told.setting != misfit.setting)
                 })
                 .map(|(misfit, _)| misfit)
                 .collect();
-            mistakes.extend(misfits);
+            diagnostics.extend(misfits);
             tree.overlay(file);
         }
         let mut other_files = Vec::new();
-        for variable in variables::settings(probe, &mut mistakes) {
+        for variable in variables::settings(probe, &mut diagnostics) {
             other_files.extend(variable.file);
             tree.overlay(variable.tree);
         }
@@ -180,11 +183,11 @@ impl Loaded {
                 name: format!("--{flag}"),
             };
             let alone = Node::single(&path, &origin, value);
-            mistakes.extend(mistakes_within::<Config>(&alone, &path));
+            diagnostics.extend(diagnostic_within::<Config>(&alone, &path));
             tree.overlay(alone);
         }
-        if !mistakes.is_empty() {
-            return Err(ConfigError::Mistakes(mistakes));
+        if !diagnostics.is_empty() {
+            return Err(ConfigError::Diagnostics(diagnostics));
         }
         speak_http_where_it_is_set_up(&mut tree);
         trust_nobody_with_users_unasked(&mut tree);
@@ -205,12 +208,17 @@ impl Loaded {
         {
             tree.remove(&toolsets);
         }
-        let config: Config = read_as(&mut tree, name).map_err(|mistakes| {
-            ConfigError::Mistakes(mistakes.into_iter().map(|(mistake, _)| mistake).collect())
+        let config: Config = read_as(&mut tree, name).map_err(|diagnostics| {
+            ConfigError::Diagnostics(
+                diagnostics
+                    .into_iter()
+                    .map(|(diagnostic, _)| diagnostic)
+                    .collect(),
+            )
         })?;
-        let findings = check::errors(&config, probe, flags.proved);
-        if !findings.is_empty() {
-            return Err(ConfigError::Contradictions(findings));
+        let conflicts = validate::conflicts(&config, probe, flags.proved);
+        if !conflicts.is_empty() {
+            return Err(ConfigError::Conflicts(conflicts));
         }
         Ok(Self {
             config,
@@ -277,7 +285,7 @@ fn detected(environment: &Environment) -> Node {
     tree
 }
 
-/// Settings of HTTP select HTTP, whatever standard input is connected to.
+/// Selects HTTP if its settings are written, even if stdio was detected.
 fn speak_http_where_it_is_set_up(tree: &mut Node) {
     let path = parts("transport");
     let is_guess = tree.get(&path).is_some_and(|node| {
@@ -304,7 +312,7 @@ fn trust_nobody_with_users_unasked(tree: &mut Node) {
     }
 }
 
-/// An empty section, and a setting without a value, say nothing.
+/// Removes empty sections and settings without a value.
 fn drop_nulls(node: &mut Node) {
     if let Content::Table(entries) = &mut node.content {
         entries.retain(|(_, node)| !matches!(node.content, Content::Leaf(Value::Null)));
@@ -312,8 +320,8 @@ fn drop_nulls(node: &mut Node) {
     }
 }
 
-/// Replaces `${...}` in all texts of a file.
-fn substitute(tree: &mut Node, probe: &Probe, file: &Path, mistakes: &mut Vec<Diagnostic>) {
+/// Replaces `${...}` in all strings of a file.
+fn substitute(tree: &mut Node, probe: &Probe, file: &Path, diagnostics: &mut Vec<Diagnostic>) {
     let in_file = tree.get(&parts("env_missing")).map(Node::to_value);
     let lenient = match probe.variable("LONGSHORE_ENV_MISSING") {
         Some(text) => text == "empty",
@@ -329,7 +337,7 @@ fn substitute(tree: &mut Node, probe: &Probe, file: &Path, mistakes: &mut Vec<Di
                 node.content = Content::Leaf(text.into());
                 node.substituted = substituted;
             }
-            Err(message) => mistakes.push(Diagnostic::new(
+            Err(message) => diagnostics.push(Diagnostic::new(
                 path,
                 &node.origin,
                 Some(file),
@@ -339,7 +347,7 @@ fn substitute(tree: &mut Node, probe: &Probe, file: &Path, mistakes: &mut Vec<Di
     });
 }
 
-/// The folder that a file is in, from the root of the file system.
+/// Returns the absolute path of the folder of a file.
 fn folder_of(file: &Path) -> Option<PathBuf> {
     let file = std::path::absolute(file).ok()?;
     file.parent().map(Path::to_owned)
@@ -351,7 +359,7 @@ fn resolve_paths(node: &mut Node, folder: &Path, path: &mut Vec<String>) {
     if let Some(setting) = setting
         && let Some(kind) = setting.path_kind
     {
-        // A list may be written as a string.
+        // A list can be written as a string.
         if let Content::Leaf(Value::String(text)) = &node.content
             && setting.default.is_array()
         {
@@ -382,7 +390,7 @@ fn resolve_paths(node: &mut Node, folder: &Path, path: &mut Vec<String>) {
     }
 }
 
-/// A path of settings with the names that they have here, where other products have others for them.
+/// Returns a path of settings without the aliases that other products use.
 fn canonical_names(path: &[String]) -> Vec<String> {
     let mut path = path.to_vec();
     if let Some(first) = path.first_mut()
@@ -401,11 +409,11 @@ fn resolve(node: &mut Node, folder: &Path, kind: PathKind) {
             let is_path = match kind {
                 PathKind::File => true,
                 PathKind::Place => !text.contains("://"),
-                // A text that begins with a placeholder is known only at the call.
+                // A string that begins with a placeholder is known only at the call.
                 PathKind::Program => text.contains('/') && !text.starts_with("{{"),
             };
             if is_path && !text.is_empty() && path.is_relative() {
-                // Without needless dots, which only make messages harder to read.
+                // Components `.` are removed, so that messages are easier to read.
                 let written = path.components();
                 let plain: PathBuf = written.filter(|part| *part != Component::CurDir).collect();
                 let absolute = match plain.as_os_str().is_empty() {

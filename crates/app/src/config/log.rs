@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::environment::Conflicts;
+
 /// The program's log, on standard error. An application that uses the library has a log of its own, and none of this.
 ///
 /// ```toml
@@ -33,6 +35,13 @@ pub enum LogFormat {
     Text,
     /// For collectors of logs: every line is an object.
     Json,
+}
+
+impl LogConfig {
+    /// Reports the settings that cannot be used.
+    pub fn validate(&self, conflicts: &mut Conflicts) {
+        conflicts.within([("log.line_bytes", self.line_bytes as u64, 512..=1024 * 1024)]);
+    }
 }
 
 impl Default for LogConfig {

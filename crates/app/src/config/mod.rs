@@ -1,11 +1,11 @@
-//! What can be set, from all rooms, composed: detectors < file < environment < flags.
+//! The configuration, composed of the settings of all rooms: detectors < file < environment < flags.
 //!
 //! Each room has a struct of settings with `serde`'s and `schemars`' derives and `deny_unknown_fields`. Composed in
 //! [`Config`] they are all that is needed: the loader, the JSON Schema, the reference in the documentation and
 //! `longshore config explain` follow from the types. A field marked `#[schemars(extend("x-reload" = "live"))]`, or in a
 //! struct that is, takes effect when the file is read again; all others with the next start.
 
-mod check;
+mod diagnostic;
 mod error;
 mod expand;
 mod explain;
@@ -13,13 +13,15 @@ mod file;
 mod flags;
 mod load;
 mod log;
-mod mistake;
+
 #[cfg(test)]
 mod platforms;
 mod reference;
 mod schema;
-mod tree;
+
 mod typed;
+mod validate;
+mod value;
 mod variables;
 mod watch;
 
@@ -29,17 +31,17 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use check::Conflict;
-pub(crate) use check::{check_bound, check_built, is_public, open_to_others};
+pub use crate::environment::Conflict;
+pub use diagnostic::Diagnostic;
 pub use error::ConfigError;
 pub use explain::ResolvedSetting;
 pub use flags::Flags;
 pub use load::Loaded;
 pub use log::{LogConfig, LogFormat};
-pub use mistake::Diagnostic;
 pub use reference::reference;
 pub use schema::{Reload, Setting, schema, settings};
-pub use tree::Origin;
+pub(crate) use validate::{is_public, open_to_others, validate_bound, validate_features};
+pub use value::Origin;
 pub(crate) use watch::Watch;
 
 use crate::audit::AuditConfig;

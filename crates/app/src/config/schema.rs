@@ -24,7 +24,7 @@ pub enum Reload {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Setting {
-    /// Path: `http.port`. `[]` follows a list with settings per item, and `<name>` stands for any name.
+    /// Path, such as `http.port`. `[]` follows a list with settings per item, and `<name>` is a placeholder.
     pub path: String,
     /// Description.
     pub description: String,
@@ -397,7 +397,7 @@ fn reload_of(schema: &Value) -> Option<Reload> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::tree::parts;
+    use crate::config::value::parts;
 
     #[test]
     fn settings_are_found_whatever_names_are_in_them() {

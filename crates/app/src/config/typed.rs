@@ -1,30 +1,30 @@
-//! A tree read as a type, with all its mistakes.
+//! Deserialization of a tree of settings that reports all errors.
 
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::mistake::{self, Diagnostic};
+use super::diagnostic::{self, Diagnostic};
 use super::schema;
-use super::tree::{Content, Node};
+use super::value::{Content, Node};
 use crate::catalog::located::{self, Misfit, Piece};
 
-/// Reads a tree as a type. What is wrong is taken away and the rest read again, so that all mistakes are found; each comes
-/// with whether it is about something that is missing.
+/// Deserializes a tree. Invalid settings are removed and the rest is read again, so that all errors are found. Each is
+/// paired with true if it reports a missing setting.
 ///
-/// A text that came from a variable may turn out to be a number, a list, or whatever else fits.
+/// A string that was substituted from a variable is also tried as a number, a list or a table.
 pub(super) fn read_as<T: DeserializeOwned>(
     tree: &mut Node,
     file: Option<&Path>,
 ) -> Result<T, Vec<(Diagnostic, bool)>> {
-    const MISTAKES_MAX: usize = 20;
-    let mut mistakes = Vec::new();
+    const DIAGNOSTICS_MAX: usize = 20;
+    let mut diagnostics = Vec::new();
     let mut rest = tree.clone();
     loop {
         let misfit = match located::read::<T>(&rest.to_value()) {
-            Ok(read) if mistakes.is_empty() => return Ok(read),
-            Ok(_) => return Err(mistakes),
+            Ok(read) if diagnostics.is_empty() => return Ok(read),
+            Ok(_) => return Err(diagnostics),
             Err(misfit) => misfit,
         };
         let path = path_of(&misfit);
@@ -39,16 +39,17 @@ pub(super) fn read_as<T: DeserializeOwned>(
             }
             continue;
         }
-        let missing = mistake::is_missing(&refusal);
-        let mistake = Diagnostic::of_value(&path, &rest, file, &refusal, schema::is_secret(&path));
-        mistakes.push((mistake, missing));
-        if MISTAKES_MAX <= mistakes.len() || !rest.remove(&path) {
-            return Err(mistakes);
+        let missing = diagnostic::is_missing(&refusal);
+        let diagnostic =
+            Diagnostic::of_value(&path, &rest, file, &refusal, schema::is_secret(&path));
+        diagnostics.push((diagnostic, missing));
+        if DIAGNOSTICS_MAX <= diagnostics.len() || !rest.remove(&path) {
+            return Err(diagnostics);
         }
     }
 }
 
-/// Parses a variable's text as JSON; `None` if it is just a string.
+/// Parses a variable's value as JSON; `None` if it is a plain string.
 fn meant(node: &Node) -> Option<Value> {
     match &node.content {
         Content::Leaf(Value::String(text)) if node.substituted => serde_json::from_str(text)
@@ -58,7 +59,7 @@ fn meant(node: &Node) -> Option<Value> {
     }
 }
 
-/// Returns the boolean that a word of older YAML means, where a boolean is expected. Elsewhere it stays a string.
+/// Returns the boolean for `yes`, `no`, `on` and `off` of YAML 1.1, where a boolean is expected.
 fn truth(node: &Node, refusal: &str) -> Option<Value> {
     let Content::Leaf(Value::String(word)) = &node.content else {
         return None;
@@ -74,14 +75,14 @@ fn truth(node: &Node, refusal: &str) -> Option<Value> {
 }
 
 /// Returns the errors of one setting by itself, without missing siblings.
-pub(super) fn mistakes_within<T: DeserializeOwned>(
+pub(super) fn diagnostic_within<T: DeserializeOwned>(
     alone: &Node,
     path: &[String],
 ) -> Option<Diagnostic> {
     let misfit = located::read::<T>(&alone.to_value()).err()?;
     let at = path_of(&misfit);
     let refusal = misfit.cause.to_string();
-    let is_elsewhere = !at.starts_with(path) && mistake::is_missing(&refusal);
+    let is_elsewhere = !at.starts_with(path) && diagnostic::is_missing(&refusal);
     (!is_elsewhere).then(|| {
         let is_secret = schema::is_secret(&at) || schema::is_secret(path);
         Diagnostic::of_value(&at, alone, None, &refusal, is_secret)

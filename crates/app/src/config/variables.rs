@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::mistake::{Diagnostic, nearest, variable_of};
-use super::tree::{Node, Origin, parts};
-use super::typed::mistakes_within;
+use super::diagnostic::{Diagnostic, nearest, variable_of};
+use super::typed::diagnostic_within;
+use super::value::{Node, Origin, parts};
 use super::{Config, file, schema};
 use crate::environment::Probe;
 
@@ -107,7 +107,7 @@ pub(super) fn name_for(setting: &str) -> String {
 }
 
 /// Returns settings from variables, least important first. Invalid ones are reported and left out.
-pub(super) fn settings(probe: &Probe, mistakes: &mut Vec<Diagnostic>) -> Vec<Variable> {
+pub(super) fn settings(probe: &Probe, diagnostics: &mut Vec<Diagnostic>) -> Vec<Variable> {
     let mut found = Vec::new();
     let aliases = ALIASES.iter().filter(|(name, _)| {
         probe.variable(name).is_some_and(|value| match *name {
@@ -126,7 +126,7 @@ pub(super) fn settings(probe: &Probe, mistakes: &mut Vec<Diagnostic>) -> Vec<Var
         match setting_of(name) {
             Ok((setting, true)) => short.push((name, setting)),
             Ok((setting, false)) => found.push((name, setting)),
-            Err(mistake) => mistakes.push(mistake),
+            Err(diagnostic) => diagnostics.push(diagnostic),
         }
     }
     found.append(&mut short);
@@ -140,7 +140,7 @@ pub(super) fn settings(probe: &Probe, mistakes: &mut Vec<Diagnostic>) -> Vec<Var
             && schema::setting(&path).is_none()
         {
             let message = format!("{itself} is set too; unset one of them");
-            mistakes.push(Diagnostic::new(&[], &origin(name), None, message));
+            diagnostics.push(Diagnostic::new(&[], &origin(name), None, message));
             continue;
         }
         let value = probe.variable(name).unwrap_or_default();
@@ -151,7 +151,7 @@ pub(super) fn settings(probe: &Probe, mistakes: &mut Vec<Diagnostic>) -> Vec<Var
         };
         match variable(name, &path, &value) {
             Ok(variable) => read.push(variable),
-            Err(mistake) => mistakes.push(mistake),
+            Err(diagnostic) => diagnostics.push(diagnostic),
         }
     }
     read
@@ -254,13 +254,13 @@ fn from_file(path: &[String], origin: &Origin, file: &str) -> Result<Variable, D
     let secrets = text.split([',', '\n']).map(str::trim);
     let secrets: Vec<_> = secrets.filter(|secret| !secret.is_empty()).collect();
     let as_list = Node::single(path, origin, secrets.into());
-    let tree = match mistakes_within::<Config>(&as_list, path) {
+    let tree = match diagnostic_within::<Config>(&as_list, path) {
         None => as_list,
         Some(_) => {
             let as_text = Node::single(path, origin, text.into());
-            match mistakes_within::<Config>(&as_text, path) {
+            match diagnostic_within::<Config>(&as_text, path) {
                 None => as_text,
-                Some(mistake) => return Err(mistake),
+                Some(diagnostic) => return Err(diagnostic),
             }
         }
     };
@@ -272,23 +272,23 @@ fn from_file(path: &[String], origin: &Origin, file: &str) -> Result<Variable, D
 
 /// Parses a variable's text as the type of its setting.
 ///
-/// What one variable says has to make sense by itself; so a mistake is told by the variable's name.
+/// Each variable must be valid by itself, so that the error can name it.
 fn typed(path: &[String], origin: &Origin, text: &str) -> Result<Node, Diagnostic> {
     if let Ok(value) = serde_json::from_str::<Value>(text) {
         let as_json = Node::single(path, origin, value);
-        if mistakes_within::<Config>(&as_json, path).is_none() {
+        if diagnostic_within::<Config>(&as_json, path).is_none() {
             return Ok(as_json);
         }
     }
     let as_text = Node::single(path, origin, text.into());
-    match mistakes_within::<Config>(&as_text, path) {
+    match diagnostic_within::<Config>(&as_text, path) {
         None => Ok(as_text),
-        Some(mistake) => Err(mistake),
+        Some(diagnostic) => Err(diagnostic),
     }
 }
 
-/// Whether Kubernetes put a variable there for a Service whose name begins with `longshore`: for one called
-/// `longshore-demo` it sets `LONGSHORE_DEMO_SERVICE_HOST`, `LONGSHORE_DEMO_PORT=tcp://...` and so on in every pod.
+/// Returns true if Kubernetes set the variable for a Service whose name begins with `longshore`. For `longshore-demo` it
+/// sets `LONGSHORE_DEMO_SERVICE_HOST`, `LONGSHORE_DEMO_PORT=tcp://...` and others in every pod.
 fn is_from_kubernetes(name: &str, value: &str) -> bool {
     if name[PREFIX.len()..].contains("__") {
         return false;

@@ -1,4 +1,4 @@
-//! Hearing of it when files change.
+//! Notification of changed files.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,20 +9,20 @@ use notify::RecommendedWatcher as Watcher;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// Files that are watched.
+/// Watcher for a set of files.
 ///
-/// Their folders are, rather: editors put a new file in an old one's place, and a mounted `ConfigMap` is replaced by
-/// turning a symbolic link beside it. Where the system does not tell of changes, and in builds without the feature
-/// `config-files`, they are found by looking now and then.
+/// It watches their folders: editors replace files, and a mounted `ConfigMap` changes by a new target of a symbolic link
+/// beside it. Polling finds changes that the system does not report, and all changes in builds without the feature
+/// `config-files`.
 #[derive(Debug)]
 pub(crate) struct Watch {
     files: Vec<PathBuf>,
     seen: Vec<Option<Look>>,
     news: mpsc::Receiver<()>,
     teller: mpsc::Sender<()>,
-    /// Tells of changes for as long as it lives.
+    /// Reports changes until dropped.
     watcher: Option<Watcher>,
-    /// Since when one of them is gone.
+    /// Time since a file has been missing.
     gone: Option<Instant>,
 }
 
@@ -30,18 +30,18 @@ pub(crate) struct Watch {
 #[cfg(not(feature = "config-files"))]
 type Watcher = std::convert::Infallible;
 
-/// What a file looks like from outside: when it was written, how long it is, and which one it is.
+/// Modification time, length and inode of a file.
 type Look = (Option<SystemTime>, u64, u64);
 
-/// How long a file has to stay as it is before it counts as written.
+/// Time without changes after which a file counts as completely written.
 const SETTLE: Duration = Duration::from_millis(200);
-/// How long one that is gone is waited for, which is about to be written.
+/// Maximum wait for a missing file that an editor is replacing.
 const GONE: Duration = Duration::from_secs(5);
-/// How often files are looked at in any case.
+/// Interval of polling, beside the notifications of the system.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 impl Watch {
-    /// Watches files from now on.
+    /// Starts watching files.
     pub(crate) fn new(files: impl IntoIterator<Item = PathBuf>) -> Self {
         let (teller, news) = mpsc::channel(1);
         let mut watch = Self {
@@ -56,14 +56,14 @@ impl Watch {
         watch
     }
 
-    /// Watches these files instead. Of those that are watched already no change is missed.
+    /// Replaces the set of files. No change to a file in both sets is missed.
     pub(crate) fn follow(&mut self, files: impl IntoIterator<Item = PathBuf>) {
         let files: Vec<PathBuf> = files.into_iter().collect();
         if files == self.files && self.watcher.is_some() {
             return;
         }
         if files.is_empty() {
-            // Nothing to watch takes no thread.
+            // Without files, no watcher thread is needed.
             (self.files, self.seen, self.watcher) = (files, Vec::new(), None);
             return;
         }
@@ -75,18 +75,17 @@ impl Watch {
         }
         self.seen = seen;
         self.files = files;
-        // What changed before there was a watcher for it is found by looking at once.
+        // Changes before the watcher starts are found by an immediate poll.
         let _ = self.teller.try_send(());
         self.watcher = self.watcher_of_folders();
     }
 
-    /// Takes the files as they are now: somebody is about to read them, so what led to this is not told once more. What
-    /// changes from here on is.
+    /// Marks the current state of the files as seen, before the caller reads them. Only later changes are reported.
     pub(crate) fn pass_over(&mut self) {
         self.seen = looks(&self.files);
     }
 
-    /// Waits until a file has changed and is complete. One that is gone is waited for, for a while.
+    /// Waits until a file has changed and is complete. A missing file delays this for a while.
     pub(crate) async fn changed(&mut self) {
         if self.files.is_empty() {
             std::future::pending::<()>().await;
@@ -99,7 +98,7 @@ impl Watch {
             let mut now = looks(&self.files);
             if now == self.seen {
                 self.gone = None;
-                // Something else has happened in the folder, and may go on, as where a log is written there.
+                // Another file of the folder changes, perhaps continuously, such as a log.
                 tokio::time::sleep(SETTLE).await;
                 continue;
             }
@@ -126,7 +125,7 @@ impl Watch {
         let watched = || {
             let teller = self.teller.clone();
             let mut watcher = notify::recommended_watcher(move |_| {
-                // If there is no room, word is on its way already.
+                // If the channel is full, a notification is pending already.
                 let _ = teller.try_send(());
             })?;
             let folders: BTreeSet<&Path> = self.files.iter().map(|file| folder_of(file)).collect();

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::environment::Conflicts;
+
 /// Who did what, and what was decided about it: a record for each call and for each request that was turned away.
 ///
 /// Without a place to write to there are none. What a record says is told in [security.md](security.md).
@@ -46,6 +48,19 @@ pub struct AuditConfig {
     /// none, beside names such as `password`, `token` and `api_key`.
     #[serde(deserialize_with = "crate::environment::list")]
     pub redact: Vec<String>,
+}
+
+impl AuditConfig {
+    /// Reports the settings that cannot be used.
+    pub fn validate(&self, conflicts: &mut Conflicts) {
+        conflicts.nonzero([("audit.queue", self.queue as u64)]);
+        if self.lacks_a_place() {
+            conflicts.add(
+                "audit.required is true, and nothing is written here",
+                "set audit.file or audit.stderr: whether a collector has kept a record is not known in time",
+            );
+        }
+    }
 }
 
 impl Default for AuditConfig {

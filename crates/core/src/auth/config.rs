@@ -11,7 +11,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::certificate::CertificateConfig;
 use super::oauth::{OAuthConfig, OAuthSetupError};
-use crate::environment::Secret;
+use super::scopes::{SCOPE_ADVICE, is_scope};
+use crate::environment::{Conflicts, Secret};
 
 /// Who may call.
 ///
@@ -212,6 +213,51 @@ pub enum AuthSetupError {
         /// The name.
         name: String,
     },
+}
+
+impl AuthConfig {
+    /// Reports the settings that cannot be used.
+    pub fn validate(&self, conflicts: &mut Conflicts) {
+        let implied = self.implied_scopes.iter();
+        let scopes = implied.flat_map(|(scope, implied)| [scope].into_iter().chain(implied));
+        for scope in scopes.filter(|scope| !is_scope(scope)) {
+            conflicts.add(
+                format!("auth.implied_scopes has {scope:?}, which is not a valid scope"),
+                SCOPE_ADVICE,
+            );
+        }
+        conflicts.within([
+            ("auth.key_bytes", self.key_bytes as u64, 64..=512),
+            (
+                "auth.token_bytes",
+                self.token_bytes as u64,
+                1024..=16 * 1024,
+            ),
+        ]);
+        for holder in &self.api_keys {
+            for key in holder.keys.iter().map(|key| key.expose()) {
+                if !key.starts_with("sha256:") && self.key_bytes < key.len() {
+                    conflicts.add(
+                        format!(
+                            "auth.api_keys, {:?}: a key is longer than auth.key_bytes, which is {}",
+                            holder.name, self.key_bytes
+                        ),
+                        "make a shorter one with `longshore key new`, or let keys be longer",
+                    );
+                }
+            }
+        }
+        if !self.oauth.is_configured()
+            && let Some(setting) = self.oauth.said_without_issuer()
+        {
+            conflicts.add(
+                format!(
+                    "auth.oauth.{setting} is set, and auth.oauth.issuer is not: no token would be asked for"
+                ),
+                "name the issuer whose tokens are taken (auth.oauth.issuer, auth.oauth.issuers), or leave it out; a variable that is empty counts as absent",
+            );
+        }
+    }
 }
 
 impl Default for AuthConfig {

@@ -50,6 +50,6 @@ pub use presented::Credentials;
 pub use principal::{Principal, PrincipalKind};
 pub use proof::{AuthMethod, AuthOutcome};
 pub(crate) use resource::{PublicUrl, Seen};
-pub(crate) use scopes::is_scope;
+pub(crate) use scopes::{SCOPE_ADVICE, is_scope};
 pub(crate) use setup::{Authentication, MountPlace, Place};
 pub(crate) use shown::{Shown, is_same};

@@ -29,7 +29,11 @@ impl Implied {
     }
 }
 
-/// Whether a text is one scope as RFC 6749 has it: visible ASCII without quotation marks and backslashes.
+/// Advice for a setting that [`is_scope`] rejects.
+pub(crate) const SCOPE_ADVICE: &str =
+    "a scope has visible ASCII characters, no quotation mark and no backslash";
+
+/// Returns true if the string is a valid scope (RFC 6749): visible ASCII without quotation marks and backslashes.
 pub(crate) fn is_scope(text: &str) -> bool {
     let good = |b: u8| b.is_ascii_graphic() && b != b'"' && b != b'\\';
     !text.is_empty() && text.bytes().all(good)

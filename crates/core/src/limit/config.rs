@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::places::Queue;
+use crate::environment::Conflicts;
 
 /// How often, and how many at once.
 ///
@@ -177,7 +178,14 @@ impl LimitConfig {
     }
 
     /// Returns the first setting without a sensible meaning, and the problem with it.
-    pub(crate) fn problem(&self) -> Option<(String, &'static str)> {
+    /// Reports the settings that cannot be used.
+    pub fn validate(&self, conflicts: &mut Conflicts) {
+        if let Some((setting, advice)) = self.problem() {
+            conflicts.invalid("limits", self, &setting, advice);
+        }
+    }
+
+    fn problem(&self) -> Option<(String, &'static str)> {
         let rates = [
             ("limits.server.per_second".to_owned(), self.server),
             ("limits.address.per_second".to_owned(), self.address),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::environment::Secret;
+use crate::environment::{Conflicts, Secret};
 
 /// What replicas share.
 ///
@@ -59,6 +59,23 @@ pub struct StateTlsConfig {
     /// A file with that certificate's private key, in PEM.
     #[schemars(extend("x-path" = "file"))]
     pub key: Option<PathBuf>,
+}
+
+impl StateConfig {
+    /// Reports the settings that cannot be used.
+    pub fn validate(&self, conflicts: &mut Conflicts) {
+        conflicts.nonzero([
+            ("state.memory_bytes", self.memory_bytes as u64),
+            ("state.timeout_ms", self.timeout_ms),
+            ("state.share_percent", self.share_percent.into()),
+        ]);
+        if 100 < self.share_percent {
+            conflicts.add(
+                format!("state.share_percent is {}", self.share_percent),
+                "give it at most 100",
+            );
+        }
+    }
 }
 
 impl Default for StateConfig {

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::environment::Conflicts;
+
 /// What operators get to see.
 ///
 /// The standard variables of OpenTelemetry (`OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_TRACES_SAMPLER` and so on) are
@@ -36,6 +38,20 @@ pub struct TelemetryConfig {
     /// The same of their results, structured ones and what is JSON within a text. Of other texts nothing is left out unless
     /// it is a credential as a whole. Default: false.
     pub record_results: bool,
+}
+
+impl TelemetryConfig {
+    /// Reports the settings that cannot be used.
+    pub fn validate(&self, conflicts: &mut Conflicts) {
+        if let Some(share) = self.sample
+            && !(0.0..=1.0).contains(&share)
+        {
+            conflicts.add(
+                format!("telemetry.sample is {share}"),
+                "give it a share from 0 to 1: 0.1 for every tenth trace",
+            );
+        }
+    }
 }
 
 /// When requests are counted.

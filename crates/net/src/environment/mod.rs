@@ -5,6 +5,7 @@
 
 mod address;
 mod cloud;
+mod conflict;
 mod container;
 mod detect;
 mod kind;
@@ -20,6 +21,7 @@ mod tests;
 
 pub(crate) use address::address;
 pub use cloud::{Platform, Provider};
+pub use conflict::{Conflict, Conflicts};
 pub use container::Container;
 pub use detect::{Detected, Environment, Seen};
 pub use kind::Kind;

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::environment::Conflicts;
+
 /// Streams that stay open, and what is kept of those that break.
 ///
 /// ```toml
@@ -47,6 +49,26 @@ pub struct StreamsConfig {
 }
 
 impl StreamsConfig {
+    pub(crate) fn validate(&self, conflicts: &mut Conflicts) {
+        conflicts.nonzero([
+            ("server.streams.max_age_seconds", self.max_age_seconds),
+            ("server.streams.per_principal", self.per_principal as u64),
+            ("server.streams.replay_events", self.replay_events as u64),
+        ]);
+        conflicts.within([
+            (
+                "server.streams.queue_messages",
+                self.queue_messages.into(),
+                1..=65_536,
+            ),
+            (
+                "server.streams.queue_bytes",
+                self.queue_bytes.into(),
+                1024..=64 * 1024 * 1024,
+            ),
+        ]);
+    }
+
     /// How many streams of one address there may be, where they are limited.
     pub(super) fn of_address(&self) -> usize {
         self.per_address.unwrap_or(1000)

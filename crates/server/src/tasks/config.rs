@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::environment::Conflicts;
+
 /// Calls that outlive their request.
 ///
 /// ```toml
@@ -21,6 +23,15 @@ pub struct TaskConfig {
     pub per_principal: usize,
     /// How many tasks may run at once in all. Default: 1000.
     pub total: usize,
+}
+
+impl TaskConfig {
+    pub(crate) fn validate(&self, conflicts: &mut Conflicts) {
+        conflicts.nonzero([
+            ("server.tasks.ttl_seconds", self.ttl_seconds),
+            ("server.tasks.poll_interval_ms", self.poll_interval_ms),
+        ]);
+    }
 }
 
 impl Default for TaskConfig {

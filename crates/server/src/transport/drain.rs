@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::environment::Probe;
+use crate::environment::{Conflicts, Probe};
 
 /// Stopping.
 ///
@@ -49,6 +49,27 @@ const SLACK: Duration = Duration::from_secs(1);
 pub(crate) const GRACE_SECONDS_MIN: u32 = 5;
 
 impl DrainConfig {
+    /// Reports the settings that leave no time for calls.
+    pub fn validate(&self, conflicts: &mut Conflicts) {
+        let Some(grace) = self.grace_seconds else {
+            return;
+        };
+        if grace < GRACE_SECONDS_MIN {
+            conflicts.add(
+                format!("drain.grace_seconds is {grace}"),
+                "give it at least 5: the shutdown itself needs 3.5 seconds of it",
+            );
+        }
+        if let Some(delay) = self.delay_seconds
+            && grace <= delay.saturating_add(GRACE_SECONDS_MIN - 1)
+        {
+            conflicts.add(
+                format!("drain.delay_seconds is {delay}, and drain.grace_seconds {grace}"),
+                "leave at least a second for calls: the delay and the 3.5 seconds of the shutdown are part of the grace period",
+            );
+        }
+    }
+
     /// Returns the budget for the environment of the process.
     pub fn budget(&self, probe: &Probe) -> Budget {
         let on_kubernetes = probe.variable("KUBERNETES_SERVICE_HOST").is_some();

@@ -26,7 +26,7 @@ pub(super) use self::grant::{Grant, Granted, Grants};
 use self::memory::Memory;
 pub(super) use self::name::Name;
 use self::shared::Shared;
-use crate::environment::Probe;
+use crate::environment::{Conflicts, Probe};
 use crate::state::{SharedState, StateError};
 
 /// Store for tokens that this program obtains for itself: those of `longshore login`, and those from a
@@ -86,6 +86,15 @@ pub enum TokensError {
 }
 
 impl TokensConfig {
+    /// Reports the settings that contradict each other.
+    pub fn validate(&self, probe: &Probe, conflicts: &mut Conflicts) {
+        if let Err(error) = self.check(probe) {
+            let text = error.to_string();
+            let (problem, advice) = text.split_once("; ").unwrap_or((&text, ""));
+            conflicts.add(problem, advice);
+        }
+    }
+
     /// Returns the selected store.
     pub(crate) fn store(&self) -> TokenStore {
         match (self.store, &self.folder) {
@@ -105,7 +114,7 @@ impl TokensConfig {
     /// # Errors
     ///
     /// A folder is set but not used, or is required and missing.
-    pub(crate) fn check(&self, probe: &Probe) -> Result<(), TokensError> {
+    fn check(&self, probe: &Probe) -> Result<(), TokensError> {
         let unused = |store| match self.folder {
             Some(_) => Err(TokensError::FolderUnused(store)),
             None => Ok(()),

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 
 use crate::client::{Lifecycle, Target};
-use crate::environment::Secret;
+use crate::environment::{Conflicts, Secret};
 use crate::net::{Client as HttpClient, Deadlines, Guard, Program};
 use crate::source::credentials::{AuthConfig, Credentials};
 use crate::source::pattern::matches;
@@ -97,6 +97,18 @@ pub struct UpstreamConfig {
     pub auto_approve: Vec<String>,
     /// Accepted for compatibility with other products: the purpose of the server.
     pub description: Option<String>,
+}
+
+impl UpstreamConfig {
+    /// Reports the settings of the server `name` that cannot be used.
+    pub fn validate(&self, name: &str, conflicts: &mut Conflicts) {
+        if !(64 * 1024..=256 * 1024 * 1024).contains(&self.message_bytes) {
+            conflicts.add(
+                format!("upstreams.{name}.message_bytes is {}", self.message_bytes),
+                "give it 65536 to 268435456",
+            );
+        }
+    }
 }
 
 /// Handling of an unreachable upstream.

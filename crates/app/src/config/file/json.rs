@@ -6,7 +6,7 @@ use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 use serde_json::Value;
 
 use super::{Places, SyntaxError};
-use crate::config::tree::{Content, Node, Origin};
+use crate::config::value::{Content, Node, Origin};
 
 pub(super) fn parse(text: &str) -> Result<Node, SyntaxError> {
     let places = Places::new(text);

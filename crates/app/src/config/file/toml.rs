@@ -4,7 +4,7 @@ use serde_json::Value;
 use toml::de::{DeTable, DeValue};
 
 use super::{Places, SyntaxError};
-use crate::config::tree::{Content, Node, Origin};
+use crate::config::value::{Content, Node, Origin};
 
 pub(super) fn parse(text: &str) -> Result<Node, SyntaxError> {
     let places = Places::new(text);

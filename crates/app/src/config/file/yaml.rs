@@ -7,7 +7,7 @@ use serde_json::Value;
 use serde_saphyr::{Location, MessageFormatter as _, Spanned, UserMessageFormatter};
 
 use super::SyntaxError;
-use crate::config::tree::{Content, Node, Origin};
+use crate::config::value::{Content, Node, Origin};
 
 pub(super) fn parse(text: &str) -> Result<Node, SyntaxError> {
     // The parser does not accept a document of blanks and comments only.

@@ -372,7 +372,7 @@ sources:
     assert_eq!(argv[1], "./x");
     // Paths in variables are relative to the working directory.
     assert_eq!(config.tokens.folder, Some("tokens".into()));
-    // The file's own path may be relative.
+    // The path of the file can be relative.
     assert!(folder_of(Path::new("a.yaml")).is_some_and(|folder| folder.is_absolute()));
 
     let at = |setting: &str| {

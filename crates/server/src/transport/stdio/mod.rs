@@ -25,6 +25,7 @@ pub use framing::Framing;
 pub use fuzz::framing_holds;
 
 use crate::auth::Principal;
+use crate::environment::Conflicts;
 use crate::limit::Limit;
 use crate::net;
 use crate::protocol::{ErrorCode, ErrorObject};
@@ -40,6 +41,13 @@ pub struct StdioConfig {
     pub framing: Framing,
     /// Bytes of one message. Default: 4 MiB.
     pub message_bytes: usize,
+}
+
+impl StdioConfig {
+    /// Reports the settings that cannot be used.
+    pub fn validate(&self, conflicts: &mut Conflicts) {
+        conflicts.nonzero([("stdio.message_bytes", self.message_bytes as u64)]);
+    }
 }
 
 impl Default for StdioConfig {

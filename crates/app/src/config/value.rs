@@ -1,4 +1,4 @@
-//! Settings as they were said, each with who said it.
+//! Values of settings as written, each with its origin.
 
 use std::path::Path;
 
@@ -35,7 +35,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// In words, for a file of this name.
+    /// Describes the origin for messages. `file` is the configuration file.
     pub fn describe(&self, file: Option<&Path>) -> String {
         match self {
             Self::Default => "default".to_owned(),
@@ -54,7 +54,7 @@ impl Origin {
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) origin: Origin,
-    /// True if the text came from a variable, by `${...}`: it is not shown, and may be a number.
+    /// True if the string was substituted from a variable by `${...}`. It is masked, and can hold a number.
     pub(super) substituted: bool,
     pub(super) content: Content,
 }
@@ -75,12 +75,12 @@ impl Node {
         }
     }
 
-    /// A table without settings.
+    /// Creates a table without settings.
     pub(super) fn empty() -> Self {
         Self::new(Origin::Default, Content::Table(Vec::new()))
     }
 
-    /// A tree with one setting.
+    /// Creates the tree of one setting.
     pub(super) fn single(path: &[String], origin: &Origin, value: Value) -> Self {
         let leaf = Self::new(origin.clone(), Content::Leaf(value));
         path.iter().rev().fold(leaf, |inner, name| {
@@ -174,7 +174,7 @@ impl Node {
         }
     }
 
-    /// Visits every text.
+    /// Visits every string.
     pub(super) fn each_text(
         &mut self,
         path: &mut Vec<String>,
@@ -201,7 +201,7 @@ impl Node {
     }
 }
 
-/// `http.port` as its parts.
+/// Splits `http.port` into its parts.
 pub(super) fn parts(setting: &str) -> Vec<String> {
     setting.split('.').map(str::to_owned).collect()
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use super::tree::{Node, Origin};
+use super::value::{Node, Origin};
 
 /// A setting that does not exist, or cannot have its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,7 +117,7 @@ impl<'a> Unknown<'a> {
                 _ => path.join("."),
             }
         };
-        // Where serde lost the path, only the name is known.
+        // If serde lost the path, only the name is known.
         let unknown = match path.last() {
             Some(last) if last == self.name => path.join("."),
             _ => format!("{}.{}", path.join("."), self.name),
@@ -171,16 +171,16 @@ pub(super) fn variable_of(setting: &str) -> String {
     format!("LONGSHORE_{}", setting.to_uppercase().replace('.', "__"))
 }
 
-/// A message of serde's with the names of types in words.
+/// Replaces type names in a message of serde.
 fn in_words(message: &str) -> String {
-    // The value is left out: it may be a secret in place of a table.
+    // The message omits the value, which can be a secret in place of a table.
     if message.contains("expected struct ") {
         return "there is a single value where a table of settings should be".to_owned();
     }
     typed(message)
 }
 
-/// Returns the expectation only, because the value found may be secret.
+/// Returns the expectation only, because the value can be secret.
 fn expectation(message: &str) -> String {
     if message.contains("expected struct ") {
         return in_words(message);
