@@ -5,7 +5,7 @@
 #
 #   --server PATH    the server to start (default: target/release/longshore)
 #
-# Takes about half a minute. The exit status is 0 if every step went as it should. Both packages are installed on first
+# Takes about two minutes. The exit status is 0 if every step went as it should. Both packages are installed on first
 # use, at pinned versions, below $LONGSHORE_INTEROP_CACHE (default: longshore-interop in the user's cache folder). Needs
 # Node 20.11.
 set -euo pipefail
@@ -31,26 +31,46 @@ issuer_port=$(free_port)
 server_port=$(free_port)
 seconds=5
 
-node "$cache/provider.mjs" "$issuer_port" "$seconds" >"$scratch/provider.log" 2>&1 &
-pids+=($!)
-cat >"$scratch/longshore.yaml" <<YAML
+url="http://127.0.0.1:$server_port"
+provider="http://127.0.0.1:$issuer_port"
+
+# run MODE ISSUER PROVIDER_ARGUMENTS: the whole drive with the settings of $scratch/longshore.yaml.
+run() {
+  local mode=$1 issuer=$2 own=()
+  shift 2
+  echo "== $mode"
+  node "$cache/provider.mjs" "$issuer_port" "$seconds" "$@" >"$scratch/provider.log" 2>&1 &
+  own+=($!)
+  "$server" run --config "$scratch/longshore.yaml" >"$scratch/server.log" 2>&1 &
+  own+=($!)
+  pids+=("${own[@]}")
+  for _ in $(seq 100); do
+    curl --silent --fail "$url/readyz" >/dev/null && curl --silent "$provider" >/dev/null && break
+    sleep 0.2
+  done
+  if ! timeout 120 node "$cache/drive.mjs" "$url/mcp" "$issuer" "$seconds"; then
+    cat "$scratch/provider.log" "$scratch/server.log" >&2
+    exit 1
+  fi
+  kill "${own[@]}" && wait "${own[@]}" 2>/dev/null || :
+}
+
+settings() {
+  cat >"$scratch/longshore.yaml" <<YAML
 toolsets: [demo]
-http: { host: 127.0.0.1, port: $server_port, public_url: "http://127.0.0.1:$server_port" }
+http: { host: 127.0.0.1, port: $server_port, public_url: "$url" }
 auth:
-  oauth: { issuer: "http://127.0.0.1:$issuer_port", scopes: [mcp], leeway_seconds: 0 }
+  oauth: $1
 policy:
   rules:
     - { effect: allow }
     - { effect: allow, tools: [calculate], requires: [math] }
 YAML
-"$server" run --config "$scratch/longshore.yaml" >"$scratch/server.log" 2>&1 &
-pids+=($!)
-for _ in $(seq 100); do
-  curl --silent --fail "http://127.0.0.1:$server_port/readyz" >/dev/null && break
-  sleep 0.2
-done
+}
 
-if ! timeout 120 node "$cache/drive.mjs" "http://127.0.0.1:$server_port/mcp" "http://127.0.0.1:$issuer_port" "$seconds"; then
-  cat "$scratch/provider.log" "$scratch/server.log" >&2
-  exit 1
-fi
+settings "{ issuer: \"$provider\", scopes: [mcp], leeway_seconds: 0 }"
+run "the provider issues the tokens" "$provider"
+
+settings "{ scopes: [mcp], leeway_seconds: 0, facade: { provider: \"$provider\", client_id: longshore, client_secret: only for this run, scopes: [math], access_seconds: 60 } }"
+seconds=60
+run "the server issues the tokens, in front of a provider where clients cannot register" "$url" "$url/oauth/callback"

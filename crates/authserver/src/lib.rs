@@ -42,4 +42,4 @@ mod token;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use server::{AuthorizationServer, AuthorizationServerError, Parts, is_path};
+pub(crate) use server::{AuthorizationServer, Parts, is_path};

@@ -148,19 +148,11 @@ impl Provider {
         nonce: &str,
     ) -> Result<User, OAuthError> {
         let known = self.known().await?;
-        let mut form = form_urlencoded::Serializer::new(String::new());
-        form.append_pair("grant_type", "authorization_code")
-            .append_pair("code", code)
-            .append_pair("redirect_uri", callback)
-            .append_pair("code_verifier", verifier);
-        if !known.basic {
-            form.append_pair("client_id", &self.client_id)
-                .append_pair("client_secret", self.client_secret.expose());
-        }
+        let form = self.code_form(&known, code, callback, verifier);
         let mut request = OutgoingRequest::post(
             known.token.clone(),
             "application/x-www-form-urlencoded",
-            form.finish(),
+            form,
         )
         .header(ACCEPT, HeaderValue::from_static("application/json"));
         if known.basic {
@@ -190,6 +182,19 @@ impl Provider {
                 self.user_of(&claims)
             }
         }
+    }
+
+    fn code_form(&self, known: &Known, code: &str, callback: &str, verifier: &str) -> String {
+        let mut form = form_urlencoded::Serializer::new(String::new());
+        form.append_pair("grant_type", "authorization_code")
+            .append_pair("code", code)
+            .append_pair("redirect_uri", callback)
+            .append_pair("code_verifier", verifier);
+        if !known.basic {
+            form.append_pair("client_id", &self.client_id)
+                .append_pair("client_secret", self.client_secret.expose());
+        }
+        form.finish()
     }
 
     /// Verifies an ID token (OpenID Connect Core, section 3.1.3.7).

@@ -64,6 +64,7 @@ pub use fuzz::headers_hold;
 
 pub(crate) use layers::Layers;
 pub use layers::McpService;
+pub(crate) use own::PublicPaths;
 pub use own::{RouteFuture, RouteHandler};
 pub use route::{Route, routes};
 pub(crate) use tls::Tls;

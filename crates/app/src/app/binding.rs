@@ -106,7 +106,11 @@ impl App {
         mut config: Config,
         loaded: Option<Loaded>,
     ) -> std::result::Result<BoundServer, AppError> {
-        let layers = std::mem::take(&mut self.layers);
+        #[cfg_attr(
+            not(feature = "oauth"),
+            expect(unused_mut, reason = "the feature adds paths")
+        )]
+        let mut layers = std::mem::take(&mut self.layers);
         let proofs = std::mem::take(&mut self.proofs);
         let mut hooks = std::mem::take(&mut self.hooks);
         let restart = self.restart.take();
@@ -139,6 +143,8 @@ impl App {
             gathered,
             parts,
         } = self.build(&config, telemetry)?;
+        #[cfg(feature = "oauth")]
+        super::authorization::serve(&mut layers, &config, &auth, &parts, &mount_places)?;
         let whole = server.generation();
         let mounts = mounts::build(&config, &parts, &offers, &whole.catalog, beside)?;
         drop(whole);

@@ -39,6 +39,9 @@ pub enum AppError {
     /// Callers cannot be asked for a proof as it was configured.
     #[error(transparent)]
     Auth(#[from] AuthSetupError),
+    /// The authorization server cannot be built as it is configured.
+    #[error("{0}")]
+    AuthorizationServer(String),
     /// The rules of who sees and uses what make no sense.
     #[error(transparent)]
     Policy(#[from] PolicyError),

@@ -1,5 +1,7 @@
 //! The builder: tools, resources, prompts and settings in, a running server out.
 
+#[cfg(feature = "oauth")]
+mod authorization;
 #[cfg_attr(not(feature = "sources"), path = "backends/absent.rs")]
 mod backends;
 mod binding;
