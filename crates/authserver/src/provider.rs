@@ -63,7 +63,6 @@ pub(super) struct Provider {
 struct Known {
     authorization: Url,
     token: Url,
-    keys_url: Option<Url>,
     keys: IssuerKeys,
     user: Option<Url>,
     sends_issuer: bool,
@@ -333,7 +332,6 @@ impl Provider {
             return Ok(Known {
                 authorization: url("https://github.com/login/oauth/authorize")?,
                 token: url("https://github.com/login/oauth/access_token")?,
-                keys_url: None,
                 keys: IssuerKeys::default(),
                 user: Some(url("https://api.github.com/user")?),
                 sends_issuer: false,
@@ -366,7 +364,7 @@ impl Provider {
         };
         let keys_url = url("jwks_uri")?;
         let answer = self
-            .fetch(OutgoingRequest::get(keys_url.clone()), "keys")
+            .fetch(OutgoingRequest::get(keys_url), "keys")
             .await?;
         let keys = IssuerKeys::read(&answer.body).map_err(|error| {
             tracing::warn!(provider = self.host, %error, "cannot read the keys of the identity provider");
@@ -378,7 +376,6 @@ impl Provider {
         Ok(Known {
             authorization: url("authorization_endpoint")?,
             token: url("token_endpoint")?,
-            keys_url: Some(keys_url),
             keys,
             user: None,
             sends_issuer: found.get("authorization_response_iss_parameter_supported")
