@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Drives the official TypeScript client through everything that OAuth demands, with an identity provider from npm.
+# Drives the official TypeScript client, and FastMCP's on the official Python SDK, through everything that OAuth demands, with an identity
+# provider from npm: once with tokens of the provider, and once with tokens of the server in front of it (auth.oauth.facade).
 #
 #   interop/oauth/run.sh [--server PATH]
 #
@@ -22,6 +23,11 @@ mkdir -p "$cache"
 cp "$here"/package.json "$here"/package-lock.json "$here"/*.mjs "$cache"
 [ -d "$cache/node_modules" ] || (cd "$cache" && npm ci --silent --no-audit --no-fund)
 
+if [ ! -x "$cache/venv/bin/python" ]; then
+  { python3 -m venv "$cache/venv" && "$cache/venv/bin/python" -m pip install --quiet --disable-pip-version-check --requirement "$here/fastmcp.txt"; } ||
+    { rm -rf "$cache/venv"; echo '!! SKIPPED: the Python client needs Python 3.11 with venv, and a registry' >&2; }
+fi
+
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/longshore-oauth.XXXXXX")
 pids=()
 trap 'kill "${pids[@]}" 2>/dev/null || :; wait; rm -rf "$scratch"' EXIT
@@ -38,7 +44,6 @@ provider="http://127.0.0.1:$issuer_port"
 run() {
   local mode=$1 issuer=$2 own=()
   shift 2
-  echo "== $mode"
   node "$cache/provider.mjs" "$issuer_port" "$seconds" "$@" >"$scratch/provider.log" 2>&1 &
   own+=($!)
   "$server" run --config "$scratch/longshore.yaml" >"$scratch/server.log" 2>&1 &
@@ -51,6 +56,10 @@ run() {
   if ! timeout 120 node "$cache/drive.mjs" "$url/mcp" "$issuer" "$seconds"; then
     cat "$scratch/provider.log" "$scratch/server.log" >&2
     exit 1
+  fi
+  if [ "$mode" = facade ] && [ -x "$cache/venv/bin/python" ]; then
+    echo "FastMCP's client, on the official Python SDK:"
+    timeout 120 "$cache/venv/bin/python" -W ignore "$here/drive.py" "$url/mcp" || { cat "$scratch/server.log" >&2; exit 1; }
   fi
   kill "${own[@]}" && wait "${own[@]}" 2>/dev/null || :
 }
@@ -69,8 +78,10 @@ YAML
 }
 
 settings "{ issuer: \"$provider\", scopes: [mcp], leeway_seconds: 0 }"
-run "the provider issues the tokens" "$provider"
+echo "== the provider issues the tokens"
+run direct "$provider"
 
 settings "{ scopes: [mcp], leeway_seconds: 0, facade: { provider: \"$provider\", client_id: longshore, client_secret: only for this run, scopes: [math], access_seconds: 60 } }"
 seconds=60
-run "the server issues the tokens, in front of a provider where clients cannot register" "$url" "$url/oauth/callback"
+echo "== the server issues the tokens, in front of a provider where clients cannot register"
+run facade "$url" "$url/oauth/callback"
