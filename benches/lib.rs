@@ -13,6 +13,7 @@ pub use guarded::{buckets, filtered, guarded, roles};
 use http::Request;
 use longshore::bench::{Answered, Buckets, Pipeline};
 use longshore::catalog::CallFuture;
+use longshore::extract::Caller;
 use longshore::server::MethodFuture;
 use longshore::{App, Arguments, CallContext, Config, Definition, Output, Tool, tool, tools};
 use serde_json::{Value, json};
@@ -152,6 +153,13 @@ async fn repeat_with_state(#[state] mark: &Mark, message: String) -> String {
     message
 }
 
+/// Repeats a message, with the caller taken from the call.
+#[tool]
+async fn repeat_with_extractor(#[call] caller: Caller, message: String) -> String {
+    std::hint::black_box(&caller);
+    message
+}
+
 /// An object that calls share.
 struct Repeater(Mark);
 
@@ -165,18 +173,20 @@ impl Repeater {
     }
 }
 
-/// The same tool without state, with state, and as a method.
+/// The same tool without state, with state, with an extractor, and as a method.
 pub fn with_state() -> Vec<Scenario> {
     let app = App::new()
         .config(Config::default())
         .provide(Mark("m"))
         .tool(repeat)
         .tool(repeat_with_state)
+        .tool(repeat_with_extractor)
         .toolset(Repeater(Mark("m")));
     let server = Server::new(app);
     let tools = [
         ("call-fn", "repeat"),
         ("call-fn-with-state", "repeat_with_state"),
+        ("call-fn-with-extractor", "repeat_with_extractor"),
         ("call-method", "repeat_by_method"),
     ];
     let call = |(scenario, tool)| {

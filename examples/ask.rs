@@ -1,4 +1,4 @@
-//! A tool that talks with whoever uses it, and with their model. One function, for clients of every revision.
+//! A tool that asks its user and their model. One function serves clients of every protocol version.
 //!
 //! ```sh
 //! cargo run --example ask
@@ -9,7 +9,7 @@ use longshore::{
 };
 use serde::{Deserialize, Serialize};
 
-/// What a person fills in. Fields become fields of the form, doc comments what is shown beside them.
+/// The form that a person fills in. Doc comments become the descriptions of its fields.
 #[derive(Deserialize, JsonSchema)]
 struct Trip {
     /// Where to?
@@ -74,7 +74,7 @@ async fn plan_trip(context: &CallContext) -> Result<String, ToolError> {
     }
 }
 
-/// Stands for a call of a booking system.
+/// Simulates a call of a booking system.
 async fn hold(trip: &Trip) -> Result<u32, ToolError> {
     if trip.by.is_empty() {
         return Err(ToolError::new("there is no way to travel that is left"));

@@ -12,7 +12,7 @@ use longshore::{App, tool};
 /// Greets somebody by name.
 #[tool(read_only)]
 async fn hello(
-    /// Who is greeted.
+    /// The name of the person.
     name: String,
     /// With which word.
     #[arg(default = "Hello")]

@@ -10,12 +10,12 @@ use std::sync::Mutex;
 
 use longshore::{App, ToolError, tools};
 
-/// Where the stock is kept. A database in production, a map in tests.
+/// The stock. A database in production, a map in tests.
 trait Store: Send + Sync + 'static {
     /// The number of an article in stock; `None` if it is not sold here.
     fn count(&self, article: &str) -> Option<u32>;
 
-    /// Takes one of an article out of the stock. Returns false if there is none.
+    /// Takes one of an article out of the stock. Returns false if it is sold out.
     fn take(&self, article: &str) -> bool;
 }
 

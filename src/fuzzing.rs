@@ -1,9 +1,9 @@
 //! What the fuzz targets hold the readers of strangers' bytes to. `cargo test` does the same with every file in
 //! their corpora.
 
-pub use crate::protocol::{envelope_holds as envelope, template_holds as template};
-pub use crate::transport::http::headers_hold as headers;
-pub use crate::transport::stdio::framing_holds as framing;
+pub use longshore_http::headers_hold as headers;
+pub use longshore_protocol::{envelope_holds as envelope, template_holds as template};
+pub use longshore_server::transport::stdio::framing_holds as framing;
 
 #[cfg(test)]
 mod tests {

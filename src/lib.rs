@@ -54,77 +54,241 @@
 //! | `git`, `sql` | | The built-in toolsets of these names |
 //! | `wasm` | | WebAssembly components as tools |
 
-// Modules are shared by all features. Without some of them, the items that only those use are unused; the default build, which
-// has them all, still finds dead code.
-#![cfg_attr(
-    not(all(
-        feature = "cli",
-        feature = "oauth",
-        feature = "otlp",
-        feature = "redis",
-        feature = "sources",
-        feature = "tls",
-        feature = "validation"
-    )),
-    allow(dead_code, unused_imports)
-)]
+// Each module re-exports, by name, what an internal crate has for users of this one. Nothing else of those crates is covered by
+// semantic versioning.
 
-// `#[tool]` writes paths that begin with `::longshore`, for the tools of this crate too.
+// `#[tool]` writes paths that begin with `::longshore`.
 #[allow(unused_extern_crates)]
 extern crate self as longshore;
 
-// The rooms, in the order in which to read them. A room uses only rooms above it.
-#[path = "../crates/protocol/src/lib.rs"]
-pub mod protocol;
-#[path = "../crates/net/src/environment/mod.rs"]
-pub mod environment;
-#[path = "../crates/net/src/net/mod.rs"]
-pub mod net;
-#[path = "../crates/core/src/telemetry/mod.rs"]
-pub mod telemetry;
-#[path = "../crates/core/src/state/mod.rs"]
-pub mod state;
-#[path = "../crates/core/src/auth/mod.rs"]
-pub mod auth;
-#[path = "../crates/core/src/limit/mod.rs"]
-pub mod limit;
-#[path = "../crates/core/src/audit/mod.rs"]
-pub mod audit;
-#[path = "../crates/core/src/seal/mod.rs"]
-pub mod seal;
-#[cfg(feature = "oauth")]
-#[path = "../crates/authserver/src/lib.rs"]
-pub mod authserver;
-#[path = "../crates/catalog/src/lib.rs"]
-pub mod catalog;
+/// The data types of the protocol.
+pub mod protocol {
+    #[doc(inline)]
+    pub use longshore_protocol::{
+        Annotations, CacheScope, ClientAbility, Content, ContextInclusion, EmbeddedResource,
+        ErrorCode, ErrorObject, Icon, Implementation, MediaContent, ModelPreferences,
+        PromptArgument, PromptMessage, ResourceBody, ResourceContents, ResourceLink, Revision,
+        Role, Root, SamplingContent, SamplingMessage, SamplingRequest, SamplingResult,
+        SamplingTool, TemplateError, TextContent, ToolAnnotations, ToolChoice, ToolResult, ToolUse,
+        URI_MAX_BYTES, UriTemplate,
+    };
+}
+
+/// The environment of the process.
+pub mod environment {
+    #[doc(inline)]
+    pub use longshore_net::environment::{
+        Conflict, Conflicts, Container, Detected, Environment, Kind, Machine, Network, Platform,
+        Probe, Provider, Secret, Seen, StandardStreams, System,
+    };
+}
+
+/// Bodies, addresses and clients.
+pub mod net {
+    #[cfg(feature = "egress")]
+    #[doc(inline)]
+    pub use longshore_net::net::{
+        Answer, Client, ClientBuilder, ClientError, Deadlines, EgressConfig, Fetched, Guard,
+        HostRuleError, OutgoingRequest, Resolve, SystemResolver,
+    };
+    #[doc(inline)]
+    pub use longshore_net::net::{
+        Backoff, Body, BodyError, Breaker, BreakerState, Bulkhead, BulkheadConfig, BulkheadError,
+        BulkheadStats, Cause, FetchError, Pass, Phase, TrustedProxies, chance,
+    };
+    #[cfg(feature = "sources")]
+    #[doc(inline)]
+    pub use longshore_net::net::{Child, Program, Watched};
+}
+
+/// Metrics, traces and their export.
+pub mod telemetry {
+    #[doc(inline)]
+    pub use longshore_core::telemetry::{
+        ExportProtocol, MetricsPolicy, SpanNames, TelemetryConfig, TraceContext, current_trace,
+    };
+}
+
+/// The state that replicas share.
+pub mod state {
+    #[cfg(feature = "redis")]
+    #[doc(inline)]
+    pub use longshore_core::state::Redis;
+    #[doc(inline)]
+    pub use longshore_core::state::{
+        Claim, ENTRY_MAX_BYTES, KEY_MAX_BYTES, LogPage, Memory, OpenStateError, Retention,
+        SharedState, State, StateConfig, StateError, StateFuture, StateTlsConfig, Subscription,
+        SubscriptionEvent, Usage, VALUE_MAX_BYTES,
+    };
+}
+
+/// Authentication and policies.
+pub mod auth {
+    #[doc(inline)]
+    pub use longshore_core::auth::{
+        Access, AllowConfig, ApiKeyConfig, AuthConfig, AuthError, AuthMethod, AuthMethodKind,
+        AuthOutcome, AuthSetupError, CertificateConfig, CertificateName, Classified,
+        ClientCertificate, Credential, Credentials, Decision, Effect, FacadeClientConfig,
+        FacadeConfig, FacadeSetupError, ForwardedConfig, IssuerConfig, KeyHash, Kind, OAuthConfig,
+        OAuthSetupError, PolicyConfig, PolicyError, Preset, Principal, PrincipalKind, RuleConfig,
+        Target, new_key,
+    };
+}
+
+/// Rate and concurrency limits.
+pub mod limit {
+    #[doc(inline)]
+    pub use longshore_core::limit::{
+        Limit, LimitConfig, PrincipalRateConfig, RateConfig, ToolLimitConfig,
+    };
+}
+
+/// Audit records.
+pub mod audit {
+    #[doc(inline)]
+    pub use longshore_core::audit::{AuditConfig, AuditError};
+}
+
+/// Keys and secrets.
+pub mod seal {
+    #[doc(inline)]
+    pub use longshore_core::seal::{KeyError, KeyRing, SealConfig, Secret};
+}
+
+/// Tools, resources and prompts.
+pub mod catalog {
+    #[doc(inline)]
+    pub use longshore_catalog::{
+        Announcer, AnyResource, ArgumentFuture, Arguments, AskError, CallContext, CallFuture,
+        Catalog, CatalogError, Changed, CompletionRequest, Completions, Definition, Elicit,
+        ElicitForm, ElicitUrl, Elicited, Form, FormError, IntoContents, IntoMessages, IntoOutput,
+        IntoPrompt, IntoResource, IntoTool, InvalidArguments, InvalidParameter, LogLevel, Offered,
+        Output, Parameters, Prompt, PromptDefinition, PromptError, PromptErrorKind, PromptFn,
+        PromptFuture, PromptOutput, Provided, ReadFuture, Refused, RequestId, RequiredVisit,
+        Resource, ResourceDefinition, ResourceError, ResourceErrorKind, ResourceFn,
+        ResourceTemplate, Roots, SIMD_THRESHOLD_BYTES, Sample, Skill, SkillError, Source,
+        StaticResource, StepError, TaskSupport, TemplateFn, Tool, ToolError, ToolErrorKind,
+        Toolset, TypedTool, Unprovided, UrlElicitation, VariableFuture, View, ViewPermission,
+        collected_tools, extract, prompt_fn, resource_fn, schema, template_fn, tool_fn,
+    };
+}
+
+/// A client of MCP servers.
 #[cfg(feature = "sources")]
-#[path = "../crates/sources/src/client/mod.rs"]
-pub mod client;
-#[cfg_attr(feature = "sources", path = "../crates/sources/src/lib.rs")]
-#[cfg_attr(not(feature = "sources"), path = "../crates/sources/src/absent.rs")]
-pub mod source;
-#[path = "../crates/server/src/lib.rs"]
-pub mod server;
-#[path = "../crates/server/src/transport/mod.rs"]
-pub mod transport;
-#[path = "../crates/server/src/harness/mod.rs"]
-pub mod harness;
-#[path = "../crates/app/src/config/mod.rs"]
-pub mod config;
-#[path = "../crates/app/src/app/mod.rs"]
-pub mod app;
+pub mod client {
+    #[doc(inline)]
+    pub use longshore_sources::client::{
+        Caller, Client, ClientError, Credentials, EraCache, Events, Lifecycle, ListBudget,
+        Listener, Options, Params, RpcError, ServerInfo, Target,
+    };
+}
+
+/// Tools without code.
+pub mod source {
+    #[cfg(not(feature = "sources"))]
+    #[doc(inline)]
+    pub use longshore_app::source::{
+        ArtifactConfig, BuiltinConfig, IgnoredSection, SourceConfig, TokensConfig, TokensError,
+        ToolsetError, UpstreamConfig, UpstreamError, UpstreamNames,
+    };
+    #[cfg(feature = "sources")]
+    #[doc(inline)]
+    pub use longshore_sources::{
+        ArgumentConfig, ArgumentType, Artifact, ArtifactConfig, ArtifactFuture, ArtifactStore,
+        AuthConfig, BasicConfig, CommandLimits, CommandOutput, CommandSourceConfig, CommandTool,
+        CommandToolConfig, ComponentLimits, ComponentSourceConfig, ComponentToolConfig,
+        DirectoryConfig, ExchangeLimits, HttpSourceConfig, HttpTool, HttpToolConfig, NamedSecret,
+        OAuthConfig, OnChange, OnDown, OpenApiSourceConfig, OperationTool, PagesConfig, ReadAs,
+        ResponseConfig, S3Config, Selection, SourceConfig, TokenStore, TokensConfig, TokensError,
+        UpstreamConfig, UpstreamError, UpstreamNames,
+    };
+    #[cfg(feature = "sources")]
+    #[doc(inline)]
+    pub use longshore_toolsets::{
+        AuthorConfig, BuiltinConfig, DatabaseConfig, FetchConfig, FilesystemConfig,
+        FilesystemLimits, GitConfig, GitLimits, MemoryConfig, QueryConfig, SqlConfig, SqlLimits,
+        TimeConfig, ToolsetError,
+    };
+}
+
+/// Server settings and custom methods.
+pub mod server {
+    #[doc(inline)]
+    pub use longshore_server::{
+        BatchPolicy, ClientRequestConfig, ClientRequestCounts, EndpointConfig, MessagesConfig,
+        MethodFuture, MethodHandler, SearchConfig, ServerConfig, StaleSessions, StreamsConfig,
+        TaskConfig, ValidationErrors,
+    };
+}
+
+/// Transports: HTTP, and standard input and output.
+pub mod transport {
+    /// The HTTP transport.
+    pub mod http {
+        #[doc(inline)]
+        pub use longshore_http::{
+            AdminConfig, HttpConfig, HttpLimits, McpService, Route, RouteFuture, RouteHandler,
+            SocketMode, TlsConfig, TlsError, routes,
+        };
+    }
+    /// Graceful shutdown.
+    pub mod drain {
+        #[doc(inline)]
+        pub use longshore_server::transport::drain::{Budget, DrainConfig};
+    }
+    /// The stdio transport.
+    pub mod stdio {
+        #[doc(inline)]
+        pub use longshore_server::transport::stdio::{Framing, StdioConfig};
+    }
+}
+
+/// Tests of tools without a socket.
+pub mod harness {
+    #[doc(inline)]
+    pub use longshore_server::harness::{CallError, CallResult, Harness, Progress, WireMessage};
+}
+
+/// Configuration.
+pub mod config {
+    #[doc(inline)]
+    pub use longshore_app::config::{
+        Config, ConfigError, Conflict, Diagnostic, EnvMissing, Flags, Loaded, LogConfig, LogFormat,
+        Origin, Reload, ResolvedSetting, Setting, Transport, reference, schema, settings,
+    };
+}
+
+/// The builder.
+pub mod app {
+    #[doc(inline)]
+    pub use longshore_app::app::{
+        App, AppError, BoundServer, EndpointError, MainError, PolicyTester, Result,
+    };
+}
+
+/// The program.
 #[cfg(feature = "cli")]
-#[path = "../crates/cli/src/lib.rs"]
-pub mod cli;
+pub mod cli {
+    #[doc(inline)]
+    pub use longshore_cli::{Cli, main};
+}
+
 #[doc(hidden)]
 #[cfg(any(fuzzing, test))]
 pub mod fuzzing;
 #[doc(hidden)]
-pub mod bench;
+pub use longshore_app::bench;
+/// What the tests of the workspace need. Not a part of the API.
+#[doc(hidden)]
+pub mod __test {
+    #[cfg(feature = "git")]
+    pub use longshore_toolsets::gix;
+    #[cfg(feature = "sql")]
+    pub use longshore_toolsets::{rusqlite, tokio_postgres};
+}
 
 pub use app::{App, AppError, BoundServer, EndpointError, PolicyTester, Result};
-#[doc(hidden)]
-pub use catalog::attribute as __private;
+pub use catalog::extract;
 pub use catalog::{
     Announcer, Arguments, AskError, CallContext, CompletionRequest, Completions, Definition,
     Elicited, Form, FormError, IntoOutput, IntoPrompt, IntoResource, IntoTool, InvalidArguments,
@@ -135,6 +299,8 @@ pub use catalog::{
 };
 pub use config::Config;
 pub use harness::{CallError, CallResult, Harness};
+#[doc(hidden)]
+pub use longshore_catalog::attribute as __private;
 pub use protocol::{
     Annotations, CacheScope, ClientAbility, Content, ContextInclusion, Icon, ModelPreferences,
     PromptArgument, PromptMessage, ResourceContents, Role, Root, SamplingContent, SamplingMessage,
@@ -142,16 +308,16 @@ pub use protocol::{
     ToolUse, UriTemplate,
 };
 
-#[doc = include_str!("../crates/catalog/src/tool.md")]
+#[doc = include_str!("tool.md")]
 pub use longshore_macros::tool;
 
-#[doc = include_str!("../crates/catalog/src/tools.md")]
+#[doc = include_str!("tools.md")]
 pub use longshore_macros::tools;
 
-#[doc = include_str!("../crates/catalog/src/resource.md")]
+#[doc = include_str!("resource.md")]
 pub use longshore_macros::resource;
 
-#[doc = include_str!("../crates/catalog/src/prompt.md")]
+#[doc = include_str!("prompt.md")]
 pub use longshore_macros::prompt;
 
 #[doc(no_inline)]

@@ -4,7 +4,7 @@ use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
-use syn::{Attribute, Expr, ExprLit, Ident, Lit};
+use syn::{Attribute, Expr, ExprLit, Ident, Lit, Type};
 
 use crate::methods::Object;
 use crate::options::{Preset, Task, ToolOptions};
@@ -126,7 +126,7 @@ fn field(i: usize, argument: &Argument) -> TokenStream {
     quote!(#(#attributes)* #description #rename #default #header #ident: #ty)
 }
 
-/// The value of a preset. A string in quotes may stand for a `String`.
+/// The value of a preset. A string literal converts into a `String`.
 pub(crate) fn preset(value: &Expr) -> TokenStream {
     match value {
         Expr::Lit(ExprLit {
@@ -157,7 +157,7 @@ fn name_of_default(i: usize) -> Ident {
 
 // === What carries a function to the server ===
 
-/// The type that stands for a function, or for a method, in the catalog.
+/// The type that represents a function or a method in the catalog.
 pub(crate) struct Carrier {
     /// `<S: Store>`, for objects with parameters.
     pub(crate) generics: TokenStream,
@@ -250,16 +250,40 @@ pub(crate) fn state(i: usize) -> Ident {
     format_ident!("__longshore_state_{i}")
 }
 
+/// The name of what a function takes from the call, as a local variable.
+pub(crate) fn extracted(i: usize) -> Ident {
+    format_ident!("__longshore_call_{i}")
+}
+
+/// Statements that take from the call what a function wants of it, in an `async` block.
+pub(crate) fn extract<O>(offered: &Function<O>) -> TokenStream {
+    let all = offered.extracted().enumerate();
+    all.map(|(i, wanted)| extract_one(i, &wanted.ty)).collect()
+}
+
+/// The statement for one parameter.
+pub(crate) fn extract_one(i: usize, ty: &Type) -> TokenStream {
+    let local = extracted(i);
+    // The span puts the error of a missing trait at the type.
+    quote_spanned! {ty.span()=>
+        let #local = <#ty as ::longshore::__private::FromCall>::from_call(
+            &__longshore_context
+        ).await?;
+    }
+}
+
 /// The call of a function or a method, with these locals for its arguments.
 pub(crate) fn called<O>(offered: &Function<O>, locals: &[Ident]) -> TokenStream {
     let name = &offered.function.sig.ident;
     let (mut rest, mut states) = (locals.iter(), (0..).map(state));
+    let mut calls = (0..).map(extracted);
     let passed = offered.parameters.iter().map(|parameter| match parameter {
         Parameter::Context => quote!(&*__longshore_context),
         Parameter::State(_) => {
             let state = states.next();
             quote!(&*#state)
         }
+        Parameter::Call(_) => calls.next().to_token_stream(),
         Parameter::Argument(_) => rest.next().to_token_stream(),
     });
     match offered.place {
@@ -271,7 +295,7 @@ pub(crate) fn called<O>(offered: &Function<O>, locals: &[Ident]) -> TokenStream 
 // === The tool ===
 
 fn implementation(tool: &ToolFn) -> TokenStream {
-    let described = described(tool, &arguments_type(tool));
+    let described = described(tool, &name_of(tool), &arguments_type(tool));
     let traits = traits();
     let definition = quote!(__LONGSHORE_DESCRIBED);
     let implementation = if has_state(tool) {
@@ -317,7 +341,7 @@ fn implementation(tool: &ToolFn) -> TokenStream {
 /// Statements that make the tool of a method, in a function in which `self` is the object; the last one is its `Arc`.
 pub(crate) fn tool_of_method(tool: &ToolFn, object: &Object) -> TokenStream {
     let arguments = arguments(tool);
-    let described = described(tool, &arguments_type(tool));
+    let described = described(tool, &object.name_of(&name_of(tool)), &arguments_type(tool));
     let traits = traits();
     let definition = quote!(::longshore::__private::Described);
     let (carrier, carrier_type) = object.carrier(&definition);
@@ -353,7 +377,7 @@ fn arguments_type(tool: &ToolFn) -> TokenStream {
 fn tool_impl(tool: &ToolFn, carrier: &Carrier) -> TokenStream {
     let returns = &tool.returns;
     let call = call(tool, &arguments_type(tool));
-    // Where a type is missing a trait, that is where it says so.
+    // The span puts the error of a missing trait at the type.
     let finish = quote_spanned! {returns.span()=>
         let __longshore_returns = ::longshore::__private::Returns::<#returns>::new();
         let __longshore_success = (&&&&__longshore_returns).__longshore_success();
@@ -415,7 +439,9 @@ fn call(tool: &ToolFn, arguments: &TokenStream) -> TokenStream {
     } else {
         quote!(#called.await)
     };
+    let extract = extract(tool);
     quote! {
+        #extract
         let #pattern = __longshore_arguments.parse::<#arguments>()?;
         let __longshore_returned: #returns = #returned;
     }
@@ -425,14 +451,18 @@ pub(crate) fn local(i: usize) -> Ident {
     format_ident!("__longshore_{i}", span = Span::mixed_site())
 }
 
-/// The definition, as a chain of calls.
-fn described(tool: &ToolFn, arguments: &TokenStream) -> TokenStream {
-    let options = &tool.options;
-    let returns = &tool.returns;
-    let name = match &options.name {
+/// The name that callers know a tool by, without the prefix of its object.
+fn name_of(tool: &ToolFn) -> String {
+    match &tool.options.name {
         Some(name) => name.value(),
         None => tool.function.sig.ident.unraw().to_string(),
-    };
+    }
+}
+
+/// The definition, as a chain of calls.
+fn described(tool: &ToolFn, name: &str, arguments: &TokenStream) -> TokenStream {
+    let options = &tool.options;
+    let returns = &tool.returns;
     let description = match &options.description {
         Some(text) => Some(text.to_token_stream()),
         None => documentation(&tool.documentation),
@@ -518,14 +548,14 @@ pub(crate) fn documentation(attributes: &[Attribute]) -> Option<TokenStream> {
 
 // === The function ===
 
-/// Lets what stands for the function be called like it.
+/// Makes the unit struct callable like the function.
 fn callable<O>(tool: &Function<O>) -> TokenStream {
     let name = &tool.function.sig.ident;
     let returns = &tool.returns;
     let lends = tool
         .parameters
         .iter()
-        .any(|p| !matches!(p, Parameter::Argument(_)));
+        .any(|p| matches!(p, Parameter::Context | Parameter::State(_)));
     let life = lends.then(|| quote!('__longshore));
     let types: Vec<_> = tool
         .parameters
@@ -536,6 +566,7 @@ fn callable<O>(tool: &Function<O>) -> TokenStream {
                 let ty = &shared.ty;
                 quote!(&#life #ty)
             }
+            Parameter::Call(extracted) => extracted.ty.to_token_stream(),
             Parameter::Argument(argument) => argument.ty.to_token_stream(),
         })
         .collect();

@@ -2,12 +2,13 @@
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
+use syn::Ident;
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 
 use crate::expand::{
-    Carrier, bind, bound_type, called, documentation, has_state, local, preset, state, unbound,
-    unit,
+    Carrier, bind, bound_type, called, documentation, extract, extract_one, extracted, has_state,
+    local, preset, state, unbound, unit,
 };
 use crate::methods::Object;
 use crate::options::{CommonOptions, Complete, Preset, PromptOptions, ResourceOptions};
@@ -335,7 +336,7 @@ fn answered<O>(offered: &Function<O>, error: &TokenStream) -> TokenStream {
     } else {
         quote!(#called.await)
     };
-    // Where a type is missing a trait, that is where it says so.
+    // The span puts the error of a missing trait at the type.
     let split = quote_spanned! {returns.span()=>
         let __longshore_answer = ::longshore::__private::Answer::<
             #returns,
@@ -343,7 +344,9 @@ fn answered<O>(offered: &Function<O>, error: &TokenStream) -> TokenStream {
         >::new();
         let __longshore_success = (&&&&__longshore_answer).__longshore_answer(__longshore_returned)?;
     };
+    let extract = extract(offered);
     quote! {
+        #extract
         #(#read)*
         let __longshore_returned: #returns = #returned;
         #split
@@ -381,7 +384,28 @@ fn parameter(argument: &Argument) -> TokenStream {
     }
 }
 
-/// Which parameters have suggestions, and where they come from.
+/// The arguments of a function that suggests values, and the statements that they need before them. The names are those
+/// of parameters with `#[state]` or `#[call]`, which was checked when the function was read.
+fn given<O>(offered: &Function<O>, names: &[Ident]) -> (TokenStream, Vec<TokenStream>) {
+    let mut statements = TokenStream::new();
+    let mut arguments = Vec::new();
+    for name in names {
+        let is_named = |ident: &Option<Ident>| ident.as_ref() == Some(name);
+        if let Some(place) = offered.shared().position(|shared| is_named(&shared.ident)) {
+            let state = state(place);
+            arguments.push(quote!(&*#state));
+        }
+        let mut all = offered.extracted().enumerate();
+        if let Some((i, wanted)) = all.find(|(_, wanted)| is_named(&wanted.ident)) {
+            statements.extend(extract_one(i, &wanted.ty));
+            let local = extracted(i);
+            arguments.push(quote!(#local));
+        }
+    }
+    (statements, arguments)
+}
+
+/// The methods for completion; nothing if no parameter has suggestions.
 fn completion<O>(
     offered: &Function<O>,
     carrier: &Carrier,
@@ -397,36 +421,37 @@ fn completion<O>(
     }
     let names: Vec<_> = completed.iter().map(|(name, _)| name).collect();
     let lent = &carrier.lent;
-    let by = |found: TokenStream, span: Span| {
+    let by = |extract: TokenStream, found: TokenStream, span: Span| {
         quote_spanned! {span=> {
             #lent
             ::longshore::__private::Box::pin(async move {
+                #extract
                 ::longshore::__private::suggest_by::<::longshore::__private::#error>(#found).await
             })
         }}
     };
     let arms = completed.iter().map(|(name, complete)| {
         let call = match complete {
-            Complete::Method(method) => by(
-                quote!(__longshore_this.#method(__longshore_request)),
-                method.span(),
-            ),
-            Complete::Function { path, state } if state.is_empty() => quote_spanned! {path.span()=>
+            Complete::Method(method, names) => {
+                let (extract, given) = given(offered, names);
+                by(
+                    extract,
+                    quote!(__longshore_this.#method(#(#given,)* __longshore_request)),
+                    method.span(),
+                )
+            }
+            Complete::Function { path, given } if given.is_empty() => quote_spanned! {path.span()=>
                 ::longshore::__private::suggest::<_, _, ::longshore::__private::#error>(
                     #path,
                     __longshore_context,
                     __longshore_request,
                 )
             },
-            Complete::Function { path, state: given } => {
-                // Checked when the function was read: there are parameters of these names.
-                let given = given.iter().filter_map(|name| {
-                    let mut shared = offered.shared();
-                    let place = shared.position(|shared| shared.ident.as_ref() == Some(name))?;
-                    Some(state(place))
-                });
+            Complete::Function { path, given: names } => {
+                let (extract, given) = given(offered, names);
                 by(
-                    quote!(#path(#(&*#given,)* __longshore_request)),
+                    extract,
+                    quote!(#path(#(#given,)* __longshore_request)),
                     path.span(),
                 )
             }

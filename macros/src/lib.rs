@@ -44,7 +44,7 @@ fn written<O: Options>(
 ) -> TokenStream {
     match parse::read(options.into(), item.into()) {
         Ok(function) => expand(&function).into(),
-        // The function goes on as a plain one, so that mistakes in its body are reported in the same run.
+        // The function stays as a plain one, so that mistakes in its body are reported in the same run.
         Err((mistakes, function)) => {
             let mistakes = mistakes.into_compile_error();
             quote!(#mistakes #[allow(unused)] #function).into()

@@ -3,23 +3,33 @@
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 use syn::{
-    Attribute, GenericParam, Generics, ImplItem, ImplItemFn, ItemFn, ItemImpl, Meta, Type,
-    WherePredicate, parse_quote,
+    Attribute, Expr, ExprLit, GenericParam, Generics, ImplItem, ImplItemFn, ItemFn, ItemImpl, Lit,
+    LitStr, Meta, MetaNameValue, Type, WherePredicate, parse_quote,
 };
 
 use crate::expand::{Carrier, tool_of_method};
 use crate::expand_offers::{prompt_of_method, resource_of_method};
-use crate::options::Mistakes;
+use crate::options::{Mistakes, fault_of_name};
 use crate::parse::{Kind, Options, Place, read_function};
 
 /// The type whose methods these are.
 pub(crate) struct Object {
     generics: Generics,
     ty: Type,
+    /// The beginning of its tools' names.
+    prefix: Option<LitStr>,
 }
 
 impl Object {
-    /// The type that carries one method, and its declaration. `definition` is the type of what it says of itself.
+    /// The name of a tool, with the prefix.
+    pub(crate) fn name_of(&self, name: &str) -> String {
+        match &self.prefix {
+            Some(prefix) => prefix.value() + name,
+            None => name.to_owned(),
+        }
+    }
+
+    /// The type that carries one method, and its declaration. `definition` is the type of its definition.
     pub(crate) fn carrier(&self, definition: &TokenStream) -> (Carrier, TokenStream) {
         let (declared, used, conditions) = self.generics.split_for_impl();
         let ty = &self.ty;
@@ -60,13 +70,8 @@ pub(crate) fn tools(options: &TokenStream, item: &TokenStream) -> TokenStream {
         }
     };
     let mut mistakes = Mistakes::default();
-    if !options.is_empty() {
-        mistakes.at(
-            options,
-            "`#[tools]` has no options: they stand on its methods",
-        );
-    }
-    let object = object(&methods, &mut mistakes);
+    let prefix = prefix(options, &mut mistakes);
+    let object = object(&methods, prefix, &mut mistakes);
     let mut added = Vec::new();
     let mut has_any = false;
     for item in &mut methods.items {
@@ -124,7 +129,7 @@ pub(crate) fn tools(options: &TokenStream, item: &TokenStream) -> TokenStream {
 }
 
 /// The object, whose type has to live as long as the server.
-fn object(methods: &ItemImpl, mistakes: &mut Mistakes) -> Object {
+fn object(methods: &ItemImpl, prefix: Option<LitStr>, mistakes: &mut Mistakes) -> Object {
     if let Some((_, of, _)) = &methods.trait_ {
         mistakes.at(
             of,
@@ -146,7 +151,38 @@ fn object(methods: &ItemImpl, mistakes: &mut Mistakes) -> Object {
     if !generics.params.is_empty() {
         generics.make_where_clause().predicates.push(lasts);
     }
-    Object { generics, ty }
+    Object {
+        generics,
+        ty,
+        prefix,
+    }
+}
+
+/// Reads the options of `#[tools]`, of which there is one.
+fn prefix(options: &TokenStream, mistakes: &mut Mistakes) -> Option<LitStr> {
+    if options.is_empty() {
+        return None;
+    }
+    let other = "`#[tools]` has the option `prefix = \"...\"`; all others stand on its methods";
+    let pair = syn::parse2::<MetaNameValue>(options.clone()).ok();
+    let pair = pair.filter(|pair| pair.path.is_ident("prefix"));
+    let prefix = pair.and_then(|pair| match pair.value {
+        Expr::Lit(ExprLit {
+            lit: Lit::Str(prefix),
+            ..
+        }) => Some(prefix),
+        _ => None,
+    });
+    match &prefix {
+        None => mistakes.at(options, other),
+        Some(prefix) => {
+            if fault_of_name(&prefix.value()).is_some() {
+                let message = "a prefix has 1 to 128 letters and digits of ASCII, `_`, `-` and `.`";
+                mistakes.at(prefix, message);
+            }
+        }
+    }
+    prefix
 }
 
 /// Takes `#[tool(...)]` or its like off a method. `None` if it has none.
@@ -191,8 +227,8 @@ fn kind_of(attribute: &Attribute) -> Option<Kind> {
     kinds.find(|kind| is_ours && last == kind.name())
 }
 
-/// What adds one method to what its object offers; `None` after a mistake. The method is left as the compiler would like
-/// to see it.
+/// Statements that add one method to the offer of its object; `None` after a mistake. The method keeps no attribute that
+/// the compiler does not know.
 fn member<O: Options>(
     options: TokenStream,
     method: &mut ImplItemFn,

@@ -1,4 +1,4 @@
-//! The words in `#[tool(...)]`, `#[resource(...)]`, `#[prompt(...)]` and `#[arg(...)]`, and what is wrong with them.
+//! Options of `#[tool(...)]`, `#[resource(...)]`, `#[prompt(...)]` and `#[arg(...)]`, and their mistakes.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use syn::{Expr, ExprLit, Ident, Lit, LitStr, Meta, Path, Token};
 
 use crate::parse::Kind;
 
-/// Mistakes, gathered so that all of a function's are told at once.
+/// Mistakes of a function, collected so that all are reported at once.
 #[derive(Default)]
 pub(crate) struct Mistakes(Option<syn::Error>);
 
-/// What `#[tool(...)]` says.
+/// Options of `#[tool(...)]`.
 #[derive(Default)]
 pub(crate) struct ToolOptions {
     pub(crate) name: Option<LitStr>,
@@ -36,14 +36,14 @@ pub(crate) struct ToolOptions {
     pub(crate) deferred_task: bool,
 }
 
-/// Whether calls may outlive their request.
+/// Support for calls that outlive their request.
 #[derive(Clone, Copy)]
 pub(crate) enum Task {
     Optional,
     Required,
 }
 
-/// What `#[resource(...)]` says.
+/// Options of `#[resource(...)]`.
 #[derive(Default)]
 pub(crate) struct ResourceOptions {
     pub(crate) uri: Option<LitStr>,
@@ -53,13 +53,13 @@ pub(crate) struct ResourceOptions {
     pub(crate) common: CommonOptions,
 }
 
-/// What `#[prompt(...)]` says.
+/// Options of `#[prompt(...)]`.
 #[derive(Default)]
 pub(crate) struct PromptOptions {
     pub(crate) common: CommonOptions,
 }
 
-/// What resources and prompts have in common.
+/// Options that resources and prompts share.
 #[derive(Default)]
 pub(crate) struct CommonOptions {
     pub(crate) name: Option<LitStr>,
@@ -77,7 +77,7 @@ pub(crate) struct MetaEntry {
     pub(crate) value: Expr,
 }
 
-/// What `#[arg(...)]` says.
+/// Options of `#[arg(...)]`.
 #[derive(Default)]
 pub(crate) struct ArgOptions {
     pub(crate) description: Option<LitStr>,
@@ -89,15 +89,15 @@ pub(crate) struct ArgOptions {
     pub(crate) complete: Option<Complete>,
 }
 
-/// What suggests values of a parameter.
+/// The function that suggests values of a parameter.
 pub(crate) enum Complete {
-    /// `cities`, or `cities(db)` with parameters that have `#[state]`.
-    Function { path: Path, state: Vec<Ident> },
-    /// `self.cities`
-    Method(Ident),
+    /// `cities`, or `cities(db)` with parameters that have `#[state]` or `#[call]`.
+    Function { path: Path, given: Vec<Ident> },
+    /// `self.cities`, or `self.cities(caller)` with parameters that have `#[call]`.
+    Method(Ident, Vec<Ident>),
 }
 
-/// What a parameter is when it is left out.
+/// The value of a parameter that is left out.
 pub(crate) enum Preset {
     /// `Default::default()`
     OfType,
@@ -422,7 +422,7 @@ impl ArgOptions {
     }
 }
 
-/// What is wrong with the name of a tool.
+/// Returns the problem with the name of a tool.
 pub(crate) fn fault_of_name(name: &str) -> Option<&'static str> {
     if name.is_empty() || name.len() > 128 {
         Some("the name of a tool has 1 to 128 characters")
@@ -476,30 +476,37 @@ fn complete(option: &Meta) -> syn::Result<Complete> {
         }
         _ => None,
     };
+    let names = |arguments: &Punctuated<Expr, Token![,]>| {
+        let names = arguments
+            .iter()
+            .map(|name| path(name)?.get_ident().cloned());
+        names.collect::<Option<Vec<_>>>()
+    };
     let read = match value {
         Expr::Call(call) => path(&call.func).and_then(|function| {
-            let state = call.args.iter();
-            let state = state.map(|argument| path(argument)?.get_ident().cloned());
             Some(Complete::Function {
                 path: function,
-                state: state.collect::<Option<_>>()?,
+                given: names(&call.args)?,
             })
         }),
+        Expr::MethodCall(call) if path(&call.receiver).is_some_and(|r| r.is_ident("self")) => {
+            names(&call.args).map(|given| Complete::Method(call.method.clone(), given))
+        }
         Expr::Field(field) => match (path(&field.base), &field.member) {
             (Some(base), syn::Member::Named(name)) if base.is_ident("self") => {
-                Some(Complete::Method(name.clone()))
+                Some(Complete::Method(name.clone(), Vec::new()))
             }
             _ => None,
         },
         other => path(other).map(|path| Complete::Function {
             path,
-            state: Vec::new(),
+            given: Vec::new(),
         }),
     };
     read.ok_or_else(|| {
         syn::Error::new_spanned(
             value,
-            "expected the name of a function; `name(db)` if it takes the parameter `#[state] db`, `self.name` for a method",
+            "expected the name of a function; `name(db)` if it takes the parameter `#[state] db` or `#[call] db`, `self.name` for a method",
         )
     })
 }
@@ -529,7 +536,7 @@ fn word(option: &Meta) -> syn::Result<bool> {
     }
 }
 
-/// What is in the parentheses of an option.
+/// The entries in the parentheses of an option.
 fn entries<T: Parse>(option: &Meta, form: &str) -> syn::Result<Punctuated<T, Token![,]>> {
     match option {
         Meta::List(list) => list.parse_args_with(Punctuated::parse_terminated),
@@ -602,7 +609,7 @@ fn unknown(name: &str, known: &[&str]) -> String {
     }
 }
 
-/// How many letters to add, drop or change to make one word of the other.
+/// The edit distance of two words.
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {

@@ -12,7 +12,7 @@ use crate::options::{
 /// A function that is to become something that a server offers, with its options.
 pub(crate) struct Function<O> {
     pub(crate) options: O,
-    /// Whether it blocks, and where it says so.
+    /// The place of `blocking`, if it is set.
     pub(crate) blocking: Option<Span>,
     /// The function, without what only the attribute understands.
     pub(crate) function: ItemFn,
@@ -33,7 +33,7 @@ pub(crate) enum Place {
     Method,
 }
 
-/// What a function is to become.
+/// The kind of item that a function becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Tool,
@@ -60,12 +60,14 @@ impl Kind {
     }
 }
 
-/// One parameter, in the order of the function's list.
+/// A parameter.
 pub(crate) enum Parameter {
     /// `&CallContext`
     Context,
     /// `#[state] name: &T`
     State(Box<Shared>),
+    /// `#[call] name: T`
+    Call(Box<Extracted>),
     Argument(Box<Argument>),
 }
 
@@ -73,7 +75,14 @@ pub(crate) enum Parameter {
 pub(crate) struct Shared {
     /// `None` for a pattern.
     pub(crate) ident: Option<Ident>,
-    /// What the reference is to.
+    /// The referenced type.
+    pub(crate) ty: Type,
+}
+
+/// A parameter that is taken from the call.
+pub(crate) struct Extracted {
+    /// `None` for a pattern.
+    pub(crate) ident: Option<Ident>,
     pub(crate) ty: Type,
 }
 
@@ -96,22 +105,30 @@ impl<O> Function<O> {
         arguments(&self.parameters)
     }
 
-    /// What it shares with others, in the order of its parameters.
+    /// The parameters with `#[state]`, in order.
     pub(crate) fn shared(&self) -> impl Iterator<Item = &Shared> {
         self.parameters.iter().filter_map(|p| match p {
             Parameter::State(shared) => Some(&**shared),
-            Parameter::Argument(_) | Parameter::Context => None,
+            Parameter::Argument(_) | Parameter::Call(_) | Parameter::Context => None,
+        })
+    }
+
+    /// The parameters with `#[call]`, in order.
+    pub(crate) fn extracted(&self) -> impl Iterator<Item = &Extracted> {
+        self.parameters.iter().filter_map(|p| match p {
+            Parameter::Call(extracted) => Some(&**extracted),
+            Parameter::Argument(_) | Parameter::State(_) | Parameter::Context => None,
         })
     }
 }
 
 impl Argument {
-    /// Whether the caller may leave it out.
+    /// Returns true if the caller may leave it out.
     pub(crate) fn is_optional(&self) -> bool {
         self.options.default.is_some() || is_option(&self.ty)
     }
 
-    /// What the caller calls it.
+    /// The name that callers use.
     pub(crate) fn name(&self) -> String {
         match &self.options.rename {
             Some(name) => name.value(),
@@ -278,21 +295,32 @@ fn check_completion(parameters: &[Parameter], place: Place, mistakes: &mut Mista
     let complete = arguments(parameters).filter_map(|argument| argument.options.complete.as_ref());
     for complete in complete {
         match complete {
-            Complete::Method(method) if place == Place::Free => {
+            Complete::Method(method, _) if place == Place::Free => {
                 mistakes.at(method, "a function has no `self`: name a function");
             }
-            Complete::Method(_) => {}
-            Complete::Function { state, .. } => {
-                for name in state {
-                    let is_known = parameters.iter().any(|p| {
-                        matches!(p, Parameter::State(shared) if shared.ident.as_ref() == Some(name))
-                    });
-                    if !is_known {
-                        let message = format!("there is no parameter `#[state] {name}`");
-                        mistakes.at(name, message);
-                    }
-                }
+            Complete::Method(_, given) | Complete::Function { given, .. } => {
+                check_given(given, parameters, place, mistakes);
             }
+        }
+    }
+}
+
+/// Checks the parameters that a function which suggests values is given.
+fn check_given(given: &[Ident], parameters: &[Parameter], place: Place, mistakes: &mut Mistakes) {
+    for name in given {
+        let is_known = parameters.iter().any(|p| match p {
+            Parameter::State(shared) => shared.ident.as_ref() == Some(name),
+            Parameter::Call(extracted) => extracted.ident.as_ref() == Some(name),
+            Parameter::Argument(_) | Parameter::Context => false,
+        });
+        if !is_known {
+            let message = match place {
+                Place::Free => {
+                    format!("there is no parameter `#[state] {name}` and no `#[call] {name}`")
+                }
+                Place::Method => format!("there is no parameter `#[call] {name}`"),
+            };
+            mistakes.at(name, message);
         }
     }
 }
@@ -335,7 +363,7 @@ fn check_variables(uri: &syn::LitStr, parameters: &[Parameter], mistakes: &mut M
         match variables.iter().find(|(variable, _)| *variable == name) {
             None if variables.is_empty() => mistakes.at(
                 &argument.ident,
-                "the URI has no variables, so there is nobody to fill this: write `{...}` into it",
+                "the URI has no variables that could fill this: write `{...}` into it, or put `#[call]` or `#[state]` before the parameter",
             ),
             None => mistakes.at(
                 &argument.ident,
@@ -350,8 +378,8 @@ fn check_variables(uri: &syn::LitStr, parameters: &[Parameter], mistakes: &mut M
     }
 }
 
-/// The variables of a template, and whether each may be left out. Whether it is a good template is found out when the
-/// resource is registered.
+/// The variables of a template, each with true if it may be left out. The template is validated when the resource is
+/// registered.
 fn variables(template: &str) -> Vec<(&str, bool)> {
     let mut found = Vec::new();
     for expression in template.split('{').skip(1) {
@@ -366,7 +394,7 @@ fn variables(template: &str) -> Vec<(&str, bool)> {
 fn arguments(parameters: &[Parameter]) -> impl Iterator<Item = &Argument> {
     parameters.iter().filter_map(|p| match p {
         Parameter::Argument(argument) => Some(&**argument),
-        Parameter::Context | Parameter::State(_) => None,
+        Parameter::Context | Parameter::State(_) | Parameter::Call(_) => None,
     })
 }
 
@@ -416,9 +444,14 @@ fn read_parameters(
                 check_receiver(kind, place, receiver, mistakes);
                 has_receiver = true;
             }
-            FnArg::Typed(parameter) if is_shared(parameter) => {
+            FnArg::Typed(parameter) if is_marked(parameter, "state") => {
                 if let Some(shared) = read_shared(place, parameter, mistakes) {
                     parameters.push(Parameter::State(Box::new(shared)));
+                }
+            }
+            FnArg::Typed(parameter) if is_marked(parameter, "call") => {
+                if let Some(extracted) = read_extracted(parameter, mistakes) {
+                    parameters.push(Parameter::Call(Box::new(extracted)));
                 }
             }
             FnArg::Typed(parameter) if is_context(&parameter.ty) => {
@@ -436,7 +469,7 @@ fn read_parameters(
             }
             FnArg::Typed(parameter) if means_context(&parameter.ty) => mistakes.at(
                 &parameter.ty,
-                "the context is lent to the call: write `&CallContext`",
+                "the context is lent to the call: write `&CallContext`; for an `Arc<CallContext>` put `#[call]` before it",
             ),
             FnArg::Typed(parameter) => {
                 if let Some(argument) = read_argument(kind, parameter, mistakes) {
@@ -475,34 +508,73 @@ fn check_receiver(kind: Kind, place: Place, receiver: &Receiver, mistakes: &mut 
     }
 }
 
-fn is_shared(parameter: &PatType) -> bool {
+fn is_marked(parameter: &PatType, mark: &str) -> bool {
     parameter
         .attrs
         .iter()
-        .any(|attribute| attribute.path().is_ident("state"))
+        .any(|attribute| attribute.path().is_ident(mark))
 }
 
-/// Reads a parameter with `#[state]`.
-fn read_shared(place: Place, parameter: &mut PatType, mistakes: &mut Mistakes) -> Option<Shared> {
+/// Takes the attributes off a parameter that no caller fills. Those for the compiler stay; all but one `mark` are
+/// mistakes.
+fn take_mark(parameter: &mut PatType, mark: &str, others: &str, mistakes: &mut Mistakes) {
     let mut marks = 0;
     for attribute in std::mem::take(&mut parameter.attrs) {
         let path = attribute.path();
-        if path.is_ident("state") {
+        if path.is_ident(mark) {
             marks += 1;
             if attribute.meta.require_path_only().is_err() {
-                mistakes.at(&attribute, "`#[state]` has no options");
+                mistakes.at(&attribute, format!("`#[{mark}]` has no options"));
             } else if 1 < marks {
                 mistakes.at(&attribute, "this is said twice");
             }
         } else if is_lint(path) {
             parameter.attrs.push(attribute);
         } else {
-            mistakes.at(
-                path,
-                "state comes from the application, not from the caller: it takes no other attribute",
-            );
+            mistakes.at(path, others);
         }
     }
+}
+
+/// Reads a parameter with `#[call]`.
+fn read_extracted(parameter: &mut PatType, mistakes: &mut Mistakes) -> Option<Extracted> {
+    let others = "this comes from the call, not from its arguments: it takes no other attribute";
+    take_mark(parameter, "call", others, mistakes);
+    let ident = match &*parameter.pat {
+        Pat::Ident(pattern) => Some(pattern.ident.clone()),
+        _ => None,
+    };
+    let message = match &*parameter.ty {
+        ty if is_context(ty) => "`&CallContext` needs no `#[call]`".to_owned(),
+        Type::Reference(reference) => {
+            let written = reference
+                .elem
+                .to_token_stream()
+                .to_string()
+                .replace(' ', "");
+            format!(
+                "what is taken from a call is owned: write `{written}`; for a value of the application write `#[state]`"
+            )
+        }
+        Type::ImplTrait(_) | Type::Infer(_) => {
+            "the type has to be spelt out: it says what is taken from the call".to_owned()
+        }
+        ty => {
+            return Some(Extracted {
+                ident,
+                ty: ty.clone(),
+            });
+        }
+    };
+    mistakes.at(&parameter.ty, message);
+    None
+}
+
+/// Reads a parameter with `#[state]`.
+fn read_shared(place: Place, parameter: &mut PatType, mistakes: &mut Mistakes) -> Option<Shared> {
+    let others =
+        "state comes from the application, not from the caller: it takes no other attribute";
+    take_mark(parameter, "state", others, mistakes);
     if place == Place::Method {
         mistakes.at(&*parameter, "a method has its state in `self`");
         return None;
@@ -565,9 +637,11 @@ fn read_argument(kind: Kind, parameter: &mut PatType, mistakes: &mut Mistakes) -
         } else {
             mistakes.at(path, match kind {
                 Kind::Tool => {
-                    "a parameter takes doc comments, `#[arg(...)]`, `#[serde(...)]` and `#[schemars(...)]`"
+                    "a parameter takes doc comments, `#[arg(...)]`, `#[serde(...)]` and `#[schemars(...)]`; one that is no argument takes `#[state]` or `#[call]`"
                 }
-                Kind::Resource | Kind::Prompt => "a parameter takes doc comments and `#[arg(...)]`",
+                Kind::Resource | Kind::Prompt => {
+                    "a parameter takes doc comments and `#[arg(...)]`; one that is no argument takes `#[state]` or `#[call]`"
+                }
             });
         }
     }
@@ -657,7 +731,7 @@ fn is_context(ty: &Type) -> bool {
         if reference.mutability.is_none() && last_name(&reference.elem).is_some_and(|n| n == "CallContext"))
 }
 
-/// Whether it is the context in a form that there is not: owned, shared, or to be changed.
+/// Returns true for the context in an invalid form: owned, shared or mutable.
 fn means_context(ty: &Type) -> bool {
     match ty {
         Type::Reference(reference) => means_context(&reference.elem),
@@ -690,7 +764,7 @@ fn check_type(kind: Kind, ty: &Type, mistakes: &mut Mistakes) {
             mistakes.at(
                 ty,
                 format!(
-                    "a {name} owns its arguments: use {instead} here; for a value of the application, put `#[state]` before it"
+                    "a {name} owns its arguments: use {instead} here; for a value of the application, put `#[state]` before it, for one of the call `#[call]` and leave the `&` out"
                 ),
             );
         }
@@ -709,7 +783,7 @@ fn check_type(kind: Kind, ty: &Type, mistakes: &mut Mistakes) {
     }
 }
 
-/// Refuses what is certainly not an integer, a string or a boolean. Behind an alias it is found out when the
+/// Rejects types that are certainly not an integer, a string or a boolean. Types behind an alias are checked when the
 /// tool is registered.
 fn check_mirrored(ty: &Type, header: &syn::LitStr, mistakes: &mut Mistakes) {
     const OTHERS: &[&str] = &[

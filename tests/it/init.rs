@@ -121,9 +121,16 @@ fn a_project_depends_on_the_copy_that_is_named() {
             && manifest.contains("[profile.dev.package.\"*\"]\ndebug = false"),
         "{manifest}"
     );
-    for written in ["src/main.rs", "README.md", ".gitignore"] {
+    for written in ["src/main.rs", "README.md", ".gitignore", ".dockerignore"] {
         assert!(project.join(written).exists(), "{written}");
     }
+    let dockerfile = std::fs::read_to_string(project.join("Dockerfile")).expect("written");
+    assert!(
+        dockerfile.contains(&format!("COPY --from=longshore . {copy}\n"))
+            && dockerfile.contains("cp target/release/my-tools /server")
+            && !dockerfile.contains("{{"),
+        "{dockerfile}"
+    );
     let no_copy = folder.path().to_str().expect("UTF-8");
     let made = longshore(folder.path(), &["init", "b", "--rust", "--path", no_copy]);
     assert_eq!(made.status.code(), Some(1));

@@ -1,23 +1,29 @@
-//! The rule of the rooms: each uses only those above it in the list of `src/lib.rs`. So there are no cycles, and
-//! whoever reads from the top meets nothing that was not introduced.
+//! Rules of the code's structure that Cargo does not hold: the order of the rooms within a crate, and what the facade exports.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// Crates that consist of several rooms, each a module of the crate's root.
+const OF_ROOMS: [&str; 3] = ["net", "core", "app"];
+
 #[test]
 fn a_room_uses_only_rooms_above_it() {
-    let rooms = rooms();
     let mut violations = BTreeSet::new();
-    for (place, room) in rooms.iter().enumerate() {
-        for file in files_of(room) {
-            for used in uses(&read(&file)) {
-                let below = rooms
-                    .iter()
-                    .position(|room| *room == used)
-                    .is_some_and(|at| place < at);
-                if below {
-                    violations.insert(format!("{room} uses {used} ({})", file.display()));
+    for name in OF_ROOMS {
+        let folder = crates().join(name).join("src");
+        let rooms = rooms(&read(&folder.join("lib.rs")));
+        assert!(rooms.len() > 1, "{name}: {rooms:?}");
+        for (place, room) in rooms.iter().enumerate() {
+            for file in files_of(&folder, room) {
+                for used in uses(&read(&file)) {
+                    let below = rooms
+                        .iter()
+                        .position(|room| *room == used)
+                        .is_some_and(|at| place < at);
+                    if below {
+                        violations.insert(format!("{room} uses {used} ({})", file.display()));
+                    }
                 }
             }
         }
@@ -26,38 +32,39 @@ fn a_room_uses_only_rooms_above_it() {
 }
 
 #[test]
-fn a_room_names_others_and_not_what_the_crate_says_of_them() {
-    let rooms = rooms();
-    // The attributes belong to no room.
-    let free = ["tool", "resource", "prompt"];
-    let mut shortcuts = BTreeSet::new();
-    for room in &rooms {
-        for file in files_of(room) {
-            for used in uses(&read(&file)) {
-                if !rooms.contains(&used) && !free.contains(&&*used) {
-                    shortcuts.insert(format!("crate::{used} ({})", file.display()));
-                }
-            }
-        }
-    }
-    assert_eq!(shortcuts, BTreeSet::new());
+fn the_facade_lists_what_it_exports() {
+    let root = read(&manifest().join("src/lib.rs"));
+    let globs: Vec<_> = root.lines().filter(|line| line.contains("::*")).collect();
+    assert_eq!(globs, Vec::<&str>::new(), "each export is named");
+    let kinds = [
+        "fn ", "struct ", "enum ", "trait ", "type ", "const ", "static ",
+    ];
+    let own: Vec<_> = root
+        .lines()
+        .filter(|line| !line.starts_with("//"))
+        .filter_map(|line| line.trim().strip_prefix("pub "))
+        .filter(|item| kinds.iter().any(|kind| item.starts_with(kind)))
+        .collect();
+    assert_eq!(
+        own,
+        Vec::<&str>::new(),
+        "the facade has no items of its own"
+    );
 }
 
 #[test]
-fn everything_under_src_belongs_to_a_room() {
-    let rooms = rooms();
-    let roots = ["lib", "main"];
-    for entry in fs::read_dir(source()).expect("a folder") {
-        let name = entry.expect("an entry").path();
-        let stem = name
-            .file_stem()
-            .and_then(|s| s.to_str())
-            .expect("UTF-8")
-            .to_owned();
+fn an_internal_crate_says_that_it_is_one() {
+    for entry in fs::read_dir(crates()).expect("a folder") {
+        let folder = entry.expect("an entry").path();
+        let place = folder.display();
+        let readme = read(&folder.join("README.md"));
         assert!(
-            rooms.contains(&stem) || roots.contains(&&*stem),
-            "{stem} is in no list"
+            readme.contains("An internal part of [Longshore]"),
+            "{place}"
         );
+        let manifest = read(&folder.join("Cargo.toml"));
+        let is_said = manifest.contains("description = \"An internal part of Longshore.");
+        assert!(is_said, "{place}");
     }
 }
 
@@ -75,52 +82,36 @@ fn paths_are_found_in_every_form_that_they_take() {
     assert_eq!(uses(text), expected.map(str::to_owned).into());
 }
 
-fn source() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+fn manifest() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn crates() -> PathBuf {
+    manifest().join("crates")
 }
 
 fn read(file: &Path) -> String {
     fs::read_to_string(file).expect("a file")
 }
 
-/// The rooms, from top to bottom.
-fn rooms() -> Vec<String> {
-    let root = read(&source().join("lib.rs"));
+/// The rooms of a crate, from top to bottom.
+fn rooms(root: &str) -> Vec<String> {
     let modules = root
         .lines()
         .filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'));
-    let rooms: Vec<String> = modules.map(str::to_owned).collect();
-    assert!(rooms.len() > 10, "{rooms:?}");
-    rooms
+    modules.map(str::to_owned).collect()
 }
 
-/// All files of a room: what is in its folder and in those of the crates that it includes, except the folders of other rooms.
-fn files_of(room: &str) -> Vec<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let text = read(&source().join("lib.rs"));
-    let own = folder_of(&text, room);
-    let others: Vec<PathBuf> = rooms()
-        .iter()
-        .filter(|other| *other != room)
-        .filter_map(|other| folder_of(&text, other))
-        .collect();
-    let mut files = Vec::new();
-    let mut folders: Vec<PathBuf> = own.into_iter().collect();
-    match room {
-        "source" => {
-            folders.extend(["crates/toolsets/src", "crates/demo/src"].map(|f| root.join(f)))
-        }
-        "transport" => folders.push(root.join("crates/http/src")),
-        _ => files.push(source().join(format!("{room}.rs"))),
-    }
+/// All files of a room.
+fn files_of(folder: &Path, room: &str) -> Vec<PathBuf> {
+    let mut files = vec![folder.join(format!("{room}.rs"))];
     files.retain(|file| file.exists());
+    let mut folders = vec![folder.join(room)];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).into_iter().flatten() {
             let path = entry.expect("an entry").path();
             if path.is_dir() {
-                if !others.contains(&path) {
-                    folders.push(path);
-                }
+                folders.push(path);
             } else if path.extension().is_some_and(|e| e == "rs") {
                 files.push(path);
             }
@@ -128,18 +119,6 @@ fn files_of(room: &str) -> Vec<PathBuf> {
     }
     assert!(!files.is_empty(), "{room} has no files");
     files
-}
-
-/// The folder of the file that a room's `path` attribute names.
-fn folder_of(text: &str, room: &str) -> Option<PathBuf> {
-    let before = &text[..text.find(&format!("pub mod {room};"))?];
-    let start = before.rfind("../crates/")?;
-    let path = before[start..].split('"').next()?;
-    let attribute = before[start..].lines().count();
-    let folder = Path::new(path).parent()?;
-    (attribute <= 2).then(|| {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join(folder.strip_prefix("..").unwrap_or(folder))
-    })
 }
 
 /// The first names of all paths that begin at the crate.

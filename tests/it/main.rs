@@ -34,6 +34,7 @@ mod drain;
 mod reload;
 mod everything;
 mod extensions;
+mod extractors;
 mod fixture;
 mod hostile;
 #[cfg(all(feature = "cli", unix))]

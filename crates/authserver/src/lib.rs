@@ -23,6 +23,14 @@
 //! - Replay: codes and refresh tokens are used once; a second use ends the login.
 //! - The provider's tokens are used in the callback only. No client receives them.
 
+// Only the crate `longshore` is a documented API.
+#![allow(missing_docs, missing_debug_implementations)]
+
+// Paths in this crate begin with the name of a room, as if all rooms were modules of one crate: `crate::net::Body`. So the rooms of
+// other crates are imported here.
+use longshore_core::{auth, seal, state};
+use longshore_net::{environment, net};
+
 mod authorize;
 mod callback;
 mod client;
@@ -42,4 +50,4 @@ mod token;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use server::{AuthorizationServer, Parts, is_path};
+pub use server::{AuthorizationServer, AuthorizationServerError, Parts, is_path};

@@ -363,9 +363,7 @@ impl Provider {
             Ok(url)
         };
         let keys_url = url("jwks_uri")?;
-        let answer = self
-            .fetch(OutgoingRequest::get(keys_url), "keys")
-            .await?;
+        let answer = self.fetch(OutgoingRequest::get(keys_url), "keys").await?;
         let keys = IssuerKeys::read(&answer.body).map_err(|error| {
             tracing::warn!(provider = self.host, %error, "cannot read the keys of the identity provider");
             self.odd("its keys cannot be used")

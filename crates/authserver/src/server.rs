@@ -31,7 +31,7 @@ const CALLBACK: &str = "/oauth/callback";
 
 /// An OAuth authorization server in front of an identity provider.
 #[derive(Debug)]
-pub(crate) struct AuthorizationServer {
+pub struct AuthorizationServer {
     pub(super) config: FacadeConfig,
     /// Issuer identifier: the public URL of the server's root, without a slash at its end.
     pub(super) issuer: String,
@@ -61,23 +61,23 @@ pub(crate) struct AuthorizationServer {
 
 /// Parts that an authorization server is made of.
 #[derive(Debug)]
-pub(crate) struct Parts {
-    pub(crate) config: FacadeConfig,
+pub struct Parts {
+    pub config: FacadeConfig,
     /// Public URL of the server's root, without a slash at its end.
-    pub(crate) issuer: String,
-    pub(crate) name: String,
+    pub issuer: String,
+    pub name: String,
     /// URLs of the MCP endpoints, the main one first.
-    pub(crate) resources: Vec<String>,
+    pub resources: Vec<String>,
     /// Scopes that access rules name, which clients may ask for.
-    pub(crate) scopes: Vec<String>,
-    pub(crate) ring: Arc<KeyRing>,
-    pub(crate) state: SharedState,
+    pub scopes: Vec<String>,
+    pub ring: Arc<KeyRing>,
+    pub state: SharedState,
 }
 
 /// Reason why an authorization server cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub(crate) enum AuthorizationServerError {
+pub enum AuthorizationServerError {
     #[error(transparent)]
     Config(#[from] FacadeSetupError),
     #[error("http.public_url {0:?} is not a valid URL for auth.oauth.facade")]
@@ -136,7 +136,7 @@ impl Endpoint {
 }
 
 /// Returns true if a path below the server's root belongs to the authorization server.
-pub(crate) fn is_path(path: &str) -> bool {
+pub fn is_path(path: &str) -> bool {
     Endpoint::of(path).is_some()
 }
 
@@ -146,7 +146,7 @@ impl AuthorizationServer {
     /// # Errors
     ///
     /// A setting is missing or wrong.
-    pub(crate) fn new(parts: Parts) -> Result<Self, AuthorizationServerError> {
+    pub fn new(parts: Parts) -> Result<Self, AuthorizationServerError> {
         let Parts {
             config,
             issuer,
@@ -207,12 +207,12 @@ impl AuthorizationServer {
     }
 
     /// The public keys as a JWK set, in JSON.
-    pub(crate) fn public_keys(&self) -> &str {
+    pub fn public_keys(&self) -> &str {
         &self.keys.public
     }
 
     /// Responds to a request for one of the paths of [`is_path`].
-    pub(crate) async fn respond(&self, path: &str, request: Request<Bytes>) -> Response<Body> {
+    pub async fn respond(&self, path: &str, request: Request<Bytes>) -> Response<Body> {
         let Some(endpoint) = Endpoint::of(path) else {
             return plain(StatusCode::NOT_FOUND);
         };

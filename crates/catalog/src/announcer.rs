@@ -30,10 +30,10 @@ pub struct Announcer(Arc<Shared>);
 
 /// An [`Announcer`] of a server that may be gone.
 #[derive(Debug)]
-pub(crate) struct WeakAnnouncer(Weak<Shared>);
+pub struct WeakAnnouncer(Weak<Shared>);
 
 impl WeakAnnouncer {
-    pub(crate) fn upgrade(&self) -> Option<Announcer> {
+    pub fn upgrade(&self) -> Option<Announcer> {
         self.0.upgrade().map(Announcer)
     }
 }
@@ -56,7 +56,7 @@ struct Waiting {
 
 /// That something has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Notice {
+pub enum Notice {
     Tools,
     Prompts,
     Resources,
@@ -98,18 +98,18 @@ impl Announcer {
 
     /// Whatever is announced by this one is announced by another too; who listens to that one listens to this one. A
     /// server that is told by the follower has to be made afterwards.
-    pub(crate) fn lead(&self, follower: &Self) {
+    pub fn lead(&self, follower: &Self) {
         *follower.interest_held() = self.interest();
         self.followers().push(follower.clone());
     }
 
     /// Which resources somebody listens to.
-    pub(crate) fn interest(&self) -> Interest {
+    pub fn interest(&self) -> Interest {
         self.interest_held().clone()
     }
 
     /// A list of this very server has changed, and those of its followers may not have.
-    pub(crate) fn announce_alone(&self, notice: Notice) {
+    pub fn announce_alone(&self, notice: Notice) {
         let mut waiting = self.waiting();
         if WAITING_MAX <= waiting.notices.len() {
             tracing::warn!(?notice, "too many announcements wait; this one is dropped");
@@ -123,10 +123,12 @@ impl Announcer {
     }
 
     /// One that does not keep the server's alive.
-    pub(crate) fn downgrade(&self) -> WeakAnnouncer {
+    pub fn downgrade(&self) -> WeakAnnouncer {
         WeakAnnouncer(Arc::downgrade(&self.0))
     }
 
+    /// Queues a notice for subscribers, the only way from an application to them. Events (SEP-3415, a draft) would be
+    /// further notices.
     fn announce(&self, notice: Notice) {
         for follower in &*self.followers() {
             follower.announce(notice.clone());
@@ -135,7 +137,7 @@ impl Announcer {
     }
 
     /// The next announcement that waits.
-    pub(crate) fn take(&self) -> Option<Notice> {
+    pub fn take(&self) -> Option<Notice> {
         let mut waiting = self.waiting();
         let notice = waiting.notices.pop_front()?;
         waiting.known.remove(&notice);
@@ -143,7 +145,7 @@ impl Announcer {
     }
 
     /// Waits until there may be an announcement.
-    pub(crate) async fn news(&self) {
+    pub async fn news(&self) {
         self.0.news.notified().await;
     }
 

@@ -33,7 +33,7 @@ impl Arguments {
     }
 
     /// The text of a JSON object that has been checked to be one.
-    pub(crate) fn from_checked(object: Bytes) -> Self {
+    pub fn from_checked(object: Bytes) -> Self {
         Self(Form::Raw(object))
     }
 
@@ -100,7 +100,7 @@ fn tree(object: &[u8]) -> Result<Map<String, Value>, InvalidArguments> {
 
 /// The tree that `serde_json` would make. `None` where the two differ: `simd-json` refuses integers of more than
 /// 64 bits, which `serde_json` reads as floating point, and takes `-0` for the integer 0.
-pub(crate) fn tree_by_simd_json(object: &[u8]) -> Option<Map<String, Value>> {
+pub fn tree_by_simd_json(object: &[u8]) -> Option<Map<String, Value>> {
     if may_have_negative_zero(object) {
         return None;
     }
@@ -160,7 +160,7 @@ impl InvalidArguments {
     }
 
     /// Names the path of a member that appears twice in its object.
-    pub(crate) fn repeated(path: &str) -> Self {
+    pub fn repeated(path: &str) -> Self {
         Self::new(format!(
             "{}: the member appears more than once; give it once",
             cut(path)
@@ -183,7 +183,7 @@ impl InvalidArguments {
 }
 
 /// What is wrong with a document, in words for those who do not know Rust's types.
-pub(crate) fn in_words(cause: &serde_json::Error) -> String {
+pub fn in_words(cause: &serde_json::Error) -> String {
     let cause = cause.to_string();
     // The position counts from the start of the document, which nobody has at hand.
     let cause = cause.split(" at line ").next().unwrap_or(&cause);

@@ -29,22 +29,23 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
 
-pub(crate) use desk::{Desk, Fault, Interruption, Round};
+pub use desk::{Desk, Fault, Interruption, Round};
 pub use elicit::{Elicit, ElicitForm, ElicitUrl, Elicited, RequiredVisit, UrlElicitation};
 pub use error::AskError;
 pub use form::{Form, FormError};
-pub(crate) use question::{ClientError, Slot, ask};
-pub(crate) use relayed::RelayedSample;
+pub use question::ask;
+pub use question::{ClientError, Slot};
+pub use relayed::RelayedSample;
 pub use sample::{Roots, Sample};
 pub use step::StepError;
-pub(crate) use step::{Once, step};
+pub use step::{Once, step};
 
 use crate::protocol::message::{Message, Payload, Request};
 use crate::protocol::{ClientAbility, ClientCapabilities, Revision};
 
 /// What a call has to do with its client beside answering it.
 #[derive(Debug, Default)]
-pub(crate) struct Asking {
+pub struct Asking {
     client: Client,
     /// Made by the first question or step: most calls have none.
     desk: OnceLock<Box<Desk>>,
@@ -65,7 +66,7 @@ const TASK: u8 = 3;
 
 /// Who is at the other end.
 #[derive(Debug)]
-pub(crate) enum Client {
+pub enum Client {
     /// Nobody who could be asked, and why.
     Nobody(&'static str),
     /// One that has a session, and is asked while the call runs.
@@ -86,7 +87,7 @@ impl Default for Client {
 }
 
 impl Asking {
-    pub(crate) fn new(client: Client) -> Self {
+    pub fn new(client: Client) -> Self {
         Self {
             client,
             ..Self::default()
@@ -94,7 +95,7 @@ impl Asking {
     }
 
     /// One that goes on where a journal ends.
-    pub(crate) fn resumed(client: Client, desk: Desk) -> Self {
+    pub fn resumed(client: Client, desk: Desk) -> Self {
         Self {
             client,
             desk: OnceLock::from(Box::new(desk)),
@@ -103,7 +104,7 @@ impl Asking {
     }
 
     /// Whether the client has declared that it can do something.
-    pub(crate) fn client_can(&self, ability: ClientAbility) -> bool {
+    pub fn client_can(&self, ability: ClientAbility) -> bool {
         match &self.client {
             Client::Nobody(_) => false,
             Client::Session { capabilities, .. } => capabilities.contains(ability.bit()),
@@ -112,7 +113,7 @@ impl Asking {
     }
 
     /// Only what is declared is asked for (MRTR-04, ELI-01).
-    pub(crate) fn require(&self, ability: ClientAbility) -> Result<(), AskError> {
+    pub fn require(&self, ability: ClientAbility) -> Result<(), AskError> {
         match self.client {
             Client::Nobody(why) => Err(AskError::Unreachable(why)),
             _ if self.client_can(ability) => Ok(()),
@@ -122,24 +123,24 @@ impl Asking {
 
     /// Whether what is settled has to be got from elsewhere before the call begins.
     #[inline]
-    pub(crate) fn is_kept_elsewhere(&self) -> bool {
+    pub fn is_kept_elsewhere(&self) -> bool {
         self.desk().is_some_and(Desk::is_kept_elsewhere)
     }
 
     /// Gets it. Whoever polls the call sees if that fails.
-    pub(crate) async fn fetch_journal(&self) {
+    pub async fn fetch_journal(&self) {
         if let Some(desk) = self.desk() {
             desk.fetch().await;
         }
     }
 
     /// An id of the call that is the same in all of its rounds; `None` until the first one ends with a question.
-    pub(crate) fn root(&self) -> Option<[u8; 16]> {
+    pub fn root(&self) -> Option<[u8; 16]> {
         self.desk().and_then(Desk::root)
     }
 
     /// What the client speaks.
-    pub(crate) fn revision(&self) -> Revision {
+    pub fn revision(&self) -> Revision {
         match self.client {
             Client::Session { revision, .. } => revision,
             Client::Nobody(_) | Client::Stateless { .. } => Revision::V2026_07_28,
@@ -147,7 +148,7 @@ impl Asking {
     }
 
     /// How long the client has to answer while the call waits; `None` if the call does not wait.
-    pub(crate) fn patience(&self) -> Option<Duration> {
+    pub fn patience(&self) -> Option<Duration> {
         match self.client {
             _ if self.phase() == TASK => Some(Duration::from_millis(
                 self.task_life.load(Ordering::Relaxed),
@@ -167,19 +168,19 @@ impl Asking {
     }
 
     /// The call may say that it is a task, and waits then until it is one.
-    pub(crate) fn may_become_task(&self) {
+    pub fn may_become_task(&self) {
         self.phase.store(MAY_BECOME_TASK, Ordering::Release);
     }
 
     /// The call is a task from now on, and lives so long.
-    pub(crate) fn become_task(&self, life: Duration) {
+    pub fn become_task(&self, life: Duration) {
         let ms = u64::try_from(life.as_millis()).unwrap_or(u64::MAX);
         self.task_life.store(ms, Ordering::Relaxed);
         self.phase.store(TASK, Ordering::Release);
         self.becoming.wake();
     }
 
-    pub(crate) fn wants_to_be_task(&self) -> bool {
+    pub fn wants_to_be_task(&self) -> bool {
         self.phase() == WANTS_TO_BE_TASK
     }
 
@@ -198,7 +199,7 @@ impl Asking {
     }
 
     /// Whether the client has declared the extension for tasks on this request.
-    pub(crate) fn declares_tasks(&self) -> bool {
+    pub fn declares_tasks(&self) -> bool {
         match &self.client {
             Client::Stateless { request } => declared(request).contains(ClientCapabilities::TASKS),
             Client::Nobody(_) | Client::Session { .. } => false,
@@ -206,7 +207,7 @@ impl Asking {
     }
 
     /// The whole request, of a call that may begin anew.
-    pub(crate) fn request(&self) -> Option<&Bytes> {
+    pub fn request(&self) -> Option<&Bytes> {
         match &self.client {
             Client::Stateless { request } => Some(request),
             _ => None,
@@ -215,7 +216,7 @@ impl Asking {
 
     /// The desk, if anything was ever put on it.
     #[inline]
-    pub(crate) fn desk(&self) -> Option<&Desk> {
+    pub fn desk(&self) -> Option<&Desk> {
         self.desk.get().map(|desk| &**desk)
     }
 
@@ -231,7 +232,7 @@ impl Asking {
     }
 
     /// Whoever polls the call is told of everything that is put on the desk from elsewhere.
-    pub(crate) fn driven_by(&self, waker: &Waker) {
+    pub fn driven_by(&self, waker: &Waker) {
         self.driver.register(waker);
     }
 
@@ -240,7 +241,7 @@ impl Asking {
     }
 
     /// After a poll of the call that left it waiting: whether it ends here, for now or for good.
-    pub(crate) fn interruption(&self) -> Option<Interruption> {
+    pub fn interruption(&self) -> Option<Interruption> {
         let desk = self.desk()?;
         desk.interruption(self.is_in_rounds())
     }
@@ -254,7 +255,7 @@ fn declared(request: &[u8]) -> ClientCapabilities {
 }
 
 /// The request in a body that was read before.
-pub(crate) fn read(body: &[u8]) -> Option<Request<'_>> {
+pub fn read(body: &[u8]) -> Option<Request<'_>> {
     match Payload::read(body) {
         Ok(Payload::Single(Message::Request(request))) => Some(request),
         _ => None,

@@ -1,9 +1,9 @@
-//! What the code that `#[tool]` writes leans on; [`offers`] is the same for `#[resource]` and `#[prompt]`. Not meant to be named by anyone else, and free to change.
+//! Support for the code that `#[tool]` writes; [`offers`] is the same for `#[resource]` and `#[prompt]`. It is private, and
+//! changes without notice.
 //!
-//! A macro sees the words of a return type, not the type: `io::Result<Report>` may be an alias. So what to
-//! do with a returned value is settled by method resolution: of several traits with a method of one name,
-//! the one that needs the fewest dereferences and whose bounds hold is taken. The traits below are listed
-//! in that order.
+//! A macro sees the tokens of a return type, not the type: `io::Result<Report>` can be an alias. So method resolution
+//! decides about a returned value: of several traits with a method of one name, the compiler takes the one that needs the
+//! fewest dereferences and whose bounds hold. The traits below are listed in that order.
 
 pub mod offers;
 
@@ -28,6 +28,7 @@ pub use offers::*;
 
 pub use crate::catalog::ToolError;
 pub use crate::catalog::collected::Collected;
+pub use crate::catalog::extract::FromCall;
 pub use crate::catalog::typed::Described;
 pub use crate::catalog::{
     AnyResource, ArgumentFuture, Arguments, CallContext, CallFuture, CompletionRequest, Definition,
@@ -38,7 +39,7 @@ pub use crate::catalog::{
 pub use crate::protocol::{CacheScope, Icon, PromptArgument};
 pub use {inventory, schemars, serde, serde_json};
 
-/// Stands for a function that returns `T`.
+/// Marker for a function that returns `T`.
 #[derive(Debug)]
 pub struct Returns<T>(PhantomData<fn() -> T>);
 
@@ -98,7 +99,7 @@ impl<T, E> SplitOther<T, E> for &Returns<Result<T, E>> {
     }
 }
 
-/// Whatever is no `Result`.
+/// Any type that is not a `Result`.
 pub trait SplitNothing<T> {
     fn __longshore_success(&self) -> Returns<T> {
         Returns::new()
@@ -110,7 +111,7 @@ pub trait SplitNothing<T> {
 
 impl<T> SplitNothing<T> for Returns<T> {}
 
-/// Implemented by nothing: it only says what is missing.
+/// A trait without implementations; its diagnostic names the missing trait.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the error of a tool",
     label = "needs `Display`, or `Into<ToolError>`",
@@ -122,7 +123,7 @@ pub trait ErrorOfTool {
 
 // === What a success becomes ===
 
-/// All that [`IntoOutput`] knows.
+/// Types that implement [`IntoOutput`].
 pub trait FinishKnown<T> {
     fn __longshore_schema(&self) -> Option<Value>;
     fn __longshore_output(&self, returned: Result<T, ToolError>) -> Result<Output, ToolError>;
@@ -178,7 +179,7 @@ pub const UNBOUND: &str =
 
 // === Functions that block ===
 
-/// Runs `function` on a thread that may block. A panic in it goes on in the caller.
+/// Runs `function` on a blocking thread. A panic in it resumes in the caller.
 pub async fn run_blocking<T: Send + 'static>(
     function: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ToolError> {

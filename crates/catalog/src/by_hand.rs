@@ -10,11 +10,12 @@ use serde::Serialize;
 
 use crate::catalog::{
     CallContext, IntoMessages, Parameters, Prompt, PromptDefinition, PromptError, PromptFuture,
-    ReadFuture, Resource, ResourceDefinition, ResourceError, ResourceTemplate,
+    Provided, ReadFuture, Resource, ResourceDefinition, ResourceError, ResourceTemplate,
+    Unprovided,
 };
 use crate::protocol::ResourceContents;
 
-/// What a resource may return.
+/// A type that a resource may return.
 ///
 /// | returned | contents |
 /// |---|---|
@@ -40,7 +41,7 @@ pub trait IntoContents: Sized {
 }
 
 impl<T: Serialize + 'static> IntoContents for T {
-    /// The types that are no JSON are told apart by their `TypeId`, which the compiler knows.
+    /// Types that are not JSON are distinguished by their `TypeId`, which the compiler knows.
     fn into_contents(
         self,
         definition: &ResourceDefinition,
@@ -152,7 +153,7 @@ where
     }
 }
 
-/// What [`resource_fn`] makes.
+/// A resource made by [`resource_fn`].
 pub struct ResourceFn<F> {
     definition: Arc<ResourceDefinition>,
     function: F,
@@ -209,7 +210,7 @@ where
     }
 }
 
-/// What [`template_fn`] makes.
+/// A resource template made by [`template_fn`].
 pub struct TemplateFn<F> {
     definition: Arc<ResourceDefinition>,
     function: F,
@@ -267,7 +268,7 @@ where
     }
 }
 
-/// What [`prompt_fn`] makes.
+/// A prompt made by [`prompt_fn`].
 pub struct PromptFn<F> {
     definition: PromptDefinition,
     function: F,
@@ -309,10 +310,33 @@ pub enum AnyResource {
     Template(Arc<dyn ResourceTemplate>),
 }
 
-/// Something that can be registered as a resource.
+#[doc(hidden)]
+impl AnyResource {
+    /// Returns the URI, or the URI template.
+    pub fn uri(&self) -> &str {
+        match self {
+            Self::Fixed(resource) => resource.definition().uri(),
+            Self::Template(template) => template.definition().uri(),
+        }
+    }
+
+    /// Returns the resource with the provided values bound, or `None` if it needs none.
+    ///
+    /// # Errors
+    ///
+    /// A value that it needs was not provided.
+    pub fn bound(&self, provided: &Provided) -> Result<Option<Self>, Unprovided> {
+        Ok(match self {
+            Self::Fixed(resource) => resource.bind(provided)?.map(Self::Fixed),
+            Self::Template(template) => template.bind(provided)?.map(Self::Template),
+        })
+    }
+}
+
+/// A value that can be registered as a resource.
 ///
-/// Implemented by every [`Resource`], by functions with `#[resource]`, by what
-/// [`template_fn`] makes, and by `Arc<dyn Resource>` and `Arc<dyn ResourceTemplate>`.
+/// Implemented by every [`Resource`], by functions with `#[resource]`, by
+/// [`TemplateFn`], and by `Arc<dyn Resource>` and `Arc<dyn ResourceTemplate>`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no resource",
     label = "a function becomes one by `#[resource]`",
@@ -357,7 +381,7 @@ impl IntoResource for AnyResource {
 }
 
 impl AnyResource {
-    /// What the resource says of itself.
+    /// The definition of the resource.
     pub fn definition(&self) -> &ResourceDefinition {
         match self {
             Self::Fixed(resource) => resource.definition(),
@@ -374,7 +398,7 @@ impl fmt::Debug for AnyResource {
     }
 }
 
-/// Something that can be registered as a prompt.
+/// A value that can be registered as a prompt.
 ///
 /// Implemented by every [`Prompt`], functions with `#[prompt]` among them, and by `Arc<dyn Prompt>`.
 #[diagnostic::on_unimplemented(

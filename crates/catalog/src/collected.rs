@@ -1,4 +1,4 @@
-//! Tools that announced themselves.
+//! Tools that register themselves.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use crate::catalog::Tool;
 
 /// The tools whose functions have `#[tool(collect)]`, sorted by name.
 ///
-/// They are those of every crate that is linked into the program. A crate that nothing is used of may be
-/// left out by the linker, tools and all: naming one item of it is enough.
+/// It has the tools of every crate that is linked into the program. The linker can leave out a crate of which nothing is
+/// used; naming one item of it is enough.
 ///
 /// ```
 /// use longshore::tool;
@@ -33,7 +33,7 @@ pub fn collected_tools() -> Vec<Arc<dyn Tool>> {
     tools
 }
 
-/// One announcement; made by `#[tool(collect)]`.
+/// A registration, made by `#[tool(collect)]`.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Collected(pub fn() -> Arc<dyn Tool>);

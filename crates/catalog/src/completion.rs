@@ -1,14 +1,14 @@
-//! Suggestions for an argument that somebody is typing.
+//! Completion: suggestions for an argument while it is typed.
 
 use crate::catalog::Parameters;
 
-/// What is to be completed.
+/// A completion request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CompletionRequest {
-    /// Which argument of a prompt, or which variable of a template.
+    /// The argument of a prompt, or the variable of a template.
     pub argument: String,
-    /// What has been typed so far; may be empty.
+    /// The text typed so far, possibly empty.
     pub value: String,
     /// The other arguments, as far as they are known.
     pub arguments: Parameters,
@@ -19,8 +19,8 @@ pub struct CompletionRequest {
 /// Clients are sent the first 100 and told whether there are more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Completions {
-    pub(crate) values: Vec<String>,
-    pub(crate) total: Option<usize>,
+    pub values: Vec<String>,
+    pub total: Option<usize>,
 }
 
 impl CompletionRequest {
@@ -33,7 +33,7 @@ impl CompletionRequest {
         }
     }
 
-    /// Says what is known of other arguments.
+    /// Sets the other arguments, as far as they are known.
     #[must_use]
     pub fn with_arguments(mut self, arguments: Parameters) -> Self {
         self.arguments = arguments;
@@ -50,8 +50,8 @@ impl Completions {
         }
     }
 
-    /// Those of some candidates that go with what was typed: first those that begin with it, then those that have
-    /// it somewhere. Letters of ASCII match in either case.
+    /// The candidates that match the typed text: first the ones that begin with it, then the ones that contain it. ASCII
+    /// letters match in either case.
     ///
     /// ```
     /// use longshore::Completions;
@@ -74,7 +74,7 @@ impl Completions {
         Self::new(begin)
     }
 
-    /// Says how many there are in all, where not all of them were worked out.
+    /// Sets the total number of suggestions, where not all were computed.
     #[must_use]
     pub fn of_total(mut self, total: usize) -> Self {
         self.total = Some(total);

@@ -6,8 +6,9 @@ use std::fmt;
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use http::HeaderMap;
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -27,20 +28,24 @@ use crate::telemetry::{Asked, Hop, Onward, TraceContext};
 ///
 /// It looks the same whatever revision of the protocol the caller speaks.
 pub struct CallContext {
-    pub(crate) principal: Arc<Principal>,
+    pub principal: Arc<Principal>,
     /// The share of what callers use together that is its caller's.
-    pub(crate) share: ShareKey,
+    pub share: ShareKey,
     /// The client's address, over HTTP.
-    pub(crate) address: Option<IpAddr>,
-    pub(crate) session: Option<Arc<str>>,
-    pub(crate) request_id: RequestId,
+    pub address: Option<IpAddr>,
+    pub session: Option<Arc<str>>,
+    pub request_id: RequestId,
     /// `_meta` as it came in, if it has members that the protocol gives no meaning to.
-    pub(crate) meta: Option<Box<str>>,
-    pub(crate) headers: Option<HeaderMap>,
-    pub(crate) outlet: Outlet,
-    pub(crate) asking: Asking,
+    pub meta: Option<Box<str>>,
+    pub headers: Option<HeaderMap>,
+    /// Values that layers of the application have put into the HTTP request.
+    pub extensions: Option<Arc<Extensions>>,
+    /// How long it may run. `None` without a limit.
+    pub timeout: Option<Duration>,
+    pub outlet: Outlet,
+    pub asking: Asking,
     /// Where it belongs in a trace, and what of that is passed on.
-    pub(crate) onward: Onward,
+    pub onward: Onward,
 }
 
 impl CallContext {
@@ -60,6 +65,8 @@ impl CallContext {
             request_id: RequestId::from_json("1"),
             meta: None,
             headers: None,
+            extensions: None,
+            timeout: None,
             outlet: Outlet::default(),
             asking: Asking::default(),
             onward: Onward::default(),
@@ -78,6 +85,27 @@ impl CallContext {
     #[must_use]
     pub fn with_principal(mut self, principal: Principal) -> Self {
         self.principal = Arc::new(principal);
+        self
+    }
+
+    /// The same call with a header, for unit tests of a tool that reads it.
+    ///
+    /// # Panics
+    ///
+    /// The name has letters in upper case, or is not a valid name.
+    #[must_use]
+    pub fn with_header(mut self, name: &'static str, value: HeaderValue) -> Self {
+        let headers = self.headers.get_or_insert_default();
+        headers.insert(HeaderName::from_static(name), value);
+        self
+    }
+
+    /// The same call with a value that a layer would have set, for unit tests of a tool that takes an
+    /// [`Extension`](crate::extract::Extension).
+    #[must_use]
+    pub fn with_extension<T: Clone + Send + Sync + 'static>(mut self, value: T) -> Self {
+        let extensions = self.extensions.get_or_insert_default();
+        Arc::make_mut(extensions).insert(value);
         self
     }
 
@@ -124,6 +152,12 @@ impl CallContext {
         self.headers.as_ref()
     }
 
+    /// A value that a layer of the application ([`App::layer`](crate::App::layer)) has put into the extensions of the
+    /// HTTP request. `None` if none has, and over standard input and output.
+    pub fn extension<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        self.extensions.as_ref()?.get()
+    }
+
     /// Tells the caller how far the call has come: `progress` of `total`, and what is being done.
     ///
     /// Does nothing if the caller did not ask to be told.
@@ -137,17 +171,17 @@ impl CallContext {
     }
 
     /// Whether the caller has asked to be told how far the call has come.
-    pub(crate) fn wants_progress(&self) -> bool {
+    pub fn wants_progress(&self) -> bool {
         self.outlet.wants_progress()
     }
 
     /// Does so from where nothing can be awaited.
-    pub(crate) fn report_progress(&self, progress: f64, total: Option<f64>, message: &str) {
+    pub fn report_progress(&self, progress: f64, total: Option<f64>, message: &str) {
         self.outlet.progress(progress, total, message);
     }
 
     /// Sends a log message from where nothing can be awaited.
-    pub(crate) fn send_log<T: Serialize + ?Sized>(&self, level: LogLevel, data: &T) {
+    pub fn send_log<T: Serialize + ?Sized>(&self, level: LogLevel, data: &T) {
         self.outlet.log(level, data);
     }
 
@@ -326,7 +360,7 @@ impl CallContext {
     }
 
     /// Asks something in the words of the protocol, whatever the client has declared.
-    pub(crate) async fn ask(&self, method: &str, params: Value) -> Result<Value, AskError> {
+    pub async fn ask(&self, method: &str, params: Value) -> Result<Value, AskError> {
         ask::ask(&self.asking, method, params).await
     }
 
@@ -422,12 +456,12 @@ impl CallContext {
     }
 
     /// `traceparent` and `tracestate` for what works on the call itself, as far as there are any.
-    pub(crate) fn traced(&self) -> impl Iterator<Item = (&'static str, String)> {
+    pub fn traced(&self) -> impl Iterator<Item = (&'static str, String)> {
         self.onward.here(self.headers.as_ref())
     }
 
     /// Begins a request to another server. `asked` says what its span tells, if there is one.
-    pub(crate) fn hop(&self, asked: impl FnOnce() -> Asked) -> Hop {
+    pub fn hop(&self, asked: impl FnOnce() -> Asked) -> Hop {
         self.onward.hop(self.headers.as_ref(), asked)
     }
 
@@ -468,7 +502,7 @@ const SHORT_BYTES: usize = 22;
 
 impl RequestId {
     #[inline]
-    pub(crate) fn from_json(text: &str) -> Self {
+    pub fn from_json(text: &str) -> Self {
         if SHORT_BYTES < text.len() {
             return Self(IdText::Long(text.into()));
         }

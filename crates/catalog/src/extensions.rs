@@ -7,11 +7,11 @@ use crate::protocol::Revision;
 
 /// What the application says it has, by identifier.
 #[derive(Debug, Default)]
-pub(crate) struct Extensions(Map<String, Value>);
+pub struct Extensions(Map<String, Value>);
 
 impl Extensions {
     /// Adds one (EXT-01).
-    pub(crate) fn add(&mut self, name: String, settings: Value) -> Result<(), CatalogError> {
+    pub fn add(&mut self, name: String, settings: Value) -> Result<(), CatalogError> {
         let fault = |problem: &str| {
             Err(CatalogError::Definition {
                 what: "extension",
@@ -34,18 +34,18 @@ impl Extensions {
 }
 
 /// What the extension calls itself.
-pub(crate) const TASKS: &str = "io.modelcontextprotocol/tasks";
+pub const TASKS: &str = "io.modelcontextprotocol/tasks";
 
 impl Catalog {
     /// Whether calls of any tool may outlive their request.
-    pub(crate) fn has_tasks(&self) -> bool {
+    pub fn has_tasks(&self) -> bool {
         let mut tools = self.tools.iter();
         tools.any(|entry| entry.tool.definition().task != TaskSupport::Forbidden)
     }
 
     /// The extensions that clients of a revision are told of: those that were added, and those that what is offered
     /// belongs to.
-    pub(crate) fn extensions(&self, revision: Revision) -> Map<String, Value> {
+    pub fn extensions(&self, revision: Revision) -> Map<String, Value> {
         let mut extensions = self.extensions.0.clone();
         let has_views = self
             .tools

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 /// The URIs that streams of this process have subscribed to, counted.
 #[derive(Clone, Default)]
-pub(crate) struct Interest(Arc<Inner>);
+pub struct Interest(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
@@ -18,7 +18,7 @@ struct Inner {
 
 impl Interest {
     /// Somebody listens to these from now on.
-    pub(crate) fn begin<'a>(&self, uris: impl IntoIterator<Item = &'a Arc<str>>) {
+    pub fn begin<'a>(&self, uris: impl IntoIterator<Item = &'a Arc<str>>) {
         let mut counts = self.counts();
         let mut is_news = false;
         for uri in uris {
@@ -33,7 +33,7 @@ impl Interest {
     }
 
     /// Somebody does no longer.
-    pub(crate) fn end<'a>(&self, uris: impl IntoIterator<Item = &'a Arc<str>>) {
+    pub fn end<'a>(&self, uris: impl IntoIterator<Item = &'a Arc<str>>) {
         let mut counts = self.counts();
         let mut is_news = false;
         for uri in uris {
@@ -52,12 +52,12 @@ impl Interest {
     }
 
     /// All that somebody listens to.
-    pub(crate) fn uris(&self) -> BTreeSet<Arc<str>> {
+    pub fn uris(&self) -> BTreeSet<Arc<str>> {
         self.counts().keys().cloned().collect()
     }
 
     /// Waits until there may be others. For one who waits.
-    pub(crate) async fn changed(&self) {
+    pub async fn changed(&self) {
         self.0.changed.notified().await;
     }
 

@@ -1,6 +1,29 @@
 //! What a server offers: the contract between those who write tools, resources and prompts, and the server that runs
 //! them.
 
+// Only the crate `longshore` is a documented API.
+#![allow(missing_docs, missing_debug_implementations)]
+// Without some features the items that only those use are unused. The default build still finds dead code.
+#![cfg_attr(
+    not(all(feature = "cli", feature = "config-files", feature = "validation")),
+    allow(dead_code, unused_imports)
+)]
+
+// Paths in this crate begin with the name of a room, as if all rooms were modules of one crate: `crate::net::Body`. So the rooms of
+// other crates are imported here.
+use crate as catalog;
+use longshore_core::{auth, seal, state, telemetry};
+use longshore_net::net;
+use longshore_protocol as protocol;
+
+// The attributes write paths that begin with `::longshore`.
+#[allow(unused_extern_crates)]
+extern crate self as longshore;
+#[doc(hidden)]
+pub use attribute as __private;
+#[doc(hidden)]
+pub use longshore_macros::{prompt, resource, tool, tools};
+
 mod announcer;
 mod arguments;
 mod ask;
@@ -11,9 +34,10 @@ mod collected;
 mod completion;
 mod context;
 mod extensions;
+pub mod extract;
 mod interest;
 mod listing;
-pub(crate) mod located;
+pub mod located;
 mod outlet;
 mod output;
 mod parameters;
@@ -28,7 +52,7 @@ mod shown;
 mod source;
 mod starting;
 mod skill;
-pub(crate) mod strict;
+pub mod strict;
 mod table;
 mod tool;
 mod toolset;
@@ -37,14 +61,14 @@ mod unlisted;
 mod view;
 
 pub use announcer::Announcer;
-pub(crate) use announcer::Notice;
+pub use announcer::Notice;
 pub use arguments::{Arguments, InvalidArguments, SIMD_THRESHOLD_BYTES};
-pub(crate) use arguments::{in_words, tree_by_simd_json};
+pub use arguments::{in_words, tree_by_simd_json};
 pub use ask::{
     AskError, Elicit, ElicitForm, ElicitUrl, Elicited, Form, FormError, RequiredVisit, Roots,
     Sample, StepError, UrlElicitation,
 };
-pub(crate) use ask::{
+pub use ask::{
     Asking, Client, ClientError, Desk, Fault, Interruption, RelayedSample, Round, Slot,
     read as read_request,
 };
@@ -55,13 +79,14 @@ pub use by_hand::{
 pub use collected::collected_tools;
 pub use completion::{CompletionRequest, Completions};
 pub use context::{CallContext, LogLevel, RequestId};
-pub(crate) use extensions::TASKS as TASKS_EXTENSION;
-pub(crate) use interest::Interest;
-pub(crate) use listing::{
+pub use extensions::TASKS as TASKS_EXTENSION;
+pub use extract::MissingScopes;
+pub use interest::Interest;
+pub use listing::{
     Fragments, Listing, ListingFrame, opening, opening_len, page_of_seen, start_after,
 };
-pub(crate) use outlet::{Dropped, Outlet, Room, Wanted};
-pub(crate) use output::OutputContent;
+pub use outlet::{Dropped, Outlet, Room, Wanted};
+pub use output::OutputContent;
 pub use output::{Output, ToolError, ToolErrorKind};
 pub use parameters::{InvalidParameter, Parameters};
 pub use prompt::{
@@ -70,24 +95,24 @@ pub use prompt::{
 };
 pub use provided::{Provided, Unprovided};
 pub use registry::{Catalog, CatalogError};
-pub(crate) use registry::{CatalogPrompt, CatalogTemplate, CatalogTool};
+pub use registry::{CatalogPrompt, CatalogTemplate, CatalogTool};
 pub use resource::{
     ReadFuture, Resource, ResourceDefinition, ResourceError, ResourceErrorKind, ResourceTemplate,
     VariableFuture,
 };
 #[cfg(feature = "cli")]
-pub(crate) use schema::header_parameters;
-pub(crate) use schema::{HeaderParameter, ParameterKind};
-pub(crate) use shown::{Bare, annotations_for, tool as shown_tool};
-pub(crate) use skill::EXTENSION as SKILLS_EXTENSION;
-pub(crate) use skill::OfferedSkill;
+pub use schema::header_parameters;
+pub use schema::{HeaderParameter, ParameterKind};
+pub use shown::{Bare, annotations_for, tool as shown_tool};
+pub use skill::EXTENSION as SKILLS_EXTENSION;
+pub use skill::OfferedSkill;
 pub use skill::{Skill, SkillError};
 pub use source::{Changed, Offered, Refused, Source};
-pub(crate) use starting::StartingSource;
-pub(crate) use table::{Listed, Table};
+pub use starting::StartingSource;
+pub use table::{Listed, Table};
 pub use tool::{CallFuture, Definition, TaskSupport, Tool};
 pub use toolset::Toolset;
 pub use typed::{IntoOutput, IntoTool, TypedTool, tool_fn};
-pub(crate) use unlisted::{Unlisted, UnlistedResource};
-pub(crate) use view::{EXTENSION as UI_EXTENSION, MIME_TYPE as UI_MIME_TYPE};
+pub use unlisted::{Unlisted, UnlistedResource};
+pub use view::{EXTENSION as UI_EXTENSION, MIME_TYPE as UI_MIME_TYPE};
 pub use view::{View, ViewPermission};

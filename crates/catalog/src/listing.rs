@@ -10,24 +10,24 @@ use crate::seal::{KeyRing, Purpose};
 /// The pages of one listing as one revision's clients see it: everything of the answer that comes after the
 /// request's id.
 #[derive(Debug)]
-pub(crate) struct Listing {
+pub struct Listing {
     pages: Vec<Bytes>,
 }
 
 /// What is the same for all pages.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ListingFrame<'a> {
-    pub(crate) revision: Revision,
-    pub(crate) page_size: usize,
+pub struct ListingFrame<'a> {
+    pub revision: Revision,
+    pub page_size: usize,
     /// Members that stand behind the list in each result, with a comma in front of them.
-    pub(crate) tail: &'a str,
-    pub(crate) keys: &'a KeyRing,
-    pub(crate) mount: &'a str,
+    pub tail: &'a str,
+    pub keys: &'a KeyRing,
+    pub mount: &'a str,
 }
 
 impl Listing {
     /// Serialises a table for one revision.
-    pub(crate) fn new<T: Listed>(table: &Table<T>, frame: ListingFrame<'_>) -> Self {
+    pub fn new<T: Listed>(table: &Table<T>, frame: ListingFrame<'_>) -> Self {
         // An empty table has one page too.
         let starts = (0..table.len().max(1)).step_by(frame.page_size);
         Self {
@@ -39,12 +39,12 @@ impl Listing {
 
     /// The first page.
     #[inline]
-    pub(crate) fn first(&self) -> &Bytes {
+    pub fn first(&self) -> &Bytes {
         &self.pages[0]
     }
 
     /// The page that begins after a cursor. `None` if the cursor was not made by a server with these keys.
-    pub(crate) fn after<T: Listed>(
+    pub fn after<T: Listed>(
         &self,
         table: &Table<T>,
         frame: ListingFrame<'_>,
@@ -59,7 +59,7 @@ impl Listing {
     }
 
     /// Uses the pages of another listing instead of its own where they are the same to the letter.
-    pub(crate) fn share(&mut self, other: &Self) {
+    pub fn share(&mut self, other: &Self) {
         for (page, twin) in self.pages.iter_mut().zip(&other.pages) {
             if page == twin {
                 page.clone_from(twin);
@@ -71,7 +71,7 @@ impl Listing {
 /// The entries of a table, each serialised once for one revision, as they stand in a page that has all of them: with
 /// commas between them, and what ends the page behind the last one.
 #[derive(Debug)]
-pub(crate) struct Fragments {
+pub struct Fragments {
     text: Bytes,
     /// Where each entry ends.
     ends: Vec<usize>,
@@ -81,12 +81,12 @@ pub(crate) struct Fragments {
 const END: &[u8] = b"]}}";
 
 impl Fragments {
-    pub(crate) fn new<T: Listed>(table: &Table<T>, revision: Revision) -> Self {
+    pub fn new<T: Listed>(table: &Table<T>, revision: Revision) -> Self {
         Self::written(table.iter(), |entry, text| entry.write(text, revision))
     }
 
     /// Entries that are not what their table says of them.
-    pub(crate) fn of(entries: impl IntoIterator<Item = String>) -> Self {
+    pub fn of(entries: impl IntoIterator<Item = String>) -> Self {
         Self::written(entries.into_iter(), |entry, text| {
             text.extend_from_slice(entry.as_bytes());
         })
@@ -110,20 +110,20 @@ impl Fragments {
     }
 
     /// Uses the text of others instead of its own, if it is the same to the letter.
-    pub(crate) fn share(&mut self, other: &Self) {
+    pub fn share(&mut self, other: &Self) {
         if self.text == other.text {
             self.text = other.text.clone();
         }
     }
 
     /// How much memory they take.
-    #[cfg(test)]
-    pub(crate) fn bytes(&self) -> usize {
+    #[cfg(any(test, feature = "testing"))]
+    pub fn bytes(&self) -> usize {
         self.text.len() + size_of_val(&*self.ends)
     }
 
     /// What is said of what stands at a place.
-    pub(crate) fn get(&self, place: usize) -> &[u8] {
+    pub fn get(&self, place: usize) -> &[u8] {
         &self.text[self.start(place)..self.ends[place]]
     }
 
@@ -164,7 +164,7 @@ const IN_PIECES_MIN_BYTES: usize = 8 * 1024;
 /// Pages of those who see nearly the same consist of nearly the same entries. They are not copied: such a page is a few
 /// stretches of the one text that has all entries. So a thousand roles take little memory, and what many of them see is in
 /// the processor's caches when it is sent. Only what would be in too many pieces is put together.
-pub(crate) fn page_of_seen<T: Listed>(
+pub fn page_of_seen<T: Listed>(
     table: &Table<T>,
     fragments: &Fragments,
     frame: ListingFrame<'_>,
@@ -213,14 +213,14 @@ pub(crate) fn page_of_seen<T: Listed>(
 }
 
 /// What stands before the first entry of each page.
-pub(crate) fn opening<T: Listed>(out: &mut Vec<u8>) {
+pub fn opening<T: Listed>(out: &mut Vec<u8>) {
     for part in opening_parts::<T>() {
         out.extend_from_slice(part.as_bytes());
     }
 }
 
 /// How long that is.
-pub(crate) fn opening_len<T: Listed>() -> usize {
+pub fn opening_len<T: Listed>() -> usize {
     opening_parts::<T>().iter().map(|part| part.len()).sum()
 }
 
@@ -229,7 +229,7 @@ fn opening_parts<T: Listed>() -> [&'static str; 3] {
 }
 
 /// Where the page begins that a cursor leads to. `None` if it was not made for this frame's mount.
-pub(crate) fn start_after<T: Listed>(
+pub fn start_after<T: Listed>(
     table: &Table<T>,
     frame: ListingFrame<'_>,
     cursor: &str,

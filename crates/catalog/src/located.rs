@@ -21,14 +21,14 @@ use serde::de::{
 use serde_json::{Error, Map, Value};
 
 use key::Key;
-pub(crate) use path::{Misfit, Piece, Track};
+pub use path::{Misfit, Piece, Track};
 
 /// Reads a tree as a `T`.
 ///
 /// # Errors
 ///
 /// It is none; with what is wrong and where.
-pub(crate) fn read<T: DeserializeOwned>(tree: &Value) -> Result<T, Misfit> {
+pub fn read<T: DeserializeOwned>(tree: &Value) -> Result<T, Misfit> {
     let track = Track::default();
     T::deserialize(Located::new(tree, &track)).map_err(|cause| track.ended_by(cause))
 }
@@ -41,7 +41,7 @@ pub(crate) struct Located<'de, 't> {
 }
 
 impl<'de, 't> Located<'de, 't> {
-    pub(crate) fn new(value: &'de Value, track: &'t Track) -> Self {
+    pub fn new(value: &'de Value, track: &'t Track) -> Self {
         Self { value, track }
     }
 

@@ -17,7 +17,7 @@ use crate::protocol::push_string;
 ///
 /// It never makes a tool wait: what a slow reader leaves no room for is dropped, the answer never.
 #[derive(Debug, Default)]
-pub(crate) struct Outlet {
+pub struct Outlet {
     wanted: Wanted,
     cancelled: AtomicBool,
     /// Something was said.
@@ -29,22 +29,22 @@ pub(crate) struct Outlet {
 
 /// What the caller asked to be told.
 #[derive(Debug, Default)]
-pub(crate) struct Wanted {
+pub struct Wanted {
     /// JSON text of the token that progress is reported under.
-    pub(crate) progress_token: Option<Box<str>>,
+    pub progress_token: Option<Box<str>>,
     /// Whether the caller's revision has messages in progress reports.
-    pub(crate) progress_messages: bool,
+    pub progress_messages: bool,
     /// The least level of log messages.
-    pub(crate) log_level: Option<LogLevel>,
+    pub log_level: Option<LogLevel>,
     /// How much may wait.
-    pub(crate) room: Room,
+    pub room: Room,
 }
 
 /// How much may wait to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Room {
-    pub(crate) messages: u32,
-    pub(crate) bytes: u32,
+pub struct Room {
+    pub messages: u32,
+    pub bytes: u32,
 }
 
 impl Default for Room {
@@ -70,9 +70,9 @@ struct Queue {
 
 /// How many messages found no place, by what there was too much of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Dropped {
-    pub(crate) messages: u64,
-    pub(crate) bytes: u64,
+pub struct Dropped {
+    pub messages: u64,
+    pub bytes: u64,
 }
 
 /// Reports of progress come at most this often (PROG-02).
@@ -81,7 +81,7 @@ const PROGRESS_PAUSE: Duration = Duration::from_millis(20);
 const LOGS_PER_SECOND: u32 = 200;
 
 impl Outlet {
-    pub(crate) fn new(wanted: Wanted) -> Self {
+    pub fn new(wanted: Wanted) -> Self {
         Self {
             wanted,
             ..Self::default()
@@ -89,13 +89,13 @@ impl Outlet {
     }
 
     /// Whether progress is reported to anybody.
-    pub(crate) fn wants_progress(&self) -> bool {
+    pub fn wants_progress(&self) -> bool {
         self.wanted.progress_token.is_some()
     }
 
     /// Reports progress (PROG-01): only where it was asked for, only what is more than before. What comes too soon
     /// is left out, unless it is the end.
-    pub(crate) fn progress(&self, progress: f64, total: Option<f64>, message: &str) -> bool {
+    pub fn progress(&self, progress: f64, total: Option<f64>, message: &str) -> bool {
         let Some(token) = &self.wanted.progress_token else {
             return false;
         };
@@ -130,7 +130,7 @@ impl Outlet {
     }
 
     /// Sends a log message, if the caller wants messages of its level (LOG-02).
-    pub(crate) fn log<T: Serialize + ?Sized>(&self, level: LogLevel, data: &T) -> bool {
+    pub fn log<T: Serialize + ?Sized>(&self, level: LogLevel, data: &T) -> bool {
         if self.wanted.log_level.is_none_or(|least| level < least) {
             return false;
         }
@@ -161,18 +161,18 @@ impl Outlet {
     }
 
     /// Sends a message that must not be lost: a question, or that it is taken back. Those are bounded elsewhere.
-    pub(crate) fn say(&self, message: Vec<u8>) {
+    pub fn say(&self, message: Vec<u8>) {
         self.queue().keep(message.into());
         self.spoke.store(true, Ordering::Release);
     }
 
     /// The least level of log messages that the caller wants.
-    pub(crate) fn log_level(&self) -> Option<LogLevel> {
+    pub fn log_level(&self) -> Option<LogLevel> {
         self.wanted.log_level
     }
 
     /// The next message. If there is none, `cx` is woken by the next one.
-    pub(crate) fn next(&self, cx: &Context<'_>) -> Option<Bytes> {
+    pub fn next(&self, cx: &Context<'_>) -> Option<Bytes> {
         let mut queue = self.queue();
         let message = queue.messages.pop_front();
         match &message {
@@ -183,7 +183,7 @@ impl Outlet {
     }
 
     /// Whether a message waits. If none does, `cx` is woken by the next one.
-    pub(crate) fn has_messages(&self, cx: &Context<'_>) -> bool {
+    pub fn has_messages(&self, cx: &Context<'_>) -> bool {
         let mut queue = self.queue();
         let has = !queue.messages.is_empty();
         if !has {
@@ -194,17 +194,17 @@ impl Outlet {
 
     /// Whether nothing was said yet.
     #[inline]
-    pub(crate) fn is_silent(&self) -> bool {
+    pub fn is_silent(&self) -> bool {
         !self.spoke.load(Ordering::Acquire)
     }
 
     /// How many messages found no place since this was last asked.
-    pub(crate) fn take_dropped(&self) -> Dropped {
+    pub fn take_dropped(&self) -> Dropped {
         std::mem::take(&mut self.queue().dropped)
     }
 
     /// Has a reader who can come back do so, now.
-    pub(crate) fn release_connection(&self) {
+    pub fn release_connection(&self) {
         self.release_connection.store(true, Ordering::Release);
         self.spoke.store(true, Ordering::Release);
         if let Some(waker) = self.queue().waker.take() {
@@ -212,11 +212,11 @@ impl Outlet {
         }
     }
 
-    pub(crate) fn is_let_go(&self) -> bool {
+    pub fn is_let_go(&self) -> bool {
         self.release_connection.load(Ordering::Acquire)
     }
 
-    pub(crate) fn cancel(&self) {
+    pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Release);
     }
 

@@ -13,17 +13,17 @@ use crate::protocol::{ClientAbility, Content};
 /// Most tools return a `String`, a serialisable value or content blocks, and never name this type.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Output {
-    pub(crate) content: OutputContent,
+    pub content: OutputContent,
     /// JSON text of `structuredContent`.
-    pub(crate) structured: Option<String>,
-    pub(crate) meta: Option<Map<String, Value>>,
+    pub structured: Option<String>,
+    pub meta: Option<Map<String, Value>>,
     /// `isError`: the content says why it failed.
-    pub(crate) is_error: bool,
+    pub is_error: bool,
 }
 
 /// Content in the form that costs least to send.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum OutputContent {
+pub enum OutputContent {
     /// One text block.
     Text(String),
     /// One text block that holds the structured value's own JSON.
@@ -40,7 +40,7 @@ impl Default for OutputContent {
 impl Output {
     /// A lower bound for the size of the result as it is sent, as far as that takes no time to find.
     #[inline]
-    pub(crate) fn weight(&self) -> usize {
+    pub fn weight(&self) -> usize {
         let structured = self.structured.as_ref().map_or(0, String::len);
         match &self.content {
             OutputContent::Text(text) => text.len() + structured,
@@ -142,6 +142,8 @@ pub enum ToolErrorKind {
     /// The client's person has to visit a page first. 2025-11-25 has the error -32042 for that; no other revision comes
     /// to it.
     VisitRequired,
+    /// The caller may not make this call: the JSON-RPC error 403, with the message.
+    Forbidden,
     /// The tool is at fault, not the caller: a broken promise of its own. The caller learns that it
     /// failed (-32603), the log learns why.
     Internal,
@@ -156,6 +158,11 @@ impl ToolError {
     /// A fault of the tool's own, in words for the log; the caller is told no details.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::of(ToolErrorKind::Internal, message)
+    }
+
+    /// A caller that may not make this call, with a message for it.
+    pub fn forbidden(message: impl Into<String>) -> Self {
+        Self::of(ToolErrorKind::Forbidden, message)
     }
 
     fn of(kind: ToolErrorKind, message: impl Into<String>) -> Self {
@@ -199,7 +206,13 @@ impl ToolError {
 /// `ToolError` is not itself an [`Error`], so that every error converts into it.
 impl<E: Error + Send + Sync + 'static> From<E> for ToolError {
     fn from(error: E) -> Self {
-        let error: Box<dyn Error + Send + Sync> = Box::new(error);
+        Self::from_boxed(Box::new(error))
+    }
+}
+
+impl ToolError {
+    /// Converts any error.
+    pub(crate) fn from_boxed(error: Box<dyn Error + Send + Sync>) -> Self {
         let kind = if error.is::<InvalidArguments>() {
             ToolErrorKind::InvalidArguments
         } else {

@@ -81,7 +81,7 @@ impl Parameters {
 }
 
 impl InvalidParameter {
-    pub(crate) fn new(name: &str, problem: impl Into<String>) -> Self {
+    pub fn new(name: &str, problem: impl Into<String>) -> Self {
         Self {
             name: name.to_owned(),
             problem: problem.into(),

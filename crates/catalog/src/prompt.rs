@@ -1,4 +1,4 @@
-//! What a prompt is.
+//! Prompts and their definitions.
 
 use std::error::Error;
 use std::future::{Future, ready};
@@ -22,10 +22,9 @@ pub type PromptFuture =
 pub type ArgumentFuture =
     Pin<Box<dyn Future<Output = Result<Completions, PromptError>> + Send + 'static>>;
 
-/// Messages that a person may choose to begin with.
+/// Messages that a person can start a conversation with.
 ///
-/// Implemented by `#[prompt]` functions, by [`prompt_fn`](crate::catalog::prompt_fn), and by whatever else has a
-/// definition and messages.
+/// Implemented by `#[prompt]` functions, by [`prompt_fn`](crate::catalog::prompt_fn), and by own types.
 ///
 /// Its future is dropped, and its panics end, as those of a [`Tool`](crate::Tool) do.
 #[diagnostic::on_unimplemented(
@@ -34,7 +33,7 @@ pub type ArgumentFuture =
     note = "put `#[longshore::prompt]` on the function, or use `longshore::prompt_fn` for what needs state of its own"
 )]
 pub trait Prompt: Send + Sync + 'static {
-    /// What `prompts/list` says of it. Fixed for the life of the value.
+    /// The definition that `prompts/list` returns. It does not change.
     fn definition(&self) -> &PromptDefinition;
 
     /// Makes the messages. `arguments` are among those of the definition, and those it requires are there.
@@ -44,13 +43,13 @@ pub trait Prompt: Send + Sync + 'static {
     /// A JSON-RPC error; see [`PromptError`].
     fn get(&self, context: Arc<CallContext>, arguments: Parameters) -> PromptFuture;
 
-    /// Whether there are suggestions for an argument. Default: no.
+    /// Returns true if there are suggestions for an argument. Default: false.
     fn completes(&self, argument: &str) -> bool {
         let _ = argument;
         false
     }
 
-    /// Suggests values for an argument; asked only for those that it [completes](Self::completes).
+    /// Suggests values for an argument. Called only for arguments that it [completes](Self::completes).
     ///
     /// # Errors
     ///
@@ -72,7 +71,7 @@ pub trait Prompt: Send + Sync + 'static {
     }
 }
 
-/// What a prompt says of itself.
+/// Definition of a prompt.
 ///
 /// ```
 /// use longshore::{PromptArgument, PromptDefinition};
@@ -85,13 +84,13 @@ pub trait Prompt: Send + Sync + 'static {
 /// ```
 #[derive(Clone, Debug)]
 pub struct PromptDefinition {
-    pub(crate) name: String,
-    pub(crate) title: Option<String>,
-    pub(crate) description: Option<String>,
-    pub(crate) arguments: Vec<PromptArgument>,
-    pub(crate) icons: Vec<Icon>,
-    pub(crate) meta: Map<String, Value>,
-    pub(crate) timeout: Option<Duration>,
+    pub name: String,
+    pub title: Option<String>,
+    pub description: Option<String>,
+    pub arguments: Vec<PromptArgument>,
+    pub icons: Vec<Icon>,
+    pub meta: Map<String, Value>,
+    pub timeout: Option<Duration>,
 }
 
 impl PromptDefinition {
@@ -111,14 +110,14 @@ impl PromptDefinition {
         }
     }
 
-    /// A name for people.
+    /// Sets the name that people see.
     #[must_use]
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.title = Some(title.into());
         self
     }
 
-    /// What it is good for, for the person who chooses.
+    /// Sets the description, for the person who chooses a prompt.
     #[must_use]
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.description = Some(description.into());
@@ -132,7 +131,7 @@ impl PromptDefinition {
         self
     }
 
-    /// Adds a picture.
+    /// Adds an icon.
     #[must_use]
     pub fn icon(mut self, icon: Icon) -> Self {
         self.icons.push(icon);
@@ -146,7 +145,7 @@ impl PromptDefinition {
         self
     }
 
-    /// How long it may take. Default: the server's call deadline.
+    /// Sets the timeout. Default: the server's call timeout.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -159,14 +158,14 @@ impl PromptDefinition {
     }
 }
 
-/// What a prompt says.
+/// Messages of a prompt.
 ///
 /// Most prompts return a `String` or messages, and never name this type.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PromptOutput {
-    pub(crate) description: Option<String>,
-    pub(crate) messages: Vec<PromptMessage>,
-    pub(crate) meta: Option<Map<String, Value>>,
+    pub description: Option<String>,
+    pub messages: Vec<PromptMessage>,
+    pub meta: Option<Map<String, Value>>,
 }
 
 impl PromptOutput {
@@ -193,7 +192,7 @@ impl PromptOutput {
     }
 }
 
-/// What a prompt may return: text or content that the person says, or whole messages.
+/// A type that a prompt may return: text or content of the user, or whole messages.
 #[diagnostic::on_unimplemented(
     message = "a prompt cannot return `{Self}`",
     label = "needs to be a `String`, `Content`, `PromptMessage`, a `Vec` of the latter two, or `PromptOutput`"
@@ -252,10 +251,10 @@ impl IntoMessages for &'static str {
     }
 }
 
-/// Why a prompt could not be made. It becomes a JSON-RPC error.
+/// The error of a prompt. It becomes a JSON-RPC error.
 ///
-/// Any error converts into one with `?`; its `Display` is what the caller is told. A [parameter](Parameters) that
-/// cannot be read is the caller's mistake.
+/// Any error converts into one with `?`; the caller gets its `Display` text. A [parameter](Parameters) that
+/// cannot be parsed is an invalid argument.
 #[derive(Debug)]
 pub struct PromptError {
     kind: PromptErrorKind,
@@ -263,13 +262,13 @@ pub struct PromptError {
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
-/// What sort of failure it was.
+/// Kind of a [`PromptError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PromptErrorKind {
     /// An argument is not what it should be: -32602, with the message.
     InvalidArguments,
-    /// It could not be made: -32603, with the message.
+    /// The prompt failed: -32603, with the message.
     Failed,
     /// The client would have to be able to do something that it has not declared: -32021, before 2026-07-28 -32603
     /// with the message.
@@ -277,24 +276,31 @@ pub enum PromptErrorKind {
     /// The client's person has to visit a page first. 2025-11-25 has the error -32042 for that; no other revision comes
     /// to it.
     VisitRequired,
+    /// The caller may not get it: the JSON-RPC error 403, with the message.
+    Forbidden,
     /// The prompt is at fault: -32603, without details. The log has them.
     Internal,
 }
 
 impl PromptError {
-    /// A failure, in words for the caller.
+    /// A failure, with a message for the caller.
     pub fn new(message: impl Into<String>) -> Self {
         Self::of(PromptErrorKind::Failed, message)
     }
 
-    /// A mistake in an argument, in words for the caller.
+    /// An invalid argument, with a message for the caller.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::of(PromptErrorKind::InvalidArguments, message)
     }
 
-    /// A fault of the prompt's own, in words for the log; the caller is told no details.
+    /// A fault of the prompt, with a message for the log. The caller gets no details.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::of(PromptErrorKind::Internal, message)
+    }
+
+    /// A caller that may not get it, with a message for it.
+    pub fn forbidden(message: impl Into<String>) -> Self {
+        Self::of(PromptErrorKind::Forbidden, message)
     }
 
     fn of(kind: PromptErrorKind, message: impl Into<String>) -> Self {
@@ -312,12 +318,12 @@ impl PromptError {
         self
     }
 
-    /// What was wrong, in words.
+    /// The message.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// What sort of failure it was.
+    /// Kind of a [`PromptError`].
     pub fn kind(&self) -> PromptErrorKind {
         self.kind
     }
@@ -331,7 +337,13 @@ impl PromptError {
 /// `PromptError` is not itself an [`Error`], so that every error converts into it.
 impl<E: Error + Send + Sync + 'static> From<E> for PromptError {
     fn from(error: E) -> Self {
-        let error: Box<dyn Error + Send + Sync> = Box::new(error);
+        Self::from_boxed(Box::new(error))
+    }
+}
+
+impl PromptError {
+    /// Converts any error.
+    pub(crate) fn from_boxed(error: Box<dyn Error + Send + Sync>) -> Self {
         match error.downcast::<InvalidParameter>() {
             Ok(invalid) => Self::invalid(invalid.to_string()),
             Err(error) => {

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// Values of an application, one of each type: what [`App::provide`](crate::App::provide) has collected.
+/// Values of an application, one of each type, as collected by [`App::provide`](crate::App::provide).
 ///
-/// Parameters with `#[state]` are taken from it once, at start. A handwritten [`Tool`](crate::Tool) may do the same in
+/// Parameters with `#[state]` are taken from it once, at start. A handwritten [`Tool`](crate::Tool) can do the same in
 /// its [`bind`](crate::Tool::bind).
 ///
 /// ```

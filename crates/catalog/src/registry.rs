@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-pub(crate) use entry::{CatalogPrompt, CatalogResource, CatalogTemplate, CatalogTool};
+pub(crate) use entry::CatalogResource;
+pub use entry::{CatalogPrompt, CatalogTemplate, CatalogTool};
 pub use error::CatalogError;
 
 use super::extensions::Extensions;
@@ -28,21 +29,21 @@ use crate::telemetry::{Metrics, OperationId, Target, secret_properties};
 /// Tools, resources and prompts keep the order in which they were added.
 #[derive(Debug, Default)]
 pub struct Catalog {
-    pub(crate) tools: Table<CatalogTool>,
-    pub(crate) resources: Table<CatalogResource>,
-    pub(crate) templates: Table<CatalogTemplate>,
-    pub(crate) prompts: Table<CatalogPrompt>,
-    pub(crate) refused: Vec<Refused>,
-    pub(crate) skills: Table<CatalogSkill>,
+    pub tools: Table<CatalogTool>,
+    pub resources: Table<CatalogResource>,
+    pub templates: Table<CatalogTemplate>,
+    pub prompts: Table<CatalogPrompt>,
+    pub refused: Vec<Refused>,
+    pub skills: Table<CatalogSkill>,
     /// What is in the folders of skills, by URI: JSON of a list of resources.
-    pub(crate) folders: BTreeMap<String, String>,
-    pub(crate) extensions: Extensions,
+    pub folders: BTreeMap<String, String>,
+    pub extensions: Extensions,
     /// Who has added what, in order.
     owners: Vec<Owner>,
     /// What can be read and is in no list.
-    pub(crate) unlisted: UnlistedResources,
+    pub unlisted: UnlistedResources,
     /// Sources of which it is not known yet what they offer.
-    pub(crate) starting: Vec<StartingSource>,
+    pub starting: Vec<StartingSource>,
 }
 
 /// Who has added to a catalog, and how much was in it before.
@@ -215,7 +216,7 @@ impl Catalog {
 
     /// The same for a built-in toolset.
     #[must_use]
-    pub(crate) fn with_toolset(self, name: &str, offered: Offered) -> Self {
+    pub fn with_toolset(self, name: &str, offered: Offered) -> Self {
         self.with_offered(&format!("{TOOLSET}{name}"), offered)
     }
 
@@ -280,7 +281,7 @@ impl Catalog {
     /// # Errors
     ///
     /// None that the whole did not have.
-    pub(crate) fn part(
+    pub fn part(
         &self,
         takes_tool: impl Fn(&str) -> bool,
         takes_resource: impl Fn(&str) -> bool + Send + Sync + 'static,
@@ -336,7 +337,7 @@ impl Catalog {
     }
 
     /// Whether there is nothing in it.
-    pub(crate) fn offers_nothing(&self) -> bool {
+    pub fn offers_nothing(&self) -> bool {
         self.tools.len() == 0
             && self.resources.len() == 0
             && self.templates.len() == 0
@@ -434,7 +435,7 @@ impl Catalog {
     }
 
     /// Has the uses of each tool and prompt counted under its name.
-    pub(crate) fn count_in(&mut self, metrics: &Metrics) {
+    pub fn count_in(&mut self, metrics: &Metrics) {
         for entry in self.tools.iter_mut() {
             let name = entry.tool.definition().name();
             let target = Some((Target::Tool, name));
@@ -465,26 +466,26 @@ impl Catalog {
     }
 
     /// The prompts' names, in order.
-    pub(crate) fn prompt_names(&self) -> impl Iterator<Item = &str> {
+    pub fn prompt_names(&self) -> impl Iterator<Item = &str> {
         self.prompts
             .iter()
             .map(|entry| entry.prompt.definition().name())
     }
 
     /// The URIs of resources, and the texts of templates.
-    pub(crate) fn uris(&self) -> impl Iterator<Item = &str> {
+    pub fn uris(&self) -> impl Iterator<Item = &str> {
         let resources = self.resources.iter();
         let resources = resources.map(|entry| entry.resource.definition().uri());
         resources.chain(self.templates.iter().map(|entry| entry.uri.as_str()))
     }
 
     #[inline]
-    pub(crate) fn tool(&self, name: &str) -> Option<&CatalogTool> {
+    pub fn tool(&self, name: &str) -> Option<&CatalogTool> {
         self.tools.get(name)
     }
 
     /// Names of arguments that the schemas of tools call secret.
-    pub(crate) fn secret_arguments(&self) -> BTreeSet<String> {
+    pub fn secret_arguments(&self) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
         for entry in self.tools.iter() {
             secret_properties(&entry.tool.definition().input_schema, &mut names);
@@ -493,12 +494,12 @@ impl Catalog {
     }
 
     /// Whether any resource or template of resources is offered.
-    pub(crate) fn has_resources(&self) -> bool {
+    pub fn has_resources(&self) -> bool {
         self.resources.len() + self.templates.len() > 0 || !self.unlisted.is_empty()
     }
 
     /// Whether there are suggestions for anything.
-    pub(crate) fn has_completions(&self) -> bool {
+    pub fn has_completions(&self) -> bool {
         let of_prompts = self.prompts.iter().any(|entry| {
             let arguments = &entry.prompt.definition().arguments;
             arguments.iter().any(|a| entry.prompt.completes(&a.name))
@@ -511,7 +512,7 @@ impl Catalog {
     }
 
     /// The first template that a URI fits, and what its variables stand for.
-    pub(crate) fn template_for(&self, uri: &str) -> Option<(&CatalogTemplate, Parameters)> {
+    pub fn template_for(&self, uri: &str) -> Option<(&CatalogTemplate, Parameters)> {
         self.templates.iter().find_map(|entry| {
             let variables = entry.uri.matches(uri)?;
             Some((entry, variables.into_iter().collect()))
@@ -520,7 +521,7 @@ impl Catalog {
 
     /// The name most like one that is unknown, if any is like it at all.
     /// Only what is seen is named.
-    pub(crate) fn nearest(&self, unknown: &str, sees: impl Fn(usize) -> bool) -> Option<&str> {
+    pub fn nearest(&self, unknown: &str, sees: impl Fn(usize) -> bool) -> Option<&str> {
         // Long names are not typing mistakes, and comparing them costs time.
         if unknown.len() > 64 || self.tools.len() > 1_000 {
             return None;

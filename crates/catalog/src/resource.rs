@@ -1,4 +1,4 @@
-//! What a resource is, and what a template of resources is.
+//! Resources and resource templates.
 
 use std::error::Error;
 use std::future::{Future, ready};
@@ -24,10 +24,10 @@ pub type ReadFuture =
 pub type VariableFuture =
     Pin<Box<dyn Future<Output = Result<Completions, ResourceError>> + Send + 'static>>;
 
-/// Something that a client can read by its URI.
+/// Content that a client can read by its URI.
 ///
 /// Implemented by `#[resource]` functions, by [`StaticResource`](crate::catalog::StaticResource), by
-/// [`resource_fn`](crate::catalog::resource_fn), and by whatever else has a definition and contents.
+/// [`resource_fn`](crate::catalog::resource_fn), and by own types.
 ///
 /// Its future is dropped, and its panics end, as those of a [`Tool`](crate::Tool) do.
 #[diagnostic::on_unimplemented(
@@ -36,14 +36,14 @@ pub type VariableFuture =
     note = "put `#[longshore::resource]` on the function, or use `longshore::resource_fn` for what needs state of its own"
 )]
 pub trait Resource: Send + Sync + 'static {
-    /// What `resources/list` says of it. Fixed for the life of the value.
+    /// The definition that `resources/list` returns. It does not change.
     fn definition(&self) -> &ResourceDefinition;
 
-    /// Reads it. A contents' empty `uri` and missing `mime_type` are filled in from what was asked for.
+    /// Reads it. An empty `uri` and a missing `mime_type` of the contents are filled in from the request.
     ///
     /// # Errors
     ///
-    /// A JSON-RPC error; see [`ResourceError`]. No contents at all are told as not found, too.
+    /// A JSON-RPC error; see [`ResourceError`]. Empty contents are reported as not found, too.
     fn read(&self, context: Arc<CallContext>) -> ReadFuture;
 
     /// The resource that is served in place of this one, made with the values of [`App::provide`](crate::App::provide); `None`
@@ -58,28 +58,28 @@ pub trait Resource: Send + Sync + 'static {
     }
 }
 
-/// Resources whose URIs have a common shape.
+/// A set of resources whose URIs match a template.
 ///
 /// Implemented by `#[resource]` functions whose URI has variables, by
-/// [`template_fn`](crate::catalog::template_fn), and by whatever else has a definition and contents.
+/// [`template_fn`](crate::catalog::template_fn), and by own types.
 pub trait ResourceTemplate: Send + Sync + 'static {
-    /// What `resources/templates/list` says of it; its URI is a template. Fixed for the life of the value.
+    /// The definition that `resources/templates/list` returns; its URI is a template. It does not change.
     fn definition(&self) -> &ResourceDefinition;
 
     /// Reads the resource at `uri`, in which the template's variables have the values `variables`.
     ///
     /// # Errors
     ///
-    /// A JSON-RPC error; see [`ResourceError`]. No contents at all are told as not found, too.
+    /// A JSON-RPC error; see [`ResourceError`]. Empty contents are reported as not found, too.
     fn read(&self, context: Arc<CallContext>, uri: &str, variables: Parameters) -> ReadFuture;
 
-    /// Whether there are suggestions for a variable. Default: no.
+    /// Returns true if there are suggestions for a variable. Default: false.
     fn completes(&self, variable: &str) -> bool {
         let _ = variable;
         false
     }
 
-    /// Suggests values for a variable; asked only for those that it [completes](Self::completes).
+    /// Suggests values for a variable. Called only for variables that it [completes](Self::completes).
     ///
     /// # Errors
     ///
@@ -101,7 +101,7 @@ pub trait ResourceTemplate: Send + Sync + 'static {
     }
 }
 
-/// What a resource, or a template of resources, says of itself.
+/// Definition of a resource or a resource template.
 ///
 /// ```
 /// use std::time::Duration;
@@ -116,24 +116,24 @@ pub trait ResourceTemplate: Send + Sync + 'static {
 /// ```
 #[derive(Clone, Debug)]
 pub struct ResourceDefinition {
-    pub(crate) uri: String,
-    pub(crate) name: String,
-    pub(crate) title: Option<String>,
-    pub(crate) description: Option<String>,
-    pub(crate) mime_type: Option<String>,
-    pub(crate) annotations: Annotations,
-    pub(crate) size: Option<u64>,
-    pub(crate) icons: Vec<Icon>,
-    pub(crate) meta: Map<String, Value>,
-    pub(crate) timeout: Option<Duration>,
-    pub(crate) ttl: Option<Duration>,
-    pub(crate) cache_scope: CacheScope,
+    pub uri: String,
+    pub name: String,
+    pub title: Option<String>,
+    pub description: Option<String>,
+    pub mime_type: Option<String>,
+    pub annotations: Annotations,
+    pub size: Option<u64>,
+    pub icons: Vec<Icon>,
+    pub meta: Map<String, Value>,
+    pub timeout: Option<Duration>,
+    pub ttl: Option<Duration>,
+    pub cache_scope: CacheScope,
 }
 
 impl ResourceDefinition {
     /// A URI, or a template of URIs (RFC 6570, levels 1 to 3), and a name for programs.
     ///
-    /// Whether both can be used is found out when the resource is registered.
+    /// Both are validated when the resource is registered.
     pub fn new(uri: impl Into<String>, name: impl Into<String>) -> Self {
         Self {
             uri: uri.into(),
@@ -151,42 +151,42 @@ impl ResourceDefinition {
         }
     }
 
-    /// A name for people.
+    /// Sets the name that people see.
     #[must_use]
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.title = Some(title.into());
         self
     }
 
-    /// What it holds, for the model that chooses.
+    /// Sets the description, for the model that chooses a resource.
     #[must_use]
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.description = Some(description.into());
         self
     }
 
-    /// Its media type, for example `text/markdown`.
+    /// Sets the media type, for example `text/markdown`.
     #[must_use]
     pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
         self.mime_type = Some(mime_type.into());
         self
     }
 
-    /// Whom it is for, and how much it matters.
+    /// Sets the audience and the priority.
     #[must_use]
     pub fn annotations(mut self, annotations: Annotations) -> Self {
         self.annotations = annotations;
         self
     }
 
-    /// Its size in bytes, before any encoding. A template's is not sent.
+    /// Sets the size in bytes, before any encoding. It is not sent for a template.
     #[must_use]
     pub fn size(mut self, bytes: u64) -> Self {
         self.size = Some(bytes);
         self
     }
 
-    /// Adds a picture.
+    /// Adds an icon.
     #[must_use]
     pub fn icon(mut self, icon: Icon) -> Self {
         self.icons.push(icon);
@@ -200,23 +200,23 @@ impl ResourceDefinition {
         self
     }
 
-    /// How long one reading may take. Default: the server's call deadline.
+    /// Sets the timeout of a read. Default: the server's call timeout.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// How long what was read stays good. For so long the server answers from memory instead of reading again, as
-    /// far as the [cache scope](Self::cache_scope) allows, and clients may do the same. Default: not at all.
+    /// Sets the TTL of the contents. Until then the server responds from memory, as far as the
+    /// [cache scope](Self::cache_scope) allows, and clients may do the same. Default: no caching.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
     }
 
-    /// For whom what was read stays good. Default: private, for the caller alone; the server then keeps it only for
-    /// callers that have proved who they are.
+    /// Sets who may get cached contents. Default: private, the caller alone; the server then caches only for
+    /// authenticated callers.
     #[must_use]
     pub fn cache_scope(mut self, scope: CacheScope) -> Self {
         self.cache_scope = scope;
@@ -233,16 +233,16 @@ impl ResourceDefinition {
         &self.name
     }
 
-    /// Whether the URI is a template that has variables.
+    /// Returns true if the URI is a template with variables.
     pub fn is_template(&self) -> bool {
         UriTemplate::parse(&self.uri).is_ok_and(|template| !template.is_uri())
     }
 }
 
-/// Why a resource could not be read. It becomes a JSON-RPC error.
+/// The error of a read. It becomes a JSON-RPC error.
 ///
-/// Any error converts into one with `?`; its `Display` is what the caller is told. A [parameter](Parameters) that
-/// cannot be read means that there is no such resource.
+/// Any error converts into one with `?`; the caller gets its `Display` text. A [parameter](Parameters) that
+/// cannot be parsed means that there is no such resource.
 #[derive(Debug)]
 pub struct ResourceError {
     kind: ResourceErrorKind,
@@ -250,13 +250,13 @@ pub struct ResourceError {
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
-/// What sort of failure it was.
+/// Kind of a [`ResourceError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ResourceErrorKind {
-    /// There is nothing at that URI: -32602, before 2026-07-28 -32002.
+    /// No resource at that URI: -32602, before 2026-07-28 -32002.
     NotFound,
-    /// It is there, but could not be read: -32603, with the message.
+    /// The resource exists, but could not be read: -32603, with the message.
     Failed,
     /// The client would have to be able to do something that it has not declared: -32021, before 2026-07-28 -32603
     /// with the message.
@@ -264,6 +264,8 @@ pub enum ResourceErrorKind {
     /// The client's person has to visit a page first. 2025-11-25 has the error -32042 for that; no other revision comes
     /// to it.
     VisitRequired,
+    /// The caller may not read it: the JSON-RPC error 403, with the message.
+    Forbidden,
     /// The resource is at fault: -32603, without details. The log has them.
     Internal,
 }
@@ -274,14 +276,19 @@ impl ResourceError {
         Self::of(ResourceErrorKind::NotFound, "there is no such resource")
     }
 
-    /// A failure, in words for the caller.
+    /// A failure, with a message for the caller.
     pub fn new(message: impl Into<String>) -> Self {
         Self::of(ResourceErrorKind::Failed, message)
     }
 
-    /// A fault of the resource's own, in words for the log; the caller is told no details.
+    /// A fault of the resource, with a message for the log. The caller gets no details.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::of(ResourceErrorKind::Internal, message)
+    }
+
+    /// A caller that may not read it, with a message for it.
+    pub fn forbidden(message: impl Into<String>) -> Self {
+        Self::of(ResourceErrorKind::Forbidden, message)
     }
 
     fn of(kind: ResourceErrorKind, message: impl Into<String>) -> Self {
@@ -299,12 +306,12 @@ impl ResourceError {
         self
     }
 
-    /// What was wrong, in words.
+    /// The message.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// What sort of failure it was.
+    /// Kind of a [`ResourceError`].
     pub fn kind(&self) -> ResourceErrorKind {
         self.kind
     }
@@ -318,7 +325,13 @@ impl ResourceError {
 /// `ResourceError` is not itself an [`Error`], so that every error converts into it.
 impl<E: Error + Send + Sync + 'static> From<E> for ResourceError {
     fn from(error: E) -> Self {
-        let error: Box<dyn Error + Send + Sync> = Box::new(error);
+        Self::from_boxed(Box::new(error))
+    }
+}
+
+impl ResourceError {
+    /// Converts any error.
+    pub(crate) fn from_boxed(error: Box<dyn Error + Send + Sync>) -> Self {
         match error.downcast::<InvalidParameter>() {
             Ok(invalid) => Self::not_found().caused_by(invalid),
             Err(error) => {

@@ -39,8 +39,8 @@ mod variants;
 pub use compiled::Compiled;
 #[cfg(feature = "validation")]
 use compiled::{dialect, options};
-pub(crate) use formats::{without_number_formats, without_rust_formats};
-pub(super) use generate::{inline, of_arguments, of_output, without_null};
+pub use formats::{without_number_formats, without_rust_formats};
+pub use generate::{inline, of_arguments, of_output, without_null};
 pub use mirrored::{HeaderParameter, ParameterKind, header_parameters};
 pub use sameness::says_no_more_than_type;
 

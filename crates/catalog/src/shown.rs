@@ -23,7 +23,7 @@ impl Listed for CatalogTool {
 
 /// A tool that is listed, and answered by the server itself.
 #[derive(Debug)]
-pub(crate) struct Bare(pub(crate) Definition);
+pub struct Bare(pub Definition);
 
 impl Listed for Bare {
     const MEMBER: &'static str = "tools";
@@ -88,7 +88,7 @@ fn write(out: &mut Vec<u8>, shown: Map<String, Value>) {
 }
 
 /// Schemas keep their author's members and order.
-pub(crate) fn tool(definition: &Definition, revision: Revision) -> Map<String, Value> {
+pub fn tool(definition: &Definition, revision: Revision) -> Map<String, Value> {
     let mut tool = Map::new();
     let mut put = |key: &str, value: Value| tool.insert(key.to_owned(), value);
     put("name", definition.name.clone().into());
@@ -201,7 +201,7 @@ fn put_common(
 }
 
 /// Annotations without what the revision does not know.
-pub(crate) fn annotations_for(annotations: &Annotations, revision: Revision) -> Annotations {
+pub fn annotations_for(annotations: &Annotations, revision: Revision) -> Annotations {
     let mut annotations = annotations.clone();
     if !revision.has_structured_results() {
         annotations.last_modified = None;

@@ -14,7 +14,7 @@ use super::{AnyResource, ResourceDefinition, StaticResource};
 use crate::protocol::Revision;
 
 /// What the extension calls itself.
-pub(crate) const EXTENSION: &str = "io.modelcontextprotocol/skills";
+pub const EXTENSION: &str = "io.modelcontextprotocol/skills";
 
 /// A skill: a manifest `SKILL.md` that tells a model how to do something, and files that it refers to.
 ///
@@ -206,7 +206,7 @@ impl Skill {
     }
 
     /// What clients read: each file, the manifest first.
-    pub(crate) fn resources(&self) -> impl Iterator<Item = AnyResource> {
+    pub fn resources(&self) -> impl Iterator<Item = AnyResource> {
         let manifest = self.files.get_key_value(MANIFEST);
         let others = self.files.iter().filter(|(path, _)| *path != MANIFEST);
         manifest.into_iter().chain(others).map(|(path, contents)| {
@@ -302,7 +302,7 @@ fn folders(root: &str, files: &BTreeMap<&str, Option<u64>>) -> BTreeMap<String, 
 
 /// A skill of another server: its entry as `skills/list` has it, with the URIs that its files have here.
 #[derive(Clone, Debug)]
-pub(crate) struct OfferedSkill {
+pub struct OfferedSkill {
     uri: String,
     entry: Value,
 }
@@ -313,7 +313,7 @@ impl OfferedSkill {
     /// # Errors
     ///
     /// Why it cannot be offered.
-    pub(crate) fn new(entry: Value) -> Result<Self, &'static str> {
+    pub fn new(entry: Value) -> Result<Self, &'static str> {
         let uri = entry["uri"].as_str().ok_or("it has no uri")?;
         if !uri.ends_with(&format!("/{MANIFEST}")) {
             return Err("its uri is not that of a SKILL.md");
@@ -330,12 +330,12 @@ impl OfferedSkill {
         Ok(Self { uri, entry })
     }
 
-    pub(crate) fn uri(&self) -> &str {
+    pub fn uri(&self) -> &str {
         &self.uri
     }
 
     /// The URIs of its files, the manifest's among them.
-    pub(crate) fn files(entry: &Value) -> impl Iterator<Item = &str> {
+    pub fn files(entry: &Value) -> impl Iterator<Item = &str> {
         let files = entry["resources"].as_array().into_iter().flatten();
         let files = files.filter_map(|file| file["uri"].as_str());
         let manifest = entry["uri"].as_str();
@@ -364,10 +364,10 @@ impl OfferedSkill {
 
 /// A skill with what its list shows of it.
 #[derive(Debug)]
-pub(crate) struct CatalogSkill {
+pub struct CatalogSkill {
     uri: String,
     /// JSON.
-    pub(crate) entry: String,
+    pub entry: String,
 }
 
 impl Listed for CatalogSkill {

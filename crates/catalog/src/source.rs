@@ -69,7 +69,7 @@ impl Changed {
     }
 
     /// Waits until something has changed.
-    pub(crate) async fn heard(&self) {
+    pub async fn heard(&self) {
         self.0.notified().await;
     }
 }
@@ -87,17 +87,17 @@ pub struct Offered {
     /// What cannot be offered.
     pub refused: Vec<Refused>,
     /// Skills of other servers, whose files are read from those.
-    pub(crate) skills: Vec<OfferedSkill>,
+    pub skills: Vec<OfferedSkill>,
     /// What can be read and is not listed.
-    pub(crate) unlisted: Option<Arc<dyn Unlisted>>,
+    pub unlisted: Option<Arc<dyn Unlisted>>,
     /// Parts of the source that have not said yet what they offer.
-    pub(crate) starting: Vec<StartingSource>,
+    pub starting: Vec<StartingSource>,
 }
 
 #[cfg(feature = "cli")]
 impl Offered {
     /// Returns true if there is nothing to offer.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.tools.is_empty() && self.resources.is_empty() && self.prompts.is_empty()
     }
 }

@@ -4,17 +4,17 @@ use std::time::Duration;
 
 /// A source that has not said yet what it offers. A catalog names those that were starting when it was put together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct StartingSource {
-    pub(crate) name: String,
+pub struct StartingSource {
+    pub name: String,
     /// What the names of its tools and prompts begin with. Empty if they may be any.
-    pub(crate) prefix: String,
+    pub prefix: String,
     /// How long it may take to say what it offers.
-    pub(crate) patience: Duration,
+    pub patience: Duration,
 }
 
 impl StartingSource {
     /// Returns true if it may offer a tool or a prompt of this name.
-    pub(crate) fn may_offer(&self, name: &str) -> bool {
+    pub fn may_offer(&self, name: &str) -> bool {
         name.starts_with(&self.prefix)
     }
 }

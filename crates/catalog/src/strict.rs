@@ -26,7 +26,7 @@ where
 }
 
 /// Reads a document as the schema of its type has it.
-pub(crate) fn from_str<'de, T: Deserialize<'de>>(text: &'de str) -> serde_json::Result<T> {
+pub fn from_str<'de, T: Deserialize<'de>>(text: &'de str) -> serde_json::Result<T> {
     let mut json = serde_json::Deserializer::from_str(text);
     let value = deserialize(&mut json)?;
     json.end()?;

@@ -7,7 +7,7 @@ use foldhash::fast::RandomState;
 use crate::protocol::Revision;
 
 /// Something that a list shows.
-pub(crate) trait Listed {
+pub trait Listed {
     /// The member of the result that holds the list.
     const MEMBER: &'static str;
     /// What cursors of the list are signed for.
@@ -22,14 +22,14 @@ pub(crate) trait Listed {
 
 /// All things of one kind.
 #[derive(Debug)]
-pub(crate) struct Table<T> {
+pub struct Table<T> {
     entries: Vec<T>,
     by_key: HashMap<Box<str>, usize, RandomState>,
 }
 
 impl<T: Listed> Table<T> {
     /// Whether clients are told the same of both.
-    pub(crate) fn looks_like(&self, other: &Self) -> bool {
+    pub fn looks_like(&self, other: &Self) -> bool {
         let told = |table: &Self| {
             let mut told = Vec::new();
             for entry in &table.entries {
@@ -43,7 +43,7 @@ impl<T: Listed> Table<T> {
     }
 
     /// How many bytes a revision's clients are told of it, with a comma for each entry.
-    pub(crate) fn size(&self, revision: Revision) -> usize {
+    pub fn size(&self, revision: Revision) -> usize {
         let mut told = Vec::new();
         let sizes = self.entries.iter().map(|entry| {
             told.clear();
@@ -54,7 +54,7 @@ impl<T: Listed> Table<T> {
     }
 
     /// Adds something, or gives it back if another has its key.
-    pub(crate) fn add(&mut self, entry: T) -> Result<(), T> {
+    pub fn add(&mut self, entry: T) -> Result<(), T> {
         if self.by_key.contains_key(entry.key()) {
             return Err(entry);
         }
@@ -66,29 +66,29 @@ impl<T: Listed> Table<T> {
 
 impl<T> Table<T> {
     #[inline]
-    pub(crate) fn get(&self, key: &str) -> Option<&T> {
+    pub fn get(&self, key: &str) -> Option<&T> {
         self.by_key
             .get(key)
             .map(|position| &self.entries[*position])
     }
 
-    pub(crate) fn position(&self, key: &str) -> Option<usize> {
+    pub fn position(&self, key: &str) -> Option<usize> {
         self.by_key.get(key).copied()
     }
 
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    pub(crate) fn iter(&self) -> std::slice::Iter<'_, T> {
+    pub fn iter(&self) -> std::slice::Iter<'_, T> {
         self.entries.iter()
     }
 
-    pub(crate) fn iter_mut(&mut self) -> std::slice::IterMut<'_, T> {
+    pub fn iter_mut(&mut self) -> std::slice::IterMut<'_, T> {
         self.entries.iter_mut()
     }
 
-    pub(crate) fn entries(&self) -> &[T] {
+    pub fn entries(&self) -> &[T] {
         &self.entries
     }
 }

@@ -1,4 +1,4 @@
-//! What a tool is.
+//! Tools and their definitions.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,10 +13,10 @@ use crate::protocol::{Icon, ToolAnnotations};
 /// The future of one call.
 pub type CallFuture = Pin<Box<dyn Future<Output = Result<Output, ToolError>> + Send + 'static>>;
 
-/// Something a client can call by name.
+/// A function that a client can call by name.
 ///
-/// Implemented by `#[tool]` functions, by [`tool_fn`](crate::catalog::tool_fn), and by whatever else has a
-/// definition and can be called. The server knows no other kind.
+/// Implemented by `#[tool]` functions, by [`tool_fn`](crate::catalog::tool_fn), and by own types. The server knows no
+/// other kind.
 ///
 /// # Cancellation
 ///
@@ -32,7 +32,7 @@ pub type CallFuture = Pin<Box<dyn Future<Output = Result<Output, ToolError>> + S
     note = "put `#[longshore::tool]` on the function, or use `longshore::tool_fn` for what needs state of its own"
 )]
 pub trait Tool: Send + Sync + 'static {
-    /// What `tools/list` says of it. Fixed for the life of the value.
+    /// The definition that `tools/list` returns. It does not change.
     fn definition(&self) -> &Definition;
 
     /// Runs once. `arguments` have passed the input schema, unless [`checks_arguments`](Self::checks_arguments).
@@ -42,16 +42,16 @@ pub trait Tool: Send + Sync + 'static {
     /// An error is a result that the model reads (`isError: true`); see [`ToolError`].
     fn call(&self, context: Arc<CallContext>, arguments: Arguments) -> CallFuture;
 
-    /// Whether the tool itself refuses what its schema does not allow, so that the server need not look.
+    /// Returns true if the tool rejects invalid arguments itself, so that the server does not validate them.
     ///
-    /// Typed tools whose schema says no more than their type do, by deserialising. Default: no.
+    /// Typed tools do, by deserialization, if their schema says no more than their type. Default: false.
     fn checks_arguments(&self) -> bool {
         false
     }
 
-    /// Whether the tool's results cannot but fit its output schema, so that the server need not look.
+    /// Returns true if results always match the output schema, so that the server does not validate them.
     ///
-    /// Typed tools' do, since the schema comes from the type. Default: no.
+    /// Results of typed tools do, since the schema comes from the type. Default: false.
     fn checks_output(&self) -> bool {
         false
     }
@@ -68,15 +68,15 @@ pub trait Tool: Send + Sync + 'static {
     }
 }
 
-/// Whether calls of a tool may outlive their request.
+/// Support of a tool for calls that outlive their request, as tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TaskSupport {
-    /// They do not.
+    /// Calls are not tasks.
     #[default]
     Forbidden,
-    /// They do for clients that know of tasks.
+    /// Calls are tasks for clients that support tasks.
     Optional,
-    /// They cannot be made otherwise.
+    /// Every call is a task.
     Required,
 }
 
@@ -91,7 +91,7 @@ impl TaskSupport {
     }
 }
 
-/// What a tool says of itself: name, schemas, hints, and how the server is to run it.
+/// Definition of a tool: name, schemas, hints, and settings for its calls.
 ///
 /// ```
 /// use longshore::Definition;
@@ -104,20 +104,20 @@ impl TaskSupport {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Definition {
-    pub(crate) name: String,
-    pub(crate) title: Option<String>,
-    pub(crate) description: Option<String>,
-    pub(crate) input_schema: Value,
-    pub(crate) output_schema: Option<Value>,
-    pub(crate) annotations: ToolAnnotations,
-    pub(crate) icons: Vec<Icon>,
-    pub(crate) meta: Map<String, Value>,
-    pub(crate) timeout: Option<Duration>,
-    pub(crate) scopes: Vec<String>,
-    pub(crate) task: TaskSupport,
-    pub(crate) deferred_task: bool,
+    pub name: String,
+    pub title: Option<String>,
+    pub description: Option<String>,
+    pub input_schema: Value,
+    pub output_schema: Option<Value>,
+    pub annotations: ToolAnnotations,
+    pub icons: Vec<Icon>,
+    pub meta: Map<String, Value>,
+    pub timeout: Option<Duration>,
+    pub scopes: Vec<String>,
+    pub task: TaskSupport,
+    pub deferred_task: bool,
     /// URI of the view that hosts show for it.
-    pub(crate) view: Option<String>,
+    pub view: Option<String>,
 }
 
 impl Definition {
@@ -143,71 +143,71 @@ impl Definition {
         }
     }
 
-    /// What it does, for the model that chooses.
+    /// Sets the description, for the model that chooses a tool.
     #[must_use]
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.description = Some(description.into());
         self
     }
 
-    /// A name for people.
+    /// Sets the name that people see.
     #[must_use]
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.title = Some(title.into());
         self
     }
 
-    /// What its arguments look like: a JSON Schema 2020-12 whose root has `"type": "object"`.
-    /// It is sent to clients as it is, member for member.
+    /// Sets the input schema: a JSON Schema 2020-12 whose root has `"type": "object"`.
+    /// It is sent to clients unchanged.
     #[must_use]
     pub fn input_schema(mut self, schema: Value) -> Self {
         self.input_schema = schema;
         self
     }
 
-    /// What its structured results look like.
+    /// Sets the schema of structured results.
     #[must_use]
     pub fn output_schema(mut self, schema: Value) -> Self {
         self.output_schema = Some(schema);
         self
     }
 
-    /// Hints on how it behaves.
+    /// Sets the hints on its behaviour.
     #[must_use]
     pub fn annotations(mut self, annotations: ToolAnnotations) -> Self {
         self.annotations = annotations;
         self
     }
 
-    /// It changes nothing.
+    /// Sets the hint that it changes nothing.
     #[must_use]
     pub fn read_only(mut self, hint: bool) -> Self {
         self.annotations.read_only_hint = Some(hint);
         self
     }
 
-    /// It may destroy what was there.
+    /// Sets the hint that it may delete or overwrite data.
     #[must_use]
     pub fn destructive(mut self, hint: bool) -> Self {
         self.annotations.destructive_hint = Some(hint);
         self
     }
 
-    /// Calling it again with the same arguments changes nothing more.
+    /// Sets the hint that a repeated call with the same arguments changes nothing more.
     #[must_use]
     pub fn idempotent(mut self, hint: bool) -> Self {
         self.annotations.idempotent_hint = Some(hint);
         self
     }
 
-    /// It reaches things outside of the server's own domain.
+    /// Sets the hint that it interacts with external systems.
     #[must_use]
     pub fn open_world(mut self, hint: bool) -> Self {
         self.annotations.open_world_hint = Some(hint);
         self
     }
 
-    /// Adds a picture.
+    /// Adds an icon.
     #[must_use]
     pub fn icon(mut self, icon: Icon) -> Self {
         self.icons.push(icon);
@@ -221,19 +221,19 @@ impl Definition {
         self
     }
 
-    /// How long one call may take. Default: the server's call deadline.
+    /// Sets the timeout of a call. Default: the server's call timeout.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Whether calls may outlive their request, as tasks. Default: they do not.
+    /// Sets the support for calls that outlive their request, as tasks. Default: none.
     ///
-    /// Clients of 2026-07-28 that have declared the extension `io.modelcontextprotocol/tasks` are then given a task
-    /// for each call, and those of 2025-11-25 if they ask for one; all others get the result, unless the tool
-    /// [requires](TaskSupport::Required) a task. A task has no progress and no log messages, it goes on when its
-    /// client goes away, and what it asks waits in it for an answer: the tool does not run again.
+    /// Clients of 2026-07-28 that declare the extension `io.modelcontextprotocol/tasks` get a task for each call, and
+    /// clients of 2025-11-25 if they ask for one. All others get the result, unless the tool
+    /// [requires](TaskSupport::Required) a task. A task has no progress and no log messages. It continues when its
+    /// client disconnects. Its questions wait for an answer, and the tool does not run again.
     #[must_use]
     pub fn task(mut self, support: TaskSupport) -> Self {
         self.task = support;
@@ -256,7 +256,7 @@ impl Definition {
         self
     }
 
-    /// The name it is called by.
+    /// The name.
     pub fn name(&self) -> &str {
         &self.name
     }

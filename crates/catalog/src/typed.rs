@@ -11,7 +11,7 @@ use std::future::{Future, ready};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -68,7 +68,7 @@ where
     }
 }
 
-/// What [`tool_fn`] makes.
+/// A tool made by [`tool_fn`].
 ///
 /// It [checks its arguments itself](Tool::checks_arguments) if its schema comes from the type and
 /// [says no more](schema::says_no_more_than_type). A range, a length or a pattern says more; then
@@ -79,7 +79,7 @@ pub struct TypedTool<A, F> {
     arguments: PhantomData<fn(A)>,
 }
 
-/// Something that can be registered as a tool.
+/// A value that can be registered as a tool.
 ///
 /// Implemented by every [`Tool`], functions with `#[tool]` among them, and by `Arc<dyn Tool>`.
 #[diagnostic::on_unimplemented(
@@ -92,7 +92,7 @@ pub trait IntoTool {
     fn into_tool(self) -> Arc<dyn Tool>;
 }
 
-/// What a tool may return.
+/// A type that a tool may return.
 ///
 /// | returned | content | structured content, output schema |
 /// |---|---|---|
@@ -179,8 +179,8 @@ impl IntoOutput for Output {
 }
 
 impl<T: Serialize + JsonSchema + 'static> IntoOutput for T {
-    /// The types that are no structured values are told apart by their `TypeId`, which the compiler
-    /// knows: what is left of this for each `T` is one branch.
+    /// Types that are not structured values are distinguished by their `TypeId`. The compiler knows it, so that one
+    /// branch is left for each `T`.
     fn into_output(self) -> Result<Output, ToolError> {
         let mut value = Some(self);
         Ok(if let Some(text) = taken::<String>(&mut value) {
@@ -212,24 +212,6 @@ impl<T: Serialize + JsonSchema + 'static> IntoOutput for T {
     }
 }
 
-/// Names the shape of a content block without repeating the specification, which has it.
-impl JsonSchema for Content {
-    fn schema_name() -> Cow<'static, str> {
-        "Content".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "A content block of the Model Context Protocol.",
-            "type": "object",
-            "properties": {
-                "type": { "enum": ["text", "image", "audio", "resource_link", "resource"] }
-            },
-            "required": ["type"]
-        })
-    }
-}
-
 /// A definition with the schemas that come from types, and who is to check the arguments.
 #[doc(hidden)]
 #[derive(Debug)]
@@ -247,14 +229,14 @@ impl Described {
         Self::by(definition, schema::of_arguments::<A>, output_schema)
     }
 
-    /// What does not depend on the type, of which there are many.
+    /// The part that does not depend on the type, compiled once.
     #[inline(never)]
     fn by(
         mut definition: Definition,
         of_arguments: fn() -> Value,
         output_schema: Option<Value>,
     ) -> Self {
-        // What `Definition::new` says while nobody has said anything.
+        // The schema that `Definition::new` sets.
         let unset = json!({"type": "object", "additionalProperties": false});
         let from_type = definition.input_schema == unset;
         if from_type {

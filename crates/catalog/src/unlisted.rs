@@ -7,24 +7,24 @@ use super::Resource;
 use crate::auth::Principal;
 
 /// Finds resources that are in no list.
-pub(crate) trait Unlisted: Send + Sync {
+pub trait Unlisted: Send + Sync {
     /// The resource at a URI, as far as a principal may know of it.
     fn find(&self, principal: &Principal, uri: &str) -> Option<UnlistedResource>;
 }
 
 /// A resource that is in no list.
 #[derive(Clone)]
-pub(crate) struct UnlistedResource {
-    pub(crate) resource: Arc<dyn Resource>,
+pub struct UnlistedResource {
+    pub resource: Arc<dyn Resource>,
     /// The URIs by which rules and endpoints name it.
-    pub(crate) names: Vec<String>,
+    pub names: Vec<String>,
 }
 
 type Takes = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// Everything of a catalog that is in no list.
 #[derive(Clone, Default)]
-pub(crate) struct UnlistedResources {
+pub struct UnlistedResources {
     finders: Vec<Arc<dyn Unlisted>>,
     /// Which of them belong to it; `None` for all.
     takes: Option<Takes>,
@@ -48,7 +48,7 @@ impl UnlistedResources {
     }
 
     /// The resource at a URI, as far as a principal may know of it.
-    pub(crate) fn find(&self, principal: &Principal, uri: &str) -> Option<UnlistedResource> {
+    pub fn find(&self, principal: &Principal, uri: &str) -> Option<UnlistedResource> {
         let mut finders = self.finders.iter();
         let found = finders.find_map(|finder| finder.find(principal, uri))?;
         let belongs = match &self.takes {

@@ -8,11 +8,11 @@ use super::{CallContext, Definition, ReadFuture, Resource, ResourceDefinition};
 use crate::protocol::ResourceContents;
 
 /// What the extension calls itself.
-pub(crate) const EXTENSION: &str = "io.modelcontextprotocol/ui";
+pub const EXTENSION: &str = "io.modelcontextprotocol/ui";
 /// How URIs of views begin.
 pub(crate) const SCHEME: &str = "ui://";
 /// The media type of views (APP-01).
-pub(crate) const MIME_TYPE: &str = "text/html;profile=mcp-app";
+pub const MIME_TYPE: &str = "text/html;profile=mcp-app";
 
 /// A view of an MCP App: an HTML document that a host shows in a frame of its own beside what a tool returned.
 ///

@@ -24,8 +24,8 @@ use super::paint::{ColorChoice, Paint};
 use super::{Failure, likeness_of};
 use crate::app::AppError;
 use crate::catalog::{HeaderParameter, header_parameters};
-use crate::client::{Client, ClientError, Lifecycle, Listener, Params, RpcError};
 use crate::protocol::Method;
+use longshore_sources::client::{Client, ClientError, Lifecycle, Listener, Params, RpcError};
 
 /// What `--help` says of credentials, below the options.
 pub(super) const CREDENTIALS: &str = "Credentials:\n  \

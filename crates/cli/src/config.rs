@@ -11,8 +11,8 @@ use super::output;
 use super::run::load;
 use super::{Failure, RunArgs};
 use crate::app::{App, AppError};
-use crate::config::{Origin, ResolvedSetting, schema};
 use crate::environment::{Environment, Probe};
+use longshore_app::config::{Origin, ResolvedSetting, schema};
 
 /// What `config` is told.
 #[derive(Debug, Args)]
@@ -207,7 +207,7 @@ fn as_json(one: &ResolvedSetting) -> Value {
         Origin::File { line, column } => ("file", json!({ "line": line, "column": column })),
         Origin::Variable { name } => ("environment", json!(name)),
         Origin::Flag { name } => ("flag", json!(name)),
-        Origin::Default => ("default", Value::Null),
+        _ => ("default", Value::Null),
     };
     json!({
         "setting": one.setting,

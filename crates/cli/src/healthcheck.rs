@@ -12,9 +12,9 @@ use url::Url;
 
 use super::doctor::examining;
 use super::run;
-use crate::config::Flags;
 use crate::net::{Client, Deadlines, Guard, OutgoingRequest, with_causes};
 use crate::transport::http::HttpConfig;
+use longshore_app::config::Flags;
 
 /// What `healthcheck` is told.
 #[derive(Debug, Args)]
@@ -50,11 +50,9 @@ pub(super) fn healthcheck(args: &HealthcheckArgs) -> Result<String, String> {
         })?;
         return ask_elsewhere(&parsed);
     }
-    let flags = Flags {
-        config: args.config.clone(),
-        port: args.port,
-        ..Flags::default()
-    };
+    let mut flags = Flags::default();
+    flags.config = args.config.clone();
+    flags.port = args.port;
     let config = run::load(flags).map_err(|error| error.to_string())?.config;
     let path = if args.live { "/livez" } else { "/readyz" };
     let socket = config

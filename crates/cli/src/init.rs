@@ -9,13 +9,14 @@ use clap::Args;
 use super::Failure;
 use super::output::{self, root_url};
 use crate::app::AppError;
-use crate::config::{Config, Flags, Loaded, schema};
 use crate::environment::Probe;
+use longshore_app::config::{Config, Flags, Loaded, schema};
 
 const CONFIGURATION: &str = include_str!("init/longshore.yaml");
 const MANIFEST: &str = include_str!("init/Cargo.toml.txt");
 const PROGRAM: &str = include_str!("init/main.rs");
 const README: &str = include_str!("init/README.md.txt");
+const DOCKERFILE: &str = include_str!("init/Dockerfile.txt");
 const CARGO_CONFIG: &str = include_str!("init/cargo-config.toml.txt");
 
 #[derive(Debug, Args)]
@@ -109,6 +110,16 @@ fn project(name: &str, copy: &Path) -> Vec<Written> {
         Written {
             path: ".cargo/config.toml",
             text: CARGO_CONFIG.to_owned(),
+        },
+        Written {
+            path: "Dockerfile",
+            text: DOCKERFILE
+                .replace("{{ name }}", &package_name(name))
+                .replace("{{ path }}", &copy.to_string_lossy()),
+        },
+        Written {
+            path: ".dockerignore",
+            text: "/target\n".to_owned(),
         },
         Written {
             path: ".gitignore",
@@ -281,7 +292,8 @@ mod tests {
 
     #[test]
     fn the_copy_that_a_program_was_built_in_is_found() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let root = crate_folder.ancestors().nth(2).expect("the workspace");
         let built = root.join("target/release/longshore");
         assert_eq!(around(&built).as_deref(), Some(root));
         assert_eq!(around(Path::new("/usr/local/bin/longshore")), None);

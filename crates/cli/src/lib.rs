@@ -1,5 +1,28 @@
 //! The command line.
 
+// Only the crate `longshore` is a documented API.
+#![allow(missing_docs, missing_debug_implementations)]
+
+// Paths in this crate begin with the name of a room, as if all rooms were modules of one crate: `crate::net::Body`. So the rooms of
+// other crates are imported here.
+// The configuration and the MCP client are not, because modules of this crate have their names.
+use crate as cli;
+use longshore_app::app;
+use longshore_catalog as catalog;
+use longshore_core::{auth, seal, state, telemetry};
+use longshore_net::{environment, net};
+use longshore_protocol as protocol;
+use longshore_server::harness;
+
+mod source {
+    pub(crate) use longshore_sources::*;
+    pub(crate) use longshore_toolsets::NAMES as TOOLSETS;
+}
+
+mod transport {
+    pub use longshore_http as http;
+}
+
 mod client;
 mod config;
 mod discover;
@@ -30,9 +53,9 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::app::{AppError, MainError};
-use crate::config::{Flags, Transport};
 use crate::environment::Probe;
 use crate::source::TOOLSETS;
+use longshore_app::config::{Flags, Transport};
 
 /// Serves MCP tools over HTTP, or over standard input and output.
 ///
@@ -232,19 +255,18 @@ enum TransportArg {
 
 impl From<RunArgs> for Flags {
     fn from(args: RunArgs) -> Self {
-        Self {
-            config: args.config,
-            host: args.host,
-            port: args.port,
-            workers: args.workers,
-            transport: args.transport.map(|transport| match transport {
-                TransportArg::Http => Transport::Http,
-                TransportArg::Stdio => Transport::Stdio,
-            }),
-            toolsets: args.toolsets,
-            insecure: args.insecure,
-            ..Self::default()
-        }
+        let mut flags = Flags::default();
+        flags.config = args.config;
+        flags.host = args.host;
+        flags.port = args.port;
+        flags.workers = args.workers;
+        flags.transport = args.transport.map(|transport| match transport {
+            TransportArg::Http => Transport::Http,
+            TransportArg::Stdio => Transport::Stdio,
+        });
+        flags.toolsets = args.toolsets;
+        flags.insecure = args.insecure;
+        flags
     }
 }
 

@@ -78,7 +78,7 @@ impl<S: Subscriber> Layer<S> for Lines {
         }
         self.queue.push(line_written);
         // What the sender itself says is not sent: it would never end.
-        if !metadata.target().starts_with("longshore::telemetry") {
+        if !metadata.target().starts_with("longshore_core::telemetry") {
             send_record(|| line.into_record());
         }
     }

@@ -19,13 +19,13 @@ use super::output;
 use super::run::{OPENER, load};
 use super::table::{line, table};
 use crate::app::{AppError, tokens};
-use crate::config::{Config, Flags};
 use crate::environment::Probe;
 use crate::net::with_causes;
 use crate::source::{
     Known, LoginError, LoginRequest, TokenStore, Tokens, UpstreamConfig, default_folder, log_in,
     log_out, logins,
 };
+use longshore_app::config::{Config, Flags};
 
 /// Which server, and where its token is kept.
 #[derive(Clone, Debug, Args)]
@@ -141,10 +141,8 @@ impl KeptArgs {
     }
 
     fn config(&self) -> Result<Config, Failure> {
-        let flags = Flags {
-            config: self.config.clone(),
-            ..Flags::default()
-        };
+        let mut flags = Flags::default();
+        flags.config = self.config.clone();
         Ok(load(flags)?.config)
     }
 }

@@ -15,8 +15,8 @@ use tracing_subscriber::{Registry, reload};
 
 use super::log::{self, Format, Lines};
 use crate::app::{AppError, BoundServer, Hook};
-use crate::config::{ConfigError, Conflict, LogConfig, LogFormat};
 use crate::environment::{Environment, Probe};
+use longshore_app::config::{ConfigError, Conflict, LogConfig, LogFormat};
 
 /// Who reads standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub(super) fn start_logging(config: &LogConfig, probe: &Probe) -> Result<Level, 
     let (filter, handle) = reload::Layer::new(filter(&config.level)?);
     let format = match config.format {
         LogFormat::Json => Format::Json,
-        LogFormat::Text => Format::Text {
+        _ => Format::Text {
             colour: probe.is_at_terminal() && probe.variable("NO_COLOR").is_none(),
         },
     };

@@ -5,8 +5,8 @@ use clap::{Args, Subcommand};
 use super::{Failure, config};
 use crate::app::{App, AppError};
 use crate::auth::{Access, Kind, Principal};
-use crate::config::{Config, Flags};
 use crate::environment::Probe;
+use longshore_app::config::{Config, Flags};
 
 /// Asking the rules.
 #[derive(Debug, Args)]
@@ -50,12 +50,10 @@ enum PolicyCommand {
 
 /// Does what the command says. `false` if the answer is no.
 pub(super) fn policy(args: PolicyArgs) -> Result<bool, Failure> {
-    let flags = Flags {
-        config: args.config,
-        // Nobody listens.
-        insecure: true,
-        ..Flags::default()
-    };
+    let mut flags = Flags::default();
+    flags.config = args.config;
+    // Nobody listens.
+    flags.insecure = true;
     let mut settings = Config::load(&flags, &Probe::real()).map_err(AppError::from)?;
     if settings.toolsets.is_empty() {
         settings.toolsets.push("demo".to_owned());

@@ -13,11 +13,11 @@ use super::{RunArgs, log};
 #[cfg(target_os = "linux")]
 use super::{orphans, resident};
 use crate::app::{App, AppError, MainError, Signals, stop_signal};
-use crate::config::{Flags, Loaded, LogFormat, Transport, Watch};
 use crate::environment::Probe;
 #[cfg(target_os = "linux")]
 use crate::net;
 use crate::telemetry::{LOG_CUT, LOG_DROPPED};
+use longshore_app::config::{Flags, Loaded, LogFormat, Transport, Watch};
 
 /// Opens a URL in whatever somebody has for that.
 pub(super) const OPENER: &str = if cfg!(target_os = "macos") {
@@ -47,10 +47,8 @@ pub(super) struct RunCommand {
 
 /// The settings; without a toolset and a source, the demo.
 pub(super) fn load(settings: impl Into<Flags>) -> Result<Loaded, MainError> {
-    let flags = Flags {
-        toolsets_otherwise: vec!["demo".to_owned()],
-        ..settings.into()
-    };
+    let mut flags: Flags = settings.into();
+    flags.toolsets_otherwise = vec!["demo".to_owned()];
     Ok(Loaded::read(&flags, &Probe::real()).map_err(AppError::from)?)
 }
 
@@ -62,10 +60,9 @@ pub(super) fn run(command: RunCommand, audience: &mut Audience) -> Result<(), Ma
     let program = command.reload.then(std::env::current_exe).transpose();
     let program = program.map_err(AppError::from)?;
     *audience = Audience::of_log(&Probe::real());
-    let loaded = load(Flags {
-        playground: command.inspect.is_some(),
-        ..command.settings.into()
-    })?;
+    let mut flags: Flags = command.settings.into();
+    flags.playground = command.inspect.is_some();
+    let loaded = load(flags)?;
     if loaded.config.log.format == LogFormat::Json {
         *audience = Audience::Programs;
     }

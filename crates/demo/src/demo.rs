@@ -7,10 +7,10 @@ use jiff::tz::TimeZone;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Toolset;
 use super::demo_verbs::{
     Person, Tense, base_form, conjugate as conjugated, principal_parts, well_known,
 };
+use crate::Toolset;
 use crate::catalog::{
     CallContext, CompletionRequest, Completions, IntoPrompt as _, IntoResource as _, IntoTool as _,
     ToolError,
@@ -19,7 +19,7 @@ use crate::protocol::PromptMessage;
 use crate::tool;
 use crate::{prompt, resource};
 
-pub(super) fn toolset() -> Toolset {
+pub fn toolset() -> Toolset {
     Toolset {
         tools: vec![
             echo.into_tool(),

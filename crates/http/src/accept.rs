@@ -35,12 +35,7 @@ pub(crate) struct Acceptor<'s> {
 }
 
 impl<'s> Acceptor<'s> {
-    pub(crate) fn new(
-        door: &'s Door,
-        workers: &'s [Worker],
-        config: &HttpConfig,
-        hits: &'s Hits,
-    ) -> Self {
+    pub fn new(door: &'s Door, workers: &'s [Worker], config: &HttpConfig, hits: &'s Hits) -> Self {
         let limits = &config.limits;
         Self {
             door,
@@ -58,7 +53,7 @@ impl<'s> Acceptor<'s> {
     }
 
     /// Takes connections for ever.
-    pub(crate) async fn run(&mut self) {
+    pub async fn run(&mut self) {
         loop {
             match self.door.accept().await {
                 Ok(arrived) => {

@@ -25,7 +25,7 @@ use crate::server::Server;
 
 /// A bound socket for operators.
 #[derive(Debug)]
-pub(crate) struct AdminListener {
+pub struct AdminListener {
     listener: TcpListener,
     address: SocketAddr,
 }
@@ -38,7 +38,7 @@ const HEADER_BYTES_MAX: usize = 16 * 1024;
 
 impl AdminListener {
     /// Binds the configured address, if there is one.
-    pub(crate) fn bind(config: &HttpConfig) -> io::Result<Option<Self>> {
+    pub fn bind(config: &HttpConfig) -> io::Result<Option<Self>> {
         let Some(address) = config.admin.address(config.host) else {
             return Ok(None);
         };
@@ -47,13 +47,13 @@ impl AdminListener {
         Ok(Some(Self { listener, address }))
     }
 
-    /// Local address.
-    pub(crate) fn address(&self) -> SocketAddr {
+    /// WorkerState address.
+    pub fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Serves for as long as it is polled.
-    pub(crate) async fn serve(&self, server: Arc<Server>) {
+    pub async fn serve(&self, server: Arc<Server>) {
         // Pages on this machine must not read it by way of a name that they control.
         let guard = Arc::new(HostGuard::new(&HttpConfig {
             host: self.address.ip(),

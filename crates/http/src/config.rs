@@ -152,7 +152,7 @@ pub struct AdminConfig {
 
 impl AdminConfig {
     /// Address of the admin port, if enabled; `host` is the host of the main port.
-    pub(crate) fn address(&self, host: IpAddr) -> Option<SocketAddr> {
+    pub fn address(&self, host: IpAddr) -> Option<SocketAddr> {
         let port = self.port?;
         Some(SocketAddr::new(self.host.unwrap_or(host), port))
     }

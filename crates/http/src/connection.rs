@@ -30,7 +30,7 @@ pub(crate) struct ConnectionState {
     /// Client certificate from the handshake.
     certificate: OnceLock<ClientCertificate>,
     /// The credential that was shown last, and whom it proved.
-    pub(crate) shown: Shown,
+    pub shown: Shown,
     /// The head that was sent last.
     pub(super) familiar: Familiar,
     phase: AtomicU8,
@@ -50,12 +50,12 @@ pub(crate) struct ConnectionState {
     cut: AtomicBool,
     trust: Trust,
     /// Over HTTP/2.
-    pub(crate) streams: Streams,
+    pub streams: Streams,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Phase {
+pub enum Phase {
     /// No byte of a request has arrived.
     Idle,
     /// A request's head is coming in.
@@ -88,7 +88,7 @@ pub(crate) enum Overdue {
 
 impl Overdue {
     /// The limit that was hit.
-    pub(crate) fn limit(self) -> Limit {
+    pub fn limit(self) -> Limit {
         match self {
             Self::Head => Limit::HeaderSeconds,
             Self::Idle => Limit::IdleSeconds,
@@ -98,7 +98,7 @@ impl Overdue {
 }
 
 impl ConnectionState {
-    pub(crate) fn new(clock: Arc<WorkerClock>, peer: Peer, retire_at: u32) -> Self {
+    pub fn new(clock: Arc<WorkerClock>, peer: Peer, retire_at: u32) -> Self {
         Self {
             since: AtomicU32::new(clock.now()),
             clock,
@@ -131,12 +131,12 @@ impl ConnectionState {
     }
 
     /// Notes what the client has shown in the handshake.
-    pub(crate) fn shows(&self, certificate: ClientCertificate) {
+    pub fn shows(&self, certificate: ClientCertificate) {
         let _ = self.certificate.set(certificate);
     }
 
     /// The certificate that the client has shown in the handshake.
-    pub(crate) fn certificate(&self) -> Option<&ClientCertificate> {
+    pub fn certificate(&self) -> Option<&ClientCertificate> {
         self.certificate.get()
     }
 
@@ -152,7 +152,7 @@ impl ConnectionState {
     }
 
     /// Notes that the connection is ended from without.
-    pub(crate) fn cut(&self) {
+    pub fn cut(&self) {
         self.cut.store(true, Relaxed);
     }
 
@@ -178,7 +178,7 @@ impl ConnectionState {
 
     /// The second it is.
     #[inline]
-    pub(crate) fn now(&self) -> u32 {
+    pub fn now(&self) -> u32 {
         self.clock.now()
     }
 
@@ -196,7 +196,7 @@ impl ConnectionState {
     }
 
     #[inline]
-    pub(crate) fn enter(&self, phase: Phase) {
+    pub fn enter(&self, phase: Phase) {
         self.phase.store(phase as u8, Relaxed);
         self.since.store(self.clock.now(), Relaxed);
     }

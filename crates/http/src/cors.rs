@@ -26,13 +26,13 @@ const MAX_AGE_SECONDS: u16 = 7200;
 pub(crate) struct Cors(Vec<String>);
 
 impl Cors {
-    pub(crate) fn new(origins: &[String]) -> Self {
+    pub fn new(origins: &[String]) -> Self {
         Self(origins.iter().map(|o| o.to_ascii_lowercase()).collect())
     }
 
     /// The origin of a request, if it is one of the configured.
     #[inline]
-    pub(crate) fn origin(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+    pub fn origin(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         if self.0.is_empty() {
             return None;
         }
@@ -50,7 +50,7 @@ impl Cors {
     }
 
     /// Builds the preflight response.
-    pub(crate) fn preflight(&self, asked: &HeaderMap) -> Response<Body> {
+    pub fn preflight(&self, asked: &HeaderMap) -> Response<Body> {
         let mut allowed = HEADERS.to_owned();
         let names = asked.get(ACCESS_CONTROL_REQUEST_HEADERS);
         let names = names.and_then(|names| names.to_str().ok()).unwrap_or("");
@@ -79,7 +79,7 @@ impl Cors {
     }
 
     /// Permits the pages of an origin to read a response.
-    pub(crate) fn allow(&self, origin: HeaderValue, response: &mut Response<Body>) {
+    pub fn allow(&self, origin: HeaderValue, response: &mut Response<Body>) {
         let headers = response.headers_mut();
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         headers.append(VARY, HeaderValue::from_static("origin"));

@@ -13,17 +13,17 @@ use super::timer::WorkerClock;
 use super::{HttpConfig, Layers, router};
 use crate::auth::Gate;
 use crate::net::Body;
-use crate::server::{Local, Server};
+use crate::server::{Server, WorkerState};
 
 /// Request handling of a worker for one HTTP/1 connection, without its I/O.
 #[derive(Debug)]
-pub(crate) struct Direct(Arc<Served>);
+pub struct Direct(Arc<Served>);
 
 impl Direct {
-    pub(crate) fn new(server: Arc<Server>, gate: Arc<Gate>, config: HttpConfig) -> Self {
+    pub fn new(server: Arc<Server>, gate: Arc<Gate>, config: HttpConfig) -> Self {
         let cells = server.telemetry().cells();
         let router = Arc::new(router(server, gate, config, Layers::default()));
-        let service = WorkerService::new(router, Arc::new(Local::new(cells)));
+        let service = WorkerService::new(router, Arc::new(WorkerState::new(cells)));
         let connection = ConnectionState::new(
             Arc::new(WorkerClock::default()),
             IpAddr::from(Ipv4Addr::LOCALHOST).into(),
@@ -36,7 +36,7 @@ impl Direct {
     }
 
     /// Serves one request.
-    pub(crate) async fn serve(&self, request: Request<Body>) -> Response<Body> {
+    pub async fn serve(&self, request: Request<Body>) -> Response<Body> {
         self.0.connection().enter(Phase::Head);
         let (head, body) = request.into_parts();
         match Answering::new(Arc::clone(&self.0), head, body).await {

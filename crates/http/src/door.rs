@@ -15,7 +15,7 @@ use crate::net::Peer;
 
 /// A socket that listens.
 #[derive(Debug)]
-pub(crate) enum Door {
+pub enum Door {
     Port(TcpListener),
     #[cfg(unix)]
     File(SocketFile),
@@ -33,7 +33,7 @@ pub(super) enum Arrived {
 /// file.
 #[cfg(unix)]
 #[derive(Debug)]
-pub(crate) struct SocketFile {
+pub struct SocketFile {
     listener: UnixListener,
     /// Empty if it has none.
     path: PathBuf,
@@ -54,7 +54,7 @@ impl Door {
     }
 
     /// Local address; `None` for a Unix domain socket.
-    pub(crate) fn address(&self) -> io::Result<Option<SocketAddr>> {
+    pub fn address(&self) -> io::Result<Option<SocketAddr>> {
         match self {
             Self::Port(listener) => listener.local_addr().map(Some),
             #[cfg(unix)]
@@ -64,7 +64,7 @@ impl Door {
 
     /// Its path, if it is a file that has one.
     #[cfg(unix)]
-    pub(crate) fn path(&self) -> Option<&Path> {
+    pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Port(_) => None,
             Self::File(file) => Some(&*file.path).filter(|path| !path.as_os_str().is_empty()),
@@ -126,7 +126,7 @@ fn prepare<'s>(socket: impl Into<SockRef<'s>>) -> io::Result<()> {
 #[cfg(unix)]
 impl SocketFile {
     /// Binds a Unix domain socket. A stale socket file is removed; a socket in use and any other file are kept.
-    pub(crate) fn bind(path: &Path, mode: u32, backlog: i32) -> io::Result<Self> {
+    pub fn bind(path: &Path, mode: u32, backlog: i32) -> io::Result<Self> {
         use socket2::{Domain, SockAddr, Socket, Type};
         use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
         use std::os::unix::net::UnixStream as StdUnixStream;

@@ -21,7 +21,7 @@ pub(crate) struct Drain {
 }
 
 impl Drain {
-    pub(crate) fn begin(&self) {
+    pub fn begin(&self) {
         self.begun.store(true, Ordering::Release);
         self.news.notify_waiters();
     }

@@ -17,18 +17,18 @@ use super::service::Entered;
 use super::status::{Rejection, respond, respond_in, respond_in_events};
 use crate::limit::Limit;
 use crate::net::{Body, Reader};
-use crate::server::{Handled, HttpHead, Local, Reply, Server, VersionHeader};
+use crate::server::{HttpHead, MaybeReady, Reply, Server, VersionHeader, WorkerState};
 use crate::telemetry::Wire;
 
 /// The MCP endpoint of one server.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
-    pub(crate) server: Arc<Server>,
-    pub(crate) config: HttpConfig,
+    pub server: Arc<Server>,
+    pub config: HttpConfig,
 }
 
 /// Caller, worker and wire of a message.
-pub(super) type Sender<'a> = (&'a Entered<'a>, &'a Local, Wire);
+pub(super) type Sender<'a> = (&'a Entered<'a>, &'a WorkerState, Wire);
 
 const METHODS: &str = "GET, POST, DELETE";
 const METHODS_WITHOUT_STREAMS: &str = "POST, DELETE";
@@ -84,11 +84,12 @@ impl Endpoint {
         summary: &Summary,
         headers: &mut HeaderMap,
         body: &Bytes,
-    ) -> Handled {
+    ) -> MaybeReady {
         let mut head = HttpHead {
             principal: entered.principal,
             headers,
             mcp: &summary.mcp,
+            extensions: summary.extensions.as_ref(),
             takes_streams: summary.takes_streams(),
             wire,
             peer: entered.client,
@@ -101,7 +102,7 @@ impl Endpoint {
         &self,
         entered: &Entered<'_>,
         method: &Method,
-        local: &Local,
+        local: &WorkerState,
         connection: Option<&Arc<ConnectionState>>,
         summary: &Summary,
         headers: &mut HeaderMap,
@@ -120,6 +121,7 @@ impl Endpoint {
             principal: entered.principal,
             headers,
             mcp: &summary.mcp,
+            extensions: summary.extensions.as_ref(),
             takes_streams: summary.takes_streams(),
             wire: Wire::default(),
             peer: entered.client,

@@ -13,11 +13,11 @@ use tokio::time::{Instant, Sleep};
 
 use super::connection::{ConnectionState, Phase};
 use crate::net::{BodyError, Common};
-use crate::server::{Part, Parts, Said, next_heartbeat};
+use crate::server::{EventData, EventSource, StreamEvent, next_heartbeat};
 
 /// Body of a streamed response.
 pub(crate) struct EventStream {
-    stream: Option<Box<dyn Parts>>,
+    stream: Option<Box<dyn EventSource>>,
     /// Pending output, in pieces that are not copied together.
     pieces: VecDeque<Bytes>,
     /// Timer for the next keep-alive or the next poll that the stream requests.
@@ -28,7 +28,7 @@ pub(crate) struct EventStream {
 }
 
 impl EventStream {
-    pub(crate) fn new(stream: Box<dyn Parts>, connection: Option<&Arc<ConnectionState>>) -> Self {
+    pub fn new(stream: Box<dyn EventSource>, connection: Option<&Arc<ConnectionState>>) -> Self {
         let connection = connection
             .filter(|c| c.phase() != Phase::Multiplexed)
             .cloned();
@@ -47,7 +47,7 @@ impl EventStream {
     }
 
     /// Creates a stream that ends after a single event.
-    pub(crate) fn of(head: Bytes, rest: &Common) -> Self {
+    pub fn of(head: Bytes, rest: &Common) -> Self {
         let heartbeat = next_heartbeat();
         let mut stream = Self {
             stream: None,
@@ -67,7 +67,7 @@ impl EventStream {
         self.pieces.extend(pieces.filter(|piece| !piece.is_empty()));
     }
 
-    fn push(&mut self, part: Part) {
+    fn push(&mut self, part: StreamEvent) {
         let mut fields = String::new();
         // Writing into a text cannot fail.
         if let Some(event) = part.event {
@@ -79,14 +79,14 @@ impl EventStream {
         if let Some(retry) = part.retry {
             let _ = writeln!(fields, "retry: {}", retry.as_millis());
         }
-        let (head, rest) = match part.said {
-            Said::Message(message) => (message, Common::default()),
-            Said::Answer(answer) => {
+        let (head, rest) = match part.data {
+            EventData::Message(message) => (message, Common::default()),
+            EventData::Response(answer) => {
                 self.stream = None;
                 (answer.head, answer.rest)
             }
             // Only with an id is it an event, and has data, if none that says anything.
-            Said::Nothing => {
+            EventData::Empty => {
                 fields.push_str(if part.id.is_some() {
                     "data: \n\n"
                 } else {

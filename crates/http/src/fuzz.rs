@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use super::config::{HttpConfig, HttpLimits};
 use super::headers::Fields;
 use super::host_guard::HostGuard;
-use crate::server::{Mirrored, VersionHeader, read_mirrored};
+use crate::server::{HeaderValueState, VersionHeader, read_header};
 
 /// Reads lines `name: value` as the fields of a request, a first line without a colon as its target, and asks
 /// everything of them that is asked of a request.
@@ -144,12 +144,12 @@ fn version_is(headers: &HeaderMap, found: VersionHeader) {
 /// MH-07 to MH-09 and MH-22.
 fn mirrored_is(headers: &HeaderMap, name: &'static str) {
     let values: Vec<_> = headers.get_all(name).iter().collect();
-    let found = read_mirrored(headers, &HeaderName::from_static(name)).decoded();
+    let found = read_header(headers, &HeaderName::from_static(name)).decoded();
     let [value] = values[..] else {
         let expected = if values.is_empty() {
-            Mirrored::Absent
+            HeaderValueState::Absent
         } else {
-            Mirrored::Repeated
+            HeaderValueState::Repeated
         };
         assert_eq!(found, expected);
         return;
@@ -159,16 +159,16 @@ fn mirrored_is(headers: &HeaderMap, name: &'static str) {
         .strip_prefix(b"=?base64?")
         .and_then(|b| b.strip_suffix(b"?="));
     match (found, inner) {
-        (Mirrored::Text(text), Some(inner)) => {
+        (HeaderValueState::Text(text), Some(inner)) => {
             assert_eq!(
                 encoded(text.as_bytes()),
                 inner,
                 "there is one way to write a text"
             );
         }
-        (Mirrored::Text(text), None) => assert_eq!(text.as_bytes(), bytes),
-        (Mirrored::Invalid(_), Some(_)) => {}
-        (Mirrored::Invalid(_), None) => {
+        (HeaderValueState::Text(text), None) => assert_eq!(text.as_bytes(), bytes),
+        (HeaderValueState::Invalid(_), Some(_)) => {}
+        (HeaderValueState::Invalid(_), None) => {
             let visible = |b: &u8| matches!(b, b' '..=b'~' | b'\t');
             assert!(!bytes.iter().all(visible), "{value:?} was refused");
         }

@@ -7,7 +7,7 @@ use http::header::{
     ACCEPT, ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST,
     ORIGIN, TRANSFER_ENCODING, USER_AGENT,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Uri};
 
 use super::config::HttpLimits;
 use super::host_guard::split_host;
@@ -16,7 +16,7 @@ use crate::server::McpHeaders;
 
 /// The header fields that decide over a request, found in one pass over all of them.
 #[derive(Debug, Default)]
-pub(crate) struct Fields<'h> {
+pub struct Fields<'h> {
     pub(super) host: Field<'h>,
     pub(super) origin: Field<'h>,
     content_type: Field<'h>,
@@ -62,12 +62,14 @@ struct Accept {
 
 /// Facts from the headers that the endpoint needs.
 #[derive(Debug)]
-pub(crate) struct Summary {
+pub struct Summary {
     is_json: Result<(), Rejection>,
     accept: Accept,
     /// Number of fields.
     count: usize,
-    pub(crate) mcp: McpHeaders,
+    pub mcp: McpHeaders,
+    /// Values that layers of the application have put into the request, if there are any.
+    pub extensions: Option<Arc<Extensions>>,
 }
 
 /// Header summary of a request, computed now or reused from an earlier request.
@@ -76,7 +78,7 @@ pub(crate) struct Summary {
     clippy::large_enum_variant,
     reason = "a box would be an allocation for each request"
 )]
-pub(crate) enum Said {
+pub enum Said {
     Now(Summary),
     Before(Arc<Summary>),
 }
@@ -95,7 +97,7 @@ impl Deref for Said {
 
 impl<'h> Fields<'h> {
     #[inline]
-    pub(crate) fn read(headers: &'h HeaderMap) -> Self {
+    pub fn read(headers: &'h HeaderMap) -> Self {
         let mut fields = Self {
             count: headers.len(),
             ..Self::default()
@@ -131,13 +133,14 @@ impl<'h> Fields<'h> {
     }
 
     #[inline]
-    pub(crate) fn summary(self) -> Summary {
+    pub fn summary(self) -> Summary {
         Summary {
             is_json: check_content_type(self.content_type)
                 .and_then(|()| check_content_encoding(self.content_encoding)),
             accept: self.accept,
             count: self.count,
             mcp: self.mcp,
+            extensions: None,
         }
     }
 
@@ -160,7 +163,7 @@ impl<'h> Fields<'h> {
     /// Rejects names that CGI-style gateways cannot tell from those with a hyphen. Such a name could pass for a header
     /// that a proxy has removed.
     #[inline]
-    pub(crate) fn check_names(&self) -> Result<(), Rejection> {
+    pub fn check_names(&self) -> Result<(), Rejection> {
         if self.has_underscore {
             return Err(Rejection::HeaderName);
         }
@@ -268,12 +271,13 @@ impl Summary {
             accept: self.accept,
             count: self.count,
             mcp: self.mcp.to_keep(),
+            extensions: None,
         }
     }
 
     /// Returns the number of fields.
     #[inline]
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.count
     }
 

@@ -62,7 +62,7 @@ struct HostPattern {
 const LOCAL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 impl HostGuard {
-    pub(crate) fn new(config: &HttpConfig) -> Self {
+    pub fn new(config: &HttpConfig) -> Self {
         // A web page cannot reach a Unix domain socket under any name.
         let local = config.host.is_loopback() && config.unix_socket.is_none();
         let public = config.public_url.as_deref().and_then(PublicUrl::parse);
@@ -111,7 +111,7 @@ impl HostGuard {
     }
 
     /// Logs a rejection, at most once a minute, with the setting that would permit the request.
-    pub(crate) fn report(&self, setting: Option<&'static str>, headers: &HeaderMap) {
+    pub fn report(&self, setting: Option<&'static str>, headers: &HeaderMap) {
         if !self.told.is_due(Instant::now()) {
             return;
         }
@@ -129,7 +129,7 @@ impl HostGuard {
 
     /// Checks `Host` (or the target's authority, which takes its place) and `Origin`.
     #[inline]
-    pub(crate) fn check(&self, uri: &Uri, fields: &Fields<'_>) -> Result<(), Rejection> {
+    pub fn check(&self, uri: &Uri, fields: &Fields<'_>) -> Result<(), Rejection> {
         if uri.scheme().is_some_and(|scheme| {
             *scheme != http::uri::Scheme::HTTP && *scheme != http::uri::Scheme::HTTPS
         }) {
@@ -263,7 +263,7 @@ fn is_never_rebound(name: &str) -> bool {
 }
 
 /// Returns true if the string is a host, with or without a port.
-pub(crate) fn is_host(text: &str) -> bool {
+pub fn is_host(text: &str) -> bool {
     split_host(text).is_some()
 }
 

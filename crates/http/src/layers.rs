@@ -18,7 +18,7 @@ use super::headers::Fields;
 use super::own::{OwnRoutes, PublicPaths, RouteHandler};
 use super::service::Router;
 use crate::net::{Body, BodyError};
-use crate::server::Local;
+use crate::server::WorkerState;
 
 /// The innermost service that a [`tower::Layer`] given to [`App::layer`](crate::App::layer) is put around.
 #[derive(Clone)]
@@ -28,7 +28,7 @@ pub struct McpService(Inner);
 enum Inner {
     Router {
         router: Arc<Router>,
-        local: Arc<Local>,
+        local: Arc<WorkerState>,
     },
     /// A layer around the previous service.
     Layered(BoxCloneService<Request<Body>, Response<Body>, Infallible>),
@@ -54,7 +54,10 @@ impl Service<Request<Body>> for McpService {
                 let (mut head, mut body) = request.into_parts();
                 Box::pin(async move {
                     // Layers may have changed the headers.
-                    let summary = Fields::read(&head.headers).summary();
+                    let mut summary = Fields::read(&head.headers).summary();
+                    if !head.extensions.is_empty() {
+                        summary.extensions = Some(Arc::new(head.extensions.clone()));
+                    }
                     let connection = connection.as_ref();
                     Ok(router
                         .route(&local, connection, &summary, &mut head, &mut body)
@@ -74,7 +77,7 @@ impl fmt::Debug for McpService {
 
 /// The application's layers, outermost first.
 #[derive(Clone, Default)]
-pub(crate) struct Layers {
+pub struct Layers {
     around: Vec<Arc<dyn Fn(McpService) -> McpService + Send + Sync>>,
     pub(super) routes: OwnRoutes,
     /// Paths without authentication that another part of the program serves.
@@ -83,12 +86,12 @@ pub(crate) struct Layers {
 
 impl Layers {
     /// Adds a handler for a path of the application.
-    pub(crate) fn answer(&mut self, path: String, handler: Arc<dyn RouteHandler>) {
+    pub fn answer(&mut self, path: String, handler: Arc<dyn RouteHandler>) {
         self.routes.add(path, handler);
     }
 
     /// Serves further paths without authentication. Paths of the server itself take precedence over those of the application.
-    pub(crate) fn serve_publicly(&mut self, paths: Arc<dyn PublicPaths>) {
+    pub fn serve_publicly(&mut self, paths: Arc<dyn PublicPaths>) {
         self.public = Some(paths);
     }
 
@@ -99,7 +102,7 @@ impl Layers {
     }
 
     /// Adds a layer inside the existing ones.
-    pub(crate) fn push<L, B, E>(&mut self, layer: L)
+    pub fn push<L, B, E>(&mut self, layer: L)
     where
         L: Layer<McpService> + Send + Sync + 'static,
         L::Service:
@@ -123,7 +126,11 @@ impl Layers {
     }
 
     /// Applies all layers to the router; `None` if there are none.
-    pub(super) fn apply(&self, router: &Arc<Router>, local: &Arc<Local>) -> Option<McpService> {
+    pub(super) fn apply(
+        &self,
+        router: &Arc<Router>,
+        local: &Arc<WorkerState>,
+    ) -> Option<McpService> {
         if self.around.is_empty() {
             return None;
         }

@@ -12,7 +12,7 @@ use super::headers::Summary;
 use super::service::Entered;
 use super::status::{Rejection, respond};
 use crate::net::Body;
-use crate::server::{Local, Reply};
+use crate::server::{Reply, WorkerState};
 use crate::telemetry::Seen;
 
 /// Path for posted messages.
@@ -22,7 +22,7 @@ pub(super) const MESSAGES: &str = "/messages";
 pub(super) struct LegacyRequest<'r> {
     pub(super) method: &'r Method,
     pub(super) query: Option<&'r str>,
-    pub(super) local: &'r Local,
+    pub(super) local: &'r WorkerState,
     /// Wire details of the request.
     pub(super) seen: Seen<'static>,
     pub(super) summary: &'r Summary,
@@ -43,7 +43,7 @@ impl LegacyRequest<'_> {
             let address = entered.client.map(|client| client.address);
             let opened = endpoint
                 .server
-                .open_legacy(entered.principal, address, MESSAGES);
+                .open_sse_session(entered.principal, address, MESSAGES);
             let reply = opened.map_or_else(|refusal| refusal, Reply::Stream);
             return Ok(respond(reply, self.connection));
         }
@@ -52,7 +52,7 @@ impl LegacyRequest<'_> {
         let body = endpoint.read(self.connection, body).await?;
         let posted = poll_fn(|cx| {
             let (server, principal) = (&endpoint.server, entered.principal);
-            Poll::Ready(server.post_legacy(cx, (self.local, self.seen), principal, id, &body))
+            Poll::Ready(server.post_sse_message(cx, (self.local, self.seen), principal, id, &body))
         });
         Ok(match posted.await {
             Ok(posted) => {

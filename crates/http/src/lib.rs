@@ -4,6 +4,23 @@
 //! a runtime of its own, and a connection never leaves it. So load is even with few connections as with many,
 //! and nothing on a request's way is fought over by two cores.
 
+// Only the crate `longshore` is a documented API.
+#![allow(missing_docs, missing_debug_implementations)]
+// Without some features the items that only those use are unused. The default build still finds dead code.
+#![cfg_attr(not(all(feature = "tls")), allow(dead_code, unused_imports))]
+
+// Paths in this crate begin with the name of a room, as if all rooms were modules of one crate: `crate::net::Body`. So the rooms of
+// other crates are imported here.
+use longshore_core::{audit, auth, limit, telemetry};
+use longshore_net::{environment, net};
+use longshore_protocol as protocol;
+use longshore_server as server;
+
+mod transport {
+    pub use crate as http;
+    pub use longshore_server::transport::drain;
+}
+
 mod admin;
 mod config;
 mod accept;
@@ -11,12 +28,12 @@ mod compress;
 mod connection;
 mod cors;
 mod direct;
-pub(crate) mod door;
+pub mod door;
 mod drive;
 mod endpoint;
 mod events;
 mod familiar;
-#[cfg(any(fuzzing, test))]
+#[cfg(any(fuzzing, test, feature = "testing"))]
 mod fuzz;
 mod headers;
 mod host_guard;
@@ -56,22 +73,21 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 
-pub(crate) use admin::AdminListener;
+pub use admin::AdminListener;
 pub use config::{AdminConfig, HttpConfig, HttpLimits, SocketMode};
-pub(crate) use direct::Direct;
-#[cfg(any(fuzzing, test))]
+pub use direct::Direct;
+#[cfg(any(fuzzing, test, feature = "testing"))]
 pub use fuzz::headers_hold;
 
-pub(crate) use layers::Layers;
+pub use layers::Layers;
 pub use layers::McpService;
-pub(crate) use own::PublicPaths;
+pub use own::PublicPaths;
 pub use own::{RouteFuture, RouteHandler};
 pub use route::{Route, routes};
-pub(crate) use tls::Tls;
+pub use tls::Tls;
 pub use tls::{TlsConfig, TlsError};
 
 use crate::auth::Gate;
-use crate::net;
 use crate::server::Server;
 use crate::telemetry::Refusals;
 use crate::transport::drain::Budget;
@@ -85,7 +101,7 @@ use service::Router;
 use worker::Worker;
 
 /// Servers beside the one at `/mcp`, by the names of their endpoints.
-pub(crate) type Mounts = Vec<(Box<str>, Arc<Server>)>;
+pub type Mounts = Vec<(Box<str>, Arc<Server>)>;
 
 /// Time to send the responses of cancelled calls, out of the time reserved for child processes.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -94,7 +110,7 @@ const BACKLOG: i32 = 1024;
 
 /// A bound socket that is not served yet.
 #[derive(Debug)]
-pub(crate) struct Listener {
+pub struct Listener {
     door: Door,
     /// `None` if it is a socket in the file system.
     address: Option<SocketAddr>,
@@ -103,7 +119,7 @@ pub(crate) struct Listener {
 
 impl Listener {
     /// Takes the socket passed by the parent process, as systemd does; otherwise binds the configured path or address.
-    pub(crate) fn bind(config: &HttpConfig, tls: Option<Tls>) -> io::Result<Self> {
+    pub fn bind(config: &HttpConfig, tls: Option<Tls>) -> io::Result<Self> {
         let door = match (inherited()?, &config.unix_socket) {
             (Some(door), _) => door,
             (None, Some(path)) => socket_file(path, config.unix_socket_mode)?,
@@ -117,18 +133,18 @@ impl Listener {
     }
 
     /// `http` or `https`.
-    pub(crate) fn scheme(&self) -> &'static str {
+    pub fn scheme(&self) -> &'static str {
         if self.tls.is_some() { "https" } else { "http" }
     }
 
-    /// Local address, if the socket has one.
-    pub(crate) fn address(&self) -> Option<SocketAddr> {
+    /// WorkerState address, if the socket has one.
+    pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
     /// Writes the actual address into the settings. It differs from the configured one for an inherited socket or port
     /// 0. The checks for local and public use depend on it.
-    pub(crate) fn settle(&self, config: &mut HttpConfig) {
+    pub fn settle(&self, config: &mut HttpConfig) {
         if let Some(address) = self.address {
             config.host = address.ip().to_canonical();
             config.port = address.port();
@@ -142,13 +158,13 @@ impl Listener {
 
     /// The socket in the file system that it listens on, if that is where.
     #[cfg(unix)]
-    pub(crate) fn path(&self) -> Option<&Path> {
+    pub fn path(&self) -> Option<&Path> {
         self.door.path()
     }
 
     /// Serves until `stop` completes. Then serves on during the delay, since load balancers learn of it late, and lets
     /// requests in progress complete.
-    pub(crate) async fn serve(
+    pub async fn serve(
         self,
         (server, mounts): (Arc<Server>, Mounts),
         gate: Arc<Gate>,
@@ -194,7 +210,7 @@ impl Listener {
         let mut acceptor = Acceptor::new(&self.door, &workers, &config, hits);
         let attending = servers
             .iter()
-            .map(|server| net::spawn(Arc::clone(server).attend()).abort_handle());
+            .map(|server| net::spawn(Arc::clone(server).run_notifications()).abort_handle());
         let limits = net::spawn(Arc::clone(&server.limits).exchange()).abort_handle();
         let attending: Vec<_> = attending.chain([limits]).collect();
         server.telemetry().metrics.speaks(scheme);

@@ -35,7 +35,7 @@ where
 }
 
 /// Paths that another part of the program serves, without authentication. `Host` and `Origin` are not restricted.
-pub(crate) trait PublicPaths: fmt::Debug + Send + Sync {
+pub trait PublicPaths: fmt::Debug + Send + Sync {
     /// Returns true if a path below the server's root is one of them.
     fn has(&self, path: &str) -> bool;
 

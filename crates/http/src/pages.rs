@@ -11,7 +11,7 @@ use crate::telemetry::{Life, PROMETHEUS_MEDIA, Phase, Telemetry, prometheus_page
 
 /// A page for operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Page {
+pub enum Page {
     /// Liveness.
     Live,
     /// Requests should be sent here.
@@ -29,7 +29,7 @@ pub(crate) enum Page {
 impl Page {
     /// Builds the page for a permitted caller. `near` is true on this machine or on the admin port; the page then lists
     /// the conditions that block readiness.
-    pub(crate) fn answer(self, server: &Server, near: bool) -> Response<Body> {
+    pub fn answer(self, server: &Server, near: bool) -> Response<Body> {
         let telemetry = server.telemetry();
         let life = &*telemetry.life;
         match self {

@@ -26,7 +26,7 @@ pub(crate) struct PeerPlace(Option<(u128, Peers)>);
 impl Peers {
     /// Applies the configured limit; the default is 1024, for public addresses only. Trusted proxies have no limit,
     /// since many clients share them.
-    pub(crate) fn new(max: Option<usize>, trusted: TrustedProxies) -> Self {
+    pub fn new(max: Option<usize>, trusted: TrustedProxies) -> Self {
         Self {
             max: max.unwrap_or(1024),
             everywhere: max.is_some(),
@@ -36,7 +36,7 @@ impl Peers {
     }
 
     /// Counts a connection. Also returns true if the limit is exceeded.
-    pub(crate) fn enter(&self, address: IpAddr) -> (PeerPlace, bool) {
+    pub fn enter(&self, address: IpAddr) -> (PeerPlace, bool) {
         let is_limited = self.everywhere || is_public(address);
         if self.max == 0 || !is_limited || self.trusted.contains(address) {
             return (PeerPlace(None), false);

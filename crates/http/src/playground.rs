@@ -33,14 +33,14 @@ static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
 
 impl HttpConfig {
     /// Returns true if there is such a page. By default it is for those alone who sit at the machine.
-    pub(crate) fn has_playground(&self) -> bool {
+    pub fn has_playground(&self) -> bool {
         self.playground.unwrap_or_else(|| {
             self.unix_socket.is_none() && self.playground_is_off_because().is_none()
         })
     }
 
     /// The reason why there is no such page, where no setting decides it.
-    pub(crate) fn playground_is_off_because(&self) -> Option<&'static str> {
+    pub fn playground_is_off_because(&self) -> Option<&'static str> {
         if self.playground.is_some() || self.unix_socket.is_some() {
             None
         } else if !self.host.is_loopback() {

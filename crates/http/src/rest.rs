@@ -22,14 +22,14 @@ use super::service::Entered;
 use super::status::{PROBLEM, Rejection, note_refusal, note_scopes, plain_status, problem};
 use crate::limit::share_of;
 use crate::net::Body;
-use crate::server::{Local, Reply};
+use crate::server::{Reply, WorkerState};
 use crate::telemetry::Seen;
 
 /// A request outside of the MCP endpoint, its method already one that the path has.
 pub(super) struct RestRequest<'r> {
     pub(super) rest: Rest,
     /// Whose worker it came to, and how.
-    pub(super) by: (&'r Local, Seen<'static>),
+    pub(super) by: (&'r WorkerState, Seen<'static>),
     /// Raw path after `/tools/`.
     pub(super) name: &'r str,
     pub(super) query: Option<&'r str>,
@@ -88,8 +88,9 @@ impl RestRequest<'_> {
         };
         let handled = poll_fn(|cx| {
             let server = &endpoint.server;
-            let (principal, headers) = (entered.principal, &mut *self.headers);
-            Poll::Ready(server.call_plainly(cx, self.by, principal, headers, &name, &body))
+            let principal = entered.principal;
+            let headers = (&mut *self.headers, self.summary.extensions.as_ref());
+            Poll::Ready(server.call_tool_rest(cx, self.by, principal, headers, &name, &body))
         });
         let reply = handled.await.reply().await;
         Ok(match Outcome::of(reply) {
@@ -113,8 +114,13 @@ pub(super) async fn list(
     entered: &Entered<'_>,
     cursor: Option<&str>,
 ) -> Outcome {
-    let handled =
-        poll_fn(|cx| Poll::Ready(endpoint.server.list_plainly(cx, entered.principal, cursor)));
+    let handled = poll_fn(|cx| {
+        Poll::Ready(
+            endpoint
+                .server
+                .list_tools_rest(cx, entered.principal, cursor),
+        )
+    });
     Outcome::of(handled.await.reply().await)
 }
 
@@ -144,11 +150,11 @@ impl Outcome {
     fn of(reply: Reply) -> Self {
         let internal =
             || Self::Problem(refuse(StatusCode::INTERNAL_SERVER_ERROR, "Internal error"));
-        let Some(mut answer) = reply.into_answer() else {
+        let Some(mut answer) = reply.into_response() else {
             return internal();
         };
         let refusal = answer.refusal.take();
-        let whole = answer.whole();
+        let whole = answer.to_bytes();
         let Ok(Envelope { result, error }) = serde_json::from_slice::<Envelope<'_>>(&whole) else {
             return internal();
         };

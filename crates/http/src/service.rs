@@ -30,38 +30,38 @@ use crate::audit::{Entry, Event, Outcome};
 use crate::auth::{AuthError, Credentials, Gate, Principal, PrincipalKind, Seen};
 use crate::limit::{Limit, Limits};
 use crate::net::{Body, Peer};
-use crate::server::{Local, unix_seconds};
+use crate::server::{WorkerState, unix_seconds};
 use crate::telemetry::{self, Reason, Refusals, Telemetry, Wire};
 
 /// Everything that is served over HTTP, shared by all workers.
 #[derive(Debug)]
 pub(crate) struct Router {
-    pub(crate) endpoint: Endpoint,
+    pub endpoint: Endpoint,
     /// Endpoints beside it, by their names.
-    pub(crate) mounts: HashMap<Box<str>, Endpoint>,
-    pub(crate) gate: Arc<Gate>,
+    pub mounts: HashMap<Box<str>, Endpoint>,
+    pub gate: Arc<Gate>,
     /// Server certificates; `None` for plain HTTP.
-    pub(crate) tls: Option<Arc<Tls>>,
+    pub tls: Option<Arc<Tls>>,
     /// Path prefix of the public URL, accepted in front of each path.
-    pub(crate) prefix: Box<str>,
+    pub prefix: Box<str>,
     pub(crate) guard: HostGuard,
     pub(crate) cors: Cors,
-    pub(crate) layers: Layers,
-    pub(crate) telemetry: Telemetry,
-    pub(crate) refusals: Refusals,
+    pub layers: Layers,
+    pub telemetry: Telemetry,
+    pub refusals: Refusals,
 }
 
 /// Entry point for requests on one worker: the router, inside any configured layers.
 #[derive(Debug)]
 pub(crate) struct WorkerService {
     pub(super) router: Arc<Router>,
-    pub(super) local: Arc<Local>,
+    pub(super) local: Arc<WorkerState>,
     /// `tower` services are called by exclusive reference; this one is cloned for each request.
     pub(super) layered: Option<std::sync::Mutex<McpService>>,
 }
 
 impl WorkerService {
-    pub(crate) fn new(router: Arc<Router>, local: Arc<Local>) -> Self {
+    pub fn new(router: Arc<Router>, local: Arc<WorkerState>) -> Self {
         let layered = router.layers.apply(&router, &local);
         Self {
             router,
@@ -71,7 +71,7 @@ impl WorkerService {
     }
 
     /// Rate and concurrency limits.
-    pub(crate) fn limits(&self) -> &Limits {
+    pub fn limits(&self) -> &Limits {
         &self.router.endpoint.server.limits
     }
 
@@ -88,20 +88,20 @@ impl WorkerService {
 
 /// A connection with the service for its requests; each request future holds one.
 #[derive(Debug)]
-pub(crate) struct Served {
+pub struct Served {
     pub(super) service: Arc<WorkerService>,
     pub(super) connection: Arc<ConnectionState>,
 }
 
 impl Served {
-    pub(crate) fn new(service: Arc<WorkerService>, connection: Arc<ConnectionState>) -> Self {
+    pub fn new(service: Arc<WorkerService>, connection: Arc<ConnectionState>) -> Self {
         Self {
             service,
             connection,
         }
     }
 
-    pub(crate) fn connection(&self) -> &Arc<ConnectionState> {
+    pub fn connection(&self) -> &Arc<ConnectionState> {
         &self.connection
     }
 }
@@ -240,7 +240,7 @@ impl Router {
     #[inline]
     pub(super) async fn route(
         &self,
-        local: &Local,
+        local: &WorkerState,
         connection: Option<&Arc<ConnectionState>>,
         summary: &Summary,
         head: &mut Parts,
@@ -390,6 +390,9 @@ impl Router {
                 *request.uri_mut() = uri.clone();
                 *request.version_mut() = *version;
                 *request.headers_mut() = std::mem::take(headers);
+                if let Some(extensions) = &summary.extensions {
+                    *request.extensions_mut() = (**extensions).clone();
+                }
                 request.extensions_mut().insert(Arc::clone(principal));
                 let answer = self.own(request, connection, body);
                 Box::pin(answer)

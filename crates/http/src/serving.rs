@@ -29,7 +29,7 @@ use super::watch::Came;
 use crate::auth::Principal;
 use crate::limit::Limits;
 use crate::net::{Body, Peer};
-use crate::server::{Handled, Reply};
+use crate::server::{MaybeReady, Reply};
 use crate::telemetry::{HttpKey, HttpWatch, Wire};
 
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
@@ -208,10 +208,10 @@ impl Serving {
                 let by = (&entered, &*service.local, Wire::of(head.version));
                 let fields = &mut head.headers;
                 match endpoint.handle(cx, by, &said, fields, &body) {
-                    Handled::Later(reply) => {
+                    MaybeReady::Pending(reply) => {
                         return Progress::Waiting(Arc::clone(principal), said, reply);
                     }
-                    Handled::Now(reply) => answer(reply, Some(connection), &said, fields),
+                    MaybeReady::Ready(reply) => answer(reply, Some(connection), &said, fields),
                 }
             }
         };

@@ -15,7 +15,7 @@ use crate::limit::Limit;
 use crate::net;
 
 /// A socket that notes what happens on it.
-pub(crate) struct Socket {
+pub struct Socket {
     stream: Stream,
     state: Arc<ConnectionState>,
     /// Guards released when the socket closes.
@@ -37,7 +37,7 @@ pub(crate) type Guards = Box<dyn Send + Sync>;
 impl Socket {
     /// Creates the socket. `resets` and `frames` apply to HTTP/2: permitted stream resets and frames without payload
     /// per second.
-    pub(crate) fn new(
+    pub fn new(
         stream: Stream,
         state: Arc<ConnectionState>,
         guards: Guards,

@@ -14,7 +14,7 @@ use crate::auth::{AuthError, Credential, Principal};
 use crate::limit::{Limit, Refused};
 use crate::net::{Body, ReadError};
 use crate::protocol::{ErrorCode, ErrorObject};
-use crate::server::{Answer, Refusal, Reply, limited};
+use crate::server::{JsonResponse, Refusal, Reply, limited};
 use crate::telemetry::Reason;
 
 /// Reason for which a request was rejected before its body was read.
@@ -130,7 +130,7 @@ impl Rejection {
     }
 
     /// The setting that would have let the request pass.
-    pub(crate) fn setting(self) -> Option<&'static str> {
+    pub fn setting(self) -> Option<&'static str> {
         match self {
             Self::TargetTooLong => Some("http.limits.target_bytes"),
             Self::HeadersTooLarge => Some("http.limits.header_bytes"),
@@ -160,7 +160,7 @@ impl Rejection {
     }
 
     /// Reason label for metrics and audit. `None` if the request was not rejected: the server is at fault.
-    pub(crate) fn reason(self) -> Option<Reason> {
+    pub fn reason(self) -> Option<Reason> {
         Some(match self {
             Self::TargetTooLong
             | Self::HeadersTooLarge
@@ -183,7 +183,7 @@ impl Rejection {
     }
 
     /// The limit that was hit, where it was not counted before.
-    pub(crate) fn limit(self) -> Option<Limit> {
+    pub fn limit(self) -> Option<Limit> {
         match self {
             Self::TargetTooLong => Some(Limit::TargetBytes),
             Self::HeadersTooLarge => Some(Limit::HeaderBytes),
@@ -310,7 +310,8 @@ pub(super) fn reason_of(error: &AuthError) -> Reason {
         AuthError::Malformed(_) => Reason::CredentialMalformed,
         AuthError::Invalid(_) | AuthError::TooLong(_) => Reason::CredentialInvalid,
         AuthError::InsufficientScope { .. } => Reason::Scope,
-        AuthError::Unavailable(_) => Reason::CredentialUnchecked,
+        // `Unavailable`, and errors that are added later.
+        _ => Reason::CredentialUnchecked,
     }
 }
 
@@ -357,7 +358,8 @@ pub(super) fn deny(
         }
         AuthError::Malformed(_) => StatusCode::BAD_REQUEST,
         AuthError::InsufficientScope { .. } => StatusCode::FORBIDDEN,
-        AuthError::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+        // `Unavailable`, and errors that are added later.
+        _ => StatusCode::SERVICE_UNAVAILABLE,
     };
     let message = match error {
         AuthError::Missing => {
@@ -420,7 +422,7 @@ pub(crate) fn respond_in(
     fields: &mut HeaderMap,
 ) -> Response<Body> {
     let answer = match reply {
-        Reply::Answer(answer) => answer,
+        Reply::Response(answer) => answer,
         Reply::Stream(stream) => {
             return event_stream(Body::new(EventStream::new(stream, connection)));
         }
@@ -432,7 +434,7 @@ pub(crate) fn respond_in(
             return response;
         }
     };
-    let Answer {
+    let JsonResponse {
         head,
         rest,
         refusal,
@@ -469,7 +471,7 @@ pub(crate) fn respond_in_events(
     fields: &mut HeaderMap,
 ) -> Response<Body> {
     let answer = match reply {
-        Reply::Answer(answer) if answer.refusal.is_none() => answer,
+        Reply::Response(answer) if answer.refusal.is_none() => answer,
         other => return respond_in(other, connection, fields),
     };
     let session = answer.session;

@@ -35,7 +35,7 @@ impl Stream {
     }
 
     /// Shuts down writing and stops reading, for clients that would keep sending. Keeping them waiting costs nothing.
-    pub(crate) async fn hold(mut self) {
+    pub async fn hold(mut self) {
         const PATIENCE: Duration = Duration::from_secs(1);
         let _ = tokio::time::timeout(PATIENCE, self.shutdown()).await;
         tokio::time::sleep(PATIENCE).await;

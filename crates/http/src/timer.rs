@@ -10,11 +10,11 @@ pub(crate) struct WorkerClock {
 
 impl WorkerClock {
     #[inline]
-    pub(crate) fn now(&self) -> u32 {
+    pub fn now(&self) -> u32 {
         self.seconds.load(Relaxed)
     }
 
-    pub(crate) fn tick(&self) -> u32 {
+    pub fn tick(&self) -> u32 {
         self.seconds.fetch_add(1, Relaxed) + 1
     }
 }

@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use acceptor::{Tls, TlsStream};
+pub use acceptor::Tls;
+pub use acceptor::TlsStream;
 
 /// TLS in the process itself. Off unless a certificate is named.
 ///

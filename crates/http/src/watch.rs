@@ -59,7 +59,7 @@ pub(crate) enum Came {
 
 /// Position of the bytes within a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum At {
+pub enum At {
     /// A head begins with them.
     Beginning,
     /// Continuation of a head.
@@ -72,7 +72,7 @@ impl HeadWatch {
     /// Inspects the bytes of a read before any other consumer. Returns the comparison with the remembered head for
     /// bytes that begin a later head of the connection.
     #[inline]
-    pub(crate) fn look(&mut self, bytes: &mut [u8], at: At) -> Came {
+    pub fn look(&mut self, bytes: &mut [u8], at: At) -> Came {
         // Otherwise the head could not be attributed to a request.
         let begins_one = at == At::Beginning && self.end == Some(self.read) && !self.lost;
         if begins_one && let Some(ends) = self.known.recognise(bytes) {
@@ -125,7 +125,7 @@ impl HeadWatch {
 
     /// Returns true if bytes beyond the latest request have arrived.
     #[inline]
-    pub(crate) fn has_more(&self) -> bool {
+    pub fn has_more(&self) -> bool {
         self.end.is_some_and(|end| end < self.read)
     }
 

@@ -34,7 +34,7 @@ use super::tls::Tls;
 use super::turnstile::Turnstile;
 use crate::limit::{Limit, Limits, Pressure, subnet};
 use crate::net::{self, Peer};
-use crate::server::Local;
+use crate::server::WorkerState;
 use crate::telemetry::{Life, QUEUE_TIME};
 
 /// Time that a silent connection is still polled after shutdown begins.
@@ -64,12 +64,12 @@ pub(crate) struct Worker {
 /// A socket on its way to its worker.
 #[derive(Debug)]
 pub(crate) struct Accepted {
-    pub(crate) stream: StdStream,
+    pub stream: StdStream,
     pub(crate) peer: Peer,
     /// When it was accepted.
-    pub(crate) at: Instant,
+    pub at: Instant,
     /// Its place among those of its address.
-    pub(crate) place: PeerPlace,
+    pub place: PeerPlace,
 }
 
 /// Number of connections of a worker, including those on their way to it.
@@ -81,7 +81,7 @@ struct Load {
 
 impl Worker {
     /// Starts a thread, and waits until it can serve.
-    pub(crate) fn start(
+    pub fn start(
         number: usize,
         count: usize,
         router: Arc<Router>,
@@ -96,7 +96,7 @@ impl Worker {
             .max_blocking_threads((blocking / count).max(1))
             .build()?;
         let shared = Shared {
-            local: Arc::new(Local::new(router.endpoint.server.telemetry().cells())),
+            local: Arc::new(WorkerState::new(router.endpoint.server.telemetry().cells())),
             life: Arc::clone(&router.telemetry.life),
             load: Arc::clone(&load),
             clock: Arc::default(),
@@ -121,7 +121,7 @@ impl Worker {
         })
     }
 
-    pub(crate) fn connections(&self) -> usize {
+    pub fn connections(&self) -> usize {
         self.load.connections.load(Ordering::Relaxed)
     }
 
@@ -130,7 +130,7 @@ impl Worker {
     /// # Errors
     ///
     /// Returns the socket if the queue is full. A worker that has ended takes and closes it.
-    pub(crate) fn offer(&self, accepted: Accepted) -> Result<(), Accepted> {
+    pub fn offer(&self, accepted: Accepted) -> Result<(), Accepted> {
         self.load.connections.fetch_add(1, Ordering::Relaxed);
         match self.sockets.try_send(accepted) {
             Ok(()) => Ok(()),
@@ -177,7 +177,7 @@ impl Worker {
     }
 
     /// Waits until no connection is left.
-    pub(crate) async fn idle(&self) {
+    pub async fn idle(&self) {
         loop {
             let changed = self.load.changed.notified();
             if self.connections() == 0 {
@@ -188,7 +188,7 @@ impl Worker {
     }
 
     /// Stops the thread and drops the connections that it still serves.
-    pub(crate) fn stop(self) {
+    pub fn stop(self) {
         let _ = self.stop.send(());
         if self.thread.join().is_err() {
             tracing::error!("a worker thread panicked");
@@ -206,7 +206,7 @@ impl Load {
 
 /// State shared by the tasks of one worker.
 struct Shared {
-    local: Arc<Local>,
+    local: Arc<WorkerState>,
     load: Arc<Load>,
     life: Arc<Life>,
     clock: Arc<WorkerClock>,
@@ -225,7 +225,7 @@ pub(crate) struct Swept {
 
 impl Swept {
     /// Ends the connection at once.
-    pub(crate) fn cut(&self) {
+    pub fn cut(&self) {
         self.state.cut();
         self.task.abort();
     }
@@ -355,7 +355,7 @@ async fn sweep(
     limits: HttpLimits,
     asked: Arc<Limits>,
     clock: Arc<WorkerClock>,
-    local: Arc<Local>,
+    local: Arc<WorkerState>,
     connections: Arc<Mutex<Vec<Swept>>>,
 ) {
     let mut seconds = tokio::time::interval(Duration::from_secs(1));
@@ -365,7 +365,7 @@ async fn sweep(
     loop {
         seconds.tick().await;
         clock.tick();
-        local.look_at_the_clock();
+        local.update_clock();
         let is_short = asked.memory() != Pressure::None;
         let hits = &asked.hits;
         let mut connections = connections.lock().unwrap_or_else(PoisonError::into_inner);

@@ -6,7 +6,7 @@ use serde_json::Value;
 /// Clients that write a request a second time may write it differently; this stays the same.
 ///
 /// `None` if it is not JSON.
-pub(crate) fn canonical(json: &str) -> Option<String> {
+pub fn canonical(json: &str) -> Option<String> {
     let mut value: Value = serde_json::from_str(json).ok()?;
     settle(&mut value);
     Some(value.to_string())

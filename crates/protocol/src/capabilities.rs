@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 ///
 /// Members that are not known here are tolerated, as the specification demands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ClientCapabilities(u16);
+pub struct ClientCapabilities(u16);
 
 impl ClientCapabilities {
     pub(crate) const ROOTS: Self = Self(1);
@@ -20,18 +20,18 @@ impl ClientCapabilities {
     pub(crate) const ELICITATION_FORM: Self = Self(1 << 4);
     pub(crate) const ELICITATION_URL: Self = Self(1 << 5);
     /// The extension; before 2026-07-28 it means nothing.
-    pub(crate) const TASKS: Self = Self(1 << 6);
+    pub const TASKS: Self = Self(1 << 6);
 
-    pub(crate) fn from_bits(bits: u16) -> Self {
+    pub fn from_bits(bits: u16) -> Self {
         Self(bits)
     }
 
-    pub(crate) fn bits(self) -> u16 {
+    pub fn bits(self) -> u16 {
         self.0
     }
 
     /// Returns true if all of `other` are declared.
-    pub(crate) fn contains(self, other: Self) -> bool {
+    pub fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 }
@@ -67,7 +67,7 @@ impl ClientAbility {
         }
     }
 
-    pub(crate) fn bit(self) -> ClientCapabilities {
+    pub fn bit(self) -> ClientCapabilities {
         match self {
             Self::Roots => ClientCapabilities::ROOTS,
             Self::Sampling => ClientCapabilities::SAMPLING,
@@ -79,7 +79,7 @@ impl ClientAbility {
     }
 
     /// The capabilities that a client has to declare (META-04): an object keyed by capability.
-    pub(crate) fn required(self) -> Value {
+    pub fn required(self) -> Value {
         let mut path = self.as_str().split('.');
         let (name, part) = (path.next().unwrap_or_default(), path.next());
         match part {

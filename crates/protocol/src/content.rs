@@ -1,7 +1,10 @@
 //! Content blocks: what tool results and prompt messages are made of.
 
+use std::borrow::Cow;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -261,5 +264,23 @@ impl MediaContent {
             annotations: None,
             meta: None,
         }
+    }
+}
+
+/// Names the shape of a content block without repeating the specification, which has it.
+impl JsonSchema for Content {
+    fn schema_name() -> Cow<'static, str> {
+        "Content".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A content block of the Model Context Protocol.",
+            "type": "object",
+            "properties": {
+                "type": { "enum": ["text", "image", "audio", "resource_link", "resource"] }
+            },
+            "required": ["type"]
+        })
     }
 }

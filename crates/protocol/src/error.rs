@@ -87,7 +87,7 @@ impl ErrorObject {
     }
 
     /// Writes the whole message: `id` is JSON text, and left out where it could not be read.
-    pub(crate) fn write(&self, out: &mut Vec<u8>, id: Option<&str>) {
+    pub fn write(&self, out: &mut Vec<u8>, id: Option<&str>) {
         out.extend_from_slice(br#"{"jsonrpc":"2.0","#);
         if let Some(id) = id {
             out.extend_from_slice(br#""id":"#);

@@ -266,7 +266,7 @@ mod tests {
     /// Names of files say what must be: `y_` is JSON, `n_` is none, `i_` may be either.
     #[test]
     fn the_corpus_is_taken_and_refused_as_its_names_say() {
-        let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus/envelope");
+        let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/envelope");
         for entry in std::fs::read_dir(corpus).expect("a folder") {
             let path = entry.expect("an entry").path();
             let is_json = scanned(&std::fs::read(&path).expect("a file")) != Read::NotJson;

@@ -20,12 +20,12 @@ use super::{Content, MediaContent, Revision, Role, TextContent};
 /// 2026-07-28 calls sampling deprecated; clients that have it still answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SamplingRequest {
-    pub(crate) messages: Vec<SamplingMessage>,
-    pub(crate) max_tokens: u32,
-    pub(crate) members: Map<String, Value>,
-    pub(crate) tools: Vec<SamplingTool>,
+    pub messages: Vec<SamplingMessage>,
+    pub max_tokens: u32,
+    pub members: Map<String, Value>,
+    pub tools: Vec<SamplingTool>,
     pub(crate) tool_choice: Option<ToolChoice>,
-    pub(crate) context: Option<ContextInclusion>,
+    pub context: Option<ContextInclusion>,
 }
 
 /// A message of the conversation with the client's model.
@@ -235,12 +235,12 @@ impl SamplingRequest {
     }
 
     /// Returns true if only clients with `sampling.tools` can get it (SAM-01).
-    pub(crate) fn needs_tools(&self) -> bool {
+    pub fn needs_tools(&self) -> bool {
         !self.tools.is_empty() || self.tool_choice.is_some() || self.messages.iter().any(has_tools)
     }
 
     /// Returns true if only clients with `sampling.context` can get it (SAM-01).
-    pub(crate) fn needs_context(&self) -> bool {
+    pub fn needs_context(&self) -> bool {
         self.context.is_some_and(|c| c != ContextInclusion::None)
     }
 
@@ -249,7 +249,7 @@ impl SamplingRequest {
     /// # Errors
     ///
     /// What is wrong with the conversation.
-    pub(crate) fn params(&self, revision: Revision) -> Result<Value, String> {
+    pub fn params(&self, revision: Revision) -> Result<Value, String> {
         check_balance(&self.messages)?;
         let in_one = revision.has_sampling_tools();
         let mut messages = Vec::with_capacity(self.messages.len());

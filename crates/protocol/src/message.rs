@@ -12,7 +12,7 @@ use super::scan::{
 };
 
 /// Ids longer than this are refused: they would be echoed in every answer.
-pub(crate) const ID_MAX_BYTES: usize = 1024;
+pub const ID_MAX_BYTES: usize = 1024;
 
 /// JSON text of the version that a message says it speaks.
 const VERSION: &str = r#""2.0""#;
@@ -20,14 +20,14 @@ const VERSION: &str = r#""2.0""#;
 /// Bounds of one message. No number may exceed its default. Values have no default bound, so code that reads a part
 /// again need not count them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct MessageBounds {
+pub struct MessageBounds {
     scan: Bounds,
     id_bytes: usize,
 }
 
 impl MessageBounds {
     /// Creates bounds on depth, members of an object, values, and bytes of a string id.
-    pub(crate) fn new(depth: u32, members: u16, values: u32, id_bytes: usize) -> Self {
+    pub fn new(depth: u32, members: u16, values: u32, id_bytes: usize) -> Self {
         Self {
             scan: Bounds::new(depth, members, values),
             id_bytes: id_bytes.min(ID_MAX_BYTES),
@@ -35,7 +35,7 @@ impl MessageBounds {
     }
 
     /// Returns the bounds for a document that is not a message.
-    pub(crate) fn of_documents(self) -> Bounds {
+    pub fn of_documents(self) -> Bounds {
         self.scan
     }
 }
@@ -48,7 +48,7 @@ impl Default for MessageBounds {
 
 /// Kinds of exceeded bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Excess {
+pub enum Excess {
     Depth,
     Members,
     Values,
@@ -57,7 +57,7 @@ pub(crate) enum Excess {
 
 /// Content of one body.
 #[derive(Debug)]
-pub(crate) enum Payload<'a> {
+pub enum Payload<'a> {
     Single(Message<'a>),
     /// The texts of an array's elements, in order.
     Batch(Vec<&'a str>),
@@ -65,7 +65,7 @@ pub(crate) enum Payload<'a> {
 
 /// A JSON-RPC message.
 #[derive(Debug)]
-pub(crate) enum Message<'a> {
+pub enum Message<'a> {
     Request(Request<'a>),
     Notification(Notification<'a>),
     Response(Response<'a>),
@@ -73,53 +73,53 @@ pub(crate) enum Message<'a> {
 
 /// A message that wants an answer.
 #[derive(Debug)]
-pub(crate) struct Request<'a> {
+pub struct Request<'a> {
     /// JSON text of the id: a string with its quotes, or an integer.
-    pub(crate) id: &'a str,
-    pub(crate) method: Cow<'a, str>,
-    pub(crate) params: Params<'a>,
+    pub id: &'a str,
+    pub method: Cow<'a, str>,
+    pub params: Params<'a>,
 }
 
 /// A message that wants none.
 #[derive(Debug)]
-pub(crate) struct Notification<'a> {
-    pub(crate) method: Cow<'a, str>,
-    pub(crate) params: Params<'a>,
+pub struct Notification<'a> {
+    pub method: Cow<'a, str>,
+    pub params: Params<'a>,
 }
 
 /// An answer to a request that the server made.
 #[derive(Debug)]
-pub(crate) struct Response<'a> {
+pub struct Response<'a> {
     /// JSON text of the id, if it can be one.
-    pub(crate) id: Option<&'a str>,
+    pub id: Option<&'a str>,
     /// JSON text of the result, or of the error.
-    pub(crate) outcome: Result<&'a str, &'a str>,
+    pub outcome: Result<&'a str, &'a str>,
 }
 
 /// Parameters: JSON texts of the members that are needed before the method's own types read them.
 #[derive(Debug, Default)]
-pub(crate) struct Params<'a> {
+pub struct Params<'a> {
     /// The whole object; `None` if the message has none.
-    pub(crate) object: Option<&'a str>,
-    pub(crate) name: Option<&'a str>,
-    pub(crate) uri: Option<&'a str>,
-    pub(crate) arguments: Option<&'a str>,
+    pub object: Option<&'a str>,
+    pub name: Option<&'a str>,
+    pub uri: Option<&'a str>,
+    pub arguments: Option<&'a str>,
     /// Two members of one object in `arguments` may have the same name; see [`Params::repeated_argument`].
-    pub(crate) arguments_repeat: bool,
+    pub arguments_repeat: bool,
     /// Rare parameters; `None` in the usual case, which keeps requests small to move.
-    pub(crate) rare: Option<Box<RareParams<'a>>>,
-    pub(crate) meta: Meta<'a>,
+    pub rare: Option<Box<RareParams<'a>>>,
+    pub meta: Meta<'a>,
 }
 
 /// Members that few requests have.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct RareParams<'a> {
-    pub(crate) input_responses: Option<&'a str>,
-    pub(crate) request_state: Option<&'a str>,
-    pub(crate) task: Option<&'a str>,
-    pub(crate) task_id: Option<&'a str>,
+pub struct RareParams<'a> {
+    pub input_responses: Option<&'a str>,
+    pub request_state: Option<&'a str>,
+    pub task: Option<&'a str>,
+    pub task_id: Option<&'a str>,
     /// `_meta` as a whole, if it has members that the protocol gives no meaning to.
-    pub(crate) own_meta: Option<&'a str>,
+    pub own_meta: Option<&'a str>,
 }
 
 impl<'a> Params<'a> {
@@ -128,7 +128,7 @@ impl<'a> Params<'a> {
     ///
     /// Which of the two counts is decided differently by different readers (RFC 8259 section 4).
     #[inline]
-    pub(crate) fn repeated_argument(&self, arguments: Option<&str>) -> Option<String> {
+    pub fn repeated_argument(&self, arguments: Option<&str>) -> Option<String> {
         match self.arguments_repeat {
             false => None,
             true => repeated_member(arguments?),
@@ -136,35 +136,35 @@ impl<'a> Params<'a> {
     }
 
     /// Members that few requests have.
-    pub(crate) fn rare(&self) -> RareParams<'a> {
+    pub fn rare(&self) -> RareParams<'a> {
         self.rare.as_deref().copied().unwrap_or_default()
     }
 }
 
 /// `params._meta`, likewise.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Meta<'a> {
-    pub(crate) protocol_version: Option<&'a str>,
-    pub(crate) client_capabilities: Option<&'a str>,
-    pub(crate) log_level: Option<&'a str>,
-    pub(crate) progress_token: Option<&'a str>,
+pub struct Meta<'a> {
+    pub protocol_version: Option<&'a str>,
+    pub client_capabilities: Option<&'a str>,
+    pub log_level: Option<&'a str>,
+    pub progress_token: Option<&'a str>,
     /// Position of the request in a trace.
-    pub(crate) traceparent: Option<&'a str>,
+    pub traceparent: Option<&'a str>,
 }
 
 /// A body that is no message.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Malformed<'a> {
-    pub(crate) kind: MalformedKind,
-    pub(crate) reason: Cow<'static, str>,
+pub struct Malformed<'a> {
+    pub kind: MalformedKind,
+    pub reason: Cow<'static, str>,
     /// The id, where it could be read.
-    pub(crate) id: Option<&'a str>,
+    pub id: Option<&'a str>,
     /// The exceeded bound, if the message is otherwise valid.
-    pub(crate) excess: Option<Excess>,
+    pub excess: Option<Excess>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MalformedKind {
+pub enum MalformedKind {
     /// Not JSON in UTF-8.
     Parse,
     /// JSON, but no JSON-RPC message.
@@ -173,13 +173,13 @@ pub(crate) enum MalformedKind {
 
 impl<'a> Payload<'a> {
     /// Reads a body that holds no more than any may.
-    pub(crate) fn read(body: &'a [u8]) -> Result<Self, Malformed<'a>> {
+    pub fn read(body: &'a [u8]) -> Result<Self, Malformed<'a>> {
         Self::within(body, MessageBounds::default())
     }
 
     /// Reads a body within bounds.
     #[inline]
-    pub(crate) fn within(body: &'a [u8], bounds: MessageBounds) -> Result<Self, Malformed<'a>> {
+    pub fn within(body: &'a [u8], bounds: MessageBounds) -> Result<Self, Malformed<'a>> {
         let text = simdutf8::compat::from_utf8(body)
             .map_err(|e| Malformed::parse(format!("not UTF-8 at byte {}", e.valid_up_to())))?;
         let mut scanner = Scanner::within(text, bounds.scan);
@@ -207,7 +207,7 @@ fn elements<'a>(scanner: &mut Scanner<'a>) -> Result<Vec<&'a str>, ScanError> {
 
 impl<'a> Message<'a> {
     /// Reads one message within bounds.
-    pub(crate) fn within(text: &'a str, bounds: MessageBounds) -> Result<Self, Malformed<'a>> {
+    pub fn within(text: &'a str, bounds: MessageBounds) -> Result<Self, Malformed<'a>> {
         Self::scan(&mut Scanner::within(text, bounds.scan), bounds)
     }
 
@@ -557,13 +557,13 @@ impl<'a> Envelope<'a> {
 
 /// Reads a value's text as a string. `None` if it is something else.
 #[inline]
-pub(crate) fn string(value: &str) -> Option<Cow<'_, str>> {
+pub fn string(value: &str) -> Option<Cow<'_, str>> {
     JsonString::of_value(value).map(JsonString::unescape)
 }
 
 /// Returns true if a value's text is that of an object.
 #[inline]
-pub(crate) fn is_object(value: &str) -> bool {
+pub fn is_object(value: &str) -> bool {
     value.starts_with('{')
 }
 
@@ -580,7 +580,7 @@ fn is_error(value: &str) -> bool {
 }
 
 /// Returns true if a value's text is valid as a request id or progress token.
-pub(crate) fn is_id(value: &str) -> bool {
+pub fn is_id(value: &str) -> bool {
     match value.as_bytes().first() {
         Some(b'"') => value.len() <= ID_MAX_BYTES + 2,
         Some(b'-') => value.parse::<i64>().is_ok(),

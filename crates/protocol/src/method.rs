@@ -4,7 +4,7 @@ use super::Revision;
 
 /// A request that the specification names and this server answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Method {
+pub enum Method {
     Initialize,
     Ping,
     Discover,
@@ -31,7 +31,7 @@ pub(crate) enum Method {
 }
 
 impl Method {
-    pub(crate) const ALL: [Self; 23] = [
+    pub const ALL: [Self; 23] = [
         Self::Initialize,
         Self::Ping,
         Self::Discover,
@@ -58,7 +58,7 @@ impl Method {
     ];
 
     /// The name on the wire.
-    pub(crate) fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::ToolsCall => "tools/call",
             Self::ToolsList => "tools/list",
@@ -89,7 +89,7 @@ impl Method {
     /// Finds the method of a name. The comparison is with each name's length and bytes: it costs the same for
     /// all of them.
     #[inline]
-    pub(crate) fn parse(name: &str) -> Option<Self> {
+    pub fn parse(name: &str) -> Option<Self> {
         Some(match name {
             "tools/call" => Self::ToolsCall,
             "tools/list" => Self::ToolsList,
@@ -119,7 +119,7 @@ impl Method {
     }
 
     /// Returns true if a protocol version has the method.
-    pub(crate) fn is_in(self, revision: Revision) -> bool {
+    pub fn is_in(self, revision: Revision) -> bool {
         match self {
             Self::Initialize
             | Self::Ping

@@ -13,18 +13,18 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 /// Maximum nesting of arrays and objects in a message.
-pub(crate) const DEPTH_MAX: u32 = 64;
+pub const DEPTH_MAX: u32 = 64;
 
 /// Number of skipped levels in which member names are compared directly. Deeper names count as equal.
 const NAMED_LEVELS: usize = 4;
 
 /// Maximum number of members of an object.
-pub(crate) const MEMBERS_MAX: u16 = 10_000;
+pub const MEMBERS_MAX: u16 = 10_000;
 
 /// Bounds of a document. They never exceed [`DEPTH_MAX`] and [`MEMBERS_MAX`], the defaults. Values are unbounded by
 /// default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bounds {
+pub struct Bounds {
     /// Initial depth counter (`DEPTH_MAX - limit`), so that the hot loop compares against a constant.
     depth: u32,
     members: u16,
@@ -33,7 +33,7 @@ pub(crate) struct Bounds {
 
 impl Bounds {
     /// Creates bounds on depth, members of an object, and values in skipped arrays and objects.
-    pub(crate) fn new(depth: u32, members: u16, values: u32) -> Self {
+    pub fn new(depth: u32, members: u16, values: u32) -> Self {
         Self {
             depth: DEPTH_MAX.saturating_sub(depth),
             members: MEMBERS_MAX.saturating_sub(members),
@@ -50,7 +50,7 @@ impl Default for Bounds {
 
 /// Kinds of exceeded bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Bound {
+pub enum Bound {
     Depth,
     Members,
     Values,
@@ -58,7 +58,7 @@ pub(crate) enum Bound {
 
 /// Reads a document from left to right.
 #[derive(Debug)]
-pub(crate) struct Scanner<'a> {
+pub struct Scanner<'a> {
     text: &'a str,
     at: usize,
     depth: u32,
@@ -74,20 +74,20 @@ pub(crate) struct Scanner<'a> {
 
 /// Reason and byte position of a rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ScanError {
-    pub(crate) reason: &'static str,
-    pub(crate) at: usize,
+pub struct ScanError {
+    pub reason: &'static str,
+    pub at: usize,
 }
 
 /// A JSON string as it stands in the document, without its quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct JsonString<'a> {
+pub struct JsonString<'a> {
     raw: &'a str,
     escaped: bool,
 }
 
 /// The keys that matter in an object.
-pub(crate) trait Key: Sized {
+pub trait Key: Sized {
     /// Reads a key and its colon, if they stand there as nearly everybody writes them ([`Scanner::reads`]). `first` is the
     /// first character of the key.
     fn likely(scanner: &mut Scanner<'_>, first: u8) -> Option<Self>;
@@ -97,13 +97,13 @@ pub(crate) trait Key: Sized {
 }
 
 impl<'a> Scanner<'a> {
-    pub(crate) fn new(text: &'a str) -> Self {
+    pub fn new(text: &'a str) -> Self {
         Self::within(text, Bounds::default())
     }
 
     /// Creates a scanner with these bounds.
     #[inline]
-    pub(crate) fn within(text: &'a str, bounds: Bounds) -> Self {
+    pub fn within(text: &'a str, bounds: Bounds) -> Self {
         Self {
             text,
             at: 0,
@@ -116,25 +116,25 @@ impl<'a> Scanner<'a> {
     }
 
     /// The bound because of which the document was refused, if it was one.
-    pub(crate) fn exceeded(&self) -> Option<Bound> {
+    pub fn exceeded(&self) -> Option<Bound> {
         self.exceeded
     }
 
     /// Returns the position of the next byte.
     #[inline]
-    pub(crate) fn at(&self) -> usize {
+    pub fn at(&self) -> usize {
         self.at
     }
 
     /// Returns the text between `start` and the present position.
     #[inline]
-    pub(crate) fn since(&self, start: usize) -> &'a str {
+    pub fn since(&self, start: usize) -> &'a str {
         self.text.get(start..self.at).unwrap_or_default()
     }
 
     /// The next byte that is no white space, which stays unread.
     #[inline(always)]
-    pub(crate) fn peek(&mut self) -> Option<u8> {
+    pub fn peek(&mut self) -> Option<u8> {
         match self.text.as_bytes().get(self.at) {
             Some(byte) if b' ' < *byte => Some(*byte),
             _ => self.peek_beyond_space(),
@@ -152,7 +152,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Checks that only white space follows.
-    pub(crate) fn end(&mut self) -> Result<(), ScanError> {
+    pub fn end(&mut self) -> Result<(), ScanError> {
         match self.peek() {
             None => Ok(()),
             Some(_) => self.error("unexpected text after the document"),
@@ -161,7 +161,7 @@ impl<'a> Scanner<'a> {
 
     /// Walks an object. `member` is given each key and must read its value.
     #[inline]
-    pub(crate) fn object<K: Key>(
+    pub fn object<K: Key>(
         &mut self,
         mut member: impl FnMut(&mut Self, K) -> Result<(), ScanError>,
     ) -> Result<(), ScanError> {
@@ -190,10 +190,7 @@ impl<'a> Scanner<'a> {
 
     /// The next key of an object whose values are read in between; `None` behind its end. `begun` is false at first.
     #[inline]
-    pub(crate) fn next_key(
-        &mut self,
-        begun: &mut bool,
-    ) -> Result<Option<JsonString<'a>>, ScanError> {
+    pub fn next_key(&mut self, begun: &mut bool) -> Result<Option<JsonString<'a>>, ScanError> {
         if std::mem::replace(begun, true) {
             if !self.more(b'}')? {
                 self.leave()?;
@@ -214,7 +211,7 @@ impl<'a> Scanner<'a> {
     /// Reads a text if it stands here word for word. How long it is is part of its type, so that no function has to be
     /// called to compare it.
     #[inline(always)]
-    pub(crate) fn reads<const LENGTH: usize>(&mut self, text: &'static [u8; LENGTH]) -> bool {
+    pub fn reads<const LENGTH: usize>(&mut self, text: &'static [u8; LENGTH]) -> bool {
         let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
         let found = rest.first_chunk() == Some(text);
         if found {
@@ -224,7 +221,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Walks an array. `element` must read each element.
-    pub(crate) fn array(
+    pub fn array(
         &mut self,
         mut element: impl FnMut(&mut Self) -> Result<(), ScanError>,
     ) -> Result<(), ScanError> {
@@ -245,7 +242,7 @@ impl<'a> Scanner<'a> {
 
     /// Reads any value and returns its text.
     #[inline(always)]
-    pub(crate) fn value(&mut self) -> Result<&'a str, ScanError> {
+    pub fn value(&mut self) -> Result<&'a str, ScanError> {
         let first = self.peek();
         let start = self.at;
         match first {
@@ -258,7 +255,7 @@ impl<'a> Scanner<'a> {
     /// Skips a value, and reports if two members of an object in it may have equal names. [`repeated_member`]
     /// verifies this.
     #[inline(always)]
-    pub(crate) fn value_with_names(&mut self) -> Result<(&'a str, bool), ScanError> {
+    pub fn value_with_names(&mut self) -> Result<(&'a str, bool), ScanError> {
         let first = self.peek();
         let start = self.at;
         self.repeats = false;
@@ -271,7 +268,7 @@ impl<'a> Scanner<'a> {
 
     /// Reads a string.
     #[inline(always)]
-    pub(crate) fn string(&mut self) -> Result<JsonString<'a>, ScanError> {
+    pub fn string(&mut self) -> Result<JsonString<'a>, ScanError> {
         if self.peek() != Some(b'"') {
             return self.error("expected a string");
         }
@@ -595,7 +592,7 @@ impl<'a> Scanner<'a> {
 impl<'a> JsonString<'a> {
     /// Reads a value's text as a string. `None` if it is something else.
     #[inline]
-    pub(crate) fn of_value(value: &'a str) -> Option<Self> {
+    pub fn of_value(value: &'a str) -> Option<Self> {
         let [b'"', inner @ .., b'"'] = value.as_bytes() else {
             return None;
         };
@@ -631,7 +628,7 @@ impl<'a> JsonString<'a> {
 
     /// Returns the raw text if it has no escapes.
     #[inline]
-    pub(crate) fn as_written(self) -> Option<&'a str> {
+    pub fn as_written(self) -> Option<&'a str> {
         (!self.escaped).then_some(self.raw)
     }
 

@@ -188,7 +188,7 @@ impl UriTemplate {
     }
 
     /// Returns true if two templates differ only in the names of variables, so that they match the same URIs.
-    pub(crate) fn matches_the_same_as(&self, other: &Self) -> bool {
+    pub fn matches_the_same_as(&self, other: &Self) -> bool {
         let named = |template: &Self, atom: &Atom| match atom {
             Atom::Optional {
                 operator,
@@ -304,7 +304,7 @@ fn not_in_uris(text: &str) -> Option<(usize, char)> {
 
 /// Describes the problem of a URI that names a resource; `None` if it is valid. Characters beyond ASCII are
 /// tolerated.
-pub(crate) fn fault_of_uri(uri: &str) -> Option<&'static str> {
+pub fn fault_of_uri(uri: &str) -> Option<&'static str> {
     if uri.len() > URI_MAX_BYTES {
         return Some("it has more than 8192 bytes");
     }
@@ -470,7 +470,7 @@ impl fmt::Display for UriTemplate {
 /// # Panics
 ///
 /// If what was found does not expand to something that is read the same way.
-#[cfg(any(test, fuzzing))]
+#[cfg(any(fuzzing, test, feature = "testing"))]
 pub fn template_holds(bytes: &[u8]) {
     let Some((text, uri)) = std::str::from_utf8(bytes)
         .ok()

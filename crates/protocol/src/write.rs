@@ -4,7 +4,7 @@ use super::scan::plain_prefix;
 
 /// Appends a string with its quotes, escaped as little as JSON allows.
 #[inline]
-pub(crate) fn push_string(out: &mut Vec<u8>, text: &str) {
+pub fn push_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     push_escaped(out, text);
     out.push(b'"');
@@ -12,12 +12,12 @@ pub(crate) fn push_string(out: &mut Vec<u8>, text: &str) {
 
 /// Returns true if a string needs no escapes.
 #[inline]
-pub(crate) fn is_plain(text: &str) -> bool {
+pub fn is_plain(text: &str) -> bool {
     plain_prefix(text.as_bytes()) == text.len()
 }
 
 /// Appends a string without quotes.
-pub(crate) fn push_escaped(out: &mut Vec<u8>, text: &str) {
+pub fn push_escaped(out: &mut Vec<u8>, text: &str) {
     let mut rest = text.as_bytes();
     loop {
         let plain = plain_prefix(rest);

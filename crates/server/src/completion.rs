@@ -1,4 +1,4 @@
-//! `completion/complete`.
+//! Handler of `completion/complete`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::call::Outcome;
-use super::custom::NOT_HERE;
-use super::generation::Generation;
-use super::prompts::{self, unknown_prompt, without_place};
+use super::custom::CANNOT_ASK;
+use super::inflight::CallOutcome;
+use super::prompts::{self, unknown_prompt, without_position};
 use super::reply::{Reply, begin, finish};
-use super::tools::{internal_error, invalid_params, stopped};
-use super::{Caller, Handled, Incoming, Server, truncated};
+use super::snapshot::Snapshot;
+use super::tools::{self, internal_error, invalid_params, stopped};
+use super::{Caller, MaybeReady, RequestContext, Server, truncated};
 use crate::auth::{Principal, Shelf};
 use crate::catalog::{
     Asking, CatalogPrompt, CatalogTemplate, Client, CompletionRequest, Completions, Parameters,
@@ -21,9 +21,9 @@ use crate::catalog::{
 };
 use crate::protocol::{ErrorCode, ErrorObject, Revision, UriTemplate, push_string};
 
-/// COMP-02: how many values a client is sent.
+/// COMP-02: maximum number of values in a response.
 const VALUES_MAX: usize = 100;
-/// How much of an argument may have been typed.
+/// Maximum size of an argument's value, in bytes.
 const VALUE_MAX_BYTES: usize = 8 * 1024;
 
 #[derive(Deserialize)]
@@ -33,7 +33,7 @@ struct CompleteParams<'a> {
     #[serde(borrow)]
     argument: Argument<'a>,
     #[serde(default)]
-    context: Option<Known>,
+    context: Option<KnownArguments>,
 }
 
 #[derive(Deserialize)]
@@ -55,30 +55,30 @@ struct Argument<'a> {
 }
 
 #[derive(Default, Deserialize)]
-struct Known {
+struct KnownArguments {
     #[serde(default)]
     arguments: Option<Parameters>,
 }
 
-/// Whose argument it is.
-enum Whose<'c> {
+/// Owner of the argument to complete.
+enum CompletionTarget<'c> {
     Prompt(&'c CatalogPrompt),
     Template(&'c CatalogTemplate),
 }
 
-impl<'c> Whose<'c> {
-    /// Finds what a reference means.
+impl<'c> CompletionTarget<'c> {
+    /// Finds the target of a reference.
     fn found(
         reference: &Reference<'_>,
-        generation: &'c Generation,
+        snapshot: &'c Snapshot,
         caller: Caller<'_>,
         id: &str,
     ) -> Result<Self, Reply> {
-        let catalog = &generation.catalog;
+        let catalog = &snapshot.catalog;
         let prompts =
-            |name| generation.sees_key(caller.principal, Shelf::Prompts, &catalog.prompts, name);
+            |name| snapshot.sees_key(caller.principal, Shelf::Prompts, &catalog.prompts, name);
         let templates =
-            |uri| generation.sees_key(caller.principal, Shelf::Templates, &catalog.templates, uri);
+            |uri| snapshot.sees_key(caller.principal, Shelf::Templates, &catalog.templates, uri);
         match (&*reference.kind, &reference.name, &reference.uri) {
             ("ref/prompt", Some(name), _) => {
                 match catalog.prompts.get(name).filter(|_| prompts(name)) {
@@ -103,7 +103,7 @@ impl<'c> Whose<'c> {
         }
     }
 
-    /// `None` if it has no such argument, else whether there are suggestions for it.
+    /// Returns true if there are suggestions for the argument, or `None` if the target has no such argument.
     fn completes(&self, argument: &str) -> Option<bool> {
         match self {
             Self::Prompt(entry) => {
@@ -129,22 +129,22 @@ impl<'c> Whose<'c> {
 }
 
 impl Server {
-    /// Suggests values for an argument of a prompt, or for a variable of a template.
+    /// Handles `completion/complete`.
     pub(super) fn complete(
         &self,
         cx: &mut Context<'_>,
-        incoming: Incoming<'_>,
-    ) -> Result<Handled, Reply> {
-        let Incoming {
+        request_context: RequestContext<'_>,
+    ) -> Result<MaybeReady, Reply> {
+        let RequestContext {
             caller,
             headers,
             request,
             ..
-        } = incoming;
+        } = request_context;
         let id = request.id;
         let params = request.params.object.unwrap_or("{}");
         let params: CompleteParams<'_> =
-            strict::from_str(params).map_err(|e| invalid_params(id, &without_place(&e)))?;
+            strict::from_str(params).map_err(|e| invalid_params(id, &without_position(&e)))?;
         let Argument { name, value } = params.argument;
         if value.len() > VALUE_MAX_BYTES {
             return Err(invalid_params(
@@ -152,13 +152,18 @@ impl Server {
                 "argument.value has more than 8192 bytes",
             ));
         }
-        let generation = self.generation.load_full();
-        let whose = Whose::found(&params.reference, &generation, caller, id)?;
+        let snapshot = self.snapshot.load_full();
+        let whose = CompletionTarget::found(&params.reference, &snapshot, caller, id)?;
         match whose.completes(&name) {
             Some(true) => {}
             Some(false) => {
                 let none = Completions::default();
-                return Ok(Handled::Now(write(id, &generation, caller.revision, &none)));
+                return Ok(MaybeReady::Ready(write(
+                    id,
+                    &snapshot,
+                    caller.revision,
+                    &none,
+                )));
             }
             None => {
                 let problem = format!("there is no argument `{}`", truncated(&name));
@@ -167,131 +172,137 @@ impl Server {
         }
         let arguments = params.context.unwrap_or_default().arguments;
         let hides = match &whose {
-            Whose::Template(entry) if generation.seen.is_some() => Some(Hides {
-                template: entry.uri.clone(),
-                known: arguments.clone().unwrap_or_default(),
-                principal: Arc::clone(caller.principal),
-            }),
+            CompletionTarget::Template(entry) if snapshot.policy_view.is_some() => {
+                Some(ValueFilter {
+                    template: entry.uri.clone(),
+                    known: arguments.clone().unwrap_or_default(),
+                    principal: Arc::clone(caller.principal),
+                })
+            }
             _ => None,
         };
         let asked =
             CompletionRequest::new(name, value).with_arguments(arguments.unwrap_or_default());
-        let terms = self.terms(caller, whose.timeout());
-        let completing = Completing {
+        let options = self.options(caller, whose.timeout());
+        let completing = CompletionResponder {
             id: id.to_owned(),
             argument: asked.argument.clone(),
             revision: caller.revision,
-            generation: Arc::clone(&generation),
+            snapshot: Arc::clone(&snapshot),
             hides,
         };
         let context = caller.context(
             headers,
             request,
             None,
-            Asking::new(Client::Nobody(NOT_HERE)),
+            Asking::new(Client::Nobody(CANNOT_ASK)),
+            options.timeout,
         );
         Ok(match whose {
-            Whose::Prompt(entry) => {
+            CompletionTarget::Prompt(entry) => {
                 let start = |context| entry.prompt.complete(context, asked);
                 let conclude =
-                    move |outcome| Handled::Now(completing.conclude(outcome, prompt_failed));
-                self.run(cx, id, start, context, terms, conclude)
+                    move |outcome| MaybeReady::Ready(completing.conclude(outcome, prompt_failed));
+                self.execute(cx, id, start, context, options, conclude)
             }
-            Whose::Template(entry) => {
+            CompletionTarget::Template(entry) => {
                 let start = |context| entry.template.complete(context, asked);
                 let conclude =
-                    move |outcome| Handled::Now(completing.conclude(outcome, template_failed));
-                self.run(cx, id, start, context, terms, conclude)
+                    move |outcome| MaybeReady::Ready(completing.conclude(outcome, template_failed));
+                self.execute(cx, id, start, context, options, conclude)
             }
         })
     }
 }
 
-/// What it takes to answer once there are suggestions.
-struct Completing {
+/// Owned data of a completion, for its response.
+struct CompletionResponder {
     id: String,
     argument: String,
     revision: Revision,
-    generation: Arc<Generation>,
-    /// `None` if nothing is hidden.
-    hides: Option<Hides>,
+    snapshot: Arc<Snapshot>,
+    /// `None` if the policy hides no resource.
+    hides: Option<ValueFilter>,
 }
 
-/// What it takes to leave out suggestions that lead to resources which the caller may not read.
-struct Hides {
+/// Removes suggestions that lead to resources which the caller may not read.
+struct ValueFilter {
     template: UriTemplate,
-    /// Variables that are settled.
+    /// Variables with a known value.
     known: Parameters,
     principal: Arc<Principal>,
 }
 
-impl Hides {
-    fn sees(&self, generation: &Generation, variable: &str, value: &str) -> bool {
-        // What is not settled yet is taken for something: rules that hide a part of a tree hide all of it.
+impl ValueFilter {
+    fn sees(&self, snapshot: &Snapshot, variable: &str, value: &str) -> bool {
+        // Unknown variables get a placeholder, because rules that hide part of a tree hide all of it.
         let uri = self.template.expand(|name| {
             Some(match name == variable {
                 true => value,
                 false => self.known.get(name).unwrap_or("x"),
             })
         });
-        generation.sees_uri(&self.principal, &uri)
+        snapshot.sees_uri(&self.principal, &uri)
     }
 }
 
-impl Completing {
+impl CompletionResponder {
     fn conclude<E>(
         &self,
-        outcome: Outcome<Result<Completions, E>>,
+        outcome: CallOutcome<Result<Completions, E>>,
         failed: impl FnOnce(&Self, &E) -> Reply,
     ) -> Reply {
         let argument = &*self.argument;
         match outcome {
-            Outcome::Done(Ok(mut found)) => {
+            CallOutcome::Done(Ok(mut found)) => {
                 if let Some(hides) = &self.hides {
-                    let sees = |value: &String| hides.sees(&self.generation, argument, value);
+                    let sees = |value: &String| hides.sees(&self.snapshot, argument, value);
                     found.values.retain(sees);
-                    // How many there are besides is nobody's business.
+                    // The total would reveal the number of hidden values.
                     found.total = None;
                 }
-                write(&self.id, &self.generation, self.revision, &found)
+                write(&self.id, &self.snapshot, self.revision, &found)
             }
-            Outcome::Done(Err(error)) => failed(self, &error),
-            Outcome::TimedOut(limit) => {
+            CallOutcome::Done(Err(error)) => failed(self, &error),
+            CallOutcome::TimedOut(limit) => {
                 let limit_s = limit.as_secs_f64();
                 tracing::warn!(argument, limit_s, "a completion ran out of time");
                 let message = format!("no suggestions within {limit_s} s");
                 Reply::error(&self.id, &ErrorObject::new(ErrorCode::Internal, message))
             }
-            Outcome::Panicked => {
+            CallOutcome::Panicked => {
                 tracing::error!(
                     argument,
                     "a completion panicked; its request failed, nothing else is affected"
                 );
                 internal_error(&self.id)
             }
-            Outcome::Cancelled => Reply::Cancelled,
-            Outcome::Stopped => stopped(&self.id),
-            // There was nobody to ask.
-            Outcome::Interrupted(_) => internal_error(&self.id),
+            CallOutcome::Cancelled => Reply::Cancelled,
+            CallOutcome::Stopped => stopped(&self.id),
+            // Completions have no channel to the client.
+            CallOutcome::Suspended(_) => internal_error(&self.id),
         }
     }
 }
 
-fn prompt_failed(completing: &Completing, error: &PromptError) -> Reply {
+fn prompt_failed(completing: &CompletionResponder, error: &PromptError) -> Reply {
     prompts::failed(&completing.id, "completion", &completing.argument, error)
 }
 
-fn template_failed(completing: &Completing, error: &ResourceError) -> Reply {
+fn template_failed(completing: &CompletionResponder, error: &ResourceError) -> Reply {
     let argument = &*completing.argument;
     let source = error.source().map(tracing::field::display);
     match error.kind() {
         ResourceErrorKind::NotFound => write(
             &completing.id,
-            &completing.generation,
+            &completing.snapshot,
             completing.revision,
             &Completions::default(),
         ),
-        // There was nobody to ask.
+        ResourceErrorKind::Forbidden => {
+            tools::forbidden(&completing.id, error.message(), error.source())
+        }
+        // Completions have no channel to the client.
         ResourceErrorKind::Failed
         | ResourceErrorKind::MissingCapability(_)
         | ResourceErrorKind::VisitRequired => {
@@ -307,7 +318,8 @@ fn template_failed(completing: &Completing, error: &ResourceError) -> Reply {
                 &ErrorObject::new(ErrorCode::Internal, message),
             )
         }
-        ResourceErrorKind::Internal => {
+        // `Internal`, and kinds that are added later.
+        _ => {
             tracing::error!(
                 argument,
                 error = error.message(),
@@ -319,10 +331,10 @@ fn template_failed(completing: &Completing, error: &ResourceError) -> Reply {
     }
 }
 
-fn write(id: &str, generation: &Generation, revision: Revision, found: &Completions) -> Reply {
+fn write(id: &str, snapshot: &Snapshot, revision: Revision, found: &Completions) -> Reply {
     let shown = &found.values[..found.values.len().min(VALUES_MAX)];
     let total = found.total.unwrap_or(0).max(found.values.len());
-    let mut out = begin(id, 256 + generation.result_tail.len());
+    let mut out = begin(id, 256 + snapshot.result_tail.len());
     out.extend_from_slice(br#","result":{"completion":{"values":["#);
     for (position, value) in shown.iter().enumerate() {
         if position > 0 {
@@ -332,5 +344,5 @@ fn write(id: &str, generation: &Generation, revision: Revision, found: &Completi
     }
     let has_more = total > shown.len();
     out.extend_from_slice(format!(r#"],"total":{total},"hasMore":{has_more}}}"#).as_bytes());
-    finish(out, generation, revision, None)
+    finish(out, snapshot, revision, None)
 }

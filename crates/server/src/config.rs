@@ -1,4 +1,4 @@
-//! What can be set about the server, whatever carries its messages.
+//! Configuration of the server, independent of the transport.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -134,7 +134,7 @@ impl ServerConfig {
 impl Default for ServerConfig {
     fn default() -> Self {
         Self {
-            name: env!("CARGO_PKG_NAME").to_owned(),
+            name: "longshore".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             title: None,
             instructions: None,
@@ -158,7 +158,7 @@ impl Default for ServerConfig {
 }
 
 impl ServerConfig {
-    /// Who this server says it is.
+    /// Name and version of the server, for clients.
     pub(crate) fn implementation(&self) -> Implementation {
         let mut implementation = Implementation::new(&self.name, &self.version);
         implementation.title.clone_from(&self.title);

@@ -1,4 +1,4 @@
-//! Content as the clients of each revision read it (TOOL-10).
+//! Serialization of content for each revision (TOOL-10).
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use crate::protocol::{Annotations, Content, ResourceContents, Revision, push_esc
 
 const TEXT_BEGINS: &[u8] = br#"{"type":"text","text":""#;
 const TEXT_ENDS: &[u8] = br#""}"#;
-/// What a block takes beside its text.
+/// Size of a text block without its text.
 pub(super) const TEXT_BLOCK_BYTES: usize = TEXT_BEGINS.len() + TEXT_ENDS.len();
 
 pub(super) fn push_text_block(out: &mut Vec<u8>, text: &str) {
@@ -18,7 +18,7 @@ pub(super) fn push_text_block(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(TEXT_ENDS);
 }
 
-/// The same for a text that needs no escapes.
+/// Writes a text block whose text needs no escapes.
 #[inline]
 pub(super) fn push_plain_text_block(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(TEXT_BEGINS);
@@ -26,7 +26,7 @@ pub(super) fn push_plain_text_block(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(TEXT_ENDS);
 }
 
-/// Writes a block, or what stands for it in revisions that do not know its kind.
+/// Writes a block, or a text block in its place if the revision does not have its kind.
 pub(super) fn push_block(out: &mut Vec<u8>, block: &Content, revision: Revision) {
     match block {
         Content::Audio(audio) if !revision.has_annotations() => {
@@ -45,7 +45,7 @@ pub(super) fn push_block(out: &mut Vec<u8>, block: &Content, revision: Revision)
     }
 }
 
-/// Writes a resource's contents.
+/// Writes the contents of a resource.
 pub(super) fn push_contents(out: &mut Vec<u8>, contents: &ResourceContents, revision: Revision) {
     if contents.meta.is_some() && !revision.has_structured_results() {
         push_json(
@@ -60,7 +60,7 @@ pub(super) fn push_contents(out: &mut Vec<u8>, contents: &ResourceContents, revi
     }
 }
 
-/// A block without the members that a revision does not know: `_meta`, and the time of the last change.
+/// Removes members that the revision does not have: `_meta` and the time of the last change.
 fn for_revision(block: &Content, revision: Revision) -> Cow<'_, Content> {
     if revision.has_structured_results() {
         return Cow::Borrowed(block);
@@ -82,6 +82,7 @@ fn for_revision(block: &Content, revision: Revision) -> Cow<'_, Content> {
             strip(&mut embedded.annotations, &mut embedded.meta);
             embedded.resource.meta = None;
         }
+        _ => {}
     }
     Cow::Owned(block)
 }

@@ -1,90 +1,93 @@
-//! Methods of an application's own.
+//! Custom methods of the application.
 
 use std::sync::Arc;
 use std::task::Context;
 
 use serde_json::{Map, Value};
 
-use super::call::Outcome;
+use super::inflight::CallOutcome;
 use super::reply::{Reply, begin};
-use super::{Handled, Incoming, Server, audited, generation, tools};
+use super::{MaybeReady, RequestContext, Server, audit_record, snapshot, tools};
 use crate::protocol::{ErrorCode, ErrorObject, Method};
 
-/// What has no way to ask: the specification has questions for calls, readings and prompts only (MRTR-01).
-pub(super) const NOT_HERE: &str = "only tools, resources and prompts can ask";
+/// Error for handlers without client requests: the specification allows them for calls, reads and prompts only
+/// (MRTR-01).
+pub(super) const CANNOT_ASK: &str = "only tools, resources and prompts can ask";
 
 impl Server {
-    /// A method of the application's own. `None` if there is none of the name.
-    pub(super) fn other_method(
+    /// Handles a custom method. Returns `None` if the name is unknown.
+    pub(super) fn custom_method(
         &self,
         cx: &mut Context<'_>,
-        incoming: Incoming<'_>,
-    ) -> Option<Handled> {
-        let Incoming {
+        request_context: RequestContext<'_>,
+    ) -> Option<MaybeReady> {
+        let RequestContext {
             caller,
             headers,
             request,
             ..
-        } = incoming;
-        // The specification's own stay what they are, also in revisions that do not have them.
+        } = request_context;
+        // Method names of the specification are reserved, also in revisions that do not have them.
         if Method::parse(&request.method).is_some() {
             return None;
         }
         let handler = Arc::clone(self.methods.get(&*request.method)?);
         if caller.is_barred() {
-            return Some(Handled::Now(audited::unrecorded(request.id)));
+            return Some(MaybeReady::Ready(audit_record::audit_unavailable(
+                request.id,
+            )));
         }
         let params = request.params.object.unwrap_or("{}");
         let params = match serde_json::from_str::<Map<String, Value>>(params) {
             Ok(params) => Value::Object(params),
             Err(e) => {
-                return Some(Handled::Now(tools::invalid_params(
+                return Some(MaybeReady::Ready(tools::invalid_params(
                     request.id,
                     &e.to_string(),
                 )));
             }
         };
-        let context = caller.mute_context(headers, request, NOT_HERE);
+        let context = caller.mute_context(headers, request, CANNOT_ASK);
         let server_info = caller
             .revision
             .has_result_type()
-            .then(|| self.generation.load().server_info.clone());
+            .then(|| self.snapshot.load().server_info.clone());
         let (id, name) = (request.id.to_owned(), request.method.to_string());
         let (limits, share) = (Arc::clone(&self.limits), caller.share());
         let start = move |context| handler.call(context, params);
         let conclude = move |outcome| {
-            Handled::Now(match outcome {
-                Outcome::Done(Ok(Value::Object(result))) => {
-                    other_result(&id, result, server_info).counted(&limits, share, &id)
+            MaybeReady::Ready(match outcome {
+                CallOutcome::Done(Ok(Value::Object(result))) => {
+                    custom_result(&id, result, server_info).counted(&limits, share, &id)
                 }
-                Outcome::Done(Ok(_)) => {
+                CallOutcome::Done(Ok(_)) => {
                     tracing::error!(method = %name, "a method is at fault: its result is no object");
                     tools::internal_error(&id)
                 }
-                Outcome::Done(Err(error)) => Reply::error(&id, &error),
-                Outcome::TimedOut(limit) => {
+                CallOutcome::Done(Err(error)) => Reply::error(&id, &error),
+                CallOutcome::TimedOut(limit) => {
                     let seconds = limit.as_secs_f64();
                     tracing::warn!(method = %name, limit_s = seconds, "a method ran out of time");
                     let message = format!("the method did not answer within {seconds} s");
                     Reply::error(&id, &ErrorObject::new(ErrorCode::Internal, message))
                 }
-                Outcome::Panicked => {
+                CallOutcome::Panicked => {
                     tracing::error!(method = %name, "a method panicked; its request failed, nothing else is affected");
                     tools::internal_error(&id)
                 }
-                Outcome::Stopped => tools::stopped(&id),
-                // It has nobody to ask.
-                Outcome::Interrupted(_) => tools::internal_error(&id),
-                Outcome::Cancelled => Reply::Cancelled,
+                CallOutcome::Stopped => tools::stopped(&id),
+                // Custom methods have no channel to the client.
+                CallOutcome::Suspended(_) => tools::internal_error(&id),
+                CallOutcome::Cancelled => Reply::Cancelled,
             })
         };
-        let terms = self.terms(caller, None);
-        Some(self.run(cx, request.id, start, context, terms, conclude))
+        let options = self.options(caller, None);
+        Some(self.execute(cx, request.id, start, context, options, conclude))
     }
 }
 
-/// `server_info` is there in the stateless era, whose results say more than their own.
-pub(super) fn other_result(
+/// Writes the result. `server_info` is set in the stateless era, which adds members to every result.
+pub(super) fn custom_result(
     id: &str,
     mut result: Map<String, Value>,
     server_info: Option<Value>,
@@ -93,7 +96,7 @@ pub(super) fn other_result(
         result.entry("resultType").or_insert("complete".into());
         let meta = result.entry("_meta").or_insert_with(|| Map::new().into());
         if let Value::Object(meta) = meta {
-            meta.entry(generation::SERVER_INFO).or_insert(server_info);
+            meta.entry(snapshot::SERVER_INFO).or_insert(server_info);
         }
     }
     let mut out = begin(id, 128);

@@ -1,4 +1,4 @@
-//! The lifecycle of revisions up to 2025-11-25: `initialize`, then a session.
+//! Lifecycle of revisions up to 2025-11-25: `initialize`, then a session.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::local::unix_seconds;
 use super::reply::{Refusal, Reply};
-use super::streams::Fact;
-use super::{Local, McpHeaders, Server, truncated};
+use super::streams::DurableEvent;
+use super::worker_state::unix_seconds;
+use super::{McpHeaders, Server, WorkerState, truncated};
 use crate::auth::Principal;
 use crate::catalog::strict;
 use crate::limit::Limit;
@@ -18,7 +18,7 @@ use crate::protocol::message::Request;
 use crate::protocol::{ClientCapabilities, ErrorCode, ErrorObject, Revision};
 use crate::seal::{Ended, Session, SessionIssue};
 
-/// What a client says of itself when it begins.
+/// Parameters of `initialize`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct InitializeParams<'a> {
@@ -39,11 +39,11 @@ struct ClientInfo<'a> {
 }
 
 impl Server {
-    /// Answers `initialize`. VER-01: a revision that is served is confirmed, for any other the newest one with
-    /// sessions is offered.
+    /// Handles `initialize`. VER-01: a supported revision is confirmed; for any other, the newest one with sessions
+    /// is offered.
     pub(super) fn initialize(
         &self,
-        local: &Local,
+        worker: &WorkerState,
         principal: &Principal,
         request: &Request<'_>,
     ) -> Result<(Session, Reply), Reply> {
@@ -68,7 +68,7 @@ impl Server {
             client_version: &params.client_info.version,
             principal: principal.id(),
             replica: self.replica,
-            now: local.now(),
+            now: worker.now(),
             life: self.config.session_seconds,
         });
         tracing::debug!(
@@ -80,15 +80,16 @@ impl Server {
         );
         self.sessions_opened[revision as usize].add(1);
         let lists_tasks = self.lists_tasks(principal);
-        let rest = self.generation.load().initialized(revision, lists_tasks);
-        Ok((session, Reply::fixed(request.id, &rest)))
+        let rest = self.snapshot.load().initialized(revision, lists_tasks);
+        Ok((session, Reply::constant(request.id, &rest)))
     }
 
-    /// The session of an id that headers name, if it is one of ours, still lasts, and belongs to the caller (LH-07, LH-08).
+    /// Opens the session with the id in `headers`. It must be valid, unexpired, and owned by the caller (LH-07,
+    /// LH-08).
     #[inline]
     pub(super) fn session(
         &self,
-        local: &Local,
+        worker: &WorkerState,
         principal: &Principal,
         (headers, id): (&McpHeaders, Option<&[u8]>),
         request: Option<&str>,
@@ -102,9 +103,9 @@ impl Server {
             ));
         };
         headers
-            .opened(|| local.open(&self.keys, &self.mount, id))
+            .opened(|| worker.open(&self.keys, &self.mount, id))
             .filter(|session| {
-                let lasts = local.now() < session.expires;
+                let lasts = worker.now() < session.expires;
                 if !lasts {
                     self.limits.hits.count(Limit::SessionSeconds);
                 }
@@ -120,13 +121,14 @@ impl Server {
             })
     }
 
-    /// A session in place of one that is not known or has grown too old, if it may be the caller's: for clients that do
-    /// not begin another one. It confers nothing that the caller would not get by `initialize`. Its nonce follows from the
-    /// id, so that what changes in it is found again, and one that is ended stays so.
+    /// Creates a session in place of one that is unknown or expired, for clients that do not reinitialize.
+    ///
+    /// It grants nothing that `initialize` would not grant to the same caller. The nonce is derived from the id. So
+    /// state of the session is found again, and a session that was ended stays ended.
     #[cold]
-    pub(super) fn stand_in(
+    pub(super) fn substitute_session(
         &self,
-        local: &Local,
+        worker: &WorkerState,
         principal: &Principal,
         id: &[u8],
         said: Option<Revision>,
@@ -145,7 +147,7 @@ impl Server {
                     client_version: "",
                     principal: principal.id(),
                     replica: self.replica,
-                    now: local.now(),
+                    now: worker.now(),
                     life: self.config.session_seconds,
                 },
             )?,
@@ -154,28 +156,29 @@ impl Server {
         may_be_theirs.then(|| Arc::new(session))
     }
 
-    /// Ends a session.
-    pub(super) fn revoke(&self, local: &Local, session: &Session, caller: ShareKey) {
+    /// Ends a session at its client's request.
+    pub(super) fn revoke(&self, worker: &WorkerState, session: &Session, caller: ShareKey) {
         let ended = Ended::by(session, caller);
-        self.revoked.end(&ended, local.now());
-        self.end_work_of(&session.log_name);
-        self.streams.forget_session(&session.log_name);
-        self.streams.state_fact(Fact::Ended(ended));
-        let life = local.now().saturating_sub(session.issued);
+        self.revoked.end(&ended, worker.now());
+        self.close_session_work(&session.log_name);
+        self.streams.remove_session_state(&session.log_name);
+        self.streams.record_event(DurableEvent::Ended(ended));
+        let life = worker.now().saturating_sub(session.issued);
         self.session_life.record(Duration::from_secs(life));
         tracing::debug!(session = %session.log_name, "a session was ended by its client");
     }
 
-    /// A session was ended, on whichever replica.
-    pub(super) fn end_here(&self, ended: &Ended) {
+    /// Applies the end of a session, on whichever replica it was ended.
+    pub(super) fn apply_ended_session(&self, ended: &Ended) {
         self.revoked.end(ended, unix_seconds());
-        self.end_work_of(&ended.log_name());
+        self.close_session_work(&ended.log_name());
     }
 
-    /// Ends the questions and standing streams of a session, and forgets what it has set. Its calls come to their own end.
-    pub(super) fn end_work_of(&self, session: &str) {
+    /// Ends the client requests and notification streams of a session and drops its settings. Its calls run to
+    /// completion.
+    pub(super) fn close_session_work(&self, session: &str) {
         self.levels.forget(session);
-        self.inflight.questions.end_session(session);
+        self.inflight.client_requests.end_session(session);
         self.streams.end_session(session);
     }
 }

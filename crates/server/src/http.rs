@@ -1,19 +1,19 @@
-//! Messages that come over HTTP: which lifecycle each belongs to, and what its headers have to say.
+//! Messages received over HTTP: selects the lifecycle of each from its headers and `_meta`.
 
 use std::sync::Arc;
 use std::task::Context;
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{Extensions, HeaderMap};
 
-use super::call::{OnDisconnect, Resumption};
-use super::mirror::{McpHeaders, Mirrored, Once, VersionHeader};
-use super::reply::{Answer, Refusal, Reply};
+use super::inflight::{OnDisconnect, Resumption};
+use super::instrument::speaks;
+use super::param_headers::{HeaderValueState, McpHeaders, SingleHeader, VersionHeader};
+use super::reply::{JsonResponse, Refusal, Reply};
 use super::rounds::Reach;
-use super::watched::speaks;
 use super::{
-    BatchPolicy, Caller, Handled, Headers, Incoming, Local, Server, StaleSessions, malformed,
-    stateless,
+    BatchPolicy, Caller, Headers, MaybeReady, RequestContext, Server, StaleSessions, WorkerState,
+    malformed, stateless,
 };
 use crate::auth::Principal;
 use crate::limit::share_of;
@@ -23,25 +23,27 @@ use crate::protocol::{ClientCapabilities, ErrorCode, Method, Revision};
 use crate::seal::Session;
 use crate::telemetry::{Seen, Watch, Wire};
 
-/// The head of an HTTP request, as far as the server needs to know it.
+/// The parts of an HTTP request head that the server needs.
 #[derive(Debug)]
-pub(crate) struct HttpHead<'a> {
-    pub(crate) principal: &'a Arc<Principal>,
-    /// All headers; a call takes them along.
-    pub(crate) headers: &'a mut HeaderMap,
-    /// Those that the protocol gives a meaning to.
-    pub(crate) mcp: &'a McpHeaders,
-    /// Whether the client takes an event stream for an answer.
-    pub(crate) takes_streams: bool,
-    /// What carries it.
-    pub(crate) wire: Wire,
-    /// Who has sent it.
-    pub(crate) peer: Option<Peer>,
+pub struct HttpHead<'a> {
+    pub principal: &'a Arc<Principal>,
+    /// All headers. A call takes them out and gives them back.
+    pub headers: &'a mut HeaderMap,
+    /// Headers that MCP defines.
+    pub mcp: &'a McpHeaders,
+    /// Values that layers of the application have put into the request, if there are any.
+    pub extensions: Option<&'a Arc<Extensions>>,
+    /// True if the client accepts an event stream as the response.
+    pub takes_streams: bool,
+    /// Protocol of the connection, for metrics.
+    pub wire: Wire,
+    /// Address of the client.
+    pub peer: Option<Peer>,
 }
 
-/// A message that wants no answer.
+/// A message that gets no response: a notification, or the response to a client request.
 #[derive(Clone, Copy)]
-enum Heard<'a> {
+enum OneWayMessage<'a> {
     Notification(&'a Notification<'a>),
     Response(&'a Response<'a>),
 }
@@ -51,65 +53,71 @@ impl HttpHead<'_> {
         Headers {
             mcp: Some(self.mcp),
             all: self.headers,
+            extensions: self.extensions,
         }
     }
 }
 
 impl Server {
-    /// Answers the body of one POST. What can be said at once is; `cx` is for what cannot.
+    /// Handles the body of one POST. Returns `Ready` if nothing has to wait; otherwise registers with `cx`.
     #[inline]
-    pub(crate) fn handle_http(
+    pub fn handle_http(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
-        local: &Local,
+        worker: &WorkerState,
         head: &mut HttpHead<'_>,
         body: &Bytes,
-    ) -> Handled {
+    ) -> MaybeReady {
         let version = head.mcp.version();
-        Handled::Now(match &Payload::within(body, self.bounds) {
+        MaybeReady::Ready(match &Payload::within(body, self.bounds) {
             Ok(Payload::Single(Message::Request(request))) => {
                 let seen = Seen {
                     wire: head.wire,
                     headers: Some(head.headers),
                     peer: head.peer,
                 };
-                let watch = self.watch(local.cells(), head.principal, seen, request);
+                let watch = self.observe(worker.cells(), head.principal, seen, request);
                 let (head, message) = ((head, version), (body, request));
-                let handled = self.http_request(cx, local, head, message, watch.as_ref());
-                return self.watched(watch, request, handled);
+                let handled = self.http_request(cx, worker, head, message, watch.as_ref());
+                return self.observed(watch, request, handled);
             }
             Ok(Payload::Single(Message::Notification(notification))) => {
                 let modern = notification.params.meta.protocol_version.is_some();
                 if modern || version == VersionHeader::Stateless {
                     Reply::Accepted
                 } else {
-                    self.heard(local, head, version, Heard::Notification(notification))
+                    self.handle_one_way(
+                        worker,
+                        head,
+                        version,
+                        OneWayMessage::Notification(notification),
+                    )
                 }
             }
-            // MH-21: nothing was asked, so there is nothing to answer.
+            // MH-21: the stateless era has no client requests, so there is nothing to respond to.
             Ok(Payload::Single(Message::Response(_))) if version == VersionHeader::Stateless => {
                 malformed("a client of this revision sends no responses")
             }
             Ok(Payload::Single(Message::Response(response))) => {
-                self.heard(local, head, version, Heard::Response(response))
+                self.handle_one_way(worker, head, version, OneWayMessage::Response(response))
             }
             Ok(Payload::Batch(elements)) => {
-                return self.http_batch(cx, local, head, version, body, elements);
+                return self.http_batch(cx, worker, head, version, body, elements);
             }
-            Err(problem) => self.not_a_message(problem),
+            Err(problem) => self.malformed_message(problem),
         })
     }
 
-    /// One request, by the decision table of eras.
+    /// Handles one request; its lifecycle follows the decision table of eras.
     #[inline]
     fn http_request(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
-        local: &Local,
+        worker: &WorkerState,
         (head, version): (&mut HttpHead<'_>, VersionHeader),
         (body, request): (&Bytes, &Request<'_>),
         watch: Option<&Watch<'_>>,
-    ) -> Handled {
+    ) -> MaybeReady {
         let stream_after = head.takes_streams.then(|| self.stream_after());
         let modern = request.params.meta.protocol_version.is_some();
         if modern || version == VersionHeader::Stateless {
@@ -125,29 +133,29 @@ impl Server {
                 capabilities: ClientCapabilities::default(),
                 reach: Reach::Stream,
                 room: self.room(),
-                now: local.now(),
+                now: worker.now(),
                 watch,
                 propagation: self.telemetry.propagation(),
             };
-            let incoming = Incoming {
+            let request_context = RequestContext {
                 caller,
                 headers: Some(head.headers()),
                 body,
                 request,
             };
-            return self.stateless_request(cx, incoming);
+            return self.stateless_request(cx, request_context);
         }
         if request.method == Method::Initialize.as_str() && version != VersionHeader::Unknown {
             if let Err(refused) = self
                 .limits
                 .begin_session(head.principal, head.peer.map(|peer| peer.address))
             {
-                return Handled::Now(Reply::limited(Some(request.id), refused));
+                return MaybeReady::Ready(Reply::limited(Some(request.id), refused));
             }
-            return Handled::Now(match self.initialize(local, head.principal, request) {
-                Ok((session, Reply::Answer(answer))) => {
+            return MaybeReady::Ready(match self.initialize(worker, head.principal, request) {
+                Ok((session, Reply::Response(answer))) => {
                     speaks(watch, session.revision, Some(&session.log_name));
-                    Reply::Answer(Answer {
+                    Reply::Response(JsonResponse {
                         session: Some(session.seal(&self.keys, &self.mount)),
                         ..answer
                     })
@@ -155,9 +163,9 @@ impl Server {
                 Ok((_, reply)) | Err(reply) => reply,
             });
         }
-        let session = match self.session_of(local, head, version, Some(request.id)) {
+        let session = match self.session_of(worker, head, version, Some(request.id)) {
             Ok(session) => session,
-            Err(reply) => return Handled::Now(reply),
+            Err(reply) => return MaybeReady::Ready(reply),
         };
         speaks(watch, session.revision, Some(&session.log_name));
         let caller = Caller {
@@ -175,60 +183,62 @@ impl Server {
                 false => Reach::OldRevision,
             },
             room: self.room(),
-            now: local.now(),
+            now: worker.now(),
             watch,
             propagation: self.telemetry.propagation(),
         };
-        let incoming = Incoming {
+        let request_context = RequestContext {
             caller,
             headers: Some(head.headers()),
             body,
             request,
         };
-        self.session_request(cx, incoming)
+        self.session_request(cx, request_context)
     }
 
-    /// A notification or a response of the handshake era: heard if the session is good (HTTP-05).
-    fn heard(
+    /// Handles a notification or a response of the handshake era, if its session is valid (HTTP-05).
+    fn handle_one_way(
         &self,
-        local: &Local,
+        worker: &WorkerState,
         head: &HttpHead<'_>,
         version: VersionHeader,
-        message: Heard<'_>,
+        message: OneWayMessage<'_>,
     ) -> Reply {
-        let session = match self.session_of(local, head, version, None) {
+        let session = match self.session_of(worker, head, version, None) {
             Ok(session) => session,
             Err(reply) => return reply,
         };
         match message {
-            Heard::Notification(notification) => {
-                self.notified(&session.log_name, notification);
+            OneWayMessage::Notification(notification) => {
+                self.handle_notification(&session.log_name, notification);
                 Reply::Accepted
             }
-            Heard::Response(response) => self.answered(&session.log_name, head.principal, response),
+            OneWayMessage::Response(response) => {
+                self.handle_client_response(&session.log_name, head.principal, response)
+            }
         }
     }
 
-    /// An array of messages (RPC-06 to RPC-08).
+    /// Handles a batch (RPC-06 to RPC-08).
     fn http_batch(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
-        local: &Local,
+        worker: &WorkerState,
         head: &mut HttpHead<'_>,
         version: VersionHeader,
         body: &Bytes,
         elements: &[&str],
-    ) -> Handled {
+    ) -> MaybeReady {
         let no_batch = "an array of messages is not accepted: only 2025-03-26 has batches";
         if version == VersionHeader::Stateless || self.config.batch == BatchPolicy::Never {
-            return Handled::Now(malformed(no_batch));
+            return MaybeReady::Ready(malformed(no_batch));
         }
-        let session = match self.session_of(local, head, version, None) {
+        let session = match self.session_of(worker, head, version, None) {
             Ok(session) => session,
-            Err(reply) => return Handled::Now(reply),
+            Err(reply) => return MaybeReady::Ready(reply),
         };
         if !session.revision.has_batches() && self.config.batch != BatchPolicy::Always {
-            return Handled::Now(malformed(no_batch));
+            return MaybeReady::Ready(malformed(no_batch));
         }
         let caller = Caller {
             principal: head.principal,
@@ -236,13 +246,13 @@ impl Server {
             revision: session.revision,
             session: Some(&session.log_name),
             on_disconnect: OnDisconnect::RunOn,
-            // The answers of an array come together.
+            // The responses of a batch are sent together.
             stream_after: None,
             resumption: Resumption::No,
             capabilities: session.capabilities,
             reach: Reach::Batch,
             room: self.room(),
-            now: local.now(),
+            now: worker.now(),
             watch: None,
             propagation: self.telemetry.propagation(),
         };
@@ -253,7 +263,7 @@ impl Server {
         };
         self.batch(
             cx,
-            (local, seen),
+            (worker, seen),
             caller,
             Some(&head.headers()),
             body,
@@ -261,24 +271,24 @@ impl Server {
         )
     }
 
-    /// Ends the session that a DELETE names (LH-09).
-    pub(crate) fn end_session(
+    /// Ends the session named by a DELETE request (LH-09).
+    pub fn end_session(
         &self,
-        local: &Local,
+        worker: &WorkerState,
         head: &HttpHead<'_>,
         version: VersionHeader,
     ) -> Result<(), Reply> {
-        let session = self.session_of(local, head, version, None)?;
+        let session = self.session_of(worker, head, version, None)?;
         let address = head.peer.map(|peer| peer.address);
-        self.revoke(local, &session, share_of(head.principal, address));
+        self.revoke(worker, &session, share_of(head.principal, address));
         Ok(())
     }
 
-    /// The session that a request of the handshake era names; `request` is its id.
+    /// Looks up the session named by a request of the handshake era. `request` is the JSON-RPC id, for the error.
     #[inline]
     pub(super) fn session_of(
         &self,
-        local: &Local,
+        worker: &WorkerState,
         head: &HttpHead<'_>,
         version: VersionHeader,
         request: Option<&str>,
@@ -287,10 +297,10 @@ impl Server {
             return Err(unknown_version(request, head.mcp));
         }
         let id = match &head.mcp.session {
-            Once::Absent => None,
-            Once::Known(word) => Some(word.as_bytes()),
-            Once::One(value) => Some(value.as_bytes().trim_ascii()),
-            Once::Repeated => {
+            SingleHeader::Absent => None,
+            SingleHeader::Known(word) => Some(word.as_bytes()),
+            SingleHeader::One(value) => Some(value.as_bytes().trim_ascii()),
+            SingleHeader::Repeated => {
                 return Err(Reply::refuse(
                     Refusal::Malformed,
                     request,
@@ -300,13 +310,13 @@ impl Server {
             }
         };
         let named = (head.mcp, id);
-        match (self.session(local, head.principal, named, request), id) {
+        match (self.session(worker, head.principal, named, request), id) {
             (Err(refused), Some(id)) if self.config.stale_sessions == StaleSessions::Accept => {
                 let said = match head.mcp.version.read() {
-                    Mirrored::Text(text) => Revision::parse(&text),
+                    HeaderValueState::Text(text) => Revision::parse(&text),
                     _ => None,
                 };
-                self.stand_in(local, head.principal, id, said)
+                self.substitute_session(worker, head.principal, id, said)
                     .ok_or(refused)
             }
             (found, _) => found,
@@ -314,12 +324,14 @@ impl Server {
     }
 }
 
-/// LH-10: a version header that names no revision that is served.
+/// LH-10: the version header names a revision that is not served.
 #[cold]
 fn unknown_version(id: Option<&str>, mcp: &McpHeaders) -> Reply {
     match mcp.version.read() {
-        Mirrored::Text(text) => stateless::unsupported_version(id, &text),
-        Mirrored::Repeated => stateless::unsupported_version(id, "several at once"),
-        Mirrored::Invalid(_) | Mirrored::Absent => stateless::unsupported_version(id, "not ASCII"),
+        HeaderValueState::Text(text) => stateless::unsupported_version(id, &text),
+        HeaderValueState::Repeated => stateless::unsupported_version(id, "several at once"),
+        HeaderValueState::Invalid(_) | HeaderValueState::Absent => {
+            stateless::unsupported_version(id, "not ASCII")
+        }
     }
 }

@@ -1,54 +1,70 @@
-//! A message in, a reply out. No sockets here.
+//! Message handling: one JSON-RPC message in, one reply out, independent of transport and sockets.
 //!
-//! `http.rs` and `stdio.rs` decide for each message which of the two lifecycles it belongs to (`handshake.rs` up to
-//! 2025-11-25, `stateless.rs` for 2026-07-28), and hand what both agree on to
-//! one dispatcher. Everything after that is shared.
+//! `http.rs`, `stdio.rs` and `rest_calls.rs` are the entry points. They choose the lifecycle of a message:
+//! `handshake.rs` for revisions up to 2025-11-25, `stateless.rs` for 2026-07-28. Both lifecycles end in `dispatch.rs`,
+//! which calls the handler of the method.
 
-mod audited;
+// Only the crate `longshore` is a documented API.
+#![allow(missing_docs, missing_debug_implementations)]
+// Without some features the items that only those use are unused. The default build still finds dead code.
+#![cfg_attr(not(all(feature = "cli")), allow(dead_code, unused_imports))]
+
+// Paths in this crate begin with the name of a room, as if all rooms were modules of one crate: `crate::net::Body`. So the rooms of
+// other crates are imported here.
+use crate as server;
+use longshore_catalog as catalog;
+use longshore_core::{audit, auth, limit, seal, state, telemetry};
+use longshore_net::{environment, net};
+use longshore_protocol as protocol;
+
+pub mod harness;
+pub mod transport;
+
+mod audit_record;
 mod batch;
-mod call;
+mod call_stream;
+mod catalog_metrics;
+mod client_requests;
 mod completion;
 mod config;
 mod content;
 mod custom;
 mod dispatch;
-mod generation;
+mod execute;
 mod handshake;
-mod heard;
 mod http;
-mod incoming;
-mod kept;
-mod legacy;
+mod http_sse_2024;
+mod inflight;
+mod instrument;
 mod lists;
 mod liveness;
-mod local;
 mod logging;
 mod messages;
 mod method;
-mod mirror;
 mod mount;
-mod offered;
-mod plain;
+mod notifications;
+mod param_headers;
 mod prompts;
-mod questions;
 mod reply;
+mod request_context;
+mod resource_cache;
 mod resources;
+mod rest_calls;
 mod rounds;
-mod run;
 mod search;
-mod seen;
 mod share;
 mod skills;
+mod snapshot;
 mod starting;
 mod stateless;
 mod stdio;
-mod stream;
 mod streams;
 mod tasks;
 #[cfg(test)]
 mod tests;
 mod tools;
-mod watched;
+mod visibility;
+mod worker_state;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -59,26 +75,26 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::sync::Notify;
 
-pub(crate) use call::next_heartbeat;
+pub use client_requests::{ClientRequestConfig, ClientRequestCounts};
 pub use config::{BatchPolicy, ServerConfig, StaleSessions, ValidationErrors};
-pub(crate) use http::HttpHead;
-pub(crate) use local::{Local, unix_seconds};
+pub use http::HttpHead;
+pub use inflight::next_heartbeat;
 pub use messages::MessagesConfig;
 pub use method::{MethodFuture, MethodHandler};
-pub(crate) use mirror::{McpHeaders, VersionHeader};
-#[cfg(any(fuzzing, test))]
-pub(crate) use mirror::{Mirrored, read as read_mirrored};
 pub use mount::EndpointConfig;
-pub(crate) use mount::{Chosen, fault_of_mount};
-pub use questions::{ClientRequestConfig, ClientRequestCounts};
-pub(crate) use reply::{Answer, Refusal, Reply, limited};
+pub use mount::{EndpointFilter, endpoint_name_problem};
+#[cfg(any(fuzzing, test, feature = "testing"))]
+pub use param_headers::{HeaderValueState, read as read_header};
+pub use param_headers::{McpHeaders, VersionHeader};
+pub use reply::{JsonResponse, Refusal, Reply, limited};
 pub use search::SearchConfig;
-pub(crate) use search::VERBS as SEARCH_VERBS;
-pub(crate) use share::STATE_KINDS;
-pub(crate) use stdio::StdioPeer;
+pub use search::VERBS as SEARCH_VERBS;
+pub use share::STATE_KINDS;
+pub(crate) use stdio::{StdioPeer, TestHttpRequest};
 pub use streams::StreamsConfig;
-pub(crate) use streams::{Part, Parts, Said};
+pub use streams::{EventData, EventSource, StreamEvent};
 pub use tasks::TaskConfig;
+pub use worker_state::{WorkerState, unix_seconds};
 
 use crate::audit::Audit;
 use crate::auth::Policy;
@@ -91,108 +107,108 @@ use crate::state::SharedState;
 use crate::telemetry::{
     Counter, OPEN_STREAMS, SESSION_DURATION, SESSIONS_OPENED, Telemetry, Timing,
 };
-use call::Inflight;
-pub(crate) use generation::Changes;
-use generation::Generation;
-use incoming::{Caller, Headers, Incoming};
-use legacy::LegacySessions;
+use catalog_metrics::CatalogMetrics;
+use client_requests::ClientRequests;
+use http_sse_2024::SseSessions;
+use inflight::Inflight;
+use instrument::Operations;
 use liveness::Liveness;
-use logging::Levels;
-use offered::Offered;
-use questions::Questions;
+use logging::SessionLogLevels;
+use request_context::{Caller, Headers, RequestContext};
+pub(crate) use snapshot::ListChanges;
+use snapshot::Snapshot;
 use starting::Waiters;
 use streams::Streams;
 use tasks::Tasks;
-use watched::Operations;
 
-/// One MCP server: a catalog, and what it takes to answer for it.
-pub(crate) struct Server {
-    generation: ArcSwap<Generation>,
-    /// Notified after another generation was installed.
+/// An MCP server: the catalog that it serves and the state that it keeps for its clients.
+pub struct Server {
+    snapshot: ArcSwap<Snapshot>,
+    /// Notified after a new snapshot is installed.
     installed: Notify,
-    /// Requests that wait for a generation in which more is offered.
+    /// Requests that wait for a source to finish starting.
     waiters: Arc<Waiters>,
     config: ServerConfig,
-    /// How much one message may hold.
+    /// Size limits of one message.
     bounds: MessageBounds,
     keys: Arc<KeyRing>,
     revoked: Revoked,
     methods: HashMap<String, Arc<dyn MethodHandler>>,
-    /// The name of the endpoint; bound into everything that is sealed.
+    /// Name of the endpoint; bound into everything that is sealed.
     mount: Box<str>,
-    offered: Offered,
-    /// Names this process in the sessions that it issues.
+    catalog_metrics: CatalogMetrics,
+    /// Random identifier of this process, stored in the sessions that it issues.
     replica: u64,
     inflight: Arc<Inflight>,
-    /// How long a client with a session has to answer a question.
+    /// Maximum time that a client with a session has to answer a client request.
     question_timeout: Duration,
-    levels: Levels,
-    pub(crate) limits: Arc<Limits>,
+    levels: SessionLogLevels,
+    pub limits: Arc<Limits>,
     streams: Arc<Streams>,
-    legacy: LegacySessions,
+    legacy: SseSessions,
     announcer: Announcer,
     tasks: Arc<Tasks>,
-    /// Whether other replicas can be reached by way of the state.
+    /// True if other replicas can be reached through the shared state.
     reaches_others: bool,
     telemetry: Telemetry,
     operations: Operations,
-    /// Sessions that were opened, by revision.
+    /// Number of sessions opened, by revision.
     sessions_opened: [Counter; Revision::ALL.len()],
     session_life: Timing,
-    pub(crate) state: SharedState,
-    /// Who is told what happens, if anybody is.
-    pub(crate) audit: Option<Arc<Audit>>,
+    pub state: SharedState,
+    /// Audit log, if one is configured.
+    pub audit: Option<Arc<Audit>>,
 }
 
-/// A generation that is complete and not served yet.
+/// A complete snapshot that is not served yet.
 #[derive(Debug)]
-pub(crate) struct Prepared(Generation);
+pub struct PreparedSnapshot(Snapshot);
 
-/// What a server shares with its application and with other replicas.
+/// State that a server shares with its application and with other replicas.
 #[derive(Debug, Default)]
-pub(crate) struct Shared {
-    pub(crate) state: SharedState,
-    /// Whether other replicas may have the same state.
-    pub(crate) is_shared: bool,
-    pub(crate) announcer: Announcer,
-    /// The name of the endpoint, if it is another than `/mcp`.
-    pub(crate) mount: Option<Box<str>>,
+pub struct ServerContext {
+    pub state: SharedState,
+    /// True if other replicas may use the same state.
+    pub is_shared: bool,
+    pub announcer: Announcer,
+    /// Name of the endpoint; `None` for `/mcp`.
+    pub mount: Option<Box<str>>,
 }
 
-/// What the endpoint at `/mcp` is called where it is sealed in.
-pub(crate) const MAIN: &str = "mcp";
+/// Name of the endpoint `/mcp` in sealed data.
+pub(crate) const MAIN_ENDPOINT: &str = "mcp";
 
-/// What comes of a message.
-pub(crate) enum Handled {
-    /// The usual case: nothing had to wait.
-    Now(Reply),
-    Later(Pin<Box<dyn Future<Output = Reply> + Send>>),
+/// A reply, or the future that produces it.
+pub enum MaybeReady {
+    /// The usual case: no stage had to wait.
+    Ready(Reply),
+    Pending(Pin<Box<dyn Future<Output = Reply> + Send>>),
 }
 
-/// What is known of who is let in, and of what they may.
+/// Access rules and authentication requirement of an endpoint.
 #[derive(Debug, Default)]
-pub(crate) struct Admission {
-    pub(crate) policy: Option<Policy>,
-    /// Whether callers have to say who they are.
-    pub(crate) proved: bool,
+pub struct Admission {
+    pub policy: Option<Policy>,
+    /// True if callers must authenticate.
+    pub proved: bool,
 }
 
-/// What a server is made of, by those who have it from other rooms.
-pub(crate) struct ServerParts {
-    pub(crate) config: ServerConfig,
-    pub(crate) keys: Arc<KeyRing>,
-    pub(crate) shared: Shared,
-    pub(crate) catalog: Catalog,
-    /// Methods of the application's own, by name.
-    pub(crate) methods: HashMap<String, Arc<dyn MethodHandler>>,
-    pub(crate) telemetry: Telemetry,
-    pub(crate) admission: Admission,
-    pub(crate) limits: Arc<Limits>,
-    pub(crate) audit: Option<Arc<Audit>>,
+/// Dependencies of a server, built by other modules.
+pub struct ServerParts {
+    pub config: ServerConfig,
+    pub keys: Arc<KeyRing>,
+    pub shared: ServerContext,
+    pub catalog: Catalog,
+    /// Custom methods of the application, by name.
+    pub methods: HashMap<String, Arc<dyn MethodHandler>>,
+    pub telemetry: Telemetry,
+    pub admission: Admission,
+    pub limits: Arc<Limits>,
+    pub audit: Option<Arc<Audit>>,
 }
 
 impl Server {
-    pub(crate) fn new(parts: ServerParts) -> Self {
+    pub fn new(parts: ServerParts) -> Self {
         let ServerParts {
             config,
             keys,
@@ -217,22 +233,22 @@ impl Server {
         let session_life = metrics.timing(&SESSION_DURATION, &[("network.protocol.name", "http")]);
         let labels: Vec<_> = shared.mount.iter().map(|name| ("mount", &**name)).collect();
         telemetry.mark_secret(&catalog.secret_arguments());
-        let generation = Arc::new(Generation::new(catalog, &config, admission));
-        let offered = Offered::new(&generation);
-        offered.show(metrics, &labels);
+        let snapshot = Arc::new(Snapshot::new(catalog, &config, admission));
+        let catalog_metrics = CatalogMetrics::new(&snapshot);
+        catalog_metrics.show(metrics, &labels);
         let mount = match &shared.mount {
-            None => MAIN.to_owned(),
-            // No name of an endpoint has a colon in it.
-            Some(name) => format!("{MAIN}:{name}"),
+            None => MAIN_ENDPOINT.to_owned(),
+            // Endpoint names contain no colon, so the result is unambiguous.
+            Some(name) => format!("{MAIN_ENDPOINT}:{name}"),
         };
         let mount = mount.as_str();
         let replica = u64::from_ne_bytes(crate::seal::random_bytes());
-        let questions = config.client_requests.clone();
-        let question_timeout = Duration::from_secs(questions.timeout_seconds);
+        let client_requests = config.client_requests.clone();
+        let question_timeout = Duration::from_secs(client_requests.timeout_seconds);
         let open_streams = metrics.gauge(&OPEN_STREAMS, &[]);
         let hits = Arc::clone(&limits.hits);
-        let inflight = Arc::new(Inflight::new(questions, replica, open_streams, hits));
-        Questions::show(&inflight, metrics, &labels);
+        let inflight = Arc::new(Inflight::new(client_requests, replica, open_streams, hits));
+        ClientRequests::show(&inflight, metrics, &labels);
         let liveness = Liveness::new(shared.state.clone(), mount, replica);
         let streams = Arc::new(Streams::new(
             config.streams.clone(),
@@ -251,7 +267,7 @@ impl Server {
         );
         tasks.show(metrics, &labels);
         Self {
-            generation: ArcSwap::new(generation),
+            snapshot: ArcSwap::new(snapshot),
             installed: Notify::new(),
             waiters: Arc::default(),
             bounds: config.messages.bounds(),
@@ -260,14 +276,14 @@ impl Server {
             revoked: Revoked::default(),
             methods,
             mount: mount.into(),
-            offered,
+            catalog_metrics,
             replica,
             question_timeout,
             inflight,
-            levels: Levels::default(),
+            levels: SessionLogLevels::default(),
             limits,
             streams,
-            legacy: LegacySessions::default(),
+            legacy: SseSessions::default(),
             announcer: shared.announcer,
             state: shared.state,
             tasks,
@@ -280,29 +296,31 @@ impl Server {
         }
     }
 
-    /// What would be served with another catalog and other settings. Of the settings only those count that are live.
-    pub(crate) fn prepare(
+    /// Builds a snapshot of another catalog and configuration. Only settings that can be reloaded are taken from
+    /// `config`.
+    pub fn prepare(
         &self,
         mut catalog: Catalog,
         config: &ServerConfig,
         admission: Admission,
-    ) -> Prepared {
+    ) -> PreparedSnapshot {
         catalog.count_in(&self.telemetry.metrics);
-        Prepared(Generation::new(catalog, config, admission))
+        PreparedSnapshot(Snapshot::new(catalog, config, admission))
     }
 
-    /// Serves what was prepared, from the next request on. Those that are under way end as they began.
-    pub(crate) fn install(&self, prepared: Prepared) -> Changes {
-        let generation = Arc::new(prepared.0);
-        let secrets = generation.catalog.secret_arguments();
+    /// Serves a prepared snapshot from the next request on. Requests in progress keep the snapshot that they started
+    /// with.
+    pub fn install(&self, prepared: PreparedSnapshot) -> ListChanges {
+        let snapshot = Arc::new(prepared.0);
+        let secrets = snapshot.catalog.secret_arguments();
         self.telemetry.mark_secret(&secrets);
-        self.offered.replace(&generation);
-        let before = self.generation.swap(Arc::clone(&generation));
+        self.catalog_metrics.replace(&snapshot);
+        let before = self.snapshot.swap(Arc::clone(&snapshot));
         self.installed.notify_waiters();
-        generation.changes(&before)
+        snapshot.changes(&before)
     }
 
-    /// How much of what a call says may wait to be sent.
+    /// Limits of the queue of outgoing messages of one call.
     #[inline]
     fn room(&self) -> Room {
         let streams = &self.config.streams;
@@ -313,69 +331,69 @@ impl Server {
     }
 
     /// Waits until no call is left that outlives its request.
-    pub(crate) async fn idle(&self) {
+    pub async fn idle(&self) {
         self.inflight.idle().await;
     }
 
-    /// Ends the calls that still run; their callers are told that the server stops.
-    pub(crate) fn stop_calls(&self) {
+    /// Aborts running calls. Their callers get an error that says that the server stops.
+    pub fn stop_calls(&self) {
         self.inflight.stop();
     }
 
-    /// What has become of the questions that were asked.
+    /// Counters of the requests sent to clients.
     pub(crate) fn client_request_counts(&self) -> ClientRequestCounts {
-        self.inflight.questions.counts()
+        self.inflight.client_requests.counts()
     }
 
-    /// What is watched of this server.
-    pub(crate) fn telemetry(&self) -> &Telemetry {
+    /// Telemetry of this server.
+    pub fn telemetry(&self) -> &Telemetry {
         &self.telemetry
     }
 
-    /// What is served now.
-    pub(crate) fn generation(&self) -> Arc<Generation> {
-        self.generation.load_full()
+    /// The snapshot that is served now.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.snapshot.load_full()
     }
 
-    /// What is configured and not offered.
-    pub(crate) fn refusals(&self) -> Vec<Refused> {
-        self.generation.load().catalog.refused().to_vec()
+    /// Configured items that are not served, with the reasons.
+    pub fn refusals(&self) -> Vec<Refused> {
+        self.snapshot.load().catalog.refused().to_vec()
     }
 
-    /// What is configured and not offered: of each the source and the place. What is wrong with it is in the log.
-    pub(crate) fn refused(&self) -> Vec<serde_json::Value> {
-        let generation = self.generation.load();
-        let refused = generation.catalog.refused().iter();
+    /// Source and location of each configured item that is not served. The reasons are in the log.
+    pub fn refused(&self) -> Vec<serde_json::Value> {
+        let snapshot = self.snapshot.load();
+        let refused = snapshot.catalog.refused().iter();
         refused
             .map(|refused| serde_json::json!({"source": refused.source, "place": refused.place}))
             .collect()
     }
 
-    /// What is configured and cannot be offered, with the reasons, for whoever runs the server.
+    /// Messages about configured items that cannot be served, for operators.
     #[cfg(feature = "cli")]
-    pub(crate) fn problems(&self) -> Vec<String> {
-        let generation = self.generation.load();
-        let refused = generation.catalog.refused().iter();
+    pub fn problems(&self) -> Vec<String> {
+        let snapshot = self.snapshot.load();
+        let refused = snapshot.catalog.refused().iter();
         refused.map(ToString::to_string).collect()
     }
 
-    /// How many tools there are.
-    pub(crate) fn tool_count(&self) -> usize {
-        self.generation.load().catalog.len()
+    /// Number of tools.
+    pub fn tool_count(&self) -> usize {
+        self.snapshot.load().catalog.len()
     }
 
-    /// The server stops: streams are ended, each in the way that has its client come back elsewhere.
-    pub(crate) fn end_streams(&self) {
+    /// Closes all streams at shutdown, in the way that makes their clients reconnect elsewhere.
+    pub fn end_streams(&self) {
         self.streams.stop();
     }
 }
 
-impl Handled {
-    /// The reply, once there is one.
-    pub(crate) async fn reply(self) -> Reply {
+impl MaybeReady {
+    /// Waits for the reply.
+    pub async fn reply(self) -> Reply {
         match self {
-            Self::Now(reply) => reply,
-            Self::Later(reply) => reply.await,
+            Self::Ready(reply) => reply,
+            Self::Pending(reply) => reply.await,
         }
     }
 }
@@ -392,8 +410,8 @@ fn malformed(message: &'static str) -> Reply {
     Reply::refuse(Refusal::Malformed, None, ErrorCode::InvalidRequest, message)
 }
 
-/// A stranger's text, cut to what fits into an error message.
-pub(crate) fn truncated(text: &str) -> Cow<'_, str> {
+/// Untrusted text, shortened to fit into an error message.
+pub fn truncated(text: &str) -> Cow<'_, str> {
     const MAX_BYTES: usize = 200;
     if text.len() <= MAX_BYTES {
         return Cow::Borrowed(text);

@@ -1,12 +1,12 @@
-//! `tools/list` and its sisters: pages that were serialised once.
+//! List methods, which return pages that are serialized once.
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
 use serde::Deserialize;
 
-use super::generation::{Generation, Listings};
 use super::reply::{Reply, begin};
+use super::snapshot::{Listings, Snapshot};
 use super::tools::invalid_params;
 use super::{Caller, Server};
 use crate::auth::Shelf;
@@ -15,17 +15,17 @@ use crate::protocol::message::Request;
 
 impl Server {
     pub(super) fn list_tools(&self, caller: Caller<'_>, request: &Request<'_>) -> Reply {
-        let generation = self.generation.load();
-        if generation.search.is_some()
-            && let Some(search) = generation.searched(caller.principal)
+        let snapshot = self.snapshot.load();
+        if snapshot.search.is_some()
+            && let Some(search) = snapshot.search_for(caller.principal)
         {
             let verbs = (None, &search.listings);
-            return self.list(&generation, verbs, &search.verbs, caller, request);
+            return self.list(&snapshot, verbs, &search.verbs, caller, request);
         }
-        let table = &generation.catalog.tools;
+        let table = &snapshot.catalog.tools;
         self.list(
-            &generation,
-            (Some(Shelf::Tools), &generation.tools),
+            &snapshot,
+            (Some(Shelf::Tools), &snapshot.tools),
             table,
             caller,
             request,
@@ -33,11 +33,11 @@ impl Server {
     }
 
     pub(super) fn list_resources(&self, caller: Caller<'_>, request: &Request<'_>) -> Reply {
-        let generation = self.generation.load();
-        let table = &generation.catalog.resources;
+        let snapshot = self.snapshot.load();
+        let table = &snapshot.catalog.resources;
         self.list(
-            &generation,
-            (Some(Shelf::Resources), &generation.resources),
+            &snapshot,
+            (Some(Shelf::Resources), &snapshot.resources),
             table,
             caller,
             request,
@@ -45,11 +45,11 @@ impl Server {
     }
 
     pub(super) fn list_templates(&self, caller: Caller<'_>, request: &Request<'_>) -> Reply {
-        let generation = self.generation.load();
-        let table = &generation.catalog.templates;
+        let snapshot = self.snapshot.load();
+        let table = &snapshot.catalog.templates;
         self.list(
-            &generation,
-            (Some(Shelf::Templates), &generation.templates),
+            &snapshot,
+            (Some(Shelf::Templates), &snapshot.templates),
             table,
             caller,
             request,
@@ -57,21 +57,21 @@ impl Server {
     }
 
     pub(super) fn list_prompts(&self, caller: Caller<'_>, request: &Request<'_>) -> Reply {
-        let generation = self.generation.load();
-        let table = &generation.catalog.prompts;
+        let snapshot = self.snapshot.load();
+        let table = &snapshot.catalog.prompts;
         self.list(
-            &generation,
-            (Some(Shelf::Prompts), &generation.prompts),
+            &snapshot,
+            (Some(Shelf::Prompts), &snapshot.prompts),
             table,
             caller,
             request,
         )
     }
 
-    /// Answers with the page that was asked for.
+    /// Returns the requested page.
     pub(super) fn list<T: Listed>(
         &self,
-        generation: &Generation,
+        snapshot: &Snapshot,
         (shelf, listings): (Option<Shelf>, &Listings),
         table: &Table<T>,
         caller: Caller<'_>,
@@ -82,10 +82,10 @@ impl Server {
             #[serde(borrow)]
             cursor: Option<Cow<'a, str>>,
         }
-        let frame = generation.frame(caller.revision, &self.config, &self.keys, &self.mount);
-        if let (Some(seen), Some(shelf)) = (&generation.seen, shelf) {
-            let class = seen.policy.class_of(caller.principal);
-            let visible = seen.visible(&class, shelf, &generation.catalog);
+        let frame = snapshot.frame(caller.revision, &self.config, &self.keys, &self.mount);
+        if let (Some(view), Some(shelf)) = (&snapshot.policy_view, shelf) {
+            let class = view.policy.class_of(caller.principal);
+            let visible = view.visible(&class, shelf, &snapshot.catalog);
             if !visible.everything {
                 let cursor = match request.params.object {
                     None | Some("{}") => None,
@@ -95,9 +95,9 @@ impl Server {
                     },
                 };
                 let of = (&*class, visible);
-                return match seen.page(shelf, table, frame, of, cursor.as_deref()) {
+                return match view.page(shelf, table, frame, of, cursor.as_deref()) {
                     Some(page) => Reply::pieces(begin_list(table, request.id), page),
-                    None => invalid_params(request.id, FOREIGN_CURSOR),
+                    None => invalid_params(request.id, UNKNOWN_CURSOR),
                 };
             }
         }
@@ -110,7 +110,7 @@ impl Server {
                     cursor: Some(cursor),
                 }) => {
                     let Some(page) = listing.after(table, frame, &cursor) else {
-                        return invalid_params(request.id, FOREIGN_CURSOR);
+                        return invalid_params(request.id, UNKNOWN_CURSOR);
                     };
                     page
                 }
@@ -121,12 +121,12 @@ impl Server {
     }
 }
 
-/// The beginning of a page that was made of what a caller sees.
+/// Starts a page that contains only items visible to the caller.
 pub(super) fn begin_list<T: Listed>(_: &Table<T>, id: &str) -> Bytes {
     let mut head = begin(id, opening_len::<T>());
     opening::<T>(&mut head);
     head.into()
 }
 
-pub(super) const FOREIGN_CURSOR: &str =
+pub(super) const UNKNOWN_CURSOR: &str =
     "the cursor is not one of this server's; list from the start";

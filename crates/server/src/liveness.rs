@@ -1,4 +1,4 @@
-//! Liveness: a replica that runs what others may wait for says so, and who waits learns when it says so no longer.
+//! Liveness of replicas. A replica that runs tasks or resumable calls sends heartbeats to the shared state.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,32 +10,32 @@ use tokio::time::Instant;
 
 use crate::state::{SharedState, StateError};
 
-/// Which replicas are there.
+/// Liveness of the replicas of one server.
 pub(super) struct Liveness {
     state: SharedState,
     mount: Box<str>,
     replica: u64,
-    /// Replicas that are missed, by the key under which they would say that they are there.
-    missed: Mutex<HashMap<String, Missed>>,
+    /// Replicas without a heartbeat, by the key of the heartbeat.
+    missing: Mutex<HashMap<String, MissingPeer>>,
 }
 
-/// How long a replica is taken to be there after it last said so.
-const ALIVE: Duration = Duration::from_secs(20);
-/// How often it says so.
-pub(super) const SAY_ALIVE: Duration = Duration::from_secs(5);
-/// How long a replica has to have been missed here before it is taken to be gone: where it was the state that was away,
-/// it has time to say that it is there, and again if that fails.
+/// Time to live of a heartbeat.
+const HEARTBEAT_TTL: Duration = Duration::from_secs(20);
+/// Interval between heartbeats.
+pub(super) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
+/// Time without a heartbeat after which a replica counts as gone. It allows for an outage of the state and one failed
+/// retry.
 const GRACE: Duration = Duration::from_secs(15);
-/// Who was not looked for in so long is missed anew.
-const MISSED_FOR: Duration = Duration::from_secs(300);
-/// So many replicas are missed at once.
-const MISSED_MAX: usize = 1024;
+/// Time after which a missing replica that is not checked is forgotten.
+const MISSING_TTL: Duration = Duration::from_secs(300);
+/// Maximum number of missing replicas.
+const MISSING_MAX: usize = 1024;
 
-/// Since when a replica is missed, and when it was last looked for.
+/// Start of the absence of a replica, and the last check.
 #[derive(Clone, Copy, Debug)]
-struct Missed {
+struct MissingPeer {
     since: Instant,
-    looked: Instant,
+    last_checked: Instant,
 }
 
 impl Liveness {
@@ -44,73 +44,74 @@ impl Liveness {
             state,
             mount: mount.into(),
             replica,
-            missed: Mutex::default(),
+            missing: Mutex::default(),
         })
     }
 
-    /// This replica.
+    /// Identifier of this replica.
     pub(super) fn replica(&self) -> u64 {
         self.replica
     }
 
-    /// Says that this replica is there, and with it the tasks that it runs. To be said again before [`ALIVE`] is over.
-    pub(super) async fn say_for_tasks(&self) -> Result<(), StateError> {
-        self.say(self.key_of_tasks(self.replica)).await
+    /// Sends a heartbeat for the tasks of this replica. Repeat within [`HEARTBEAT_TTL`].
+    pub(super) async fn heartbeat_tasks(&self) -> Result<(), StateError> {
+        self.beat(self.key_of_tasks(self.replica)).await
     }
 
-    /// The same for the calls that it runs, whose streams can be resumed elsewhere.
-    pub(super) async fn say_for_calls(&self) -> Result<(), StateError> {
-        self.say(self.key_of_calls(short(self.replica))).await
+    /// Sends a heartbeat for the calls of this replica whose streams can be resumed elsewhere.
+    pub(super) async fn heartbeat_calls(&self) -> Result<(), StateError> {
+        self.beat(self.key_of_calls(short_id(self.replica))).await
     }
 
-    async fn say(&self, key: String) -> Result<(), StateError> {
+    async fn beat(&self, key: String) -> Result<(), StateError> {
         let alive = Bytes::from_static(b"1");
-        self.state.put(&key, alive, ALIVE).await
+        self.state.put(&key, alive, HEARTBEAT_TTL).await
     }
 
-    /// Returns true if the replica that runs a task is there, as far as anybody knows.
+    /// Returns true if the replica that runs a task is alive, or not missing for long enough.
     pub(super) async fn runs_tasks(&self, replica: u64) -> Result<bool, StateError> {
-        self.is_there(self.key_of_tasks(replica)).await
+        self.is_alive(self.key_of_tasks(replica)).await
     }
 
-    /// Returns true if the replica that runs a call is there, as far as anybody knows. It is named by [`short`].
+    /// Returns true if the replica that runs a call is alive, or not missing for long enough. [`short_id`] gives its
+    /// id.
     pub(super) async fn runs_calls(&self, replica: u32) -> Result<bool, StateError> {
-        self.is_there(self.key_of_calls(replica)).await
+        self.is_alive(self.key_of_calls(replica)).await
     }
 
-    async fn is_there(&self, key: String) -> Result<bool, StateError> {
+    async fn is_alive(&self, key: String) -> Result<bool, StateError> {
         let said = self.state.get(&key).await;
-        let said = said.inspect_err(|_| self.miss_nobody())?;
-        let mut missed = self.missed();
-        missed.retain(|_, missed| missed.looked.elapsed() < MISSED_FOR);
+        let said = said.inspect_err(|_| self.clear_missing())?;
+        let mut missing = self.missing();
+        missing.retain(|_, missing| missing.last_checked.elapsed() < MISSING_TTL);
         if said.is_some() {
-            missed.remove(&key);
+            missing.remove(&key);
             return Ok(true);
         }
         let now = Instant::now();
-        if MISSED_MAX <= missed.len() && !missed.contains_key(&key) {
+        if MISSING_MAX <= missing.len() && !missing.contains_key(&key) {
             return Ok(true);
         }
-        let missed = missed.entry(key).or_insert(Missed {
+        let missing = missing.entry(key).or_insert(MissingPeer {
             since: now,
-            looked: now,
+            last_checked: now,
         });
-        missed.looked = now;
-        Ok(missed.since.elapsed() < GRACE)
+        missing.last_checked = now;
+        Ok(missing.since.elapsed() < GRACE)
     }
 
-    /// Returns true if a replica is missed.
-    pub(super) fn misses_somebody(&self) -> bool {
-        !self.missed().is_empty()
+    /// Returns true if any replica is missing.
+    pub(super) fn has_missing_peers(&self) -> bool {
+        !self.missing().is_empty()
     }
 
-    /// Forgets who is missed: it may be the state that was away.
-    pub(super) fn miss_nobody(&self) {
-        self.missed().clear();
+    /// Clears the list of missing replicas after an outage of the state.
+    pub(super) fn clear_missing(&self) {
+        self.missing().clear();
     }
 
-    fn missed(&self) -> MutexGuard<'_, HashMap<String, Missed>> {
-        self.missed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn missing(&self) -> MutexGuard<'_, HashMap<String, MissingPeer>> {
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn key_of_tasks(&self, replica: u64) -> String {
@@ -122,8 +123,8 @@ impl Liveness {
     }
 }
 
-/// The part of a replica's number that the numbers of its calls' streams begin with.
-pub(super) fn short(replica: u64) -> u32 {
+/// Part of the replica's identifier that the numbers of its call streams start with.
+pub(super) fn short_id(replica: u64) -> u32 {
     (replica >> 32) as u32
 }
 

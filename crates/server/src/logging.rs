@@ -1,4 +1,4 @@
-//! `logging/setLevel`: which log messages a session wants.
+//! Handler of `logging/setLevel`, and the log level of each session.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -8,33 +8,33 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::Deserialize;
 
 use super::reply::{Reply, begin};
-use super::streams::Fact;
+use super::streams::DurableEvent;
 use super::tools::invalid_params;
 use super::{Caller, Server};
 use crate::catalog::LogLevel;
 use crate::protocol::message::Request;
 
-/// The levels that sessions have set, by session. Replicas learn of one another's; until then the default applies.
+/// Log levels by session. Replicas exchange them; until then the default applies.
 #[derive(Debug, Default)]
-pub(super) struct Levels {
+pub(super) struct SessionLogLevels {
     any: AtomicBool,
-    of: Mutex<Known>,
+    of: Mutex<LevelMap>,
 }
 
-/// The younger half, and the older one, which is dropped when the younger is full.
+/// Two generations of entries. The old one is dropped when the young one is full.
 #[derive(Debug, Default)]
-struct Known {
+struct LevelMap {
     young: HashMap<Arc<str>, LogLevel>,
     old: HashMap<Arc<str>, LogLevel>,
 }
 
-/// What sessions get that have not said anything.
+/// Level of sessions that have not set one.
 const DEFAULT: LogLevel = LogLevel::Info;
-/// So many sessions are in one half. Those that are dropped are back at the default.
+/// Maximum number of sessions in one generation. Dropped sessions return to the default.
 const HALF_MAX: usize = 16_384;
 
-impl Levels {
-    /// The least level that a session wants.
+impl SessionLogLevels {
+    /// Minimum level of the log messages that a session wants.
     #[inline]
     pub(super) fn get(&self, session: &str) -> LogLevel {
         if self.any.load(Ordering::Acquire) {
@@ -56,7 +56,7 @@ impl Levels {
         self.any.store(true, Ordering::Release);
     }
 
-    /// A session was ended.
+    /// Removes a session that has ended.
     pub(super) fn forget(&self, session: &str) {
         if self.any.load(Ordering::Acquire) {
             let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
@@ -86,7 +86,8 @@ impl Server {
         if let Some(session) = caller.session {
             self.levels.set(session, level);
             let session = Arc::clone(session);
-            self.streams.state_fact(Fact::Level { session, level });
+            self.streams
+                .record_event(DurableEvent::Level { session, level });
         }
         let mut out = begin(request.id, 16);
         out.extend_from_slice(br#","result":{}}"#);
@@ -94,7 +95,7 @@ impl Server {
     }
 }
 
-/// LOG-03: what a level may be.
+/// LOG-03: error for an unknown level.
 pub(super) const LEVELS: &str =
     "the log level is one of debug, info, notice, warning, error, critical, alert, emergency";
 
@@ -104,7 +105,7 @@ mod tests {
 
     #[test]
     fn levels_of_sessions_are_bounded_and_go_with_them() {
-        let levels = Levels::default();
+        let levels = SessionLogLevels::default();
         let name = |n: usize| Arc::<str>::from(format!("{n:032x}"));
         for n in 0..3 * HALF_MAX {
             levels.set(&name(n), LogLevel::Error);

@@ -1,4 +1,4 @@
-//! How much one message may hold, and what is said of those that are none.
+//! Size limits of messages, and errors for malformed ones.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -53,13 +53,14 @@ impl Default for MessagesConfig {
 }
 
 impl MessagesConfig {
-    /// What cannot be meant: the setting, and what is wrong with it.
-    pub(crate) fn validate(&self, conflicts: &mut Conflicts) {
+    /// Reports the first invalid setting.
+    pub fn validate(&self, conflicts: &mut Conflicts) {
         if let Some((setting, advice)) = self.problem() {
             conflicts.invalid("server.messages", self, setting, advice);
         }
     }
 
+    /// Returns the first invalid setting and its problem.
     fn problem(&self) -> Option<(&'static str, &'static str)> {
         if !(8..=64).contains(&self.depth) {
             return Some(("server.messages.depth", "give it 8 to 64 levels"));
@@ -90,9 +91,9 @@ impl MessagesConfig {
 }
 
 impl Server {
-    /// What is said to whoever has sent something that is no message.
+    /// Error for a malformed message.
     #[cold]
-    pub(super) fn not_a_message(&self, problem: &Malformed<'_>) -> Reply {
+    pub(super) fn malformed_message(&self, problem: &Malformed<'_>) -> Reply {
         let (code, name) = match problem.kind {
             MalformedKind::Parse => (ErrorCode::Parse, "Parse error"),
             MalformedKind::Invalid => (ErrorCode::InvalidRequest, "Invalid Request"),
@@ -108,14 +109,14 @@ impl Server {
         Reply::refused(Refusal::Malformed, problem.id, &error)
     }
 
-    /// The same for an array that is too large, or whose answers are.
+    /// Error for a batch that is too large, or whose responses are.
     #[cold]
-    pub(super) fn too_much(&self, limit: Limit, message: String) -> Reply {
+    pub(super) fn batch_too_large(&self, limit: Limit, message: String) -> Reply {
         let error = ErrorObject::new(ErrorCode::InvalidRequest, message);
         Reply::refused(Refusal::Malformed, None, &self.exceeded(limit, error))
     }
 
-    /// Counts that a limit was hit, and says which.
+    /// Counts an exceeded limit and adds the name of its setting to the error.
     fn exceeded(&self, limit: Limit, error: ErrorObject) -> ErrorObject {
         self.limits.hits.count(limit);
         error.with_data(json!({ "setting": limit.setting() }))

@@ -1,4 +1,4 @@
-//! Methods that the specification does not name.
+//! Custom methods.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,12 +9,12 @@ use serde_json::Value;
 use crate::catalog::CallContext;
 use crate::protocol::ErrorObject;
 
-/// The future of one call of a method.
+/// Future of one call of a custom method.
 pub type MethodFuture = Pin<Box<dyn Future<Output = Result<Value, ErrorObject>> + Send + 'static>>;
 
-/// Answers one method of the application's own, in every revision.
+/// Handler of a custom method, for all revisions.
 ///
-/// Implemented by every `async` closure from a context and parameters to a result:
+/// Implemented for `async` closures that take a context and parameters:
 ///
 /// ```
 /// use std::sync::Arc;
@@ -26,8 +26,8 @@ pub type MethodFuture = Pin<Box<dyn Future<Output = Result<Value, ErrorObject>> 
 /// });
 /// ```
 pub trait MethodHandler: Send + Sync + 'static {
-    /// Runs once. `params` is an object, `{}` if the request had none. The result is an object too; anything else is
-    /// an error of the server's own to the caller.
+    /// Handles one request. `params` is an object, `{}` if the request has none. The result must be an object; any
+    /// other value is reported to the caller as an internal error.
     ///
     /// # Errors
     ///

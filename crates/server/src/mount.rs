@@ -1,4 +1,4 @@
-//! Endpoints beside `/mcp`: a part of what is offered, at a path of its own.
+//! Endpoints beside `/mcp`: parts of the catalog, each with a path of its own.
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use schemars::JsonSchema;
@@ -46,11 +46,11 @@ pub struct EndpointConfig {
     pub scopes: Vec<String>,
 }
 
-/// Paths below `/mcp` that have another meaning.
+/// Paths below `/mcp` with another meaning.
 const TAKEN: [&str; 3] = ["sse", "respond", "messages"];
 
-/// What is wrong with the name of an endpoint, if anything is.
-pub(crate) fn fault_of_mount(name: &str) -> Option<String> {
+/// Returns the problem with an endpoint's name, if it is invalid.
+pub fn endpoint_name_problem(name: &str) -> Option<String> {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_');
     if TAKEN.contains(&name) {
         return Some(format!(
@@ -64,9 +64,9 @@ pub(crate) fn fault_of_mount(name: &str) -> Option<String> {
     })
 }
 
-/// What an endpoint has of everything that is offered.
+/// Selection of catalog items for an endpoint.
 #[derive(Clone, Debug)]
-pub(crate) struct Chosen {
+pub struct EndpointFilter {
     tools: GlobSet,
     excluded: GlobSet,
     resources: GlobSet,
@@ -76,13 +76,13 @@ pub(crate) struct Chosen {
 impl EndpointConfig {
     /// Reports the settings of the endpoint `name` that cannot be used.
     pub fn validate(&self, name: &str, conflicts: &mut Conflicts) {
-        if let Some(problem) = fault_of_mount(name) {
+        if let Some(problem) = endpoint_name_problem(name) {
             conflicts.add(
                 format!("endpoints.{name} is not a valid name of an endpoint"),
                 problem,
             );
         }
-        if let Err((setting, problem)) = self.chosen() {
+        if let Err((setting, problem)) = self.filter() {
             let dot = if setting.is_empty() { "" } else { "." };
             conflicts.add(
                 format!("endpoints.{name}{dot}{setting} cannot be used"),
@@ -97,12 +97,12 @@ impl EndpointConfig {
         }
     }
 
-    /// Reads the patterns.
+    /// Compiles the patterns.
     ///
     /// # Errors
     ///
-    /// The setting that has one that is none, or the lack of any.
-    pub(crate) fn chosen(&self) -> Result<Chosen, (&'static str, String)> {
+    /// The setting with an invalid pattern, or a filter without any pattern.
+    pub fn filter(&self) -> Result<EndpointFilter, (&'static str, String)> {
         if self.tools.is_empty() && self.resources.is_empty() && self.prompts.is_empty() {
             return Err((
                 "",
@@ -116,7 +116,7 @@ impl EndpointConfig {
             }
             set.build().map_err(|error| (setting, error.to_string()))
         };
-        Ok(Chosen {
+        Ok(EndpointFilter {
             tools: set("tools", &self.tools)?,
             excluded: set("exclude_tools", &self.exclude_tools)?,
             resources: set("resources", &self.resources)?,
@@ -125,16 +125,16 @@ impl EndpointConfig {
     }
 }
 
-impl Chosen {
-    pub(crate) fn has_tool(&self, name: &str) -> bool {
+impl EndpointFilter {
+    pub fn has_tool(&self, name: &str) -> bool {
         self.tools.is_match(name) && !self.excluded.is_match(name)
     }
 
-    pub(crate) fn has_resource(&self, uri: &str) -> bool {
+    pub fn has_resource(&self, uri: &str) -> bool {
         self.resources.is_match(uri)
     }
 
-    pub(crate) fn has_prompt(&self, name: &str) -> bool {
+    pub fn has_prompt(&self, name: &str) -> bool {
         self.prompts.is_match(name)
     }
 }
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn names_are_parts_of_a_path_and_mean_nothing_else() {
         for name in ["weather", "a", "a-b_9", &"x".repeat(64)] {
-            assert_eq!(fault_of_mount(name), None, "{name}");
+            assert_eq!(endpoint_name_problem(name), None, "{name}");
         }
         for name in [
             "sse",
@@ -160,7 +160,7 @@ mod tests {
             "..",
             &"x".repeat(65),
         ] {
-            assert!(fault_of_mount(name).is_some(), "{name}");
+            assert!(endpoint_name_problem(name).is_some(), "{name}");
         }
     }
 
@@ -171,18 +171,18 @@ mod tests {
             exclude_tools: vec!["a_x*".to_owned()],
             ..EndpointConfig::default()
         };
-        let chosen = config.chosen().expect("valid");
-        let tools = ["a_b", "a_xy", "b", "c"].map(|name| chosen.has_tool(name));
+        let filter = config.filter().expect("valid");
+        let tools = ["a_b", "a_xy", "b", "c"].map(|name| filter.has_tool(name));
         assert_eq!(tools, [true, false, true, false]);
-        assert!(!chosen.has_resource("x://y") && !chosen.has_prompt("p"));
+        assert!(!filter.has_resource("x://y") && !filter.has_prompt("p"));
         let empty = EndpointConfig::default()
-            .chosen()
+            .filter()
             .expect_err("names nothing");
         assert_eq!(empty.0, "");
         let broken = EndpointConfig {
             prompts: vec!["[".to_owned()],
             ..EndpointConfig::default()
         };
-        assert_eq!(broken.chosen().expect_err("no pattern").0, "prompts");
+        assert_eq!(broken.filter().expect_err("no pattern").0, "prompts");
     }
 }

@@ -1,16 +1,16 @@
-//! `prompts/get`.
+//! Handler of `prompts/get`.
 
 use std::sync::Arc;
 use std::task::Context;
 
-use super::call::Outcome;
 use super::content::push_block;
-use super::dispatch::unnamed;
-use super::generation::Generation;
+use super::dispatch::missing_name;
+use super::inflight::CallOutcome;
 use super::reply::{Reply, begin, finish};
 use super::rounds::{missing_capability, visit_required};
-use super::tools::{internal_error, invalid_params, stopped};
-use super::{Handled, Incoming, Server, truncated};
+use super::snapshot::Snapshot;
+use super::tools::{self, internal_error, invalid_params, stopped};
+use super::{MaybeReady, RequestContext, Server, truncated};
 use crate::auth::Shelf;
 use crate::catalog::{
     InvalidArguments, Parameters, PromptDefinition, PromptError, PromptErrorKind, PromptOutput,
@@ -20,26 +20,31 @@ use crate::protocol::message;
 use crate::protocol::{ErrorCode, ErrorObject, Method, Revision, Role, push_string};
 
 impl Server {
-    /// Makes the messages of a prompt.
+    /// Handles `prompts/get`.
     pub(super) fn get_prompt(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
-        incoming: Incoming<'_>,
-    ) -> Result<Handled, Reply> {
-        let Incoming {
+        request_context: RequestContext<'_>,
+    ) -> Result<MaybeReady, Reply> {
+        let RequestContext {
             caller, request, ..
-        } = incoming;
+        } = request_context;
         let Some(name) = request.params.name.and_then(message::string) else {
             let problem = "name is required, a string: which prompt to get";
-            return Err(unnamed(&incoming, problem));
+            return Err(missing_name(&request_context, problem));
         };
-        let log_level = self.check_named(&incoming, &name)?;
-        let generation = self.generation.load_full();
-        let prompts = &generation.catalog.prompts;
-        let sees = |_: &&_| generation.sees_key(caller.principal, Shelf::Prompts, prompts, &name);
+        let log_level = self.check_named(&request_context, &name)?;
+        let snapshot = self.snapshot.load_full();
+        let prompts = &snapshot.catalog.prompts;
+        let sees = |_: &&_| snapshot.sees_key(caller.principal, Shelf::Prompts, prompts, &name);
         let Some(entry) = prompts.get(&name).filter(sees) else {
             let unknown = unknown_prompt(request.id, &name);
-            return Ok(self.unless_starting(&generation, Method::PromptsGet, incoming, unknown));
+            return Ok(self.wait_for_source(
+                &snapshot,
+                Method::PromptsGet,
+                request_context,
+                unknown,
+            ));
         };
         caller.names(entry.operation);
         let definition = entry.prompt.definition();
@@ -52,70 +57,73 @@ impl Server {
         }
         let arguments = read_arguments(request.params.arguments, definition)
             .map_err(|problem| invalid_params(request.id, &problem))?;
-        let asking = self.asking(caller, incoming.body, request)?;
-        let terms = self.terms(caller, definition.timeout);
-        let getting = Getting {
+        let asking = self.asking(caller, request_context.body, request)?;
+        let options = self.options(caller, definition.timeout);
+        let getting = PromptResponder {
             id: request.id.to_owned(),
             name: name.into_owned(),
             description: definition.description.clone(),
             revision: caller.revision,
-            generation: Arc::clone(&generation),
+            snapshot: Arc::clone(&snapshot),
             server: Arc::clone(self),
             share: caller.share(),
         };
-        let context = caller.context(incoming.headers, request, log_level, asking);
+        let context = caller.context(
+            request_context.headers,
+            request,
+            log_level,
+            asking,
+            options.timeout,
+        );
         let start = |context| entry.prompt.get(context, arguments);
         let conclude = move |outcome| getting.conclude(outcome);
-        Ok(self.run(cx, request.id, start, context, terms, conclude))
+        Ok(self.execute(cx, request.id, start, context, options, conclude))
     }
 }
 
-/// What it takes to answer once the messages are there.
-struct Getting {
+/// Owned data of a prompt request, for its response.
+struct PromptResponder {
     id: String,
     name: String,
     description: Option<String>,
     revision: Revision,
-    generation: Arc<Generation>,
+    snapshot: Arc<Snapshot>,
     server: Arc<Server>,
     share: ShareKey,
 }
 
-impl Getting {
-    fn conclude(&self, outcome: Outcome<Result<PromptOutput, PromptError>>) -> Handled {
-        Handled::Now(match outcome {
-            Outcome::Done(Ok(output)) => self.write(&output),
-            Outcome::Done(Err(error)) => match error.kind() {
+impl PromptResponder {
+    fn conclude(&self, outcome: CallOutcome<Result<PromptOutput, PromptError>>) -> MaybeReady {
+        MaybeReady::Ready(match outcome {
+            CallOutcome::Done(Ok(output)) => self.write(&output),
+            CallOutcome::Done(Err(error)) => match error.kind() {
                 PromptErrorKind::MissingCapability(ability) if !self.revision.has_sessions() => {
                     missing_capability(&self.id, ability)
                 }
                 _ => failed(&self.id, "prompt", &self.name, &error),
             },
-            Outcome::TimedOut(limit) => {
+            CallOutcome::TimedOut(limit) => {
                 let limit_s = limit.as_secs_f64();
                 tracing::warn!(prompt = %self.name, limit_s, "a prompt ran out of time");
                 let message = format!("the prompt was not there within {limit_s} s");
                 Reply::error(&self.id, &ErrorObject::new(ErrorCode::Internal, message))
             }
-            Outcome::Panicked => {
+            CallOutcome::Panicked => {
                 tracing::error!(prompt = %self.name, "a prompt panicked; its request failed, nothing else is affected");
                 internal_error(&self.id)
             }
-            Outcome::Cancelled => Reply::Cancelled,
-            Outcome::Stopped => stopped(&self.id),
-            Outcome::Interrupted(interrupted) => {
-                return self.server.interrupted(
-                    &self.id,
-                    &self.name,
-                    &self.generation,
-                    *interrupted,
-                );
+            CallOutcome::Cancelled => Reply::Cancelled,
+            CallOutcome::Stopped => stopped(&self.id),
+            CallOutcome::Suspended(interrupted) => {
+                return self
+                    .server
+                    .interrupted(&self.id, &self.name, &self.snapshot, *interrupted);
             }
         })
     }
 
     fn write(&self, output: &PromptOutput) -> Reply {
-        let mut out = begin(&self.id, 512 + self.generation.result_tail.len());
+        let mut out = begin(&self.id, 512 + self.snapshot.result_tail.len());
         out.extend_from_slice(br#","result":{"#);
         if let Some(description) = output.description.as_ref().or(self.description.as_ref()) {
             out.extend_from_slice(br#""description":"#);
@@ -135,7 +143,7 @@ impl Getting {
             out.push(b'}');
         }
         out.push(b']');
-        finish(out, &self.generation, self.revision, output.meta.as_ref()).counted(
+        finish(out, &self.snapshot, self.revision, output.meta.as_ref()).counted(
             &self.server.limits,
             self.share,
             &self.id,
@@ -143,16 +151,15 @@ impl Getting {
     }
 }
 
-/// PRM-02, PRM-03: strings, all of them known, and those that are required.
+/// PRM-02, PRM-03: arguments are strings, all are known, and required ones are present.
 fn read_arguments(
     arguments: Option<&str>,
     definition: &PromptDefinition,
 ) -> Result<Parameters, String> {
     let arguments: Parameters = match arguments {
         None => Parameters::default(),
-        Some(text) => {
-            serde_json::from_str(text).map_err(|e| format!("arguments: {}", without_place(&e)))?
-        }
+        Some(text) => serde_json::from_str(text)
+            .map_err(|e| format!("arguments: {}", without_position(&e)))?,
     };
     let known = &definition.arguments;
     if let Some((unknown, _)) = arguments
@@ -180,8 +187,8 @@ fn read_arguments(
     Ok(arguments)
 }
 
-/// What is wrong, without the position, which counts from where the caller does not.
-pub(super) fn without_place(error: &serde_json::Error) -> String {
+/// Error message without the position, which refers to a part of the request only.
+pub(super) fn without_position(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.split(" at line ").next().unwrap_or(&text).to_owned()
 }
@@ -196,6 +203,7 @@ pub(super) fn failed(id: &str, what: &str, name: &str, error: &PromptError) -> R
     match error.kind() {
         PromptErrorKind::InvalidArguments => invalid_params(id, error.message()),
         PromptErrorKind::VisitRequired => visit_required(id, error.source()),
+        PromptErrorKind::Forbidden => tools::forbidden(id, error.message(), error.source()),
         PromptErrorKind::Failed | PromptErrorKind::MissingCapability(_) => {
             tracing::debug!(
                 what,
@@ -207,7 +215,8 @@ pub(super) fn failed(id: &str, what: &str, name: &str, error: &PromptError) -> R
             let message = error.message().to_owned();
             Reply::error(id, &ErrorObject::new(ErrorCode::Internal, message))
         }
-        PromptErrorKind::Internal => {
+        // `Internal`, and kinds that are added later.
+        _ => {
             tracing::error!(
                 what,
                 name,

@@ -1,88 +1,88 @@
-//! What comes back for a message.
+//! Replies to messages.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::generation::Generation;
-use super::streams::Parts;
+use super::snapshot::Snapshot;
+use super::streams::EventSource;
 use crate::limit::{LARGE_BYTES, Limits, Refused, Reservation};
 use crate::net::{Common, ShareKey};
 use crate::protocol::{ErrorCode, ErrorObject, Revision};
 use crate::telemetry::{Reason, Verdict};
 
-/// What a message gets.
-pub(crate) enum Reply {
-    /// It was heard, and there is nothing to say.
+/// Reply to one message.
+pub enum Reply {
+    /// The message was accepted and gets no response.
     Accepted,
-    Answer(Answer),
-    /// Notifications, then an answer.
-    Stream(Box<dyn Parts>),
-    /// The caller has said that it wants no answer.
+    Response(JsonResponse),
+    /// Notifications, then a response.
+    Stream(Box<dyn EventSource>),
+    /// The caller cancelled the request and gets no response.
     Cancelled,
 }
 
-/// One JSON document: what is particular to the request, and what is not.
+/// A JSON document in two parts: the part specific to the request, and a shared part.
 #[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) head: Bytes,
-    /// Empty if the head is everything.
-    pub(crate) rest: Common,
-    /// Why nothing was done, where a transport has a status for that.
-    pub(crate) refusal: Option<Refusal>,
-    /// The id of the session that the answer opens.
-    pub(crate) session: Option<String>,
-    /// What those who watch are told.
-    pub(crate) verdict: Verdict,
+pub struct JsonResponse {
+    pub head: Bytes,
+    /// Shared part; empty if `head` is the whole document.
+    pub rest: Common,
+    /// Reason of a rejection, for transports that map it to a status.
+    pub refusal: Option<Refusal>,
+    /// Id of the session that the response opens.
+    pub session: Option<String>,
+    /// Outcome for metrics, traces and audit.
+    pub verdict: Verdict,
 }
 
-/// Why a message was refused, as far as HTTP has something to say about it.
+/// Reason of a rejection, as far as HTTP distinguishes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// Not JSON, or no JSON-RPC message, or one that may not come from a client.
+pub enum Refusal {
+    /// The message is not valid JSON or JSON-RPC, or may not be sent by a client.
     Malformed,
-    /// The stateless era's required `_meta` is missing or of the wrong shape.
+    /// Required `_meta` is missing or malformed (stateless era).
     Meta,
     /// A header is missing or contradicts the body (stateless era).
     Header,
-    /// A version that is not served.
+    /// The protocol version is not served.
     Version,
-    /// A method that does not exist (stateless era; before it, that is an ordinary answer).
+    /// The method does not exist (stateless era only; before, the error is an ordinary response).
     Method,
-    /// The client has not declared what the request needs (stateless era).
+    /// The client has not declared a required capability (stateless era).
     Capability,
-    /// An answer to a question that another process has asked.
+    /// The response belongs to a client request of another process.
     AskedElsewhere,
-    /// A session is needed.
+    /// A session is required.
     SessionMissing,
-    /// The session has ended or never was.
+    /// The session has ended or never existed.
     SessionUnknown,
-    /// Somebody asked too often, or too much is going on.
+    /// A limit was hit.
     Limited(Refused),
     /// The caller lacks one of these scopes.
     Scope(Arc<[String]>),
-    /// There is no such tool. To a message that is an ordinary answer.
+    /// The tool does not exist. An ordinary response for JSON-RPC clients.
     Tool,
-    /// Arguments that the tool does not take; likewise.
+    /// The arguments are invalid. An ordinary response for JSON-RPC clients.
     Arguments,
-    /// The call ran out of time; likewise.
+    /// The call timed out. An ordinary response for JSON-RPC clients.
     TimedOut,
-    /// The answer would be an event stream, which the client does not take.
+    /// The response is an event stream, which the client does not accept.
     NotAcceptable,
-    /// More streams than one caller may have.
+    /// The caller has too many open streams.
     TooManyStreams,
-    /// An event after which nothing can be replayed.
+    /// The stream cannot be resumed after this event.
     EventUnknown,
-    /// What replicas share cannot be reached.
+    /// The shared state cannot be reached.
     StateUnavailable,
-    /// What happens has to be recorded, and cannot be.
+    /// The audit log is required and cannot be written.
     Unrecorded,
 }
 
 impl Refusal {
-    /// What it is counted and recorded as.
-    pub(crate) fn reason(&self) -> Reason {
+    /// Reason in metrics and audit records.
+    pub fn reason(&self) -> Reason {
         match self {
             Self::Malformed => Reason::Malformed,
             Self::Meta => Reason::Meta,
@@ -111,16 +111,16 @@ impl std::fmt::Debug for Reply {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Accepted => f.write_str("Accepted"),
-            Self::Answer(answer) => f.debug_tuple("Answer").field(answer).finish(),
+            Self::Response(answer) => f.debug_tuple("Response").field(answer).finish(),
             Self::Stream(_) => f.write_str("Stream"),
             Self::Cancelled => f.write_str("Cancelled"),
         }
     }
 }
 
-impl Answer {
-    /// One that is whole and ordinary.
-    pub(crate) fn of(document: Bytes) -> Self {
+impl JsonResponse {
+    /// Creates a response from a complete document.
+    pub fn new(document: Bytes) -> Self {
         Self {
             head: document,
             rest: Common::default(),
@@ -130,13 +130,13 @@ impl Answer {
         }
     }
 
-    /// The document, one piece after the other.
-    pub(crate) fn pieces(&self) -> impl Iterator<Item = &Bytes> {
+    /// Iterates over the parts of the document.
+    pub fn pieces(&self) -> impl Iterator<Item = &Bytes> {
         std::iter::once(&self.head).chain(self.rest.pieces())
     }
 
-    /// The document, copied together if it is in pieces.
-    pub(crate) fn whole(&self) -> Bytes {
+    /// Returns the document in one piece. Copies if there is a shared part.
+    pub fn to_bytes(&self) -> Bytes {
         if self.rest.len() == 0 {
             return self.head.clone();
         }
@@ -146,31 +146,31 @@ impl Answer {
 }
 
 impl Reply {
-    /// The document, if it is one.
-    pub(crate) fn into_answer(self) -> Option<Answer> {
+    /// Returns the response, if there is one.
+    pub fn into_response(self) -> Option<JsonResponse> {
         match self {
-            Self::Answer(answer) => Some(answer),
+            Self::Response(answer) => Some(answer),
             Self::Accepted | Self::Stream(_) | Self::Cancelled => None,
         }
     }
 
-    /// Says why the answer is what it is, for transports that have a status for that.
-    pub(crate) fn because(mut self, refusal: Refusal) -> Self {
-        if let Self::Answer(answer) = &mut self {
+    /// Sets the reason of the rejection, for transports that map it to a status.
+    pub(crate) fn with_reason(mut self, refusal: Refusal) -> Self {
+        if let Self::Response(answer) = &mut self {
             answer.refusal = Some(refusal);
         }
         self
     }
 
-    /// A whole document.
-    pub(crate) fn document(body: Vec<u8>) -> Self {
+    /// Creates a reply from a complete document.
+    pub fn document(body: Vec<u8>) -> Self {
         Self::pieces(body.into(), Bytes::new())
     }
 
-    /// A document that begins in its own way, and goes on as others do.
+    /// Creates a reply from a specific and a shared part.
     #[inline]
-    pub(crate) fn pieces(head: Bytes, rest: impl Into<Common>) -> Self {
-        Self::Answer(Answer {
+    pub fn pieces(head: Bytes, rest: impl Into<Common>) -> Self {
+        Self::Response(JsonResponse {
             head,
             rest: rest.into(),
             refusal: None,
@@ -179,19 +179,19 @@ impl Reply {
         })
     }
 
-    /// Has a large document count as unread until it is sent.
-    pub(crate) fn holding(mut self, reservation: Option<Reservation>) -> Self {
-        if let (Self::Answer(answer), Some(reservation)) = (&mut self, reservation) {
+    /// Keeps a reservation of response memory until the document is sent.
+    pub(crate) fn with_reservation(mut self, reservation: Option<Reservation>) -> Self {
+        if let (Self::Response(answer), Some(reservation)) = (&mut self, reservation) {
             answer.head = reservation.hold(std::mem::take(&mut answer.head));
         }
         self
     }
 
-    /// Counts a large document as unread until it is sent, or refuses it if too many wait to be read.
+    /// Reserves response memory for a large document until it is sent. Rejects it if too many wait to be sent.
     #[inline]
-    pub(crate) fn counted(self, limits: &Limits, share: ShareKey, id: &str) -> Self {
+    pub fn counted(self, limits: &Limits, share: ShareKey, id: &str) -> Self {
         match &self {
-            Self::Answer(answer) if LARGE_BYTES <= answer.head.len() => {
+            Self::Response(answer) if LARGE_BYTES <= answer.head.len() => {
                 let bytes = answer.head.len();
                 self.counted_large(limits, share, (id, bytes))
             }
@@ -202,60 +202,60 @@ impl Reply {
     #[cold]
     fn counted_large(self, limits: &Limits, share: ShareKey, (id, bytes): (&str, usize)) -> Self {
         match limits.reserve_response(share, bytes) {
-            Ok(reservation) => self.holding(reservation),
+            Ok(reservation) => self.with_reservation(reservation),
             Err(refused) => Self::limited(Some(id), refused),
         }
     }
 
-    /// Returns true if it says that there is no such tool.
+    /// Returns true if the reply is the error for an unknown tool.
     pub(super) fn is_unknown_tool(&self) -> bool {
-        matches!(self, Self::Answer(answer) if answer.refusal == Some(Refusal::Tool))
+        matches!(self, Self::Response(answer) if answer.refusal == Some(Refusal::Tool))
     }
 
-    /// Says how it ended to those who watch.
+    /// Sets the outcome for metrics, traces and audit.
     pub(crate) fn with_verdict(mut self, verdict: Verdict) -> Self {
-        if let Self::Answer(answer) = &mut self {
+        if let Self::Response(answer) = &mut self {
             answer.verdict = verdict;
         }
         self
     }
 
-    /// How it ended, if it has.
-    pub(crate) fn verdict(&self) -> Verdict {
+    /// Outcome of the reply.
+    pub fn verdict(&self) -> Verdict {
         match self {
-            Self::Answer(answer) => answer.verdict,
+            Self::Response(answer) => answer.verdict,
             Self::Accepted | Self::Stream(_) => Verdict::Done,
             Self::Cancelled => Verdict::Cancelled,
         }
     }
 
-    /// Why it was refused, if it was.
-    pub(crate) fn reason(&self) -> Option<Reason> {
+    /// Reason of the rejection, if the reply is one.
+    pub fn reason(&self) -> Option<Reason> {
         match self {
-            Self::Answer(answer) => answer.refusal.as_ref().map(Refusal::reason),
+            Self::Response(answer) => answer.refusal.as_ref().map(Refusal::reason),
             Self::Accepted | Self::Stream(_) | Self::Cancelled => None,
         }
     }
 
-    /// A result that is the same for everybody, and small: copied behind the id, which costs less than a second piece.
-    pub(crate) fn fixed(id: &str, rest: &[u8]) -> Self {
+    /// Creates a small constant result. Copying it costs less than a second part.
+    pub(crate) fn constant(id: &str, rest: &[u8]) -> Self {
         let mut body = begin(id, rest.len());
         body.extend_from_slice(rest);
         Self::document(body)
     }
 
-    /// An error that answers a request: the request was understood.
-    pub(crate) fn error(id: &str, error: &ErrorObject) -> Self {
+    /// Creates an error response to a valid request.
+    pub fn error(id: &str, error: &ErrorObject) -> Self {
         let mut body = Vec::new();
         error.write(&mut body, Some(id));
         Self::document(body).with_verdict(Verdict::Error(error.code.number()))
     }
 
-    /// An error because of which nothing was done.
-    pub(crate) fn refused(refusal: Refusal, id: Option<&str>, error: &ErrorObject) -> Self {
+    /// Creates an error response to a request that was rejected without being executed.
+    pub fn refused(refusal: Refusal, id: Option<&str>, error: &ErrorObject) -> Self {
         let mut body = Vec::new();
         error.write(&mut body, id);
-        Self::Answer(Answer {
+        Self::Response(JsonResponse {
             head: body.into(),
             rest: Common::default(),
             refusal: Some(refusal),
@@ -264,14 +264,14 @@ impl Reply {
         })
     }
 
-    /// Says when it is worth asking again, and which setting is behind it.
+    /// Creates the rejection for an exceeded limit, with the retry time and the name of the setting.
     #[cold]
-    pub(crate) fn limited(id: Option<&str>, refused: Refused) -> Self {
+    pub fn limited(id: Option<&str>, refused: Refused) -> Self {
         Self::refused(Refusal::Limited(refused), id, &limited(refused))
     }
 
-    /// [`refused`](Self::refused) in short.
-    pub(crate) fn refuse(
+    /// Shorthand for [`refused`](Self::refused).
+    pub fn refuse(
         refusal: Refusal,
         id: Option<&str>,
         code: ErrorCode,
@@ -281,8 +281,8 @@ impl Reply {
     }
 }
 
-/// Why nothing was done for somebody who has to wait, for programs and for models.
-pub(crate) fn limited(refused: Refused) -> ErrorObject {
+/// Error object for an exceeded limit, with the retry time and the name of the setting.
+pub fn limited(refused: Refused) -> ErrorObject {
     let status = if refused.limit.is_a_rate() { 429 } else { 503 };
     let data = json!({
         "retryAfterMs": refused.retry_after_ms(),
@@ -291,9 +291,9 @@ pub(crate) fn limited(refused: Refused) -> ErrorObject {
     ErrorObject::new(ErrorCode::Http(status), refused.message()).with_data(data)
 }
 
-/// The beginning of an answer to a request: everything up to what its result is.
+/// Starts a response: everything before the result.
 #[inline]
-pub(crate) fn begin(id: &str, capacity: usize) -> Vec<u8> {
+pub fn begin(id: &str, capacity: usize) -> Vec<u8> {
     const HEAD: &[u8] = br#"{"jsonrpc":"2.0","id":"#;
     let mut body = Vec::with_capacity(HEAD.len() + id.len() + capacity);
     body.extend_from_slice(HEAD);
@@ -303,38 +303,37 @@ pub(crate) fn begin(id: &str, capacity: usize) -> Vec<u8> {
 
 const END: &[u8] = b"}}";
 
-/// How long [`finish`] makes an answer, where its result has no `_meta` of its own.
+/// Number of bytes that [`finish`] adds for a result without `_meta` of its own.
 #[inline]
 pub(crate) fn end_len(
-    generation: &Generation,
+    snapshot: &Snapshot,
     revision: Revision,
     meta: Option<&Map<String, Value>>,
 ) -> usize {
     match (meta, revision.has_result_type()) {
-        (None, true) => generation.result_tail.len() + END.len(),
+        (None, true) => snapshot.result_tail.len() + END.len(),
         (None, false) => END.len(),
         (Some(_), _) => 256,
     }
 }
 
-/// The end of an answer to a request, behind the last member of its result: what every result of the revision says, and
-/// the result's own `_meta`.
+/// Ends a response: adds the members that every result of the revision has, and the `_meta` of this one.
 #[inline]
-pub(crate) fn finish(
+pub fn finish(
     mut out: Vec<u8>,
-    generation: &Generation,
+    snapshot: &Snapshot,
     revision: Revision,
     meta: Option<&Map<String, Value>>,
 ) -> Reply {
     match (meta, revision.has_result_type()) {
-        (None, true) => out.extend_from_slice(generation.result_tail.as_bytes()),
+        (None, true) => out.extend_from_slice(snapshot.result_tail.as_bytes()),
         (None, false) => {}
         (Some(meta), with_server_info) => {
             let mut meta = meta.clone();
             if with_server_info {
                 out.extend_from_slice(br#","resultType":"complete""#);
-                meta.entry(super::generation::SERVER_INFO)
-                    .or_insert_with(|| generation.server_info.clone());
+                meta.entry(super::snapshot::SERVER_INFO)
+                    .or_insert_with(|| snapshot.server_info.clone());
             }
             out.extend_from_slice(br#","_meta":"#);
             out.extend_from_slice(Value::Object(meta).to_string().as_bytes());

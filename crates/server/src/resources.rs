@@ -1,4 +1,4 @@
-//! `resources/read`.
+//! Handler of `resources/read`.
 
 use std::sync::Arc;
 use std::task::Context;
@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::call::Outcome;
 use super::content::push_contents;
-use super::dispatch::unnamed;
-use super::generation::Generation;
-use super::kept::Key;
+use super::dispatch::missing_name;
+use super::inflight::CallOutcome;
 use super::reply::{Reply, begin, finish};
+use super::resource_cache::CacheKey;
 use super::rounds::{has_asked, missing_capability, visit_required};
-use super::tools::{internal_error, stopped};
-use super::{Handled, Incoming, Server, truncated};
+use super::snapshot::Snapshot;
+use super::tools::{self, internal_error, stopped};
+use super::{MaybeReady, RequestContext, Server, truncated};
 use crate::auth::Principal;
 use crate::catalog::{
     CallContext, Catalog, Parameters, ReadFuture, Resource, ResourceDefinition, ResourceError,
@@ -26,89 +26,102 @@ use crate::protocol::{
 };
 
 impl Server {
-    /// Reads a resource.
+    /// Handles `resources/read`.
     pub(super) fn read_resource(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
-        incoming: Incoming<'_>,
-    ) -> Result<Handled, Reply> {
-        let Incoming {
+        request_context: RequestContext<'_>,
+    ) -> Result<MaybeReady, Reply> {
+        let RequestContext {
             caller, request, ..
-        } = incoming;
+        } = request_context;
         let Some(uri) = request.params.uri.and_then(message::string) else {
             let problem = "uri is required, a string: which resource to read";
-            return Err(unnamed(&incoming, problem));
+            return Err(missing_name(&request_context, problem));
         };
-        let log_level = self.check_named(&incoming, &uri)?;
+        let log_level = self.check_named(&request_context, &uri)?;
         if let Some(problem) = fault_of_uri(&uri) {
             let message = format!("Invalid params: uri: {problem}");
             let error = ErrorObject::new(ErrorCode::InvalidParams, message);
             let error = error.with_data(json!({"uri": truncated(&uri)}));
             return Err(Reply::error(request.id, &error));
         }
-        let generation = self.generation.load_full();
-        let Some(found) = Found::seen(&uri, &generation, caller.principal) else {
+        let snapshot = self.snapshot.load_full();
+        let Some(found) = ResourceMatch::seen(&uri, &snapshot, caller.principal) else {
             let unknown = not_found(request.id, &uri, caller.revision);
-            return Ok(self.unless_starting(&generation, Method::ResourcesRead, incoming, unknown));
+            return Ok(self.wait_for_source(
+                &snapshot,
+                Method::ResourcesRead,
+                request_context,
+                unknown,
+            ));
         };
-        let asking = self.asking(caller, incoming.body, request)?;
+        let asking = self.asking(caller, request_context.body, request)?;
         let definition = found.definition();
-        let terms = self.terms(caller, definition.timeout);
+        let options = self.options(caller, definition.timeout);
         let key = definition.ttl.and_then(|_| {
             let scope = definition.cache_scope;
-            Key::of(&uri, scope, caller.principal)
+            CacheKey::of(&uri, scope, caller.principal)
         });
-        let kept = key.as_ref().and_then(|key| generation.kept.get(key));
-        let context = caller.context(incoming.headers, request, log_level, asking);
-        let reading = Reading {
+        let kept = key
+            .as_ref()
+            .and_then(|key| snapshot.resource_cache.get(key));
+        let context = caller.context(
+            request_context.headers,
+            request,
+            log_level,
+            asking,
+            options.timeout,
+        );
+        let reading = ReadResponder {
             id: request.id.to_owned(),
             uri: uri.clone().into_owned(),
             definition: definition.clone(),
             revision: caller.revision,
-            generation: Arc::clone(&generation),
+            snapshot: Arc::clone(&snapshot),
             key,
             context: Arc::clone(&context),
             server: Arc::clone(self),
         };
         if let Some((contents, left)) = kept {
-            return Ok(Handled::Now(reading.write(&contents, left)));
+            return Ok(MaybeReady::Ready(reading.write(&contents, left)));
         }
         let start = |context| found.read(context, &uri);
         let conclude = move |outcome| reading.conclude(outcome);
-        Ok(self.run(cx, request.id, start, context, terms, conclude))
+        Ok(self.execute(cx, request.id, start, context, options, conclude))
     }
 }
 
-/// Returns true if there is something at a URI that a principal may read.
-pub(super) fn offers_uri(generation: &Generation, principal: &Principal, uri: &str) -> bool {
-    Found::seen(uri, generation, principal).is_some()
+/// Returns true if the principal may read a resource with this URI.
+pub(super) fn offers_uri(snapshot: &Snapshot, principal: &Principal, uri: &str) -> bool {
+    ResourceMatch::seen(uri, snapshot, principal).is_some()
 }
 
-/// What it takes to answer once something was read.
-struct Reading {
+/// Owned data of a read, for its response.
+struct ReadResponder {
     id: String,
     uri: String,
     definition: ResourceDefinition,
     revision: Revision,
-    generation: Arc<Generation>,
-    /// Where the contents are kept, if they are.
-    key: Option<Key>,
+    snapshot: Arc<Snapshot>,
+    /// Cache key of the contents; `None` if they are not cached.
+    key: Option<CacheKey>,
     context: Arc<CallContext>,
     server: Arc<Server>,
 }
 
-impl Reading {
+impl ReadResponder {
     fn conclude(
         mut self,
-        outcome: Outcome<Result<Vec<ResourceContents>, ResourceError>>,
-    ) -> Handled {
-        Handled::Now(match outcome {
-            // RES-03: no contents do not stand for a resource.
-            Outcome::Done(Ok(contents)) if contents.is_empty() => self.not_found(),
-            Outcome::Done(Ok(contents)) => {
+        outcome: CallOutcome<Result<Vec<ResourceContents>, ResourceError>>,
+    ) -> MaybeReady {
+        MaybeReady::Ready(match outcome {
+            // RES-03: an empty result means that the resource does not exist.
+            CallOutcome::Done(Ok(contents)) if contents.is_empty() => self.not_found(),
+            CallOutcome::Done(Ok(contents)) => {
                 let contents = completed(contents, &self.uri, &self.definition);
                 if has_asked(&self.context) {
-                    // What a client has answered is in it, so it is good for this once.
+                    // The contents depend on client input, so they must not be cached.
                     self.key = None;
                     self.definition.ttl = None;
                     self.definition.cache_scope = CacheScope::Private;
@@ -116,30 +129,27 @@ impl Reading {
                 let ttl = self.definition.ttl.unwrap_or_default();
                 let reply = self.write(&contents, ttl);
                 if let Some(key) = self.key.take() {
-                    self.generation.kept.put(key, contents.into(), ttl);
+                    self.snapshot.resource_cache.put(key, contents.into(), ttl);
                 }
                 reply
             }
-            Outcome::Done(Err(error)) => self.failed(&error),
-            Outcome::TimedOut(limit) => {
+            CallOutcome::Done(Err(error)) => self.failed(&error),
+            CallOutcome::TimedOut(limit) => {
                 let limit_s = limit.as_secs_f64();
                 tracing::warn!(uri = %truncated(&self.uri), limit_s, "a reading ran out of time");
                 let message = format!("the resource was not there within {limit_s} s");
                 Reply::error(&self.id, &ErrorObject::new(ErrorCode::Internal, message))
             }
-            Outcome::Panicked => {
+            CallOutcome::Panicked => {
                 tracing::error!(uri = %truncated(&self.uri), "a resource panicked; its reading failed, nothing else is affected");
                 internal_error(&self.id)
             }
-            Outcome::Cancelled => Reply::Cancelled,
-            Outcome::Stopped => stopped(&self.id),
-            Outcome::Interrupted(interrupted) => {
-                return self.server.interrupted(
-                    &self.id,
-                    &self.uri,
-                    &self.generation,
-                    *interrupted,
-                );
+            CallOutcome::Cancelled => Reply::Cancelled,
+            CallOutcome::Stopped => stopped(&self.id),
+            CallOutcome::Suspended(interrupted) => {
+                return self
+                    .server
+                    .interrupted(&self.id, &self.uri, &self.snapshot, *interrupted);
             }
         })
     }
@@ -153,12 +163,16 @@ impl Reading {
                 missing_capability(&self.id, ability)
             }
             ResourceErrorKind::VisitRequired => visit_required(&self.id, error.source()),
+            ResourceErrorKind::Forbidden => {
+                tools::forbidden(&self.id, error.message(), error.source())
+            }
             ResourceErrorKind::Failed | ResourceErrorKind::MissingCapability(_) => {
                 tracing::debug!(%uri, error = error.message(), source, "a reading failed");
                 let message = error.message().to_owned();
                 Reply::error(&self.id, &ErrorObject::new(ErrorCode::Internal, message))
             }
-            ResourceErrorKind::Internal => {
+            // `Internal`, and kinds that are added later.
+            _ => {
                 tracing::error!(%uri, error = error.message(), source, "a resource is at fault");
                 internal_error(&self.id)
             }
@@ -169,9 +183,9 @@ impl Reading {
         not_found(&self.id, &self.uri, self.revision)
     }
 
-    /// Writes the result, and for how long and for whom it is good (CACHE-01).
+    /// Writes the result with its cache hints (CACHE-01).
     fn write(&self, contents: &[ResourceContents], ttl: Duration) -> Reply {
-        let mut out = begin(&self.id, 256 + self.generation.result_tail.len());
+        let mut out = begin(&self.id, 256 + self.snapshot.result_tail.len());
         out.extend_from_slice(br#","result":{"contents":["#);
         for (position, part) in contents.iter().enumerate() {
             if position > 0 {
@@ -186,7 +200,7 @@ impl Reading {
             let hints = format!(r#","ttlMs":{ttl_ms},"cacheScope":"{scope}""#);
             out.extend_from_slice(hints.as_bytes());
         }
-        finish(out, &self.generation, self.revision, None).counted(
+        finish(out, &self.snapshot, self.revision, None).counted(
             &self.server.limits,
             self.context.share,
             &self.id,
@@ -194,24 +208,24 @@ impl Reading {
     }
 }
 
-/// What is at a URI.
-enum Found<'c> {
+/// The resource, template or unlisted resource that a URI selects.
+enum ResourceMatch<'c> {
     Fixed(&'c dyn Resource),
     Template(&'c dyn ResourceTemplate, Parameters),
     Unlisted(UnlistedResource),
 }
 
-impl<'c> Found<'c> {
-    /// What a principal may read at a URI.
-    fn seen(uri: &str, generation: &'c Generation, principal: &Principal) -> Option<Self> {
-        Self::at(uri, &generation.catalog, principal).filter(|found| match found {
-            Self::Unlisted(found) => generation.sees_one_of(principal, &found.names),
-            Self::Fixed(_) | Self::Template(..) => generation.sees_uri(principal, uri),
+impl<'c> ResourceMatch<'c> {
+    /// Finds the resource with this URI, if the principal may read it.
+    fn seen(uri: &str, snapshot: &'c Snapshot, principal: &Principal) -> Option<Self> {
+        Self::at(uri, &snapshot.catalog, principal).filter(|found| match found {
+            Self::Unlisted(found) => snapshot.sees_any(principal, &found.names),
+            Self::Fixed(_) | Self::Template(..) => snapshot.sees_uri(principal, uri),
         })
     }
 
-    /// A resource of just that URI comes before templates, and these in the order in which they were added; what is in no
-    /// list comes last.
+    /// Finds the resource with this URI. Exact matches precede templates, in the order of registration; unlisted
+    /// resources come last.
     fn at(uri: &str, catalog: &'c Catalog, principal: &Principal) -> Option<Self> {
         if let Some(entry) = catalog.resources.get(uri) {
             return Some(Self::Fixed(&*entry.resource));
@@ -240,7 +254,7 @@ impl<'c> Found<'c> {
     }
 }
 
-/// Fills in what the resource left to the server.
+/// Fills in the URI and media type that the resource left out.
 fn completed(
     mut contents: Vec<ResourceContents>,
     uri: &str,
@@ -257,7 +271,7 @@ fn completed(
     contents
 }
 
-/// RES-02: there is nothing at the URI.
+/// RES-02: error for an unknown URI.
 pub(super) fn not_found(id: &str, uri: &str, revision: Revision) -> Reply {
     let code = if revision.has_resource_not_found() {
         ErrorCode::ResourceNotFound

@@ -8,13 +8,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use super::call::Interrupted;
-use super::generation::Generation;
-use super::questions::count;
+use super::client_requests::count;
+use super::inflight::SuspendedCall;
 use super::reply::{Refusal, Reply, begin};
-use super::share::{Kind, owner_of};
+use super::share::{StateKind, owner_of};
+use super::snapshot::Snapshot;
 use super::tools::{internal_error, invalid_params};
-use super::{Caller, Handled, Server};
+use super::{Caller, MaybeReady, Server};
 use crate::catalog::{
     AskError, Asking, CallContext, Client, Desk, Fault, Interruption, Round, read_request,
 };
@@ -111,12 +111,12 @@ impl Server {
                 let binding = self.binding(caller.principal.id(), request);
                 let opened = RequestState::open(&self.keys, binding, &sealed, caller.now);
                 Some(opened.ok_or_else(|| {
-                    count(&self.inflight.questions.counters.states_refused);
+                    count(&self.inflight.client_requests.counters.states_refused);
                     invalid_params(request.id, BAD_STATE)
                 })?)
             }
         };
-        count(&self.inflight.questions.counters.resumed);
+        count(&self.inflight.client_requests.counters.resumed);
         let desk = match state {
             None => Desk::resume(None, responses, self.state.clone()),
             Some(Opened::Whole(state)) => Desk::resume(Some(state), responses, self.state.clone()),
@@ -161,14 +161,14 @@ impl Server {
         self: &Arc<Self>,
         id: &str,
         what: &str,
-        generation: &Generation,
-        interrupted: Interrupted,
-    ) -> Handled {
-        let Interrupted {
+        snapshot: &Snapshot,
+        interrupted: SuspendedCall,
+    ) -> MaybeReady {
+        let SuspendedCall {
             interruption,
             context,
         } = interrupted;
-        Handled::Now(match interruption {
+        MaybeReady::Ready(match interruption {
             Interruption::Fault(Fault::BadAnswer(problem)) => invalid_params(id, &problem),
             Interruption::Fault(Fault::Departed(how)) => {
                 tracing::error!(name = %super::truncated(what), %how, "what ran again after a question did not do the same as before; its request failed");
@@ -179,10 +179,10 @@ impl Server {
                 internal_error(id)
             }
             Interruption::Round(round) => {
-                let asked = self.round(id, &context, generation, round);
+                let asked = self.round(id, &context, snapshot, round);
                 return asked.unwrap_or_else(|| {
                     tracing::error!(name = %super::truncated(what), "a call keeps more between its questions than fits");
-                    Handled::Now(too_much(id))
+                    MaybeReady::Ready(too_much(id))
                 });
             }
         })
@@ -193,9 +193,9 @@ impl Server {
         self: &Arc<Self>,
         id: &str,
         context: &CallContext,
-        generation: &Generation,
+        snapshot: &Snapshot,
         round: Round,
-    ) -> Option<Handled> {
+    ) -> Option<MaybeReady> {
         let Round {
             questions,
             mut state,
@@ -229,17 +229,17 @@ impl Server {
         let asked = questions.len();
         let asking = Asks {
             out,
-            result_meta: generation.result_meta.clone(),
+            result_meta: snapshot.result_meta.clone(),
         };
         if let Ok(sealed) = state.seal(&self.keys, binding, expires) {
             self.count_asked(asked);
-            return Some(Handled::Now(asking.with(&sealed)));
+            return Some(MaybeReady::Ready(asking.with(&sealed)));
         }
         let sealed = state.seal_to_keep(&self.keys, binding, expires).ok()?;
         let (server, id) = (Arc::clone(self), id.to_owned());
         let (principal, target) = (binding.principal.to_owned(), binding.target);
         let owner = owner_of(context.principal(), context.address);
-        Some(Handled::Later(Box::pin(async move {
+        Some(MaybeReady::Pending(Box::pin(async move {
             let kept = server
                 .keep_journal(&sealed, Duration::from_secs(life), owner.as_deref())
                 .await;
@@ -261,7 +261,7 @@ impl Server {
     }
 
     fn count_asked(&self, questions: usize) {
-        let asked = &self.inflight.questions.counters.asked;
+        let asked = &self.inflight.client_requests.counters.asked;
         (0..questions).for_each(|_| count(asked));
     }
 
@@ -272,7 +272,7 @@ impl Server {
         life: Duration,
         owner: Option<&str>,
     ) -> Result<[u8; 16], StateError> {
-        let state = Kind::Journal.of(&self.state, owner);
+        let state = StateKind::Journal.of(&self.state, owner);
         let name = random_bytes();
         let log = self.journal(name);
         let keep = Retention {
@@ -306,7 +306,7 @@ impl Server {
             .ok()
             .and_then(|sealed| RequestState::open_kept(&self.keys, binding, sealed, now))
             .ok_or_else(|| {
-                count(&self.inflight.questions.counters.states_refused);
+                count(&self.inflight.client_requests.counters.states_refused);
                 Fault::BadAnswer(BAD_STATE.to_owned())
             })
     }

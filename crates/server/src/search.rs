@@ -1,7 +1,7 @@
-//! Many tools behind three: one that searches, one that describes, one that calls.
+//! Tool search: three tools that find, describe and call the others.
 //!
-//! A list of hundreds of tools costs a model more than it is worth. Beyond a number the list has these three instead.
-//! The others are there as before, and can also be called by their own names.
+//! A list of hundreds of tools uses much of a model's context. Above a threshold, the list contains only these three.
+//! The others still exist and can be called by name.
 
 mod ranking;
 
@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::generation::{Generation, Listings};
 use super::reply::Reply;
+use super::snapshot::{Listings, Snapshot};
 use super::tools::{error_result, invalid_params, success};
 use super::{Caller, truncated};
 use crate::auth::{Principal, Shelf};
@@ -45,15 +45,15 @@ const SEARCH: &str = "search_tools";
 const DESCRIBE: &str = "describe_tool";
 const CALL: &str = "call_tool";
 
-/// Names that no tool has where tools are searched.
-pub(crate) const VERBS: [&str; 3] = [SEARCH, DESCRIBE, CALL];
+/// Names reserved for the search tools.
+pub const VERBS: [&str; 3] = [SEARCH, DESCRIBE, CALL];
 
-/// Most that one search may find.
+/// Maximum number of results of one search.
 const RESULTS_MAX: usize = 50;
-/// Of each tool that is found this much is told.
+/// Maximum length of a description in the results, in bytes.
 const SUMMARY_MAX: usize = 300;
 
-/// What it takes to search.
+/// Search index of the tools, with the definitions of the search tools.
 #[derive(Debug)]
 pub(super) struct Search {
     config: SearchConfig,
@@ -63,15 +63,15 @@ pub(super) struct Search {
     pub(super) listings: Listings,
 }
 
-/// What a call is about, once it is known whether it goes by way of `call_tool`.
-pub(super) struct Meant<'r> {
+/// Target of a call, after `call_tool` is resolved.
+pub(super) struct ResolvedCall<'r> {
     pub(super) name: Cow<'r, str>,
     pub(super) arguments: Option<&'r str>,
-    /// Whether the request itself names the tool.
+    /// True if the request names the tool itself.
     pub(super) is_direct: bool,
 }
 
-/// The tool that a call by way of `call_tool` is about, with its arguments. `None` if it is no such call, or names none.
+/// Target and arguments of a call through `call_tool`. Returns `None` for other calls.
 pub(super) fn called_tool<'r>(
     name: &str,
     arguments: Option<&'r str>,
@@ -79,12 +79,12 @@ pub(super) fn called_tool<'r>(
     if name != CALL {
         return None;
     }
-    let called: Called<'r> = serde_json::from_str(arguments?).ok()?;
+    let called: CallArguments<'r> = serde_json::from_str(arguments?).ok()?;
     Some((called.name, called.arguments.map(RawValue::get)))
 }
 
 impl Search {
-    /// `None` if it is never needed.
+    /// Returns `None` if no caller has enough tools for a search.
     pub(super) fn new<'d>(
         config: &SearchConfig,
         definitions: impl ExactSizeIterator<Item = &'d Definition>,
@@ -95,7 +95,7 @@ impl Search {
         }
         let mut verbs = Table::default();
         for verb in verbs_of(config) {
-            // Their names are not alike.
+            // The names are distinct, so adding cannot fail.
             let _ = verbs.add(Bare(verb));
         }
         Some(Self {
@@ -109,11 +109,9 @@ impl Search {
 }
 
 fn verbs_of(config: &SearchConfig) -> [Definition; 3] {
-    let reads = ToolAnnotations {
-        read_only_hint: Some(true),
-        open_world_hint: Some(false),
-        ..ToolAnnotations::default()
-    };
+    let mut reads = ToolAnnotations::default();
+    reads.read_only_hint = Some(true);
+    reads.open_world_hint = Some(false);
     let name =
         json!({"type": "string", "description": "The tool's name, as search_tools tells it."});
     let search = Definition::new(SEARCH)
@@ -160,12 +158,12 @@ fn verbs_of(config: &SearchConfig) -> [Definition; 3] {
     [search, describe, call]
 }
 
-impl Generation {
-    /// What it takes to search, if there are so many tools that this caller's list is replaced by that.
-    pub(super) fn searched(&self, principal: &Principal) -> Option<&Search> {
+impl Snapshot {
+    /// Returns the search, if this caller sees enough tools to need it.
+    pub(super) fn search_for(&self, principal: &Principal) -> Option<&Search> {
         let search = self.search.as_ref()?;
         let all = self.catalog.tools.len();
-        let visible = match self.seen {
+        let visible = match self.policy_view {
             None => all,
             Some(_) => (0..all)
                 .filter(|place| self.sees(principal, Shelf::Tools, *place))
@@ -174,23 +172,23 @@ impl Generation {
         (search.above < visible).then_some(search)
     }
 
-    /// What a call is about.
+    /// Resolves the target of a call.
     ///
     /// # Errors
     ///
-    /// The answer, where it is said at once.
+    /// The response, if the call is answered by the search itself.
     #[cold]
-    pub(super) fn meant<'r>(
+    pub(super) fn resolve_call<'r>(
         &self,
         search: &Search,
         caller: Caller<'_>,
         id: &str,
         name: Cow<'r, str>,
         arguments: Option<&'r str>,
-    ) -> Result<Meant<'r>, Reply> {
+    ) -> Result<ResolvedCall<'r>, Reply> {
         let is_verb = matches!(&*name, SEARCH | DESCRIBE | CALL);
-        if !is_verb || self.searched(caller.principal).is_none() {
-            return Ok(Meant {
+        if !is_verb || self.search_for(caller.principal).is_none() {
+            return Ok(ResolvedCall {
                 name,
                 arguments,
                 is_direct: true,
@@ -206,12 +204,12 @@ impl Generation {
         };
         match &*name {
             SEARCH => {
-                let asked: Asked = serde_json::from_str(given).map_err(invalid)?;
+                let asked: SearchArguments = serde_json::from_str(given).map_err(invalid)?;
                 let found = self.found(search, caller.principal, &asked);
                 Err(self.say(caller, id, &found))
             }
             DESCRIBE => {
-                let asked: Named = serde_json::from_str(given).map_err(invalid)?;
+                let asked: DescribeArguments = serde_json::from_str(given).map_err(invalid)?;
                 let known = self
                     .catalog
                     .tool(&asked.name)
@@ -228,8 +226,8 @@ impl Generation {
                 })
             }
             _ => {
-                let called: Called<'r> = serde_json::from_str(given).map_err(invalid)?;
-                Ok(Meant {
+                let called: CallArguments<'r> = serde_json::from_str(given).map_err(invalid)?;
+                Ok(ResolvedCall {
                     name: called.name,
                     arguments: called.arguments.map(RawValue::get),
                     is_direct: false,
@@ -238,7 +236,7 @@ impl Generation {
         }
     }
 
-    fn found(&self, search: &Search, principal: &Principal, asked: &Asked) -> Value {
+    fn found(&self, search: &Search, principal: &Principal, asked: &SearchArguments) -> Value {
         let limit = asked.limit.unwrap_or(search.config.results);
         let places: Vec<_> = search
             .index
@@ -278,27 +276,27 @@ impl Generation {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+struct SearchArguments {
     query: String,
     limit: Option<usize>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Named {
+struct DescribeArguments {
     name: String,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Called<'r> {
+struct CallArguments<'r> {
     #[serde(borrow)]
     name: Cow<'r, str>,
     #[serde(borrow)]
     arguments: Option<&'r RawValue>,
 }
 
-/// The beginning of a description.
+/// Start of a description.
 fn summary(text: &str) -> String {
     if text.len() <= SUMMARY_MAX {
         return text.to_owned();

@@ -1,4 +1,4 @@
-//! Shares of the state in memory: whose they are, and the kinds of what is kept.
+//! Accounting of the in-memory state: owners and kinds of entries.
 
 use std::net::IpAddr;
 
@@ -6,22 +6,22 @@ use crate::auth::{Principal, PrincipalKind};
 use crate::limit::subnet;
 use crate::state::{Claim, SharedState};
 
-/// A kind of what is kept, for metrics and for a store that is full.
+/// Kind of an entry, for metrics and for eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Logs of calls' streams.
+pub(crate) enum StateKind {
+    /// Logs of call streams.
     Stream,
-    /// What sessions have subscribed to.
+    /// Subscriptions of sessions.
     Subscription,
-    /// Records of tasks, lists of them, and what is said to them.
+    /// Records of tasks, their lists and their messages.
     Task,
-    /// What tasks gave.
+    /// Results of tasks.
     Outcome,
-    /// What calls knew that wait for their client's input.
+    /// Journals of calls that wait for client input.
     Journal,
 }
 
-impl Kind {
+impl StateKind {
     const fn label(self) -> &'static str {
         match self {
             Self::Stream => "stream",
@@ -32,7 +32,7 @@ impl Kind {
         }
     }
 
-    /// A view of the state for entries of this kind that belong to an owner.
+    /// View of the state that charges entries of this kind to an owner.
     pub(super) fn of(self, state: &SharedState, owner: Option<&str>) -> SharedState {
         state.claimed(Claim {
             owner,
@@ -42,25 +42,26 @@ impl Kind {
     }
 }
 
-/// The kinds that metrics tell apart: those of callers, what belongs to the server, channels, and the index of all.
-pub(crate) const STATE_KINDS: [&str; 8] = [
-    Kind::Stream.label(),
-    Kind::Subscription.label(),
-    Kind::Task.label(),
-    Kind::Outcome.label(),
-    Kind::Journal.label(),
+/// Labels in metrics: kinds of callers' entries, the server's own entries, channels, and the index of all.
+pub const STATE_KINDS: [&str; 8] = [
+    StateKind::Stream.label(),
+    StateKind::Subscription.label(),
+    StateKind::Task.label(),
+    StateKind::Outcome.label(),
+    StateKind::Journal.label(),
     "other",
     "channel",
     "index",
 ];
 
-/// Whose share of the state a caller's entries take: the principal's, or that of the address, which for IPv6 is its
-/// network. `None` for a caller whom nothing tells apart, and who has no limit but the whole.
+/// Owner that a caller's entries are charged to: the principal, or the address, which for IPv6 is its network.
+///
+/// Returns `None` for callers who cannot be told apart. Only the total limit applies to them.
 pub(super) fn owner_of(principal: &Principal, address: Option<IpAddr>) -> Option<String> {
     match principal.kind() {
         PrincipalKind::Local => None,
         PrincipalKind::Anonymous => address.map(|address| format!("{:x}", subnet(address))),
-        // No id has a line break.
+        // Ids contain no line break.
         _ => Some(format!("principal\n{}", principal.id())),
     }
 }

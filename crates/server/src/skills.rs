@@ -1,11 +1,11 @@
-//! `skills/list`, `skills/get` and `resources/directory/read`, which one extension has.
+//! Handlers of the skills extension: `skills/list`, `skills/get` and `resources/directory/read`.
 
 use std::borrow::Cow;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::lists::{FOREIGN_CURSOR, begin_list};
+use super::lists::{UNKNOWN_CURSOR, begin_list};
 use super::reply::{Reply, begin};
 use super::tools::invalid_params;
 use super::{Caller, Server, truncated};
@@ -16,7 +16,7 @@ use crate::protocol::{ErrorCode, ErrorObject};
 struct OfUri<'a> {
     #[serde(borrow)]
     uri: Cow<'a, str>,
-    /// There is one page of anything here.
+    /// Each result has a single page, so any cursor is invalid.
     cursor: Option<serde::de::IgnoredAny>,
 }
 
@@ -27,72 +27,66 @@ impl Server {
             #[serde(borrow)]
             cursor: Option<Cow<'a, str>>,
         }
-        let generation = self.generation.load();
-        let table = &generation.catalog.skills;
-        if let Some(seen) = &generation.seen {
+        let snapshot = self.snapshot.load();
+        let table = &snapshot.catalog.skills;
+        if let Some(view) = &snapshot.policy_view {
             let params = request.params.object.unwrap_or("{}");
             let ListParams { cursor } = match serde_json::from_str(params) {
                 Ok(params) => params,
                 Err(e) => return invalid_params(request.id, &e.to_string()),
             };
-            let sees = |uri: &str| generation.sees_uri(caller.principal, uri);
-            let frame = generation.frame(caller.revision, &self.config, &self.keys, &self.mount);
-            let page = seen.page_by_uri(
+            let sees = |uri: &str| snapshot.sees_uri(caller.principal, uri);
+            let frame = snapshot.frame(caller.revision, &self.config, &self.keys, &self.mount);
+            let page = view.page_by_uri(
                 table,
-                |skill| with_what_is_seen(&skill.entry, sees),
+                |skill| visible_entry(&skill.entry, sees),
                 frame,
                 caller.principal,
                 cursor.as_deref(),
             );
             return match page {
                 Some(page) => Reply::pieces(begin_list(table, request.id), page),
-                None => invalid_params(request.id, FOREIGN_CURSOR),
+                None => invalid_params(request.id, UNKNOWN_CURSOR),
             };
         }
-        self.list(
-            &generation,
-            (None, &generation.skills),
-            table,
-            caller,
-            request,
-        )
+        self.list(&snapshot, (None, &snapshot.skills), table, caller, request)
     }
 
     pub(super) fn get_skill(&self, caller: Caller<'_>, request: &Request<'_>) -> Reply {
-        let generation = self.generation.load();
+        let snapshot = self.snapshot.load();
         self.of_uri(request, "Unknown skill", "skill", |uri| {
-            let entry = generation.catalog.skills.get(uri)?;
-            generation.sees_uri(caller.principal, uri).then_some(())?;
-            Some(match &generation.seen {
+            let entry = snapshot.catalog.skills.get(uri)?;
+            snapshot.sees_uri(caller.principal, uri).then_some(())?;
+            Some(match &snapshot.policy_view {
                 None => Cow::Borrowed(entry.entry.as_str()),
                 Some(_) => {
-                    let sees = |uri: &str| generation.sees_uri(caller.principal, uri);
-                    with_what_is_seen(&entry.entry, sees).into()
+                    let sees = |uri: &str| snapshot.sees_uri(caller.principal, uri);
+                    visible_entry(&entry.entry, sees).into()
                 }
             })
         })
     }
 
     pub(super) fn read_directory(&self, caller: Caller<'_>, request: &Request<'_>) -> Reply {
-        let generation = self.generation.load();
+        let snapshot = self.snapshot.load();
         self.of_uri(request, "Not a directory", "resources", |uri| {
-            let folders = &generation.catalog.folders;
+            let folders = &snapshot.catalog.folders;
             let uri = uri.strip_suffix('/').unwrap_or(uri);
-            generation.sees_uri(caller.principal, uri).then_some(())?;
+            snapshot.sees_uri(caller.principal, uri).then_some(())?;
             let listed = folders.get(uri)?;
-            if generation.seen.is_none() {
+            if snapshot.policy_view.is_none() {
                 return Some(Cow::Borrowed(listed.as_str()));
             }
             let mut listed: Vec<Value> = serde_json::from_str(listed).ok()?;
             listed.retain(|entry| {
                 let uri = entry["uri"].as_str().unwrap_or_default();
-                generation.sees_uri(caller.principal, uri)
+                snapshot.sees_uri(caller.principal, uri)
             });
             Some(Value::from(listed).to_string().into())
         })
     }
 
-    /// Answers with what is at a URI, as one member of a result.
+    /// Returns the item with a URI, as one member of a result.
     fn of_uri<'a>(
         &self,
         request: &Request<'_>,
@@ -114,8 +108,8 @@ impl Server {
             let data = json!({"uri": truncated(&of.uri)});
             return Reply::error(request.id, &error.with_data(data));
         };
-        let generation = self.generation.load();
-        let tail = generation.list_tail();
+        let snapshot = self.snapshot.load();
+        let tail = snapshot.list_tail();
         let mut out = begin(request.id, 32 + found.len() + tail.len());
         out.extend_from_slice(format!(r#","result":{{"{member}":"#).as_bytes());
         out.extend_from_slice(found.as_bytes());
@@ -125,8 +119,8 @@ impl Server {
     }
 }
 
-/// A skill's entry without those of its files that the caller may not read.
-fn with_what_is_seen(entry: &str, sees: impl Fn(&str) -> bool) -> String {
+/// Entry of a skill without the files that the caller may not read.
+fn visible_entry(entry: &str, sees: impl Fn(&str) -> bool) -> String {
     let mut entry: Value = serde_json::from_str(entry).unwrap_or_default();
     if let Some(files) = entry["resources"].as_array_mut() {
         files.retain(|file| file["uri"].as_str().is_some_and(&sees));

@@ -1,8 +1,8 @@
-//! Requests for something of a source that is still starting.
+//! Requests for items of a source that is still starting.
 //!
-//! A catalog names the sources of which it is not known yet what they offer. A request for a name that is not in the
-//! catalog, and that one of these sources may offer, waits for a catalog in which they are known. Then it is dispatched
-//! again, as if it had come then. All other requests never get here.
+//! The catalog lists sources that have not reported their items yet. A request for an unknown name waits if such a
+//! source may provide it. When the source has reported, the request is dispatched again. Other requests never get
+//! here.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -13,20 +13,20 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{Extensions, HeaderMap};
 use serde_json::json;
 
-use super::call::{BoxedCall, OnDisconnect, Resumption};
-use super::generation::Generation;
-use super::local::unix_seconds;
-use super::mirror::McpHeaders;
+use super::inflight::{BoxedCall, OnDisconnect, Resumption};
+use super::instrument::speaks;
+use super::param_headers::McpHeaders;
 use super::reply::Reply;
 use super::resources::offers_uri;
 use super::rounds::Reach;
 use super::search::called_tool;
+use super::snapshot::Snapshot;
 use super::tools::internal_error;
-use super::watched::speaks;
-use super::{Caller, Handled, Headers, Incoming, Server};
+use super::worker_state::unix_seconds;
+use super::{Caller, Headers, MaybeReady, RequestContext, Server};
 use crate::auth::{Access, Kind, Principal, Shelf, Target};
 use crate::catalog::{Room, StartingSource};
 use crate::net::{Peer, ShareKey};
@@ -34,33 +34,33 @@ use crate::protocol::message::{self, Message, MessageBounds, Params, Payload, Re
 use crate::protocol::{ClientCapabilities, ErrorCode, ErrorObject, Method, Revision};
 use crate::telemetry::{Propagation, Seen, Succession, Watch};
 
-/// Maximum number of requests that wait for sources to start, of all callers together and of one.
+/// Maximum number of waiting requests, in total and for one caller.
 const WAITERS_MAX: usize = 256;
 const WAITERS_OF_ONE: usize = 64;
 
-/// When a client should send a request again that has waited for nothing.
+/// Retry delay reported to clients whose request timed out.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// Why a request that waits cannot ask its client for anything.
+/// Error for client requests of a request that waits.
 const WAITS: &str = "the call has not begun";
 
-/// What a request names.
+/// Name or URI in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Named {
+enum RequestedItem {
     Tool(String),
     Prompt(String),
     Resource(String),
 }
 
-impl Named {
-    /// What a request names; `None` if that is nothing that a source could offer.
+impl RequestedItem {
+    /// Item named by a request. Returns `None` if no source could provide it.
     fn of(method: Method, request: &Request<'_>) -> Option<Self> {
         let params = &request.params;
         let text = |json: Option<&str>| Some(message::string(json?)?.into_owned());
         match method {
             Method::ToolsCall => {
                 let name = text(params.name)?;
-                // Until there are many tools, it is not known whether they are searched.
+                // The number of tools is not known yet, so the tool search may become active.
                 Some(Self::Tool(match called_tool(&name, params.arguments) {
                     Some((called, _)) => called.into_owned(),
                     None => name,
@@ -72,44 +72,42 @@ impl Named {
         }
     }
 
-    /// The sources that are starting and may offer it.
-    fn starting<'g>(
-        &'g self,
-        generation: &'g Generation,
-    ) -> impl Iterator<Item = &'g StartingSource> {
-        let starting = generation.catalog.starting.iter();
+    /// Sources that are starting and may provide the item.
+    fn starting<'g>(&'g self, snapshot: &'g Snapshot) -> impl Iterator<Item = &'g StartingSource> {
+        let starting = snapshot.catalog.starting.iter();
         starting.filter(move |source| match self {
             Self::Tool(name) | Self::Prompt(name) => source.may_offer(name),
-            // URIs have no prefix that is known before.
+            // URIs have no prefix known in advance.
             Self::Resource(_) => true,
         })
     }
 
-    /// Returns true if it is offered to this principal.
-    fn is_offered(&self, generation: &Generation, principal: &Principal) -> bool {
-        let catalog = &generation.catalog;
+    /// Returns true if the principal can use the item.
+    fn is_offered(&self, snapshot: &Snapshot, principal: &Principal) -> bool {
+        let catalog = &snapshot.catalog;
         match self {
             Self::Tool(name) => {
                 catalog.tool(name).is_some()
-                    && generation.sees_key(principal, Shelf::Tools, &catalog.tools, name)
+                    && snapshot.sees_key(principal, Shelf::Tools, &catalog.tools, name)
             }
             Self::Prompt(name) => {
                 catalog.prompts.get(name).is_some()
-                    && generation.sees_key(principal, Shelf::Prompts, &catalog.prompts, name)
+                    && snapshot.sees_key(principal, Shelf::Prompts, &catalog.prompts, name)
             }
-            Self::Resource(uri) => offers_uri(generation, principal, uri),
+            Self::Resource(uri) => offers_uri(snapshot, principal, uri),
         }
     }
 
-    /// Returns true if this principal may learn that a source is there. Nothing that a rule hides makes a difference: who
-    /// may use names with the source's prefix learns it for all of them, and others for names that they may use.
-    fn may_learn_of(
+    /// Returns true if the principal may learn that a source exists. This must not reveal anything that a rule hides:
+    /// a principal who may use the source's prefix learns of it for all names, others only for names that they may
+    /// use.
+    fn may_reveal(
         &self,
         source: &StartingSource,
-        generation: &Generation,
+        snapshot: &Snapshot,
         principal: &Principal,
     ) -> bool {
-        let Some(seen) = &generation.seen else {
+        let Some(seen) = &snapshot.policy_view else {
             return true;
         };
         let (kind, name) = match self {
@@ -118,7 +116,7 @@ impl Named {
             Self::Resource(_) => return false,
         };
         let class = seen.policy.class_of(principal);
-        // No name has a blank in it, so no rule is about this one alone.
+        // Names contain no space, so no rule matches this name alone.
         let any = format!("{} ", source.prefix);
         let allows = |name: &str, access| {
             let target = Target { kind, name, access };
@@ -131,45 +129,44 @@ impl Named {
 }
 
 impl Server {
-    /// Answers a request for something that is not offered: with `unknown`, unless a source that is starting may offer
-    /// it. Then the request waits for that source.
+    /// Waits for a starting source that may provide the requested item. Otherwise returns `unknown`.
     ///
-    /// Whether a rule hides something changes neither the answer nor the time that it takes.
+    /// Neither the response nor its timing depends on hidden items.
     #[cold]
-    pub(super) fn unless_starting(
+    pub(super) fn wait_for_source(
         self: &Arc<Self>,
-        generation: &Generation,
+        snapshot: &Snapshot,
         method: Method,
-        incoming: Incoming<'_>,
+        request_context: RequestContext<'_>,
         unknown: Reply,
-    ) -> Handled {
-        if generation.catalog.starting.is_empty() {
-            return Handled::Now(unknown);
+    ) -> MaybeReady {
+        if snapshot.catalog.starting.is_empty() {
+            return MaybeReady::Ready(unknown);
         }
-        let (caller, request) = (incoming.caller, incoming.request);
-        let Some(named) = Named::of(method, request) else {
-            return Handled::Now(unknown);
+        let (caller, request) = (request_context.caller, request_context.request);
+        let Some(named) = RequestedItem::of(method, request) else {
+            return MaybeReady::Ready(unknown);
         };
-        let patience = named.starting(generation).map(|source| source.patience);
+        let patience = named.starting(snapshot).map(|source| source.patience);
         let Some(patience) = patience.max() else {
-            return Handled::Now(unknown);
+            return MaybeReady::Ready(unknown);
         };
         let Some(place) = Waiters::enter(&self.waiters, caller.share()) else {
-            return Handled::Now(too_many(request.id));
+            return MaybeReady::Ready(too_many(request.id));
         };
         let context = caller.mute_context(None, request, WAITS);
         let runs_on = caller.on_disconnect == OnDisconnect::RunOn;
-        let Some(deferred) = Deferred::new(method, incoming, self.bounds) else {
-            return Handled::Now(unknown);
+        let Some(deferred) = DeferredRequest::new(method, request_context, self.bounds) else {
+            return MaybeReady::Ready(unknown);
         };
         let limit = patience.min(Duration::from_secs(self.config.call_timeout_seconds));
         let server = Arc::clone(self);
         let answer: BoxedCall<Reply> = Box::pin(async move {
             let principal = &deferred.principal;
             if !server.has_started(&named, principal, limit).await {
-                let generation = server.generation.load();
-                let mut late = named.starting(&generation);
-                let late = late.find(|late| named.may_learn_of(late, &generation, principal));
+                let snapshot = server.snapshot.load();
+                let mut late = named.starting(&snapshot);
+                let late = late.find(|late| named.may_reveal(late, &snapshot, principal));
                 return late.map_or(unknown, |late| still_starting(&deferred.id, &late.name));
             }
             drop(place);
@@ -178,30 +175,34 @@ impl Server {
                 let handled = deferred
                     .take()
                     .map(|deferred| deferred.dispatch(&server, cx));
-                Poll::Ready(handled.unwrap_or(Handled::Now(Reply::Cancelled)))
+                Poll::Ready(handled.unwrap_or(MaybeReady::Ready(Reply::Cancelled)))
             });
             dispatched.await.reply().await
         });
-        Handled::Later(match runs_on {
+        MaybeReady::Pending(match runs_on {
             true => self.inflight.cancellable(&context, answer),
             false => self.inflight.stoppable(&context, answer),
         })
     }
 
-    /// Waits until something is offered, or until each source that may offer it has said what it does. Returns false if
-    /// one has not within `limit`.
-    async fn has_started(&self, named: &Named, principal: &Principal, limit: Duration) -> bool {
+    /// Waits until the item is available or all sources that may provide it have reported. Returns false after
+    /// `limit`.
+    async fn has_started(
+        &self,
+        named: &RequestedItem,
+        principal: &Principal,
+        limit: Duration,
+    ) -> bool {
         let mut deadline = pin!(tokio::time::sleep(limit));
         loop {
-            // Before the catalog is looked at, so that none is missed.
+            // Registered before the catalog is read, so that no update is missed.
             let installed = self.installed.notified();
-            let generation = self.generation.load_full();
-            if named.starting(&generation).next().is_none()
-                || named.is_offered(&generation, principal)
+            let snapshot = self.snapshot.load_full();
+            if named.starting(&snapshot).next().is_none() || named.is_offered(&snapshot, principal)
             {
                 return true;
             }
-            drop(generation);
+            drop(snapshot);
             tokio::select! {
                 () = installed => {}
                 () = &mut deadline => return false,
@@ -235,12 +236,13 @@ fn unavailable(id: &str, message: String) -> Reply {
     )
 }
 
-/// A request that is dispatched later: everything of it that would be gone by then.
-struct Deferred {
+/// A request that is dispatched later, with owned data.
+struct DeferredRequest {
     method: Method,
     id: String,
-    text: Text,
+    text: RequestText,
     headers: Option<(Option<McpHeaders>, HeaderMap)>,
+    extensions: Option<Arc<Extensions>>,
     principal: Arc<Principal>,
     address: Option<IpAddr>,
     revision: Revision,
@@ -252,15 +254,15 @@ struct Deferred {
     reach: Reach,
     room: Room,
     propagation: Propagation,
-    /// `None` if nobody watches.
+    /// `None` if no hooks are enabled.
     succession: Option<Succession>,
 }
 
-/// What a request is read from.
-enum Text {
-    /// A message.
+/// Source of the parsed request.
+enum RequestText {
+    /// A JSON-RPC message.
     Message(Bytes),
-    /// No message: a tool's name as JSON text, and its arguments.
+    /// A REST call: the tool's name as JSON, and its arguments.
     Plain {
         name: Option<String>,
         arguments: Option<Bytes>,
@@ -268,29 +270,38 @@ enum Text {
     },
 }
 
-impl Deferred {
-    /// `None` if the request cannot be read again.
-    fn new(method: Method, incoming: Incoming<'_>, bounds: MessageBounds) -> Option<Self> {
-        let Incoming {
+impl DeferredRequest {
+    /// Returns `None` if the request cannot be parsed again.
+    fn new(
+        method: Method,
+        request_context: RequestContext<'_>,
+        bounds: MessageBounds,
+    ) -> Option<Self> {
+        let RequestContext {
             caller,
             headers,
             body,
             request,
-        } = incoming;
+        } = request_context;
         let params = &request.params;
         let text = match caller.reach {
-            Reach::Plain => Text::Plain {
+            Reach::Plain => RequestText::Plain {
                 name: params.name.map(str::to_owned),
                 arguments: params.arguments.map(|text| body.slice_ref(text.as_bytes())),
                 arguments_repeat: params.arguments_repeat,
             },
-            Reach::Batch => Text::Message(element(body, request.id, bounds)?),
-            Reach::Stream | Reach::NoStream | Reach::OldRevision => Text::Message(body.clone()),
+            Reach::Batch => RequestText::Message(element(body, request.id, bounds)?),
+            Reach::Stream | Reach::NoStream | Reach::OldRevision => {
+                RequestText::Message(body.clone())
+            }
         };
         Some(Self {
             method,
             id: request.id.to_owned(),
             text,
+            extensions: headers
+                .as_ref()
+                .and_then(|headers| headers.extensions.cloned()),
             headers: headers.map(|headers| {
                 let mcp = headers.mcp.map(McpHeaders::to_keep);
                 (mcp, std::mem::take(headers.all))
@@ -310,19 +321,19 @@ impl Deferred {
         })
     }
 
-    /// Dispatches it as a request that comes now. Whoever has watched it until now does no longer.
-    fn dispatch(mut self, server: &Arc<Server>, cx: &mut Context<'_>) -> Handled {
+    /// Dispatches the request as if it arrived now. Its hooks are handed over.
+    fn dispatch(mut self, server: &Arc<Server>, cx: &mut Context<'_>) -> MaybeReady {
         let mut headers = self.headers.take();
         let (body, request) = match &self.text {
-            Text::Message(text) => {
+            RequestText::Message(text) => {
                 let read = std::str::from_utf8(text).ok();
                 let read = read.and_then(|text| Message::within(text, server.bounds).ok());
                 match read {
                     Some(Message::Request(request)) => (text.clone(), request),
-                    _ => return Handled::Now(internal_error(&self.id)),
+                    _ => return MaybeReady::Ready(internal_error(&self.id)),
                 }
             }
-            Text::Plain {
+            RequestText::Plain {
                 name,
                 arguments,
                 arguments_repeat,
@@ -347,7 +358,7 @@ impl Deferred {
                 headers: headers.as_ref().map(|(_, all)| all),
                 peer: self.address.map(Peer::from),
             };
-            let watch = server.watch(&succession.cells, &self.principal, seen, &request)?;
+            let watch = server.observe(&succession.cells, &self.principal, seen, &request)?;
             Some(watch.taking_over(succession))
         });
         speaks(watch.as_ref(), self.revision, self.session.as_ref());
@@ -369,19 +380,20 @@ impl Deferred {
         let headers = headers.as_mut().map(|(mcp, all)| Headers {
             mcp: mcp.as_ref(),
             all,
+            extensions: self.extensions.as_ref(),
         });
-        let incoming = Incoming {
+        let request_context = RequestContext {
             caller,
             headers,
             body: &body,
             request: &request,
         };
-        let handled = server.dispatch(cx, self.method, incoming);
-        server.watched(watch, &request, handled)
+        let handled = server.dispatch(cx, self.method, request_context);
+        server.observed(watch, &request, handled)
     }
 }
 
-/// The element of an array of messages that an id lies in.
+/// The element of a batch that contains an id.
 fn element(body: &Bytes, id: &str, bounds: MessageBounds) -> Option<Bytes> {
     let Ok(Payload::Batch(elements)) = Payload::within(body, bounds) else {
         return None;
@@ -393,7 +405,7 @@ fn element(body: &Bytes, id: &str, bounds: MessageBounds) -> Option<Bytes> {
     Some(body.slice_ref(found.as_bytes()))
 }
 
-/// Requests that wait for sources to start, by caller. They run nothing, so they hold no permits of calls.
+/// Number of waiting requests, by caller. They run nothing, so they hold no concurrency permits.
 #[derive(Debug, Default)]
 pub(super) struct Waiters(Mutex<Counts>);
 
@@ -403,16 +415,16 @@ struct Counts {
     each: HashMap<ShareKey, usize>,
 }
 
-/// One request's entry among those that wait, until it is dropped.
+/// Registration of a waiting request; removed on drop.
 #[derive(Debug)]
-struct WaiterPlace {
+struct WaiterSlot {
     waiters: Arc<Waiters>,
     key: ShareKey,
 }
 
 impl Waiters {
-    /// Enters one more. `None` if there are as many as there may be.
-    fn enter(waiters: &Arc<Self>, key: ShareKey) -> Option<WaiterPlace> {
+    /// Registers a request. Returns `None` if a maximum is reached.
+    fn enter(waiters: &Arc<Self>, key: ShareKey) -> Option<WaiterSlot> {
         let mut counts = waiters.counts();
         if WAITERS_MAX <= counts.all {
             return None;
@@ -426,7 +438,7 @@ impl Waiters {
         }
         counts.all += 1;
         drop(counts);
-        Some(WaiterPlace {
+        Some(WaiterSlot {
             waiters: Arc::clone(waiters),
             key,
         })
@@ -437,7 +449,7 @@ impl Waiters {
     }
 }
 
-impl Drop for WaiterPlace {
+impl Drop for WaiterSlot {
     fn drop(&mut self) {
         let mut counts = self.waiters.counts();
         counts.all -= 1;

@@ -1,18 +1,19 @@
-//! The lifecycle of 2026-07-28: each request says everything about itself, and headers mirror some of it.
+//! Lifecycle of 2026-07-28: each request carries its own metadata, and headers repeat parts of it.
 
 use http::HeaderMap;
 use serde_json::json;
 
-use super::generation::supported_versions;
-use super::mirror::{self, McpHeaders, Mirrored};
+use super::param_headers::{self, HeaderValueState, McpHeaders};
 use super::reply::{Refusal, Reply};
+use super::snapshot::supported_versions;
 use super::{logging, tools, truncated};
 use crate::catalog::{CatalogTool, LogLevel};
 use crate::protocol::message::{self, Meta, Params, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Method, Revision};
 
-/// Checks a request as far as its method: `_meta`, version, and the headers that mirror them, in the order in
-/// which clients expect to hear of mistakes. `headers` is `None` where the transport has none.
+/// Validates `_meta`, the version and the headers that repeat them, in the order in which clients expect errors.
+///
+/// `headers` is `None` for transports without headers.
 pub(super) fn check_envelope(
     request: &Request<'_>,
     headers: Option<&McpHeaders>,
@@ -23,7 +24,7 @@ pub(super) fn check_envelope(
         Reply::refuse(Refusal::Meta, id, ErrorCode::InvalidParams, message)
     })?;
     if let Some(headers) = headers {
-        check_mirror(
+        check_header(
             id,
             "mcp-protocol-version",
             headers.version.read(),
@@ -34,7 +35,7 @@ pub(super) fn check_envelope(
         return Err(unsupported_version(id, &version));
     }
     if let Some(headers) = headers {
-        check_mirror(
+        check_header(
             id,
             "mcp-method",
             headers.method.read(),
@@ -46,7 +47,7 @@ pub(super) fn check_envelope(
         .ok_or_else(|| unknown_method(request))
 }
 
-/// MH-13: a method that does not exist here is no page that does not exist, but has the same status.
+/// MH-13: error for a method that does not exist. It has the HTTP status of a missing page.
 pub(super) fn unknown_method(request: &Request<'_>) -> Reply {
     let message = format!("Method not found: {}", truncated(&request.method));
     Reply::refuse(
@@ -57,7 +58,7 @@ pub(super) fn unknown_method(request: &Request<'_>) -> Reply {
     )
 }
 
-/// VER-02: a version that is not served.
+/// VER-02: error for a version that is not served.
 pub(super) fn unsupported_version(id: Option<&str>, requested: &str) -> Reply {
     let error = ErrorObject::new(
         ErrorCode::UnsupportedProtocolVersion,
@@ -67,13 +68,13 @@ pub(super) fn unsupported_version(id: Option<&str>, requested: &str) -> Reply {
     Reply::refused(Refusal::Version, id, &error.with_data(data))
 }
 
-/// MH-05: `Mcp-Name` says the same as the parameter that names what is called.
+/// MH-05: `Mcp-Name` must equal the parameter that names the target.
 pub(super) fn check_name(
     request: &Request<'_>,
     name: &str,
     headers: &McpHeaders,
 ) -> Result<(), Reply> {
-    check_mirror(
+    check_header(
         Some(request.id),
         "mcp-name",
         headers.name.read().decoded(),
@@ -81,15 +82,15 @@ pub(super) fn check_name(
     )
 }
 
-/// MH-05 for a body that names nothing: then the header does not either. Whoever goes by it alone would take the request
-/// for another one.
+/// MH-05 for a body without a name: the header must be absent too. Intermediaries that route by the header would
+/// otherwise misread the request.
 #[cold]
 pub(super) fn check_unnamed(request: &Request<'_>, headers: &McpHeaders) -> Result<(), Reply> {
     let value = headers.name.read().decoded();
-    check_mirror(Some(request.id), "mcp-name", value, None)
+    check_header(Some(request.id), "mcp-name", value, None)
 }
 
-/// MH-10 to MH-12: arguments that the tool wants mirrored are, and say the same.
+/// MH-10 to MH-12: arguments that the tool maps to headers must be sent, with equal values.
 pub(super) fn check_parameters(
     id: &str,
     tool: &CatalogTool,
@@ -99,7 +100,7 @@ pub(super) fn check_parameters(
     if tool.header_parameters.is_empty() {
         return Ok(());
     }
-    mirror::check_parameters(
+    param_headers::check_parameters(
         &tool.header_parameters,
         params.arguments.unwrap_or("{}"),
         headers,
@@ -114,7 +115,7 @@ pub(super) fn check_parameters(
     })
 }
 
-/// META-01: what every request must say of itself. Returns the version, or what is wrong.
+/// META-01: metadata that every request must have. Returns the version.
 fn check_meta<'a>(meta: &Meta<'a>) -> Result<std::borrow::Cow<'a, str>, &'static str> {
     let version = meta
         .protocol_version
@@ -130,7 +131,7 @@ fn check_meta<'a>(meta: &Meta<'a>) -> Result<std::borrow::Cow<'a, str>, &'static
     Ok(version)
 }
 
-/// LOG-03: the level of log messages that a request asks for is one of eight.
+/// LOG-03: the requested log level must be one of eight.
 pub(super) fn log_level(request: &Request<'_>) -> Result<Option<LogLevel>, Reply> {
     let Some(level) = request.params.meta.log_level else {
         return Ok(None);
@@ -141,28 +142,28 @@ pub(super) fn log_level(request: &Request<'_>) -> Result<Option<LogLevel>, Reply
     }
 }
 
-/// MH-06: `Mcp-Name` says the same as the id of the task, if it is there.
+/// MH-06: `Mcp-Name`, if present, must equal the task id.
 pub(super) fn check_task(
     request: &Request<'_>,
     task: &str,
     headers: &McpHeaders,
 ) -> Result<(), Reply> {
     match headers.name.read().decoded() {
-        Mirrored::Absent => Ok(()),
-        value => check_mirror(Some(request.id), "mcp-name", value, Some(task)),
+        HeaderValueState::Absent => Ok(()),
+        value => check_header(Some(request.id), "mcp-name", value, Some(task)),
     }
 }
 
 #[inline]
-fn check_mirror(
+fn check_header(
     id: Option<&str>,
     header: &'static str,
-    value: Mirrored<'_>,
+    value: HeaderValueState<'_>,
     body: Option<&str>,
 ) -> Result<(), Reply> {
     let problem = match (value, body) {
-        (Mirrored::Text(text), Some(body)) if text == body => return Ok(()),
-        (Mirrored::Absent, None) => return Ok(()),
+        (HeaderValueState::Text(text), Some(body)) if text == body => return Ok(()),
+        (HeaderValueState::Absent, None) => return Ok(()),
         (value, body) => mismatch(&value, body),
     };
     let message = format!("Header mismatch: {header} {problem}");
@@ -174,17 +175,19 @@ fn check_mirror(
     ))
 }
 
-/// How a header and the body differ.
+/// Describes the difference between a header and the body.
 #[cold]
-fn mismatch(value: &Mirrored<'_>, body: Option<&str>) -> String {
+fn mismatch(value: &HeaderValueState<'_>, body: Option<&str>) -> String {
     let said = body.map_or_else(
         || "nothing".to_owned(),
         |body| format!("'{}'", truncated(body)),
     );
     match value {
-        Mirrored::Text(text) => format!("is '{}', but the body says {said}", truncated(text)),
-        Mirrored::Absent => format!("is missing; the body says {said}"),
-        Mirrored::Repeated => "appears more than once".to_owned(),
-        Mirrored::Invalid(reason) => (*reason).to_owned(),
+        HeaderValueState::Text(text) => {
+            format!("is '{}', but the body says {said}", truncated(text))
+        }
+        HeaderValueState::Absent => format!("is missing; the body says {said}"),
+        HeaderValueState::Repeated => "appears more than once".to_owned(),
+        HeaderValueState::Invalid(reason) => (*reason).to_owned(),
     }
 }

@@ -1,83 +1,105 @@
-//! Messages of the one client at the other end of standard input and output.
+//! Messages received over standard input.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Context;
 
 use bytes::Bytes;
+use http::{Extensions, HeaderMap};
 use serde_json::json;
 
-use super::call::{OnDisconnect, Resumption, STDIO};
+use super::inflight::{OnDisconnect, Resumption, STDIO};
+use super::instrument::speaks;
 use super::reply::Reply;
 use super::rounds::Reach;
-use super::streams::Parts;
-use super::watched::speaks;
-use super::{BatchPolicy, Caller, Handled, Incoming, Local, Server, malformed, truncated};
+use super::streams::EventSource;
+use super::{
+    BatchPolicy, Caller, Headers, MaybeReady, RequestContext, Server, WorkerState, malformed,
+    truncated,
+};
 use crate::auth::Principal;
 use crate::protocol::message::{self, Message, Payload, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Method, Revision};
 use crate::seal::Session;
 use crate::telemetry::{Seen, Watch};
 
-/// What a process has agreed on with its one client.
+/// State of the one client of a process or of an HTTP+SSE session.
 #[derive(Debug, Default)]
 pub(crate) struct StdioPeer {
     session: OnceLock<Session>,
     listens: AtomicBool,
-    /// It has sessions only, and is reached over HTTP.
+    /// True for HTTP+SSE clients, which have no stateless era.
     has_sessions_only: bool,
+    /// Simulated HTTP request of each message, in tests.
+    http: Option<TestHttpRequest>,
+}
+
+/// Headers and extensions of a simulated HTTP request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TestHttpRequest {
+    pub headers: HeaderMap,
+    pub extensions: Arc<Extensions>,
 }
 
 impl StdioPeer {
-    /// A client of the transport of 2024-11-05.
-    pub(super) fn of_sessions() -> Self {
+    /// Creates the state of a client of the 2024-11-05 HTTP+SSE transport.
+    pub(super) fn for_http_sse() -> Self {
         Self {
             has_sessions_only: true,
             ..Self::default()
         }
     }
 
-    /// What was agreed on.
+    /// A client whose messages come with headers and extensions.
+    pub(crate) fn with_http(http: Option<TestHttpRequest>) -> Self {
+        Self {
+            http,
+            ..Self::default()
+        }
+    }
+
+    /// The session, after `initialize`.
     pub(super) fn session(&self) -> Option<&Session> {
         self.session.get()
     }
 
-    /// Whether there was a handshake.
+    /// Returns true after `initialize`.
     pub(crate) fn has_session(&self) -> bool {
         self.session.get().is_some()
     }
 }
 
 impl Server {
-    /// Answers one message; `seen` is how it came in. What can be said at once is; `cx` is for what cannot.
+    /// Handles one message that arrived as `seen` describes. Returns `Ready` if nothing has to wait; otherwise
+    /// registers with `cx`.
     pub(crate) fn handle_stdio(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
-        (local, seen): (&Local, Seen<'_>),
+        (worker, seen): (&WorkerState, Seen<'_>),
         peer: &StdioPeer,
         principal: &Arc<Principal>,
         body: &Bytes,
-    ) -> Handled {
-        Handled::Now(match Payload::within(body, self.bounds) {
+    ) -> MaybeReady {
+        MaybeReady::Ready(match Payload::within(body, self.bounds) {
             Ok(Payload::Single(Message::Request(request))) => {
-                let watch = self.watch(local.cells(), principal, seen, &request);
+                let watch = self.observe(worker.cells(), principal, seen, &request);
                 let (sender, message) = ((peer, principal), (body, &request));
-                let handled = self.stdio_request(cx, local, sender, message, watch.as_ref());
-                return self.watched(watch, &request, handled);
+                let handled = self.stdio_request(cx, worker, sender, message, watch.as_ref());
+                return self.observed(watch, &request, handled);
             }
             Ok(Payload::Single(Message::Notification(notification))) => {
-                // Both eras may be in use at once, and ids are unique within each.
+                // A client may use both eras at once. Request ids are unique within each.
                 if let Some(session) = peer.session.get() {
-                    self.notified(&session.log_name, &notification);
+                    self.handle_notification(&session.log_name, &notification);
                 }
                 if !peer.has_sessions_only {
-                    self.notified(STDIO, &notification);
+                    self.handle_notification(STDIO, &notification);
                 }
                 Reply::Accepted
             }
             Ok(Payload::Single(Message::Response(response))) => {
                 if let Some(session) = peer.session.get() {
-                    self.answered(&session.log_name, principal, &response);
+                    self.handle_client_response(&session.log_name, principal, &response);
                 }
                 Reply::Accepted
             }
@@ -89,57 +111,64 @@ impl Server {
                 {
                     let caller = Caller {
                         reach: Reach::Batch,
-                        ..self.stdio_caller(local, Some(session), principal, None)
+                        ..self.stdio_caller(worker, Some(session), principal, None)
                     };
-                    return self.batch(cx, (local, seen), caller, None, body, &elements);
+                    return self.batch(cx, (worker, seen), caller, None, body, &elements);
                 }
                 _ => malformed("an array of messages is not accepted: only 2025-03-26 has batches"),
             },
-            Err(problem) => self.not_a_message(&problem),
+            Err(problem) => self.malformed_message(&problem),
         })
     }
 
-    /// What the client of a session hears outside of answers; once, as soon as there is a session.
-    pub(crate) fn stdio_stream(
+    /// The stream of notifications of a session. Returns it once, as soon as there is a session.
+    pub(crate) fn stdio_notifications(
         self: &Arc<Self>,
         peer: &StdioPeer,
         principal: &Arc<Principal>,
-    ) -> Option<Box<dyn Parts>> {
+    ) -> Option<Box<dyn EventSource>> {
         let session = peer.session.get()?;
         if peer.listens.swap(true, Ordering::Relaxed) {
             return None;
         }
-        self.standing_for(session, principal)
+        self.session_notifications(session, principal)
     }
 
     fn stdio_request(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
-        local: &Local,
+        worker: &WorkerState,
         (peer, principal): (&StdioPeer, &Arc<Principal>),
         (body, request): (&Bytes, &Request<'_>),
         watch: Option<&Watch<'_>>,
-    ) -> Handled {
-        let of = |caller| Incoming {
+    ) -> MaybeReady {
+        let mut all = peer.http.as_ref().map(|http| http.headers.clone());
+        let headers = all.as_mut().zip(peer.http.as_ref());
+        let headers = headers.map(|(all, http)| Headers {
+            mcp: None,
+            all,
+            extensions: Some(&http.extensions),
+        });
+        let of = |caller| RequestContext {
             caller,
-            headers: None,
+            headers,
             body,
             request,
         };
         if let Some(version) = request.params.meta.protocol_version {
             if peer.has_sessions_only {
                 let version = message::string(version).unwrap_or_default();
-                return Handled::Now(not_on_this_transport(request.id, &version));
+                return MaybeReady::Ready(not_on_this_transport(request.id, &version));
             }
-            let caller = self.stdio_caller(local, None, principal, watch);
+            let caller = self.stdio_caller(worker, None, principal, watch);
             return self.stateless_request(cx, of(caller));
         }
         if let Some(session) = peer.session.get() {
-            let caller = self.stdio_caller(local, Some(session), principal, watch);
+            let caller = self.stdio_caller(worker, Some(session), principal, watch);
             return self.session_request(cx, of(caller));
         }
-        Handled::Now(match Method::parse(&request.method) {
-            Some(Method::Initialize) => match self.initialize(local, principal, request) {
+        MaybeReady::Ready(match Method::parse(&request.method) {
+            Some(Method::Initialize) => match self.initialize(worker, principal, request) {
                 Ok((session, reply)) => {
                     speaks(watch, session.revision, Some(&session.log_name));
                     let _ = peer.session.set(session);
@@ -147,7 +176,7 @@ impl Server {
                 }
                 Err(reply) => reply,
             },
-            Some(Method::Ping) => Reply::fixed(request.id, br#","result":{}}"#),
+            Some(Method::Ping) => Reply::constant(request.id, br#","result":{}}"#),
             _ => Reply::error(
                 request.id,
                 &ErrorObject::new(
@@ -160,7 +189,7 @@ impl Server {
 
     fn stdio_caller<'a>(
         &self,
-        local: &Local,
+        worker: &WorkerState,
         session: Option<&'a Session>,
         principal: &'a Arc<Principal>,
         watch: Option<&'a Watch<'a>>,
@@ -172,21 +201,21 @@ impl Server {
             address: None,
             revision,
             session: session.map(|session| &session.log_name),
-            // There is no disconnecting from one request only.
+            // A pipe cannot be closed for one request only.
             on_disconnect: OnDisconnect::RunOn,
             stream_after: Some(self.stream_after()),
             resumption: Resumption::No,
             capabilities: session.map_or_else(Default::default, |session| session.capabilities),
             reach: Reach::Stream,
             room: self.room(),
-            now: local.now(),
+            now: worker.now(),
             watch,
             propagation: self.telemetry.propagation(),
         }
     }
 }
 
-/// VER-02: where there are sessions only, the stateless era is not served.
+/// VER-02: this transport serves only revisions with sessions.
 fn not_on_this_transport(id: &str, requested: &str) -> Reply {
     let supported: Vec<_> = Revision::ALL
         .into_iter()

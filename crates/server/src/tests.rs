@@ -1,4 +1,4 @@
-//! What needs a clock, a mount or a caller of its own.
+//! Tests that need control of the clock, the endpoint or the caller.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use http::{HeaderMap, HeaderValue};
 use serde_json::{Map, Value, json};
 
 use super::{
-    Admission, Handled, HttpHead, Local, McpHeaders, Part, Refusal, Reply, Said, Server,
-    ServerConfig, ServerParts, Shared,
+    Admission, EventData, HttpHead, MaybeReady, McpHeaders, Refusal, Reply, Server, ServerConfig,
+    ServerContext, ServerParts, StreamEvent, WorkerState,
 };
 use crate::auth::Principal;
 use crate::catalog::{CallContext, Catalog, Definition, IntoTool as _, ToolError, tool_fn};
@@ -27,12 +27,12 @@ fn server() -> Arc<Server> {
     Arc::new(server_with(KeyRing::random(), &[]))
 }
 
-/// A server of tools of these names, one to a page.
+/// Creates a server with these tools and a page size of one.
 fn server_with(keys: KeyRing, names: &[&str]) -> Server {
-    sharing(Shared::default(), keys, names)
+    sharing(ServerContext::default(), keys, names)
 }
 
-fn sharing(shared: Shared, keys: KeyRing, names: &[&str]) -> Server {
+fn sharing(shared: ServerContext, keys: KeyRing, names: &[&str]) -> Server {
     let config = ServerConfig {
         page_size: 1,
         ..ServerConfig::default()
@@ -50,12 +50,12 @@ fn sharing(shared: Shared, keys: KeyRing, names: &[&str]) -> Server {
     })
 }
 
-/// What a server of these tests is made of, unless a test says otherwise.
+/// Default parts of a test server.
 fn of(catalog: Catalog) -> ServerParts {
     ServerParts {
         config: ServerConfig::default(),
         keys: KeyRing::random().into(),
-        shared: Shared::default(),
+        shared: ServerContext::default(),
         catalog,
         methods: HashMap::new(),
         telemetry: Telemetry::default(),
@@ -65,17 +65,17 @@ fn of(catalog: Catalog) -> ServerParts {
     }
 }
 
-/// One of several servers that share a state.
+/// Creates one of several servers with a shared state.
 pub(super) fn replica_of(state: SharedState) -> Arc<Server> {
-    let shared = Shared {
+    let shared = ServerContext {
         state,
         is_shared: true,
-        ..Shared::default()
+        ..ServerContext::default()
     };
     Arc::new(sharing(shared, KeyRing::random(), &[]))
 }
 
-/// Two servers of one key, the second at another mount.
+/// Creates two servers with one key, the second for another endpoint.
 fn at_two_mounts(names: &[&str]) -> (Arc<Server>, Arc<Server>) {
     let keys = || {
         let keys = vec!["a key that both of these servers have".to_owned().into()];
@@ -86,24 +86,24 @@ fn at_two_mounts(names: &[&str]) -> (Arc<Server>, Arc<Server>) {
     (Arc::new(server_with(keys(), names)), Arc::new(other))
 }
 
-fn at(now: u64) -> Local {
-    let local = Local::new(Telemetry::default().cells());
-    local.set_now(now);
-    local
+fn at(now: u64) -> WorkerState {
+    let worker = WorkerState::new(Telemetry::default().cells());
+    worker.set_now(now);
+    worker
 }
 
-/// Messages of a session of 2024-11-05 that nobody reads wait for five seconds; then the session ends.
+/// Messages of an HTTP+SSE session wait for five seconds if the client does not read. Then the session ends.
 #[tokio::test(start_paused = true)]
 async fn a_session_that_nobody_reads_is_evicted_after_five_seconds() {
     let server = server();
-    let local = at(START);
+    let worker = at(START);
     let principal = Arc::new(Principal::anonymous());
     let mut stream = server
-        .open_legacy(&principal, None, "/messages")
+        .open_sse_session(&principal, None, "/messages")
         .unwrap_or_else(|reply| panic!("{reply:?}"));
     let mut cx = Context::from_waker(Waker::noop());
-    let Poll::Ready(Some(Part {
-        said: Said::Message(path),
+    let Poll::Ready(Some(StreamEvent {
+        data: EventData::Message(path),
         ..
     })) = stream.poll_next(&mut cx)
     else {
@@ -114,9 +114,9 @@ async fn a_session_that_nobody_reads_is_evicted_after_five_seconds() {
     let ping = Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
     let post = || {
         let mut cx = Context::from_waker(Waker::noop());
-        server.post_legacy(&mut cx, (&local, Seen::default()), &principal, &id, &ping)
+        server.post_sse_message(&mut cx, (&worker, Seen::default()), &principal, &id, &ping)
     };
-    // There is room for 64 answers; the next ones wait.
+    // The queue holds 64 responses; the next ones wait.
     for _ in 0..64 {
         post().unwrap_or_else(|reply| panic!("{reply:?}")).await;
     }
@@ -129,13 +129,13 @@ async fn a_session_that_nobody_reads_is_evicted_after_five_seconds() {
     tokio::time::advance(Duration::from_millis(20)).await;
     waits.await.expect("no panic");
     assert!(
-        matches!(post(), Err(Reply::Answer(answer)) if answer.refusal == Some(Refusal::SessionUnknown))
+        matches!(post(), Err(Reply::Response(answer)) if answer.refusal == Some(Refusal::SessionUnknown))
     );
-    // Its reader is told by the end of the stream.
+    // The end of the stream tells the client.
     assert!(matches!(stream.poll_next(&mut cx), Poll::Ready(None)));
 }
 
-/// What a token shows ends with it, and so does a stream that was opened by it.
+/// A stream ends when the credential that opened it expires.
 #[tokio::test(start_paused = true)]
 async fn a_stream_ends_when_what_its_caller_has_shown_does() {
     let server = server();
@@ -165,10 +165,10 @@ async fn a_stream_ends_when_what_its_caller_has_shown_does() {
         let deadline = stream.deadline().expect("an end");
         assert!(deadline <= tokio::time::Instant::now() + Duration::from_secs(seconds));
         tokio::time::advance(Duration::from_secs(seconds)).await;
-        // SUB-05: with the answer that ends it.
+        // SUB-05: with the response that ends it.
         let last = stream.poll_next(&mut cx);
-        let is_answer = |part: &Part| matches!(part.said, Said::Answer(_));
-        assert!(matches!(last, Poll::Ready(Some(part)) if is_answer(&part)));
+        let is_answer = |event: &StreamEvent| matches!(event.data, EventData::Response(_));
+        assert!(matches!(last, Poll::Ready(Some(event)) if is_answer(&event)));
         assert!(matches!(stream.poll_next(&mut cx), Poll::Ready(None)));
     }
 }
@@ -197,7 +197,7 @@ fn what_is_offered_is_measured_anew_once_it_is_replaced() {
     assert_eq!(offered(&["a", "b"]), [2, 2 * told]);
 }
 
-/// Of a list that was replaced only those hear to whom it looks different.
+/// A caller is notified of a changed list only if its visible part differs.
 #[tokio::test]
 async fn who_sees_no_difference_is_not_told_that_a_list_has_changed() {
     let rules = json!({"rules": [{"effect": "deny", "principals": ["ada"], "tools": ["secret*"]}]});
@@ -222,7 +222,7 @@ async fn who_sees_no_difference_is_not_told_that_a_list_has_changed() {
         server.install(prepared)
     };
     serve(&["open", "secret"]);
-    tokio::spawn(Arc::clone(&server).attend());
+    tokio::spawn(Arc::clone(&server).run_notifications());
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
@@ -273,6 +273,7 @@ fn listen_as(principal: Principal, server: &Arc<Server>, body: &Value) -> Reply 
         principal: &principal,
         headers: &mut headers,
         mcp: &mcp,
+        extensions: None,
         takes_streams: true,
         wire: Wire::Http11,
         peer: None,
@@ -280,20 +281,20 @@ fn listen_as(principal: Principal, server: &Arc<Server>, body: &Value) -> Reply 
     let body = Bytes::from(body.to_string());
     let mut cx = Context::from_waker(Waker::noop());
     match server.handle_http(&mut cx, &at(START), &mut head, &body) {
-        Handled::Now(reply) => reply,
-        Handled::Later(_) => panic!("had to wait"),
+        MaybeReady::Ready(reply) => reply,
+        MaybeReady::Pending(_) => panic!("had to wait"),
     }
 }
 
-/// One POST, answered at once.
-fn post(server: &Arc<Server>, local: &Local, session: Option<&str>, body: &Value) -> Reply {
-    post_as(Principal::anonymous(), server, local, session, body)
+/// Sends one POST that completes at once.
+fn post(server: &Arc<Server>, worker: &WorkerState, session: Option<&str>, body: &Value) -> Reply {
+    post_as(Principal::anonymous(), server, worker, session, body)
 }
 
 fn post_as(
     principal: Principal,
     server: &Arc<Server>,
-    local: &Local,
+    worker: &WorkerState,
     session: Option<&str>,
     body: &Value,
 ) -> Reply {
@@ -313,6 +314,7 @@ fn post_as(
         principal: &principal,
         headers: &mut headers,
         mcp: &mcp,
+        extensions: None,
         takes_streams: true,
         wire: Wire::Http11,
         peer: None,
@@ -320,26 +322,26 @@ fn post_as(
     let body = Bytes::from(body.to_string());
     match server.handle_http(
         &mut Context::from_waker(Waker::noop()),
-        local,
+        worker,
         &mut head,
         &body,
     ) {
-        Handled::Now(reply) => reply,
-        Handled::Later(_) => panic!("had to wait"),
+        MaybeReady::Ready(reply) => reply,
+        MaybeReady::Pending(_) => panic!("had to wait"),
     }
 }
 
-fn session(server: &Arc<Server>, local: &Local) -> String {
+fn session(server: &Arc<Server>, worker: &WorkerState) -> String {
     let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18"}});
-    match post(server, local, None, &initialize) {
-        Reply::Answer(answer) => answer.session.expect("a session"),
+    match post(server, worker, None, &initialize) {
+        Reply::Response(answer) => answer.session.expect("a session"),
         other => panic!("{other:?}"),
     }
 }
 
 fn refusal(reply: &Reply) -> Option<Refusal> {
     match reply {
-        Reply::Answer(answer) => answer.refusal.clone(),
+        Reply::Response(answer) => answer.refusal.clone(),
         other => panic!("{other:?}"),
     }
 }
@@ -347,8 +349,8 @@ fn refusal(reply: &Reply) -> Option<Refusal> {
 #[test]
 fn lh_08_a_session_ends_a_day_after_it_began_however_busy_it_is() {
     let server = server();
-    let local = at(START);
-    let id = session(&server, &local);
+    let worker = at(START);
+    let id = session(&server, &worker);
     let ping = json!({"jsonrpc": "2.0", "id": 2, "method": "ping"});
     for (now, expected) in [
         (START, None),
@@ -356,13 +358,13 @@ fn lh_08_a_session_ends_a_day_after_it_began_however_busy_it_is() {
         (START + DAY, Some(Refusal::SessionUnknown)),
         (START + 2 * DAY, Some(Refusal::SessionUnknown)),
     ] {
-        local.set_now(now);
+        worker.set_now(now);
         assert_eq!(
-            refusal(&post(&server, &local, Some(&id), &ping)),
+            refusal(&post(&server, &worker, Some(&id), &ping)),
             expected,
             "{now}"
         );
-        // A worker that has never seen the id says the same.
+        // A worker that has not cached the id gives the same result.
         assert_eq!(
             refusal(&post(&server, &at(now), Some(&id), &ping)),
             expected,
@@ -376,32 +378,32 @@ fn lh_08_a_session_may_end_sooner_and_that_is_counted() {
     let mut server = server_with(KeyRing::random(), &[]);
     server.config.session_seconds = 60;
     let server = Arc::new(server);
-    let local = at(START);
-    let id = session(&server, &local);
+    let worker = at(START);
+    let id = session(&server, &worker);
     let ping = json!({"jsonrpc": "2.0", "id": 2, "method": "ping"});
     for (now, expected, hits) in [
         (START + 59, None, 0),
         (START + 60, Some(Refusal::SessionUnknown), 1),
     ] {
-        local.set_now(now);
-        let found = refusal(&post(&server, &local, Some(&id), &ping));
+        worker.set_now(now);
+        let found = refusal(&post(&server, &worker, Some(&id), &ping));
         assert_eq!(found, expected, "{now}");
         assert_eq!(server.limits.hits.of(Limit::SessionSeconds), hits);
     }
-    // What never was a session has not ended.
-    post(&server, &local, Some("x"), &ping);
+    // An unknown id is not an ended session.
+    post(&server, &worker, Some("x"), &ping);
     assert_eq!(server.limits.hits.of(Limit::SessionSeconds), 1);
 }
 
 #[test]
 fn list_02_a_page_is_sent_as_it_lies_in_the_catalog() {
     let server = server();
-    let local = at(START);
-    let id = session(&server, &local);
+    let worker = at(START);
+    let id = session(&server, &worker);
     let list = |id_of_request: u32| {
         let list = json!({"jsonrpc": "2.0", "id": id_of_request, "method": "tools/list"});
-        match post(&server, &local, Some(&id), &list) {
-            Reply::Answer(answer) => answer,
+        match post(&server, &worker, Some(&id), &list) {
+            Reply::Response(answer) => answer,
             other => panic!("{other:?}"),
         }
     };
@@ -413,10 +415,10 @@ fn list_02_a_page_is_sent_as_it_lies_in_the_catalog() {
     );
 }
 
-/// The whole text of an answer.
+/// Parses the body of a response.
 fn text(reply: Reply) -> Value {
     match reply {
-        Reply::Answer(answer) => serde_json::from_slice(&answer.whole()).expect("JSON"),
+        Reply::Response(answer) => serde_json::from_slice(&answer.to_bytes()).expect("JSON"),
         other => panic!("{other:?}"),
     }
 }
@@ -424,13 +426,13 @@ fn text(reply: Reply) -> Value {
 #[test]
 fn lh_08_a_session_of_another_mount_is_unknown() {
     let (server, other) = at_two_mounts(&[]);
-    let local = at(START);
-    let id = session(&server, &local);
+    let worker = at(START);
+    let id = session(&server, &worker);
     let ping = json!({"jsonrpc": "2.0", "id": 2, "method": "ping"});
-    assert_eq!(refusal(&post(&server, &local, Some(&id), &ping)), None);
-    // By the same worker too, which has opened the id for the one mount.
-    for local in [&local, &at(START)] {
-        let foreign = post(&other, local, Some(&id), &ping);
+    assert_eq!(refusal(&post(&server, &worker, Some(&id), &ping)), None);
+    // Also on the worker that has cached the id for the other endpoint.
+    for worker in [&worker, &at(START)] {
+        let foreign = post(&other, worker, Some(&id), &ping);
         assert_eq!(refusal(&foreign), Some(Refusal::SessionUnknown));
     }
 }
@@ -438,22 +440,22 @@ fn lh_08_a_session_of_another_mount_is_unknown() {
 #[test]
 fn lh_08_a_session_of_somebody_else_is_unknown() {
     let server = server();
-    let local = at(START);
-    let id = session(&server, &local);
+    let worker = at(START);
+    let id = session(&server, &worker);
     let ping = json!({"jsonrpc": "2.0", "id": 2, "method": "ping"});
-    let stranger = post_as(Principal::local(), &server, &local, Some(&id), &ping);
+    let stranger = post_as(Principal::local(), &server, &worker, Some(&id), &ping);
     assert_eq!(refusal(&stranger), Some(Refusal::SessionUnknown));
-    assert_eq!(refusal(&post(&server, &local, Some(&id), &ping)), None);
+    assert_eq!(refusal(&post(&server, &worker, Some(&id), &ping)), None);
 }
 
 #[test]
 fn pag_01_a_cursor_of_another_mount_is_refused() {
     let (server, other) = at_two_mounts(&["a", "b"]);
-    let local = at(START);
+    let worker = at(START);
     let list = |server: &Arc<Server>, params: Value| {
         let id = session(server, &at(START));
         let list = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": params});
-        text(post(server, &local, Some(&id), &list))
+        text(post(server, &worker, Some(&id), &list))
     };
     let first = list(&server, json!({}));
     let params = json!({"cursor": first["result"]["nextCursor"]});
@@ -467,15 +469,15 @@ fn pag_01_a_cursor_of_another_mount_is_refused() {
 #[test]
 fn list_02_every_page_of_every_revision_is_sent_as_it_lies_in_the_catalog() {
     let server = Arc::new(server_with(KeyRing::random(), &["a", "b", "c"]));
-    let local = at(START);
+    let worker = at(START);
     let page = |session: &str, cursor: &Value| {
         let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"cursor": cursor}});
-        match post(&server, &local, Some(session), &list) {
-            Reply::Answer(answer) => answer.rest.pieces()[0].clone(),
+        match post(&server, &worker, Some(session), &list) {
+            Reply::Response(answer) => answer.rest.pieces()[0].clone(),
             other => panic!("{other:?}"),
         }
     };
-    let (one, other) = (session(&server, &local), session(&server, &local));
+    let (one, other) = (session(&server, &worker), session(&server, &worker));
     let mut cursor = Value::Null;
     for last in [false, false, true] {
         let bytes = page(&one, &cursor);
@@ -489,7 +491,7 @@ fn list_02_every_page_of_every_revision_is_sent_as_it_lies_in_the_catalog() {
     }
 }
 
-/// A server of one tool that asks for roots.
+/// Creates a server with a tool that requests roots.
 fn asking_server() -> Arc<Server> {
     let tool = tool_fn(
         Definition::new("ask"),
@@ -526,16 +528,16 @@ fn mrtr_06_a_state_is_good_for_its_principal_and_for_a_quarter_of_an_hour() {
         json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
     };
     let send = |principal: Principal, now: u64, body: &Value| {
-        let (local, principal) = (at(now), Arc::new(principal));
+        let (worker, principal) = (at(now), Arc::new(principal));
         let body = Bytes::from(body.to_string());
         let peer = super::StdioPeer::default();
         let cx = &mut Context::from_waker(Waker::noop());
-        let Handled::Now(Reply::Answer(answer)) =
-            server.handle_stdio(cx, (&local, Seen::PIPE), &peer, &principal, &body)
+        let MaybeReady::Ready(Reply::Response(answer)) =
+            server.handle_stdio(cx, (&worker, Seen::PIPE), &peer, &principal, &body)
         else {
             panic!("answered at once");
         };
-        serde_json::from_slice::<Value>(&answer.whole()).expect("JSON")
+        serde_json::from_slice::<Value>(&answer.to_bytes()).expect("JSON")
     };
     let asked = send(Principal::local(), now, &call(json!({})));
     let again = call(json!({
@@ -572,22 +574,22 @@ async fn tsk_10_a_task_is_there_for_its_own_principal_only() {
                 {"extensions": {"io.modelcontextprotocol/tasks": {}}},
         });
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-        let (local, principal) = (at(START), Arc::new(principal));
+        let (worker, principal) = (at(START), Arc::new(principal));
         let body = Bytes::from(body.to_string());
         let peer = super::StdioPeer::default();
         let handled = std::future::poll_fn(|cx| {
             std::task::Poll::Ready(server.handle_stdio(
                 cx,
-                (&local, Seen::PIPE),
+                (&worker, Seen::PIPE),
                 &peer,
                 &principal,
                 &body,
             ))
         });
-        let Reply::Answer(answer) = handled.await.reply().await else {
+        let Reply::Response(answer) = handled.await.reply().await else {
             panic!("one document");
         };
-        serde_json::from_slice::<Value>(&answer.whole()).expect("JSON")
+        serde_json::from_slice::<Value>(&answer.to_bytes()).expect("JSON")
     };
     let created = send(Principal::local(), "tools/call", json!({"name": "work"})).await;
     let task = &created["result"]["taskId"];

@@ -1,23 +1,25 @@
-//! `tools/call`.
+//! Handler of `tools/call`.
 
 use std::sync::Arc;
 use std::task::Context;
 
-use super::call::{self, OnDisconnect, Outcome, Step, Terms};
+use super::call_stream::CallStream;
 use super::content::{TEXT_BLOCK_BYTES, push_block, push_plain_text_block, push_text_block};
-use super::dispatch::unnamed;
-use super::generation::Generation;
+use super::dispatch::missing_name;
+use super::execute::into_stream;
+use super::inflight::{self, CallOptions, CallOutcome, CallProgress, OnDisconnect};
 use super::reply::{Refusal, Reply, begin, end_len, finish};
 use super::rounds::{missing_capability, visit_required};
-use super::run::in_parts;
-use super::search::Meant;
-use super::stream::CallStream;
+use super::search::ResolvedCall;
+use super::snapshot::Snapshot;
 use super::tasks::TaskCall;
-use super::{Caller, Handled, Headers, Incoming, Server, ValidationErrors, stateless, truncated};
+use super::{
+    Caller, Headers, MaybeReady, RequestContext, Server, ValidationErrors, stateless, truncated,
+};
 use crate::auth::Shelf;
 use crate::catalog::{
-    Arguments, CallContext, CatalogTool, InvalidArguments, Output, OutputContent, TaskSupport,
-    ToolError, ToolErrorKind,
+    Arguments, CallContext, CatalogTool, InvalidArguments, MissingScopes, Output, OutputContent,
+    TaskSupport, ToolError, ToolErrorKind,
 };
 use crate::limit::{LARGE_BYTES, ToolLimits};
 use crate::net::ShareKey;
@@ -26,54 +28,54 @@ use crate::protocol::{ErrorCode, ErrorObject, Method, Revision, is_plain};
 use crate::telemetry::Verdict;
 
 impl Server {
-    /// Calls a tool. In the stateless era the headers have to agree with the body.
+    /// Handles `tools/call`. In the stateless era the headers must agree with the body.
     #[inline]
     pub(super) fn call_tool(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
-        incoming: Incoming<'_>,
-    ) -> Handled {
-        let Incoming {
+        request_context: RequestContext<'_>,
+    ) -> MaybeReady {
+        let RequestContext {
             caller,
             mut headers,
             body,
             request,
-        } = incoming;
-        let generation = self.generation.load();
-        let lent = Incoming {
+        } = request_context;
+        let snapshot = self.snapshot.load();
+        let lent = RequestContext {
             caller,
             headers: headers.as_mut().map(Headers::reborrow),
             body,
             request,
         };
-        match self.start_call(&generation, lent) {
+        match self.prepare_call(&snapshot, lent) {
             Err(refusal) if refusal.is_unknown_tool() => {
-                let incoming = Incoming {
+                let request_context = RequestContext {
                     caller,
                     headers,
                     body,
                     request,
                 };
-                self.unless_starting(&generation, Method::ToolsCall, incoming, refusal)
+                self.wait_for_source(&snapshot, Method::ToolsCall, request_context, refusal)
             }
-            Err(refusal) => Handled::Now(refusal),
+            Err(refusal) => MaybeReady::Ready(refusal),
             Ok(mut started) => {
                 let support = started.entry.tool.definition().task;
                 if support != TaskSupport::Forbidden || request.params.rare.is_some() {
-                    match self.call_as_task(&generation, caller, request, started) {
+                    match self.call_as_task(&snapshot, caller, request, started) {
                         Ok(ordinary) => started = ordinary,
                         Err(handled) => return handled,
                     }
                 }
-                let Started {
+                let PreparedCall {
                     entry,
                     arguments,
                     mut context,
-                    terms,
+                    options,
                     limits,
                 } = started;
                 let writer = ResultWriter {
-                    generation: &generation,
+                    snapshot: &snapshot,
                     entry,
                     id: request.id,
                     revision: caller.revision,
@@ -86,26 +88,26 @@ impl Server {
                     .limits
                     .has_room(caller.principal, caller.address, limits);
                 let begun = if has_room {
-                    call::begin(cx, start, &context, terms)
+                    inflight::start(cx, start, &context, options)
                 } else {
-                    call::prepared(start, &context)
+                    inflight::start_unpolled(start, &context)
                 };
-                if let Ok(Step::Done(outcome)) = begun {
+                if let Ok(CallProgress::Done(outcome)) = begun {
                     let handled = writer.conclude(outcome);
-                    give_back(&mut context, headers);
+                    return_headers(&mut context, headers);
                     return handled;
                 }
                 let turn = self.limits.turn(caller.principal, caller.address, limits);
-                let conclusion = Conclusion {
+                let conclusion = ResultOwner {
                     name: writer.name().to_owned(),
                     id: request.id.to_owned(),
                     revision: caller.revision,
                     server: Arc::clone(self),
-                    generation: Arc::clone(&generation),
+                    snapshot: Arc::clone(&snapshot),
                     share: Some(context.share),
                 };
-                let streams = self.resumption_of(terms);
-                Handled::Later(Box::pin(async move {
+                let streams = self.resumable_streams(options);
+                MaybeReady::Pending(Box::pin(async move {
                     let step = match begun {
                         Ok(step) => step,
                         Err(call) => {
@@ -120,20 +122,20 @@ impl Server {
                                 }
                             };
                             let inflight = &conclusion.server.inflight;
-                            call::wait(call, &context, terms, inflight, held).await
+                            inflight::drive(call, &context, options, inflight, held).await
                         }
                     };
                     match step {
-                        Step::Done(outcome) => {
+                        CallProgress::Done(outcome) => {
                             let handled = conclusion.writer(|writer| writer.conclude(outcome));
                             handled.reply().await
                         }
-                        Step::Streams(running) => {
+                        CallProgress::Streams(running) => {
                             let hold = conclusion.server.inflight.stream();
                             let conclude =
                                 move |outcome| conclusion.writer(|writer| writer.conclude(outcome));
                             let stream = CallStream::new(running, context, conclude, hold);
-                            in_parts(stream, streams, terms)
+                            into_stream(stream, streams, options)
                         }
                     }
                 }))
@@ -141,63 +143,68 @@ impl Server {
         }
     }
 
-    /// Makes a task of a call, if it is to be one.
+    /// Runs a call as a task, if the client or the tool asks for that.
     ///
     /// # Errors
     ///
-    /// What was made of it, if it is no ordinary call.
+    /// The response, if the call became a task or failed.
     #[cold]
     fn call_as_task<'g>(
         self: &Arc<Self>,
-        generation: &Arc<Generation>,
+        snapshot: &Arc<Snapshot>,
         caller: Caller<'_>,
         request: &Request<'_>,
-        started: Started<'g>,
-    ) -> Result<Started<'g>, Handled> {
+        started: PreparedCall<'g>,
+    ) -> Result<PreparedCall<'g>, MaybeReady> {
         let definition = started.entry.tool.definition();
         let (support, context) = (definition.task, &started.context);
-        let terms = self
-            .task_terms(caller, support, context, request, started.terms.timeout)
-            .map_err(Handled::Now)?;
-        let Some(terms) = terms else {
+        let options = self
+            .task_options(caller, support, context, request, started.options.timeout)
+            .map_err(MaybeReady::Ready)?;
+        let Some(options) = options else {
             return Ok(started);
         };
-        let conclusion = Conclusion {
+        let conclusion = ResultOwner {
             name: definition.name().to_owned(),
             id: request.id.to_owned(),
             revision: caller.revision,
             server: Arc::clone(self),
-            generation: Arc::clone(generation),
-            // The outcome of a task is kept elsewhere.
+            snapshot: Arc::clone(snapshot),
+            // The result of a task is stored, not sent.
             share: None,
         };
-        let Started {
+        let PreparedCall {
             entry,
             arguments,
-            context,
-            terms: on_its_own,
+            mut context,
+            options: on_its_own,
             limits,
             ..
         } = started;
+        if !definition.deferred_task
+            && let Some(context) = Arc::get_mut(&mut context)
+        {
+            context.timeout = Some(options.lifetime());
+        }
         let start = |context| entry.tool.call(context, arguments);
-        let Some(call) = call::guard(start, &context) else {
-            return Err(conclusion.writer(|writer| writer.conclude(Outcome::Panicked)));
+        let Some(call) = inflight::prepare(start, &context) else {
+            return Err(conclusion.writer(|writer| writer.conclude(CallOutcome::Panicked)));
         };
         let task = TaskCall {
-            audited: self.audited_task(caller, &conclusion.name, definition.deferred_task),
+            audited: self.audit_task(caller, &conclusion.name, definition.deferred_task),
             call,
             tool: conclusion.name.clone(),
             later: definition.deferred_task,
             stream_after: on_its_own.stream_after,
             runs_on: on_its_own.on_disconnect == OnDisconnect::RunOn,
             context,
-            terms,
+            options,
         };
         let turn = self
             .limits
             .turn(caller.principal, caller.address, limits.as_deref());
         Err(self.begin_task(request.id, task, turn, move |id, outcome| {
-            let conclusion = Conclusion {
+            let conclusion = ResultOwner {
                 id: id.to_owned(),
                 ..conclusion
             };
@@ -205,50 +212,56 @@ impl Server {
         }))
     }
 
-    /// Everything that has to be right before a tool is called.
+    /// Validates a call, up to the point where the tool can run.
     #[inline]
-    fn start_call<'g>(
+    fn prepare_call<'g>(
         self: &'g Arc<Self>,
-        generation: &'g Generation,
-        incoming: Incoming<'_>,
-    ) -> Result<Started<'g>, Reply> {
-        let Incoming {
+        snapshot: &'g Snapshot,
+        request_context: RequestContext<'_>,
+    ) -> Result<PreparedCall<'g>, Reply> {
+        let RequestContext {
             caller, request, ..
-        } = incoming;
+        } = request_context;
         let Some(name) = request.params.name.and_then(message::string) else {
             let problem = "name is required, a string: which tool to call";
-            return Err(unnamed(&incoming, problem));
+            return Err(missing_name(&request_context, problem));
         };
-        let log_level = self.check_named(&incoming, &name)?;
-        let mut meant = Meant {
+        let log_level = self.check_named(&request_context, &name)?;
+        let mut resolved = ResolvedCall {
             name,
             arguments: request.params.arguments,
             is_direct: true,
         };
-        if let Some(search) = &generation.search {
-            meant = generation.meant(search, caller, request.id, meant.name, meant.arguments)?;
+        if let Some(search) = &snapshot.search {
+            resolved = snapshot.resolve_call(
+                search,
+                caller,
+                request.id,
+                resolved.name,
+                resolved.arguments,
+            )?;
         }
-        let name = meant.name;
-        let Some(entry) = generation.catalog.tool(&name) else {
-            return Err(unknown_tool(generation, caller, request.id, &name));
+        let name = resolved.name;
+        let Some(entry) = snapshot.catalog.tool(&name) else {
+            return Err(unknown_tool(snapshot, caller, request.id, &name));
         };
-        // What is hidden is not there.
-        let tools = &generation.catalog.tools;
-        if !generation.sees_key(caller.principal, Shelf::Tools, tools, &name) {
-            return Err(unknown_tool(generation, caller, request.id, &name));
+        // A hidden tool must look like one that does not exist.
+        let tools = &snapshot.catalog.tools;
+        if !snapshot.sees_key(caller.principal, Shelf::Tools, tools, &name) {
+            return Err(unknown_tool(snapshot, caller, request.id, &name));
         }
         caller.names(entry.operation);
         let scopes = &entry.tool.definition().scopes;
         if !scopes.is_empty() {
             check_scopes(caller, request.id, scopes)?;
         }
-        if let Some(required) = generation.required_for(caller.principal, &name) {
+        if let Some(required) = snapshot.required_scopes(caller.principal, &name) {
             let all: Vec<_> = scopes.iter().chain(&*required).cloned().collect();
             check_scopes(caller, request.id, &all)?;
         }
         let refused = |invalid: InvalidArguments| {
             let writer = ResultWriter {
-                generation,
+                snapshot,
                 entry,
                 id: request.id,
                 revision: caller.revision,
@@ -257,21 +270,22 @@ impl Server {
             };
             writer.failure(&invalid.into())
         };
-        // Before anybody reads them: another reader might take the other one.
-        if let Some(path) = request.params.repeated_argument(meant.arguments) {
+        // Parsers disagree on which of two members with one name counts, so the call is rejected before any of them
+        // reads it.
+        if let Some(path) = request.params.repeated_argument(resolved.arguments) {
             return Err(refused(InvalidArguments::repeated(&path)));
         }
         if !caller.revision.has_sessions()
-            && meant.is_direct
-            && let Some(headers) = &incoming.headers
+            && resolved.is_direct
+            && let Some(headers) = &request_context.headers
             && headers.mcp.is_some()
         {
             stateless::check_parameters(request.id, entry, &request.params, headers.all)?;
         }
-        let arguments = match meant.arguments {
+        let arguments = match resolved.arguments {
             None => Arguments::none(),
             Some(object) if message::is_object(object) => {
-                Arguments::from_checked(incoming.body.slice_ref(object.as_bytes()))
+                Arguments::from_checked(request_context.body.slice_ref(object.as_bytes()))
             }
             Some(_) => return Err(invalid_params(request.id, "arguments is an object")),
         };
@@ -281,26 +295,28 @@ impl Server {
             .call(&name)
             .map_err(|refused| Reply::limited(Some(request.id), refused))?;
         if entry.is_large() {
-            // Nothing is done for a result that could not be kept.
+            // The tool must not run if its result could not be buffered.
             self.limits
                 .check_response(caller.share())
                 .map_err(|refused| Reply::limited(Some(request.id), refused))?;
         }
-        let asking = self.asking(caller, incoming.body, request)?;
-        let timeout = entry.tool.definition().timeout;
-        Ok(Started {
+        let asking = self.asking(caller, request_context.body, request)?;
+        let options = self.options(caller, entry.tool.definition().timeout);
+        let timeout = options.timeout;
+        Ok(PreparedCall {
             entry,
             arguments,
-            terms: self.terms(caller, timeout),
-            context: caller.context(incoming.headers, request, log_level, asking),
+            options,
+            context: caller.context(request_context.headers, request, log_level, asking, timeout),
             limits,
         })
     }
 }
 
-/// Gives the headers of a request back that a call had, if nobody else has them. There is room in them.
+/// Returns the headers to the request, unless the tool kept the context. The map keeps its capacity for the next
+/// request.
 #[inline]
-fn give_back(context: &mut Arc<CallContext>, headers: Option<Headers<'_>>) {
+fn return_headers(context: &mut Arc<CallContext>, headers: Option<Headers<'_>>) {
     if let Some(headers) = headers
         && let Some(context) = Arc::get_mut(context)
         && let Some(taken) = context.headers.take()
@@ -309,37 +325,50 @@ fn give_back(context: &mut Arc<CallContext>, headers: Option<Headers<'_>>) {
     }
 }
 
-/// AUTH-09: a caller that lacks a scope is told all that are needed.
+/// AUTH-09: the error lists all scopes that the call needs.
 fn check_scopes(caller: Caller<'_>, id: &str, needed: &[String]) -> Result<(), Reply> {
     if needed.iter().all(|scope| caller.principal.has_scope(scope)) {
         return Ok(());
     }
-    let message = format!(
-        "the credential lacks a scope that is needed: {}",
-        needed.join(" ")
-    );
-    let error = ErrorObject::new(ErrorCode::Http(403), message);
-    let error = error.with_data(serde_json::json!({ "requiredScopes": needed }));
-    Err(Reply::refused(
-        Refusal::Scope(needed.into()),
-        Some(id),
-        &error,
-    ))
+    Err(missing_scopes(id, &MissingScopes(needed.into())))
 }
 
-/// A call about to be made.
-struct Started<'g> {
+/// The response to a caller that lacks scopes.
+fn missing_scopes(id: &str, missing: &MissingScopes) -> Reply {
+    let error = ErrorObject::new(ErrorCode::Http(403), missing.to_string());
+    let error = error.with_data(serde_json::json!({ "requiredScopes": missing.0 }));
+    Reply::refused(Refusal::Scope(Arc::clone(&missing.0)), Some(id), &error)
+}
+
+/// The response to a caller that a tool, a resource or a prompt has rejected. `source` may name scopes.
+#[cold]
+pub(super) fn forbidden(
+    id: &str,
+    message: &str,
+    source: Option<&(dyn std::error::Error + Send + Sync + 'static)>,
+) -> Reply {
+    match source.and_then(|source| source.downcast_ref()) {
+        Some(missing) => missing_scopes(id, missing),
+        None => Reply::error(
+            id,
+            &ErrorObject::new(ErrorCode::Http(403), message.to_owned()),
+        ),
+    }
+}
+
+/// A validated call, ready to run.
+struct PreparedCall<'g> {
     entry: &'g CatalogTool,
     arguments: Arguments,
-    terms: Terms,
+    options: CallOptions,
     context: Arc<CallContext>,
-    /// The tool's own, if it has any.
+    /// Limits of the tool; `None` if it has none.
     limits: Option<Arc<ToolLimits>>,
 }
 
-/// What it takes to write a result once its request is gone.
-struct Conclusion {
-    generation: Arc<Generation>,
+/// Owned data of a call, for a response that is written after the request is gone.
+struct ResultOwner {
+    snapshot: Arc<Snapshot>,
     name: String,
     id: String,
     revision: Revision,
@@ -347,73 +376,70 @@ struct Conclusion {
     share: Option<ShareKey>,
 }
 
-impl Conclusion {
-    fn writer(&self, write: impl FnOnce(ResultWriter<'_>) -> Handled) -> Handled {
-        match self.generation.catalog.tool(&self.name) {
+impl ResultOwner {
+    fn writer(&self, write: impl FnOnce(ResultWriter<'_>) -> MaybeReady) -> MaybeReady {
+        match self.snapshot.catalog.tool(&self.name) {
             Some(entry) => write(ResultWriter {
-                generation: &self.generation,
+                snapshot: &self.snapshot,
                 entry,
                 id: &self.id,
                 revision: self.revision,
                 server: &self.server,
                 share: self.share,
             }),
-            None => Handled::Now(internal_error(&self.id)),
+            None => MaybeReady::Ready(internal_error(&self.id)),
         }
     }
 }
 
-/// Writes the results of calls as a revision's clients read them (TOOL-10).
+/// Writes the result of a call for the caller's revision (TOOL-10).
 struct ResultWriter<'a> {
-    generation: &'a Generation,
+    snapshot: &'a Snapshot,
     entry: &'a CatalogTool,
     id: &'a str,
     revision: Revision,
     server: &'a Arc<Server>,
-    /// Whose share of the memory for responses the result takes; `None` if it is not sent.
+    /// Share that the response memory is charged to; `None` if the result is not sent.
     share: Option<ShareKey>,
 }
 
-/// What the model reads instead of an error that was not written for it.
+/// Replaces the message of an error that was not written for the model.
 const MASKED: &str = "the tool failed; the reason is in the server's log";
 
 impl ResultWriter<'_> {
     #[inline]
-    fn conclude(&self, outcome: Outcome<Result<Output, ToolError>>) -> Handled {
-        Handled::Now(match outcome {
-            Outcome::Done(Ok(output)) => match self.entry.check_output(&output) {
+    fn conclude(&self, outcome: CallOutcome<Result<Output, ToolError>>) -> MaybeReady {
+        MaybeReady::Ready(match outcome {
+            CallOutcome::Done(Ok(output)) => match self.entry.check_output(&output) {
                 Ok(()) => self.success(&output),
                 Err(problem) => {
                     tracing::error!(tool = self.name(), %problem, "a result does not fit the tool's output schema");
                     internal_error(self.id)
                 }
             },
-            Outcome::Done(Err(error)) => self.failure(&error),
-            Outcome::TimedOut(limit) => {
+            CallOutcome::Done(Err(error)) => self.failure(&error),
+            CallOutcome::TimedOut(limit) => {
                 let message = format!("the tool did not answer within {} s", limit.as_secs_f64());
                 tracing::warn!(
                     tool = self.name(),
                     limit_s = limit.as_secs_f64(),
                     "a call ran out of time"
                 );
-                self.error_result(&message).because(Refusal::TimedOut)
+                self.error_result(&message).with_reason(Refusal::TimedOut)
             }
-            Outcome::Panicked => {
+            CallOutcome::Panicked => {
                 tracing::error!(
                     tool = self.name(),
                     "a tool panicked; its call failed, nothing else is affected"
                 );
                 internal_error(self.id)
             }
-            Outcome::Cancelled => Reply::Cancelled,
-            Outcome::Stopped => stopped(self.id),
-            Outcome::Interrupted(interrupted) => {
-                return self.server.interrupted(
-                    self.id,
-                    self.name(),
-                    self.generation,
-                    *interrupted,
-                );
+            CallOutcome::Cancelled => Reply::Cancelled,
+            CallOutcome::Stopped => stopped(self.id),
+            CallOutcome::Suspended(interrupted) => {
+                return self
+                    .server
+                    .interrupted(self.id, self.name(), self.snapshot, *interrupted);
             }
         })
     }
@@ -429,14 +455,14 @@ impl ResultWriter<'_> {
         {
             return self.large_success(output, weight, share);
         }
-        let reply = success(self.generation, self.revision, self.id, output);
+        let reply = success(self.snapshot, self.revision, self.id, output);
         match self.share {
             Some(share) => reply.counted(&self.server.limits, share, self.id),
             None => reply,
         }
     }
 
-    /// A large result counts as unread from before it is written, so that its memory is not taken twice.
+    /// Reserves the memory of a large result before it is serialized, so that it is counted once.
     #[cold]
     fn large_success(&self, output: &Output, weight: usize, share: ShareKey) -> Reply {
         self.entry.has_large_results();
@@ -451,12 +477,13 @@ impl ResultWriter<'_> {
                 Reply::limited(Some(self.id), refused)
             }
             Ok(reservation) => {
-                success(self.generation, self.revision, self.id, output).holding(reservation)
+                success(self.snapshot, self.revision, self.id, output).with_reservation(reservation)
             }
         }
     }
 
-    /// A failure that the model reads, or an error of the protocol's where that is what the revision has.
+    /// Response to a failed call: a result for the model, or a protocol error, depending on the kind and the
+    /// revision.
     #[cold]
     fn failure(&self, error: &ToolError) -> Reply {
         let tool = self.name();
@@ -476,17 +503,22 @@ impl ResultWriter<'_> {
                     let error = ErrorObject::new(ErrorCode::InvalidParams, message);
                     return Reply::refused(Refusal::Arguments, Some(self.id), &error);
                 }
-                self.error_result(&message).because(Refusal::Arguments)
+                self.error_result(&message).with_reason(Refusal::Arguments)
             }
             ToolErrorKind::MissingCapability(ability) if !self.revision.has_sessions() => {
                 missing_capability(self.id, ability)
             }
             ToolErrorKind::VisitRequired => visit_required(self.id, error.source()),
+            ToolErrorKind::Forbidden => {
+                tracing::debug!(%tool, error = error.message(), "a call was forbidden by its tool");
+                forbidden(self.id, error.message(), error.source())
+            }
             ToolErrorKind::Failed if self.server.config.mask_errors && error.is_foreign() => {
                 tracing::error!(%tool, error = error.message(), "a call failed, and its caller is not told why");
                 self.error_result(MASKED)
             }
-            ToolErrorKind::Failed | ToolErrorKind::MissingCapability(_) => {
+            // `Failed`, `MissingCapability`, and kinds that are added later.
+            _ => {
                 if let Some(source) = error.source() {
                     tracing::debug!(%tool, %source, "a call failed");
                 }
@@ -496,36 +528,34 @@ impl ResultWriter<'_> {
     }
 
     fn error_result(&self, message: &str) -> Reply {
-        error_result(self.generation, self.revision, self.id, message)
+        error_result(self.snapshot, self.revision, self.id, message)
     }
 }
 
-/// The answer to a call that succeeded.
+/// Response to a successful call.
+///
+/// Every result of a tool is written here: of calls, of tasks and of plain HTTP. Variants of results that a client
+/// negotiates (SEP-3279, a draft) would be chosen here.
 #[inline]
-pub(super) fn success(
-    generation: &Generation,
-    revision: Revision,
-    id: &str,
-    output: &Output,
-) -> Reply {
+pub(super) fn success(snapshot: &Snapshot, revision: Revision, id: &str, output: &Output) -> Reply {
     let structured = output.structured.as_deref();
     let mut plain = false;
     let content_len = match &output.content {
         OutputContent::Text(text) => {
             plain = is_plain(text);
-            // Most texts need few escapes; one that needs more makes the buffer grow.
+            // Most strings need few escapes. The buffer grows if one needs more.
             let escapes = if plain { 0 } else { 16 + text.len() / 16 };
             TEXT_BLOCK_BYTES + text.len() + escapes
         }
         OutputContent::Structured | OutputContent::Blocks(_) => 256,
     };
-    // Exactly what a plain text takes: a buffer that is full is sent as it is.
+    // The exact size for a plain string: a full buffer is sent without a copy.
     let capacity = CONTENT.len()
         + content_len
         + structured.map_or(0, |s| 2 * s.len())
         + 1
         + is_error(output).len()
-        + end_len(generation, revision, output.meta.as_ref());
+        + end_len(snapshot, revision, output.meta.as_ref());
     let mut out = begin(id, capacity);
     out.extend_from_slice(CONTENT);
     match &output.content {
@@ -550,7 +580,7 @@ pub(super) fn success(
         out.extend_from_slice(json.as_bytes());
     }
     out.extend_from_slice(is_error(output));
-    finish(out, generation, revision, output.meta.as_ref())
+    finish(out, snapshot, revision, output.meta.as_ref())
 }
 
 const CONTENT: &[u8] = br#","result":{"content":["#;
@@ -564,24 +594,24 @@ fn is_error(output: &Output) -> &'static [u8] {
     }
 }
 
-/// The answer to a call that failed in a way that the model reads.
+/// Response to a failed call whose error the model reads.
 pub(super) fn error_result(
-    generation: &Generation,
+    snapshot: &Snapshot,
     revision: Revision,
     id: &str,
     message: &str,
 ) -> Reply {
-    let mut out = begin(id, 128 + message.len() + generation.result_tail.len());
+    let mut out = begin(id, 128 + message.len() + snapshot.result_tail.len());
     out.extend_from_slice(CONTENT);
     push_text_block(&mut out, message);
     out.extend_from_slice(br#"],"isError":true"#);
-    finish(out, generation, revision, None).with_verdict(Verdict::ToolError)
+    finish(out, snapshot, revision, None).with_verdict(Verdict::ToolError)
 }
 
-fn unknown_tool(generation: &Generation, caller: Caller<'_>, id: &str, name: &str) -> Reply {
+fn unknown_tool(snapshot: &Snapshot, caller: Caller<'_>, id: &str, name: &str) -> Reply {
     let mut message = format!("Unknown tool: {}", truncated(name));
-    if let Some(nearest) = generation.catalog.nearest(name, |place| {
-        generation.sees(caller.principal, Shelf::Tools, place)
+    if let Some(nearest) = snapshot.catalog.nearest(name, |place| {
+        snapshot.sees(caller.principal, Shelf::Tools, place)
     }) {
         message.push_str("; did you mean ");
         message.push_str(nearest);
@@ -596,7 +626,7 @@ pub(super) fn invalid_params(id: &str, problem: &str) -> Reply {
     Reply::error(id, &ErrorObject::new(ErrorCode::InvalidParams, message))
 }
 
-/// The server stops and could not wait any longer.
+/// Error for a call that was aborted because the server stops.
 pub(super) fn stopped(id: &str) -> Reply {
     let message = "The server is stopping and ended the call; send it again";
     Reply::error(id, &ErrorObject::new(ErrorCode::Http(503), message))

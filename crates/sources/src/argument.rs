@@ -156,7 +156,7 @@ fn whole(number: f64) -> Value {
 }
 
 /// Returns the input schema: the configured one, or the one derived from the described arguments.
-pub(super) fn input_schema(
+pub fn input_schema(
     arguments: &serde_json::Map<String, Value>,
     written: Option<&Value>,
 ) -> Result<Value, String> {
@@ -188,7 +188,7 @@ pub(super) fn input_schema(
 }
 
 /// Inserts the schema's default for each omitted argument.
-pub(super) fn fill_in(arguments: &mut Map<String, Value>, schema: &Value) {
+pub fn fill_in(arguments: &mut Map<String, Value>, schema: &Value) {
     let properties = schema.get("properties").and_then(Value::as_object);
     for (name, property) in properties.into_iter().flatten() {
         if let Some(default) = property.get("default")

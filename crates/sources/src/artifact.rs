@@ -72,7 +72,7 @@ impl Default for ArtifactConfig {
 }
 
 /// The artifact store, and the keys that seal the links to it.
-pub(crate) struct Artifacts {
+pub struct Artifacts {
     above: usize,
     life: Duration,
     keys: KeyRing,
@@ -95,14 +95,14 @@ pub(crate) struct ArtifactCounts {
 /// Invalid setting of artifact storage.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("artifacts.{setting}: {problem}")]
-pub(crate) struct ArtifactError {
-    pub(crate) setting: String,
-    pub(crate) problem: String,
+pub struct ArtifactError {
+    pub setting: String,
+    pub problem: String,
 }
 
 /// Outcomes for a large result. `kept` and `refused` (sent whole) count writes; `read`, `missing` and `failed` count
 /// reads.
-pub(crate) const ARTIFACT_OUTCOMES: [&str; 5] = ["kept", "refused", "read", "missing", "failed"];
+pub const ARTIFACT_OUTCOMES: [&str; 5] = ["kept", "refused", "read", "missing", "failed"];
 /// Default threshold for an application's own store, in bytes.
 const ABOVE_BYTES: usize = 100_000;
 const KIND: &str = "artifact 1";
@@ -124,7 +124,7 @@ impl Artifacts {
     /// # Errors
     ///
     /// The folder does not exist and cannot be created, or a setting of the bucket is invalid.
-    pub(crate) fn new(
+    pub fn new(
         config: &ArtifactConfig,
         own: Option<Arc<dyn ArtifactStore>>,
         keys: KeyRing,
@@ -180,7 +180,7 @@ impl Artifacts {
     }
 
     /// Returns the number of results for each outcome, in the order of [`ARTIFACT_OUTCOMES`].
-    pub(crate) fn counted(&self) -> [u64; 5] {
+    pub fn counted(&self) -> [u64; 5] {
         let counts = &self.counts;
         [
             &counts.kept,
@@ -193,12 +193,12 @@ impl Artifacts {
     }
 
     /// Returns the statistics of requests to a remote store.
-    pub(crate) fn gauge(&self) -> Option<Gauge> {
+    pub fn gauge(&self) -> Option<Gauge> {
         self.gauge.clone()
     }
 
     /// Wraps the tools that a source offers, so that their large results are stored.
-    pub(crate) fn around(self: &Arc<Self>, mut offered: Offered) -> Offered {
+    pub fn around(self: &Arc<Self>, mut offered: Offered) -> Offered {
         let tools = offered.tools.into_iter();
         offered.tools = tools
             .map(|tool| -> Arc<dyn Tool> {
@@ -216,7 +216,7 @@ impl Artifacts {
     }
 
     /// Returns the resource that artifact links resolve to.
-    pub(crate) fn resource(self: &Arc<Self>) -> AnyResource {
+    pub fn resource(self: &Arc<Self>) -> AnyResource {
         let definition = ResourceDefinition::new(format!("{URI}{{token}}"), "artifact")
             .title("Large results")
             .description("What a tool's result links to. A link is good for a while, and for whoever got it.");

@@ -49,7 +49,7 @@ pub struct SourceConfig {
 
 impl SourceConfig {
     /// Path of the file that describes its tools, if it is local.
-    pub(crate) fn file(&self) -> Option<PathBuf> {
+    pub fn file(&self) -> Option<PathBuf> {
         match (&self.openapi, &self.component) {
             (Some(openapi), _) if !openapi.document.contains("://") => {
                 Some(PathBuf::from(&openapi.document))
@@ -60,7 +60,7 @@ impl SourceConfig {
     }
 
     /// Returns true if a document or a component describes its tools, which may change without the configuration.
-    pub(crate) fn is_a_document(&self) -> bool {
+    pub fn is_a_document(&self) -> bool {
         self.openapi.is_some() || self.component.is_some()
     }
 }
@@ -84,9 +84,9 @@ pub struct ExchangeLimits {
 }
 
 /// Maximum of all timeouts, in seconds: a day.
-pub(super) const TIMEOUT_SECONDS_MAX: u64 = 86_400;
+pub const TIMEOUT_SECONDS_MAX: u64 = 86_400;
 /// Time by which the server's call timeout exceeds the tool's own, so that the tool can report what timed out.
-pub(super) const GRACE: Duration = Duration::from_secs(2);
+pub const GRACE: Duration = Duration::from_secs(2);
 
 impl Default for ExchangeLimits {
     fn default() -> Self {
@@ -108,18 +108,18 @@ impl ExchangeLimits {
 
 /// Tools built from one configured source, with the source's state.
 #[derive(Clone, Debug)]
-pub(crate) struct Collected {
-    pub(crate) name: String,
-    pub(crate) offered: Offered,
-    pub(crate) gauges: Vec<Gauge>,
+pub struct Collected {
+    pub name: String,
+    pub offered: Offered,
+    pub gauges: Vec<Gauge>,
     /// True if a remote part of the source was unreachable and may become available later.
-    pub(crate) is_awaited: bool,
+    pub is_awaited: bool,
 }
 
 impl Collected {
     /// Falls back to the `known` state if this one is unavailable. A document that is broken while being edited
     /// removes no tools, and neither does an unreachable server.
-    pub(crate) fn or_stay(self, known: &Self) -> Self {
+    pub fn or_stay(self, known: &Self) -> Self {
         let has_nothing = self.offered.tools.is_empty() && !self.offered.refused.is_empty();
         if !has_nothing || known.offered.tools.is_empty() {
             return self;
@@ -143,7 +143,7 @@ impl Collected {
 /// # Errors
 ///
 /// The system cannot start a thread.
-pub(crate) fn offered(
+pub fn offered(
     sources: &[SourceConfig],
     tokens: &Tokens,
     memory_bytes: u64,
@@ -157,7 +157,7 @@ pub(crate) fn offered(
 /// # Errors
 ///
 /// The system cannot start a thread.
-pub(crate) fn offered_at(
+pub fn offered_at(
     sources: &[SourceConfig],
     places: &[usize],
     tokens: &Tokens,

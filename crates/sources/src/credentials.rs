@@ -59,7 +59,7 @@ pub struct AuthConfig {
 
 impl AuthConfig {
     /// Returns true if any method is configured.
-    pub(crate) fn is_some(&self) -> bool {
+    pub fn is_some(&self) -> bool {
         let Self {
             bearer,
             bearer_file,
@@ -151,7 +151,7 @@ pub(super) enum Credentials {
 
 /// Reason why a request cannot be authenticated. The messages hold no secret.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum CredentialError {
+pub enum CredentialError {
     #[error("the credentials for it cannot be read")]
     File(#[source] std::io::Error),
     #[error("the credentials for it are no text that a header can hold")]

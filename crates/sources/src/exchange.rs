@@ -287,7 +287,6 @@ impl Exchange {
     fn turned(&self, turned: &BulkheadError, url: &Url) -> ExchangeError {
         let source_name = self.name.clone();
         match turned {
-            BulkheadError::Full => ExchangeError::Full { source_name },
             BulkheadError::Down { wait } => {
                 let last = self
                     .last_failure
@@ -300,6 +299,7 @@ impl Exchange {
                     wait: *wait,
                 }
             }
+            _ => ExchangeError::Full { source_name },
         }
     }
 }

@@ -8,21 +8,21 @@ use crate::net::{Bulkhead, BulkheadStats};
 
 /// Handle to the statistics of one client. They are read at each scrape, for as long as the client exists.
 #[derive(Clone)]
-pub(crate) struct Gauge {
+pub struct Gauge {
     /// Name of the source, or of the tool if each tool of the source has its own client.
-    pub(crate) name: String,
+    pub name: String,
     /// `http`, `openapi`, `command`, `component` or `artifacts`.
-    pub(crate) kind: &'static str,
+    pub kind: &'static str,
     read: Arc<dyn Fn() -> Option<Figures> + Send + Sync>,
     mismatches: Mismatches,
 }
 
 /// Statistics of one client.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Figures {
-    pub(crate) bulkhead: BulkheadStats,
+pub struct Figures {
+    pub bulkhead: BulkheadStats,
     /// Number of retried requests.
-    pub(crate) retries: u64,
+    pub retries: u64,
 }
 
 impl Gauge {
@@ -66,12 +66,12 @@ impl Gauge {
     }
 
     /// Returns the number of results that did not conform to their output schemas.
-    pub(crate) fn mismatches(&self) -> u64 {
+    pub fn mismatches(&self) -> u64 {
         self.mismatches.count()
     }
 
     /// Returns `None` once the client is gone.
-    pub(crate) fn figures(&self) -> Option<Figures> {
+    pub fn figures(&self) -> Option<Figures> {
         (self.read)()
     }
 }

@@ -3,13 +3,25 @@
 //!
 //! An invalid item is rejected alone; the others are still offered. See [`Refused`](crate::catalog::Refused).
 
-mod argument;
+// Only the crate `longshore` is a documented API.
+#![allow(missing_docs, missing_debug_implementations)]
+// Without some features the items that only those use are unused. The default build still finds dead code.
+#![cfg_attr(not(all(feature = "cli")), allow(dead_code, unused_imports))]
+
+// Paths in this crate begin with the name of a room, as if all rooms were modules of one crate: `crate::net::Body`. So the rooms of
+// other crates are imported here.
+use crate as source;
+use longshore_catalog as catalog;
+use longshore_core::{auth, seal, state, telemetry};
+use longshore_net::{environment, net};
+use longshore_protocol as protocol;
+
+pub mod client;
+pub mod argument;
 mod artifact;
-#[path = "../../toolsets/src/lib.rs"]
-mod builtin;
 mod command;
 mod conceal;
-mod config;
+pub mod config;
 mod credentials;
 mod exchange;
 mod gauge;
@@ -34,37 +46,29 @@ pub use self::http::{
     HttpSourceConfig, HttpTool, HttpToolConfig, PagesConfig, ReadAs, ResponseConfig,
 };
 pub use argument::{ArgumentConfig, ArgumentType};
-pub(crate) use artifact::{ARTIFACT_OUTCOMES, ArtifactError, Artifacts};
+pub use artifact::{ARTIFACT_OUTCOMES, ArtifactError, Artifacts};
 pub use artifact::{Artifact, ArtifactConfig, ArtifactFuture, ArtifactStore, S3Config};
-#[cfg(feature = "cli")]
-pub(crate) use builtin::NAMES as TOOLSETS;
-pub use builtin::{
-    AuthorConfig, BuiltinConfig, DatabaseConfig, FetchConfig, FilesystemConfig, FilesystemLimits,
-    GitConfig, GitLimits, MemoryConfig, QueryConfig, SqlConfig, SqlLimits, TimeConfig,
-    ToolsetError,
-};
-pub(crate) use builtin::{Grounds, builtin};
 pub use command::{
     CommandLimits, CommandOutput, CommandSourceConfig, CommandTool, CommandToolConfig,
 };
 #[cfg(feature = "cli")]
-pub(crate) use command::{Discovery, discover};
-pub(crate) use config::{Collected, offered, offered_at};
+pub use command::{Discovery, discover};
+pub use config::{Collected, offered, offered_at};
 pub use config::{ExchangeLimits, SourceConfig};
 pub use credentials::{AuthConfig, BasicConfig, NamedSecret, OAuthConfig};
-pub(crate) use gauge::Gauge;
+pub use gauge::Gauge;
 #[cfg(feature = "cli")]
-pub(crate) use login::{Known, LoginError, LoginRequest, log_in, log_out, logins};
+pub use login::{Known, LoginError, LoginRequest, log_in, log_out, logins};
 pub use openapi::{OpenApiSourceConfig, OperationTool, Selection};
 #[cfg(feature = "cli")]
-pub(crate) use registry::{
+pub use registry::{
     Entry, OFFICIAL as REGISTRY, Preference, Registry, RegistryError, Server, described, entry,
 };
-pub(crate) use tokens::Tokens;
+pub use tokens::Tokens;
 pub use tokens::{TokenStore, TokensConfig, TokensError};
 #[cfg(feature = "cli")]
-pub(crate) use tokens::{default_folder, has_login};
-pub(crate) use upstream::{
+pub use tokens::{default_folder, has_login};
+pub use upstream::{
     Naming, SEPARATOR, TIMEOUT_SECONDS, UpstreamGauge, UpstreamRules, UpstreamStates, Upstreams,
 };
 pub use upstream::{OnChange, OnDown, UpstreamConfig, UpstreamError, UpstreamNames};

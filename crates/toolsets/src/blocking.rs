@@ -15,7 +15,7 @@ use crate::net::FairSemaphore;
 /// blocks at most this many threads. The permit is also held until the call has received the result, which bounds the
 /// number of results in memory.
 #[derive(Debug)]
-pub(crate) struct Blocking {
+pub struct Blocking {
     places: FairSemaphore,
     timeout: Duration,
     hits: SectionHits,
@@ -23,7 +23,7 @@ pub(crate) struct Blocking {
 
 /// Stop signal for work: its call is over, or its time is up.
 #[derive(Clone, Debug)]
-pub(crate) struct Stop {
+pub struct Stop {
     wanted: Arc<AtomicBool>,
     at: Instant,
     timeout: Duration,
@@ -41,7 +41,7 @@ const CONCURRENCY: &str = "concurrency";
 
 impl Blocking {
     /// Creates a pool with `at_once` permits and a timeout for each call, including the wait for a permit.
-    pub(crate) fn new(at_once: usize, timeout: Duration) -> Self {
+    pub fn new(at_once: usize, timeout: Duration) -> Self {
         Self {
             places: FairSemaphore::new(at_once),
             timeout,
@@ -60,7 +60,7 @@ impl Blocking {
     /// # Errors
     ///
     /// The error of the work, or a timeout.
-    pub(crate) fn run<T: Send + 'static>(
+    pub fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Stop) -> Result<T, ToolError> + Send + 'static,
     ) -> impl Future<Output = Result<T, ToolError>> + Send {
@@ -115,7 +115,7 @@ impl Stop {
     /// # Errors
     ///
     /// The call has ended, or has run out of time.
-    pub(crate) fn check(&self) -> Result<(), ToolError> {
+    pub fn check(&self) -> Result<(), ToolError> {
         if self.at <= Instant::now() {
             self.hit(TIMEOUT);
             return Err(self.too_long());

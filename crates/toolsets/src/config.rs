@@ -38,7 +38,7 @@ pub struct BuiltinConfig {
 
 impl BuiltinConfig {
     /// Returns the toolsets that have settings although `toolsets` does not name them.
-    pub(crate) fn unused<'a>(
+    pub fn unused<'a>(
         &self,
         toolsets: &'a [String],
     ) -> impl Iterator<Item = &'static str> + use<'a> {

@@ -1,14 +1,31 @@
 //! Built-in toolsets, by name. A toolset's section of [`BuiltinConfig`] grants the access that it needs; without that
 //! it does not start, or offers less.
 
+// Only the crate `longshore` is a documented API.
+#![allow(missing_docs, missing_debug_implementations)]
+
+// Paths in this crate begin with the name of a room, as if all rooms were modules of one crate: `crate::net::Body`. So the rooms of
+// other crates are imported here.
+use longshore_catalog as catalog;
+use longshore_core::{auth, limit, seal, telemetry};
+use longshore_net::{environment, net};
+use longshore_protocol as protocol;
+
+mod source {
+    pub use crate as builtin;
+    pub use longshore_sources::{argument, config};
+}
+
+// For the tests of the workspace, which prepare repositories and databases.
+#[doc(hidden)]
+#[cfg(feature = "git")]
+pub use gix;
+#[doc(hidden)]
+#[cfg(feature = "sql")]
+pub use {rusqlite, tokio_postgres};
+
 mod blocking;
 mod config;
-#[path = "../../demo/src/demo.rs"]
-mod demo;
-#[path = "../../demo/src/demo_verbs.rs"]
-mod demo_verbs;
-#[path = "../../demo/src/everything/mod.rs"]
-mod everything;
 mod fetch;
 mod filesystem;
 mod memory;
@@ -18,7 +35,7 @@ mod time;
 
 use std::sync::Arc;
 
-pub(crate) use blocking::{Blocking, Stop};
+pub use blocking::{Blocking, Stop};
 pub use config::BuiltinConfig;
 pub use fetch::FetchConfig;
 pub use filesystem::{FilesystemConfig, FilesystemLimits};
@@ -54,7 +71,7 @@ pub enum ToolsetError {
 impl ToolsetError {
     /// Creates an error for an invalid setting. The problem continues a sentence that begins with the setting's name,
     /// and says how to correct it.
-    pub(crate) fn setting(setting: impl Into<String>, problem: impl Into<String>) -> Self {
+    pub fn setting(setting: impl Into<String>, problem: impl Into<String>) -> Self {
         Self::Setting {
             setting: setting.into(),
             problem: problem.into(),
@@ -62,7 +79,7 @@ impl ToolsetError {
     }
 }
 
-pub(crate) const NAMES: [&str; 8] = [
+pub const NAMES: [&str; 8] = [
     "demo",
     "everything",
     "fetch",
@@ -75,21 +92,21 @@ pub(crate) const NAMES: [&str; 8] = [
 
 /// Items of a toolset, each kind in listing order.
 #[derive(Default)]
-pub(crate) struct Toolset {
-    pub(crate) tools: Vec<Arc<dyn Tool>>,
-    pub(crate) resources: Vec<AnyResource>,
-    pub(crate) prompts: Vec<Arc<dyn Prompt>>,
-    pub(crate) skills: Vec<Skill>,
+pub struct Toolset {
+    pub tools: Vec<Arc<dyn Tool>>,
+    pub resources: Vec<AnyResource>,
+    pub prompts: Vec<Arc<dyn Prompt>>,
+    pub skills: Vec<Skill>,
 }
 
 /// Context in which toolsets are created.
 #[derive(Clone, Copy)]
-pub(crate) struct Grounds<'a> {
+pub struct Grounds<'a> {
     /// Notifier for changes in a toolset.
-    pub(crate) announcer: &'a Announcer,
-    pub(crate) settings: &'a BuiltinConfig,
+    pub announcer: &'a Announcer,
+    pub settings: &'a BuiltinConfig,
     /// Registry for the counters of limit hits.
-    pub(crate) metrics: &'a Metrics,
+    pub metrics: &'a Metrics,
 }
 
 impl Grounds<'_> {
@@ -100,10 +117,8 @@ impl Grounds<'_> {
 }
 
 /// Creates a built-in toolset, at startup and for each reload of the configuration.
-pub(crate) fn builtin(name: &str, grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
+pub fn builtin(name: &str, grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
     match name {
-        "demo" => Ok(demo::toolset()),
-        "everything" => Ok(everything::toolset(grounds.announcer)),
         "fetch" => fetch::toolset(grounds),
         "filesystem" => filesystem::toolset(grounds),
         "memory" => memory::toolset(grounds),

@@ -39,7 +39,7 @@ async fn suggests_itself(#[arg(complete = self.cities)] city: String) -> String 
     city
 }
 
-#[tools(prefix = "a_")]
+#[tools(name = "a_")]
 impl Db {
     #[tool]
     async fn changes(&mut self) {}
@@ -91,6 +91,12 @@ impl Clone for Db {
     fn clone(&self) -> Self {
         Self
     }
+}
+
+#[tools(prefix = "a b")]
+impl Db {
+    #[tool]
+    async fn prefixed(&self) {}
 }
 
 #[tools]

@@ -1,6 +1,8 @@
 //! A store that a test stands in front of: what the test does not do itself is passed on to a store in memory.
 //!
-//! The unit tests of the library use it too.
+//! The unit tests of `longshore-core` and `longshore-sources` use it too.
+
+#![allow(unreachable_pub)] // It is a public module of `longshore-core` where its feature `testing` is on.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,7 +11,7 @@ use bytes::Bytes;
 use longshore::state::{LogPage, Memory, Retention, State, StateFuture, Subscription};
 
 /// What a test does instead of a store.
-pub(crate) trait StandIn: fmt::Debug + Send + Sync + 'static {
+pub trait StandIn: fmt::Debug + Send + Sync + 'static {
     /// What everything else is passed on to.
     fn store(&self) -> &Memory;
 
@@ -26,7 +28,7 @@ pub(crate) trait StandIn: fmt::Debug + Send + Sync + 'static {
 
 /// What a store is asked to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub enum Asked {
     /// To read or write a value.
     Value,
     /// To write a value if another is there.
@@ -45,7 +47,7 @@ pub(crate) enum Asked {
 
 /// A store with somebody in front.
 #[derive(Debug)]
-pub(crate) struct Fronted<S>(pub(crate) S);
+pub struct Fronted<S>(pub S);
 
 impl<S: StandIn> Fronted<S> {
     fn answer<'a, T: Send + 'a>(

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use longshore::__test::{rusqlite, tokio_postgres};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::Request;
+use longshore_authserver::{AuthorizationServer, is_path};
 
 use super::AppError;
 use super::mounts::Parts;
 use crate::auth::{Authentication, FacadeSetupError, MountPlace, OAuthSetupError, PublicUrl};
-use crate::authserver::{self, AuthorizationServer, is_path};
+
 use crate::config::Config;
 use crate::transport::http::{Layers, PublicPaths, RouteFuture};
 
@@ -63,7 +64,7 @@ pub(super) fn serve(
             "auth.oauth.facade: seal.keys is not set, so logins end with this process and other replicas reject them; set seal.keys"
         );
     }
-    let server = AuthorizationServer::new(authserver::Parts {
+    let server = AuthorizationServer::new(longshore_authserver::Parts {
         config: facade.clone(),
         issuer: public.root(),
         name: config

@@ -25,7 +25,7 @@ use crate::limit::{Limits, Reach};
 use crate::net;
 use crate::seal::{KeyRing, SealedState, random_bytes};
 use crate::server::{
-    Admission, SEARCH_VERBS, STATE_KINDS, Server, ServerConfig, ServerParts, Shared,
+    Admission, SEARCH_VERBS, STATE_KINDS, Server, ServerConfig, ServerContext, ServerParts,
 };
 #[cfg(feature = "cli")]
 use crate::source::Tokens;
@@ -66,7 +66,7 @@ impl App {
 
     /// Like [`bind`](Self::bind), which may have to wait for others, but not longer than until the process is told to
     /// stop; then there is nothing to serve.
-    pub(crate) async fn bind_unless_stopped(
+    pub async fn bind_unless_stopped(
         self,
         mut signals: Signals,
     ) -> std::result::Result<(Signals, Option<BoundServer>), AppError> {
@@ -145,7 +145,7 @@ impl App {
         } = self.build(&config, telemetry)?;
         #[cfg(feature = "oauth")]
         super::authorization::serve(&mut layers, &config, &auth, &parts, &mount_places)?;
-        let whole = server.generation();
+        let whole = server.snapshot();
         let mounts = mounts::build(&config, &parts, &offers, &whole.catalog, beside)?;
         drop(whole);
         let endpoints = mounts::endpoints(&mounts);
@@ -216,7 +216,7 @@ impl App {
 
     /// Goes as far as serving would, but for the address. With `offline`, upstream servers and documents at URLs are left out.
     #[cfg(feature = "cli")]
-    pub(crate) fn check(mut self, offline: bool) -> std::result::Result<Checked, AppError> {
+    pub fn check(mut self, offline: bool) -> std::result::Result<Checked, AppError> {
         let (config, _) = self.take_config()?;
         let places = self.offers.places.clone();
         let said = config.clone();
@@ -271,7 +271,7 @@ impl App {
         let refused = server.refusals().into_iter().map(|refused| refused.place);
         let awaited = upstreams.map(|upstreams| upstreams.awaited());
         let awaited = awaited.into_iter().flatten();
-        let generation = server.generation();
+        let generation = server.snapshot();
         Ok(Checked {
             tools: server.tool_count(),
             offers_nothing: generation.catalog.offers_nothing(),
@@ -282,7 +282,7 @@ impl App {
         })
     }
 
-    pub(crate) fn server(mut self) -> std::result::Result<Arc<Server>, AppError> {
+    pub fn server(mut self) -> std::result::Result<Arc<Server>, AppError> {
         let (config, _) = self.take_config()?;
         self.offers.reach(&config)?;
         let telemetry = Telemetry::of(&config.telemetry, self.reads_metrics(&config));
@@ -373,7 +373,7 @@ impl App {
             policy: policy_for(&config.policy, &catalog, extent)?,
             proved,
         };
-        let shared = Shared {
+        let shared = ServerContext {
             state,
             is_shared,
             announcer: self.offers.announcer,
@@ -428,14 +428,14 @@ impl App {
 /// What a server with a configuration would offer.
 #[cfg(feature = "cli")]
 #[derive(Debug)]
-pub(crate) struct Checked {
-    pub(crate) tools: usize,
+pub struct Checked {
+    pub tools: usize,
     /// There is no tool, no resource and no prompt.
-    pub(crate) offers_nothing: bool,
+    pub offers_nothing: bool,
     /// What is configured and cannot be offered, by where it is configured.
-    pub(crate) missing: Vec<String>,
+    pub missing: Vec<String>,
     /// What was not looked at.
-    pub(crate) left_out: Vec<String>,
+    pub left_out: Vec<String>,
 }
 
 /// The state, and whether others have it too.
@@ -493,7 +493,7 @@ fn show_state(state: &SharedState, metrics: &Metrics) {
 ///
 /// There is no such place, or the state cannot be opened.
 #[cfg(feature = "cli")]
-pub(crate) fn tokens(config: &Config) -> std::result::Result<Tokens, AppError> {
+pub fn tokens(config: &Config) -> std::result::Result<Tokens, AppError> {
     /// Whoever waits for a command has more patience than whoever waits for a call.
     const PATIENCE: Duration = Duration::from_secs(5);
     let tokens = Tokens::new(&config.tokens, &Probe::real())?;

@@ -23,7 +23,7 @@ use crate::config::{Config, ConfigError, Conflict, Loaded};
 use crate::environment::Probe;
 use crate::net;
 use crate::seal::KeyRing;
-use crate::server::{Admission, Prepared, Server};
+use crate::server::{Admission, PreparedSnapshot, Server};
 use crate::source::{
     ArtifactError, ArtifactStore, Artifacts, Collected, Gauge, Grounds, Naming, SEPARATOR,
     SourceConfig, TIMEOUT_SECONDS, Tokens, UpstreamRules, Upstreams, builtin, offered, offered_at,
@@ -195,12 +195,10 @@ impl Offers {
         for name in &config.toolsets {
             let toolset = builtin(name, &grounds)?;
             gathered.skills.extend(toolset.skills);
-            let offered = Offered {
-                tools: toolset.tools,
-                resources: toolset.resources,
-                prompts: toolset.prompts,
-                ..Offered::default()
-            };
+            let mut offered = Offered::default();
+            offered.tools = toolset.tools;
+            offered.resources = toolset.resources;
+            offered.prompts = toolset.prompts;
             gathered.toolsets.push((name.clone(), offered));
         }
         gathered.sources = offered(&config.sources, &self.tokens, config.limits.memory_bytes)?;
@@ -256,11 +254,9 @@ impl Offers {
     /// Takes over what others offer, with a prefix.
     pub(super) fn take(&mut self, prefix: &str, mut other: Self) {
         other.bind_own();
-        let offered = Offered {
-            tools: other.tools,
-            prompts: other.prompts,
-            ..Offered::default()
-        };
+        let mut offered = Offered::default();
+        offered.tools = other.tools;
+        offered.prompts = other.prompts;
         let offered = offered.prefixed(prefix);
         self.tools.extend(offered.tools);
         self.prompts.extend(offered.prompts);
@@ -387,7 +383,7 @@ impl Identity {
 /// Summary of what a server offers, for its start-up message.
 #[cfg(feature = "cli")]
 #[derive(Debug, Default)]
-pub(crate) struct Offering {
+pub struct Offering {
     /// Toolsets, sources and upstream servers of which something is offered.
     names: Vec<String>,
     /// How many sources and upstream servers offer nothing, in words.
@@ -397,7 +393,7 @@ pub(crate) struct Offering {
 #[cfg(feature = "cli")]
 impl Offering {
     /// In a few words: `3 tools (demo, weather); 1 of 2 sources cannot be offered, see above`.
-    pub(crate) fn in_words(&self, tools: usize) -> String {
+    pub fn in_words(&self, tools: usize) -> String {
         let mut text = match tools {
             1 => "1 tool".to_owned(),
             _ => format!("{tools} tools"),
@@ -414,8 +410,8 @@ impl Offering {
     }
 
     /// One that offers what these are the names of, and nothing is missing.
-    #[cfg(all(test, feature = "cli"))]
-    pub(crate) fn of(names: &[&str], missing: &[&str]) -> Self {
+    #[cfg(all(any(test, feature = "testing"), feature = "cli"))]
+    pub fn of(names: &[&str], missing: &[&str]) -> Self {
         let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
         Self {
             names: owned(names),
@@ -634,7 +630,7 @@ impl Composer {
         catalog: Catalog,
         config: &Config,
         policy: Option<Policy>,
-    ) -> Result<Vec<Prepared>, AppError> {
+    ) -> Result<Vec<PreparedSnapshot>, AppError> {
         let proved = self.proved;
         let mut others = Vec::new();
         for mount in &self.mounts {
@@ -652,7 +648,7 @@ impl Composer {
         Ok(all)
     }
 
-    fn install(&self, prepared: Vec<Prepared>) {
+    fn install(&self, prepared: Vec<PreparedSnapshot>) {
         let main = (&self.server, &self.offers.announcer);
         let others = self
             .mounts

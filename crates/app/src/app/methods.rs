@@ -32,7 +32,7 @@ pub(super) fn by_name(
     Ok(methods)
 }
 
-/// What is wrong with a name. What nobody would ever be asked is better told at start.
+/// Returns the problem with a name. A method that could never be called is an error at start.
 fn fault_of(name: &str) -> Option<&'static str> {
     if name.is_empty() {
         return Some("a method has a name, such as \"com.example/load\"");

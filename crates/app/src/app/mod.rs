@@ -38,17 +38,17 @@ use crate::source::ArtifactStore;
 use crate::state::State;
 use crate::transport::http::{Layers, McpService, RouteHandler};
 #[cfg(feature = "cli")]
-pub(crate) use binding::tokens;
-#[cfg(all(test, feature = "cli"))]
-pub(crate) use compose::Offering;
+pub use binding::tokens;
+#[cfg(feature = "cli")]
+pub use compose::Offering;
 use compose::{Identity, Offers};
 pub use error::{AppError, MainError, Result};
 pub use mounts::EndpointError;
 pub use policy::PolicyTester;
-pub(crate) use reload::Hook;
+pub use reload::Hook;
 pub use serving::BoundServer;
 #[cfg(feature = "cli")]
-pub(crate) use signals::{Signals, stop_signal};
+pub use signals::{Signals, stop_signal};
 
 /// A server in the making.
 ///
@@ -138,7 +138,8 @@ impl App {
         self
     }
 
-    /// Adds an object whose methods are tools, resources and prompts: one with `#[tools]` on its `impl`. There may be several.
+    /// Adds an object whose methods are tools, resources and prompts: one with `#[tools]` on its `impl`. Several objects can be
+    /// added.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicU64, Ordering};
@@ -455,14 +456,14 @@ impl App {
 
     /// Adds somebody who takes on changed settings while the server runs.
     #[cfg(feature = "cli")]
-    pub(crate) fn on_reload(mut self, hook: Hook) -> Self {
+    pub fn on_reload(mut self, hook: Hook) -> Self {
         self.hooks.push(hook);
         self
     }
 
     /// Tells when settings have changed that take a new start.
     #[cfg(feature = "cli")]
-    pub(crate) fn restart_wanted(mut self, wanted: Arc<Notify>) -> Self {
+    pub fn restart_wanted(mut self, wanted: Arc<Notify>) -> Self {
         self.restart = Some(wanted);
         self
     }

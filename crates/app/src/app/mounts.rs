@@ -13,7 +13,8 @@ use crate::config::Config;
 use crate::limit::Limits;
 use crate::seal::KeyRing;
 use crate::server::{
-    Admission, Chosen, MethodHandler, Server, ServerConfig, ServerParts, Shared, fault_of_mount,
+    Admission, EndpointFilter, MethodHandler, Server, ServerConfig, ServerContext, ServerParts,
+    endpoint_name_problem,
 };
 use crate::state::SharedState;
 use crate::telemetry::Telemetry;
@@ -50,7 +51,7 @@ pub(super) struct Mount {
 /// What it has to offer.
 enum Has {
     /// A part of what is at `/mcp`.
-    Part(Box<Chosen>),
+    Part(Box<EndpointFilter>),
     /// What another application offers.
     Own(Box<(Offers, Identity)>),
 }
@@ -79,7 +80,7 @@ pub(super) fn places(
     });
     let all: Vec<_> = configured.chain(own).collect();
     for (position, place) in all.iter().enumerate() {
-        if let Some(problem) = fault_of_mount(&place.name) {
+        if let Some(problem) = endpoint_name_problem(&place.name) {
             return Err(refused(&place.name, problem));
         }
         if all[..position].iter().any(|other| other.name == place.name) {
@@ -102,7 +103,7 @@ pub(super) fn build(
 ) -> Result<Vec<Mount>, AppError> {
     let mut all = Vec::new();
     for (name, mount) in &config.endpoints {
-        let chosen = mount.chosen().map_err(|(setting, problem)| {
+        let chosen = mount.filter().map_err(|(setting, problem)| {
             let colon = if setting.is_empty() { "" } else { ": " };
             refused(name, format!("{setting}{colon}{problem}"))
         })?;
@@ -145,7 +146,7 @@ pub(super) fn build(
         }
         let settings = has.config(&name, config);
         check_verbs(&settings, &catalog)?;
-        let shared = Shared {
+        let shared = ServerContext {
             state: parts.state.clone(),
             is_shared: parts.is_shared,
             announcer: announcer.clone(),

@@ -6,12 +6,12 @@ use super::AppError;
 use super::compose::Offers;
 use crate::catalog::{AnyResource, Offered, Prompt, Provided, Refused, Tool, Unprovided};
 
-/// What an application can offer, bound to what it provides.
+/// A tool, resource or prompt that can be bound to values.
 trait Bind: Sized {
-    /// What it is and its name, for messages.
+    /// Its kind and name, for messages.
     fn what(&self) -> String;
 
-    /// What is served in its place, if that is something else.
+    /// The value that is served in its place; `None` to serve it unchanged.
     fn bind(&self, provided: &Provided) -> Result<Option<Self>, Unprovided>;
 }
 
@@ -27,17 +27,11 @@ impl Bind for Arc<dyn Tool> {
 
 impl Bind for AnyResource {
     fn what(&self) -> String {
-        match self {
-            Self::Fixed(resource) => format!("resource {}", resource.definition().uri()),
-            Self::Template(template) => format!("resource {}", template.definition().uri()),
-        }
+        format!("resource {}", self.uri())
     }
 
     fn bind(&self, provided: &Provided) -> Result<Option<Self>, Unprovided> {
-        Ok(match self {
-            Self::Fixed(resource) => resource.bind(provided)?.map(Self::Fixed),
-            Self::Template(template) => template.bind(provided)?.map(Self::Template),
-        })
+        self.bound(provided)
     }
 }
 
@@ -63,7 +57,7 @@ fn bind_all<T: Bind>(all: &mut [T], provided: &Provided, mut missing: impl FnMut
 }
 
 impl Offers {
-    /// Binds what comes from code.
+    /// Binds the tools, resources and prompts that come from code.
     ///
     /// # Errors
     ///
@@ -75,8 +69,8 @@ impl Offers {
         }
     }
 
-    /// The same as far as the values are there. Returns what is missing; an application that this one becomes a part of
-    /// may have it.
+    /// Binds as far as values are provided. Returns what is missing; an application that imports this one may provide
+    /// it.
     pub(super) fn bind_own(&mut self) -> Vec<String> {
         fn note<T: Bind>(missing: &mut Vec<String>) -> impl FnMut(&T, Unprovided) {
             |one, unprovided| {
@@ -90,7 +84,7 @@ impl Offers {
         missing
     }
 
-    /// What a source offers, bound. What lacks a value is refused, and the rest offered.
+    /// Binds the offer of a source. Entries that lack a value are rejected.
     pub(super) fn bound(&self, source: &str, mut offered: Offered) -> Offered {
         let mut refused = Vec::new();
         retain_bound(&mut offered.tools, &self.provided, source, &mut refused);

@@ -23,7 +23,7 @@ use crate::telemetry::{Counter, RELOAD_FAILED, RELOADS, Telemetry};
 pub(crate) type Commit = Box<dyn FnOnce() + Send>;
 
 /// A room that takes on new settings: it checks them and prepares, and changes nothing before all others have agreed too.
-pub(crate) type Hook = Box<dyn Fn(&Config) -> Result<Commit, AppError> + Send + Sync>;
+pub type Hook = Box<dyn Fn(&Config) -> Result<Commit, AppError> + Send + Sync>;
 
 /// Reads the configuration again when its files change, and when the process is sent SIGHUP.
 pub(super) struct Reloader {

@@ -58,7 +58,7 @@ impl BoundServer {
     }
 
     /// `https` if TLS is spoken, else `http`.
-    pub(crate) fn scheme(&self) -> &'static str {
+    pub fn scheme(&self) -> &'static str {
         self.listener.as_ref().map_or("http", Listener::scheme)
     }
 
@@ -69,13 +69,13 @@ impl BoundServer {
 
     /// What is counted.
     #[cfg(feature = "cli")]
-    pub(crate) fn metrics(&self) -> &crate::telemetry::Metrics {
+    pub fn metrics(&self) -> &crate::telemetry::Metrics {
         &self.server.telemetry().metrics
     }
 
     /// What it offers, for people.
     #[cfg(feature = "cli")]
-    pub(crate) fn offering(&self) -> String {
+    pub fn offering(&self) -> String {
         self.composer.offering().in_words(self.tool_count())
     }
 
@@ -86,17 +86,17 @@ impl BoundServer {
 
     /// Whether there is a page at `/` for trying what is served.
     #[cfg(feature = "cli")]
-    pub(crate) fn has_playground(&self) -> bool {
+    pub fn has_playground(&self) -> bool {
         self.http.has_playground()
     }
 
     /// The reason why there is no such page, where no setting decides it.
-    pub(crate) fn playground_is_off_because(&self) -> Option<&'static str> {
+    pub fn playground_is_off_because(&self) -> Option<&'static str> {
         self.http.playground_is_off_because()
     }
 
     /// Says in the log where the server is and what it serves.
-    pub(crate) fn announce(&self) {
+    pub fn announce(&self) {
         let tools = self.tool_count();
         match self.address() {
             Some(address) => {

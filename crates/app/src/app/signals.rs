@@ -3,7 +3,7 @@
 use crate::net;
 
 /// Waits for the first signal to stop, and has the second one end the process.
-pub(crate) async fn stop_signal(mut signals: Signals) {
+pub async fn stop_signal(mut signals: Signals) {
     let name = signals.next().await;
     tracing::info!(
         signal = name,
@@ -16,7 +16,7 @@ pub(crate) async fn stop_signal(mut signals: Signals) {
 }
 
 /// The signals to stop, listened for without a gap: one that comes while nobody waits is heard by the next who does.
-pub(crate) struct Signals {
+pub struct Signals {
     #[cfg(unix)]
     terminate: Option<tokio::signal::unix::Signal>,
     #[cfg(unix)]
@@ -25,7 +25,7 @@ pub(crate) struct Signals {
 
 impl Signals {
     #[cfg(unix)]
-    pub(crate) fn listen() -> Self {
+    pub fn listen() -> Self {
         use tokio::signal::unix::{SignalKind, signal};
         Self {
             terminate: signal(SignalKind::terminate()).ok(),
@@ -34,7 +34,7 @@ impl Signals {
     }
 
     #[cfg(not(unix))]
-    pub(crate) fn listen() -> Self {
+    pub fn listen() -> Self {
         Self {}
     }
 

@@ -97,7 +97,7 @@ impl Loaded {
 
     /// Returns the location of a setting or of its nearest ancestor, such as `longshore.yaml:3:5`; `None` if it has its
     /// default. The name can contain indices, such as `sources[0].openapi.document`.
-    pub(crate) fn place(&self, setting: &str) -> Option<String> {
+    pub fn place(&self, setting: &str) -> Option<String> {
         let path: Vec<_> = setting
             .split(['.', '[', ']'])
             .filter(|part| !part.is_empty())

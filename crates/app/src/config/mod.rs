@@ -42,7 +42,7 @@ pub use reference::reference;
 pub use schema::{Reload, Setting, schema, settings};
 pub(crate) use validate::{is_public, open_to_others, validate_bound, validate_features};
 pub use value::Origin;
-pub(crate) use watch::Watch;
+pub use watch::Watch;
 
 use crate::audit::AuditConfig;
 use crate::auth::{AuthConfig, PolicyConfig};

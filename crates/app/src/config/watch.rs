@@ -15,7 +15,7 @@ use tokio::time::Instant;
 /// beside it. Polling finds changes that the system does not report, and all changes in builds without the feature
 /// `config-files`.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub struct Watch {
     files: Vec<PathBuf>,
     seen: Vec<Option<Look>>,
     news: mpsc::Receiver<()>,
@@ -42,7 +42,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 impl Watch {
     /// Starts watching files.
-    pub(crate) fn new(files: impl IntoIterator<Item = PathBuf>) -> Self {
+    pub fn new(files: impl IntoIterator<Item = PathBuf>) -> Self {
         let (teller, news) = mpsc::channel(1);
         let mut watch = Self {
             files: Vec::new(),
@@ -57,7 +57,7 @@ impl Watch {
     }
 
     /// Replaces the set of files. No change to a file in both sets is missed.
-    pub(crate) fn follow(&mut self, files: impl IntoIterator<Item = PathBuf>) {
+    pub fn follow(&mut self, files: impl IntoIterator<Item = PathBuf>) {
         let files: Vec<PathBuf> = files.into_iter().collect();
         if files == self.files && self.watcher.is_some() {
             return;
@@ -86,7 +86,7 @@ impl Watch {
     }
 
     /// Waits until a file has changed and is complete. A missing file delays this for a while.
-    pub(crate) async fn changed(&mut self) {
+    pub async fn changed(&mut self) {
         if self.files.is_empty() {
             std::future::pending::<()>().await;
         }

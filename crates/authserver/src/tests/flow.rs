@@ -14,11 +14,11 @@ use super::provider::FakeProvider;
 use crate::auth::{
     AuthConfig, Authentication, Credentials, FacadeConfig, OAuthConfig, Place, Principal,
 };
-use crate::authserver::server::unix_seconds;
-use crate::authserver::{AuthorizationServer, Parts};
 use crate::net::TrustedProxies;
 use crate::seal::{KeyRing, SealConfig};
+use crate::server::unix_seconds;
 use crate::state::{Memory, SharedState};
+use crate::{AuthorizationServer, Parts};
 
 pub(super) const CLIENT_REDIRECT: &str = "http://127.0.0.1:33418/callback";
 pub(super) const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";

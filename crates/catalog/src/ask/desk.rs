@@ -15,7 +15,7 @@ use crate::state::SharedState;
 
 /// What one call has asked, and what it was told, in this round and in those before it.
 #[derive(Debug, Default)]
-pub(crate) struct Desk(Mutex<State>);
+pub struct Desk(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -70,7 +70,7 @@ struct Settled {
 
 /// Why a call cannot go on, whatever it says itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub enum Fault {
     /// It asks or does something else than before. The tool is at fault.
     Departed(String),
     /// What the client has sent is no answer to what it was asked (MRTR-09). Under which name, and why.
@@ -81,16 +81,16 @@ pub(crate) enum Fault {
 
 /// What ends a call before it has a result.
 #[derive(Debug)]
-pub(crate) enum Interruption {
+pub enum Interruption {
     Round(Round),
     Fault(Fault),
 }
 
 /// The questions of one round, and what is settled.
 #[derive(Debug)]
-pub(crate) struct Round {
-    pub(crate) questions: Vec<Arc<Slot>>,
-    pub(crate) state: RequestState,
+pub struct Round {
+    pub questions: Vec<Arc<Slot>>,
+    pub state: RequestState,
 }
 
 /// What a question finds on the desk.
@@ -106,7 +106,7 @@ const OPEN_MAX: usize = 64;
 
 impl Desk {
     /// The desk of a call that begins anew: what it has learnt, and what its client says now, by name.
-    pub(crate) fn resume(
+    pub fn resume(
         state: Option<RequestState>,
         responses: HashMap<Box<str>, Box<RawValue>>,
         ledger: SharedState,
@@ -117,7 +117,7 @@ impl Desk {
     }
 
     /// The desk of a call that begins anew once what is settled is there.
-    pub(crate) fn resume_with(
+    pub fn resume_with(
         get: GetJournal,
         responses: HashMap<Box<str>, Box<RawValue>>,
         ledger: SharedState,
@@ -205,7 +205,7 @@ impl Desk {
     }
 
     /// The questions that were put since the last time.
-    pub(crate) fn take_new(&self) -> Vec<Arc<Slot>> {
+    pub fn take_new(&self) -> Vec<Arc<Slot>> {
         let mut desk = self.state();
         let taken = desk.taken;
         desk.taken = desk.open.len();
@@ -213,13 +213,13 @@ impl Desk {
     }
 
     /// Whether questions were put since the last time.
-    pub(crate) fn has_new(&self) -> bool {
+    pub fn has_new(&self) -> bool {
         let desk = self.state();
         desk.taken < desk.open.len()
     }
 
     /// Whether a question waits for its answer.
-    pub(crate) fn is_waiting(&self) -> bool {
+    pub fn is_waiting(&self) -> bool {
         self.state().open.iter().any(|slot| slot.is_open())
     }
 
@@ -273,7 +273,7 @@ impl Desk {
         self.state().fault.get_or_insert(fault);
     }
 
-    pub(crate) fn fault(&self) -> Option<Fault> {
+    pub fn fault(&self) -> Option<Fault> {
         self.state().fault.clone()
     }
 
@@ -316,7 +316,7 @@ impl Desk {
     }
 
     /// Nothing more is asked, and nothing more is answered. Tasks that the call has left behind find out.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         let open = {
             let mut desk = self.state();
             desk.closed = true;

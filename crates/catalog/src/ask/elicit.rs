@@ -97,16 +97,16 @@ pub struct UrlElicitation {
 
 impl UrlElicitation {
     /// The session that was asked.
-    pub(crate) fn session(&self) -> &Arc<str> {
+    pub fn session(&self) -> &Arc<str> {
         &self.session
     }
 
     /// The `elicitationId` that its client knows.
-    pub(crate) fn id(&self) -> &str {
+    pub fn id(&self) -> &str {
         &self.id
     }
 
-    pub(crate) fn new(session: impl Into<Arc<str>>, id: impl Into<Arc<str>>) -> Self {
+    pub fn new(session: impl Into<Arc<str>>, id: impl Into<Arc<str>>) -> Self {
         let (session, id) = (session.into(), id.into());
         Self { session, id }
     }
@@ -127,13 +127,13 @@ impl RequiredVisit {
     }
 
     /// As `data` of the error has it (ELI-10).
-    pub(crate) fn elicitation(&self) -> Value {
+    pub fn elicitation(&self) -> Value {
         json!({"mode": "url", "message": self.message, "url": self.url, "elicitationId": &*self.id})
     }
 }
 
 impl<T: JsonSchema + DeserializeOwned> Elicit<'_, T> {
-    pub(crate) fn new(context: &CallContext, message: String) -> Elicit<'_, T> {
+    pub fn new(context: &CallContext, message: String) -> Elicit<'_, T> {
         let form = Form::of::<T>().map_err(|fault| AskError::InvalidQuestion(fault.to_string()));
         Elicit {
             form: ElicitForm::of(context, message, form),
@@ -152,7 +152,7 @@ impl<T> Elicit<'_, T> {
 }
 
 impl ElicitForm<'_> {
-    pub(crate) fn new(context: &CallContext, message: String, form: Form) -> ElicitForm<'_> {
+    pub fn new(context: &CallContext, message: String, form: Form) -> ElicitForm<'_> {
         ElicitForm::of(context, message, Ok(form))
     }
 
@@ -218,7 +218,7 @@ impl ElicitForm<'_> {
 }
 
 impl<'c> ElicitUrl<'c> {
-    pub(crate) fn new(context: &'c CallContext, message: &str, url: &str) -> Self {
+    pub fn new(context: &'c CallContext, message: &str, url: &str) -> Self {
         let asking = &context.asking;
         let mut draft = asking
             .require(ClientAbility::ElicitationUrl)

@@ -16,14 +16,14 @@ use crate::seal::{JournalKey, short_digest};
 /// What sort of question it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum QuestionKind {
+pub enum QuestionKind {
     Elicitation = 1,
     Sampling = 2,
     Roots = 3,
 }
 
 impl QuestionKind {
-    pub(crate) fn method(self) -> &'static str {
+    pub fn method(self) -> &'static str {
         match self {
             Self::Elicitation => "elicitation/create",
             Self::Sampling => "sampling/createMessage",
@@ -32,7 +32,7 @@ impl QuestionKind {
     }
 
     /// What its name begins with, where it has none of its own.
-    pub(crate) fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Elicitation => "elicitation",
             Self::Sampling => "sampling",
@@ -54,9 +54,9 @@ pub(super) struct SlotKey {
 
 /// A question that waits for its answer.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub struct Slot {
     key: SlotKey,
-    pub(crate) place: JournalKey,
+    pub place: JournalKey,
     state: Mutex<SlotState>,
 }
 
@@ -70,11 +70,11 @@ enum SlotState {
 
 /// An answer that is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ClientError(AskError);
+pub struct ClientError(AskError);
 
 impl ClientError {
     /// The error of the client's own, as JSON text.
-    pub(crate) fn read(error: &str) -> Self {
+    pub fn read(error: &str) -> Self {
         let error: Value = serde_json::from_str(error).unwrap_or_default();
         let message = error["message"].as_str().unwrap_or("no reason was given");
         Self(AskError::Refused {
@@ -83,11 +83,11 @@ impl ClientError {
         })
     }
 
-    pub(crate) fn ended() -> Self {
+    pub fn ended() -> Self {
         Self(AskError::Ended)
     }
 
-    pub(crate) fn too_many(setting: &'static str) -> Self {
+    pub fn too_many(setting: &'static str) -> Self {
         Self(AskError::TooMany(setting))
     }
 }
@@ -101,17 +101,17 @@ impl Slot {
         }
     }
 
-    pub(crate) fn kind(&self) -> QuestionKind {
+    pub fn kind(&self) -> QuestionKind {
         self.key.kind
     }
 
     /// The name that the tool gave it.
-    pub(crate) fn name(&self) -> Option<&str> {
+    pub fn name(&self) -> Option<&str> {
         self.key.name.as_deref()
     }
 
     /// Parameters of the request, JSON text.
-    pub(crate) fn params(&self) -> &str {
+    pub fn params(&self) -> &str {
         &self.key.params
     }
 
@@ -123,17 +123,17 @@ impl Slot {
         }
     }
 
-    pub(crate) fn is_open(&self) -> bool {
+    pub fn is_open(&self) -> bool {
         matches!(*self.state(), SlotState::Open(_))
     }
 
     /// Whether nobody waits for its answer any more.
-    pub(crate) fn is_closed(&self) -> bool {
+    pub fn is_closed(&self) -> bool {
         matches!(*self.state(), SlotState::Closed)
     }
 
     /// Answers it. `false` if it was answered before, or nobody waits for it any more.
-    pub(crate) fn answer(&self, answer: Result<Box<str>, ClientError>) -> bool {
+    pub fn answer(&self, answer: Result<Box<str>, ClientError>) -> bool {
         let waker = {
             let mut state = self.state();
             let SlotState::Open(waker) = &mut *state else {
@@ -315,7 +315,7 @@ impl fmt::Debug for Question<'_> {
 }
 
 /// Asks something in the words of the protocol.
-pub(crate) async fn ask(asking: &Asking, method: &str, params: Value) -> Result<Value, AskError> {
+pub async fn ask(asking: &Asking, method: &str, params: Value) -> Result<Value, AskError> {
     let kinds = [
         QuestionKind::Elicitation,
         QuestionKind::Sampling,

@@ -13,10 +13,10 @@ use crate::protocol::ClientAbility;
 
 /// A message of the client's model, asked for in somebody else's words.
 #[must_use = "a question is asked when it is awaited"]
-pub(crate) struct RelayedSample<'c>(Question<'c>);
+pub struct RelayedSample<'c>(Question<'c>);
 
 impl<'c> RelayedSample<'c> {
-    pub(crate) fn new(context: &'c CallContext, params: Value) -> Self {
+    pub fn new(context: &'c CallContext, params: Value) -> Self {
         let asking = &context.asking;
         let draft = || {
             asking.require(ClientAbility::Sampling)?;

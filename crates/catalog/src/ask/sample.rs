@@ -23,7 +23,7 @@ pub struct Sample<'c>(Question<'c>);
 pub struct Roots<'c>(Question<'c>);
 
 impl<'c> Sample<'c> {
-    pub(crate) fn new(context: &'c CallContext, request: &SamplingRequest) -> Self {
+    pub fn new(context: &'c CallContext, request: &SamplingRequest) -> Self {
         let asking = &context.asking;
         let draft = || {
             asking.require(ClientAbility::Sampling)?;
@@ -49,7 +49,7 @@ impl<'c> Sample<'c> {
 }
 
 impl<'c> Roots<'c> {
-    pub(crate) fn new(context: &'c CallContext) -> Self {
+    pub fn new(context: &'c CallContext) -> Self {
         let asking = &context.asking;
         let declared = asking.require(ClientAbility::Roots);
         let draft = declared.map(|()| Draft::new(QuestionKind::Roots, json!({})));

@@ -34,18 +34,13 @@ const STEP: u8 = 4;
 
 /// How often a step may be taken that nobody knows the result of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Once {
+pub enum Once {
     AtLeast,
     AtMost,
 }
 
 /// Takes a step, or recalls what it gave.
-pub(crate) async fn step<T, E, F>(
-    asking: &Asking,
-    name: &str,
-    once: Once,
-    effect: F,
-) -> Result<T, E>
+pub async fn step<T, E, F>(asking: &Asking, name: &str, once: Once, effect: F) -> Result<T, E>
 where
     T: Serialize + DeserializeOwned,
     E: From<StepError>,

@@ -1,4 +1,4 @@
-//! What the code that `#[resource]` and `#[prompt]` write leans on; the same way of choosing as for `#[tool]`.
+//! Support for the code that `#[resource]` and `#[prompt]` write; it selects traits as `#[tool]` does.
 
 use std::cell::Cell;
 use std::fmt::Display;
@@ -15,7 +15,7 @@ use crate::catalog::{
 };
 use crate::protocol::ResourceContents;
 
-/// Stands for a function that returns `T`, in the place of one that fails with `E`.
+/// Marker for a function that returns `T`, where errors are an `E`.
 #[derive(Debug)]
 pub struct Answer<T, E>(PhantomData<fn() -> (T, E)>);
 
@@ -26,7 +26,7 @@ impl<T, E> Answer<T, E> {
     }
 }
 
-/// What resources and prompts fail with.
+/// An error of resources or prompts.
 pub trait Fault {
     fn in_words(message: String) -> Self;
     fn of_the_server(message: &'static str) -> Self;
@@ -90,7 +90,7 @@ impl<T, X, E> AnswerOther<T, X, E> for &Answer<Result<T, X>, E> {
     }
 }
 
-/// Whatever is no `Result`.
+/// Any type that is not a `Result`.
 pub trait AnswerPlain<T, E> {
     fn __longshore_answer(&self, returned: T) -> Result<T, E> {
         Ok(returned)
@@ -99,7 +99,7 @@ pub trait AnswerPlain<T, E> {
 
 impl<T, E> AnswerPlain<T, E> for Answer<T, E> {}
 
-/// Implemented by nothing: it only says what is missing.
+/// A trait without implementations; its diagnostic names the missing trait.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the error of a resource or a prompt",
     label = "needs `Display`, or `Into<{E}>`",
@@ -111,7 +111,7 @@ pub trait ErrorOfOffer<E> {
 
 // === What a success becomes ===
 
-/// What a resource returned.
+/// The value that a resource returned.
 #[expect(missing_debug_implementations, reason = "nobody is to name it")]
 pub struct Success<T>(Cell<Option<T>>);
 
@@ -128,7 +128,7 @@ impl<T> Success<T> {
 
 type Contents = Result<Vec<ResourceContents>, ResourceError>;
 
-/// Something that may not be there.
+/// An optional value.
 pub trait ContentsOption<T> {
     fn __longshore_contents(&self, definition: &ResourceDefinition) -> Contents;
 }
@@ -142,7 +142,7 @@ impl<T: IntoContents> ContentsOption<T> for &&&Success<Option<T>> {
     }
 }
 
-/// All that [`IntoContents`] knows.
+/// Types that implement [`IntoContents`].
 pub trait ContentsKnown<T> {
     fn __longshore_contents(&self, definition: &ResourceDefinition) -> Contents;
 }
@@ -218,7 +218,7 @@ where
     }
 }
 
-/// Of a function that is not `async`; it looks at its arguments instead of owning them.
+/// Marker of a function that is not `async`; it borrows its arguments.
 #[expect(missing_debug_implementations, reason = "nobody is to name it")]
 pub struct AtOnce;
 
@@ -244,7 +244,7 @@ where
     }
 }
 
-/// What such a function may return.
+/// A type that such a function may return.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no list of suggestions",
     label = "expected `Completions`, a `Vec<String>`, or a `Result` of them"
@@ -295,7 +295,7 @@ pub fn no_suggestions<E: Send + 'static>() -> Suggested<E> {
 
 // === Functions that block ===
 
-/// Runs `function` on a thread that may block. A panic in it goes on in the caller.
+/// Runs `function` on a blocking thread. A panic in it resumes in the caller.
 pub async fn run_blocking_or<T: Send + 'static, E: Fault>(
     function: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, E> {

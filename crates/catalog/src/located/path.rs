@@ -7,17 +7,17 @@ use serde_json::Error;
 
 /// What does not fit a type, and where it stands.
 #[derive(Debug)]
-pub(crate) struct Misfit {
-    pub(crate) path: Path,
-    pub(crate) cause: Error,
+pub struct Misfit {
+    pub path: Path,
+    pub cause: Error,
 }
 
 /// From the outside inwards. Shown as `servers[0].url`, and as `.` if it is the whole.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Path(Vec<Piece>);
+pub struct Path(Vec<Piece>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Piece {
+pub enum Piece {
     Member(String),
     Item(usize),
     /// The data of an enum's variant.
@@ -25,7 +25,7 @@ pub(crate) enum Piece {
 }
 
 impl Path {
-    pub(crate) fn pieces(&self) -> impl Iterator<Item = &Piece> {
+    pub fn pieces(&self) -> impl Iterator<Item = &Piece> {
         self.0.iter()
     }
 }
@@ -48,7 +48,7 @@ impl fmt::Display for Path {
 
 /// What a refusal was in, noted from the inside outwards.
 #[derive(Debug, Default)]
-pub(crate) struct Track(RefCell<Vec<Piece>>);
+pub struct Track(RefCell<Vec<Piece>>);
 
 impl Track {
     pub(crate) fn ended_by(self, cause: Error) -> Misfit {

@@ -15,35 +15,35 @@ use crate::protocol::UriTemplate;
 use crate::telemetry::OperationId;
 
 /// A tool with what was computed from its definition once.
-pub(crate) struct CatalogTool {
-    pub(crate) tool: Arc<dyn Tool>,
+pub struct CatalogTool {
+    pub tool: Arc<dyn Tool>,
     /// Arguments that HTTP headers mirror.
-    pub(crate) header_parameters: Vec<HeaderParameter>,
+    pub header_parameters: Vec<HeaderParameter>,
     /// `None` where the tool checks its arguments itself.
     input: Option<Compiled>,
     output: Option<Compiled>,
     /// What its calls are counted under.
-    pub(crate) operation: OperationId,
+    pub operation: OperationId,
     /// A result of it was large.
     is_large: AtomicBool,
 }
 
 /// A resource at one URI.
-pub(crate) struct CatalogResource {
-    pub(crate) resource: Arc<dyn Resource>,
+pub struct CatalogResource {
+    pub resource: Arc<dyn Resource>,
 }
 
 /// Resources of one shape.
-pub(crate) struct CatalogTemplate {
-    pub(crate) template: Arc<dyn ResourceTemplate>,
-    pub(crate) uri: UriTemplate,
+pub struct CatalogTemplate {
+    pub template: Arc<dyn ResourceTemplate>,
+    pub uri: UriTemplate,
 }
 
 /// A prompt.
-pub(crate) struct CatalogPrompt {
-    pub(crate) prompt: Arc<dyn Prompt>,
+pub struct CatalogPrompt {
+    pub prompt: Arc<dyn Prompt>,
     /// What its uses are counted under.
-    pub(crate) operation: OperationId,
+    pub operation: OperationId,
 }
 
 impl CatalogTool {
@@ -86,12 +86,12 @@ impl CatalogTool {
 
     /// Returns true if a result of it was so large that its memory counts.
     #[inline]
-    pub(crate) fn is_large(&self) -> bool {
+    pub fn is_large(&self) -> bool {
         self.is_large.load(Relaxed)
     }
 
     /// Notes that it has large results.
-    pub(crate) fn has_large_results(&self) {
+    pub fn has_large_results(&self) {
         if !self.is_large() {
             self.is_large.store(true, Relaxed);
         }
@@ -99,7 +99,7 @@ impl CatalogTool {
 
     /// Checks arguments against the input schema, unless the tool does so itself. What had to become a tree
     /// for it stays one.
-    pub(crate) fn check(&self, arguments: Arguments) -> Result<Arguments, InvalidArguments> {
+    pub fn check(&self, arguments: Arguments) -> Result<Arguments, InvalidArguments> {
         let Some(schema) = &self.input else {
             return Ok(arguments);
         };
@@ -112,7 +112,7 @@ impl CatalogTool {
     }
 
     /// Checks a structured result against the output schema, unless the tool's type vouches for it.
-    pub(crate) fn check_output(&self, output: &Output) -> Result<(), String> {
+    pub fn check_output(&self, output: &Output) -> Result<(), String> {
         let Some(schema) = &self.output else {
             return Ok(());
         };

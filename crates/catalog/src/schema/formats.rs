@@ -6,12 +6,12 @@ use serde_json::{Map, Value};
 /// integers of up to 32 bits is said by `minimum` and `maximum` instead.
 ///
 /// [`says_no_more_than_type`](super::says_no_more_than_type) needs the formats; so it is asked before they are removed.
-pub(crate) fn without_rust_formats(schema: &mut Value) {
+pub fn without_rust_formats(schema: &mut Value) {
     walk(schema, true);
 }
 
 /// Removes the same formats, and says nothing instead: for schemas of others, which may not mean a range.
-pub(crate) fn without_number_formats(schema: &mut Value) {
+pub fn without_number_formats(schema: &mut Value) {
     walk(schema, false);
 }
 

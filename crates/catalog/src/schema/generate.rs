@@ -14,7 +14,7 @@ use crate::catalog::Arguments;
 /// Members that may be left out lose the `null` that `Option` adds: deserialising takes `null` for nothing
 /// all the same, and models are told one way instead of two. Where the arguments are checked against the
 /// schema itself the `null` stays, so that it is accepted there as well.
-pub(crate) fn of_arguments<A: JsonSchema + DeserializeOwned>() -> Value {
+pub fn of_arguments<A: JsonSchema + DeserializeOwned>() -> Value {
     finished_arguments(&A::schema_name(), A::json_schema, refusal::<A>)
 }
 
@@ -28,7 +28,7 @@ fn refusal<A: DeserializeOwned>(sample: Value) -> Option<String> {
 }
 
 /// The schema of what a tool returns.
-pub(crate) fn of_output<R: JsonSchema>() -> Value {
+pub fn of_output<R: JsonSchema>() -> Value {
     finished_output(&R::schema_name(), R::json_schema)
 }
 
@@ -145,7 +145,7 @@ fn inline_mirrored(schema: &mut Value) {
 }
 
 /// Puts what a reference to one of its root's definitions means in its place, beside what stands there.
-pub(crate) fn inline(schema: &mut Map<String, Value>, definitions: &Value) {
+pub fn inline(schema: &mut Map<String, Value>, definitions: &Value) {
     let target = schema
         .get("$ref")
         .and_then(Value::as_str)
@@ -181,7 +181,7 @@ fn for_each_optional(schema: &mut Value, chosen: impl Fn(&Map<String, Value>) ->
 }
 
 /// Undoes what `Option<T>` does to the schema of `T`.
-pub(crate) fn without_null(schema: &mut Map<String, Value>) {
+pub fn without_null(schema: &mut Map<String, Value>) {
     if let Some(Value::Array(types)) = schema.get_mut("type")
         && types.len() > 1
     {

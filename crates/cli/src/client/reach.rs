@@ -12,17 +12,17 @@ use crate::app::{AppError, tokens};
 use crate::cli::login::{self, Place};
 use crate::cli::run::load;
 use crate::cli::{likeness_of, output, terminal};
-use crate::client::{Client, ClientError, Lifecycle, Options};
-use crate::config::{Config, Flags};
 use crate::environment::Probe;
 use crate::net::{challenge_parameter, with_causes};
 use crate::source::{LoginError, Tokens, UpstreamConfig, default_folder, has_login, logins};
+use longshore_app::config::{Config, Flags};
+use longshore_sources::client::{Client, ClientError, Lifecycle, Options};
 
 /// The variable with a token for servers that are named by their URLs.
 const TOKEN: &str = "LONGSHORE_TOKEN";
 
 /// A URL is a server as it stands; anything else is configured, and comes with its configuration.
-pub(in crate::cli) fn find(
+pub(crate) fn find(
     server: &str,
     file: Option<PathBuf>,
 ) -> Result<(UpstreamConfig, Option<Config>), Failure> {
@@ -38,10 +38,8 @@ pub(in crate::cli) fn find(
         }
         return Ok((at_url(url, token.as_deref()), None));
     }
-    let flags = Flags {
-        config: file,
-        ..Flags::default()
-    };
+    let mut flags = Flags::default();
+    flags.config = file;
     let mut config = load(flags)?.config;
     if let Some(upstream) = config.upstreams.remove(server) {
         return Ok((upstream, Some(config)));
@@ -66,7 +64,7 @@ pub(in crate::cli) fn find(
 }
 
 /// The URL that a word stands for; `host:port` stands for one of `http`.
-pub(in crate::cli) fn url_of(word: &str) -> Option<String> {
+pub(crate) fn url_of(word: &str) -> Option<String> {
     if word.contains("://") {
         return Some(word.to_owned());
     }

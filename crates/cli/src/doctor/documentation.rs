@@ -6,9 +6,9 @@ use serde_json::Value;
 
 use super::report::{Finding, Report};
 use crate::app::{App, AppError};
-use crate::config::Config;
 use crate::harness::Harness;
 use crate::net;
+use longshore_app::config::Config;
 
 const AREA: &str = "documentation";
 /// Shorter than this, a description says hardly more than the name.

@@ -7,10 +7,10 @@ use std::time::{Duration, SystemTime};
 
 use super::report::{Finding, Report};
 use crate::cli::healthcheck;
-use crate::config::{Config, Loaded, Origin, Transport};
 use crate::environment::Probe;
 use crate::seal::KeyRing;
 use crate::transport::http::Tls;
+use longshore_app::config::{Config, Loaded, Origin, Transport};
 
 const AREA: &str = "machine";
 /// What the server keeps open besides connections.

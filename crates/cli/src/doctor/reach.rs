@@ -7,11 +7,11 @@ use bytes::Bytes;
 use super::remote::http_date;
 use super::report::{Finding, Report};
 use crate::auth::{Found, OAuthConfig, examine_issuers};
-use crate::config::{Config, Loaded};
 use crate::environment::Probe;
 use crate::seal::random_bytes;
 use crate::state::{SharedState, StateError};
 use crate::telemetry::{Reached, examine_export};
+use longshore_app::config::{Config, Loaded};
 
 /// By how much clocks may differ before tokens are refused.
 const SKEW_MAX: Duration = Duration::from_secs(60);

@@ -122,12 +122,12 @@ pub enum AuditError {
 
 impl AuditConfig {
     /// Whether there is a place for records.
-    pub(crate) fn is_on(&self) -> bool {
+    pub fn is_on(&self) -> bool {
         self.file.is_some() || self.stderr || self.otlp
     }
 
     /// Whether records are demanded, and nobody would know of one that was written.
-    pub(crate) fn lacks_a_place(&self) -> bool {
+    pub fn lacks_a_place(&self) -> bool {
         self.required && self.file.is_none() && !self.stderr
     }
 

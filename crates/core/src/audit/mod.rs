@@ -21,15 +21,15 @@ use std::time::Duration;
 
 pub use config::{AuditConfig, AuditError};
 use queue::Queue;
-pub(crate) use queue::Ticket;
-pub(crate) use record::{Entry, Event, Outcome, Subject, SubjectKind};
+pub use queue::Ticket;
+pub use record::{Entry, Event, Outcome, Subject, SubjectKind};
 use writer::Writer;
 
 use crate::telemetry::{Redaction, Telemetry, omitted, records_are_sent, secret_properties};
 
 /// Where records are put down.
 #[derive(Debug)]
-pub(crate) struct Audit {
+pub struct Audit {
     queue: Arc<Queue>,
     /// How arguments are shown; `None` if they are not.
     arguments: Option<Redaction>,
@@ -43,7 +43,7 @@ impl Audit {
     /// # Errors
     ///
     /// The file cannot be opened, or a setting makes no sense.
-    pub(crate) fn start(
+    pub fn start(
         config: &AuditConfig,
         telemetry: &Telemetry,
     ) -> Result<Option<Arc<Self>>, AuditError> {
@@ -88,12 +88,12 @@ impl Audit {
     }
 
     /// Says that records are written from here on.
-    pub(crate) fn begin(&self) {
+    pub fn begin(&self) {
         self.note(Entry::new(Event::Start).saying("version", env!("CARGO_PKG_VERSION")));
     }
 
     /// Whether requests are recorded too that change nothing and call nothing.
-    pub(crate) fn records_all_methods(&self) -> bool {
+    pub fn records_all_methods(&self) -> bool {
         self.all_methods
     }
 
@@ -102,7 +102,7 @@ impl Audit {
     /// # Errors
     ///
     /// There is none, and the call must not run without.
-    pub(crate) fn ticket(&self) -> Result<Option<Ticket>, Unrecorded> {
+    pub fn ticket(&self) -> Result<Option<Ticket>, Unrecorded> {
         if self.required {
             Queue::reserve(&self.queue).map(Some)
         } else {
@@ -111,18 +111,18 @@ impl Audit {
     }
 
     /// Puts a record down.
-    pub(crate) fn note(&self, entry: Entry) {
+    pub fn note(&self, entry: Entry) {
         self.queue.push(entry);
     }
 
     /// Puts down that somebody was turned away who may be anybody. Such records leave room for others, and are only so
     /// many a second.
-    pub(crate) fn note_stranger(&self, entry: Entry) {
+    pub fn note_stranger(&self, entry: Entry) {
         self.queue.push_of_stranger(entry);
     }
 
     /// Arguments as a record shows them, if it does; without what their schema calls a secret.
-    pub(crate) fn arguments(
+    pub fn arguments(
         &self,
         json: &str,
         schema: Option<&serde_json::Value>,
@@ -136,7 +136,7 @@ impl Audit {
     }
 
     /// Arguments of which a record says only how large they are, if it shows arguments.
-    pub(crate) fn omitted(&self, json: &str) -> Option<serde_json::Value> {
+    pub fn omitted(&self, json: &str) -> Option<serde_json::Value> {
         self.arguments.as_ref()?;
         Some(omitted(json))
     }
@@ -147,7 +147,7 @@ impl Audit {
     }
 
     /// Opens the file again whenever the process is sent SIGHUP, for as long as it is polled.
-    pub(crate) async fn keep_reopening(&self) -> std::convert::Infallible {
+    pub async fn keep_reopening(&self) -> std::convert::Infallible {
         #[cfg(unix)]
         {
             use tokio::signal::unix::{SignalKind, signal};
@@ -161,7 +161,7 @@ impl Audit {
     }
 
     /// Waits until everything is written that was put down so far, but not for longer.
-    pub(crate) async fn flush(&self, within: Duration) {
+    pub async fn flush(&self, within: Duration) {
         self.note(Entry::new(Event::Stop));
         if tokio::time::timeout(within, self.queue.written())
             .await
@@ -183,7 +183,7 @@ impl Drop for Audit {
 
 /// There is no place for a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unrecorded;
+pub struct Unrecorded;
 
 /// Where lines go. Files and standard error are; tests have others.
 trait Sink: Send {

@@ -236,11 +236,11 @@ impl Queue {
 
 /// The place of a record that will come. Dropped, it is free again.
 #[derive(Debug)]
-pub(crate) struct Ticket(Option<Arc<Queue>>);
+pub struct Ticket(Option<Arc<Queue>>);
 
 impl Ticket {
     /// Puts the record in.
-    pub(crate) fn fill(mut self, entry: Entry) {
+    pub fn fill(mut self, entry: Entry) {
         if let Some(queue) = self.0.take() {
             let mut state = queue.state();
             state.reserved -= 1;

@@ -12,7 +12,7 @@ use crate::telemetry::{Record, TraceContext};
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
+pub enum Event {
     /// Records are written from now on.
     Start,
     /// No further ones are.
@@ -28,7 +28,7 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    pub(crate) const ALL: [Self; 6] = [
+    pub const ALL: [Self; 6] = [
         Self::Start,
         Self::Stop,
         Self::Call,
@@ -37,7 +37,7 @@ impl Event {
         Self::Policy,
     ];
 
-    pub(crate) fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Start => "start",
             Self::Stop => "stop",
@@ -51,7 +51,7 @@ impl Event {
 
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub enum Outcome {
     Ok,
     /// The tool says that it has failed.
     ToolError,
@@ -72,7 +72,7 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    pub(crate) fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
             Self::ToolError => "tool_error",
@@ -89,7 +89,7 @@ impl Outcome {
 
 /// What a request is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SubjectKind {
+pub enum SubjectKind {
     Tool,
     Resource,
     Prompt,
@@ -109,16 +109,16 @@ impl SubjectKind {
 
 /// What a request is about, by the name that the caller has written.
 #[derive(Clone, Debug)]
-pub(crate) struct Subject {
-    pub(crate) kind: SubjectKind,
-    pub(crate) name: Box<str>,
+pub struct Subject {
+    pub kind: SubjectKind,
+    pub name: Box<str>,
 }
 
 /// Names are a stranger's text.
 const NAME_MAX_BYTES: usize = 1024;
 
 impl Subject {
-    pub(crate) fn new(kind: SubjectKind, name: &str) -> Self {
+    pub fn new(kind: SubjectKind, name: &str) -> Self {
         Self {
             kind,
             name: cut(name, NAME_MAX_BYTES).into(),
@@ -128,32 +128,32 @@ impl Subject {
 
 /// One record while it is put together.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
-    pub(crate) event: Event,
-    pub(crate) time: SystemTime,
-    pub(crate) outcome: Option<Outcome>,
-    pub(crate) mount: Option<Box<str>>,
-    pub(crate) method: Option<Box<str>>,
-    pub(crate) subject: Option<Subject>,
+pub struct Entry {
+    pub event: Event,
+    pub time: SystemTime,
+    pub outcome: Option<Outcome>,
+    pub mount: Option<Box<str>>,
+    pub method: Option<Box<str>>,
+    pub subject: Option<Subject>,
     /// The tool by way of which the subject was called, such as `call_tool`.
-    pub(crate) via: Option<Box<str>>,
-    pub(crate) principal: Option<Arc<Principal>>,
-    pub(crate) client: Option<IpAddr>,
-    pub(crate) session: Option<Arc<str>>,
+    pub via: Option<Box<str>>,
+    pub principal: Option<Arc<Principal>>,
+    pub client: Option<IpAddr>,
+    pub session: Option<Arc<str>>,
     /// The rule of the policy that decided.
-    pub(crate) rule: Option<Box<str>>,
+    pub rule: Option<Box<str>>,
     /// Why it ended as it did, in a word: a reason, or the setting of a limit.
-    pub(crate) reason: Option<Cow<'static, str>>,
+    pub reason: Option<Cow<'static, str>>,
     /// Of a JSON-RPC error.
-    pub(crate) code: Option<i32>,
-    pub(crate) elapsed: Option<Duration>,
-    pub(crate) trace: Option<TraceContext>,
-    pub(crate) arguments: Option<Value>,
+    pub code: Option<i32>,
+    pub elapsed: Option<Duration>,
+    pub trace: Option<TraceContext>,
+    pub arguments: Option<Value>,
     more: Vec<(&'static str, Value)>,
 }
 
 impl Entry {
-    pub(crate) fn new(event: Event) -> Self {
+    pub fn new(event: Event) -> Self {
         Self {
             event,
             time: SystemTime::now(),
@@ -176,7 +176,7 @@ impl Entry {
     }
 
     /// Adds something that few records say.
-    pub(crate) fn saying(mut self, name: &'static str, value: impl Into<Value>) -> Self {
+    pub fn saying(mut self, name: &'static str, value: impl Into<Value>) -> Self {
         self.more.push((name, value.into()));
         self
     }

@@ -108,7 +108,7 @@ pub fn new_key() -> Result<String, std::io::Error> {
 
 /// The keys that open the gate.
 #[derive(Debug)]
-pub(crate) struct ApiKeys {
+pub struct ApiKeys {
     /// Longest key that is looked up.
     key_bytes: usize,
     /// From the configuration.
@@ -144,7 +144,7 @@ impl fmt::Debug for Table {
 
 impl ApiKeys {
     /// Reads keys from wherever the configuration says that they are.
-    pub(crate) fn new(config: &AuthConfig) -> Result<Self, AuthSetupError> {
+    pub fn new(config: &AuthConfig) -> Result<Self, AuthSetupError> {
         let keys = Self::read_from(config, (&config.api_keys_file, &config.api_keys_dir))?;
         if keys.is_empty() {
             return Err(AuthSetupError::NoKeys);
@@ -154,7 +154,7 @@ impl ApiKeys {
 
     /// The keys that a changed configuration has, to be [taken on](Self::take_on). There may be none, since a key that is
     /// taken away has to be revoked even if it is the last one. The file and the folder are those of the start.
-    pub(crate) fn changed(&self, config: &AuthConfig) -> Result<Self, AuthSetupError> {
+    pub fn changed(&self, config: &AuthConfig) -> Result<Self, AuthSetupError> {
         Self::read_from(config, (&self.file, &self.folder))
     }
 
@@ -186,7 +186,7 @@ impl ApiKeys {
     }
 
     /// Returns true if there is no key, so that nobody is let in by one.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.table.load().0.is_empty()
     }
 
@@ -196,7 +196,7 @@ impl ApiKeys {
     }
 
     /// Takes on the keys that a changed configuration has, instead of its own. Files and folders stay those that they are.
-    pub(crate) fn take_on(&self, other: Self) {
+    pub fn take_on(&self, other: Self) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         self.fixed.store(other.fixed.into_inner());
         self.implied.store(other.implied.into_inner());
@@ -208,7 +208,7 @@ impl ApiKeys {
     }
 
     /// Reads the file and the folder again. What does not make sense leaves the keys as they are.
-    pub(crate) fn refresh(&self) {
+    pub fn refresh(&self) {
         let read = match self.read() {
             Ok(read) => read,
             Err(error) => return self.keep(&error),
@@ -266,7 +266,7 @@ impl ApiKeys {
     }
 
     /// The principal of a name.
-    pub(crate) fn principal(&self, name: &str) -> Option<Arc<Principal>> {
+    pub fn principal(&self, name: &str) -> Option<Arc<Principal>> {
         let table = self.table.load();
         table.0.values().find(|p| p.name() == name).cloned()
     }

@@ -280,7 +280,7 @@ impl Default for AuthConfig {
 
 impl AuthConfig {
     /// The proofs that are accepted, in their order.
-    pub(crate) fn kinds(&self) -> Vec<AuthMethodKind> {
+    pub fn kinds(&self) -> Vec<AuthMethodKind> {
         if !self.methods.is_empty() {
             return self.methods.clone();
         }
@@ -289,7 +289,7 @@ impl AuthConfig {
     }
 
     /// Whether a kind of proof is configured.
-    pub(crate) fn has(&self, kind: AuthMethodKind) -> bool {
+    pub fn has(&self, kind: AuthMethodKind) -> bool {
         match kind {
             AuthMethodKind::ApiKey => {
                 !self.api_keys.is_empty()
@@ -303,7 +303,7 @@ impl AuthConfig {
     }
 
     /// Whether callers are asked for a proof.
-    pub(crate) fn proves_anything(&self) -> bool {
+    pub fn proves_anything(&self) -> bool {
         !self.kinds().is_empty()
     }
 }
@@ -317,7 +317,7 @@ impl AuthMethodKind {
     ];
 
     /// What it is called, and what has to be set for it.
-    pub(crate) fn names(self) -> (&'static str, &'static str) {
+    pub fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::ApiKey => (
                 "api_key",

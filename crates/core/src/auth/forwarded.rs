@@ -17,7 +17,7 @@ const GROUPS_MAX: usize = 256;
 
 /// A header in which a proxy names the user that it has signed in. From anybody else it counts for nothing.
 #[derive(Debug)]
-pub(crate) struct Forwarded {
+pub struct Forwarded {
     user: HeaderName,
     groups: Option<HeaderName>,
     trusted: TrustedProxies,
@@ -27,7 +27,7 @@ pub(crate) struct Forwarded {
 
 impl Forwarded {
     /// `None` if no header is configured.
-    pub(crate) fn new(
+    pub fn new(
         config: &ForwardedConfig,
         trusted: &TrustedProxies,
     ) -> Result<Option<Self>, AuthSetupError> {

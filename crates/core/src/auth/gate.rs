@@ -12,7 +12,7 @@ use super::{AuthError, AuthMethod, AuthOutcome, Credentials, Principal, Principa
 
 /// Says of each request who sent it.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub struct Gate {
     proofs: Vec<Asked>,
     /// Notes what may make proofs judge otherwise; `None` if nobody does, and nothing is remembered.
     changes: Option<Changes>,
@@ -83,16 +83,12 @@ impl Gate {
     }
 
     /// What a refused caller has to show: the value of `WWW-Authenticate`.
-    pub(crate) fn challenge(&self, seen: Seen<'_>, error: &AuthError) -> Option<HeaderValue> {
+    pub fn challenge(&self, seen: Seen<'_>, error: &AuthError) -> Option<HeaderValue> {
         self.resource.challenge(seen, error, &[])
     }
 
     /// Whether somebody who was let in may be at an endpoint; an empty name is `/mcp`.
-    pub(crate) fn check_endpoint(
-        &self,
-        principal: &Principal,
-        endpoint: &str,
-    ) -> Result<(), AuthError> {
+    pub fn check_endpoint(&self, principal: &Principal, endpoint: &str) -> Result<(), AuthError> {
         if !principal.is_for(endpoint) {
             return Err(AuthError::Invalid(
                 "the token was issued for another endpoint".into(),
@@ -109,7 +105,7 @@ impl Gate {
 
     /// The refusal of somebody who lacks a scope, and the value of `WWW-Authenticate`. Who has shown nothing is asked
     /// for a credential.
-    pub(crate) fn lacking(
+    pub fn lacking(
         &self,
         principal: &Principal,
         seen: Seen<'_>,
@@ -127,18 +123,18 @@ impl Gate {
     }
 
     /// The document about this server as a protected resource, if there is one at the path.
-    pub(crate) fn document(&self, seen: Seen<'_>) -> Option<Vec<u8>> {
+    pub fn document(&self, seen: Seen<'_>) -> Option<Vec<u8>> {
         self.resource.document(seen)
     }
 
     /// What stands in front of each path in the URLs that clients use.
-    pub(crate) fn prefix(&self) -> &str {
+    pub fn prefix(&self) -> &str {
         self.resource.prefix()
     }
 
     /// The principal of everybody, if nobody is asked for a proof.
     #[inline]
-    pub(crate) fn everybody(&self) -> Option<&Arc<Principal>> {
+    pub fn everybody(&self) -> Option<&Arc<Principal>> {
         if self.proofs.is_empty() {
             self.anonymous.as_ref()
         } else {
@@ -149,7 +145,7 @@ impl Gate {
     /// Who sent a request, if its connection has shown the same before and nothing has changed since. The headers that
     /// hold credentials are taken away then, and left as they are if not. `now` says the time, in seconds of Unix time.
     #[inline]
-    pub(crate) fn recall(
+    pub fn recall(
         &self,
         shown: &Shown,
         headers: &mut HeaderMap,
@@ -191,7 +187,7 @@ impl Gate {
 
     /// Finds out who sent a request. What was shown and is no good never passes for nothing. `shown` is what its
     /// connection remembers.
-    pub(crate) async fn admit(
+    pub async fn admit(
         &self,
         presented: Result<Credentials<'_>, AuthError>,
         shown: Option<&Shown>,
@@ -228,7 +224,7 @@ impl Gate {
 
     /// Takes away the headers that hold credentials: what is behind the gate has no use for them, and must not pass
     /// them on.
-    pub(crate) fn strip(&self, headers: &mut HeaderMap) {
+    pub fn strip(&self, headers: &mut HeaderMap) {
         for name in &self.credentials {
             headers.remove(name);
         }

@@ -28,28 +28,31 @@ mod scopes;
 mod setup;
 mod shown;
 
-pub(crate) use api_key::ApiKeys;
+pub use api_key::ApiKeys;
 pub use api_key::{KeyHash, new_key};
 pub use certificate::{CertificateConfig, CertificateName, ClientCertificate};
 pub use config::{ApiKeyConfig, AuthConfig, AuthMethodKind, AuthSetupError, ForwardedConfig};
 pub use error::{AuthError, Credential};
-pub(crate) use gate::Gate;
+pub use gate::Gate;
 pub use oauth::{
     AllowConfig, FacadeClientConfig, FacadeConfig, FacadeSetupError, IssuerConfig, OAuthConfig,
     OAuthSetupError, Preset,
 };
-#[cfg(feature = "cli")]
-pub(crate) use oauth::{Found, examine_issuers};
 #[cfg(feature = "oauth")]
-pub(crate) use oauth::{IdTokenDemands, IssuerKeys, ProviderKind, strict_object, verify_id_token};
+pub use oauth::{
+    CheckedProvider, IdTokenDemands, IdTokenFault, IssuerKeys, IssuerKeysError, ProviderKind,
+    strict_object, verify_id_token,
+};
+#[cfg(feature = "cli")]
+pub use oauth::{Found, examine_issuers};
 pub use policy::{
     Access, Classified, Decision, Effect, Kind, PolicyConfig, PolicyError, RuleConfig, Target,
 };
-pub(crate) use policy::{Class, Policy, Shelf, Visible};
+pub use policy::{Class, Policy, Shelf, Visible};
 pub use presented::Credentials;
 pub use principal::{Principal, PrincipalKind};
 pub use proof::{AuthMethod, AuthOutcome};
-pub(crate) use resource::{PublicUrl, Seen};
-pub(crate) use scopes::{SCOPE_ADVICE, is_scope};
-pub(crate) use setup::{Authentication, MountPlace, Place};
-pub(crate) use shown::{Shown, is_same};
+pub use resource::{PublicUrl, Seen};
+pub use scopes::{SCOPE_ADVICE, is_scope};
+pub use setup::{Authentication, MountPlace, Place};
+pub use shown::{Shown, is_same};

@@ -27,7 +27,7 @@ pub struct Credentials<'r> {
 impl<'r> Credentials<'r> {
     /// Finds the credentials of a request. `query` is the query of its target, `peer` the other end of the socket,
     /// `now` in seconds of Unix time.
-    pub(crate) fn read(
+    pub fn read(
         headers: &'r HeaderMap,
         query: Option<&str>,
         peer: Option<IpAddr>,
@@ -75,7 +75,7 @@ impl<'r> Credentials<'r> {
     }
 
     /// Adds the certificate that the client has shown for its connection.
-    pub(crate) fn with_certificate(self, certificate: Option<&'r ClientCertificate>) -> Self {
+    pub fn with_certificate(self, certificate: Option<&'r ClientCertificate>) -> Self {
         Self {
             certificate,
             ..self

@@ -142,7 +142,7 @@ impl Principal {
     }
 
     /// Returns true if the credential that proved it was taken away, so that nothing may go on in its name.
-    pub(crate) fn is_withdrawn(&self) -> bool {
+    pub fn is_withdrawn(&self) -> bool {
         self.withdrawn.0.load(Ordering::Acquire)
     }
 
@@ -250,6 +250,11 @@ impl Principal {
     /// What else its proof says of it: the claims of a token.
     pub fn claim(&self, name: &str) -> Option<&Value> {
         self.facts.claims.get(name)
+    }
+
+    /// All claims of its token; empty without a token.
+    pub fn claims(&self) -> &Map<String, Value> {
+        &self.facts.claims
     }
 }
 

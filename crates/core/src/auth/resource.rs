@@ -15,7 +15,7 @@ const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
 /// The URL under which clients reach the server's root, as whoever runs it has said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PublicUrl {
+pub struct PublicUrl {
     /// Scheme, host and port.
     origin: String,
     /// A path in front of all others; empty, or `/` and something without a slash at its end.
@@ -24,7 +24,7 @@ pub(crate) struct PublicUrl {
 
 impl PublicUrl {
     /// Reads a URL of `http` or `https`, that of the root or that of the endpoint. `None` if it is neither.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let url: Uri = text.parse().ok()?;
         let (scheme, default_port) = match url.scheme_str()? {
             "http" => ("http", 80),
@@ -71,22 +71,22 @@ impl PublicUrl {
     }
 
     /// The URL of the endpoint: how clients and issuers name this server (RFC 8707).
-    pub(crate) fn endpoint(&self) -> String {
+    pub fn endpoint(&self) -> String {
         format!("{}{}{ENDPOINT}", self.origin, self.prefix)
     }
 
     /// The URL of the server's root, without a slash at its end.
-    pub(crate) fn root(&self) -> String {
+    pub fn root(&self) -> String {
         format!("{}{}", self.origin, self.prefix)
     }
 
     /// Scheme, host and port, as browsers write an origin.
-    pub(crate) fn origin(&self) -> &str {
+    pub fn origin(&self) -> &str {
         &self.origin
     }
 
     /// The host, without a port.
-    pub(crate) fn host(&self) -> &str {
+    pub fn host(&self) -> &str {
         let authority = self.origin.split_once("://").map_or("", |(_, rest)| rest);
         match authority.rsplit_once(':') {
             Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) => host,
@@ -145,15 +145,15 @@ const PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
 
 /// What a request shows of where it was sent.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen<'r> {
-    pub(crate) headers: &'r HeaderMap,
-    pub(crate) uri: &'r Uri,
-    pub(crate) peer: Option<IpAddr>,
+pub struct Seen<'r> {
+    pub headers: &'r HeaderMap,
+    pub uri: &'r Uri,
+    pub peer: Option<IpAddr>,
 }
 
 /// What callers have to show, and where they learn how to get it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Resource {
+pub struct Resource {
     /// The issuers of tokens; without any there is no metadata.
     pub(super) issuers: Vec<String>,
     /// Scopes that every request needs.
@@ -195,7 +195,7 @@ impl Resource {
     }
 
     /// The document about this server, at a path below the server's root (AUTH-01). `None` if there is none.
-    pub(crate) fn document(&self, seen: Seen<'_>) -> Option<Vec<u8>> {
+    pub fn document(&self, seen: Seen<'_>) -> Option<Vec<u8>> {
         if self.issuers.is_empty() {
             return None;
         }

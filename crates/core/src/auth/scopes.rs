@@ -8,12 +8,12 @@ use std::sync::Arc;
 pub(crate) struct Implied(BTreeMap<String, Vec<String>>);
 
 impl Implied {
-    pub(crate) fn new(implied: &BTreeMap<String, Vec<String>>) -> Self {
+    pub fn new(implied: &BTreeMap<String, Vec<String>>) -> Self {
         Self(implied.clone())
     }
 
     /// The scopes, and all that they bring along.
-    pub(crate) fn expand<'s>(&self, scopes: impl Iterator<Item = &'s str>) -> Arc<[Box<str>]> {
+    pub fn expand<'s>(&self, scopes: impl Iterator<Item = &'s str>) -> Arc<[Box<str>]> {
         let mut known = BTreeSet::new();
         let mut all: Vec<Box<str>> = Vec::new();
         let mut waiting: Vec<&str> = scopes.collect();
@@ -30,11 +30,11 @@ impl Implied {
 }
 
 /// Advice for a setting that [`is_scope`] rejects.
-pub(crate) const SCOPE_ADVICE: &str =
+pub const SCOPE_ADVICE: &str =
     "a scope has visible ASCII characters, no quotation mark and no backslash";
 
 /// Returns true if the string is a valid scope (RFC 6749): visible ASCII without quotation marks and backslashes.
-pub(crate) fn is_scope(text: &str) -> bool {
+pub fn is_scope(text: &str) -> bool {
     let good = |b: u8| b.is_ascii_graphic() && b != b'"' && b != b'\\';
     !text.is_empty() && text.bytes().all(good)
 }

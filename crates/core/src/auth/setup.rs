@@ -22,34 +22,34 @@ const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// The gate, and what has to be done to keep it up to date.
 #[derive(Debug)]
-pub(crate) struct Authentication {
-    pub(crate) gate: Arc<Gate>,
+pub struct Authentication {
+    pub gate: Arc<Gate>,
     keys: Option<Arc<ApiKeys>>,
     tokens: Option<Tokens>,
 }
 
 /// What the gate has to know of the server that it belongs to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place<'p> {
+pub struct Place<'p> {
     /// What it is called.
-    pub(crate) name: &'p str,
+    pub name: &'p str,
     /// The URL under which clients reach it.
-    pub(crate) public_url: Option<&'p str>,
-    pub(crate) trusted: &'p TrustedProxies,
+    pub public_url: Option<&'p str>,
+    pub trusted: &'p TrustedProxies,
     /// Its endpoints beside `/mcp`.
-    pub(crate) mounts: &'p [MountPlace],
+    pub mounts: &'p [MountPlace],
     /// Whether clients are asked for certificates.
-    pub(crate) asks_for_certificates: bool,
+    pub asks_for_certificates: bool,
 }
 
 /// What the gate has to know of an endpoint beside `/mcp`.
 #[derive(Clone, Debug)]
-pub(crate) struct MountPlace {
-    pub(crate) name: Box<str>,
+pub struct MountPlace {
+    pub name: Box<str>,
     /// Whom tokens have to be for; empty for what follows from the rest.
-    pub(crate) audience: Vec<String>,
+    pub audience: Vec<String>,
     /// Scopes that every request to it needs.
-    pub(crate) scopes: Vec<String>,
+    pub scopes: Vec<String>,
 }
 
 impl MountPlace {
@@ -68,7 +68,7 @@ impl MountPlace {
 
 impl Authentication {
     /// What the settings say. `custom` are proofs of the application's own, which come first.
-    pub(crate) fn new(
+    pub fn new(
         config: &AuthConfig,
         place: Place<'_>,
         custom: Vec<Arc<dyn AuthMethod>>,
@@ -167,30 +167,30 @@ impl Authentication {
     }
 
     /// How to take on the keys of another configuration; `None` where no keys are asked for.
-    pub(crate) fn keys(&self) -> Option<Arc<ApiKeys>> {
+    pub fn keys(&self) -> Option<Arc<ApiKeys>> {
         self.keys.clone()
     }
 
     /// The principal of an API key's holder.
-    pub(crate) fn holder(&self, name: &str) -> Option<Arc<Principal>> {
+    pub fn holder(&self, name: &str) -> Option<Arc<Principal>> {
         self.keys.as_ref()?.principal(name)
     }
 
     /// Has tokens checked with these keys, which nobody was asked for.
-    pub(crate) fn hold(&self, keys: &str) {
+    pub fn hold(&self, keys: &str) {
         if let Some(tokens) = &self.tokens {
             tokens.hold(keys);
         }
     }
 
     /// What the server has to wait for before it is ready, if there is anything.
-    pub(crate) fn awaited(&self, life: &Life) -> Option<Arc<telemetry::Gate>> {
+    pub fn awaited(&self, life: &Life) -> Option<Arc<telemetry::Gate>> {
         let tokens = self.tokens.as_ref();
         tokens.map(|_| life.gate("keys of the issuers of tokens"))
     }
 
     /// Shows operators how old the keys of the issuers are.
-    pub(crate) fn show(&self, metrics: &Metrics) {
+    pub fn show(&self, metrics: &Metrics) {
         if let Some(tokens) = &self.tokens {
             tokens.show(metrics);
         }
@@ -198,7 +198,7 @@ impl Authentication {
 
     /// Reads again what may have changed, for as long as it is polled.
     /// `told` is what [`awaited`](Self::awaited) returned.
-    pub(crate) async fn keep_up(&self, told: Option<&telemetry::Gate>) -> Infallible {
+    pub async fn keep_up(&self, told: Option<&telemetry::Gate>) -> Infallible {
         let keys = async {
             match &self.keys {
                 Some(keys) if keys.is_watched() => look_again(keys).await,

@@ -64,7 +64,7 @@ impl Changes {
 ///
 /// Its requests are served by one thread, so the lock is never waited for.
 #[derive(Default)]
-pub(crate) struct Shown(Mutex<State>);
+pub struct Shown(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -181,7 +181,7 @@ fn credential<'p>(
 
 /// Compares two texts in a time that tells nothing but whether they are of one length.
 #[inline]
-pub(crate) fn is_same(one: &[u8], other: &[u8]) -> bool {
+pub fn is_same(one: &[u8], other: &[u8]) -> bool {
     if one.len() != other.len() {
         return false;
     }

@@ -257,7 +257,7 @@ fn quota(rate: &RateConfig) -> Option<Quota> {
 }
 
 /// An address as a key: what one customer of a network has. Of IPv6 that is 64 bits.
-pub(crate) fn subnet(address: IpAddr) -> u128 {
+pub fn subnet(address: IpAddr) -> u128 {
     match address.to_canonical() {
         IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
         IpAddr::V6(address) => address.to_bits() >> 64 << 64,
@@ -266,7 +266,7 @@ pub(crate) fn subnet(address: IpAddr) -> u128 {
 
 /// Returns true if an address belongs to one client or household. Addresses of private networks may be load
 /// balancers.
-pub(crate) fn is_public(address: IpAddr) -> bool {
+pub fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => {
             let [a, b, ..] = address.octets();

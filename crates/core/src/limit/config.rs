@@ -110,7 +110,7 @@ impl Default for PrincipalRateConfig {
 }
 
 impl PrincipalRateConfig {
-    pub(crate) fn rate(self) -> RateConfig {
+    pub fn rate(self) -> RateConfig {
         RateConfig {
             per_second: self.per_second,
             burst: self.burst,
@@ -164,7 +164,7 @@ impl LimitConfig {
     }
 
     /// Returns the maximum number of concurrent calls.
-    pub(crate) fn calls(&self) -> usize {
+    pub fn calls(&self) -> usize {
         const FOR_EACH_CORE: usize = 256;
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         self.calls.unwrap_or_else(|| FOR_EACH_CORE * cores())
@@ -233,7 +233,7 @@ impl RateConfig {
 }
 
 impl ToolLimitConfig {
-    pub(crate) fn rate(self) -> RateConfig {
+    pub fn rate(self) -> RateConfig {
         RateConfig {
             per_second: self.per_second,
             burst: self.burst,

@@ -16,12 +16,12 @@ use crate::state::{SharedState, Subscription, SubscriptionEvent};
 
 /// Connection to other replicas.
 #[derive(Clone, Debug)]
-pub(crate) struct Reach {
-    pub(crate) state: SharedState,
+pub struct Reach {
+    pub state: SharedState,
     /// Secret seed that is equal on all replicas.
-    pub(crate) seed: u64,
+    pub seed: u64,
     /// This replica, so that it does not heed itself.
-    pub(crate) replica: u64,
+    pub replica: u64,
 }
 
 /// Interval of exchanges. An exchange is one message per replica, and none if nothing was taken.
@@ -52,7 +52,7 @@ pub(super) struct Taken {
 
 impl Limits {
     /// Keeps the buckets of this replica in step with those of the others. Runs until it is dropped.
-    pub(crate) async fn exchange(self: Arc<Self>) {
+    pub async fn exchange(self: Arc<Self>) {
         let Some(reach) = self.reach.clone() else {
             return;
         };

@@ -207,7 +207,7 @@ impl Limit {
     }
 
     /// Returns true for a rate (429), false for a lack of capacity (503).
-    pub(crate) fn is_a_rate(self) -> bool {
+    pub fn is_a_rate(self) -> bool {
         !matches!(
             self,
             Self::Calls
@@ -223,40 +223,40 @@ impl Limit {
 
 /// Counters of all limits.
 #[derive(Debug)]
-pub(crate) struct Hits([Counter; Limit::ALL.len()]);
+pub struct Hits([Counter; Limit::ALL.len()]);
 
 impl Hits {
     /// Creates the counters that metrics show.
-    pub(crate) fn new(metrics: &Metrics) -> Self {
+    pub fn new(metrics: &Metrics) -> Self {
         Self(Limit::ALL.map(|limit| metrics.counter(&LIMIT_HITS, &[("limit", limit.setting())])))
     }
 
     #[inline]
-    pub(crate) fn count(&self, limit: Limit) {
+    pub fn count(&self, limit: Limit) {
         self.0[limit as usize].add(1);
     }
 
     /// Counts several at once.
-    pub(crate) fn count_many(&self, limit: Limit, number: u64) {
+    pub fn count_many(&self, limit: Limit, number: u64) {
         if 0 < number {
             self.0[limit as usize].add(number);
         }
     }
 
     /// Returns the number of hits of a limit.
-    #[cfg(test)]
-    pub(crate) fn of(&self, limit: Limit) -> u64 {
+    #[cfg(any(test, feature = "testing"))]
+    pub fn of(&self, limit: Limit) -> u64 {
         self.0[limit as usize].value()
     }
 }
 
 /// Counters of the limits that a part of the server has for itself, such as a toolset: by the settings that have them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SectionHits(Arc<[(&'static str, Counter)]>);
+pub struct SectionHits(Arc<[(&'static str, Counter)]>);
 
 impl SectionHits {
     /// Creates counters for the limits of a section of the settings.
-    pub(crate) fn new(metrics: &Metrics, section: &str, limits: &[&'static str]) -> Self {
+    pub fn new(metrics: &Metrics, section: &str, limits: &[&'static str]) -> Self {
         let counter = |limit: &'static str| {
             let setting = format!("{section}.{limit}");
             (limit, metrics.counter(&LIMIT_HITS, &[("limit", &setting)]))
@@ -265,7 +265,7 @@ impl SectionHits {
     }
 
     /// Counts a hit of a limit.
-    pub(crate) fn count(&self, limit: &str) {
+    pub fn count(&self, limit: &str) {
         if let Some((_, counter)) = self.0.iter().find(|(name, _)| *name == limit) {
             counter.add(1);
         }

@@ -5,7 +5,7 @@ use super::LimitConfig;
 /// Level of memory pressure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Pressure {
+pub enum Pressure {
     /// Enough memory, or its use is unknown.
     None,
     /// No sessions begin, and connections are not kept.

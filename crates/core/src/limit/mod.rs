@@ -24,16 +24,16 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use foldhash::fast::FixedState;
 
-pub(crate) use bucket::{is_public, subnet};
+pub use bucket::{is_public, subnet};
 pub use config::{LimitConfig, PrincipalRateConfig, RateConfig, ToolLimitConfig};
-pub(crate) use exchange::Reach;
+pub use exchange::Reach;
 pub use hits::Limit;
-pub(crate) use hits::{Hits, SectionHits};
-pub(crate) use memory::Pressure;
+pub use hits::{Hits, SectionHits};
+pub use memory::Pressure;
 use places::{Place, Places};
-pub(crate) use refused::Refused;
+pub use refused::Refused;
 use responses::ResponseMemory;
-pub(crate) use responses::{LARGE_BYTES, Reservation};
+pub use responses::{LARGE_BYTES, Reservation};
 
 use crate::auth::{Principal, PrincipalKind};
 use crate::net::ShareKey;
@@ -45,8 +45,8 @@ use exchange::{Kind, Taken};
 ///
 /// They may be changed while the server runs: buckets and places whose setting stays go on as they are.
 #[derive(Debug)]
-pub(crate) struct Limits {
-    pub(crate) hits: Arc<Hits>,
+pub struct Limits {
+    pub hits: Arc<Hits>,
     rules: ArcSwap<Rules>,
     /// A [`Pressure`].
     memory: Arc<AtomicU8>,
@@ -90,7 +90,7 @@ const SHORT_OF_MEMORY: Duration = Duration::from_secs(5);
 
 /// The limits of one tool.
 #[derive(Debug)]
-pub(crate) struct ToolLimits {
+pub struct ToolLimits {
     rate: Option<Bucket>,
     calls: Option<Places>,
 }
@@ -275,7 +275,7 @@ impl Rules {
 }
 
 impl Limits {
-    pub(crate) fn new(config: &LimitConfig, metrics: &Metrics) -> Self {
+    pub fn new(config: &LimitConfig, metrics: &Metrics) -> Self {
         let limits = Self {
             hits: Arc::new(Hits::new(metrics)),
             rules: ArcSwap::from_pointee(Rules::new(config, None, None)),
@@ -293,7 +293,7 @@ impl Limits {
     }
 
     /// Shares rates with other replicas.
-    pub(crate) fn reaching(mut self, reach: Reach) -> Self {
+    pub fn reaching(mut self, reach: Reach) -> Self {
         let config = self.rules.load().config.clone();
         let rules = Rules::new(&config, None, Some(reach.seed));
         self.rules.store(Arc::new(rules));
@@ -303,7 +303,7 @@ impl Limits {
 
     /// Holds to other settings from now on. Calls that run keep the places that they have; where the number of places has
     /// changed, they do not count among the new ones.
-    pub(crate) fn take_on(&self, config: &LimitConfig) {
+    pub fn take_on(&self, config: &LimitConfig) {
         let seed = self.reach.as_ref().map(|reach| reach.seed);
         let rules = Rules::new(config, Some(&self.rules.load()), seed);
         self.rules.store(Arc::new(rules));
@@ -312,7 +312,7 @@ impl Limits {
     }
 
     /// Logs a warning if rates should be shared and no other replica can be reached.
-    pub(crate) fn warn_if_alone(&self) {
+    pub fn warn_if_alone(&self) {
         if self.reach.is_none() && self.rules.load().config.shared {
             tracing::warn!(
                 setting = "limits.shared",
@@ -339,7 +339,7 @@ impl Limits {
     ///
     /// The address, or everybody together, asked too often.
     #[inline]
-    pub(crate) fn arrive(&self, address: IpAddr) -> Result<(), Refused> {
+    pub fn arrive(&self, address: IpAddr) -> Result<(), Refused> {
         if !self.limits_arrivals.load(Relaxed) {
             return Ok(());
         }
@@ -360,12 +360,12 @@ impl Limits {
 
     /// Returns the level of memory pressure.
     #[inline]
-    pub(crate) fn memory(&self) -> Pressure {
+    pub fn memory(&self) -> Pressure {
         Pressure::of(self.memory.load(Relaxed))
     }
 
     /// Takes note of how much memory is in use, if that is limited; says how short it is.
-    pub(crate) fn look_at_memory(&self, in_use: impl FnOnce() -> Option<u64>) -> Pressure {
+    pub fn look_at_memory(&self, in_use: impl FnOnce() -> Option<u64>) -> Pressure {
         let rules = self.rules.load();
         let limit = rules.config.memory_bytes;
         // Without a limit the use is not read; an unknown use counts as none.
@@ -385,7 +385,7 @@ impl Limits {
     ///
     /// The principal asked too often.
     #[inline]
-    pub(crate) fn admit(&self, principal: &Principal) -> Result<(), Refused> {
+    pub fn admit(&self, principal: &Principal) -> Result<(), Refused> {
         if !self.limits_principals.load(Relaxed) || !is_proved(principal) {
             return Ok(());
         }
@@ -400,7 +400,7 @@ impl Limits {
     /// # Errors
     ///
     /// Too many began lately.
-    pub(crate) fn begin_session(
+    pub fn begin_session(
         &self,
         principal: &Principal,
         address: Option<IpAddr>,
@@ -426,7 +426,7 @@ impl Limits {
     /// # Errors
     ///
     /// That happened too often at its address.
-    pub(crate) fn failed_proof(&self, address: Option<IpAddr>) -> Result<(), Refused> {
+    pub fn failed_proof(&self, address: Option<IpAddr>) -> Result<(), Refused> {
         let rules = self.rules.load();
         self.counted(match (&rules.failures, address) {
             (Some(failures), Some(address)) if rules.failures_everywhere || is_public(address) => {
@@ -442,7 +442,7 @@ impl Limits {
     ///
     /// Too many responses wait to be read already.
     #[inline]
-    pub(crate) fn check_response(&self, key: ShareKey) -> Result<(), Refused> {
+    pub fn check_response(&self, key: ShareKey) -> Result<(), Refused> {
         let checked = self.responses.check(key);
         if let Err(refused) = &checked {
             self.hits.count(refused.limit);
@@ -456,7 +456,7 @@ impl Limits {
     ///
     /// Too many responses wait to be read already.
     #[inline]
-    pub(crate) fn reserve_response(
+    pub fn reserve_response(
         &self,
         key: ShareKey,
         bytes: usize,
@@ -476,7 +476,7 @@ impl Limits {
     /// # Errors
     ///
     /// Too many responses wait to be read already.
-    pub(crate) fn hold_response(&self, key: ShareKey, document: Bytes) -> Result<Bytes, Refused> {
+    pub fn hold_response(&self, key: ShareKey, document: Bytes) -> Result<Bytes, Refused> {
         Ok(match self.reserve_response(key, document.len())? {
             Some(reservation) => reservation.hold(document),
             None => document,
@@ -484,7 +484,7 @@ impl Limits {
     }
 
     /// The share of a client that has not said who it is.
-    pub(crate) fn share_of_address(address: IpAddr) -> ShareKey {
+    pub fn share_of_address(address: IpAddr) -> ShareKey {
         ShareKey::of_network(subnet(address))
     }
 
@@ -494,7 +494,7 @@ impl Limits {
     ///
     /// It was called too often.
     #[inline]
-    pub(crate) fn call(&self, tool: &str) -> Result<Option<Arc<ToolLimits>>, Refused> {
+    pub fn call(&self, tool: &str) -> Result<Option<Arc<ToolLimits>>, Refused> {
         if !self.limits_tools.load(Relaxed) {
             return Ok(None);
         }
@@ -507,7 +507,7 @@ impl Limits {
 
     /// Returns true if a call may begin without waiting. Without limits for the caller this is one load.
     #[inline]
-    pub(crate) fn has_room(
+    pub fn has_room(
         &self,
         principal: &Principal,
         address: Option<IpAddr>,
@@ -525,7 +525,7 @@ impl Limits {
     }
 
     /// All places that a call needs.
-    pub(crate) fn turn(
+    pub fn turn(
         &self,
         principal: &Principal,
         address: Option<IpAddr>,
@@ -557,7 +557,7 @@ impl Limits {
 
 /// Permits that a call holds or waits for.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub struct Turn {
     places: [Option<Places>; 3],
     hits: Arc<Hits>,
     /// A [`Pressure`].
@@ -567,7 +567,7 @@ pub(crate) struct Turn {
 
 /// The places of one call, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub struct Held {
     _places: [Option<Place>; 3],
     _busy: Busy,
 }
@@ -595,7 +595,7 @@ impl Turn {
     /// # Errors
     ///
     /// Too many wait already, it takes too long, or memory has become short meanwhile.
-    pub(crate) async fn wait(self) -> Result<Held, Refused> {
+    pub async fn wait(self) -> Result<Held, Refused> {
         let mut held = [const { None }; 3];
         for (held, places) in held.iter_mut().zip(self.places) {
             let Some(places) = places else {
@@ -618,7 +618,7 @@ impl Turn {
     }
 
     /// Takes the free permits, for a call that runs already.
-    pub(crate) fn take(self) -> Held {
+    pub fn take(self) -> Held {
         let places = self.places;
         Held {
             _places: places.map(|places| places.map(|places| places.take())),
@@ -629,7 +629,7 @@ impl Turn {
 
 /// The share of a caller: that of its principal or, where no name was proved, that of its address.
 #[inline]
-pub(crate) fn share_of(principal: &Principal, address: Option<IpAddr>) -> ShareKey {
+pub fn share_of(principal: &Principal, address: Option<IpAddr>) -> ShareKey {
     match address {
         _ if is_proved(principal) => ShareKey::of_principal(principal.id()),
         Some(address) => ShareKey::of_network(subnet(address)),

@@ -35,7 +35,7 @@ pub(super) struct Queue {
 
 /// A number of places.
 #[derive(Clone, Debug)]
-pub(crate) struct Places(Arc<Inner>);
+pub struct Places(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -52,7 +52,7 @@ struct Inner {
 
 /// A concurrency permit, released on drop.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub struct Place {
     permit: Option<OwnedSemaphorePermit>,
     /// Keeps the permits of a key in the table while one is held.
     _inner: Arc<Inner>,
@@ -73,12 +73,12 @@ impl Places {
 
     /// Returns true if a permit is free, with one load.
     #[inline]
-    pub(crate) fn is_free(&self) -> bool {
+    pub fn is_free(&self) -> bool {
         self.0.total == 0 || self.0.free.available_permits() > 0
     }
 
     /// A place for a call that runs already. If all have been taken since it began, it has none, and runs on.
-    pub(crate) fn take(&self) -> Place {
+    pub fn take(&self) -> Place {
         let permit = match self.0.total {
             0 => None,
             _ => Arc::clone(&self.0.free).try_acquire_owned().ok(),

@@ -6,8 +6,8 @@ use super::Limit;
 
 /// A rejection by a rate or a concurrency limit. It is small, since replies carry it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Refused {
-    pub(crate) limit: Limit,
+pub struct Refused {
+    pub limit: Limit,
     /// When it is worth asking again.
     retry_after_ms: u32,
     /// Burst size of the rate; 0 for a concurrency limit.
@@ -43,21 +43,21 @@ impl Refused {
     }
 
     /// Whole seconds, and at least one: what `Retry-After` can say.
-    pub(crate) fn retry_after_seconds(self) -> u64 {
+    pub fn retry_after_seconds(self) -> u64 {
         u64::from(self.retry_after_ms).div_ceil(1000).max(1)
     }
 
-    pub(crate) fn retry_after_ms(self) -> u32 {
+    pub fn retry_after_ms(self) -> u32 {
         self.retry_after_ms
     }
 
     /// Returns burst size and its refill time in seconds; `None` for a concurrency limit.
-    pub(crate) fn quota(self) -> Option<(u32, u32)> {
+    pub fn quota(self) -> Option<(u32, u32)> {
         (self.burst > 0).then_some((self.burst, self.window_seconds))
     }
 
     /// In words that a model can act on.
-    pub(crate) fn message(self) -> String {
+    pub fn message(self) -> String {
         let what = match self.limit {
             Limit::ToolRate => "Too many calls of this tool",
             Limit::ToolCalls => "Too many calls of this tool are running",

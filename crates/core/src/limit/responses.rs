@@ -17,7 +17,7 @@ use crate::net::ShareKey;
 use crate::telemetry::{Metrics, UNREAD_BYTES};
 
 /// Responses below this are not counted.
-pub(crate) const LARGE_BYTES: usize = 64 * 1024;
+pub const LARGE_BYTES: usize = 64 * 1024;
 /// Default budget where memory is not limited.
 const DEFAULT_BYTES: u64 = 256 * 1024 * 1024;
 /// When a response that was refused is worth another try.
@@ -45,7 +45,7 @@ struct Used {
 
 /// Bytes of the budget, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Reservation {
+pub struct Reservation {
     inner: Arc<Inner>,
     key: ShareKey,
     bytes: u64,
@@ -147,7 +147,7 @@ impl ResponseMemory {
 
 impl Reservation {
     /// Ties the reservation to a document: it ends when the last of its bytes is dropped.
-    pub(crate) fn hold(mut self, document: Bytes) -> Bytes {
+    pub fn hold(mut self, document: Bytes) -> Bytes {
         self.resize(document.len() as u64);
         Bytes::from_owner(Counted {
             document,

@@ -3,7 +3,7 @@
 use aws_lc_rs::digest::{Context, SHA256};
 
 /// SHA-256 of several parts. Where one ends and the next begins matters.
-pub(crate) fn digest(parts: &[&[u8]]) -> [u8; 32] {
+pub fn digest(parts: &[&[u8]]) -> [u8; 32] {
     let mut context = Context::new(&SHA256);
     for part in parts {
         context.update(&(part.len() as u64).to_le_bytes());
@@ -15,7 +15,7 @@ pub(crate) fn digest(parts: &[&[u8]]) -> [u8; 32] {
 }
 
 /// The first half of it: enough to tell things apart of which one party has chosen all.
-pub(crate) fn short_digest(parts: &[&[u8]]) -> [u8; 16] {
+pub fn short_digest(parts: &[&[u8]]) -> [u8; 16] {
     let mut short = [0; 16];
     short.copy_from_slice(&digest(parts)[..16]);
     short

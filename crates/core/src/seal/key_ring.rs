@@ -30,10 +30,10 @@ struct Key {
 
 /// Purpose of a sealed text and the endpoint that it belongs to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Purpose<'a> {
+pub struct Purpose<'a> {
     /// Kind of thing, with the version of its layout.
-    pub(crate) kind: &'static str,
-    pub(crate) mount: &'a str,
+    pub kind: &'static str,
+    pub mount: &'a str,
 }
 
 /// The kind of what lies in a store.
@@ -83,12 +83,12 @@ impl KeyRing {
     }
 
     /// Encrypts and authenticates; the result is visible ASCII.
-    pub(crate) fn seal(&self, purpose: Purpose<'_>, plain: &[u8]) -> String {
+    pub fn seal(&self, purpose: Purpose<'_>, plain: &[u8]) -> String {
         URL_SAFE_NO_PAD.encode(self.keys[0].seal(random_bytes(), purpose, plain))
     }
 
     /// Undoes [`seal`](Self::seal). `None` if it was sealed for something else, by an unknown key, or tampered with.
-    pub(crate) fn open(&self, purpose: Purpose<'_>, sealed: &[u8]) -> Option<Vec<u8>> {
+    pub fn open(&self, purpose: Purpose<'_>, sealed: &[u8]) -> Option<Vec<u8>> {
         let mut sealed = URL_SAFE_NO_PAD.decode(sealed).ok()?;
         let (head, body) = sealed.split_at_mut_checked(HEADER_LEN)?;
         let ([FORMAT], id, nonce) = (
@@ -147,7 +147,7 @@ impl KeyRing {
     }
 
     /// Derives a secret of 32 bytes from each key for a purpose, the newest key first.
-    pub(crate) fn seeds(&self, kind: &'static str) -> impl Iterator<Item = [u8; 32]> + '_ {
+    pub fn seeds(&self, kind: &'static str) -> impl Iterator<Item = [u8; 32]> + '_ {
         let purpose = Purpose {
             kind,
             mount: "seed",
@@ -161,19 +161,19 @@ impl KeyRing {
     }
 
     /// Returns a number that depends on the first key and the purpose, and is unpredictable without the key.
-    pub(crate) fn number(&self, kind: &'static str) -> u64 {
+    pub fn number(&self, kind: &'static str) -> u64 {
         let mac = self.keys[0].mac(Purpose { kind, mount: "" }, b"number");
         let (number, _) = mac.split_first_chunk().unwrap_or((&[0; 8], &[]));
         u64::from_le_bytes(*number)
     }
 
     /// MAC of a text that is kept elsewhere.
-    pub(crate) fn tag(&self, purpose: Purpose<'_>, text: &[u8]) -> [u8; MAC_LEN] {
+    pub fn tag(&self, purpose: Purpose<'_>, text: &[u8]) -> [u8; MAC_LEN] {
         self.keys[0].mac(purpose, text)
     }
 
     /// Returns true if this ring made the MAC for this text and purpose.
-    pub(crate) fn is_tag(&self, purpose: Purpose<'_>, text: &[u8], tag: &[u8]) -> bool {
+    pub fn is_tag(&self, purpose: Purpose<'_>, text: &[u8], tag: &[u8]) -> bool {
         let is_made_by = |key: &Key| {
             aws_lc_rs::constant_time::verify_slices_are_equal(tag, &key.mac(purpose, text)).is_ok()
         };
@@ -181,7 +181,7 @@ impl KeyRing {
     }
 
     /// Signs a public text; the result is visible ASCII.
-    pub(crate) fn sign(&self, purpose: Purpose<'_>, text: &[u8]) -> String {
+    pub fn sign(&self, purpose: Purpose<'_>, text: &[u8]) -> String {
         let key = &self.keys[0];
         let mut signed = Vec::with_capacity(1 + KEY_ID_LEN + MAC_LEN + text.len());
         signed.push(FORMAT);
@@ -192,7 +192,7 @@ impl KeyRing {
     }
 
     /// Undoes [`sign`](Self::sign). `None` if it is not something this ring has signed for the purpose.
-    pub(crate) fn verify(&self, purpose: Purpose<'_>, signed: &[u8]) -> Option<Vec<u8>> {
+    pub fn verify(&self, purpose: Purpose<'_>, signed: &[u8]) -> Option<Vec<u8>> {
         let signed = URL_SAFE_NO_PAD.decode(signed).ok()?;
         let (format, rest) = signed.split_first()?;
         let (id, rest) = rest.split_first_chunk::<KEY_ID_LEN>()?;
@@ -284,7 +284,7 @@ impl Purpose<'_> {
 
 /// Random bytes from the operating system. The cryptographic library's own generator collects timing jitter at its
 /// first use, which takes longer than the rest of the start.
-pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
+pub fn random_bytes<const N: usize>() -> [u8; N] {
     thread_local! {
         static DRAWN: RefCell<Drawn> = const { RefCell::new(Drawn::NOTHING) };
     }

@@ -20,14 +20,14 @@ mod stored;
 
 pub use crate::environment::Secret;
 pub use config::{KeyError, SealConfig};
-pub(crate) use digest::{digest, short_digest};
+pub use digest::{digest, short_digest};
 pub use key_ring::KeyRing;
-pub(crate) use key_ring::Purpose;
-pub(crate) use key_ring::random_bytes;
-pub(crate) use request_state::{
+pub use key_ring::Purpose;
+pub use key_ring::random_bytes;
+pub use request_state::{
     AskedQuestion, Binding, JOURNAL_MAX_BYTES, JournalEntry, JournalKey, KEPT_MAX_BYTES,
     LIFE_SECONDS_MAX, Opened, RequestState,
 };
-pub(crate) use revoked::{Ended, Revoked};
-pub(crate) use session::{OpenedSessions, Session, SessionIssue};
-pub(crate) use stored::SealedState;
+pub use revoked::{Ended, Revoked};
+pub use session::{OpenedSessions, Session, SessionIssue};
+pub use stored::SealedState;

@@ -9,59 +9,59 @@ const LAYOUT_KEPT: u8 = 2;
 const KIND: &str = "request state 1";
 
 /// Maximum age of a request with several rounds, in seconds: a day.
-pub(crate) const LIFE_SECONDS_MAX: u64 = 24 * 60 * 60;
+pub const LIFE_SECONDS_MAX: u64 = 24 * 60 * 60;
 
 /// Maximum size of the journal that travels through the client, in bytes.
-pub(crate) const JOURNAL_MAX_BYTES: usize = 64 * 1024;
+pub const JOURNAL_MAX_BYTES: usize = 64 * 1024;
 
 /// Maximum size of a stored journal, in bytes.
-pub(crate) const KEPT_MAX_BYTES: usize = 1024 * 1024;
+pub const KEPT_MAX_BYTES: usize = 1024 * 1024;
 
 /// The journal of a request that is answered in rounds.
 ///
 /// It travels through the client. Nobody can read or change it, and it is good for one principal and one request,
 /// for some minutes. It is not good for one use only: a client may send it again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RequestState {
+pub struct RequestState {
     /// Drawn in the first round; the same in all.
-    pub(crate) root: [u8; 16],
+    pub root: [u8; 16],
     /// When the first round ended, in seconds of Unix time.
-    pub(crate) begun: u64,
+    pub begun: u64,
     /// Completed entries.
-    pub(crate) entries: Vec<JournalEntry>,
+    pub entries: Vec<JournalEntry>,
     /// Client requests of the last round.
-    pub(crate) asked: Vec<AskedQuestion>,
+    pub asked: Vec<AskedQuestion>,
 }
 
 /// Names an answer or the result of a step within one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct JournalKey {
+pub struct JournalKey {
     /// Kind of the entry.
-    pub(crate) kind: u8,
+    pub kind: u8,
     /// Digest of the client request, or of the step's name.
-    pub(crate) digest: [u8; 16],
+    pub digest: [u8; 16],
     /// Number of equal entries before it.
-    pub(crate) nth: u32,
+    pub nth: u32,
 }
 
 /// A completed entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct JournalEntry {
-    pub(crate) key: JournalKey,
+pub struct JournalEntry {
+    pub key: JournalKey,
     /// JSON text.
-    pub(crate) value: Box<str>,
+    pub value: Box<str>,
 }
 
 /// A question that waits for its answer, and the name that it goes by in `inputRequests`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct AskedQuestion {
-    pub(crate) key: JournalKey,
-    pub(crate) name: Box<str>,
+pub struct AskedQuestion {
+    pub key: JournalKey,
+    pub name: Box<str>,
 }
 
 /// An opened state.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Opened {
+pub enum Opened {
     /// The journal itself.
     Whole(RequestState),
     /// Under which name the sealed journal is kept.
@@ -70,17 +70,17 @@ pub(crate) enum Opened {
 
 /// Scope of a state: principal and request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Binding<'a> {
-    pub(crate) mount: &'a str,
+pub struct Binding<'a> {
+    pub mount: &'a str,
     /// Whose request it is.
-    pub(crate) principal: &'a str,
+    pub principal: &'a str,
     /// Digest of the request's method, and of what it names with which arguments.
-    pub(crate) target: [u8; 32],
+    pub target: [u8; 32],
 }
 
 /// More than may travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TooLarge;
+pub struct TooLarge;
 
 impl RequestState {
     /// Seals it until a time, in seconds of Unix time.
@@ -88,7 +88,7 @@ impl RequestState {
     /// # Errors
     ///
     /// It holds more than [`JOURNAL_MAX_BYTES`].
-    pub(crate) fn seal(
+    pub fn seal(
         &self,
         keys: &KeyRing,
         binding: Binding<'_>,
@@ -102,7 +102,7 @@ impl RequestState {
     /// # Errors
     ///
     /// It holds more than [`KEPT_MAX_BYTES`].
-    pub(crate) fn seal_to_keep(
+    pub fn seal_to_keep(
         &self,
         keys: &KeyRing,
         binding: Binding<'_>,
@@ -112,12 +112,7 @@ impl RequestState {
     }
 
     /// Seals a reference to a journal that is stored under a name.
-    pub(crate) fn refer(
-        keys: &KeyRing,
-        binding: Binding<'_>,
-        expires: u64,
-        name: [u8; 16],
-    ) -> String {
+    pub fn refer(keys: &KeyRing, binding: Binding<'_>, expires: u64, name: [u8; 16]) -> String {
         let mut plain = vec![LAYOUT_KEPT];
         plain.extend_from_slice(&expires.to_le_bytes());
         plain.extend_from_slice(&binding.digest());
@@ -167,12 +162,7 @@ impl RequestState {
     }
 
     /// Opens a state that a client sent. `None` if it is foreign, expired, or belongs to another request.
-    pub(crate) fn open(
-        keys: &KeyRing,
-        binding: Binding<'_>,
-        sealed: &str,
-        now: u64,
-    ) -> Option<Opened> {
+    pub fn open(keys: &KeyRing, binding: Binding<'_>, sealed: &str, now: u64) -> Option<Opened> {
         // Base64 encodes three bytes as four; the rest of the state is small.
         if 2 * JOURNAL_MAX_BYTES < sealed.len() {
             return None;
@@ -181,12 +171,7 @@ impl RequestState {
     }
 
     /// Opens a stored journal. `None` as in `open`.
-    pub(crate) fn open_kept(
-        keys: &KeyRing,
-        binding: Binding<'_>,
-        sealed: &str,
-        now: u64,
-    ) -> Option<Self> {
+    pub fn open_kept(keys: &KeyRing, binding: Binding<'_>, sealed: &str, now: u64) -> Option<Self> {
         match Self::open_any(keys, binding, sealed, now)? {
             Opened::Whole(state) => Some(state),
             Opened::Kept(_) => None,

@@ -22,7 +22,7 @@ const DROPPED_AT_ONCE: usize = REMEMBERED_MAX / 64;
 /// is bounded. When it is reached, the callers that have ended most lose records, those that would expire soonest first: such
 /// a session can be used again until it expires, by a client that has its id and is its principal.
 #[derive(Debug, Default)]
-pub(crate) struct Revoked {
+pub struct Revoked {
     /// True if there is a record at all, so that a server without ended sessions pays one load.
     any: AtomicBool,
     ended: RwLock<Known>,
@@ -47,7 +47,7 @@ struct Record {
 
 /// Record of an ended session, shared with other replicas.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Ended {
+pub struct Ended {
     nonce: [u8; 16],
     principal: Box<str>,
     issued: u64,
@@ -59,7 +59,7 @@ pub(crate) struct Ended {
 
 impl Ended {
     /// A session that was ended by a caller.
-    pub(crate) fn by(session: &Session, caller: ShareKey) -> Self {
+    pub fn by(session: &Session, caller: ShareKey) -> Self {
         Self {
             nonce: session.nonce,
             principal: session.principal.clone(),
@@ -70,14 +70,14 @@ impl Ended {
     }
 
     /// The session's name for logs.
-    pub(crate) fn log_name(&self) -> Arc<str> {
+    pub fn log_name(&self) -> Arc<str> {
         log_name(&self.nonce)
     }
 }
 
 impl Revoked {
     /// Ends a session. `now` is in seconds of Unix time.
-    pub(crate) fn end(&self, session: &Ended, now: u64) {
+    pub fn end(&self, session: &Ended, now: u64) {
         let mut ended = self.ended.write().unwrap_or_else(PoisonError::into_inner);
         if REMEMBERED_MAX <= ended.sessions.len() {
             ended.drop_expired(now);
@@ -91,7 +91,7 @@ impl Revoked {
 
     /// Returns true if a session was ended.
     #[inline]
-    pub(crate) fn contains(&self, session: &Session) -> bool {
+    pub fn contains(&self, session: &Session) -> bool {
         self.any.load(Ordering::Acquire) && self.look_up(session)
     }
 

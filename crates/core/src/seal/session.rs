@@ -21,41 +21,41 @@ const KIND: &str = "session 1";
 
 /// Immutable result of `initialize`, which the session id contains.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Session {
-    pub(crate) revision: Revision,
-    pub(crate) capabilities: ClientCapabilities,
-    pub(crate) client_name: Box<str>,
-    pub(crate) client_version: Box<str>,
-    pub(crate) principal: Box<str>,
-    pub(crate) nonce: [u8; 16],
+pub struct Session {
+    pub revision: Revision,
+    pub capabilities: ClientCapabilities,
+    pub client_name: Box<str>,
+    pub client_version: Box<str>,
+    pub principal: Box<str>,
+    pub nonce: [u8; 16],
     /// The replica that issued it.
-    pub(crate) replica: u64,
+    pub replica: u64,
     /// In seconds of Unix time.
-    pub(crate) issued: u64,
+    pub issued: u64,
     /// In seconds of Unix time.
-    pub(crate) expires: u64,
+    pub expires: u64,
     /// The nonce in hexadecimal: names the session in logs, and opens nothing.
-    pub(crate) log_name: Arc<str>,
+    pub log_name: Arc<str>,
 }
 
 /// Parameters of a new session.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SessionIssue<'a> {
-    pub(crate) revision: Revision,
-    pub(crate) capabilities: ClientCapabilities,
-    pub(crate) client_name: &'a str,
-    pub(crate) client_version: &'a str,
-    pub(crate) principal: &'a str,
-    pub(crate) replica: u64,
+pub struct SessionIssue<'a> {
+    pub revision: Revision,
+    pub capabilities: ClientCapabilities,
+    pub client_name: &'a str,
+    pub client_version: &'a str,
+    pub principal: &'a str,
+    pub replica: u64,
     /// In seconds of Unix time.
-    pub(crate) now: u64,
+    pub now: u64,
     /// Lifetime in seconds.
-    pub(crate) life: u64,
+    pub life: u64,
 }
 
 impl Session {
     /// A session that begins now.
-    pub(crate) fn begin(issue: SessionIssue<'_>) -> Self {
+    pub fn begin(issue: SessionIssue<'_>) -> Self {
         let nonce = random_bytes();
         Self {
             revision: issue.revision,
@@ -72,7 +72,7 @@ impl Session {
     }
 
     /// A session for an id that says nothing here. `None` if no id of a session looks like it.
-    pub(crate) fn stand_in(mount: &str, id: &[u8], issue: SessionIssue<'_>) -> Option<Self> {
+    pub fn stand_in(mount: &str, id: &[u8], issue: SessionIssue<'_>) -> Option<Self> {
         let is_visible = |byte: &u8| (0x21..=0x7e).contains(byte);
         if id.is_empty() || ID_MAX_BYTES < id.len() || !id.iter().all(is_visible) {
             return None;
@@ -91,7 +91,7 @@ impl Session {
     }
 
     /// The value of `Mcp-Session-Id`: at most 512 bytes of visible ASCII.
-    pub(crate) fn seal(&self, keys: &KeyRing, mount: &str) -> String {
+    pub fn seal(&self, keys: &KeyRing, mount: &str) -> String {
         let mut plain = Vec::with_capacity(160);
         plain.push(LAYOUT);
         plain.push(self.revision as u8);
@@ -109,7 +109,7 @@ impl Session {
     }
 
     /// Opens an id. `None` if it is foreign or of another endpoint. Does not check the time.
-    pub(crate) fn open(keys: &KeyRing, mount: &str, id: &[u8]) -> Option<Self> {
+    pub fn open(keys: &KeyRing, mount: &str, id: &[u8]) -> Option<Self> {
         let plain = keys.open(Purpose { kind: KIND, mount }, id)?;
         let mut rest = Reader(&plain);
         if rest.array()? != [LAYOUT] {
@@ -136,7 +136,7 @@ impl Session {
     }
 
     /// Returns true if the session belongs to a principal.
-    pub(crate) fn belongs_to(&self, principal: &str) -> bool {
+    pub fn belongs_to(&self, principal: &str) -> bool {
         *self.principal == *cut(principal, PRINCIPAL_MAX_BYTES)
     }
 }
@@ -184,7 +184,7 @@ pub(super) fn log_name(nonce: &[u8; 16]) -> Arc<str> {
 /// Holds at most two times [`GENERATION_MAX`]: when the young half is full it becomes the old half, and what
 /// was old is dropped. What is used moves to the young half.
 #[derive(Debug, Default)]
-pub(crate) struct OpenedSessions {
+pub struct OpenedSessions {
     young: HashMap<Box<[u8]>, Arc<Session>, RandomState>,
     old: HashMap<Box<[u8]>, Arc<Session>, RandomState>,
 }
@@ -194,7 +194,7 @@ const GENERATION_MAX: usize = 2048;
 impl OpenedSessions {
     /// The session of an id, opened at most once while it is in use.
     #[inline]
-    pub(crate) fn get(&mut self, keys: &KeyRing, mount: &str, id: &[u8]) -> Option<Arc<Session>> {
+    pub fn get(&mut self, keys: &KeyRing, mount: &str, id: &[u8]) -> Option<Arc<Session>> {
         if let Some(session) = self.young.get(id) {
             return Some(Arc::clone(session));
         }

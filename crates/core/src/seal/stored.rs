@@ -19,7 +19,7 @@ use crate::state::{
 };
 
 /// A store whose content is sealed.
-pub(crate) struct SealedState {
+pub struct SealedState {
     store: Arc<dyn State>,
     keys: Arc<KeyRing>,
     told: Arc<Told>,
@@ -30,7 +30,7 @@ pub(crate) struct SealedState {
 struct Told(AtomicBool);
 
 impl SealedState {
-    pub(crate) fn new(store: Arc<dyn State>, keys: Arc<KeyRing>) -> Self {
+    pub fn new(store: Arc<dyn State>, keys: Arc<KeyRing>) -> Self {
         Self {
             store,
             keys,

@@ -93,7 +93,7 @@ impl Default for StateConfig {
 
 impl StateConfig {
     /// Returns true if other replicas have the same state.
-    pub(crate) fn is_shared(&self) -> bool {
+    pub fn is_shared(&self) -> bool {
         self.url.is_some()
     }
 }

@@ -13,9 +13,9 @@ mod memory;
 mod redis;
 mod shared;
 /// Contract of a store, tested with every implementation.
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 #[path = "../../../../tests/it/support/state.rs"]
-pub(crate) mod testing;
+pub mod testing;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
 #[cfg(feature = "redis")]
-pub(crate) use self::redis::Nature;
+pub use self::redis::Nature;
 #[cfg(feature = "redis")]
 pub use self::redis::Redis;
 pub use config::{StateConfig, StateTlsConfig};
@@ -164,7 +164,7 @@ pub enum SubscriptionEvent {
 }
 
 /// The time in microseconds, above which a log begins of which nothing is known.
-pub(crate) fn unix_micros() -> u64 {
+pub fn unix_micros() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(1, |now| u64::try_from(now.as_micros()).unwrap_or(u64::MAX))
 }
@@ -202,7 +202,7 @@ impl LogPage {
 
     /// Returns true if the entry of a number is kept, or was the last of the trimmed ones: then all later entries are
     /// known. Ask this of a page that was read after the number before it.
-    pub(crate) fn knows(&self, number: u64) -> bool {
+    pub fn knows(&self, number: u64) -> bool {
         let first = self.entries.first().map(|(first, _)| *first);
         first == Some(number) || number.checked_add(1) == Some(self.first)
     }
@@ -285,7 +285,7 @@ pub enum OpenStateError {
 }
 
 /// The store that is configured. Nothing is connected yet.
-pub(crate) fn open(config: &StateConfig) -> Result<Arc<dyn State>, OpenStateError> {
+pub fn open(config: &StateConfig) -> Result<Arc<dyn State>, OpenStateError> {
     if config.url.is_none() {
         return Ok(Arc::new(Memory::with_share(
             config.memory_bytes,

@@ -38,7 +38,7 @@ impl SharedState {
 
     /// Counts its calls, by success.
     #[must_use]
-    pub(crate) fn counted(mut self, metrics: &Metrics) -> Self {
+    pub fn counted(mut self, metrics: &Metrics) -> Self {
         let counter = |outcome| metrics.counter(&STATE_REQUESTS, &[("outcome", outcome)]);
         (self.answered, self.failed) = (counter("answered"), counter("failed"));
         self
@@ -46,7 +46,7 @@ impl SharedState {
 
     /// [`State::claimed`]; the same store if that has no shares.
     #[must_use]
-    pub(crate) fn claimed(&self, claim: Claim<'_>) -> Self {
+    pub fn claimed(&self, claim: Claim<'_>) -> Self {
         match self.store.claimed(claim) {
             None => self.clone(),
             Some(store) => Self {

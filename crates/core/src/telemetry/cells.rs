@@ -11,7 +11,7 @@ use crate::protocol::Revision;
 /// One worker's counts. Only what is used takes memory.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(crate) struct Cells {
+pub struct Cells {
     /// Requests of the protocol that are being answered.
     in_flight: AtomicI64,
     /// HTTP requests that are being answered.
@@ -25,7 +25,7 @@ pub(crate) struct Cells {
 /// What carries a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub(crate) enum Wire {
+pub enum Wire {
     /// HTTP/1.0 over TCP.
     Http10,
     /// HTTP/1.1 over TCP.
@@ -38,10 +38,10 @@ pub(crate) enum Wire {
 }
 
 impl Wire {
-    pub(crate) const ALL: [Self; 4] = [Self::Http10, Self::Http11, Self::Http2, Self::Pipe];
+    pub const ALL: [Self; 4] = [Self::Http10, Self::Http11, Self::Http2, Self::Pipe];
 
     #[inline]
-    pub(crate) fn of(version: http::Version) -> Self {
+    pub fn of(version: http::Version) -> Self {
         match version {
             http::Version::HTTP_2 => Self::Http2,
             http::Version::HTTP_10 => Self::Http10,
@@ -59,7 +59,7 @@ impl Wire {
         }
     }
 
-    pub(crate) fn transport(self) -> &'static str {
+    pub fn transport(self) -> &'static str {
         match self {
             Self::Pipe => "pipe",
             Self::Http10 | Self::Http11 | Self::Http2 => "tcp",
@@ -69,7 +69,7 @@ impl Wire {
 
 /// How an operation ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) enum Verdict {
+pub enum Verdict {
     #[default]
     Done,
     /// A result with `isError`.
@@ -84,7 +84,7 @@ pub(crate) enum Verdict {
 
 impl Verdict {
     /// The value of `error.type`.
-    pub(crate) fn error_type(self) -> Option<String> {
+    pub fn error_type(self) -> Option<String> {
         match self {
             Self::Done => None,
             Self::ToolError => Some("tool_error".to_owned()),
@@ -95,7 +95,7 @@ impl Verdict {
     }
 
     /// The value of `rpc.response.status_code`: the code of a JSON-RPC error.
-    pub(crate) fn status_code(self) -> Option<String> {
+    pub fn status_code(self) -> Option<String> {
         match self {
             Self::Error(code) => Some(code.to_string()),
             Self::Done | Self::ToolError | Self::Cancelled | Self::Other => None,
@@ -105,11 +105,11 @@ impl Verdict {
 
 /// What one kind of outcome is told apart by, beside its operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct OperationKey {
+pub struct OperationKey {
     /// `None` if it was not settled.
-    pub(crate) revision: Option<Revision>,
-    pub(crate) wire: Wire,
-    pub(crate) verdict: Verdict,
+    pub revision: Option<Revision>,
+    pub wire: Wire,
+    pub verdict: Verdict,
 }
 
 const REVISIONS: usize = Revision::ALL.len() + 1;
@@ -127,7 +127,7 @@ struct OperationCells {
 /// Where an HTTP request went, as far as that is told apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub(crate) enum Route {
+pub enum Route {
     /// Nothing is there, or it was not looked for.
     #[default]
     None,
@@ -143,7 +143,7 @@ impl Route {
     const ALL: [Self; 4] = [Self::None, Self::Mcp, Self::Rest, Self::Operators];
 
     /// The value of `http.route`.
-    pub(crate) fn label(self) -> Option<&'static str> {
+    pub fn label(self) -> Option<&'static str> {
         match self {
             Self::None => None,
             Self::Mcp => Some("/mcp"),
@@ -161,16 +161,16 @@ const STATUSES: usize = 500;
 
 /// What one kind of HTTP request is told apart by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct HttpKey {
-    pub(crate) route: Route,
+pub struct HttpKey {
+    pub route: Route,
     method: u8,
-    pub(crate) wire: Wire,
-    pub(crate) status: u16,
+    pub wire: Wire,
+    pub status: u16,
 }
 
 impl HttpKey {
     #[inline]
-    pub(crate) fn new(route: Route, method: &http::Method, wire: Wire, status: u16) -> Self {
+    pub fn new(route: Route, method: &http::Method, wire: Wire, status: u16) -> Self {
         let known = HTTP_METHODS.iter().position(|m| *m == method.as_str());
         Self {
             route,
@@ -185,7 +185,7 @@ impl HttpKey {
         Self { status, ..self }
     }
 
-    pub(crate) fn method(self) -> &'static str {
+    pub fn method(self) -> &'static str {
         HTTP_METHODS[usize::from(self.method)]
     }
 

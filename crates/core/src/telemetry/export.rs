@@ -11,14 +11,14 @@ use crate::environment::Probe;
 
 /// Sends what is observed, if anybody is to be sent it.
 #[derive(Debug, Default)]
-pub(crate) struct Export {
+pub struct Export {
     #[cfg(feature = "otlp")]
     exporter: Option<super::otlp::Exporter>,
 }
 
 impl Telemetry {
     /// What is watched if nothing is sent anywhere. `is_read`: whether somebody can look at what was counted.
-    pub(crate) fn of(config: &TelemetryConfig, is_read: bool) -> Self {
+    pub fn of(config: &TelemetryConfig, is_read: bool) -> Self {
         let counting = match config.metrics {
             MetricsPolicy::On => true,
             MetricsPolicy::Off => false,
@@ -29,7 +29,7 @@ impl Telemetry {
 
     /// The same, and begins to send what the settings and the environment say. `service` is a name and a version.
     #[cfg(feature = "otlp")]
-    pub(crate) fn start(
+    pub fn start(
         config: &TelemetryConfig,
         is_read: bool,
         probe: &Probe,
@@ -78,7 +78,7 @@ impl Telemetry {
 
     /// The same, in a program that cannot send anything.
     #[cfg(not(feature = "otlp"))]
-    pub(crate) fn start(
+    pub fn start(
         config: &TelemetryConfig,
         is_read: bool,
         probe: &Probe,
@@ -105,7 +105,7 @@ fn propagation_of(probe: &Probe) -> Propagation {
 
 impl Export {
     /// Sends what has not been sent yet, if the collector takes it in that time.
-    pub(crate) async fn flush(self, within: Duration) {
+    pub async fn flush(self, within: Duration) {
         #[cfg(feature = "otlp")]
         if let Some(exporter) = self.exporter {
             super::records::send_nowhere();
@@ -119,28 +119,28 @@ impl Export {
 /// What becomes of a message to each collector, for whoever examines a configuration.
 #[cfg(feature = "cli")]
 #[derive(Debug, Default)]
-pub(crate) struct Examined {
+pub struct Examined {
     /// What was said that means nothing.
-    pub(crate) doubts: Vec<String>,
+    pub doubts: Vec<String>,
     /// One for each signal that is sent.
-    pub(crate) reached: Vec<Reached>,
+    pub reached: Vec<Reached>,
 }
 
 /// What one collector answers.
 #[cfg(feature = "cli")]
 #[derive(Debug)]
-pub(crate) struct Reached {
+pub struct Reached {
     /// `traces`, `metrics` or `logs`.
-    pub(crate) signal: &'static str,
+    pub signal: &'static str,
     /// Where they are sent, without secrets.
-    pub(crate) endpoint: String,
+    pub endpoint: String,
     /// Whether it takes them, or why not.
-    pub(crate) answer: Result<(), String>,
+    pub answer: Result<(), String>,
 }
 
 /// Asks every collector that would be sent something whether it takes it.
 #[cfg(all(feature = "cli", feature = "otlp"))]
-pub(crate) async fn examine_export(
+pub async fn examine_export(
     config: &TelemetryConfig,
     probe: &Probe,
     service: (&str, &str),
@@ -153,7 +153,7 @@ pub(crate) async fn examine_export(
 
 /// A program that cannot send anything has nobody to ask.
 #[cfg(all(feature = "cli", not(feature = "otlp")))]
-pub(crate) async fn examine_export(
+pub async fn examine_export(
     _config: &TelemetryConfig,
     _probe: &Probe,
     _service: (&str, &str),

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Upper bounds of buckets, in nanoseconds; one more bucket is above them all.
-pub(crate) type Bounds = &'static [u64];
+pub type Bounds = &'static [u64];
 
 const MICRO: u64 = 1_000;
 const MILLI: u64 = 1_000_000;
@@ -50,7 +50,7 @@ pub(crate) const OPERATION: Bounds = &[
 pub(crate) const OPERATION_CONVENTION: Bounds = OPERATION.split_at(OPERATION.len() - 14).1;
 
 /// The bounds of the conventions for HTTP.
-pub(crate) const HTTP: Bounds = &[
+pub const HTTP: Bounds = &[
     5 * MILLI,
     10 * MILLI,
     25 * MILLI,
@@ -88,14 +88,14 @@ impl Default for Histogram {
 
 impl Histogram {
     #[inline]
-    pub(crate) fn record(&self, bounds: Bounds, elapsed: Duration) {
+    pub fn record(&self, bounds: Bounds, elapsed: Duration) {
         let ns = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
         let bucket = bounds.partition_point(|bound| *bound < ns);
         self.buckets[bucket].fetch_add(1, Relaxed);
         self.sum_ns.fetch_add(ns, Relaxed);
     }
 
-    pub(crate) fn read(&self, bounds: Bounds) -> Distribution {
+    pub fn read(&self, bounds: Bounds) -> Distribution {
         let mut distribution = Distribution::empty(bounds);
         distribution.sum_ns = self.sum_ns.load(Relaxed);
         for (count, bucket) in distribution.counts.iter_mut().zip(&self.buckets) {
@@ -108,14 +108,14 @@ impl Histogram {
 /// What a histogram held when it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Distribution {
-    pub(crate) bounds: Bounds,
+    pub bounds: Bounds,
     /// One for each bound and one above them; not cumulative.
-    pub(crate) counts: Vec<u64>,
+    pub counts: Vec<u64>,
     pub(crate) sum_ns: u64,
 }
 
 impl Distribution {
-    pub(crate) fn empty(bounds: Bounds) -> Self {
+    pub fn empty(bounds: Bounds) -> Self {
         Self {
             bounds,
             counts: vec![0; bounds.len() + 1],
@@ -123,7 +123,7 @@ impl Distribution {
         }
     }
 
-    pub(crate) fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
@@ -131,7 +131,7 @@ impl Distribution {
         self.sum_ns as f64 / 1e9
     }
 
-    pub(crate) fn add(&mut self, other: &Self) {
+    pub fn add(&mut self, other: &Self) {
         debug_assert_eq!(self.bounds, other.bounds);
         for (count, more) in self.counts.iter_mut().zip(&other.counts) {
             *count += more;

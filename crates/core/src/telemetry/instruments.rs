@@ -6,309 +6,309 @@
 use super::metrics::Instrument;
 
 /// Of the conventions for MCP.
-pub(crate) const OPERATION_DURATION: Instrument = Instrument::timing(
+pub const OPERATION_DURATION: Instrument = Instrument::timing(
     "mcp.server.operation.duration",
     "Time from a request to its answer, by method, tool, outcome and revision",
 );
 /// Of the conventions for MCP.
-pub(crate) const SESSION_DURATION: Instrument = Instrument::timing(
+pub const SESSION_DURATION: Instrument = Instrument::timing(
     "mcp.server.session.duration",
     "Life of sessions that their clients ended",
 );
 /// Of the conventions for HTTP.
-pub(crate) const HTTP_DURATION: Instrument = Instrument::timing(
+pub const HTTP_DURATION: Instrument = Instrument::timing(
     "http.server.request.duration",
     "Time from an HTTP request to the head of its answer",
 );
 /// Of the conventions for HTTP.
-pub(crate) const HTTP_ACTIVE: Instrument = Instrument::gauge(
+pub const HTTP_ACTIVE: Instrument = Instrument::gauge(
     "http.server.active_requests",
     "{request}",
     "HTTP requests that are being answered",
 );
 /// How long operations took, finer than the conventions have it and by operation alone.
-pub(crate) const LATENCY: Instrument = Instrument::timing(
+pub const LATENCY: Instrument = Instrument::timing(
     "longshore.operation.latency",
     "Time from a request to its answer, by method and tool, in fine buckets",
 );
 /// What replicas are scaled by.
-pub(crate) const IN_FLIGHT: Instrument = Instrument::gauge(
+pub const IN_FLIGHT: Instrument = Instrument::gauge(
     "mcp.inflight_requests",
     "{request}",
     "Requests of the protocol that are being answered",
 );
 /// What replicas are scaled by.
-pub(crate) const OPEN_STREAMS: Instrument = Instrument::gauge(
+pub const OPEN_STREAMS: Instrument = Instrument::gauge(
     "mcp.open_streams",
     "{stream}",
     "Event streams that are open",
 );
 /// By revision.
-pub(crate) const SESSIONS_OPENED: Instrument = Instrument::counter(
+pub const SESSIONS_OPENED: Instrument = Instrument::counter(
     "longshore.sessions.opened",
     "{session}",
     "Sessions that were opened by initialize",
 );
 /// All, idle ones too.
-pub(crate) const CONNECTIONS: Instrument = Instrument::gauge(
+pub const CONNECTIONS: Instrument = Instrument::gauge(
     "longshore.connections",
     "{connection}",
     "Connections that are open",
 );
 /// A measure of saturation.
-pub(crate) const QUEUE_TIME: Instrument = Instrument::timing(
+pub const QUEUE_TIME: Instrument = Instrument::timing(
     "longshore.connection.queue.time",
     "Time that accepted connections waited for their worker",
 );
 /// By the limit's name, which is that of its setting.
-pub(crate) const LIMIT_HITS: Instrument = Instrument::counter(
+pub const LIMIT_HITS: Instrument = Instrument::counter(
     "longshore.limit.hits",
     "{event}",
     "Times that a limit was reached, by the setting that has it",
 );
 /// Large responses only.
-pub(crate) const UNREAD_BYTES: Instrument = Instrument::gauge(
+pub const UNREAD_BYTES: Instrument = Instrument::gauge(
     "longshore.responses.unread",
     "By",
     "Bytes of large responses that wait for their clients to read them",
 );
 /// By why; limits are counted by themselves.
-pub(crate) const REFUSALS: Instrument = Instrument::counter(
+pub const REFUSALS: Instrument = Instrument::counter(
     "longshore.refusals",
     "{request}",
     "Requests that were refused, by reason; those that a limit refused are counted as its hits",
 );
 /// By what they are about.
-pub(crate) const AUDIT_RECORDS: Instrument = Instrument::counter(
+pub const AUDIT_RECORDS: Instrument = Instrument::counter(
     "longshore.audit.records",
     "{record}",
     "Records of the audit log that were put down, by event",
 );
 /// By why.
-pub(crate) const AUDIT_LOST: Instrument = Instrument::counter(
+pub const AUDIT_LOST: Instrument = Instrument::counter(
     "longshore.audit.lost",
     "{record}",
     "Records of the audit log that were lost, by reason",
 );
 /// 1 while it cannot be written.
-pub(crate) const AUDIT_FAILING: Instrument = Instrument::gauge(
+pub const AUDIT_FAILING: Instrument = Instrument::gauge(
     "longshore.audit.failing",
     "1",
     "1 while the audit log cannot be written, else 0",
 );
 /// By what has become of them.
-pub(crate) const QUESTIONS: Instrument = Instrument::counter(
+pub const QUESTIONS: Instrument = Instrument::counter(
     "longshore.client_requests",
     "{question}",
     "Questions to clients, by what has become of them",
 );
 /// Within sessions: without them nothing waits.
-pub(crate) const QUESTIONS_WAITING: Instrument = Instrument::gauge(
+pub const QUESTIONS_WAITING: Instrument = Instrument::gauge(
     "longshore.client_requests.waiting",
     "{question}",
     "Questions that wait for an answer while their call waits",
 );
 /// By kind.
-pub(crate) const STREAMS: Instrument = Instrument::gauge(
+pub const STREAMS: Instrument = Instrument::gauge(
     "longshore.streams",
     "{stream}",
     "Streams that last, by kind",
 );
 /// Of streams that are open on this replica.
-pub(crate) const SUBSCRIPTIONS: Instrument = Instrument::gauge(
+pub const SUBSCRIPTIONS: Instrument = Instrument::gauge(
     "longshore.subscriptions",
     "{subscription}",
     "Resources that open streams have subscribed to",
 );
 /// Whether or not anybody comes back for them.
-pub(crate) const REPLAY_BYTES: Instrument = Instrument::counter(
+pub const REPLAY_BYTES: Instrument = Instrument::counter(
     "longshore.streams.replay",
     "By",
     "Bytes of calls' streams that were kept for clients that come back",
 );
 /// In this process.
-pub(crate) const TASKS_RUNNING: Instrument = Instrument::gauge(
+pub const TASKS_RUNNING: Instrument = Instrument::gauge(
     "longshore.tasks.running",
     "{task}",
     "Calls that have outlived their request and still run",
 );
 /// Of configuration; by how each ended.
-pub(crate) const RELOADS: Instrument = Instrument::counter(
+pub const RELOADS: Instrument = Instrument::counter(
     "longshore.config.reloads",
     "{reload}",
     "Attempts to reload the configuration, by outcome",
 );
 /// Until the next attempt succeeds.
-pub(crate) const RELOAD_FAILED: Instrument = Instrument::gauge(
+pub const RELOAD_FAILED: Instrument = Instrument::gauge(
     "longshore.config.last_reload_failed",
     "1",
     "1 while the last attempt to reload the configuration has failed, else 0",
 );
 /// The generation that is served.
-pub(crate) const GENERATION: Instrument = Instrument::gauge(
+pub const GENERATION: Instrument = Instrument::gauge(
     "longshore.config.generation",
     "{generation}",
     "Which configuration is in effect, counted from 1",
 );
 /// By state: `connected`, `idle` since nobody needs it, or `down`.
-pub(crate) const BACKENDS: Instrument = Instrument::gauge(
+pub const BACKENDS: Instrument = Instrument::gauge(
     "longshore.upstreams",
     "{backend}",
     "Backends by state: connected, or not",
 );
 /// By backend. What they were turned away from is counted too.
-pub(crate) const BACKEND_REQUESTS: Instrument = Instrument::counter(
+pub const BACKEND_REQUESTS: Instrument = Instrument::counter(
     "longshore.backend.requests",
     "{request}",
     "Requests to a backend that were let through",
 );
 /// By backend and reason: `error`, `full` or `tripped`.
-pub(crate) const BACKEND_FAILURES: Instrument = Instrument::counter(
+pub const BACKEND_FAILURES: Instrument = Instrument::counter(
     "longshore.backend.failures",
     "{request}",
     "Requests to a backend that failed, or were not let through, by reason",
 );
 /// By backend.
-pub(crate) const BACKEND_ACTIVE: Instrument = Instrument::gauge(
+pub const BACKEND_ACTIVE: Instrument = Instrument::gauge(
     "longshore.backend.active_requests",
     "{request}",
     "Requests to a backend that are under way",
 );
 /// By backend.
-pub(crate) const BACKEND_WAITING: Instrument = Instrument::gauge(
+pub const BACKEND_WAITING: Instrument = Instrument::gauge(
     "longshore.backend.waiting_requests",
     "{request}",
     "Requests to a backend that wait for their turn",
 );
 /// By backend.
-pub(crate) const BACKEND_RETRIES: Instrument = Instrument::counter(
+pub const BACKEND_RETRIES: Instrument = Instrument::counter(
     "longshore.backend.retries",
     "{request}",
     "Requests to a backend that were sent again",
 );
 /// By backend.
-pub(crate) const BACKEND_MISMATCHES: Instrument = Instrument::counter(
+pub const BACKEND_MISMATCHES: Instrument = Instrument::counter(
     "longshore.backend.mismatches",
     "{result}",
     "Results of a backend that did not conform to the output schema of their tool",
 );
 /// By outcome: `kept`, `refused`, `read`, `missing` or `failed`.
-pub(crate) const ARTIFACTS: Instrument = Instrument::counter(
+pub const ARTIFACTS: Instrument = Instrument::counter(
     "longshore.artifacts",
     "{result}",
     "Large results by what has become of them: kept or sent whole, read, not there any more, or not to be read",
 );
 /// By backend.
-pub(crate) const BACKEND_BREAKER: Instrument = Instrument::gauge(
+pub const BACKEND_BREAKER: Instrument = Instrument::gauge(
     "longshore.backend.breaker",
     "1",
     "0 while requests to a backend pass, 1 while one is let through to probe it, 2 while none is",
 );
 /// By backend.
-pub(crate) const BACKEND_CONNECTIONS: Instrument = Instrument::counter(
+pub const BACKEND_CONNECTIONS: Instrument = Instrument::counter(
     "longshore.backend.connections",
     "{connection}",
     "Connections to a backend that were made, programs that were started among them",
 );
 /// By backend and message: `log` or `request`.
-pub(crate) const BACKEND_WITHHELD: Instrument = Instrument::counter(
+pub const BACKEND_WITHHELD: Instrument = Instrument::counter(
     "longshore.backend.withheld",
     "{message}",
     "Messages of an upstream server that were passed on to nobody, since it is not known whose call they are about",
 );
 /// By outcome.
-pub(crate) const STATE_REQUESTS: Instrument = Instrument::counter(
+pub const STATE_REQUESTS: Instrument = Instrument::counter(
     "longshore.state.requests",
     "{request}",
     "Requests to the state that replicas share, by whether it answered",
 );
 /// By kind. Only of a state in memory.
-pub(crate) const STATE_MEMORY: Instrument = Instrument::gauge(
+pub const STATE_MEMORY: Instrument = Instrument::gauge(
     "longshore.state.memory",
     "By",
     "Memory that the state in this process takes, by kind of what is kept",
 );
 /// By kind. Only of a state in memory.
-pub(crate) const STATE_ENTRIES: Instrument = Instrument::gauge(
+pub const STATE_ENTRIES: Instrument = Instrument::gauge(
     "longshore.state.entries",
     "{entry}",
     "Entries of the state in this process, by kind of what is kept",
 );
 /// Of the conventions for MCP: an upstream's answers, as its client sees them.
-pub(crate) const CLIENT_DURATION: Instrument = Instrument::timing(
+pub const CLIENT_DURATION: Instrument = Instrument::timing(
     "mcp.client.operation.duration",
     "Time from a request to an upstream server to its answer",
 );
 /// Of the conventions for MCP: sessions with upstreams that have any.
-pub(crate) const CLIENT_SESSION_DURATION: Instrument = Instrument::timing(
+pub const CLIENT_SESSION_DURATION: Instrument = Instrument::timing(
     "mcp.client.session.duration",
     "Life of sessions with upstream servers",
 );
 /// By issuer.
-pub(crate) const KEYS_AGE: Instrument = Instrument::gauge(
+pub const KEYS_AGE: Instrument = Instrument::gauge(
     "longshore.issuer.keys.age",
     "s",
     "Time since the keys of an issuer of tokens were last read; since the start, where they never were",
 );
 /// Log lines that nobody took.
-pub(crate) const LOG_DROPPED: Instrument = Instrument::counter(
+pub const LOG_DROPPED: Instrument = Instrument::counter(
     "longshore.log.dropped",
     "{line}",
     "Log lines that were dropped since standard error did not take them",
 );
 /// Log lines that were too long.
-pub(crate) const LOG_CUT: Instrument = Instrument::counter(
+pub const LOG_CUT: Instrument = Instrument::counter(
     "longshore.log.cut",
     "{line}",
     "Log lines that were cut, being longer than log.line_bytes",
 );
 /// Spans and log records that no collector took.
-pub(crate) const EXPORT_DROPPED: Instrument = Instrument::counter(
+pub const EXPORT_DROPPED: Instrument = Instrument::counter(
     "longshore.export.dropped",
     "{item}",
     "Spans, log records and data points of metrics that were not exported, by signal",
 );
 /// As `/readyz`.
-pub(crate) const READY: Instrument = Instrument::gauge(
+pub const READY: Instrument = Instrument::gauge(
     "longshore.ready",
     "1",
     "1 while requests should be sent here, else 0",
 );
 /// 1 while the server stops.
-pub(crate) const DRAINING: Instrument = Instrument::gauge(
+pub const DRAINING: Instrument = Instrument::gauge(
     "longshore.draining",
     "1",
     "1 while the server is stopping, else 0",
 );
 /// How many there are.
-pub(crate) const TOOLS: Instrument =
+pub const TOOLS: Instrument =
     Instrument::gauge("longshore.tools", "{tool}", "Tools that are served");
 /// Of those who see all tools.
-pub(crate) const TOOLS_SIZE: Instrument = Instrument::gauge(
+pub const TOOLS_SIZE: Instrument = Instrument::gauge(
     "longshore.tools.size",
     "By",
     "The list of tools as clients get it, which every conversation carries",
 );
 /// Always 1; its label says which version runs.
-pub(crate) const BUILD: Instrument = Instrument::gauge(
+pub const BUILD: Instrument = Instrument::gauge(
     "longshore.build.info",
     "1",
     "Always 1; the label says which version runs",
 );
 /// User and system together.
-pub(crate) const CPU_TIME: Instrument = Instrument::counter(
+pub const CPU_TIME: Instrument = Instrument::counter(
     "process.cpu.time",
     "s",
     "Processor time that the process has used",
 );
 /// Of the process.
-pub(crate) const MEMORY: Instrument = Instrument::gauge(
+pub const MEMORY: Instrument = Instrument::gauge(
     "process.memory.usage",
     "By",
     "Memory that the process has in use",
 );
 /// Of the process.
-pub(crate) const FILES: Instrument = Instrument::gauge(
+pub const FILES: Instrument = Instrument::gauge(
     "process.open_file_descriptor.count",
     "{file}",
     "Files and sockets that the process has open",
@@ -316,7 +316,7 @@ pub(crate) const FILES: Instrument = Instrument::gauge(
 
 /// All of them.
 #[cfg(test)]
-pub(crate) const ALL: &[&Instrument] = &[
+pub const ALL: &[&Instrument] = &[
     &OPERATION_DURATION,
     &SESSION_DURATION,
     &HTTP_DURATION,

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 /// Returns true if a character is not shown as itself.
-pub(crate) fn is_misleading(c: char) -> bool {
+pub fn is_misleading(c: char) -> bool {
     c.is_control()
         || matches!(
             c,
@@ -21,7 +21,7 @@ pub(crate) fn is_misleading(c: char) -> bool {
 }
 
 /// A line of JSON with the escapes that JSON has for such characters. It means the same.
-pub(crate) fn legible_json(line: &str) -> Cow<'_, str> {
+pub fn legible_json(line: &str) -> Cow<'_, str> {
     // All of them are beyond ASCII, but for those that JSON escapes anyway and DEL.
     if line.bytes().all(|b| b.is_ascii() && b != 0x7f) {
         return Cow::Borrowed(line);

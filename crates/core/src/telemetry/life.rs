@@ -13,10 +13,10 @@ type DescribeBackends = Box<dyn Fn() -> Value + Send + Sync>;
 
 /// How many backends there are, by how they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct BackendCounts {
-    pub(crate) configured: usize,
-    pub(crate) connected: usize,
-    pub(crate) down: usize,
+pub struct BackendCounts {
+    pub configured: usize,
+    pub connected: usize,
+    pub down: usize,
 }
 
 /// Who knows how backends are.
@@ -34,7 +34,7 @@ impl std::fmt::Debug for Backends {
 
 /// The state of one server, as probes are told of it.
 #[derive(Debug)]
-pub(crate) struct Life {
+pub struct Life {
     phase: AtomicU8,
     drained: Notify,
     gates: Mutex<Vec<Arc<Gate>>>,
@@ -47,7 +47,7 @@ pub(crate) struct Life {
 /// How far a server has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Phase {
+pub enum Phase {
     Starting,
     Serving,
     /// It was told to stop; for a while it goes on to serve.
@@ -56,19 +56,19 @@ pub(crate) enum Phase {
 
 /// Something without which a server is not ready.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub struct Gate {
     name: &'static str,
     open: AtomicBool,
 }
 
 impl Gate {
     /// What is waited for is there.
-    pub(crate) fn open(&self) {
+    pub fn open(&self) {
         self.open.store(true, Ordering::Release);
     }
 
     /// It is not there any more.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         self.open.store(false, Ordering::Release);
     }
 }
@@ -89,7 +89,7 @@ impl Default for Life {
 
 impl Life {
     #[inline]
-    pub(crate) fn phase(&self) -> Phase {
+    pub fn phase(&self) -> Phase {
         match self.phase.load(Ordering::Relaxed) {
             0 => Phase::Starting,
             1 => Phase::Serving,
@@ -98,12 +98,12 @@ impl Life {
     }
 
     #[inline]
-    pub(crate) fn is_draining(&self) -> bool {
+    pub fn is_draining(&self) -> bool {
         self.phase() == Phase::Draining
     }
 
     /// Listeners are there, and workers.
-    pub(crate) fn begin_to_serve(&self) {
+    pub fn begin_to_serve(&self) {
         // Whoever is told to stop before that stays told.
         let _ = self.phase.compare_exchange(
             Phase::Starting as u8,
@@ -114,7 +114,7 @@ impl Life {
     }
 
     /// Probes are told from now on that the server stops.
-    pub(crate) fn begin_to_drain(&self) {
+    pub fn begin_to_drain(&self) {
         self.phase.store(Phase::Draining as u8, Ordering::Release);
         self.drained.notify_waiters();
     }
@@ -132,7 +132,7 @@ impl Life {
     }
 
     /// Adds something that has to be there before the server is ready. It is not there until [`Gate::open`].
-    pub(crate) fn gate(&self, name: &'static str) -> Arc<Gate> {
+    pub fn gate(&self, name: &'static str) -> Arc<Gate> {
         let gate = Arc::new(Gate {
             name,
             open: AtomicBool::new(false),
@@ -142,7 +142,7 @@ impl Life {
     }
 
     /// What is still waited for.
-    pub(crate) fn waits_for(&self) -> Vec<&'static str> {
+    pub fn waits_for(&self) -> Vec<&'static str> {
         let gates = self.gates();
         let closed = gates
             .iter()
@@ -151,38 +151,38 @@ impl Life {
     }
 
     /// Whether requests should be sent here.
-    pub(crate) fn is_ready(&self) -> bool {
+    pub fn is_ready(&self) -> bool {
         self.phase() == Phase::Serving && self.waits_for().is_empty()
     }
 
-    pub(crate) fn uptime(&self) -> Duration {
+    pub fn uptime(&self) -> Duration {
         self.started.elapsed()
     }
 
     /// Which configuration is served, counted from 1.
-    pub(crate) fn generation(&self) -> u64 {
+    pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Relaxed)
     }
 
     /// A further configuration is served.
-    pub(crate) fn next_generation(&self) {
+    pub fn next_generation(&self) {
         self.generation.fetch_add(1, Ordering::Relaxed);
     }
 
     /// How many backends there are, by how they are.
-    pub(crate) fn backends(&self) -> BackendCounts {
+    pub fn backends(&self) -> BackendCounts {
         let counts = self.backends.counts.get();
         counts.map_or_else(BackendCounts::default, |count| count())
     }
 
     /// Each backend, as whoever runs the server may see it.
-    pub(crate) fn described_backends(&self) -> Value {
+    pub fn described_backends(&self) -> Value {
         let described = self.backends.described.get();
         described.map_or_else(|| Value::Array(Vec::new()), |describe| describe())
     }
 
     /// Who knows how backends are. Only the first is asked.
-    pub(crate) fn watch_backends(
+    pub fn watch_backends(
         &self,
         counts: impl Fn() -> BackendCounts + Send + Sync + 'static,
         described: impl Fn() -> Value + Send + Sync + 'static,
@@ -192,12 +192,12 @@ impl Life {
     }
 
     /// How many connections are open.
-    pub(crate) fn clients(&self) -> usize {
+    pub fn clients(&self) -> usize {
         self.clients.load(Ordering::Relaxed)
     }
 
     /// One more connection, for as long as what is returned lives.
-    pub(crate) fn client(self: &Arc<Self>) -> Client {
+    pub fn client(self: &Arc<Self>) -> Client {
         self.clients.fetch_add(1, Ordering::Relaxed);
         Client(Arc::clone(self))
     }
@@ -209,7 +209,7 @@ impl Life {
 
 /// One open connection.
 #[derive(Debug)]
-pub(crate) struct Client(Arc<Life>);
+pub struct Client(Arc<Life>);
 
 impl Drop for Client {
     fn drop(&mut self) {

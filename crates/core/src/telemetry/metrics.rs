@@ -12,20 +12,16 @@ use super::snapshot::{self, Family, Kind, Label, Series, Value};
 
 /// What is measured: a name with dots, a unit as UCUM has it, and a meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Instrument {
-    pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
-    pub(crate) unit: &'static str,
-    pub(crate) help: &'static str,
+pub struct Instrument {
+    pub name: &'static str,
+    pub kind: Kind,
+    pub unit: &'static str,
+    pub help: &'static str,
 }
 
 impl Instrument {
     /// Something that only grows.
-    pub(crate) const fn counter(
-        name: &'static str,
-        unit: &'static str,
-        help: &'static str,
-    ) -> Self {
+    pub const fn counter(name: &'static str, unit: &'static str, help: &'static str) -> Self {
         Self {
             name,
             kind: Kind::Counter,
@@ -35,7 +31,7 @@ impl Instrument {
     }
 
     /// Something that goes up and down.
-    pub(crate) const fn gauge(name: &'static str, unit: &'static str, help: &'static str) -> Self {
+    pub const fn gauge(name: &'static str, unit: &'static str, help: &'static str) -> Self {
         Self {
             name,
             kind: Kind::Gauge,
@@ -45,7 +41,7 @@ impl Instrument {
     }
 
     /// How long something takes, in seconds.
-    pub(crate) const fn timing(name: &'static str, help: &'static str) -> Self {
+    pub const fn timing(name: &'static str, help: &'static str) -> Self {
         Self {
             name,
             kind: Kind::Histogram,
@@ -63,7 +59,7 @@ impl Instrument {
 /// hits.add(1); // as often as needed: one atomic addition
 /// ```
 #[derive(Clone, Default)]
-pub(crate) struct Metrics(Arc<Registry>);
+pub struct Metrics(Arc<Registry>);
 
 #[derive(Default)]
 struct Registry {
@@ -93,35 +89,35 @@ const SERIES_MAX: usize = 1024;
 
 /// Something that only grows. By default nobody reads it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Counter(Arc<AtomicU64>);
+pub struct Counter(Arc<AtomicU64>);
 
 impl Counter {
-    pub(crate) fn add(&self, more: u64) {
+    pub fn add(&self, more: u64) {
         self.0.fetch_add(more, Relaxed);
     }
 
-    #[cfg(test)]
-    pub(crate) fn value(&self) -> u64 {
+    #[cfg(any(test, feature = "testing"))]
+    pub fn value(&self) -> u64 {
         self.0.load(Relaxed)
     }
 }
 
 /// Something that goes up and down. By default nobody reads it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Gauge(Arc<AtomicI64>);
+pub struct Gauge(Arc<AtomicI64>);
 
 impl Gauge {
-    pub(crate) fn set(&self, value: i64) {
+    pub fn set(&self, value: i64) {
         self.0.store(value, Relaxed);
     }
 
-    #[cfg(test)]
-    pub(crate) fn value(&self) -> i64 {
+    #[cfg(any(test, feature = "testing"))]
+    pub fn value(&self) -> i64 {
         self.0.load(Relaxed)
     }
 
     /// One more, for as long as what is returned lives.
-    pub(crate) fn hold(&self) -> Hold {
+    pub fn hold(&self) -> Hold {
         self.0.fetch_add(1, Relaxed);
         Hold(self.clone())
     }
@@ -129,7 +125,7 @@ impl Gauge {
 
 /// One of what a gauge counts.
 #[derive(Debug)]
-pub(crate) struct Hold(Gauge);
+pub struct Hold(Gauge);
 
 impl Drop for Hold {
     fn drop(&mut self) {
@@ -139,10 +135,10 @@ impl Drop for Hold {
 
 /// How long something takes. By default nobody reads it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Timing(Arc<Histogram>);
+pub struct Timing(Arc<Histogram>);
 
 impl Timing {
-    pub(crate) fn record(&self, elapsed: Duration) {
+    pub fn record(&self, elapsed: Duration) {
         self.0.record(bounds(), elapsed);
     }
 }
@@ -154,22 +150,18 @@ fn bounds() -> histogram::Bounds {
 
 impl Metrics {
     /// Says what clients speak: `http` or `https`. Only the first word counts.
-    pub(crate) fn speaks(&self, scheme: &'static str) {
+    pub fn speaks(&self, scheme: &'static str) {
         let _ = self.0.scheme.set(scheme);
     }
 
     /// What clients speak.
-    pub(crate) fn scheme(&self) -> &'static str {
+    pub fn scheme(&self) -> &'static str {
         self.0.scheme.get().copied().unwrap_or("http")
     }
 
     /// The cell of a counter and these labels: always the same one. Labels come from a set that is known, never from
     /// strangers; those of more series than there may be share one.
-    pub(crate) fn counter(
-        &self,
-        instrument: &Instrument,
-        labels: &[(&'static str, &str)],
-    ) -> Counter {
+    pub fn counter(&self, instrument: &Instrument, labels: &[(&'static str, &str)]) -> Counter {
         match self.declare(instrument, labels, || Source::Counter(Arc::default())) {
             Source::Counter(cell) => Counter(cell),
             _ => Counter::default(),
@@ -177,7 +169,7 @@ impl Metrics {
     }
 
     /// The cell of a gauge, likewise.
-    pub(crate) fn gauge(&self, instrument: &Instrument, labels: &[(&'static str, &str)]) -> Gauge {
+    pub fn gauge(&self, instrument: &Instrument, labels: &[(&'static str, &str)]) -> Gauge {
         match self.declare(instrument, labels, || Source::Gauge(Arc::default())) {
             Source::Gauge(cell) => Gauge(cell),
             _ => Gauge::default(),
@@ -185,11 +177,7 @@ impl Metrics {
     }
 
     /// The cells of a timing, likewise.
-    pub(crate) fn timing(
-        &self,
-        instrument: &Instrument,
-        labels: &[(&'static str, &str)],
-    ) -> Timing {
+    pub fn timing(&self, instrument: &Instrument, labels: &[(&'static str, &str)]) -> Timing {
         match self.declare(instrument, labels, || Source::Timing(Arc::default())) {
             Source::Timing(cell) => Timing(cell),
             _ => Timing::default(),
@@ -197,7 +185,7 @@ impl Metrics {
     }
 
     /// Has a counter's or a gauge's value read when somebody looks. Replaces what was there.
-    pub(crate) fn read(
+    pub fn read(
         &self,
         instrument: &Instrument,
         labels: &[(&'static str, &str)],
@@ -259,12 +247,12 @@ impl Metrics {
     }
 
     /// How many requests of the protocol are being answered.
-    pub(crate) fn in_flight(&self) -> i64 {
+    pub fn in_flight(&self) -> i64 {
         self.workers().iter().map(|cells| cells.in_flight()).sum()
     }
 
     /// The id of an operation; see [`Names::id`].
-    pub(crate) fn operation(&self, method: &str, target: Option<(Target, &str)>) -> OperationId {
+    pub fn operation(&self, method: &str, target: Option<(Target, &str)>) -> OperationId {
         self.0.names.id(method, target)
     }
 
@@ -273,7 +261,7 @@ impl Metrics {
     }
 
     /// Everything that was counted, as of now, in the order of names.
-    pub(crate) fn families(&self) -> Vec<Family> {
+    pub fn families(&self) -> Vec<Family> {
         let mut families = snapshot::of_cells(self);
         families.extend(super::process::families());
         for declared in &*self.declared() {

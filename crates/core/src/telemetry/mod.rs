@@ -36,28 +36,26 @@ mod watch;
 pub use config::{ExportProtocol, MetricsPolicy, SpanNames, TelemetryConfig};
 pub use trace::{TraceContext, current as current_trace};
 
-pub(crate) use cells::{Cells, HttpKey, Route, Verdict, Wire};
-pub(crate) use export::Export;
+pub use cells::{Cells, HttpKey, Route, Verdict, Wire};
+pub use export::Export;
 #[cfg(feature = "cli")]
-pub(crate) use export::{Reached, examine_export};
-pub(crate) use instruments::*;
+pub use export::{Reached, examine_export};
+pub use instruments::*;
 #[cfg(feature = "cli")]
-pub(crate) use legible::is_misleading;
-pub(crate) use legible::legible_json;
-pub(crate) use life::Gate;
-pub(crate) use life::{BackendCounts, Life, Phase};
-pub(crate) use metrics::{Counter, Gauge, Hold, Metrics, Timing};
-pub(crate) use names::{OperationId, Target};
-pub(crate) use onward::{Asked, Hop, HopEnd, Onward, Told};
-pub(crate) use process::memory_bytes;
-pub(crate) use prometheus::{MEDIA as PROMETHEUS_MEDIA, page as prometheus_page};
-pub(crate) use reasons::{Reason, Refusals};
-pub(crate) use records::{Record, are_sent as records_are_sent, send as send_record};
-pub(crate) use redact::{Redaction, is_named_like_a_secret, omitted, secret_properties};
-pub(crate) use trace::{
+pub use legible::is_misleading;
+pub use legible::legible_json;
+pub use life::Gate;
+pub use life::{BackendCounts, Life, Phase};
+pub use metrics::{Counter, Gauge, Hold, Metrics, Timing};
+pub use names::{OperationId, Target};
+pub use onward::{Asked, Hop, HopEnd, Onward, Told};
+pub use process::memory_bytes;
+pub use prometheus::{MEDIA as PROMETHEUS_MEDIA, page as prometheus_page};
+pub use reasons::{Reason, Refusals};
+pub use records::{Record, are_sent as records_are_sent, send as send_record};
+pub use redact::{Redaction, is_named_like_a_secret, omitted, secret_properties};
+pub use trace::{
     Carried, Propagation, enter as enter_trace, of_headers as trace_of_headers,
     of_meta as trace_of_meta,
 };
-pub(crate) use watch::{
-    Ended, HttpWatch, Seen, Succession, Telemetry, Watch, WatchedLater, Witness,
-};
+pub use watch::{Ended, HttpWatch, Seen, Succession, Telemetry, Watch, WatchedLater, Witness};

@@ -5,31 +5,31 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 /// Stands for one method, or for one method of one tool or prompt. Given once, good for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct OperationId(u16);
+pub struct OperationId(u16);
 
 /// What a method is about, where that is named in the catalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Target {
+pub enum Target {
     Tool,
     Prompt,
 }
 
 /// Stands for every name that a stranger made up, and for those that came after there were too many.
-pub(crate) const OTHER: &str = "_OTHER";
+pub const OTHER: &str = "_OTHER";
 
 /// How many operations are told apart.
 pub(crate) const OPERATIONS_MAX: usize = 4096;
 
 /// What an id stands for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Operation {
-    pub(crate) method: Arc<str>,
-    pub(crate) target: Option<(Target, Arc<str>)>,
+pub struct Operation {
+    pub method: Arc<str>,
+    pub target: Option<(Target, Arc<str>)>,
 }
 
 /// All ids that were given.
 #[derive(Debug)]
-pub(crate) struct Names(RwLock<Known>);
+pub struct Names(RwLock<Known>);
 
 #[derive(Debug)]
 struct Known {
@@ -39,10 +39,10 @@ struct Known {
 
 impl OperationId {
     /// A method that is not known.
-    pub(crate) const OTHER: Self = Self(0);
+    pub const OTHER: Self = Self(0);
 
     #[inline]
-    pub(crate) fn index(self) -> usize {
+    pub fn index(self) -> usize {
         usize::from(self.0)
     }
 }
@@ -62,7 +62,7 @@ impl Default for Names {
 
 impl Names {
     /// The id of an operation; the same for the same names, whenever it is asked for.
-    pub(crate) fn id(&self, method: &str, target: Option<(Target, &str)>) -> OperationId {
+    pub fn id(&self, method: &str, target: Option<(Target, &str)>) -> OperationId {
         let operation = Operation {
             method: method.into(),
             target: target.map(|(target, name)| (target, name.into())),
@@ -83,7 +83,7 @@ impl Names {
 
     /// What an id stands for.
     #[cfg(feature = "otlp")]
-    pub(crate) fn get(&self, id: OperationId) -> Operation {
+    pub fn get(&self, id: OperationId) -> Operation {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let found = known.operations.get(id.index()).cloned();
         found.unwrap_or_else(|| Operation {
@@ -93,7 +93,7 @@ impl Names {
     }
 
     /// All operations, each at the place that its id says.
-    pub(crate) fn all(&self) -> Vec<Operation> {
+    pub fn all(&self) -> Vec<Operation> {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         known.operations.clone()
     }

@@ -14,26 +14,26 @@ use super::trace::{
 
 /// Where a call belongs in a trace, for whomever it asks something.
 #[derive(Debug, Default)]
-pub(crate) struct Onward {
+pub struct Onward {
     /// The place of its own span, or what its message said where nothing is traced here.
-    pub(crate) place: Option<TraceContext>,
+    pub place: Option<TraceContext>,
     /// The message said where it belongs, so that its HTTP request does not count.
-    pub(crate) in_message: bool,
+    pub in_message: bool,
     /// What the message said beside that.
-    pub(crate) carried: Option<Box<Carried>>,
-    pub(crate) propagation: Propagation,
+    pub carried: Option<Box<Carried>>,
+    pub propagation: Propagation,
     /// Who is told of what the call asks for; `None` if the call is not recorded.
-    pub(crate) tracer: Option<Arc<Tracer>>,
+    pub tracer: Option<Arc<Tracer>>,
 }
 
 impl Onward {
     /// Where the call belongs. `headers` are those of its HTTP request.
-    pub(crate) fn place(&self, headers: Option<&HeaderMap>) -> Option<TraceContext> {
+    pub fn place(&self, headers: Option<&HeaderMap>) -> Option<TraceContext> {
         self.place.or_else(|| of_headers(headers?))
     }
 
     /// Adds what is passed on to the headers of a request.
-    pub(crate) fn add_to(&self, headers: Option<&HeaderMap>, to: &mut HeaderMap) {
+    pub fn add_to(&self, headers: Option<&HeaderMap>, to: &mut HeaderMap) {
         let Some(place) = self.place(headers) else {
             return;
         };
@@ -77,7 +77,7 @@ impl Onward {
     }
 
     /// `traceparent` and `tracestate` for what works on the call itself, as far as there are any.
-    pub(crate) fn here(
+    pub fn here(
         &self,
         headers: Option<&HeaderMap>,
     ) -> impl Iterator<Item = (&'static str, String)> {
@@ -102,7 +102,7 @@ impl Onward {
     }
 
     /// Begins a request to another server. `asked` says what the span tells of it.
-    pub(crate) fn hop(&self, headers: Option<&HeaderMap>, asked: impl FnOnce() -> Asked) -> Hop {
+    pub fn hop(&self, headers: Option<&HeaderMap>, asked: impl FnOnce() -> Asked) -> Hop {
         let Some(place) = self.place(headers) else {
             return Hop::default();
         };
@@ -159,16 +159,16 @@ fn add(headers: &mut HeaderMap, name: &HeaderName, value: &str) {
 /// A request of another server, as its span tells of it.
 #[derive(Debug)]
 #[cfg_attr(not(feature = "otlp"), allow(dead_code))]
-pub(crate) struct Asked {
-    pub(crate) name: String,
-    pub(crate) attributes: Vec<(&'static str, Told)>,
-    pub(crate) error_type: Option<Cow<'static, str>>,
+pub struct Asked {
+    pub name: String,
+    pub attributes: Vec<(&'static str, Told)>,
+    pub error_type: Option<Cow<'static, str>>,
 }
 
 /// The value of an attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(not(feature = "otlp"), allow(dead_code))]
-pub(crate) enum Told {
+pub enum Told {
     Text(Cow<'static, str>),
     Number(i64),
 }
@@ -194,7 +194,7 @@ impl From<u16> for Told {
 /// A request of another server that is under way: a span of the kind CLIENT, if the call that makes it is recorded. Dropped
 /// without its end, it was given up.
 #[derive(Debug, Default)]
-pub(crate) struct Hop {
+pub struct Hop {
     passed: Option<Passed>,
     draft: Option<Box<Draft>>,
 }
@@ -228,23 +228,23 @@ struct Draft {
 
 /// How a request of another server ended.
 #[derive(Debug, Default)]
-pub(crate) struct HopEnd {
+pub struct HopEnd {
     /// What became known on the way.
-    pub(crate) attributes: Vec<(&'static str, Told)>,
+    pub attributes: Vec<(&'static str, Told)>,
     /// `None` if it went well.
-    pub(crate) error_type: Option<Cow<'static, str>>,
+    pub error_type: Option<Cow<'static, str>>,
     /// What the other server says of it.
-    pub(crate) message: Option<String>,
+    pub message: Option<String>,
 }
 
 impl Hop {
     /// `traceparent` and `tracestate` of the request, as far as there are any.
-    pub(crate) fn passed(&self) -> impl Iterator<Item = (&'static str, String)> {
+    pub fn passed(&self) -> impl Iterator<Item = (&'static str, String)> {
         self.passed.iter().flat_map(Passed::pairs)
     }
 
     /// Adds them to the headers of a request; not where whoever wrote the request says something else.
-    pub(crate) fn add_to(&self, headers: &mut HeaderMap) {
+    pub fn add_to(&self, headers: &mut HeaderMap) {
         if headers.contains_key(&TRACEPARENT) {
             return;
         }
@@ -255,7 +255,7 @@ impl Hop {
     }
 
     /// It has ended. `end` is asked for only if somebody will read it.
-    pub(crate) fn ends(mut self, end: impl FnOnce() -> HopEnd) {
+    pub fn ends(mut self, end: impl FnOnce() -> HopEnd) {
         if let Some(draft) = self.draft.take() {
             draft.finish(end());
         }

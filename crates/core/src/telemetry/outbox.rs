@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 /// A bounded queue whose reader is woken once for each batch. A channel would wake it for each thing that is put in, which is
 /// a call to the system, and another thread that takes a worker's core for a moment. Clones are the same.
 #[derive(Debug)]
-pub(crate) struct Outbox<T>(Arc<Shared<T>>);
+pub struct Outbox<T>(Arc<Shared<T>>);
 
 #[derive(Debug)]
 struct Shared<T> {
@@ -27,7 +27,7 @@ impl<T> Clone for Outbox<T> {
 #[cfg_attr(not(feature = "otlp"), allow(dead_code))]
 impl<T> Outbox<T> {
     /// Room for `max`, which are taken out `batch` at a time.
-    pub(crate) fn new(max: usize, batch: usize) -> Self {
+    pub fn new(max: usize, batch: usize) -> Self {
         Self(Arc::new(Shared {
             waiting: Mutex::default(),
             max,
@@ -37,7 +37,7 @@ impl<T> Outbox<T> {
     }
 
     /// Puts something in. Says whether there was room.
-    pub(crate) fn put(&self, thing: T) -> bool {
+    pub fn put(&self, thing: T) -> bool {
         let mut waiting = self.waiting();
         if self.0.max <= waiting.len() {
             return false;
@@ -52,7 +52,7 @@ impl<T> Outbox<T> {
     }
 
     /// Waits until there was a batch.
-    pub(crate) async fn filled(&self) {
+    pub async fn filled(&self) {
         self.0.filled.notified().await;
     }
 

@@ -18,7 +18,7 @@ pub(super) fn families() -> Vec<Family> {
 }
 
 /// Memory that the process has resident.
-pub(crate) fn memory_bytes() -> Option<u64> {
+pub fn memory_bytes() -> Option<u64> {
     resident_bytes(&std::fs::read_to_string("/proc/self/status").ok()?)
 }
 

@@ -6,10 +6,10 @@ use super::metrics::Instrument;
 use super::snapshot::{Family, Kind, Label, Value};
 
 /// What the page is, for `Content-Type`.
-pub(crate) const MEDIA: &str = "text/plain; version=0.0.4; charset=utf-8";
+pub const MEDIA: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// One page with everything.
-pub(crate) fn page(families: &[Family]) -> String {
+pub fn page(families: &[Family]) -> String {
     let mut page = String::new();
     for family in families.iter().filter(|family| !family.series.is_empty()) {
         write_family(&mut page, family);
@@ -18,7 +18,7 @@ pub(crate) fn page(families: &[Family]) -> String {
 }
 
 /// An instrument's name as Prometheus wants it: underscores, the unit behind it, and `_total` where it only grows.
-pub(crate) fn name(instrument: &Instrument) -> String {
+pub fn name(instrument: &Instrument) -> String {
     let mut name = instrument.name.replace('.', "_");
     match instrument.unit {
         "s" => name.push_str("_seconds"),

@@ -6,7 +6,7 @@ use super::metrics::{Counter, Metrics};
 /// Why a request was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Reason {
+pub enum Reason {
     /// The head is not one: framing, a header twice.
     Head,
     /// The `Host` is missing, or no host.
@@ -107,7 +107,7 @@ impl Reason {
     ];
 
     /// The word for it, in metrics and records; of a limit its setting.
-    pub(crate) fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Head => "head",
             Self::Host => "host",
@@ -151,11 +151,11 @@ impl Reason {
 
 /// Counters of all reasons.
 #[derive(Clone, Debug)]
-pub(crate) struct Refusals([Counter; Reason::COUNTED.len()]);
+pub struct Refusals([Counter; Reason::COUNTED.len()]);
 
 impl Refusals {
     /// Those that metrics show.
-    pub(crate) fn new(metrics: &Metrics) -> Self {
+    pub fn new(metrics: &Metrics) -> Self {
         Self(
             Reason::COUNTED
                 .map(|reason| metrics.counter(&REFUSALS, &[("reason", reason.as_str())])),
@@ -163,7 +163,7 @@ impl Refusals {
     }
 
     /// One more.
-    pub(crate) fn count(&self, reason: Reason) {
+    pub fn count(&self, reason: Reason) {
         if let Some(place) = reason.place() {
             self.0[place].add(1);
         }

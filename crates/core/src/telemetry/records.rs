@@ -11,14 +11,13 @@ use super::trace::TraceContext;
 
 /// One line of the log.
 #[derive(Debug)]
-#[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "nobody sends it"))]
-pub(crate) struct Record {
-    pub(crate) time: SystemTime,
-    pub(crate) level: tracing::Level,
-    pub(crate) target: Cow<'static, str>,
-    pub(crate) message: String,
-    pub(crate) fields: Vec<(Cow<'static, str>, String)>,
-    pub(crate) trace: Option<TraceContext>,
+pub struct Record {
+    pub time: SystemTime,
+    pub level: tracing::Level,
+    pub target: Cow<'static, str>,
+    pub message: String,
+    pub fields: Vec<(Cow<'static, str>, String)>,
+    pub trace: Option<TraceContext>,
 }
 
 /// Where records go; the log begins before there is a place for them, and is the whole process's.
@@ -44,14 +43,14 @@ pub(super) fn send_nowhere() {
 }
 
 /// Whether there is a place for records.
-pub(crate) fn are_sent() -> bool {
+pub fn are_sent() -> bool {
     SINK.read()
         .unwrap_or_else(PoisonError::into_inner)
         .is_some()
 }
 
 /// Sends a record, if there is a place for it; it is only made if there is.
-pub(crate) fn send(record: impl FnOnce() -> Record) {
+pub fn send(record: impl FnOnce() -> Record) {
     let sink = SINK.read().unwrap_or_else(PoisonError::into_inner);
     if let Some(sink) = &*sink
         && sink.records.try_send(record()).is_err()

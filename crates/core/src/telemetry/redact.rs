@@ -12,7 +12,7 @@ const TEXT_MAX_BYTES: usize = 512;
 
 /// Which members are left out, and how much is shown of the others.
 #[derive(Debug)]
-pub(crate) struct Redaction {
+pub struct Redaction {
     names: GlobSet,
     max_bytes: usize,
 }
@@ -23,7 +23,7 @@ impl Redaction {
     /// # Errors
     ///
     /// The first name that is none.
-    pub(crate) fn new(names: &[String], max_bytes: usize) -> Result<Self, String> {
+    pub fn new(names: &[String], max_bytes: usize) -> Result<Self, String> {
         let mut globs = GlobSetBuilder::new();
         for name in names {
             let glob = GlobBuilder::new(name).case_insensitive(true).build();
@@ -35,7 +35,7 @@ impl Redaction {
 
     /// The arguments as they may be read; or how large they are, if that is too much. `marked` are names that schemas
     /// call secret.
-    pub(crate) fn show(&self, json: &str, marked: &BTreeSet<String>) -> Value {
+    pub fn show(&self, json: &str, marked: &BTreeSet<String>) -> Value {
         // What does not parse was refused already, or will be.
         let Ok(mut value) = serde_json::from_str::<Value>(json) else {
             return omitted(json);
@@ -83,7 +83,7 @@ impl Redaction {
 }
 
 /// Whether everybody would take what has this name for a secret.
-pub(crate) fn is_named_like_a_secret(name: &str) -> bool {
+pub fn is_named_like_a_secret(name: &str) -> bool {
     const SECRET: [&str; 14] = [
         "password",
         "passwd",
@@ -106,12 +106,12 @@ pub(crate) fn is_named_like_a_secret(name: &str) -> bool {
 }
 
 /// What is shown instead of arguments: how large they are.
-pub(crate) fn omitted(json: &str) -> Value {
+pub fn omitted(json: &str) -> Value {
     json!({ "omitted_bytes": json.len() })
 }
 
 /// The names of properties that a schema says are for writing only, or passwords.
-pub(crate) fn secret_properties(schema: &Value, found: &mut BTreeSet<String>) {
+pub fn secret_properties(schema: &Value, found: &mut BTreeSet<String>) {
     let is_secret = |property: &Map<String, Value>| {
         property.get("writeOnly") == Some(&Value::Bool(true))
             || property

@@ -19,34 +19,34 @@ use crate::environment::{Environment, Probe};
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ExportSettings {
     pub(crate) traces: Option<Target>,
-    pub(crate) metrics: Option<Target>,
-    pub(crate) logs: Option<Target>,
+    pub metrics: Option<Target>,
+    pub logs: Option<Target>,
     pub(crate) sampler: Sampler,
-    pub(crate) propagation: Propagation,
-    pub(crate) spans: Batching,
-    pub(crate) records: Batching,
+    pub propagation: Propagation,
+    pub spans: Batching,
+    pub records: Batching,
     pub(crate) span_limits: AttributeLimits,
     pub(crate) record_limits: AttributeLimits,
     pub(crate) metric_interval: Duration,
     pub(crate) metric_timeout: Duration,
     /// Who sends: `service.name` and the like.
-    pub(crate) resource: BTreeMap<String, String>,
+    pub resource: BTreeMap<String, String>,
     /// What was said that means nothing, for the log.
-    pub(crate) doubts: Vec<String>,
+    pub doubts: Vec<String>,
 }
 
 /// Where one signal goes.
 #[derive(Clone, PartialEq)]
-pub(crate) struct Target {
-    pub(crate) endpoint: String,
-    pub(crate) protocol: Protocol,
-    pub(crate) headers: Vec<(String, String)>,
-    pub(crate) timeout: Duration,
+pub struct Target {
+    pub endpoint: String,
+    pub protocol: Protocol,
+    pub headers: Vec<(String, String)>,
+    pub timeout: Duration,
     /// Whether what is sent is compressed, by gzip.
-    pub(crate) compressed: bool,
-    pub(crate) certificate: Option<PathBuf>,
+    pub compressed: bool,
+    pub certificate: Option<PathBuf>,
     /// What is shown to the collector: files with a certificate and its key.
-    pub(crate) identity: Option<(PathBuf, PathBuf)>,
+    pub identity: Option<(PathBuf, PathBuf)>,
 }
 
 impl fmt::Debug for Target {
@@ -60,7 +60,7 @@ impl fmt::Debug for Target {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Protocol {
+pub enum Protocol {
     Http,
     Grpc,
 }
@@ -68,20 +68,20 @@ pub(crate) enum Protocol {
 /// How spans and log records are collected before they are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Batching {
-    pub(crate) delay: Duration,
+    pub delay: Duration,
     /// How long sending a batch may take.
-    pub(crate) timeout: Duration,
-    pub(crate) queue: usize,
-    pub(crate) batch: usize,
+    pub timeout: Duration,
+    pub queue: usize,
+    pub batch: usize,
 }
 
 /// How much is told of one span or record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AttributeLimits {
     /// How many attributes there may be.
-    pub(crate) count: usize,
+    pub count: usize,
     /// How many characters the text of one may have.
-    pub(crate) length: usize,
+    pub length: usize,
 }
 
 /// What is as good as no limit of time, and can still be added to one.
@@ -92,11 +92,7 @@ const SERVICE: &str = "longshore";
 impl ExportSettings {
     /// What there is to export, if anything. A signal is exported if somebody said where to: `telemetry.endpoint`,
     /// `OTEL_EXPORTER_OTLP_ENDPOINT` or one for the signal alone, or `MCP_OTEL_ENDPOINT`.
-    pub(crate) fn read(
-        config: &TelemetryConfig,
-        probe: &Probe,
-        service: (&str, &str),
-    ) -> Option<Self> {
+    pub fn read(config: &TelemetryConfig, probe: &Probe, service: (&str, &str)) -> Option<Self> {
         let mut reader = Reader {
             probe,
             doubts: Vec::new(),

@@ -10,11 +10,11 @@ use super::metrics::{Instrument, Metrics};
 use super::names::{Operation, Target};
 
 /// A label: a name with dots, and a value.
-pub(crate) type Label = (&'static str, Arc<str>);
+pub type Label = (&'static str, Arc<str>);
 
 /// How values of an instrument behave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     Counter,
     Gauge,
     Histogram,
@@ -22,20 +22,20 @@ pub(crate) enum Kind {
 
 /// Everything of one instrument.
 #[derive(Clone, Debug)]
-pub(crate) struct Family {
-    pub(crate) instrument: Instrument,
+pub struct Family {
+    pub instrument: Instrument,
     pub(crate) series: Vec<Series>,
 }
 
 /// The value of one set of labels.
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
-    pub(crate) labels: Vec<Label>,
-    pub(crate) value: Value,
+    pub labels: Vec<Label>,
+    pub value: Value,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Value {
+pub enum Value {
     Number(f64),
     Distribution(Distribution),
 }
@@ -170,7 +170,7 @@ fn http_labels(key: HttpKey, scheme: &str) -> Vec<Label> {
 
 impl Target {
     /// The attribute that names it.
-    pub(crate) fn attribute(self) -> &'static str {
+    pub fn attribute(self) -> &'static str {
         match self {
             Self::Tool => "gen_ai.tool.name",
             Self::Prompt => "gen_ai.prompt.name",

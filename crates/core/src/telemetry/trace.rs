@@ -25,9 +25,9 @@ use crate::protocol::message::{self, Meta, Params, Request};
 /// Where a piece of work belongs in a trace: what `traceparent` says.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TraceContext {
-    pub(crate) trace_id: u128,
-    pub(crate) span_id: u64,
-    pub(crate) flags: u8,
+    pub trace_id: u128,
+    pub span_id: u64,
+    pub flags: u8,
 }
 
 const SAMPLED: u8 = 1;
@@ -100,8 +100,8 @@ fn hex(text: &str, digits: usize) -> Option<u128> {
 
 /// What goes along with a trace context, and is passed on as it came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Carried {
-    pub(crate) tracestate: Option<Box<str>>,
+pub struct Carried {
+    pub tracestate: Option<Box<str>>,
     pub(crate) baggage: Option<Box<str>>,
 }
 
@@ -110,7 +110,7 @@ pub(crate) const CARRIED_MAX_BYTES: usize = 8 * 1024;
 
 /// Who decides whether a trace is recorded.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Sampler {
+pub struct Sampler {
     /// Whether a caller's decision counts.
     pub(crate) follows_parent: bool,
     /// Which share of the others is recorded, in parts of 2^63.
@@ -120,7 +120,7 @@ pub(crate) struct Sampler {
 impl Sampler {
     /// `share` is from 0 to 1.
     #[cfg(any(feature = "otlp", test))]
-    pub(crate) fn new(follows_parent: bool, share: f64) -> Self {
+    pub fn new(follows_parent: bool, share: f64) -> Self {
         let all = (1_u64 << 63) as f64;
         Self {
             follows_parent,
@@ -131,7 +131,7 @@ impl Sampler {
 
     /// Whether to record. Others who look at the same trace id with the same share decide alike.
     #[inline]
-    pub(crate) fn samples(self, parent: Option<&TraceContext>, trace_id: u128) -> bool {
+    pub fn samples(self, parent: Option<&TraceContext>, trace_id: u128) -> bool {
         match parent {
             Some(parent) if self.follows_parent => parent.is_sampled(),
             _ => ((trace_id as u64) >> 1) < self.bound,
@@ -187,13 +187,13 @@ pub fn current() -> Option<TraceContext> {
 
 /// Says what the thread works on, until what is returned is dropped.
 #[inline]
-pub(crate) fn enter(context: TraceContext) -> Entered {
+pub fn enter(context: TraceContext) -> Entered {
     Entered(CURRENT.with(|current| current.replace(Some(context))))
 }
 
 /// Ends with it.
 #[derive(Debug)]
-pub(crate) struct Entered(Option<TraceContext>);
+pub struct Entered(Option<TraceContext>);
 
 impl Drop for Entered {
     #[inline]
@@ -204,7 +204,7 @@ impl Drop for Entered {
 
 /// What is read from callers and passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Propagation {
+pub struct Propagation {
     pub(crate) trace_context: bool,
     pub(crate) baggage: bool,
 }
@@ -220,11 +220,11 @@ impl Default for Propagation {
 
 impl Propagation {
     /// What is said of a word that means nothing here.
-    pub(crate) const UNKNOWN: &str =
+    pub const UNKNOWN: &str =
         "of which only tracecontext, baggage and none are known; it is ignored";
 
     /// Reads `OTEL_PROPAGATORS`, and tells of words that mean nothing here. Default: both.
-    pub(crate) fn read(list: Option<&str>, mut doubt: impl FnMut(&str)) -> Self {
+    pub fn read(list: Option<&str>, mut doubt: impl FnMut(&str)) -> Self {
         let Some(list) = list else {
             return Self::default();
         };
@@ -246,7 +246,7 @@ impl Propagation {
 
 impl Carried {
     /// What `_meta` says. It is read again for that, since hardly any request says it.
-    pub(crate) fn of(params: &Params<'_>, propagation: Propagation) -> Option<Box<Self>> {
+    pub fn of(params: &Params<'_>, propagation: Propagation) -> Option<Box<Self>> {
         #[derive(Deserialize)]
         struct Outer<'a> {
             #[serde(borrow, rename = "_meta")]
@@ -273,7 +273,7 @@ impl Carried {
 }
 
 /// The context that `_meta` says.
-pub(crate) fn of_meta(meta: &Meta<'_>) -> Option<TraceContext> {
+pub fn of_meta(meta: &Meta<'_>) -> Option<TraceContext> {
     TraceContext::parse(&message::string(meta.traceparent?)?)
 }
 
@@ -284,35 +284,35 @@ pub(super) static BAGGAGE: HeaderName = HeaderName::from_static("baggage");
 
 /// The context that HTTP headers say.
 #[inline]
-pub(crate) fn of_headers(headers: &HeaderMap) -> Option<TraceContext> {
+pub fn of_headers(headers: &HeaderMap) -> Option<TraceContext> {
     TraceContext::parse(headers.get(&TRACEPARENT)?.to_str().ok()?)
 }
 
 /// Traces requests.
 #[derive(Debug)]
-pub(crate) struct Tracer {
+pub struct Tracer {
     pub(crate) sampler: Sampler,
     /// How arguments of calls are shown; `None` if they are not.
-    pub(crate) arguments: Option<Redaction>,
+    pub arguments: Option<Redaction>,
     /// The same of their results.
-    pub(crate) results: Option<Redaction>,
+    pub results: Option<Redaction>,
     /// Names of arguments that schemas call secret.
-    pub(crate) secrets: ArcSwap<BTreeSet<String>>,
-    pub(crate) spans: Outbox<Box<Span>>,
-    pub(crate) dropped: Counter,
+    pub secrets: ArcSwap<BTreeSet<String>>,
+    pub spans: Outbox<Box<Span>>,
+    pub dropped: Counter,
 }
 
 /// A request that is being traced, if only by its ids.
 #[derive(Debug)]
-pub(crate) struct Traced {
-    pub(crate) context: TraceContext,
+pub struct Traced {
+    pub context: TraceContext,
     /// What will be told of it; `None` if it is not recorded.
-    pub(crate) draft: Option<Box<Draft>>,
+    pub draft: Option<Box<Draft>>,
 }
 
 /// What will be told of a request.
 #[derive(Debug)]
-pub(crate) struct Draft {
+pub struct Draft {
     tracer: Arc<Tracer>,
     parent_span_id: u64,
     link: Option<TraceContext>,
@@ -331,7 +331,7 @@ impl Tracer {
     /// Decides whether a request is recorded, before anything is made that only a recorded one needs. What the message
     /// says comes before what its HTTP request says, which is linked to then.
     #[inline]
-    pub(crate) fn begin(
+    pub fn begin(
         self: &Arc<Self>,
         propagation: Propagation,
         request: &Request<'_>,
@@ -402,7 +402,7 @@ impl Tracer {
     }
 
     /// Has a span sent, if there is room for it.
-    pub(crate) fn take(&self, span: Span) {
+    pub fn take(&self, span: Span) {
         if !self.spans.put(Box::new(span)) {
             self.dropped.add(1);
         }
@@ -453,7 +453,7 @@ impl Draft {
     }
 
     /// The request has ended.
-    pub(crate) fn finish(self, ending: Ending) {
+    pub fn finish(self, ending: Ending) {
         let Self {
             tracer,
             parent_span_id,
@@ -485,44 +485,44 @@ impl Draft {
     }
 
     /// Who is told of it.
-    pub(crate) fn tracer(&self) -> &Arc<Tracer> {
+    pub fn tracer(&self) -> &Arc<Tracer> {
         &self.tracer
     }
 }
 
 /// What is known of a request at its end.
 #[derive(Debug)]
-pub(crate) struct Ending {
-    pub(crate) context: TraceContext,
-    pub(crate) elapsed: Duration,
-    pub(crate) operation: OperationId,
-    pub(crate) key: OperationKey,
+pub struct Ending {
+    pub context: TraceContext,
+    pub elapsed: Duration,
+    pub operation: OperationId,
+    pub key: OperationKey,
     /// What the client gets, as JSON, if that was asked for.
-    pub(crate) answer: Option<Bytes>,
-    pub(crate) session: Option<Arc<str>>,
+    pub answer: Option<Bytes>,
+    pub session: Option<Arc<str>>,
 }
 
 /// One request that was traced to its end.
 #[derive(Debug)]
 #[cfg_attr(not(feature = "otlp"), allow(dead_code))]
-pub(crate) struct Span {
-    pub(crate) context: TraceContext,
+pub struct Span {
+    pub context: TraceContext,
     /// 0 if it is the first of its trace.
     pub(crate) parent_span_id: u64,
     /// What else it has to do with: the trace of the HTTP request, where the message belongs to another.
-    pub(crate) link: Option<TraceContext>,
-    pub(crate) tracestate: Option<Box<str>>,
-    pub(crate) start: SystemTime,
-    pub(crate) elapsed: Duration,
+    pub link: Option<TraceContext>,
+    pub tracestate: Option<Box<str>>,
+    pub start: SystemTime,
+    pub elapsed: Duration,
     /// What is said of what went wrong, such as the message of a JSON-RPC error.
-    pub(crate) error: Option<String>,
-    pub(crate) about: About,
+    pub error: Option<String>,
+    pub about: About,
 }
 
 /// Whose request a span is of.
 #[derive(Debug)]
 #[cfg_attr(not(feature = "otlp"), allow(dead_code))]
-pub(crate) enum About {
+pub enum About {
     /// A request of the protocol that was answered here.
     Served {
         operation: OperationId,
@@ -536,16 +536,16 @@ pub(crate) enum About {
 /// What a span tells of its request, beside what is counted.
 #[derive(Debug, Default)]
 #[cfg_attr(not(feature = "otlp"), allow(dead_code))]
-pub(crate) struct Said {
+pub struct Said {
     /// Text of the id, without quotes.
-    pub(crate) request_id: String,
-    pub(crate) resource_uri: Option<String>,
-    pub(crate) session: Option<Arc<str>>,
-    pub(crate) peer: Option<Peer>,
-    pub(crate) arguments: Option<String>,
+    pub request_id: String,
+    pub resource_uri: Option<String>,
+    pub session: Option<Arc<str>>,
+    pub peer: Option<Peer>,
+    pub arguments: Option<String>,
     /// Whether it is a call of a tool.
     pub(crate) is_call: bool,
-    pub(crate) result: Option<String>,
+    pub result: Option<String>,
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 /// What a variable does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effect {
+pub enum Effect {
     /// What its specification says.
     Has,
     /// Nothing, for this reason.

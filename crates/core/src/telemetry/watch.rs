@@ -22,9 +22,9 @@ use crate::protocol::message::Request;
 
 /// What is watched of one server. Clones are the same.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Telemetry {
-    pub(crate) metrics: Metrics,
-    pub(crate) life: Arc<Life>,
+pub struct Telemetry {
+    pub metrics: Metrics,
+    pub life: Arc<Life>,
     counting: bool,
     tracer: Option<Arc<Tracer>>,
     propagation: Propagation,
@@ -32,7 +32,7 @@ pub(crate) struct Telemetry {
 
 impl Telemetry {
     /// `counting`: whether requests are counted.
-    pub(crate) fn new(metrics: Metrics, counting: bool) -> Self {
+    pub fn new(metrics: Metrics, counting: bool) -> Self {
         Self {
             metrics,
             counting,
@@ -55,12 +55,12 @@ impl Telemetry {
 
     /// What is read from callers and passed on.
     #[inline]
-    pub(crate) fn propagation(&self) -> Propagation {
+    pub fn propagation(&self) -> Propagation {
         self.propagation
     }
 
     /// Says which arguments of tools are secret, by their names: traces leave their values out.
-    pub(crate) fn mark_secret(&self, names: &BTreeSet<String>) {
+    pub fn mark_secret(&self, names: &BTreeSet<String>) {
         if let Some(tracer) = &self.tracer {
             // What is secret at one endpoint is so at all, and stays so.
             let known = tracer.secrets.load();
@@ -73,18 +73,18 @@ impl Telemetry {
 
     /// Whether requests are watched at all. If not, this is all that they cost.
     #[inline]
-    pub(crate) fn watches(&self) -> bool {
+    pub fn watches(&self) -> bool {
         self.counting || self.tracer.is_some()
     }
 
     /// Whether requests are counted.
     #[inline]
-    pub(crate) fn counts(&self) -> bool {
+    pub fn counts(&self) -> bool {
         self.counting
     }
 
     /// Cells for one more worker.
-    pub(crate) fn cells(&self) -> Arc<Cells> {
+    pub fn cells(&self) -> Arc<Cells> {
         if self.counting {
             self.metrics.worker()
         } else {
@@ -94,7 +94,7 @@ impl Telemetry {
 
     /// Begins to watch a request of the protocol.
     #[inline]
-    pub(crate) fn watch<'a>(
+    pub fn watch<'a>(
         &self,
         cells: &'a Arc<Cells>,
         seen: Seen<'_>,
@@ -127,16 +127,16 @@ impl Telemetry {
 
 /// How a message came in.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Seen<'h> {
-    pub(crate) wire: Wire,
-    pub(crate) headers: Option<&'h HeaderMap>,
+pub struct Seen<'h> {
+    pub wire: Wire,
+    pub headers: Option<&'h HeaderMap>,
     /// The client, as far as it is known.
-    pub(crate) peer: Option<Peer>,
+    pub peer: Option<Peer>,
 }
 
 impl Seen<'static> {
     /// Over standard input and output.
-    pub(crate) const PIPE: Self = Self {
+    pub const PIPE: Self = Self {
         wire: Wire::Pipe,
         headers: None,
         peer: None,
@@ -144,7 +144,7 @@ impl Seen<'static> {
 }
 
 /// A request that is being looked at. What it is about becomes known on the way.
-pub(crate) struct Watch<'a> {
+pub struct Watch<'a> {
     cells: &'a Arc<Cells>,
     /// `None` if nobody asks how long it takes, as of a request that is not sampled.
     started: Option<Instant>,
@@ -164,29 +164,29 @@ pub(crate) struct Watch<'a> {
 
 /// What a second watch of one request needs to take the place of the first.
 #[derive(Debug)]
-pub(crate) struct Succession {
-    pub(crate) cells: Arc<Cells>,
-    pub(crate) wire: Wire,
+pub struct Succession {
+    pub cells: Arc<Cells>,
+    pub wire: Wire,
     started: Option<Instant>,
     replaced: Arc<AtomicBool>,
 }
 
 /// Somebody who is told how a request has ended. Dropped without that, it has not.
-pub(crate) trait Witness: fmt::Debug + Send {
+pub trait Witness: fmt::Debug + Send {
     /// The answer is there, or nobody wants it any more.
     fn ends(self: Box<Self>, ended: Ended);
 }
 
 /// How a request has ended.
 #[derive(Debug)]
-pub(crate) struct Ended {
-    pub(crate) verdict: Verdict,
+pub struct Ended {
+    pub verdict: Verdict,
     /// Why it was refused, if it was.
-    pub(crate) reason: Option<Reason>,
-    pub(crate) elapsed: Duration,
-    pub(crate) session: Option<Arc<str>>,
+    pub reason: Option<Reason>,
+    pub elapsed: Duration,
+    pub session: Option<Arc<str>>,
     /// Whether it goes on behind its answer.
-    pub(crate) goes_on: bool,
+    pub goes_on: bool,
 }
 
 impl fmt::Debug for Watch<'_> {
@@ -199,32 +199,32 @@ impl fmt::Debug for Watch<'_> {
 
 impl Watch<'_> {
     /// Has somebody told how it ends.
-    pub(crate) fn witnessed_by(mut self, witness: Box<dyn Witness>) -> Self {
+    pub fn witnessed_by(mut self, witness: Box<dyn Witness>) -> Self {
         self.started.get_or_insert_with(Instant::now);
         self.witness = Some(witness);
         self
     }
 
     /// Has it not done.
-    pub(crate) fn bar(mut self) -> Self {
+    pub fn bar(mut self) -> Self {
         self.barred = true;
         self
     }
 
     /// Whether it must not be done.
     #[inline]
-    pub(crate) fn is_barred(&self) -> bool {
+    pub fn is_barred(&self) -> bool {
         self.barred
     }
 
     /// It goes on behind its answer.
-    pub(crate) fn goes_on(&self) {
+    pub fn goes_on(&self) {
         self.goes_on.set(true);
     }
 
     /// Another watch of the same request may take its place: one that begins once more is known of what it is about.
     #[cold]
-    pub(crate) fn hand_over(&self) -> Succession {
+    pub fn hand_over(&self) -> Succession {
         let replaced = Arc::new(AtomicBool::new(false));
         self.replaced.set(Some(Arc::clone(&replaced)));
         Succession {
@@ -238,7 +238,7 @@ impl Watch<'_> {
     /// Takes the place of another watch, which tells of nothing any more. The time that the request takes is counted from
     /// the beginning of that one.
     #[cold]
-    pub(crate) fn taking_over(mut self, succession: &Succession) -> Self {
+    pub fn taking_over(mut self, succession: &Succession) -> Self {
         if !succession.replaced.swap(true, Ordering::AcqRel) {
             succession.cells.operation_replaced();
         }
@@ -247,23 +247,23 @@ impl Watch<'_> {
     }
 
     #[inline]
-    pub(crate) fn names(&self, id: OperationId) {
+    pub fn names(&self, id: OperationId) {
         self.id.set(Some(id));
     }
 
     #[inline]
-    pub(crate) fn has_name(&self) -> bool {
+    pub fn has_name(&self) -> bool {
         self.id.get().is_some()
     }
 
     #[inline]
-    pub(crate) fn speaks(&self, revision: Revision) {
+    pub fn speaks(&self, revision: Revision) {
         self.revision.set(Some(revision));
     }
 
     /// The request is one of a session; `name` opens nothing.
     #[inline]
-    pub(crate) fn is_in(&self, name: &Arc<str>) {
+    pub fn is_in(&self, name: &Arc<str>) {
         if self.is_recorded() || self.witness.is_some() {
             self.session.set(Some(Arc::clone(name)));
         }
@@ -271,7 +271,7 @@ impl Watch<'_> {
 
     /// Where the request belongs in a trace.
     #[inline]
-    pub(crate) fn context(&self) -> Option<TraceContext> {
+    pub fn context(&self) -> Option<TraceContext> {
         self.traced.as_ref().map(|traced| traced.context)
     }
 
@@ -283,13 +283,13 @@ impl Watch<'_> {
 
     /// Who is told of it, and of what it asks of others; `None` if it is not recorded.
     #[inline]
-    pub(crate) fn tracer(&self) -> Option<&Arc<Tracer>> {
+    pub fn tracer(&self) -> Option<&Arc<Tracer>> {
         Some(self.traced.as_ref()?.draft.as_ref()?.tracer())
     }
 
     /// The answer is there. `error` is the message of a JSON-RPC error, which is asked for only if somebody will read it.
     #[inline]
-    pub(crate) fn end(
+    pub fn end(
         self,
         verdict: Verdict,
         reason: Option<Reason>,
@@ -331,7 +331,7 @@ impl Watch<'_> {
     }
 
     /// The answer will come later, if it comes.
-    pub(crate) fn later(self) -> WatchedLater {
+    pub fn later(self) -> WatchedLater {
         WatchedLater {
             cells: Arc::clone(self.cells),
             started: self.started,
@@ -355,7 +355,7 @@ fn since(started: Option<Instant>) -> Duration {
 
 /// A request whose answer has to be waited for. If it is dropped before it ends, nobody waits any more.
 #[derive(Debug)]
-pub(crate) struct WatchedLater {
+pub struct WatchedLater {
     cells: Arc<Cells>,
     started: Option<Instant>,
     wire: Wire,
@@ -371,13 +371,13 @@ pub(crate) struct WatchedLater {
 
 impl WatchedLater {
     /// Returns true if another watch has taken its place.
-    pub(crate) fn is_replaced(&self) -> bool {
+    pub fn is_replaced(&self) -> bool {
         let replaced = self.replaced.as_ref();
         replaced.is_some_and(|replaced| replaced.load(Ordering::Acquire))
     }
 
     /// The answer is there.
-    pub(crate) fn end(
+    pub fn end(
         mut self,
         verdict: Verdict,
         reason: Option<Reason>,
@@ -438,7 +438,7 @@ impl Drop for WatchedLater {
 
 /// An HTTP request that is being answered.
 #[derive(Debug)]
-pub(crate) struct HttpWatch {
+pub struct HttpWatch {
     cells: Arc<Cells>,
     started: Instant,
     key: HttpKey,
@@ -447,7 +447,7 @@ pub(crate) struct HttpWatch {
 
 impl HttpWatch {
     #[inline]
-    pub(crate) fn begin(cells: Arc<Cells>, key: HttpKey) -> Self {
+    pub fn begin(cells: Arc<Cells>, key: HttpKey) -> Self {
         cells.http_begins();
         Self {
             cells,
@@ -459,7 +459,7 @@ impl HttpWatch {
 
     /// The head of the answer is there.
     #[inline]
-    pub(crate) fn end(mut self, status: u16) {
+    pub fn end(mut self, status: u16) {
         self.answered = true;
         let key = self.key.with_status(status);
         self.cells.http_ends(Some((key, self.started.elapsed())));

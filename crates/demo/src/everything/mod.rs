@@ -15,10 +15,10 @@ mod rounds;
 mod structured;
 mod tasks;
 
-use super::Toolset;
+use crate::Toolset;
 use crate::catalog::{Announcer, IntoPrompt as _, IntoResource as _, IntoTool as _};
 
-pub(super) fn toolset(announcer: &Announcer) -> Toolset {
+pub fn toolset(announcer: &Announcer) -> Toolset {
     Toolset {
         tools: vec![
             // The most interesting tools come first. The suite calls the very first one without arguments.

@@ -10,32 +10,32 @@ use crate::auth::ClientCertificate;
 
 /// Uninhabited: this build has no TLS.
 #[derive(Debug)]
-pub(crate) enum Tls {}
+pub enum Tls {}
 
 /// A connection after its handshake. Never constructed.
 #[derive(Debug)]
 pub(crate) struct TlsConnection {
-    pub(crate) stream: TlsStream,
-    pub(crate) certificate: Option<ClientCertificate>,
+    pub stream: TlsStream,
+    pub certificate: Option<ClientCertificate>,
     pub(crate) multiplexed: bool,
 }
 
 /// Placeholder for the type of decrypted streams. Never constructed as such.
-pub(crate) type TlsStream = TcpStream;
+pub type TlsStream = TcpStream;
 
 impl Tls {
-    pub(crate) fn load(config: &TlsConfig) -> Result<Option<Self>, TlsError> {
+    pub fn load(config: &TlsConfig) -> Result<Option<Self>, TlsError> {
         match (&config.certificate, &config.key, &config.client_ca) {
             (None, None, None) => Ok(None),
             _ => Err(TlsError::NotBuilt),
         }
     }
 
-    pub(crate) async fn accept(&self, _: TcpStream) -> io::Result<TlsConnection> {
+    pub async fn accept(&self, _: TcpStream) -> io::Result<TlsConnection> {
         match *self {}
     }
 
-    pub(crate) async fn keep_up(&self) -> Infallible {
+    pub async fn keep_up(&self) -> Infallible {
         match *self {}
     }
 }

@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_secs(10);
 
 /// Server certificate and client certificate policy.
 #[derive(Debug)]
-pub(crate) struct Tls {
+pub struct Tls {
     files: Files,
     current: ArcSwap<ServerConfig>,
     handshake: Duration,
@@ -31,16 +31,16 @@ pub(crate) struct Tls {
 
 /// A connection after its handshake.
 #[derive(Debug)]
-pub(crate) struct TlsConnection {
-    pub(crate) stream: TlsStream,
+pub struct TlsConnection {
+    pub stream: TlsStream,
     /// The certificate of the client, if it sent one.
-    pub(crate) certificate: Option<ClientCertificate>,
+    pub certificate: Option<ClientCertificate>,
     /// True if ALPN chose HTTP/2.
     pub(crate) multiplexed: bool,
 }
 
 /// The decrypted bytes of a connection.
-pub(crate) type TlsStream = tokio_rustls::server::TlsStream<TcpStream>;
+pub type TlsStream = tokio_rustls::server::TlsStream<TcpStream>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Files {
@@ -55,7 +55,7 @@ type Seen = Vec<Option<(SystemTime, u64)>>;
 
 impl Tls {
     /// `None` if TLS is off.
-    pub(crate) fn load(config: &TlsConfig) -> Result<Option<Self>, TlsError> {
+    pub fn load(config: &TlsConfig) -> Result<Option<Self>, TlsError> {
         let files = match (&config.certificate, &config.key) {
             (None, None) if config.client_ca.is_none() => return Ok(None),
             (Some(certificate), Some(key)) => Files {
@@ -79,7 +79,7 @@ impl Tls {
     ///
     /// [`TimedOut`](io::ErrorKind::TimedOut) after that time. Otherwise the error of the handshake, or of a client
     /// certificate that cannot be read.
-    pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<TlsConnection> {
+    pub async fn accept(&self, stream: TcpStream) -> io::Result<TlsConnection> {
         let accepting = TlsAcceptor::from(self.current()).accept(stream);
         let stream = tokio::time::timeout(self.handshake, accepting).await??;
         let (_, session) = stream.get_ref();
@@ -105,7 +105,7 @@ impl Tls {
     }
 
     /// Reads the files again whenever they change.
-    pub(crate) async fn keep_up(&self) -> Infallible {
+    pub async fn keep_up(&self) -> Infallible {
         let mut seen = self.files.seen();
         loop {
             tokio::time::sleep(LOOK).await;

@@ -6,7 +6,7 @@ use serde::de::Error as _;
 use serde::{Deserialize as _, Deserializer};
 
 /// Reads an IP address. `localhost` is 127.0.0.1; other names are not looked up.
-pub(crate) fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<IpAddr, D::Error> {
+pub fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<IpAddr, D::Error> {
     let text = String::deserialize(deserializer)?;
     if text.eq_ignore_ascii_case("localhost") {
         return Ok(IpAddr::V4(Ipv4Addr::LOCALHOST));

@@ -7,7 +7,7 @@ use serde::Deserializer;
 use serde::de::{SeqAccess, Visitor};
 
 /// Reads a list of texts, or one text with commas.
-pub(crate) fn list<'de, T, D>(deserializer: D) -> Result<Vec<T>, D::Error>
+pub fn list<'de, T, D>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     T: From<String>,
     D: Deserializer<'de>,

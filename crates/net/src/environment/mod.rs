@@ -19,17 +19,17 @@ mod system;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use address::address;
+pub use address::address;
 pub use cloud::{Platform, Provider};
 pub use conflict::{Conflict, Conflicts};
 pub use container::Container;
 pub use detect::{Detected, Environment, Seen};
 pub use kind::Kind;
-pub(crate) use list::list;
+pub use list::list;
 pub use network::Network;
 pub use probe::{Machine, Probe, StandardStreams};
 pub use secret::Secret;
-pub(crate) use secret::{MASK, SAMPLES};
+pub use secret::{MASK, SAMPLES};
 pub use system::System;
 
 impl Probe {

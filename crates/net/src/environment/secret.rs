@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize, Serializer};
 pub struct Secret(String);
 
 /// What stands in its place.
-pub(crate) const MASK: &str = "[secret]";
+pub const MASK: &str = "[secret]";
 
 impl Secret {
     /// The text itself. Do not log it.
@@ -26,7 +26,7 @@ impl Secret {
 
 /// Secrets that the documentation shows, so that everybody knows them. A test holds each key that it shows to be one of these,
 /// or of a form that is refused anyway.
-pub(crate) const SAMPLES: [&str; 2] = [
+pub const SAMPLES: [&str; 2] = [
     "a long random secret shared by all replicas",
     "a long random secret that all of them have",
 ];

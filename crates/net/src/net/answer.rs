@@ -117,7 +117,7 @@ impl Answer {
     }
 
     /// Releases a stream that is about to end. Its connection is reused if the end arrives soon.
-    pub(crate) fn let_end(mut self) {
+    pub fn let_end(mut self) {
         self.max = self.seen.saturating_add(REST_BYTES);
         match self.chunk().now_or_never() {
             None | Some(Ok(Some(_))) => {}

@@ -29,7 +29,7 @@ enum Kind {
 
 /// Bytes shared by many responses, in one piece or several.
 #[derive(Clone, Debug)]
-pub(crate) enum Common {
+pub enum Common {
     One(Bytes),
     /// None of them is empty.
     Several(Arc<[Bytes]>),
@@ -38,7 +38,7 @@ pub(crate) enum Common {
 impl Common {
     /// Pieces in order.
     #[inline]
-    pub(crate) fn pieces(&self) -> &[Bytes] {
+    pub fn pieces(&self) -> &[Bytes] {
         match self {
             Self::One(piece) => std::slice::from_ref(piece),
             Self::Several(pieces) => pieces,
@@ -46,7 +46,7 @@ impl Common {
     }
 
     /// Total size in bytes.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.pieces().iter().map(Bytes::len).sum()
     }
 }
@@ -88,14 +88,14 @@ impl Body {
     ///
     /// The body, if it is not.
     #[inline]
-    pub(crate) fn into_piece(self) -> Result<Bytes, Self> {
+    pub fn into_piece(self) -> Result<Bytes, Self> {
         match self.0 {
             Kind::Pieces(piece, rest) | Kind::Pieces(rest, piece) if rest.is_empty() => Ok(piece),
             kind => Err(Self(kind)),
         }
     }
 
-    pub(crate) fn pieces(first: Bytes, second: impl Into<Common>) -> Self {
+    pub fn pieces(first: Bytes, second: impl Into<Common>) -> Self {
         Self(match second.into() {
             Common::One(second) => Kind::Pieces(first, second),
             Common::Several(pieces) => Kind::Shared(first, pieces, 0),
@@ -215,7 +215,7 @@ impl fmt::Debug for Body {
 
 /// Reason for which a body could not be read completely.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ReadError {
+pub enum ReadError {
     #[error("the body is larger than {max} bytes")]
     TooLarge { max: usize },
     #[error("the body broke off")]
@@ -225,7 +225,7 @@ pub(crate) enum ReadError {
 /// Reads a body frame by frame, within a size limit. A body with a single frame, the common case, is not copied.
 /// Capacity follows the received bytes, not the declared length.
 #[derive(Debug)]
-pub(crate) struct Reader {
+pub struct Reader {
     max: usize,
     /// First frame, kept separately as long as it may be the only one.
     first: Bytes,
@@ -240,7 +240,7 @@ impl Reader {
     ///
     /// The declared length exceeds the limit.
     #[inline]
-    pub(crate) fn new(body: &Body, max: usize) -> Result<Self, ReadError> {
+    pub fn new(body: &Body, max: usize) -> Result<Self, ReadError> {
         if body.size_hint().lower() > max as u64 {
             return Err(ReadError::TooLarge { max });
         }
@@ -253,7 +253,7 @@ impl Reader {
 
     /// Reads further; completes with the whole body at its end.
     #[inline]
-    pub(crate) fn poll(
+    pub fn poll(
         &mut self,
         cx: &mut Context<'_>,
         body: &mut Body,
@@ -278,7 +278,7 @@ impl Reader {
     }
 
     /// Number of bytes received.
-    pub(crate) fn received(&self) -> usize {
+    pub fn received(&self) -> usize {
         self.first.len() + self.whole.len()
     }
 

@@ -137,14 +137,14 @@ pub(crate) struct Breakers {
 
 /// Scope of a trip: the callers whose calls are rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tripped {
+pub enum Tripped {
     All,
     Caller,
 }
 
 impl Breakers {
     /// Creates breakers that trip after `threshold` consecutive failures and then reject calls for `pause`.
-    pub(crate) fn new(threshold: u32, pause: Backoff) -> Self {
+    pub fn new(threshold: u32, pause: Backoff) -> Self {
         Self {
             threshold,
             pause,
@@ -154,7 +154,7 @@ impl Breakers {
     }
 
     /// Admits a call of a caller, or returns the time to wait.
-    pub(crate) fn enter(&mut self, caller: ShareKey, now: Instant) -> Result<(), Duration> {
+    pub fn enter(&mut self, caller: ShareKey, now: Instant) -> Result<(), Duration> {
         self.shared.enter(now)?;
         let Some(own) = self.of.get_mut(&caller) else {
             return Ok(());
@@ -163,18 +163,13 @@ impl Breakers {
     }
 
     /// A call fared well.
-    pub(crate) fn succeeded(&mut self, caller: ShareKey) {
+    pub fn succeeded(&mut self, caller: ShareKey) {
         self.shared.succeeded();
         self.of.remove(&caller);
     }
 
     /// A call failed at a place that could be reached.
-    pub(crate) fn failed(
-        &mut self,
-        caller: ShareKey,
-        now: Instant,
-        chance: f64,
-    ) -> Option<Tripped> {
+    pub fn failed(&mut self, caller: ShareKey, now: Instant, chance: f64) -> Option<Tripped> {
         if caller.is_none() {
             return self.unreachable(caller, now, chance);
         }
@@ -190,12 +185,7 @@ impl Breakers {
     }
 
     /// The place could not be reached.
-    pub(crate) fn unreachable(
-        &mut self,
-        caller: ShareKey,
-        now: Instant,
-        chance: f64,
-    ) -> Option<Tripped> {
+    pub fn unreachable(&mut self, caller: ShareKey, now: Instant, chance: f64) -> Option<Tripped> {
         if let Some(own) = self.of.get_mut(&caller) {
             own.abandoned(now);
         }
@@ -203,7 +193,7 @@ impl Breakers {
     }
 
     /// A caller never found out.
-    pub(crate) fn abandoned(&mut self, caller: ShareKey, now: Instant) {
+    pub fn abandoned(&mut self, caller: ShareKey, now: Instant) {
         self.shared.abandoned(now);
         if let Some(own) = self.of.get_mut(&caller) {
             own.abandoned(now);
@@ -211,7 +201,7 @@ impl Breakers {
     }
 
     /// The state for all callers.
-    pub(crate) fn state(&self) -> BreakerState {
+    pub fn state(&self) -> BreakerState {
         self.shared.state()
     }
 

@@ -139,7 +139,7 @@ impl Bulkhead {
     }
 
     /// Variant of `enter` for a caller whose call is polled elsewhere.
-    pub(crate) async fn enter_for(&self, caller: ShareKey) -> Result<Pass<'_>, BulkheadError> {
+    pub async fn enter_for(&self, caller: ShareKey) -> Result<Pass<'_>, BulkheadError> {
         let turn = match self.turns.try_acquire_for(caller) {
             Some(turn) => turn,
             None => {

@@ -1,7 +1,7 @@
 //! Parameters of `WWW-Authenticate` (RFC 9110, 11.6.1), as far as a client of MCP servers reads them.
 
 /// The value of a parameter of a challenge: `name="value"` or `name=value`.
-pub(crate) fn challenge_parameter(challenge: &str, name: &str) -> Option<String> {
+pub fn challenge_parameter(challenge: &str, name: &str) -> Option<String> {
     let mut rest = challenge;
     while let Some(at) = rest.find('=') {
         let (before, after) = (&rest[..at], &rest[at + 1..]);

@@ -11,25 +11,25 @@ use tokio::runtime::Handle;
 
 /// Resource limits for each process of a group. 0 means no limit.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Limits {
+pub struct Limits {
     /// Address space, in bytes.
-    pub(crate) memory_bytes: u64,
+    pub memory_bytes: u64,
     /// Processes and threads of the user, counted by the system for all of them; see [`beside_others`](Self::beside_others).
-    pub(crate) processes: u64,
+    pub processes: u64,
     /// Open files.
-    pub(crate) open_files: u64,
+    pub open_files: u64,
 }
 
 /// A group of processes in the making.
 #[derive(Debug)]
-pub(crate) struct Prepared {
+pub struct Prepared {
     mark: String,
 }
 
 /// A process group; drop kills all its processes. Processes that left the group are killed too, on another thread,
 /// unless they removed the marker from their environment.
 #[derive(Debug)]
-pub(crate) struct Group {
+pub struct Group {
     leader: Option<Pid>,
     /// `None` once the search for stray processes has taken it.
     strays: Option<Strays>,
@@ -50,7 +50,7 @@ impl Drop for Strays {
 
 impl Limits {
     /// Variant that permits `processes` in addition to those the user already has. They are counted on another thread.
-    pub(crate) async fn beside_others(self) -> Self {
+    pub async fn beside_others(self) -> Self {
         if self.processes == 0 {
             return self;
         }
@@ -67,7 +67,7 @@ const MARK: &str = "CHILD_OF_LONGSHORE";
 
 impl Group {
     /// Makes a command begin a group of its own, within limits.
-    pub(crate) fn prepare(command: &mut Command, limits: Limits) -> Prepared {
+    pub fn prepare(command: &mut Command, limits: Limits) -> Prepared {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let secret = getrandom::u64().unwrap_or_default();
@@ -78,12 +78,12 @@ impl Group {
     }
 
     /// The command has ended by itself: what it left behind is ended too.
-    pub(crate) fn end(self) {
+    pub fn end(self) {
         drop(self);
     }
 
     /// Sends a signal to the processes still in the group.
-    pub(crate) fn signal(&self, signal: Signal) {
+    pub fn signal(&self, signal: Signal) {
         if let Some(leader) = self.leader {
             // The group is mostly empty.
             let _ = rustix::process::kill_process_group(leader, signal);
@@ -97,7 +97,7 @@ impl Group {
 
 impl Prepared {
     /// The command runs, under this id.
-    pub(crate) fn started(self, id: Option<u32>) -> Group {
+    pub fn started(self, id: Option<u32>) -> Group {
         let leader = id
             .and_then(|id| i32::try_from(id).ok())
             .and_then(Pid::from_raw);
@@ -175,7 +175,7 @@ fn threads_of_user() -> u64 {
 }
 
 /// Returns true for variables that make any program load code.
-pub(crate) fn decides_what_is_loaded(name: &str) -> bool {
+pub fn decides_what_is_loaded(name: &str) -> bool {
     static NAMES: [&str; 5] = [
         "BASH_ENV",
         "ENV",
@@ -224,7 +224,7 @@ fn limit(command: &mut Command, limits: Limits) {
 /// to be of a mapping that cannot be written to, none of whose pages is any other than its file's.
 #[cfg(all(target_os = "linux", feature = "cli"))]
 #[allow(unsafe_code)]
-pub(crate) fn give_back(pages: std::ops::Range<usize>) -> std::io::Result<()> {
+pub fn give_back(pages: std::ops::Range<usize>) -> std::io::Result<()> {
     use rustix::mm::{Advice, madvise};
 
     let start = std::ptr::with_exposed_provenance_mut(pages.start);

@@ -250,7 +250,7 @@ impl ClientBuilder {
     ///
     /// A certificate is invalid.
     #[cfg(feature = "otlp")]
-    pub(crate) fn connector(self) -> Result<Connector, ClientError> {
+    pub fn connector(self) -> Result<Connector, ClientError> {
         let tls = TlsConnector::from(Arc::new(self.tls()?));
         Ok(Connector::new(Parts {
             guard: self.guard,

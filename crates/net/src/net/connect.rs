@@ -24,7 +24,7 @@ use super::{Deadlines, FetchError, Guard, Phase};
 
 /// Connects to what its guard permits.
 #[derive(Clone)]
-pub(crate) struct Connector(Arc<Parts>);
+pub struct Connector(Arc<Parts>);
 
 pub(super) struct Parts {
     pub(super) guard: Guard,
@@ -170,7 +170,7 @@ pub(super) async fn within<F: Future>(
 }
 
 /// A connection, secured or not.
-pub(crate) enum Stream {
+pub enum Stream {
     Plain(TokioIo<TcpStream>),
     Secure(Box<TokioIo<TlsStream<TcpStream>>>),
 }

@@ -108,7 +108,7 @@ pub enum FetchError {
 pub type Cause = Arc<dyn Error + Send + Sync>;
 
 /// Formats an error with its chain of sources, for the log and the operator.
-pub(crate) fn with_causes(error: &dyn Error) -> String {
+pub fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -178,7 +178,7 @@ impl FetchError {
     }
 
     /// Error kind, from a small fixed set of labels.
-    pub(crate) fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> &'static str {
         match self {
             Self::Url(_) | Self::Host { .. } | Self::Address { .. } => "not_allowed",
             Self::Resolve { .. } => "name_resolution_error",

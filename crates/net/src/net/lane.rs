@@ -29,7 +29,7 @@ use super::{Answer, Client, FetchError, OutgoingRequest, Phase};
 /// runtime, as workers do. The first request to a TLS server uses the client's pool, and so do all further ones over
 /// HTTP/2.
 #[derive(Clone)]
-pub(crate) struct Lane(Arc<Parts>);
+pub struct Lane(Arc<Parts>);
 
 struct Parts {
     client: Client,
@@ -67,7 +67,7 @@ impl Lane {
     /// # Errors
     ///
     /// The client's guard does not permit it.
-    pub(crate) fn new(client: Client, mut url: Url) -> Result<Self, FetchError> {
+    pub fn new(client: Client, mut url: Url) -> Result<Self, FetchError> {
         client.guard().check_url(&url)?;
         url.set_fragment(None);
         let wrong = || FetchError::Url("it has characters that no request can have");
@@ -94,12 +94,12 @@ impl Lane {
     }
 
     /// Target URL.
-    pub(crate) fn url(&self) -> &Url {
+    pub fn url(&self) -> &Url {
         &self.0.url
     }
 
     /// Prepares headers for [`send`](Self::send): removes connection-specific ones.
-    pub(crate) fn headers(&self, mut headers: HeaderMap) -> HeaderMap {
+    pub fn headers(&self, mut headers: HeaderMap) -> HeaderMap {
         clean(&mut headers);
         headers.insert(HOST, self.0.authority.clone());
         headers
@@ -110,7 +110,7 @@ impl Lane {
     /// # Errors
     ///
     /// Same as [`Client::open`].
-    pub(crate) async fn send(
+    pub async fn send(
         &self,
         method: Method,
         headers: HeaderMap,

@@ -12,7 +12,7 @@ mod breaker;
 mod bulkhead;
 mod challenge;
 #[cfg(feature = "sources")]
-pub(crate) mod child;
+pub mod child;
 #[cfg(feature = "egress")]
 mod client;
 #[cfg(feature = "egress")]
@@ -36,33 +36,33 @@ mod sse;
 mod tasks;
 mod upload;
 mod wakes;
-#[cfg(test)]
-pub(crate) mod testing;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 #[cfg(feature = "egress")]
 pub use answer::{Answer, Fetched};
 pub use backoff::{Backoff, chance};
 pub use body::{Body, BodyError};
-pub(crate) use body::{Common, ReadError, Reader};
+pub use body::{Common, ReadError, Reader};
 pub use breaker::{Breaker, BreakerState};
 pub use bulkhead::{Bulkhead, BulkheadConfig, BulkheadError, BulkheadStats, Pass};
-pub(crate) use challenge::challenge_parameter;
+pub use challenge::challenge_parameter;
 #[cfg(feature = "egress")]
 pub use client::{Client, ClientBuilder, ClientError, Deadlines, OutgoingRequest};
-pub(crate) use fetch_error::with_causes;
+pub use fetch_error::with_causes;
 pub use fetch_error::{Cause, FetchError, Phase};
 #[cfg(feature = "egress")]
 pub use guard::{EgressConfig, Guard, HostRuleError};
 #[cfg(feature = "egress")]
-pub(crate) use lane::Lane;
-pub(crate) use peer::Peer;
+pub use lane::Lane;
+pub use peer::Peer;
 #[cfg(feature = "sources")]
 pub use program::{Child, Program, Watched};
 pub use proxies::TrustedProxies;
 #[cfg(feature = "egress")]
 pub use resolve::{Resolve, SystemResolver};
-pub(crate) use share::{FairSemaphore, ShareKey, enter as enter_share};
-pub(crate) use sse::{Event, EventDecoder, Said};
-pub(crate) use tasks::{spawn, spawn_blocking, spawn_on};
-pub(crate) use upload::Upload;
-pub(crate) use wakes::ConnectionWaker;
+pub use share::{FairSemaphore, ShareKey, enter as enter_share};
+pub use sse::{Event, EventDecoder, Said};
+pub use tasks::{spawn, spawn_blocking, spawn_on};
+pub use upload::Upload;
+pub use wakes::ConnectionWaker;

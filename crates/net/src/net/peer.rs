@@ -4,10 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 
 /// Origin address of a request, as far as known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Peer {
-    pub(crate) address: IpAddr,
+pub struct Peer {
+    pub address: IpAddr,
     /// `None` behind a proxy, which reports addresses only, and for sockets without a port.
-    pub(crate) port: Option<u16>,
+    pub port: Option<u16>,
 }
 
 impl From<IpAddr> for Peer {

@@ -28,48 +28,48 @@ thread_local! {
 
 /// Identifies the caller whose share of a resource is used: a hash of a principal's id, or of a client's address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct ShareKey(u64);
+pub struct ShareKey(u64);
 
 impl ShareKey {
     /// No caller in particular. It has no share of its own, and is not limited to one.
-    pub(crate) const NONE: Self = Self(0);
+    pub const NONE: Self = Self(0);
 
     /// The key of a principal, by its id.
-    pub(crate) fn of_principal(id: &str) -> Self {
+    pub fn of_principal(id: &str) -> Self {
         // 0 means no caller.
         Self(KEYS.hash_one(id) | 1)
     }
 
     /// The key of a client that has no name, by its network.
-    pub(crate) fn of_network(network: u128) -> Self {
+    pub fn of_network(network: u128) -> Self {
         Self(KEYS.hash_one(network) | 1)
     }
 
     /// The key as a number, which means nothing to other processes.
-    pub(crate) fn number(self) -> u64 {
+    pub fn number(self) -> u64 {
         self.0
     }
 
     /// Returns true if it identifies no caller.
-    pub(crate) fn is_none(self) -> bool {
+    pub fn is_none(self) -> bool {
         self == Self::NONE
     }
 
     /// The key of the call that this thread polls now.
-    pub(crate) fn current() -> Self {
+    pub fn current() -> Self {
         CURRENT.get()
     }
 }
 
 /// Sets the key of the call that is polled on this thread, until the guard is dropped.
 #[inline]
-pub(crate) fn enter(key: ShareKey) -> Entered {
+pub fn enter(key: ShareKey) -> Entered {
     Entered(CURRENT.replace(key))
 }
 
 /// Restores the previous key when dropped.
 #[derive(Debug)]
-pub(crate) struct Entered(ShareKey);
+pub struct Entered(ShareKey);
 
 impl Drop for Entered {
     #[inline]
@@ -80,7 +80,7 @@ impl Drop for Entered {
 
 /// A semaphore of which one caller cannot take all permits.
 #[derive(Clone)]
-pub(crate) struct FairSemaphore(Arc<Inner>);
+pub struct FairSemaphore(Arc<Inner>);
 
 struct Inner {
     total: usize,
@@ -100,7 +100,7 @@ struct State {
 
 /// A permit of a [`FairSemaphore`]; released on drop.
 #[must_use]
-pub(crate) struct FairPermit {
+pub struct FairPermit {
     inner: Option<Arc<Inner>>,
     key: ShareKey,
 }
@@ -108,11 +108,11 @@ pub(crate) struct FairPermit {
 /// The queue for a permit is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many calls wait already")]
-pub(crate) struct QueueFull;
+pub struct QueueFull;
 
 impl FairSemaphore {
     /// A semaphore with `total` permits, at least one.
-    pub(crate) fn new(total: usize) -> Self {
+    pub fn new(total: usize) -> Self {
         let total = total.max(1);
         let state = State {
             free: total,
@@ -125,17 +125,17 @@ impl FairSemaphore {
     }
 
     /// Number of free permits.
-    pub(crate) fn available(&self) -> usize {
+    pub fn available(&self) -> usize {
         self.0.state().free
     }
 
     /// Number of permits that are held.
-    pub(crate) fn held(&self) -> usize {
+    pub fn held(&self) -> usize {
         self.0.total - self.available()
     }
 
     /// Returns true if the current caller would have to wait.
-    pub(crate) fn is_exhausted(&self) -> bool {
+    pub fn is_exhausted(&self) -> bool {
         !self.0.state().may_take(ShareKey::current())
     }
 
@@ -149,7 +149,7 @@ impl FairSemaphore {
     /// # Errors
     ///
     /// Too many calls wait already.
-    pub(crate) async fn acquire(&self) -> Result<FairPermit, QueueFull> {
+    pub async fn acquire(&self) -> Result<FairPermit, QueueFull> {
         self.acquire_for(ShareKey::current()).await
     }
 

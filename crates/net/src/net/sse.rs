@@ -2,7 +2,7 @@
 
 /// Turns bytes into events, however they are cut into pieces.
 #[derive(Debug)]
-pub(crate) struct EventDecoder {
+pub struct EventDecoder {
     max: usize,
     line: Vec<u8>,
     /// The last line ended with a carriage return; a line feed that follows belongs to it.
@@ -16,17 +16,17 @@ pub(crate) struct EventDecoder {
 
 /// A server-sent event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Event {
+pub struct Event {
     /// Its name; empty for the usual `message`.
-    pub(crate) kind: String,
-    pub(crate) data: String,
+    pub kind: String,
+    pub data: String,
     /// The last id that the stream gave, on this event or before it.
-    pub(crate) id: Option<String>,
+    pub id: Option<String>,
 }
 
 /// Item of an event stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Said {
+pub enum Said {
     Event(Event),
     /// After how many milliseconds to come back when the stream ends.
     Retry(u64),
@@ -35,13 +35,13 @@ pub(crate) enum Said {
 /// Error for an event or line that exceeds the size limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an event is longer than {max} bytes")]
-pub(crate) struct EventTooLong {
+pub struct EventTooLong {
     max: usize,
 }
 
 impl EventDecoder {
     /// Events may have up to `max` bytes.
-    pub(crate) fn new(max: usize) -> Self {
+    pub fn new(max: usize) -> Self {
         Self {
             max,
             line: Vec::new(),
@@ -55,7 +55,7 @@ impl EventDecoder {
     }
 
     /// Takes the next bytes, and gives what became whole with them.
-    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<Vec<Said>, EventTooLong> {
+    pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<Said>, EventTooLong> {
         let mut said = Vec::new();
         for part in bytes.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
             let (text, end) = match part.split_last() {
@@ -122,7 +122,7 @@ impl EventDecoder {
     }
 
     /// The last id that the stream gave.
-    pub(crate) fn last_id(&self) -> Option<&str> {
+    pub fn last_id(&self) -> Option<&str> {
         self.id.as_deref().filter(|id| !id.is_empty())
     }
 }

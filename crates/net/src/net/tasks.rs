@@ -10,14 +10,12 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 /// As `tokio::spawn`.
-pub(crate) fn spawn<T: Send + 'static>(
-    future: impl Future<Output = T> + Send + 'static,
-) -> JoinHandle<T> {
+pub fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
     tokio::spawn(object(future))
 }
 
 /// As [`Handle::spawn`].
-pub(crate) fn spawn_on<T: Send + 'static>(
+pub fn spawn_on<T: Send + 'static>(
     runtime: &Handle,
     future: impl Future<Output = T> + Send + 'static,
 ) -> JoinHandle<T> {
@@ -31,7 +29,7 @@ fn object<T>(
 }
 
 /// As `tokio::task::spawn_blocking`.
-pub(crate) fn spawn_blocking<T: Send + 'static>(
+pub fn spawn_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> JoinHandle<T> {
     let work: Box<dyn FnOnce() -> T + Send> = Box::new(work);

@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 const LOCAL: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
 /// Starts a server that responds with the result of a function of the request text, then closes.
-pub(crate) async fn serve<F>(answer: F) -> (SocketAddr, Arc<Mutex<Vec<String>>>)
+pub async fn serve<F>(answer: F) -> (SocketAddr, Arc<Mutex<Vec<String>>>)
 where
     F: Fn(&str) -> Vec<u8> + Send + Sync + 'static,
 {
@@ -53,7 +53,7 @@ fn is_whole(request: &str) -> bool {
     length.unwrap_or(0) <= body.len()
 }
 
-pub(crate) fn response(head: &str, body: &[u8]) -> Vec<u8> {
+pub fn response(head: &str, body: &[u8]) -> Vec<u8> {
     let mut bytes = format!("HTTP/1.1 {head}\r\nconnection: close\r\n\r\n").into_bytes();
     bytes.extend_from_slice(body);
     bytes

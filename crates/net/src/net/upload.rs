@@ -14,7 +14,7 @@ const TRAILER_BYTES_MAX: usize = 16 * 1024;
 
 /// Body of an HTTP/2 stream, including its trailers.
 #[derive(Debug)]
-pub(crate) struct Upload {
+pub struct Upload {
     stream: RecvStream,
     /// Remaining bytes, if the head declares a length. h2 enforces that length.
     left: Option<u64>,
@@ -25,7 +25,7 @@ pub(crate) struct Upload {
 impl Upload {
     /// The body of a request with these headers.
     #[inline]
-    pub(crate) fn new(stream: RecvStream, headers: &HeaderMap) -> Self {
+    pub fn new(stream: RecvStream, headers: &HeaderMap) -> Self {
         let length = headers.get(CONTENT_LENGTH);
         Self {
             stream,

@@ -13,13 +13,13 @@ use std::task::{Wake, Waker};
 
 /// Wakes the task of a connection, unless that is needless.
 #[derive(Debug)]
-pub(crate) struct ConnectionWaker {
+pub struct ConnectionWaker {
     task: Waker,
 }
 
 impl ConnectionWaker {
     /// Creates a waker that wraps a task's waker.
-    pub(crate) fn standing_for(task: &Waker) -> Waker {
+    pub fn standing_for(task: &Waker) -> Waker {
         let task = task.clone();
         Waker::from(Arc::new(Self { task }))
     }

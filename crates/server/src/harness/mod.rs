@@ -1,4 +1,4 @@
-//! Tools, resources and prompts tested without a socket.
+//! In-process test harness for tools, resources and prompts.
 
 mod result;
 
@@ -9,16 +9,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 
 use bytes::Bytes;
+use http::{HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
 use crate::auth::Principal;
+use crate::catalog::LogLevel;
 use crate::protocol::Revision;
-use crate::server::{ClientRequestCounts, Local, Reply, Said, Server, StdioPeer};
+use crate::server::{
+    ClientRequestCounts, EventData, Reply, Server, StdioPeer, TestHttpRequest, WorkerState,
+};
 use crate::telemetry::Seen;
 pub use result::{CallError, CallResult, Progress};
 
-/// A server in the same process, for tests: messages go in and come out as JSON, through everything but a
-/// transport.
+/// In-process server for tests. Messages are exchanged as JSON and pass through everything but a transport.
 ///
 /// ```
 /// use longshore::{App, tool};
@@ -42,9 +45,10 @@ pub use result::{CallError, CallResult, Progress};
 /// # }
 /// ```
 ///
-/// # Tools that ask
+/// # Client requests
 ///
-/// [`on_client_request`](Self::on_client_request) says what the client answers. The same test can then be run for every revision:
+/// [`on_client_request`](Self::on_client_request) sets the responses of the client. The same test then runs for every
+/// revision:
 ///
 /// ```
 /// use longshore::protocol::Revision;
@@ -79,20 +83,22 @@ pub use result::{CallError, CallResult, Progress};
 /// ```
 pub struct Harness {
     server: Arc<Server>,
-    local: Local,
+    worker: WorkerState,
     principal: Arc<Principal>,
     peer: StdioPeer,
     next_id: AtomicU64,
     revision: Revision,
+    log_level: Option<LogLevel>,
+    http: Option<TestHttpRequest>,
     answer: Option<Box<Answering>>,
     witness: Option<Box<Witness>>,
 }
 
-/// A message that has passed between the client that a [`Harness`] plays and its server.
+/// A message between the harness's client and its server.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum WireMessage<'m> {
-    /// From the client, as JSON; `null` if it is none.
+    /// From the client, as JSON; `null` if it was not valid JSON.
     ToServer(&'m Value),
     /// From the server.
     ToClient(&'m Value),
@@ -102,24 +108,26 @@ type Witness = dyn Fn(WireMessage<'_>) + Send + Sync;
 
 type Answering = dyn Fn(&str, &Value) -> Value + Send + Sync;
 
-/// How often a call may ask for input before the harness gives it up.
+/// Maximum number of times that a call may ask for input.
 const ROUNDS_MAX: usize = 100;
 
 impl Harness {
-    pub(crate) fn new(server: Arc<Server>) -> Self {
+    pub fn new(server: Arc<Server>) -> Self {
         Self {
-            local: Local::new(server.telemetry().cells()),
+            worker: WorkerState::new(server.telemetry().cells()),
             server,
             principal: Arc::new(Principal::local()),
             peer: StdioPeer::default(),
             next_id: AtomicU64::new(1),
             revision: Revision::V2026_07_28,
+            log_level: None,
+            http: None,
             answer: None,
             witness: None,
         }
     }
 
-    /// Shows every message that passes to a function, in both directions: for checks that hold for all of them.
+    /// Calls a function with each message in both directions, for checks that apply to all of them.
     ///
     /// ```
     /// use longshore::harness::WireMessage;
@@ -148,15 +156,15 @@ impl Harness {
         self
     }
 
-    /// The revision that requests are made in. Default: the newest.
+    /// Sets the revision of requests. Default: the newest.
     #[must_use]
     pub fn with_version(mut self, revision: Revision) -> Self {
         self.revision = revision;
         self
     }
 
-    /// Who makes the requests, for tests of tools that ask who calls or want scopes. Default: [`Principal::local`], who
-    /// has no scopes.
+    /// Sets the principal of requests, for tools that depend on the caller or on scopes. Default: [`Principal::local`],
+    /// without scopes.
     ///
     /// ```
     /// use longshore::auth::Principal;
@@ -185,13 +193,93 @@ impl Harness {
     #[must_use]
     pub fn with_principal(mut self, principal: Principal) -> Self {
         self.principal = Arc::new(principal);
-        // A session is one caller's.
-        self.peer = StdioPeer::default();
+        self.renew_peer();
         self
     }
 
-    /// Answers questions as the client does: given a method, for example `elicitation/create`, and its parameters, the
-    /// result. The client then declares that it can do everything that could be asked of it; without this, nothing.
+    /// Adds a header that requests come with, for tests of tools that read [headers](crate::extract::Header).
+    ///
+    /// # Panics
+    ///
+    /// The name has letters in upper case, or either is not a valid header.
+    #[must_use]
+    #[track_caller]
+    pub fn with_header(mut self, name: &'static str, value: &str) -> Self {
+        let value = HeaderValue::from_str(value).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let http = self.http.get_or_insert_default();
+        http.headers.insert(HeaderName::from_static(name), value);
+        self.renew_peer();
+        self
+    }
+
+    /// Adds a value that requests come with, as if a `tower` layer had set it, for tests of tools that take an
+    /// [`Extension`](crate::extract::Extension).
+    ///
+    /// ```
+    /// use longshore::extract::Extension;
+    /// use longshore::{App, tool};
+    /// use serde_json::json;
+    ///
+    /// #[derive(Clone)]
+    /// struct Tenant(&'static str);
+    ///
+    /// /// Returns the tenant.
+    /// #[tool]
+    /// async fn tenant(#[call] Extension(Tenant(name)): Extension<Tenant>) -> &'static str {
+    ///     name
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> longshore::Result {
+    /// let server = App::new().tool(tenant).harness()?.with_extension(Tenant("acme"));
+    /// assert_eq!(server.call("tenant", json!({})).await?.text(), "acme");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_extension<T: Clone + Send + Sync + 'static>(mut self, value: T) -> Self {
+        let http = self.http.get_or_insert_default();
+        Arc::make_mut(&mut http.extensions).insert(value);
+        self.renew_peer();
+        self
+    }
+
+    /// Asks for log messages of this level and above, which [`CallResult::logs`] then has. Default: none.
+    ///
+    /// ```
+    /// use longshore::extract::Log;
+    /// use longshore::{App, LogLevel, tool};
+    /// use serde_json::json;
+    ///
+    /// /// Copies files.
+    /// #[tool]
+    /// async fn copy(#[call] log: Log) {
+    ///     log.debug("opening").await;
+    ///     log.warning("a file is missing").await;
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> longshore::Result {
+    /// let server = App::new().tool(copy).harness()?.with_log_level(LogLevel::Warning);
+    /// let result = server.call("copy", json!({})).await?;
+    /// assert_eq!(result.logs()[0]["data"], "a file is missing");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_log_level(mut self, level: LogLevel) -> Self {
+        self.log_level = Some(level);
+        self.renew_peer();
+        self
+    }
+
+    /// Starts a new session: it belongs to one principal, and headers and log level are fixed at its start.
+    fn renew_peer(&mut self) {
+        self.peer = StdioPeer::with_http(self.http.clone());
+    }
+
+    /// Sets the client's response to requests of the server: a function of the method, for example
+    /// `elicitation/create`, and the parameters. The client then declares all capabilities; without this, none.
     #[must_use]
     pub fn on_client_request(
         mut self,
@@ -201,19 +289,19 @@ impl Harness {
         self
     }
 
-    /// What has become of the questions that were asked.
+    /// Counters of requests sent to the client.
     pub fn client_request_counts(&self) -> ClientRequestCounts {
         self.server.client_request_counts()
     }
 
-    /// What is configured and cannot be offered, with the reasons.
+    /// Messages about configured items that cannot be served.
     #[cfg(feature = "cli")]
-    pub(crate) fn refused(&self) -> Vec<String> {
+    pub fn refused(&self) -> Vec<String> {
         self.server.problems()
     }
 
-    /// Calls a tool. The call has a progress token, so [`CallContext::progress`](crate::CallContext::progress) is among
-    /// what is [`on_message`](Self::on_message):
+    /// Calls a tool. The call has a progress token, so [`on_message`](Self::on_message) receives what
+    /// [`CallContext::progress`](crate::CallContext::progress) reports:
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};
@@ -285,20 +373,25 @@ impl Harness {
     ///
     /// # Errors
     ///
-    /// The JSON-RPC error object, for example of a missing argument.
+    /// The JSON-RPC error object, for example for a missing argument.
     pub async fn get_prompt(&self, prompt: &str, arguments: Value) -> Result<Value, CallError> {
         let params = json!({"name": prompt, "arguments": arguments});
         self.request("prompts/get", self.followed(params)).await
     }
 
-    /// Adds a progress token to parameters.
+    /// Adds a progress token to the parameters.
     fn followed(&self, mut params: Value) -> Value {
         let token = self.next_id.fetch_add(1, Ordering::Relaxed);
         params["_meta"] = json!({"progressToken": format!("progress-{token}")});
+        if let Some(level) = self.log_level
+            && !self.revision.has_sessions()
+        {
+            params["_meta"]["io.modelcontextprotocol/logLevel"] = level.as_str().into();
+        }
         params
     }
 
-    /// The definitions of all tools, as the client sees them.
+    /// Lists the definitions of all tools, as the client receives them.
     ///
     /// # Errors
     ///
@@ -307,35 +400,35 @@ impl Harness {
         self.list("tools/list", "tools").await
     }
 
-    /// The definitions of all resources that are no templates, as the client sees them.
+    /// Lists the definitions of all resources that are not templates.
     ///
     /// # Errors
     ///
-    /// The JSON-RPC error object; there is no such method where there are no resources.
+    /// The JSON-RPC error object. Without resources, the method does not exist.
     pub async fn resources(&self) -> Result<Vec<Value>, CallError> {
         self.list("resources/list", "resources").await
     }
 
-    /// The definitions of all templates of resources, as the client sees them.
+    /// Lists the definitions of all resource templates.
     ///
     /// # Errors
     ///
-    /// The JSON-RPC error object; there is no such method where there are no resources.
+    /// The JSON-RPC error object. Without resources, the method does not exist.
     pub async fn resource_templates(&self) -> Result<Vec<Value>, CallError> {
         self.list("resources/templates/list", "resourceTemplates")
             .await
     }
 
-    /// The definitions of all prompts, as the client sees them.
+    /// Lists the definitions of all prompts.
     ///
     /// # Errors
     ///
-    /// The JSON-RPC error object; there is no such method where there are no prompts.
+    /// The JSON-RPC error object. Without prompts, the method does not exist.
     pub async fn prompts(&self) -> Result<Vec<Value>, CallError> {
         self.list("prompts/list", "prompts").await
     }
 
-    /// All pages of a list.
+    /// Fetches all pages of a list.
     async fn list(&self, method: &str, member: &str) -> Result<Vec<Value>, CallError> {
         let mut entries = Vec::new();
         let mut params = json!({});
@@ -351,7 +444,7 @@ impl Harness {
         }
     }
 
-    /// Sends any request; what the revision wants to be said with it is filled in, and what is asked is answered.
+    /// Sends a request. Adds the metadata that the revision requires, and responds to client requests.
     ///
     /// # Errors
     ///
@@ -360,7 +453,7 @@ impl Harness {
         self.exchange(method, params, &mut Vec::new()).await
     }
 
-    /// [`request`](Self::request), which adds the notifications that come before the result to `heard`.
+    /// Sends a request like [`request`](Self::request). Appends notifications sent before the result to `heard`.
     async fn exchange(
         &self,
         method: &str,
@@ -375,6 +468,11 @@ impl Harness {
                     "clientInfo": {"name": "harness", "version": env!("CARGO_PKG_VERSION")},
                 });
                 self.request_once("initialize", &params, heard).await?;
+                if let Some(level) = self.log_level {
+                    let params = json!({"level": level.as_str()});
+                    self.request_once("logging/setLevel", &params, heard)
+                        .await?;
+                }
             }
             return self.request_once(method, &params, heard).await;
         }
@@ -401,7 +499,7 @@ impl Harness {
         Ok(result)
     }
 
-    /// What the client says that it can do.
+    /// Capabilities of the client.
     fn capabilities(&self) -> Value {
         match self.answer {
             Some(_) => json!({
@@ -430,34 +528,34 @@ impl Harness {
         }
     }
 
-    /// Sends a message to the letter, in whatever revision it speaks; one client's messages after another, as over
-    /// standard input and output. `None` if it gets no answer. What a call says while it runs is left out.
+    /// Sends a message verbatim, in any revision, like a client over stdio. Returns `None` if there is no response.
+    /// Notifications before the response are dropped.
     pub async fn send(&self, message: &str) -> Option<Value> {
         self.send_and_listen(message).await.pop()
     }
 
-    /// [`send`](Self::send), with the notifications that come before the answer. The answer is last.
+    /// Sends a message like [`send`](Self::send). Also returns the notifications before the response, which is last.
     pub async fn send_and_listen(&self, message: &str) -> Vec<Value> {
         let reply = self.handle(message).await;
         let mut messages = Vec::new();
         match reply {
             Reply::Accepted | Reply::Cancelled => {}
-            Reply::Answer(answer) => messages.push(answer.whole().to_vec()),
+            Reply::Response(answer) => messages.push(answer.to_bytes().to_vec()),
             Reply::Stream(mut stream) => {
-                while let Some(part) = poll_fn(|cx| match stream.poll_next(cx) {
-                    // It stands until somebody ends it.
+                while let Some(event) = poll_fn(|cx| match stream.poll_next(cx) {
+                    // The stream stays open until it is closed.
                     Poll::Pending if stream.is_standing() => Poll::Ready(None),
                     next => next,
                 })
                 .await
                 {
-                    match part.said {
-                        Said::Message(message) => {
+                    match event.data {
+                        EventData::Message(message) => {
                             self.answer(&message).await;
                             messages.push(message.to_vec());
                         }
-                        Said::Answer(answer) => messages.push(answer.whole().to_vec()),
-                        Said::Nothing => {}
+                        EventData::Response(answer) => messages.push(answer.to_bytes().to_vec()),
+                        EventData::Empty => {}
                     }
                 }
             }
@@ -475,14 +573,14 @@ impl Harness {
     }
 
     async fn handle(&self, message: &str) -> Reply {
-        self.local.look_at_the_clock();
+        self.worker.update_clock();
         if let Some(witness) = &self.witness {
             let message = serde_json::from_str(message).unwrap_or_default();
             witness(WireMessage::ToServer(&message));
         }
         let body = Bytes::copy_from_slice(message.as_bytes());
         let handled = poll_fn(|cx| {
-            let (by, peer) = ((&self.local, Seen::PIPE), &self.peer);
+            let (by, peer) = ((&self.worker, Seen::PIPE), &self.peer);
             Poll::Ready(
                 self.server
                     .handle_stdio(cx, by, peer, &self.principal, &body),
@@ -491,7 +589,7 @@ impl Harness {
         handled.await.reply().await
     }
 
-    /// Answers a message of the server's, if it is a question.
+    /// Responds to a message of the server, if it is a request.
     async fn answer(&self, message: &[u8]) {
         let (Some(answer), Ok(question)) = (&self.answer, serde_json::from_slice::<Value>(message))
         else {

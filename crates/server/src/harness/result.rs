@@ -4,12 +4,14 @@ use std::error::Error;
 use std::fmt;
 use std::ops::Deref;
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// Result of a tool call, as the client sees it, with the notifications that came before it.
 ///
-/// It dereferences to its JSON, so that `result["structuredContent"]["total"]` works, too.
+/// It dereferences to its JSON, so that `result["structuredContent"]["total"]` works, too. For snapshots it is serialized as
+/// `result` and `notifications`.
 ///
 /// ```
 /// use longshore::{App, CallContext, tool};
@@ -33,21 +35,21 @@ use serde_json::Value;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CallResult {
     result: Value,
     notifications: Vec<Value>,
 }
 
-/// One notification of progress.
-#[derive(Clone, Debug, PartialEq)]
+/// A progress notification.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Progress {
-    /// How far the call is.
+    /// Current progress.
     pub progress: f64,
-    /// How far it goes, if that is known.
+    /// Total, if known.
     pub total: Option<f64>,
-    /// What is done now, in words.
+    /// Description of the current step.
     pub message: Option<String>,
 }
 
@@ -59,38 +61,38 @@ impl CallResult {
         }
     }
 
-    /// Its text blocks, each on lines of its own.
+    /// Text of all text blocks, separated by line breaks.
     pub fn text(&self) -> String {
         let blocks = self.content().iter();
         let texts = blocks.filter_map(|block| block["text"].as_str());
         texts.collect::<Vec<_>>().join("\n")
     }
 
-    /// Its content blocks.
+    /// Content blocks.
     pub fn content(&self) -> &[Value] {
         self.result["content"].as_array().map_or(&[], Vec::as_slice)
     }
 
-    /// Its structured content, read as a type.
+    /// Structured content, deserialized.
     ///
     /// # Errors
     ///
-    /// There is none, or it is of another shape.
+    /// If there is no structured content, or its shape differs.
     pub fn structured<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_value(self.result["structuredContent"].clone())
     }
 
-    /// Returns true if the tool failed. The text says why, for the model.
+    /// Returns true if the tool failed. The text gives the reason.
     pub fn is_error(&self) -> bool {
         self.result["isError"] == true
     }
 
-    /// All notifications that came before the result, in their order.
+    /// Notifications sent before the result, in order.
     pub fn notifications(&self) -> &[Value] {
         &self.notifications
     }
 
-    /// The notifications of progress among them.
+    /// Progress notifications.
     pub fn progress(&self) -> Vec<Progress> {
         let params = self.params_of("notifications/progress");
         params
@@ -102,7 +104,7 @@ impl CallResult {
             .collect()
     }
 
-    /// The log messages among them: objects with `level` and `data`. Which are sent, the client's log level says.
+    /// Log messages: objects with `level` and `data`, from the client's [log level](super::Harness::with_log_level) on.
     pub fn logs(&self) -> Vec<&Value> {
         self.params_of("notifications/message").collect()
     }
@@ -128,7 +130,7 @@ impl Deref for CallResult {
 }
 
 impl fmt::Display for CallResult {
-    /// The result as JSON.
+    /// Formats the result as JSON.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.result.fmt(f)
     }
@@ -146,8 +148,8 @@ impl From<CallResult> for Value {
     }
 }
 
-/// JSON-RPC error that answered a request. It dereferences to the error object.
-#[derive(Clone, Debug, PartialEq)]
+/// A JSON-RPC error response. Dereferences to the error object.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CallError(Value);
 
 impl CallError {
@@ -155,12 +157,12 @@ impl CallError {
         Self(error)
     }
 
-    /// Its code.
+    /// Error code.
     pub fn code(&self) -> i64 {
         self.0["code"].as_i64().unwrap_or_default()
     }
 
-    /// Its message.
+    /// Error message.
     pub fn message(&self) -> &str {
         self.0["message"].as_str().unwrap_or_default()
     }

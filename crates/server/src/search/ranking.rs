@@ -1,38 +1,38 @@
-//! Finding tools by words: which of many descriptions fits a query best.
+//! Full-text ranking of tools for a query.
 //!
-//! The measure is BM25 over names, titles, descriptions and names of arguments; the same words always give the same order.
+//! The measure is BM25 over names, titles, descriptions and argument names. The order is deterministic.
 
 use std::collections::BTreeMap;
 
 use crate::catalog::Definition;
 
-/// Of a description this much is looked at.
+/// Number of bytes of a description or query that are indexed.
 const TEXT_MAX: usize = 4096;
-/// Words of a query that count.
+/// Maximum number of words of a query.
 const WORDS_MAX: usize = 32;
-/// Saturation and the part of the length, as they are mostly chosen.
+/// BM25 parameters: term saturation and length normalization, with common values.
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
-/// How much a word in each place counts.
+/// Weight of a word by the field that contains it.
 const IN_NAME: f64 = 4.0;
 const IN_TITLE: f64 = 2.0;
 const IN_TEXT: f64 = 1.0;
-/// How much less a word counts that only begins like one of the query's.
+/// Factor for words of which the query contains only a prefix.
 const BEGINS_ALIKE: f64 = 0.5;
-/// Fewer letters begin too much.
+/// Minimum length of a prefix, in bytes.
 const BEGINNING_MIN: usize = 3;
 
-/// Where which words stand.
+/// Inverted index.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    /// By word: places of tools, and how much of the word is there.
+    /// By word: positions of tools, with the weight of the word in each.
     words: BTreeMap<String, Vec<(usize, f64)>>,
     lengths: Vec<f64>,
     mean_length: f64,
 }
 
 impl Index {
-    /// Reads definitions in the order of their places.
+    /// Indexes definitions by their position.
     pub(super) fn new<'d>(definitions: impl Iterator<Item = &'d Definition>) -> Self {
         let mut index = Self::default();
         for (place, definition) in definitions.enumerate() {
@@ -65,7 +65,7 @@ impl Index {
         index
     }
 
-    /// The places of all that fit a query at all, the best first; of those alike the one that is listed first.
+    /// Positions of matching tools, best first. Ties keep the order of the list.
     pub(super) fn find(&self, query: &str) -> Vec<usize> {
         let mut scores: BTreeMap<usize, f64> = BTreeMap::new();
         let query = &query[..query.floor_char_boundary(TEXT_MAX)];
@@ -101,7 +101,7 @@ impl Index {
     }
 }
 
-/// The words of a text in small letters: `getWeatherReports` and `get_weather_report` have the same.
+/// Lower-case words of a text, split at case changes: `getWeatherReports` equals `get_weather_report`.
 fn words_of(text: &str) -> impl Iterator<Item = String> {
     let mut words = Vec::new();
     let mut word = String::new();

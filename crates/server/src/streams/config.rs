@@ -1,4 +1,4 @@
-//! What can be set about streams.
+//! Configuration of streams.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -49,7 +49,8 @@ pub struct StreamsConfig {
 }
 
 impl StreamsConfig {
-    pub(crate) fn validate(&self, conflicts: &mut Conflicts) {
+    /// Reports the settings that cannot be used.
+    pub fn validate(&self, conflicts: &mut Conflicts) {
         conflicts.nonzero([
             ("server.streams.max_age_seconds", self.max_age_seconds),
             ("server.streams.per_principal", self.per_principal as u64),
@@ -69,7 +70,7 @@ impl StreamsConfig {
         ]);
     }
 
-    /// How many streams of one address there may be, where they are limited.
+    /// Maximum number of streams of one address.
     pub(super) fn of_address(&self) -> usize {
         self.per_address.unwrap_or(1000)
     }

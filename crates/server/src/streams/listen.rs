@@ -1,4 +1,4 @@
-//! `subscriptions/listen` of the stateless era, and what a session hears over standard input and output.
+//! Handler of `subscriptions/listen` in the stateless era, and notifications of sessions over stdio.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -7,11 +7,11 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::ear::Ear;
-use super::feed::{Owner, Wants};
-use super::part::Part;
-use super::standing::{Listen, Manner, Standing};
-use super::{Place, TooMany};
+use super::event::StreamEvent;
+use super::mailbox::{Filter, Owner};
+use super::notification_stream::{ListenContext, NotificationStream, StreamKind};
+use super::subscriber::Subscriber;
+use super::{Registration, TooManyStreams};
 use crate::auth::Principal;
 use crate::catalog::RequestId;
 use crate::limit::Limit;
@@ -20,12 +20,12 @@ use crate::protocol::{ErrorCode, ErrorObject, Method, fault_of_uri};
 use crate::seal::Session;
 use crate::server::reply::{Refusal, Reply, begin};
 use crate::server::tools::{internal_error, invalid_params};
-use crate::server::{Caller, Handled, Server};
+use crate::server::{Caller, MaybeReady, Server};
 
-/// What a client asks to be told.
+/// Subscriptions that the client requests.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Filter {
+struct RequestedFilter {
     tools_list_changed: bool,
     prompts_list_changed: bool,
     resources_list_changed: bool,
@@ -39,17 +39,17 @@ struct ListenParams<'a> {
     notifications: &'a RawValue,
 }
 
-/// The extension that task ids belong to.
+/// Extension of `taskIds`.
 const TASKS: &str = "io.modelcontextprotocol/tasks";
 
 impl Server {
-    /// Opens a stream that tells what was asked for, and nothing else (SUB-01 to SUB-06).
-    pub(in crate::server) fn listen(
+    /// Opens a stream with the requested notifications (SUB-01 to SUB-06).
+    pub fn listen(
         self: &Arc<Self>,
         caller: Caller<'_>,
         over_http: bool,
         request: &Request<'_>,
-    ) -> Result<Handled, Reply> {
+    ) -> Result<MaybeReady, Reply> {
         if caller.stream_after.is_none() {
             return Err(Reply::refuse(
                 Refusal::NotAcceptable,
@@ -74,7 +74,7 @@ impl Server {
                 &error.with_data(missing),
             ));
         }
-        let (wants, honoured) = self.honoured(&filter, caller.principal, request.id)?;
+        let (wants, accepted) = self.accepted(&filter, caller.principal, request.id)?;
         let asked_tasks = Arc::clone(&wants.tasks);
         let owner = Owner {
             request: (!over_http).then(|| RequestId::from_json(request.id)),
@@ -84,30 +84,30 @@ impl Server {
             .streams
             .enter(owner, wants)
             .map_err(|too_many| too_many.reply(Some(request.id)))?;
-        let listening = Listening {
+        let listening = ListenRequest {
             server: Arc::clone(self),
             principal: Arc::clone(caller.principal),
             id: request.id.into(),
             over_http,
             place,
-            honoured,
+            accepted,
         };
         if asked_tasks.is_empty() {
-            return Ok(Handled::Now(listening.begin()));
+            return Ok(MaybeReady::Ready(listening.begin()));
         }
-        Ok(Handled::Later(Box::pin(
+        Ok(MaybeReady::Pending(Box::pin(
             listening.with_tasks(filter.task_ids.unwrap_or_default()),
         )))
     }
 
-    /// What of a filter is honoured (SUB-03): for feeds, and for the client.
-    fn honoured(
+    /// Accepted part of the filter (SUB-03), for the mailbox and for the client.
+    fn accepted(
         &self,
-        filter: &Filter,
+        filter: &RequestedFilter,
         principal: &Principal,
         id: &str,
-    ) -> Result<(Wants, Map<String, Value>), Reply> {
-        let generation = self.generation.load();
+    ) -> Result<(Filter, Map<String, Value>), Reply> {
+        let snapshot = self.snapshot.load();
         let max = self.config.streams.subscriptions;
         let too_many = |what: &str| {
             self.limits.hits.count(Limit::Subscriptions);
@@ -115,28 +115,28 @@ impl Server {
                 format!("at most {max} {what} can be subscribed to (server.streams.subscriptions)");
             Err(invalid_params(id, &problem))
         };
-        let has_resources = generation.catalog.has_resources();
-        let mut honoured = Map::new();
+        let has_resources = snapshot.catalog.has_resources();
+        let mut accepted = Map::new();
         let mut flag = |name: &str, asked: bool, offered: bool| {
             let honours = asked && offered;
             if honours {
-                honoured.insert(name.to_owned(), true.into());
+                accepted.insert(name.to_owned(), true.into());
             }
             honours
         };
-        let mut wants = Wants {
+        let mut wants = Filter {
             tools: flag("toolsListChanged", filter.tools_list_changed, true),
             prompts: flag(
                 "promptsListChanged",
                 filter.prompts_list_changed,
-                generation.catalog.prompts.len() > 0,
+                snapshot.catalog.prompts.len() > 0,
             ),
             resources: flag(
                 "resourcesListChanged",
                 filter.resources_list_changed,
                 has_resources,
             ),
-            ..Wants::default()
+            ..Filter::default()
         };
         if let Some(asked) = filter
             .resource_subscriptions
@@ -152,19 +152,19 @@ impl Server {
                         &format!("resourceSubscriptions: {fault}"),
                     ));
                 }
-                // What may not be read is not told of either.
-                if generation.sees_uri(principal, uri) && uris.insert(Arc::from(uri.as_str())) {
+                // A URI that the caller may not read must look unknown.
+                if snapshot.sees_uri(principal, uri) && uris.insert(Arc::from(uri.as_str())) {
                     shown.push(uri.as_str());
                 }
             }
             if max < uris.len() {
                 return too_many("resources");
             }
-            honoured.insert("resourceSubscriptions".to_owned(), json!(shown));
+            accepted.insert("resourceSubscriptions".to_owned(), json!(shown));
             wants.uris = Arc::new(uris);
         }
         if let Some(asked) = &filter.task_ids
-            && generation.offers(Method::TasksGet)
+            && snapshot.offers(Method::TasksGet)
         {
             let tasks: HashSet<Arc<str>> = asked.iter().map(|id| Arc::from(id.as_str())).collect();
             if max < tasks.len() {
@@ -172,12 +172,12 @@ impl Server {
             }
             wants.tasks = Arc::new(tasks);
         }
-        Ok((wants, honoured))
+        Ok((wants, accepted))
     }
 
-    /// The answer to a request to listen, which comes when it ends.
+    /// Response to the request, sent at the end of the stream.
     fn listened(&self, id: &str) -> bytes::Bytes {
-        let server_info = &self.generation.load().server_info;
+        let server_info = &self.snapshot.load().server_info;
         let mut out = begin(id, 256);
         out.extend_from_slice(br#","result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":"#);
         out.extend_from_slice(id.as_bytes());
@@ -187,40 +187,44 @@ impl Server {
         out.into()
     }
 
-    /// What the session of a process's one client hears, outside of answers.
-    pub(in crate::server) fn standing_for(
+    /// Notification stream of a session over stdio.
+    pub(crate) fn session_notifications(
         self: &Arc<Self>,
         session: &Session,
         principal: &Arc<Principal>,
-    ) -> Option<Box<dyn super::Parts>> {
+    ) -> Option<Box<dyn super::EventSource>> {
         let owner = Owner {
             session: Some(Arc::clone(&session.log_name)),
             ..Owner::default()
         };
-        let place = self.streams.enter(owner, Wants::all_lists()).ok()?;
-        let ear = Ear::new(self, principal);
-        Some(Box::new(Standing::new(place, ear, Manner::Plain, None)))
+        let place = self.streams.enter(owner, Filter::all_lists()).ok()?;
+        let subscriber = Subscriber::new(self, principal);
+        Some(Box::new(NotificationStream::new(
+            place,
+            subscriber,
+            StreamKind::Plain,
+            None,
+        )))
     }
 }
 
-/// A stream of `subscriptions/listen` about to begin.
-struct Listening {
+/// A `subscriptions/listen` request whose stream is not open yet.
+struct ListenRequest {
     server: Arc<Server>,
     principal: Arc<Principal>,
-    /// The request's id as JSON.
+    /// JSON-RPC id of the request.
     id: Box<str>,
     over_http: bool,
-    place: Place,
-    honoured: Map<String, Value>,
+    place: Registration,
+    accepted: Map<String, Value>,
 }
 
-impl Listening {
-    /// Finds out which of the tasks are the caller's. They are listened for already; so nothing is missed that happens
-    /// to them meanwhile.
+impl ListenRequest {
+    /// Keeps the tasks of the caller. The mailbox subscribes to them already, so no change is missed.
     async fn with_tasks(mut self, asked: Vec<String>) -> Reply {
         let mut found = HashSet::new();
         let mut shown = Vec::new();
-        let mut has_something_to_tell = Vec::new();
+        let mut changed = Vec::new();
         for id in asked {
             let task: Arc<str> = id.into();
             if found.contains(&task) {
@@ -229,8 +233,8 @@ impl Listening {
             match self.server.find_task(&task, &self.principal).await {
                 Ok(Some(record)) => {
                     shown.push(Value::from(&*task));
-                    if !record.just_works() {
-                        has_something_to_tell.push(Arc::clone(&task));
+                    if !record.is_working() {
+                        changed.push(Arc::clone(&task));
                     }
                     found.insert(task);
                 }
@@ -242,12 +246,12 @@ impl Listening {
             }
         }
         if !shown.is_empty() {
-            self.honoured.insert("taskIds".to_owned(), shown.into());
+            self.accepted.insert("taskIds".to_owned(), shown.into());
         }
-        self.place.feed.follow_tasks(Arc::new(found));
-        // Whoever learnt of a task before it began to listen may have missed its end.
-        for task in has_something_to_tell {
-            self.place.feed.tell_task(&task, None);
+        self.place.mailbox.set_tasks(Arc::new(found));
+        // The client may have missed the end of a task that it learned of before.
+        for task in changed {
+            self.place.mailbox.deliver_task(&task, None);
         }
         self.begin()
     }
@@ -259,31 +263,31 @@ impl Listening {
             id,
             over_http,
             place,
-            honoured,
+            accepted,
         } = self;
         let acknowledged = json!({
             "jsonrpc": "2.0",
             "method": "notifications/subscriptions/acknowledged",
-            "params": {"notifications": honoured},
+            "params": {"notifications": accepted},
         });
-        let first = Part::message(with_subscription(acknowledged, &id).into());
-        let manner = Manner::Listen(Listen {
+        let first = StreamEvent::message(with_subscription(acknowledged, &id).into());
+        let kind = StreamKind::Listen(ListenContext {
             result: server.listened(&id),
             id,
-            tells_end: !over_http,
+            sends_cancelled: !over_http,
         });
-        let ear = Ear::new(&server, &principal);
-        let standing = Standing::new(place, ear, manner, Some(first));
+        let subscriber = Subscriber::new(&server, &principal);
+        let standing = NotificationStream::new(place, subscriber, kind, Some(first));
         Reply::Stream(Box::new(if over_http {
-            standing.for_life(server.streams.life_for(&principal))
+            standing.with_max_age(server.streams.max_age_for(&principal))
         } else {
             standing
         }))
     }
 }
 
-impl Wants {
-    /// What every session is told (LIST-03).
+impl Filter {
+    /// Filter of every session (LIST-03).
     pub(super) fn all_lists() -> Self {
         Self {
             tools: true,
@@ -294,7 +298,7 @@ impl Wants {
     }
 }
 
-impl TooMany {
+impl TooManyStreams {
     pub(super) fn reply(self, id: Option<&str>) -> Reply {
         let Self { max, setting } = self;
         let message = format!("Too many streams are open: there may be {max}");
@@ -307,7 +311,7 @@ impl TooMany {
     }
 }
 
-fn read_filter(params: &str) -> Result<Filter, String> {
+fn read_filter(params: &str) -> Result<RequestedFilter, String> {
     let params: ListenParams<'_> = serde_json::from_str(params)
         .map_err(|_| "is required, an object: what to be told of".to_owned())?;
     let filter = params.notifications.get();
@@ -328,9 +332,9 @@ fn declares_tasks(request: &Request<'_>) -> bool {
         .is_ok_and(|declared| declared.extensions.contains_key(TASKS))
 }
 
-/// Puts a request's id into a message's `_meta`, as the text that it came in.
+/// Adds the request id to the `_meta` of a message, as the text that was received.
 fn with_subscription(mut message: Value, id: &str) -> String {
-    // An id is JSON already; as a number it may be larger than any that there is here.
+    // The id is JSON text; as a number it may exceed the range of any type here.
     const MARK: &str = "\u{1}id\u{1}";
     message["params"]["_meta"] = json!({"io.modelcontextprotocol/subscriptionId": MARK});
     let mark = Value::from(MARK).to_string();

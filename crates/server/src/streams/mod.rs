@@ -1,26 +1,25 @@
-//! Streams that stay open, and those that can be taken up again: who has which, what they are told, and how replicas
-//! keep in touch about them.
+//! Event streams: notification streams, resumable call streams, and how replicas coordinate them.
 //!
-//! Two logs in the shared state carry what every replica has to know: *notices*, that something has changed
-//! (`notice.rs`), and *facts* about sessions (`replicas.rs`). A replica that learns of news reads on from where it was;
-//! so it misses nothing, whatever happens to a message between replicas.
+//! Two logs in the shared state hold what every replica must know: *notices*, which say that something has changed
+//! (`notice.rs`), and *durable events* about sessions (`cluster.rs`). A replica that is told of new entries reads on
+//! from its position. So a lost bus message loses no entry.
 //!
-//! - A session's standing stream (GET) and a stream of `subscriptions/listen` are told notices ([`standing`]). Each has
-//!   a [`feed`], and neither a task nor a channel. The id of an event is the place of its notice in their common log, so
-//!   every replica can take a stream up again.
-//! - A call's stream in the handshake era has a log of its own ([`calls`]). If it breaks, the call runs on and its
-//!   answer lands in the log, from where any replica takes it up again.
+//! - A session's notification stream (GET) and a stream of `subscriptions/listen` deliver notices
+//!   ([`notification_stream`]). Each has a [`mailbox`], but no task and no channel. An event id is a position in the
+//!   log of notices, so any replica can resume the stream.
+//! - A call stream of the handshake era has a log of its own ([`resumable`]). If the connection breaks, the call runs
+//!   on and its response is appended to the log, from which any replica can resume it.
 
-mod calls;
+mod resumable;
 mod config;
-mod ear;
-mod feed;
+mod subscriber;
+mod mailbox;
 mod listen;
 mod notice;
 mod open;
-mod part;
-mod replicas;
-mod standing;
+mod event;
+mod cluster;
+mod notification_stream;
 mod subscriptions;
 
 use std::collections::HashMap;
@@ -33,10 +32,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 pub use config::StreamsConfig;
-pub(crate) use part::{Part, Parts, Said};
+pub use event::{EventData, EventSource, StreamEvent};
 use tokio::sync::Semaphore;
 
-use super::call::{Inflight, StreamHold};
+use super::inflight::{Inflight, StreamGuard};
 use super::liveness::Liveness;
 use super::reply::Reply;
 use crate::auth::{Principal, PrincipalKind};
@@ -45,38 +44,38 @@ use crate::limit::{is_public, subnet};
 use crate::seal::random_bytes;
 use crate::state::{Retention, SharedState, StateError, unix_micros};
 use crate::telemetry::{Metrics, REPLAY_BYTES, STREAMS, SUBSCRIPTIONS};
-use calls::Live;
-use feed::{End, Feed, Owner, Told, Uris, Wants};
-use replicas::Outgoing;
-pub(super) use replicas::{Fact, Word};
+use cluster::Outbox;
+pub(super) use cluster::{BusMessage, DurableEvent};
+use mailbox::{CloseReason, Filter, Mailbox, MailboxItem, Owner, Uris};
+use resumable::LiveStream;
 
-/// The streams of one server, on this replica.
-pub(crate) struct Streams {
+/// The streams of one server on this replica.
+pub struct Streams {
     config: StreamsConfig,
     state: SharedState,
-    /// Whether other replicas have the same state. If not, there is nobody to tell.
+    /// True if other replicas use the same state.
     is_shared: bool,
     liveness: Arc<Liveness>,
-    /// How many calls' streams have begun, from anywhere on.
+    /// Number of call streams opened, from a random start.
     begun: AtomicU32,
     names: Names,
     inflight: Arc<Inflight>,
     registry: Mutex<Registry>,
-    /// Calls' streams that can be taken up again, by session and stream.
+    /// Resumable call streams, by session and stream.
     live: Mutex<LiveCalls>,
-    outgoing: Outgoing,
-    /// Those who ask elsewhere whether a resource has changed are told who listens to it.
+    outbox: Outbox,
+    /// Subscription counts, for sources that watch upstream resources.
     interest: Interest,
     stopping: AtomicBool,
-    /// The state did not do what it was asked the last time.
-    troubled: AtomicBool,
-    /// How many bytes of calls' streams were put into logs.
-    kept_bytes: AtomicU64,
-    /// Room for ends of calls that wait for the state to be back.
-    unkept: Arc<Semaphore>,
+    /// True if the last operation on the state failed.
+    state_failing: AtomicBool,
+    /// Number of bytes appended to logs of call streams.
+    logged_bytes: AtomicU64,
+    /// Memory budget for responses that wait for the state to recover.
+    retry_budget: Arc<Semaphore>,
 }
 
-/// One entry numbers the next. A log that is begun anew goes on above all numbers before.
+/// A log of one entry, used as a sequence. A new log continues above all earlier numbers.
 const OPENINGS: Retention = Retention {
     entries: 1,
     bytes: 1,
@@ -84,50 +83,50 @@ const OPENINGS: Retention = Retention {
     may_go: false,
 };
 
-/// Calls' streams by session and stream.
-type LiveCalls = HashMap<(Arc<str>, u64), Arc<Live>>;
+/// Call streams by session and stream.
+type LiveCalls = HashMap<(Arc<str>, u64), Arc<LiveStream>>;
 
-/// What the server's part of the shared state is called. The number is that of the layout.
+/// Keys in the shared state. The number is the version of the layout.
 struct Names {
     prefix: String,
     notices: String,
-    facts: String,
+    events: String,
     bus: String,
 }
 
 #[derive(Default)]
 struct Registry {
     next: u64,
-    feeds: HashMap<u64, Arc<Feed>>,
-    /// Those that belong to a session, from old to new.
-    sessions: HashMap<Arc<str>, Vec<Arc<Feed>>>,
+    mailboxes: HashMap<u64, Arc<Mailbox>>,
+    /// Mailboxes of a session, oldest first.
+    sessions: HashMap<Arc<str>, Vec<Arc<Mailbox>>>,
     principals: HashMap<Box<str>, usize>,
-    /// Number of streams of callers without a name, by network.
+    /// Number of streams of anonymous callers, by network.
     networks: HashMap<u128, usize>,
-    /// How far the log of notices was read.
+    /// Position in the log of notices.
     position: Option<u64>,
 }
 
-/// More streams than may be.
+/// Error for too many open streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TooMany {
+pub struct TooManyStreams {
     pub(super) max: usize,
     pub(super) setting: &'static str,
 }
 
-/// How many there are of what streams hold, on this replica.
+/// Number of streams and subscriptions on this replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StreamCounts {
-    /// Streams that stand open.
+    /// Open notification streams.
     pub(crate) standing: usize,
-    /// Resources that they have subscribed to.
-    pub(crate) subscriptions: usize,
-    /// Calls' streams that can be taken up again.
-    pub(crate) calls: usize,
+    /// Resources that they subscribe to.
+    pub subscriptions: usize,
+    /// Resumable call streams.
+    pub calls: usize,
 }
 
 impl Streams {
-    pub(super) fn new(
+    pub fn new(
         config: StreamsConfig,
         (state, is_shared): (SharedState, bool),
         (mount, liveness): (&str, Arc<Liveness>),
@@ -143,30 +142,34 @@ impl Streams {
             begun: AtomicU32::new(u32::from_ne_bytes(random_bytes())),
             names: Names {
                 notices: format!("{prefix}/notices"),
-                facts: format!("{prefix}/facts"),
+                events: format!("{prefix}/facts"),
                 bus: format!("{prefix}/bus"),
                 prefix,
             },
             inflight,
             registry: Mutex::default(),
             live: Mutex::default(),
-            outgoing: Outgoing::default(),
+            outbox: Outbox::default(),
             interest,
             stopping: AtomicBool::new(false),
-            troubled: AtomicBool::new(false),
-            kept_bytes: AtomicU64::new(0),
-            unkept: Arc::new(Semaphore::new(calls::UNKEPT_BYTES_MAX)),
+            state_failing: AtomicBool::new(false),
+            logged_bytes: AtomicU64::new(0),
+            retry_budget: Arc::new(Semaphore::new(resumable::RETRY_BYTES_MAX)),
         }
     }
 
-    /// Gives a feed to a stream, if there is room for one more.
-    fn enter(self: &Arc<Self>, owner: Owner, wants: Wants) -> Result<Place, TooMany> {
+    /// Registers a stream and creates its mailbox, if the limits allow it.
+    fn enter(
+        self: &Arc<Self>,
+        owner: Owner,
+        wants: Filter,
+    ) -> Result<Registration, TooManyStreams> {
         let mut registry = self.registry();
-        let open = registry.feeds.len();
-        TooMany::check(open, self.config.total, "server.streams.total")?;
+        let open = registry.mailboxes.len();
+        TooManyStreams::check(open, self.config.total, "server.streams.total")?;
         if let Some(name) = &owner.principal {
             let open = registry.principals.get(name).copied().unwrap_or(0);
-            TooMany::check(
+            TooManyStreams::check(
                 open,
                 self.config.per_principal,
                 "server.streams.per_principal",
@@ -175,43 +178,45 @@ impl Streams {
         if let Some(network) = owner.network {
             let open = registry.networks.get(&network).copied().unwrap_or(0);
             let max = self.config.of_address();
-            TooMany::check(open, max, "server.streams.per_address")?;
+            TooManyStreams::check(open, max, "server.streams.per_address")?;
         }
         if let Some(session) = &owner.session {
             let open = registry.sessions.get(session).map_or(0, Vec::len);
-            TooMany::check(open, self.config.per_session, "server.streams.per_session")?;
+            TooManyStreams::check(open, self.config.per_session, "server.streams.per_session")?;
         }
         registry.next += 1;
-        let seen = registry.position.unwrap_or(0);
-        let feed = Arc::new(Feed::new(registry.next, owner, wants, seen));
-        if let Some(name) = &feed.principal {
+        let delivered_through = registry.position.unwrap_or(0);
+        let mailbox = Arc::new(Mailbox::new(registry.next, owner, wants, delivered_through));
+        if let Some(name) = &mailbox.principal {
             *registry.principals.entry(name.clone()).or_default() += 1;
         }
-        if let Some(network) = feed.network {
+        if let Some(network) = mailbox.network {
             *registry.networks.entry(network).or_default() += 1;
         }
-        if let Some(session) = &feed.session {
+        if let Some(session) = &mailbox.session {
             let known = registry.sessions.entry(Arc::clone(session)).or_default();
-            known.push(Arc::clone(&feed));
+            known.push(Arc::clone(&mailbox));
         }
-        self.interest.begin(&*feed.uris());
-        registry.feeds.insert(feed.number, Arc::clone(&feed));
+        self.interest.begin(&*mailbox.uris());
+        registry
+            .mailboxes
+            .insert(mailbox.number, Arc::clone(&mailbox));
         drop(registry);
         if self.stopping.load(Ordering::Acquire) {
-            feed.end(End::Stopping);
+            mailbox.end(CloseReason::Stopping);
         }
-        Ok(Place {
+        Ok(Registration {
             streams: Arc::clone(self),
-            feed,
+            mailbox,
             _hold: self.inflight.stream(),
         })
     }
 
-    fn leave(&self, feed: &Arc<Feed>) {
+    fn leave(&self, mailbox: &Arc<Mailbox>) {
         let mut registry = self.registry();
-        registry.feeds.remove(&feed.number);
-        self.interest.end(&*feed.uris());
-        if let Some(name) = &feed.principal
+        registry.mailboxes.remove(&mailbox.number);
+        self.interest.end(&*mailbox.uris());
+        if let Some(name) = &mailbox.principal
             && let Some(open) = registry.principals.get_mut(name)
         {
             *open -= 1;
@@ -219,7 +224,7 @@ impl Streams {
                 registry.principals.remove(name);
             }
         }
-        if let Some(network) = feed.network
+        if let Some(network) = mailbox.network
             && let Some(open) = registry.networks.get_mut(&network)
         {
             *open -= 1;
@@ -227,73 +232,72 @@ impl Streams {
                 registry.networks.remove(&network);
             }
         }
-        let Some(session) = &feed.session else {
+        let Some(session) = &mailbox.session else {
             return;
         };
         if let Some(known) = registry.sessions.get_mut(session) {
-            known.retain(|other| other.number != feed.number);
+            known.retain(|other| other.number != mailbox.number);
             if known.is_empty() {
                 registry.sessions.remove(session);
             }
         }
         drop(registry);
-        if let Some(opening) = feed.opening() {
-            self.closed(session, opening);
+        if let Some(opening) = mailbox.opening() {
+            self.peer_closed(session, opening);
             let session = Arc::clone(session);
-            self.say(Word::Closed { session, opening });
+            self.broadcast(BusMessage::Closed { session, opening });
         }
     }
 
-    /// Makes a stream its session's standing one, the newest on any replica: what there is to say goes to it, and to no
-    /// older one (LH-05).
+    /// Makes a stream the newest of its session on all replicas: notices go to it and to no older one (LH-05).
     ///
-    /// Which one is newest is told by numbers that the shared state gives, for words from other replicas may come late.
-    async fn stand(&self, feed: &Arc<Feed>) {
-        let Some(session) = &feed.session else {
+    /// The shared state orders the streams by number, because bus messages may arrive late.
+    async fn make_standing(&self, mailbox: &Arc<Mailbox>) {
+        let Some(session) = &mailbox.session else {
             return;
         };
-        let opening = self.number_of_opening(session).await;
+        let opening = self.next_opening(session).await;
         {
             let registry = self.registry();
-            feed.stand(opening);
+            mailbox.set_opening(opening);
             for other in registry.sessions.get(session).into_iter().flatten() {
                 match other.opening() {
-                    Some(newer) if opening < newer => feed.overtaken(newer),
-                    _ => other.overtaken(opening),
+                    Some(newer) if opening < newer => mailbox.superseded_by(newer),
+                    _ => other.superseded_by(opening),
                 }
             }
         }
         let session = Arc::clone(session);
-        self.say(Word::Opened { session, opening });
+        self.broadcast(BusMessage::Opened { session, opening });
     }
 
-    /// A number that is greater than those of all standing streams that the session had before.
-    async fn number_of_opening(&self, session: &str) -> u64 {
+    /// A number greater than those of all earlier streams of the session.
+    async fn next_opening(&self, session: &str) -> u64 {
         let log = self.names.openings(session);
         let number = self.state.append(&log, Bytes::new(), OPENINGS).await;
-        self.heed(&number);
-        // Logs are numbered by the time in microseconds too where nothing is known of them.
+        self.track_health(&number);
+        // New logs are numbered by the time in microseconds, so this fallback stays in order.
         number.unwrap_or_else(|_| unix_micros())
     }
 
-    /// A session has a standing stream, of which the word comes from another replica.
-    fn opened(&self, session: &str, opening: u64) {
+    /// Applies the opening of a session's stream on another replica.
+    fn peer_opened(&self, session: &str, opening: u64) {
         let registry = self.registry();
-        for feed in registry.sessions.get(session).into_iter().flatten() {
-            feed.overtaken(opening);
+        for mailbox in registry.sessions.get(session).into_iter().flatten() {
+            mailbox.superseded_by(opening);
         }
     }
 
-    /// It has it no longer.
-    fn closed(&self, session: &str, opening: u64) {
+    /// Applies the closing of a session's stream.
+    fn peer_closed(&self, session: &str, opening: u64) {
         let registry = self.registry();
-        for feed in registry.sessions.get(session).into_iter().flatten() {
-            feed.outlived(opening);
+        for mailbox in registry.sessions.get(session).into_iter().flatten() {
+            mailbox.newer_closed(opening);
         }
     }
 
-    /// Tells everybody of a notice who wants to know. One that was told before is not told again.
-    fn tell(&self, notice: &Notice, number: Option<u64>) {
+    /// Delivers a notice to all mailboxes that want it. Skips notices that were delivered before.
+    fn deliver(&self, notice: &Notice, number: Option<u64>) {
         let mut registry = self.registry();
         if let Some(number) = number {
             if registry.position.is_some_and(|position| number <= position) {
@@ -301,66 +305,65 @@ impl Streams {
             }
             registry.position = Some(number);
         }
-        for feed in registry.feeds.values() {
-            feed.tell(notice, number);
+        for mailbox in registry.mailboxes.values() {
+            mailbox.deliver(notice, number);
         }
     }
 
-    /// How far the log of notices was read here.
+    /// Position in the log of notices.
     fn position(&self) -> Option<u64> {
         self.registry().position
     }
 
-    /// What is at a place of the log of notices, or before it, is old.
-    fn begin_at(&self, position: u64) {
+    /// Marks notices up to a position as delivered.
+    fn advance_to(&self, position: u64) {
         let mut registry = self.registry();
         registry.position = registry.position.max(Some(position));
     }
 
-    /// What a session has subscribed to is this now.
-    fn subscribed(&self, session: &str, uris: &Uris) {
-        if let Some(feeds) = self.registry().sessions.get(session) {
-            for feed in feeds {
+    /// Replaces the subscriptions of a session.
+    fn set_subscriptions(&self, session: &str, uris: &Uris) {
+        if let Some(mailboxes) = self.registry().sessions.get(session) {
+            for mailbox in mailboxes {
                 self.interest.begin(&**uris);
-                let before = feed.subscribe(Arc::clone(uris));
+                let before = mailbox.subscribe(Arc::clone(uris));
                 self.interest.end(&*before);
             }
         }
     }
 
-    /// A task has changed that calls of a session, if of one, have made: those who want to know are told here and on
-    /// other replicas.
+    /// Tells subscribers on all replicas that a task has changed. `session` is the session that started it, if any.
     pub(super) fn task_changed(&self, task: &Arc<str>, session: Option<&Arc<str>>) {
-        self.tell_task(task, session);
-        self.say(Word::Task {
+        self.deliver_task(task, session);
+        self.broadcast(BusMessage::Task {
             task: Arc::clone(task),
             session: session.cloned(),
         });
     }
 
-    fn tell_task(&self, task: &Arc<str>, session: Option<&Arc<str>>) {
-        for feed in self.registry().feeds.values() {
-            feed.tell_task(task, session.map(|session| &**session));
+    fn deliver_task(&self, task: &Arc<str>, session: Option<&Arc<str>>) {
+        for mailbox in self.registry().mailboxes.values() {
+            mailbox.deliver_task(task, session.map(|session| &**session));
         }
     }
 
-    /// Has everybody here look at the tasks that they want to know of.
-    fn look_at_tasks(&self) {
-        for feed in self.registry().feeds.values() {
-            feed.look_at_tasks();
+    /// Makes all mailboxes load their tasks again.
+    fn recheck_tasks(&self) {
+        for mailbox in self.registry().mailboxes.values() {
+            mailbox.recheck_tasks();
         }
     }
 
-    /// Whether a session has a stream here.
+    /// Returns true if the session has a stream on this replica.
     fn is_here(&self, session: &str) -> bool {
         self.registry().sessions.contains_key(session)
     }
 
-    /// Ends the streams of a session that was ended (LH-09). What its calls still say is not kept.
-    pub(super) fn end_session(&self, session: &str) {
-        let feeds = self.registry().sessions.get(session).cloned();
-        for feed in feeds.unwrap_or_default() {
-            feed.end(End::Gone);
+    /// Closes the streams of a session that has ended (LH-09). Later messages of its calls are not stored.
+    pub fn end_session(&self, session: &str) {
+        let mailboxes = self.registry().sessions.get(session).cloned();
+        for mailbox in mailboxes.unwrap_or_default() {
+            mailbox.end(CloseReason::Gone);
         }
         for ((of, _), live) in self.live().iter() {
             if **of == *session {
@@ -369,35 +372,34 @@ impl Streams {
         }
     }
 
-    /// Has everything be removed that was kept for a session, which was ended on this replica.
-    pub(super) fn forget_session(&self, session: &Arc<str>) {
-        self.outgoing.forget(Arc::clone(session));
+    /// Schedules the removal of everything stored for a session that ended on this replica.
+    pub(super) fn remove_session_state(&self, session: &Arc<str>) {
+        self.outbox.forget(Arc::clone(session));
     }
 
-    /// Removes what was kept for a session. What cannot be removed now expires.
-    async fn forget(&self, session: &str) {
+    /// Removes everything stored for a session. Entries that cannot be removed now expire.
+    async fn delete_session_state(&self, session: &str) {
         let names = &self.names;
         let removed = async {
             self.state.remove(&names.subscriptions(session)).await?;
             self.state.remove(&names.openings(session)).await?;
             self.state.remove_all(&names.all_events(session)).await
         };
-        self.heed(&removed.await);
+        self.track_health(&removed.await);
     }
 
-    /// Ends the streams whose credentials were taken away, as those of a server that stops: their clients come back, and
-    /// are refused.
-    fn end_withdrawn(&self) {
-        for feed in self.registry().feeds.values() {
-            if feed.is_withdrawn() {
-                feed.end(End::Stopping);
+    /// Closes streams whose credentials were revoked, as at shutdown. Their clients reconnect and are rejected.
+    fn close_revoked(&self) {
+        for mailbox in self.registry().mailboxes.values() {
+            if mailbox.is_revoked() {
+                mailbox.end(CloseReason::Stopping);
             }
         }
     }
 
-    /// The owner of a stream that a caller opens from an address.
+    /// Owner of a stream that a caller opens from an address.
     fn owner(&self, caller: &Arc<Principal>, address: Option<IpAddr>) -> Owner {
-        let principal = counted(caller);
+        let principal = share_name(caller);
         let has_share = |address: &IpAddr| {
             principal.is_none() && (self.config.per_address.is_some() || is_public(*address))
         };
@@ -409,54 +411,54 @@ impl Streams {
         }
     }
 
-    /// Ends the stream that a request has asked for, where ids mean something: over standard input and output.
-    pub(super) fn cancel(&self, request: &str) {
-        for feed in self.registry().feeds.values() {
-            if feed
+    /// Closes the stream opened by a request, over stdio.
+    pub fn cancel(&self, request: &str) {
+        for mailbox in self.registry().mailboxes.values() {
+            if mailbox
                 .request
                 .as_ref()
                 .is_some_and(|id| id.as_json() == request)
             {
-                feed.end(End::Gone);
+                mailbox.end(CloseReason::Gone);
             }
         }
     }
 
-    /// Ends all streams, each in the way that has its client come back elsewhere.
-    pub(crate) fn stop(&self) {
+    /// Closes all streams in the way that makes their clients reconnect elsewhere.
+    pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
-        for feed in self.registry().feeds.values() {
-            feed.end(End::Stopping);
+        for mailbox in self.registry().mailboxes.values() {
+            mailbox.end(CloseReason::Stopping);
         }
     }
 
-    /// Whether the server stops.
-    pub(in crate::server) fn is_stopping(&self) -> bool {
+    /// Returns true during shutdown.
+    pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// For metrics.
-    pub(crate) fn counts(&self) -> StreamCounts {
+    /// Number of streams, for metrics.
+    pub fn counts(&self) -> StreamCounts {
         let calls = self.live().len();
         let registry = self.registry();
         StreamCounts {
-            standing: registry.feeds.len(),
+            standing: registry.mailboxes.len(),
             subscriptions: registry
-                .feeds
+                .mailboxes
                 .values()
-                .map(|feed| feed.subscriptions())
+                .map(|mailbox| mailbox.subscription_count())
                 .sum(),
             calls,
         }
     }
 
-    /// Returns true if calls run here whose streams can be resumed.
+    /// Returns true if resumable calls run on this replica.
     fn runs_calls(&self) -> bool {
         self.live().values().any(|live| live.is_here())
     }
 
-    /// Has operators see how many there are.
-    pub(super) fn show(streams: &Arc<Self>, metrics: &Metrics, labels: &[(&'static str, &str)]) {
+    /// Registers the metrics.
+    pub fn show(streams: &Arc<Self>, metrics: &Metrics, labels: &[(&'static str, &str)]) {
         let read = |instrument, own: &[(&'static str, &str)], of: fn(StreamCounts) -> usize| {
             let streams = Arc::clone(streams);
             let labels = [own, labels].concat();
@@ -466,21 +468,21 @@ impl Streams {
         read(&STREAMS, &[("kind", "call")], |counts| counts.calls);
         read(&SUBSCRIPTIONS, &[], |counts| counts.subscriptions);
         let streams = Arc::clone(streams);
-        let kept = move || streams.kept_bytes.load(Ordering::Relaxed) as f64;
+        let kept = move || streams.logged_bytes.load(Ordering::Relaxed) as f64;
         metrics.read(&REPLAY_BYTES, &[], kept);
     }
 
-    /// Says in the log when the state begins to fail, and when it is back.
-    fn heed<T>(&self, result: &Result<T, StateError>) {
+    /// Logs when the state starts to fail and when it recovers.
+    fn track_health<T>(&self, result: &Result<T, StateError>) {
         match result {
-            Ok(_) if self.troubled.load(Ordering::Relaxed) => {
-                if self.troubled.swap(false, Ordering::Relaxed) {
+            Ok(_) if self.state_failing.load(Ordering::Relaxed) => {
+                if self.state_failing.swap(false, Ordering::Relaxed) {
                     tracing::info!("the shared state does what it is asked again");
                 }
             }
             Ok(_) => {}
             Err(error) => {
-                if !self.troubled.swap(true, Ordering::Relaxed) {
+                if !self.state_failing.swap(true, Ordering::Relaxed) {
                     tracing::warn!(
                         %error,
                         setting = "state.url",
@@ -491,7 +493,7 @@ impl Streams {
         }
     }
 
-    /// After which time a client whose stream was ended should come back; not all at once.
+    /// Retry delay for clients whose stream was closed, with jitter.
     fn retry_after(&self) -> Duration {
         let noise = u32::from(random_bytes::<1>()[0]);
         let retry = Duration::from_millis(u64::from(self.config.retry_ms));
@@ -508,28 +510,28 @@ impl Streams {
 }
 
 impl Names {
-    /// The log of one call's stream.
+    /// Key of the log of a call stream.
     fn events(&self, session: &str, stream: u64) -> String {
         format!("{}{stream:016x}", self.all_events(session))
     }
 
-    /// What the logs of all streams of a session begin with.
+    /// Prefix of the keys of all logs of a session.
     fn all_events(&self, session: &str) -> String {
         format!("{}/events/{session}/", self.prefix)
     }
 
-    /// The numbers of a session's standing streams.
+    /// Key of the sequence that numbers a session's streams.
     fn openings(&self, session: &str) -> String {
         format!("{}/openings/{session}", self.prefix)
     }
 
-    /// What a session has subscribed to.
+    /// Key of a session's subscriptions.
     fn subscriptions(&self, session: &str) -> String {
         format!("{}/subscriptions/{session}", self.prefix)
     }
 }
 
-impl TooMany {
+impl TooManyStreams {
     fn check(open: usize, max: usize, setting: &'static str) -> Result<(), Self> {
         if max <= open {
             return Err(Self { max, setting });
@@ -538,55 +540,58 @@ impl TooMany {
     }
 }
 
-/// One stream's feed, for as long as the stream is open.
+/// Registration of an open stream, with its mailbox; removed on drop.
 #[derive(Debug)]
-struct Place {
+struct Registration {
     streams: Arc<Streams>,
-    feed: Arc<Feed>,
-    /// Counted among the streams that are open.
-    _hold: StreamHold,
+    mailbox: Arc<Mailbox>,
+    /// Counts the stream as open.
+    _hold: StreamGuard,
 }
 
-impl Place {
-    /// Makes its stream the standing one of its session.
-    async fn stand(&self) {
-        self.streams.stand(&self.feed).await;
+impl Registration {
+    /// Makes the stream the newest of its session.
+    async fn make_standing(&self) {
+        self.streams.make_standing(&self.mailbox).await;
     }
 }
 
-impl Drop for Place {
+impl Drop for Registration {
     fn drop(&mut self) {
-        self.streams.leave(&self.feed);
+        self.streams.leave(&self.mailbox);
     }
 }
 
-/// The place of a stream that is told nothing of what changes, and of the server's end.
+/// Registration of a stream that receives no notices, only the request to close.
 #[derive(Debug)]
-pub(super) struct StandingPlace(Place);
+pub(super) struct StreamSlot(Registration);
 
-impl StandingPlace {
-    /// Whether the stream has to end. If not, `cx` is woken when it has to.
+impl StreamSlot {
+    /// Returns true if the stream must close. Otherwise registers `cx`.
     pub(super) fn is_ended(&self, cx: &Context<'_>) -> bool {
-        matches!(self.0.feed.poll_next(cx), Poll::Ready(Told::End(_)))
+        matches!(
+            self.0.mailbox.poll_next(cx),
+            Poll::Ready(MailboxItem::CloseReason(_))
+        )
     }
 }
 
 impl Streams {
-    /// A place for a stream of a caller's.
-    pub(super) fn place_for(
+    /// Registers a stream of a caller.
+    pub(super) fn slot_for(
         self: &Arc<Self>,
         principal: &Arc<Principal>,
         address: Option<IpAddr>,
-    ) -> Result<StandingPlace, Reply> {
+    ) -> Result<StreamSlot, Reply> {
         let owner = self.owner(principal, address);
-        self.enter(owner, Wants::default())
-            .map(StandingPlace)
+        self.enter(owner, Filter::default())
+            .map(StreamSlot)
             .map_err(|too_many| too_many.reply(None))
     }
 }
 
-/// Under which name a caller's streams are counted; `None` for callers without a name of their own.
-fn counted(principal: &Principal) -> Option<Box<str>> {
+/// Name under which a caller's streams are counted; `None` for anonymous callers.
+fn share_name(principal: &Principal) -> Option<Box<str>> {
     match principal.kind() {
         PrincipalKind::Anonymous | PrincipalKind::Local => None,
         _ => Some(principal.id().into()),

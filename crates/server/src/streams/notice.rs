@@ -1,15 +1,15 @@
-//! Notices as messages, and as entries of the log that replicas share.
+//! Notices as messages and as log entries.
 
 use bytes::Bytes;
 
 use crate::catalog::{Notice, UrlElicitation};
 use crate::protocol::push_string;
 
-/// The first entry of a log, which makes it begin.
+/// First entry of a log, which creates it.
 const BEGINNING: &[u8] = b"-";
 
-/// A notice as a JSON-RPC notification. `subscription` is the JSON of the request that asked for it, in the stateless
-/// era (SUB-02).
+/// A notice as a JSON-RPC notification. `subscription` is the JSON-RPC id of the subscribing request, in the
+/// stateless era (SUB-02).
 pub(super) fn message(notice: &Notice, subscription: Option<&str>) -> Bytes {
     let method = match notice {
         Notice::Tools => "tools/list_changed",
@@ -44,24 +44,24 @@ pub(super) fn message(notice: &Notice, subscription: Option<&str>) -> Bytes {
     out.into()
 }
 
-/// A notice as an entry of a log.
+/// A notice as a log entry.
 pub(super) fn entry(notice: &Notice) -> Bytes {
     match notice {
         Notice::Tools => Bytes::from_static(b"t"),
         Notice::Prompts => Bytes::from_static(b"p"),
         Notice::Resources => Bytes::from_static(b"r"),
         Notice::Resource(uri) => [b"u", uri.as_bytes()].concat().into(),
-        // Neither of the two has blanks in it.
+        // Neither value contains a space.
         Notice::Visited(visit) => format!("v{} {}", visit.session(), visit.id()).into(),
     }
 }
 
-/// The entry that a log begins with. It says nothing.
+/// First entry of a log. It holds no notice.
 pub(super) fn beginning() -> Bytes {
     Bytes::from_static(BEGINNING)
 }
 
-/// Reads an entry. What a later version may have written is left out.
+/// Parses a log entry. Returns `None` for entries of later versions.
 pub(super) fn read_entry(entry: &[u8]) -> Option<Notice> {
     match entry {
         b"t" => Some(Notice::Tools),

@@ -1,4 +1,4 @@
-//! GET on the endpoint: a session's standing stream, or a stream that broke off and is taken up again.
+//! GET on the endpoint: opens a session's notification stream or resumes a stream.
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -7,41 +7,41 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 
-use super::calls::{Follow, ends};
-use super::ear::Ear;
-use super::feed::{Owner, Wants};
-use super::part::{EventId, StreamId};
-use super::standing::{Manner, Standing};
+use super::event::{EventId, StreamId};
+use super::mailbox::{Filter, Owner};
+use super::notification_stream::{NotificationStream, StreamKind};
+use super::resumable::{LogFollower, ends};
+use super::subscriber::Subscriber;
 use super::{Streams, notice};
 use crate::auth::Principal;
 use crate::catalog::Notice;
 use crate::protocol::ErrorCode;
 use crate::seal::Session;
-use crate::server::mirror::VersionHeader;
+use crate::server::param_headers::VersionHeader;
 use crate::server::reply::{Refusal, Reply};
-use crate::server::{HttpHead, Local, Server};
+use crate::server::{HttpHead, Server, WorkerState};
 use crate::state::StateError;
 
-/// A stream that is being opened.
-pub(crate) type Opening = Pin<Box<dyn Future<Output = Reply> + Send>>;
+/// Opens a stream.
+pub(crate) type OpenFuture = Pin<Box<dyn Future<Output = Reply> + Send>>;
 
-/// How many notices are read at once.
+/// Number of notices read at once.
 const PAGE: usize = 500;
 
 impl Server {
-    /// Whether sessions can have streams of their own.
-    pub(crate) fn has_standing_streams(&self) -> bool {
+    /// Returns true if sessions can have notification streams.
+    pub fn has_standing_streams(&self) -> bool {
         self.config.streams.per_session > 0
     }
 
-    /// Opens the stream that a GET asks for (LH-03, LH-04, LH-13).
-    pub(crate) fn open_stream(
+    /// Handles GET (LH-03, LH-04, LH-13).
+    pub fn open_stream(
         self: &Arc<Self>,
-        local: &Local,
+        worker: &WorkerState,
         head: &HttpHead<'_>,
         version: VersionHeader,
-    ) -> Result<Opening, Reply> {
-        let session = self.session_of(local, head, version, None)?;
+    ) -> Result<OpenFuture, Reply> {
+        let session = self.session_of(worker, head, version, None)?;
         let resumes = match last_event_id(head.headers)? {
             None => None,
             Some(text) => Some(EventId::read(&text).ok_or_else(unknown_event)?),
@@ -50,7 +50,7 @@ impl Server {
         let (server, caller) = (Arc::clone(self), Arc::clone(head.principal));
         let address = head.peer.map(|peer| peer.address);
         Ok(Box::pin(async move {
-            let opening = Opens {
+            let opening = StreamOpener {
                 server,
                 streams,
                 session,
@@ -73,7 +73,7 @@ impl Server {
     }
 }
 
-struct Opens {
+struct StreamOpener {
     server: Arc<Server>,
     streams: Arc<Streams>,
     session: Arc<Session>,
@@ -81,7 +81,7 @@ struct Opens {
     address: Option<IpAddr>,
 }
 
-impl Opens {
+impl StreamOpener {
     fn owner(&self) -> Owner {
         Owner {
             session: Some(Arc::clone(&self.session.log_name)),
@@ -89,25 +89,25 @@ impl Opens {
         }
     }
 
-    /// The session's standing stream, from a place in the log of notices or from now on.
+    /// Opens the session's notification stream, from a position in the log of notices or from now.
     async fn standing(self, after: Option<u64>) -> Result<Reply, Reply> {
         let streams = Arc::clone(&self.streams);
-        // Without a state there are no ids, and nothing to come back to.
+        // If the state fails, events have no ids and the stream cannot be resumed.
         let _ = streams.begin_notices().await;
         let uris = streams.subscriptions_of(&self.session.log_name).await;
-        let wants = Wants {
+        let wants = Filter {
             uris: uris.unwrap_or_default(),
-            ..Wants::all_lists()
+            ..Filter::all_lists()
         };
         let place = streams
             .enter(self.owner(), wants)
             .map_err(|too_many| too_many.reply(None))?;
-        place.stand().await;
+        place.make_standing().await;
         let position = match after {
             None => streams.position(),
             Some(after) => {
                 let (missed, through) = streams.notices_after(after).await?;
-                place.feed.catch_up(missed, through);
+                place.mailbox.catch_up(missed, through);
                 Some(after)
             }
         };
@@ -119,23 +119,23 @@ impl Opens {
                     number,
                 })
             });
-        let ear = Ear::new(&self.server, &self.caller);
-        let standing = Standing::new(place, ear, Manner::Session, first);
-        let life = streams.life_for(&self.caller);
-        Ok(Reply::Stream(Box::new(standing.for_life(life))))
+        let subscriber = Subscriber::new(&self.server, &self.caller);
+        let standing = NotificationStream::new(place, subscriber, StreamKind::Session, first);
+        let max_age = streams.max_age_for(&self.caller);
+        Ok(Reply::Stream(Box::new(standing.with_max_age(max_age))))
     }
 
-    /// A call's stream, after one of its events.
+    /// Resumes a call stream after one of its events.
     async fn call(self, call: u64, after: u64) -> Result<Reply, Reply> {
         let streams = Arc::clone(&self.streams);
         let session = Arc::clone(&self.session.log_name);
         let log = streams.names.events(&session, call);
-        // The event itself too, if it is still there: it may have been the last.
+        // Includes the event itself, possibly the last one.
         let page = streams
             .state
             .read_after(&log, after.saturating_sub(1), 1)
             .await;
-        streams.heed(&page);
+        streams.track_health(&page);
         let page = page.map_err(unavailable)?.ok_or_else(unknown_event)?;
         if !page.knows(after) {
             return Err(unknown_event());
@@ -145,13 +145,13 @@ impl Opens {
             .first()
             .is_some_and(|(number, entry)| *number == after && ends(entry));
         let place = streams
-            .enter(self.owner(), Wants::default())
+            .enter(self.owner(), Filter::default())
             .map_err(|too_many| too_many.reply(None))?;
         let revision = self.session.revision;
-        let life = streams.life_for(&self.caller);
-        let follow = Follow::new(place, session, call, (after, life), revision);
+        let max_age = streams.max_age_for(&self.caller);
+        let follow = LogFollower::new(place, session, call, (after, max_age), revision);
         Ok(Reply::Stream(Box::new(if is_over {
-            follow.at_its_end()
+            follow.completed()
         } else {
             follow
         })))
@@ -159,7 +159,7 @@ impl Opens {
 }
 
 impl Streams {
-    /// Makes sure that the log of notices has begun, so that there is a place in it that ids can name.
+    /// Creates the log of notices, so that event ids can refer to it.
     async fn begin_notices(&self) -> Result<(), StateError> {
         let before = self.position();
         if before.is_some_and(|at| 0 < at) {
@@ -170,28 +170,28 @@ impl Streams {
             .append(
                 &self.names.notices,
                 notice::beginning(),
-                super::replicas::NOTICES,
+                super::cluster::NOTICES,
             )
             .await;
-        self.heed(&appended);
+        self.track_health(&appended);
         let begun = appended?;
-        // Those who listen already have seen nothing yet, and may have missed what came before this.
+        // Open streams have delivered nothing yet and may have missed earlier notices.
         match before {
             Some(_) => self.read_notices().await,
             None => {
-                self.begin_at(begun);
+                self.advance_to(begun);
                 Ok(())
             }
         }
     }
 
-    /// The notices after a place in their log, and the place of the last.
+    /// Notices after a position in the log, and the position of the last one.
     async fn notices_after(&self, after: u64) -> Result<(Vec<(Notice, u64)>, u64), Reply> {
         let log = &self.names.notices;
         let (mut notices, mut at) = (Vec::new(), after.saturating_sub(1));
         loop {
             let page = self.state.read_after(log, at, PAGE).await;
-            self.heed(&page);
+            self.track_health(&page);
             let page = page.map_err(unavailable)?.ok_or_else(unknown_event)?;
             let is_known = match at < after {
                 true => page.knows(after),
@@ -224,7 +224,7 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<String>, Reply> {
     Ok((!text.is_empty()).then(|| text.to_owned()))
 }
 
-/// Nobody learns whether an event never was, is forgotten, or is somebody else's.
+/// The error must not reveal whether the event never existed, has expired, or belongs to another session.
 fn unknown_event() -> Reply {
     Reply::refuse(
         Refusal::EventUnknown,

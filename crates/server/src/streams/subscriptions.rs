@@ -1,4 +1,4 @@
-//! `resources/subscribe` and `resources/unsubscribe`: what a session has subscribed to, on whichever replica.
+//! Handlers of `resources/subscribe` and `resources/unsubscribe`, whose state all replicas share.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -7,30 +7,30 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::Streams;
-use super::feed::Uris;
-use super::replicas::Word;
+use super::cluster::BusMessage;
+use super::mailbox::Uris;
 use crate::limit::Limit;
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ErrorCode, ErrorObject, fault_of_uri};
 use crate::server::reply::Reply;
 use crate::server::resources::not_found;
-use crate::server::share::{Kind, owner_of};
+use crate::server::share::{StateKind, owner_of};
 use crate::server::tools::invalid_params;
-use crate::server::{Caller, Handled, Server};
+use crate::server::{Caller, MaybeReady, Server};
 use crate::state::{StateError, VALUE_MAX_BYTES};
 
-/// No session lives longer.
-const LIFE: Duration = Duration::from_secs(24 * 60 * 60);
-/// Nothing is lost when a session's last subscription was taken back and that is forgotten.
-const LIFE_OF_NONE: Duration = Duration::from_secs(1);
-/// How often it is tried again if another replica was faster.
-const TRIES: usize = 8;
+/// Time to live of subscriptions, the maximum age of a session.
+const TTL: Duration = Duration::from_secs(24 * 60 * 60);
+/// Time to live after the last subscription was removed.
+const EMPTY_TTL: Duration = Duration::from_secs(1);
+/// Maximum number of attempts when another replica writes at the same time.
+const ATTEMPTS_MAX: usize = 8;
 
-/// Why a subscription was not changed.
+/// Error of a change of subscriptions.
 #[derive(Debug, thiserror::Error)]
-enum Unchanged {
+enum SubscriptionError {
     #[error("at most {0} resources can be subscribed to (server.streams.subscriptions)")]
-    TooMany(usize),
+    TooManyStreams(usize),
     #[error("the subscriptions of a session have at most 65536 bytes together")]
     TooLarge,
     #[error(transparent)]
@@ -38,13 +38,13 @@ enum Unchanged {
 }
 
 impl Server {
-    /// SUB-08. A URI need not be known: what it names may come later.
-    pub(in crate::server) fn change_subscription(
+    /// Handles both methods (SUB-08). The URI need not exist, since its resource can be added later.
+    pub(crate) fn change_subscription(
         &self,
         caller: Caller<'_>,
         request: &Request<'_>,
         adds: bool,
-    ) -> Result<Handled, Reply> {
+    ) -> Result<MaybeReady, Reply> {
         let Some(uri) = request.params.uri.and_then(message::string) else {
             return Err(invalid_params(
                 request.id,
@@ -54,8 +54,8 @@ impl Server {
         if let Some(fault) = fault_of_uri(&uri) {
             return Err(invalid_params(request.id, &format!("uri: {fault}")));
         }
-        // What may not be read is not told of either, and is as if it were not there.
-        if adds && !self.generation.load().sees_uri(caller.principal, &uri) {
+        // A URI that the caller may not read must look unknown.
+        if adds && !self.snapshot.load().sees_uri(caller.principal, &uri) {
             return Err(not_found(request.id, &uri, caller.revision));
         }
         let Some(session) = caller.session.cloned() else {
@@ -65,20 +65,23 @@ impl Server {
         let hits = Arc::clone(&self.limits.hits);
         let owner = owner_of(caller.principal, caller.address);
         let id = request.id.to_owned();
-        Ok(Handled::Later(Box::pin(async move {
-            match streams.change(&session, &uri, adds, owner.as_deref()).await {
-                Ok(()) => Reply::fixed(&id, br#","result":{}}"#),
-                Err(Unchanged::State(error @ (StateError::Full | StateError::Share))) => {
+        Ok(MaybeReady::Pending(Box::pin(async move {
+            match streams
+                .update_subscription(&session, &uri, adds, owner.as_deref())
+                .await
+            {
+                Ok(()) => Reply::constant(&id, br#","result":{}}"#),
+                Err(SubscriptionError::State(error @ (StateError::Full | StateError::Share))) => {
                     let message = format!("subscriptions cannot be remembered now: {error}");
                     Reply::error(&id, &ErrorObject::new(ErrorCode::Internal, message))
                 }
-                Err(Unchanged::State(error)) => {
+                Err(SubscriptionError::State(error)) => {
                     tracing::warn!(%error, "a subscription could not be remembered");
                     let message = "subscriptions cannot be remembered now; try again later";
                     Reply::error(&id, &ErrorObject::new(ErrorCode::Internal, message))
                 }
                 Err(refused) => {
-                    if let Unchanged::TooMany(_) = refused {
+                    if let SubscriptionError::TooManyStreams(_) = refused {
                         hits.count(Limit::Subscriptions);
                     }
                     invalid_params(&id, &refused.to_string())
@@ -89,25 +92,25 @@ impl Server {
 }
 
 impl Streams {
-    /// What a session has subscribed to.
+    /// Subscriptions of a session.
     pub(super) async fn subscriptions_of(&self, session: &str) -> Result<Uris, StateError> {
         let found = self.state.get(&self.names.subscriptions(session)).await;
-        self.heed(&found);
+        self.track_health(&found);
         Ok(Arc::new(
             found?.map(|value| read(&value)).unwrap_or_default(),
         ))
     }
 
-    async fn change(
+    async fn update_subscription(
         &self,
         session: &Arc<str>,
         uri: &str,
         adds: bool,
         owner: Option<&str>,
-    ) -> Result<(), Unchanged> {
-        let state = Kind::Subscription.of(&self.state, owner);
+    ) -> Result<(), SubscriptionError> {
+        let state = StateKind::Subscription.of(&self.state, owner);
         let key = self.names.subscriptions(session);
-        for _ in 0..TRIES {
+        for _ in 0..ATTEMPTS_MAX {
             let found = state.get(&key).await?;
             let mut uris = found.as_ref().map(|value| read(value)).unwrap_or_default();
             let changed = if adds {
@@ -119,27 +122,27 @@ impl Streams {
                 return Ok(());
             }
             if self.config.subscriptions < uris.len() {
-                return Err(Unchanged::TooMany(self.config.subscriptions));
+                return Err(SubscriptionError::TooManyStreams(self.config.subscriptions));
             }
             let value = write(&uris);
             if VALUE_MAX_BYTES < value.len() {
-                return Err(Unchanged::TooLarge);
+                return Err(SubscriptionError::TooLarge);
             }
             let written = match found {
-                None => state.put_if_absent(&key, value, LIFE).await?,
+                None => state.put_if_absent(&key, value, TTL).await?,
                 Some(found) => {
-                    let life = if uris.is_empty() { LIFE_OF_NONE } else { LIFE };
+                    let life = if uris.is_empty() { EMPTY_TTL } else { TTL };
                     state.compare_and_swap(&key, found, value, life).await?
                 }
             };
             if written {
-                self.subscribed(session, &Arc::new(uris));
+                self.set_subscriptions(session, &Arc::new(uris));
                 let session = Arc::clone(session);
-                self.say(Word::Subscribed { session });
+                self.broadcast(BusMessage::Subscribed { session });
                 return Ok(());
             }
         }
-        Err(Unchanged::State(StateError::Unreachable {
+        Err(SubscriptionError::State(StateError::Unreachable {
             reason: "a value changes faster than it can be changed".to_owned(),
         }))
     }

@@ -1,4 +1,4 @@
-//! What can be set about tasks.
+//! Configuration of tasks.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,7 @@ pub struct TaskConfig {
 }
 
 impl TaskConfig {
-    pub(crate) fn validate(&self, conflicts: &mut Conflicts) {
+    pub fn validate(&self, conflicts: &mut Conflicts) {
         conflicts.nonzero([
             ("server.tasks.ttl_seconds", self.ttl_seconds),
             ("server.tasks.poll_interval_ms", self.poll_interval_ms),

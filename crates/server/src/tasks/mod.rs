@@ -1,19 +1,20 @@
 //! Tasks: calls that outlive their request.
 //!
-//! There are two forms of them. 2026-07-28 has an extension, in which the server decides whether a call becomes a task,
-//! and `tasks/get` tells everything. 2025-11-25 has experimental ones, in which the client decides, and `tasks/result`
-//! waits for the end. Both are the same tasks here: a record in the state that replicas share, written before its id is
-//! given out, and somebody who runs the call. Whatever is said to a task reaches it by letters in that state, so that
-//! any replica can be asked.
+//! There are two dialects. In the extension of 2026-07-28, the server decides whether a call becomes a task, and
+//! `tasks/get` returns its state and result. In 2025-11-25, the client decides, and `tasks/result` waits for the end.
+//!
+//! Both use the same implementation: a record in the shared state, written before its id is returned, and a runner
+//! that drives the call. Messages to a task go through a log in the shared state, so any replica can handle a
+//! request.
 
 mod config;
-mod lists;
-mod lives;
-mod mail;
-mod notices;
+mod list;
+mod liveness;
+mod inbox;
+mod notifications;
 mod record;
 mod runner;
-mod runners;
+mod orphans;
 mod store;
 
 use std::collections::HashMap;
@@ -29,13 +30,13 @@ use serde_json::{Map, Value, json};
 pub use config::TaskConfig;
 pub(crate) use store::Tasks;
 
-use super::audited::TaskDraft;
-use super::call::{self, BoxedCall, Guarded, Outcome};
-use super::dispatch::unnamed;
+use super::audit_record::TaskAuditRecord;
+use super::dispatch::missing_name;
+use super::inflight::{self, BoxedCall, CallOutcome, CatchUnwind};
 use super::reply::{Refusal, Reply, begin};
 use super::share::owner_of;
 use super::tools::{internal_error, invalid_params};
-use super::{Caller, Handled, Incoming, Server, stateless, stream};
+use super::{Caller, MaybeReady, RequestContext, Server, call_stream, stateless};
 use crate::auth::Principal;
 use crate::catalog::{AskError, CallContext, Output, TASKS_EXTENSION, TaskSupport, ToolError};
 use crate::limit::{Held, Limit, Turn};
@@ -43,94 +44,111 @@ use crate::net;
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Method};
 use crate::state::StateError;
-use record::{Ended, Form, Kept, Record, Status, now_ms};
+use record::{Record, StoredResult, TaskDialect, TaskResult, TaskStatus, now_ms};
 use runner::Runner;
 
-/// Which task a message is about, in its `_meta` (TKL-07).
-const RELATED: &str = "io.modelcontextprotocol/related-task";
+/// Key of the task id in the `_meta` of a message (TKL-07).
+const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 
 /// A call that may become a task.
 pub(super) struct TaskCall {
-    pub(super) call: Guarded<Result<Output, ToolError>>,
+    pub(super) call: CatchUnwind<Result<Output, ToolError>>,
     pub(super) context: Arc<CallContext>,
     pub(super) tool: String,
-    /// Whether it is one only when it says so.
+    /// True if the call becomes a task only when its tool says so.
     pub(super) later: bool,
-    /// After which time an answer becomes a stream, if it may.
+    /// Delay after which the response becomes a stream, if the caller accepts one.
     pub(super) stream_after: Option<Duration>,
-    /// Whether it is cancelled by its id, and not by closing a connection.
+    /// True if the call is cancelled by request id, not by a disconnect.
     pub(super) runs_on: bool,
-    pub(super) terms: TaskTerms,
-    /// What will be recorded of its end.
-    pub(super) audited: Option<TaskDraft>,
+    pub(super) options: TaskOptions,
+    /// Audit record of the end of the task.
+    pub(super) audited: Option<TaskAuditRecord>,
 }
 
-/// How a task is to be run.
+/// Options of a task.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TaskTerms {
-    form: Form,
-    /// How long it may run, and is kept.
+pub(super) struct TaskOptions {
+    dialect: TaskDialect,
+    /// Maximum duration of the task, and retention of its result.
     ttl: Duration,
-    /// How long the call may take before it becomes a task.
+    /// Maximum duration of the call before it becomes a task.
     timeout: Duration,
 }
 
+impl TaskOptions {
+    /// How long the task may run.
+    pub(super) fn lifetime(self) -> Duration {
+        self.ttl
+    }
+}
+
 impl Server {
-    /// Whether a call becomes a task. `None` if it is answered as every other (TSK-01, TSK-12, TKL-01).
-    pub(super) fn task_terms(
+    /// Returns the options if the call becomes a task (TSK-01, TSK-12, TKL-01).
+    pub(super) fn task_options(
         &self,
         caller: Caller<'_>,
         support: TaskSupport,
         context: &CallContext,
         request: &Request<'_>,
         timeout: Duration,
-    ) -> Result<Option<TaskTerms>, Reply> {
+    ) -> Result<Option<TaskOptions>, Reply> {
         let most = Duration::from_secs(self.tasks.config.ttl_seconds);
-        let terms = |form, ttl| Ok(Some(TaskTerms { form, ttl, timeout }));
+        let options = |dialect, ttl| {
+            Ok(Some(TaskOptions {
+                dialect,
+                ttl,
+                timeout,
+            }))
+        };
         if caller.revision.has_sessions() {
             let wish = request
                 .params
                 .rare()
                 .task
                 .filter(|_| caller.revision.has_core_tasks());
-            let wish = wish.filter(|_| self.generation.load().offers(Method::TasksGet));
+            let wish = wish.filter(|_| self.snapshot.load().offers(Method::TasksGet));
             return match (wish, support) {
-                (None, TaskSupport::Required) => Err(not_so(
+                (None, TaskSupport::Required) => Err(task_mode_error(
                     request.id,
                     "this tool runs as a task only; say so with `task`",
                 )),
                 (None, _) => Ok(None),
-                (Some(_), TaskSupport::Forbidden) => {
-                    Err(not_so(request.id, "this tool does not run as a task"))
-                }
+                (Some(_), TaskSupport::Forbidden) => Err(task_mode_error(
+                    request.id,
+                    "this tool does not run as a task",
+                )),
                 (Some(wish), _) => {
                     let ttl =
                         read_ttl(wish).map_err(|problem| invalid_params(request.id, problem))?;
-                    terms(Form::Core, ttl.unwrap_or(most).min(most))
+                    options(TaskDialect::Core, ttl.unwrap_or(most).min(most))
                 }
             };
         }
         match support {
             TaskSupport::Forbidden => Ok(None),
-            _ if context.asking.declares_tasks() => terms(Form::Extension, most),
-            TaskSupport::Required => Err(missing_tasks(request.id)),
+            _ if context.asking.declares_tasks() => options(TaskDialect::Extension, most),
+            TaskSupport::Required => Err(missing_extension(request.id)),
             TaskSupport::Optional => Ok(None),
         }
     }
 
-    /// Begins a task, which takes its places among the calls, and answers with its handle, or with how the call ended before it became one.
+    /// Starts a task after it got its concurrency permits. The response is its handle, or the result of a call that
+    /// ended before it became a task.
     pub(super) fn begin_task(
         self: &Arc<Self>,
         id: &str,
         task: TaskCall,
         turn: Turn,
-        conclude: impl FnOnce(&str, Outcome<Result<Output, ToolError>>) -> Handled + Send + 'static,
-    ) -> Handled {
+        conclude: impl FnOnce(&str, CallOutcome<Result<Output, ToolError>>) -> MaybeReady
+        + Send
+        + 'static,
+    ) -> MaybeReady {
         let (server, id) = (Arc::clone(self), id.to_owned());
-        let waits = task.later && task.terms.form == Form::Extension;
+        let waits = task.later && task.options.dialect == TaskDialect::Extension;
         match waits {
             true => task.context.asking.may_become_task(),
-            false => task.context.asking.become_task(task.terms.ttl),
+            false => task.context.asking.become_task(task.options.ttl),
         }
         let (context, stream_after) = (Arc::clone(&task.context), task.stream_after);
         let runs_on = task.runs_on;
@@ -140,10 +158,10 @@ impl Server {
                 Ok(held) => held,
                 Err(refused) => return Reply::limited(Some(&id), refused),
             };
-            if waits && let Some(outcome) = until_it_is_one(&mut task).await {
+            if waits && let Some(outcome) = run_until_task(&mut task).await {
                 return conclude(&id, outcome).reply().await;
             }
-            // Whoever closes the connection now does not keep the task from beginning (TSK-13).
+            // Spawned, so that a disconnect does not prevent the start of the task (TSK-13).
             let starting = net::spawn({
                 let server = Arc::clone(&server);
                 async move { server.start_task(task, held, conclude).await }
@@ -152,15 +170,15 @@ impl Server {
                 return internal_error(&id);
             };
             match started {
-                Ok((record, form)) => server.created(&id, &record, form),
-                Err(Refused::Full(limit)) => {
+                Ok((record, dialect)) => server.created(&id, &record, dialect),
+                Err(StartError::Full(limit)) => {
                     server.limits.hits.count(limit);
                     let setting = limit.setting();
                     let message = format!("too many tasks run ({setting}); wait for one to end");
                     let error = ErrorObject::new(ErrorCode::Http(429), message);
                     Reply::error(&id, &error.with_data(json!({ "setting": setting })))
                 }
-                Err(Refused::State(error @ (StateError::Full | StateError::Share))) => {
+                Err(StartError::State(error @ (StateError::Full | StateError::Share))) => {
                     let setting = match error {
                         StateError::Share => "state.share_percent",
                         _ => "state.memory_bytes",
@@ -169,22 +187,22 @@ impl Server {
                     let error = ErrorObject::new(ErrorCode::Http(429), message);
                     Reply::error(&id, &error.with_data(json!({ "setting": setting })))
                 }
-                Err(Refused::State(error)) => {
+                Err(StartError::State(error)) => {
                     tracing::error!(%error, "a task cannot be created without the shared state");
-                    away(&id, "no task can begin now")
+                    state_unavailable(&id, "no task can begin now")
                 }
             }
         });
         if !waits {
-            return Handled::Later(answer);
+            return MaybeReady::Pending(answer);
         }
-        // Until it is a task, it is a call like others: it says what they say, and is cancelled like them.
+        // Until it becomes a task, the call can send messages and be cancelled like any other.
         let inflight = Arc::clone(&self.inflight);
         let answer = match runs_on {
             true => inflight.cancellable(&context, answer),
             false => answer,
         };
-        Handled::Later(Box::pin(stream::or_streams(
+        MaybeReady::Pending(Box::pin(call_stream::stream_if_slow(
             answer,
             context,
             stream_after,
@@ -196,20 +214,22 @@ impl Server {
         self: &Arc<Self>,
         task: TaskCall,
         held: Held,
-        conclude: impl FnOnce(&str, Outcome<Result<Output, ToolError>>) -> Handled + Send + 'static,
-    ) -> Result<(Record, Form), Refused> {
+        conclude: impl FnOnce(&str, CallOutcome<Result<Output, ToolError>>) -> MaybeReady
+        + Send
+        + 'static,
+    ) -> Result<(Record, TaskDialect), StartError> {
         let TaskCall {
             call,
             context,
             tool,
-            terms,
+            options,
             mut audited,
             ..
         } = task;
         let owner = context.principal().id();
         let share = owner_of(context.principal(), context.address);
         let id = store::new_id();
-        let place = self.tasks.enter(&id, owner).map_err(Refused::Full)?;
+        let place = self.tasks.enter(&id, owner).map_err(StartError::Full)?;
         let now = now_ms();
         let record = Record {
             id,
@@ -217,34 +237,34 @@ impl Server {
             tool,
             created: now,
             updated: now,
-            ttl_ms: u64::try_from(terms.ttl.as_millis()).unwrap_or(u64::MAX),
+            ttl_ms: u64::try_from(options.ttl.as_millis()).unwrap_or(u64::MAX),
             poll_ms: self.tasks.config.poll_interval_ms,
-            status: Status::Running,
+            status: TaskStatus::Running,
             requests: Map::new(),
-            kept: Kept::default(),
+            kept: StoredResult::default(),
             runner: self.tasks.replica,
-            session: match terms.form {
-                Form::Core => context.session.clone(),
-                Form::Extension => None,
+            session: match options.dialect {
+                TaskDialect::Core => context.session.clone(),
+                TaskDialect::Extension => None,
             },
         };
         if self.lists_tasks(context.principal()) {
             let listed = self.tasks.enlist(&record, share.as_deref()).await;
-            listed.map_err(Refused::State)?;
+            listed.map_err(StartError::State)?;
         }
-        let noted = self.tasks.begins(&record, share.as_deref()).await;
-        noted.map_err(Refused::State)?;
+        let noted = self.tasks.announce(&record, share.as_deref()).await;
+        noted.map_err(StartError::State)?;
         let created = self.tasks.create(&record, share.as_deref()).await;
-        created.map_err(Refused::State)?;
-        context.asking.become_task(terms.ttl);
+        created.map_err(StartError::State)?;
+        context.asking.become_task(options.ttl);
         let (stop, stopped) = AbortHandle::new_pair();
         let call = Abortable::new(call, stopped);
         let runner = Runner {
             tasks: Arc::clone(&self.tasks),
             record: record.clone(),
-            inflight: self.inflight.enter(&context, stop),
+            inflight: self.inflight.register(&context, stop),
             context,
-            timeout: terms.ttl,
+            timeout: options.ttl,
             share,
             place,
             held,
@@ -252,27 +272,29 @@ impl Server {
         if let Some(audited) = &mut audited {
             audited.begins();
         }
-        // Whoever closes the connection does not cancel it (TSK-13). A server that stops waits for it.
+        // Spawned, so that a disconnect does not cancel the task (TSK-13). Shutdown waits for it.
         net::spawn(runner.run(call, |outcome| {
             let handled = conclude("0", outcome);
-            if let (Some(audited), Handled::Now(reply)) = (audited, &handled) {
+            if let (Some(audited), MaybeReady::Ready(reply)) = (audited, &handled) {
                 audited.ends(reply);
             }
             match handled {
-                Handled::Now(Reply::Answer(answer)) => Ended::of_answer(&answer.whole()),
-                // What only a request has that can begin anew.
-                _ => Ended::internal("Internal error"),
+                MaybeReady::Ready(Reply::Response(answer)) => {
+                    TaskResult::of_answer(&answer.to_bytes())
+                }
+                // Suspended calls cannot occur here: a task asks its client through its record.
+                _ => TaskResult::internal("Internal error"),
             }
         }));
-        Ok((record, terms.form))
+        Ok((record, options.dialect))
     }
 
-    fn created(&self, id: &str, record: &Record, form: Form) -> Reply {
-        match form {
-            Form::Extension => self.task_result(id, "task", record.shown(form)),
-            Form::Core => {
+    fn created(&self, id: &str, record: &Record, dialect: TaskDialect) -> Reply {
+        match dialect {
+            TaskDialect::Extension => self.task_result(id, "task", record.shown(dialect)),
+            TaskDialect::Core => {
                 let mut out = begin(id, 256);
-                let task = Value::from(record.shown(form));
+                let task = Value::from(record.shown(dialect));
                 out.extend_from_slice(format!(r#","result":{{"task":{task}}}}}"#).as_bytes());
                 Reply::document(out)
             }
@@ -282,7 +304,7 @@ impl Server {
     /// A result of the extension's methods (TSK-02).
     fn task_result(&self, id: &str, kind: &str, mut members: Map<String, Value>) -> Reply {
         members.insert("resultType".to_owned(), kind.into());
-        let meta = &self.generation.load().result_meta;
+        let meta = &self.snapshot.load().result_meta;
         let meta = serde_json::from_str(meta).unwrap_or_default();
         members.insert("_meta".to_owned(), meta);
         let mut out = begin(id, 512);
@@ -292,40 +314,40 @@ impl Server {
         Reply::document(out)
     }
 
-    /// A method about one task.
+    /// Handles a method about one task.
     pub(super) fn task_method(
         self: &Arc<Self>,
         cx: &mut std::task::Context<'_>,
         method: Method,
-        incoming: Incoming<'_>,
-    ) -> Result<Handled, Reply> {
-        let Incoming {
+        request_context: RequestContext<'_>,
+    ) -> Result<MaybeReady, Reply> {
+        let RequestContext {
             caller, request, ..
-        } = incoming;
-        let form = match caller.revision.has_sessions() {
-            true => Form::Core,
-            false => Form::Extension,
+        } = request_context;
+        let dialect = match caller.revision.has_sessions() {
+            true => TaskDialect::Core,
+            false => TaskDialect::Extension,
         };
-        let asking = self.asking(caller, incoming.body, &without_rounds(request))?;
-        if form == Form::Extension && !asking.declares_tasks() {
-            return Err(missing_tasks(request.id));
+        let asking = self.asking(caller, request_context.body, &without_replay(request))?;
+        if dialect == TaskDialect::Extension && !asking.declares_tasks() {
+            return Err(missing_extension(request.id));
         }
         let Some(task) = request.params.rare().task_id.and_then(message::string) else {
             let problem = "taskId is required, a string: which task";
-            return Err(unnamed(&incoming, problem));
+            return Err(missing_name(&request_context, problem));
         };
-        if form == Form::Extension
-            && let Some(mcp) = incoming.mcp()
+        if dialect == TaskDialect::Extension
+            && let Some(mcp) = request_context.mcp()
         {
             stateless::check_task(request, &task, mcp)?;
         }
-        let asked = Asked {
+        let asked = TaskRequest {
             server: Arc::clone(self),
             id: request.id.to_owned(),
             task: task.into_owned(),
             caller: Arc::clone(caller.principal),
             share: owner_of(caller.principal, caller.address),
-            form,
+            dialect,
         };
         let (limits, share, id) = (
             Arc::clone(&self.limits),
@@ -333,58 +355,64 @@ impl Server {
             request.id.to_owned(),
         );
         Ok(match method {
-            Method::TasksGet => Handled::Later(Box::pin(async move {
+            Method::TasksGet => MaybeReady::Pending(Box::pin(async move {
                 asked.get().await.counted(&limits, share, &id)
             })),
-            Method::TasksCancel => Handled::Later(Box::pin(asked.cancel())),
+            Method::TasksCancel => MaybeReady::Pending(Box::pin(asked.cancel())),
             Method::TasksUpdate => {
                 let answers = request.params.rare().input_responses;
                 let answers = answers.and_then(|text| serde_json::from_str(text).ok());
                 let Some(answers) = answers else {
                     return Err(invalid_params(request.id, "inputResponses is an object"));
                 };
-                Handled::Later(Box::pin(asked.update(answers)))
+                MaybeReady::Pending(Box::pin(asked.update(answers)))
             }
             _ => {
-                // It may take as long as the task, and asks what that wants to know.
-                let terms = self.terms(
+                // The request may take as long as the task, and forwards the client requests of the task.
+                let options = self.options(
                     caller,
                     Some(Duration::from_secs(self.tasks.config.ttl_seconds)),
                 );
-                let context = caller.context(incoming.headers, request, None, asking);
-                let conclude = move |outcome: Outcome<Reply>| {
-                    Handled::Now(match outcome {
-                        Outcome::Done(reply) => reply.counted(&limits, share, &id),
-                        Outcome::Cancelled => Reply::Cancelled,
+                let context = caller.context(
+                    request_context.headers,
+                    request,
+                    None,
+                    asking,
+                    options.timeout,
+                );
+                let conclude = move |outcome: CallOutcome<Reply>| {
+                    MaybeReady::Ready(match outcome {
+                        CallOutcome::Done(reply) => reply.counted(&limits, share, &id),
+                        CallOutcome::Cancelled => Reply::Cancelled,
                         _ => internal_error(&id),
                     })
                 };
                 let start = |context| -> BoxedCall<Reply> { Box::pin(asked.result(context)) };
-                self.run(cx, request.id, start, context, terms, conclude)
+                self.execute(cx, request.id, start, context, options, conclude)
             }
         })
     }
 }
 
 /// A request about a task.
-struct Asked {
+struct TaskRequest {
     server: Arc<Server>,
     id: String,
     task: String,
     caller: Arc<Principal>,
-    /// Whose share of the state it takes.
+    /// Owner that state entries are charged to.
     share: Option<String>,
-    form: Form,
+    dialect: TaskDialect,
 }
 
-/// Why a task cannot begin.
-enum Refused {
-    /// There are as many as there may be.
+/// Error at the start of a task.
+enum StartError {
+    /// The maximum number of tasks is reached.
     Full(Limit),
     State(StateError),
 }
 
-impl Asked {
+impl TaskRequest {
     async fn find(&self) -> Result<Record, Reply> {
         match self.server.find_task(&self.task, &self.caller).await {
             Ok(Some(record)) => Ok(record),
@@ -402,24 +430,24 @@ impl Asked {
             return Reply::error(&self.id, &ErrorObject::new(ErrorCode::Internal, message));
         }
         tracing::error!(%error, "a task cannot be looked at without the shared state");
-        away(&self.id, "the task cannot be looked at now, and goes on")
+        state_unavailable(&self.id, "the task cannot be looked at now, and goes on")
     }
 
-    /// TSK-04: everything there is to know. It changes nothing.
+    /// TSK-04: returns the state of the task without changing it.
     async fn get(self) -> Reply {
         let record = match self.find().await {
             Ok(record) => record,
             Err(reply) => return reply,
         };
-        match self.server.tasks.shown(&record, self.form).await {
-            Ok(Some(shown)) if self.form == Form::Core => self.plain(&shown.into()),
+        match self.server.tasks.shown(&record, self.dialect).await {
+            Ok(Some(shown)) if self.dialect == TaskDialect::Core => self.plain(&shown.into()),
             Ok(Some(shown)) => self.server.task_result(&self.id, "complete", shown),
             Ok(None) => internal_error(&self.id),
             Err(error) => self.broken(&error),
         }
     }
 
-    /// TSK-07, TKL-04: what is cancelled stays cancelled.
+    /// TSK-07, TKL-04: a cancelled task stays cancelled.
     async fn cancel(self) -> Reply {
         if let Err(reply) = self.find().await {
             return reply;
@@ -435,25 +463,25 @@ impl Asked {
             Ok(None) => return invalid_params(&self.id, "there is no such task, or no longer"),
             Err(error) => return self.broken(&error),
         };
-        // Once more, if it is asked for once more: the letter may not have been sent.
-        if record.status == Status::Cancelled
+        // A repeated request sends the message again, since the first attempt may have failed.
+        if record.status == TaskStatus::Cancelled
             && let Err(error) = tasks
-                .tell(&record, &json!({"cancel": true}), self.share.as_deref())
+                .send(&record, &json!({"cancel": true}), self.share.as_deref())
                 .await
         {
             return self.broken(&error);
         }
-        match self.form {
-            Form::Extension => self.server.task_result(&self.id, "complete", Map::new()),
-            Form::Core if was_running => self.plain(&record.shown(self.form).into()),
-            Form::Core => invalid_params(
+        match self.dialect {
+            TaskDialect::Extension => self.server.task_result(&self.id, "complete", Map::new()),
+            TaskDialect::Core if was_running => self.plain(&record.shown(self.dialect).into()),
+            TaskDialect::Core => invalid_params(
                 &self.id,
                 "the task is over; it cannot be cancelled any more",
             ),
         }
     }
 
-    /// TSK-07: answers are taken, whether or not anybody waits for them.
+    /// TSK-07: accepts client responses, whether or not the task still waits for them.
     async fn update(self, answers: Map<String, Value>) -> Reply {
         if let Err(reply) = self.find().await {
             return reply;
@@ -469,9 +497,9 @@ impl Asked {
         }
     }
 
-    /// TKL-03: waits for the end, and is then what the call would have been answered with.
+    /// TKL-03: waits for the end of the task and returns the response of its call.
     async fn result(self, context: Arc<CallContext>) -> Reply {
-        // Before anything is named after what a stranger says.
+        // Checked before keys are derived from the untrusted id.
         if let Err(reply) = self.find().await {
             return reply;
         }
@@ -487,7 +515,7 @@ impl Asked {
                 Ok(record) => record,
                 Err(reply) => return reply,
             };
-            if record.is_over() {
+            if record.is_finished() {
                 return self.outcome(&record).await;
             }
             for (name, request) in &record.requests {
@@ -496,9 +524,9 @@ impl Asked {
                     answers.push(ask(&context, name.clone(), request, related));
                 }
             }
-            // A change that nobody heard of is seen a little later.
+            // A change without an announcement is seen by the next poll.
             let change = async {
-                let _ = tokio::time::timeout(LOOK_AGAIN, changes.next()).await;
+                let _ = tokio::time::timeout(POLL_INTERVAL, changes.next()).await;
             };
             let change = std::pin::pin!(change);
             let next = std::future::poll_fn(|cx| match answers.poll_next_unpin(cx) {
@@ -512,7 +540,7 @@ impl Asked {
                     Err(AskError::Refused { code, message }) => {
                         refused.insert(name, json!({"code": code, "message": message}));
                     }
-                    // Whoever comes next may be asked.
+                    // Another client may still respond.
                     Err(_) => continue,
                 }
                 let share = self.share.as_deref();
@@ -524,15 +552,15 @@ impl Asked {
     }
 
     async fn outcome(&self, record: &Record) -> Reply {
-        if record.status == Status::Cancelled {
+        if record.status == TaskStatus::Cancelled {
             return invalid_params(&self.id, "the task was cancelled; it has no result");
         }
-        match self.server.tasks.ended(record).await {
-            Ok(Some(Ended::Result(mut result))) => {
-                result["_meta"][RELATED] = json!({"taskId": self.task});
+        match self.server.tasks.load_result(record).await {
+            Ok(Some(TaskResult::Result(mut result))) => {
+                result["_meta"][RELATED_TASK] = json!({"taskId": self.task});
                 self.plain(&result)
             }
-            Ok(Some(Ended::Error(error))) => {
+            Ok(Some(TaskResult::Error(error))) => {
                 let mut out = begin(&self.id, 256);
                 out.extend_from_slice(format!(r#","error":{error}}}"#).as_bytes());
                 Reply::document(out)
@@ -549,10 +577,10 @@ impl Asked {
     }
 }
 
-/// How often a record is looked at if nobody tells of a change.
-const LOOK_AGAIN: Duration = Duration::from_secs(2);
+/// Interval between reads of a record if no change is announced.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Asks the client what a task wants to know.
+/// Sends a client request of a task.
 fn ask(
     context: &Arc<CallContext>,
     name: String,
@@ -562,7 +590,7 @@ fn ask(
     let context = Arc::clone(context);
     let method = request["method"].as_str().unwrap_or_default().to_owned();
     let mut params = request["params"].clone();
-    params["_meta"][RELATED] = related;
+    params["_meta"][RELATED_TASK] = related;
     async move {
         let answer = context.ask(&method, params).await;
         (name, answer)
@@ -570,7 +598,7 @@ fn ask(
 }
 
 impl Tasks {
-    /// Takes answers to a task. Those that nobody waits for are nothing.
+    /// Delivers client responses to a task. Ignores those that it does not wait for.
     async fn answer(
         &self,
         id: &str,
@@ -578,7 +606,7 @@ impl Tasks {
         mut errors: Map<String, Value>,
         share: Option<&str>,
     ) -> Result<(), StateError> {
-        let Some(record) = self.known(id).await?.filter(|record| !record.is_over()) else {
+        let Some(record) = self.get(id).await?.filter(|record| !record.is_finished()) else {
             return Ok(());
         };
         answers.retain(|name, _| record.requests.contains_key(name));
@@ -587,9 +615,10 @@ impl Tasks {
         if names.is_empty() {
             return Ok(());
         }
-        // First the letter: it may be sent twice, and whoever sends it again after a failure has to find the question.
-        let letter = json!({"answers": answers, "errors": errors});
-        self.tell(&record, &letter, share).await?;
+        // The message is sent before the record changes. It may be sent twice, but a retry must still find the
+        // request.
+        let message = json!({"answers": answers, "errors": errors});
+        self.send(&record, &message, share).await?;
         let change = |record: &mut Record| {
             let known = record.requests.len();
             record.requests.retain(|name, _| !names.contains(name));
@@ -599,35 +628,35 @@ impl Tasks {
     }
 }
 
-/// Runs a call until it says that it is a task. `Some` if it ended before.
-async fn until_it_is_one(task: &mut TaskCall) -> Option<Outcome<Result<Output, ToolError>>> {
+/// Drives a call until it becomes a task. Returns the outcome if it ended before.
+async fn run_until_task(task: &mut TaskCall) -> Option<CallOutcome<Result<Output, ToolError>>> {
     let TaskCall {
         call,
         context,
-        terms,
+        options,
         ..
     } = task;
-    let mut deadline = std::pin::pin!(tokio::time::sleep(terms.timeout));
+    let mut deadline = std::pin::pin!(tokio::time::sleep(options.timeout));
     std::future::poll_fn(|cx| {
         if let Poll::Ready(outcome) = Pin::new(&mut *call).poll(cx) {
-            return Poll::Ready(Some(call::settled(outcome, context)));
+            return Poll::Ready(Some(inflight::finish_replay(outcome, context)));
         }
         context.asking.driven_by(cx.waker());
         if context.asking.wants_to_be_task() {
             return Poll::Ready(None);
         }
         if let Some(interruption) = context.asking.interruption() {
-            return Poll::Ready(Some(call::interrupted(interruption, context)));
+            return Poll::Ready(Some(inflight::suspended(interruption, context)));
         }
         deadline.as_mut().poll(cx).map(|()| {
             context.outlet.cancel();
-            Some(Outcome::TimedOut(terms.timeout))
+            Some(CallOutcome::TimedOut(options.timeout))
         })
     })
     .await
 }
 
-/// `{"ttl": 60000}`, in milliseconds.
+/// Parses `{"ttl": 60000}`, in milliseconds.
 fn read_ttl(task: &str) -> Result<Option<Duration>, &'static str> {
     const PROBLEM: &str = "task is an object; its ttl is a number of milliseconds, at least 0";
     let task: Map<String, Value> = serde_json::from_str(task).map_err(|_| PROBLEM)?;
@@ -640,8 +669,8 @@ fn read_ttl(task: &str) -> Result<Option<Duration>, &'static str> {
     }
 }
 
-/// The request, without what would begin a call anew.
-fn without_rounds<'a>(request: &Request<'a>) -> Request<'a> {
+/// Copies the request without the data of a replay.
+fn without_replay<'a>(request: &Request<'a>) -> Request<'a> {
     Request {
         id: request.id,
         method: request.method.clone(),
@@ -652,19 +681,19 @@ fn without_rounds<'a>(request: &Request<'a>) -> Request<'a> {
     }
 }
 
-/// What is answered while the state cannot be used.
-fn away(id: &str, what: &str) -> Reply {
+/// Error while the state is unavailable.
+fn state_unavailable(id: &str, what: &str) -> Reply {
     let message = format!("{what}: the server cannot reach its state; try again later");
     Reply::error(id, &ErrorObject::new(ErrorCode::Internal, message))
 }
 
-/// TKL-01: the tool is there, but not in this way.
-fn not_so(id: &str, problem: &'static str) -> Reply {
+/// TKL-01: error for a tool that cannot be called in this mode.
+fn task_mode_error(id: &str, problem: &'static str) -> Reply {
     Reply::error(id, &ErrorObject::new(ErrorCode::MethodNotFound, problem))
 }
 
-/// TSK-09, TSK-12: the client has not declared the extension on this request.
-fn missing_tasks(id: &str) -> Reply {
+/// TSK-09, TSK-12: the client has not declared the extension in this request.
+fn missing_extension(id: &str) -> Reply {
     let mut message = String::from("Server requires the ");
     message.push_str(TASKS_EXTENSION);
     message.push_str(" extension");

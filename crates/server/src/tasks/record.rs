@@ -1,85 +1,85 @@
-//! What is known of a task, wherever it runs.
+//! Record of a task.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// A task as the shared state keeps it, without its result.
+/// A task in the shared state, without its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(in crate::server) struct Record {
+pub struct Record {
     pub(super) id: String,
-    /// Whose it is: the principal's id.
+    /// Id of the principal that owns the task.
     pub(super) owner: String,
-    /// The tool that was called.
+    /// Name of the tool.
     pub(super) tool: String,
-    /// In milliseconds of Unix time.
+    /// Unix time in milliseconds.
     pub(super) created: i64,
     pub(super) updated: i64,
     pub(super) ttl_ms: u64,
     pub(super) poll_ms: u64,
-    pub(super) status: Status,
-    /// What it wants to know of its client, by names that are never used twice.
+    pub(super) status: TaskStatus,
+    /// Pending client requests. Names are never reused.
     pub(super) requests: Map<String, Value>,
-    /// Where the outcome is, once there is one.
+    /// Location of the result.
     #[serde(default)]
-    pub(super) kept: Kept,
-    /// The replica that runs it; 0 where nobody has said so.
+    pub(super) kept: StoredResult,
+    /// Replica that runs the task; 0 in records of earlier versions.
     #[serde(default)]
     pub(super) runner: u64,
-    /// The session whose call it is, where its client is told of changes there: in 2025-11-25.
+    /// Session that is notified of changes, in 2025-11-25.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) session: Option<Arc<str>>,
 }
 
-/// Where an outcome is in its task's log. Parts before it are those of an attempt to keep it that failed half way.
+/// Location of a result in its log. Earlier parts belong to a failed attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Kept {
-    /// The number of its first part.
+pub(super) struct StoredResult {
+    /// Number of the first part.
     pub(super) first: u64,
-    /// How many parts it has.
+    /// Number of parts.
     pub(super) parts: u32,
 }
 
-/// How far a task has come.
+/// Status of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Status {
-    /// It runs; it wants to know something if there are requests.
+pub(super) enum TaskStatus {
+    /// Running. With pending client requests, it waits for input.
     Running,
-    /// It has a result, of which the tool says that it failed or that it did not.
+    /// Completed with a result, which may report a failure of the tool.
     Done {
         failed: bool,
     },
-    /// It has a JSON-RPC error.
+    /// Failed with a JSON-RPC error.
     Broken,
     Cancelled,
 }
 
-/// How a call ended: the member of a JSON-RPC answer.
+/// Result of the call: a member of a JSON-RPC response.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Ended {
+pub(super) enum TaskResult {
     Result(Value),
     Error(Value),
 }
 
-/// Which of the two forms of tasks a client knows.
+/// Protocol form of tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum TaskDialect {
     /// The extension of 2026-07-28.
     Extension,
-    /// What 2025-11-25 has.
+    /// The experimental tasks of 2025-11-25.
     Core,
 }
 
 impl Record {
-    pub(super) fn is_over(&self) -> bool {
-        self.status != Status::Running
+    pub(super) fn is_finished(&self) -> bool {
+        self.status != TaskStatus::Running
     }
 
-    /// Ends it, with an outcome that is kept. `false` if it is over: then it stays what it is (TKL-02).
-    pub(super) fn end(&mut self, status: Status, kept: Kept) -> bool {
-        let runs = !self.is_over();
+    /// Ends the task. Returns false if it has ended before; then nothing changes (TKL-02).
+    pub(super) fn end(&mut self, status: TaskStatus, kept: StoredResult) -> bool {
+        let runs = !self.is_finished();
         if runs {
             self.status = status;
             self.requests.clear();
@@ -88,40 +88,42 @@ impl Record {
         runs
     }
 
-    /// Whether there is nothing to say of it but that it runs.
-    pub(in crate::server) fn just_works(&self) -> bool {
-        !self.is_over() && self.requests.is_empty()
+    /// Returns true if the task runs and waits for nothing.
+    pub(crate) fn is_working(&self) -> bool {
+        !self.is_finished() && self.requests.is_empty()
     }
 
-    /// The word on the wire. A tool that says that it failed has completed in the one form and failed in the other
+    /// Status on the wire. A failure reported by the tool is `failed` in one dialect and `completed` in the other
     /// (TSK-05, TKL-08).
-    fn word(&self, form: Form) -> &'static str {
-        match (self.status, form) {
-            (Status::Running, _) if self.requests.is_empty() => "working",
-            (Status::Running, _) => "input_required",
-            (Status::Done { failed: true }, Form::Core) | (Status::Broken, _) => "failed",
-            (Status::Done { .. }, _) => "completed",
-            (Status::Cancelled, _) => "cancelled",
+    fn word(&self, dialect: TaskDialect) -> &'static str {
+        match (self.status, dialect) {
+            (TaskStatus::Running, _) if self.requests.is_empty() => "working",
+            (TaskStatus::Running, _) => "input_required",
+            (TaskStatus::Done { failed: true }, TaskDialect::Core) | (TaskStatus::Broken, _) => {
+                "failed"
+            }
+            (TaskStatus::Done { .. }, _) => "completed",
+            (TaskStatus::Cancelled, _) => "cancelled",
         }
     }
 
-    /// The task as a client reads it, without its outcome.
-    pub(super) fn shown(&self, form: Form) -> Map<String, Value> {
+    /// The task as JSON, without its result.
+    pub(super) fn shown(&self, dialect: TaskDialect) -> Map<String, Value> {
         let mut shown = Map::new();
         let mut put = |name: &str, value: Value| shown.insert(name.to_owned(), value);
         put("taskId", self.id.clone().into());
-        put("status", self.word(form).into());
+        put("status", self.word(dialect).into());
         put("createdAt", timestamp(self.created).into());
         put("lastUpdatedAt", timestamp(self.updated).into());
-        match form {
-            Form::Extension => {
+        match dialect {
+            TaskDialect::Extension => {
                 put("ttlMs", self.ttl_ms.into());
                 put("pollIntervalMs", self.poll_ms.into());
-                if !self.is_over() && !self.requests.is_empty() {
+                if !self.is_finished() && !self.requests.is_empty() {
                     put("inputRequests", self.requests.clone().into());
                 }
             }
-            Form::Core => {
+            TaskDialect::Core => {
                 put("ttl", self.ttl_ms.into());
                 put("pollInterval", self.poll_ms.into());
             }
@@ -130,8 +132,8 @@ impl Record {
     }
 }
 
-impl Ended {
-    /// Reads the answer to a request.
+impl TaskResult {
+    /// Parses a JSON-RPC response.
     pub(super) fn of_answer(answer: &[u8]) -> Self {
         let mut answer: Value = serde_json::from_slice(answer).unwrap_or_default();
         match answer["error"].take() {
@@ -144,17 +146,17 @@ impl Ended {
         Self::Error(json!({"code": -32603, "message": message}))
     }
 
-    pub(super) fn status(&self) -> Status {
+    pub(super) fn status(&self) -> TaskStatus {
         match self {
-            Self::Result(result) => Status::Done {
+            Self::Result(result) => TaskStatus::Done {
                 failed: result["isError"] == true,
             },
-            Self::Error(_) => Status::Broken,
+            Self::Error(_) => TaskStatus::Broken,
         }
     }
 }
 
-/// ISO 8601, in UTC.
+/// ISO 8601 in UTC.
 fn timestamp(ms: i64) -> String {
     jiff::Timestamp::from_millisecond(ms)
         .unwrap_or_default()
@@ -169,7 +171,7 @@ pub(super) fn now_ms() -> i64 {
 mod tests {
     use super::*;
 
-    fn record(status: Status) -> Record {
+    fn record(status: TaskStatus) -> Record {
         Record {
             id: "x".to_owned(),
             owner: "ada".to_owned(),
@@ -180,7 +182,7 @@ mod tests {
             poll_ms: 1000,
             status,
             requests: Map::new(),
-            kept: Kept::default(),
+            kept: StoredResult::default(),
             runner: 0,
             session: None,
         }
@@ -188,35 +190,35 @@ mod tests {
 
     #[test]
     fn each_form_has_its_own_names() {
-        let mut record = record(Status::Running);
+        let mut record = record(TaskStatus::Running);
         assert_eq!(
-            Value::from(record.shown(Form::Extension)),
+            Value::from(record.shown(TaskDialect::Extension)),
             json!({
                 "taskId": "x", "status": "working", "createdAt": "2026-08-01T10:30:00Z",
                 "lastUpdatedAt": "2026-08-01T10:30:00.25Z", "ttlMs": 3_600_000, "pollIntervalMs": 1000,
             })
         );
-        let core = record.shown(Form::Core);
+        let core = record.shown(TaskDialect::Core);
         assert_eq!(
             (&core["ttl"], &core["pollInterval"]),
             (&json!(3_600_000), &json!(1000))
         );
         record.requests.insert("name".to_owned(), json!({}));
         assert_eq!(
-            record.shown(Form::Extension)["inputRequests"],
+            record.shown(TaskDialect::Extension)["inputRequests"],
             json!({"name": {}})
         );
-        assert_eq!(record.shown(Form::Core)["status"], "input_required");
+        assert_eq!(record.shown(TaskDialect::Core)["status"], "input_required");
     }
 
     #[test]
     fn tsk_05_tkl_08_a_tools_own_failure_is_told_differently() {
-        let word = |status, form| record(status).word(form);
-        let failed = Ended::of_answer(br#"{"result":{"content":[],"isError":true}}"#).status();
-        assert_eq!(word(failed, Form::Extension), "completed");
-        assert_eq!(word(failed, Form::Core), "failed");
-        let error = Ended::of_answer(br#"{"error":{"code":-32603,"message":"x"}}"#).status();
-        assert_eq!(word(error, Form::Extension), "failed");
-        assert_eq!(word(error, Form::Core), "failed");
+        let word = |status, dialect| record(status).word(dialect);
+        let failed = TaskResult::of_answer(br#"{"result":{"content":[],"isError":true}}"#).status();
+        assert_eq!(word(failed, TaskDialect::Extension), "completed");
+        assert_eq!(word(failed, TaskDialect::Core), "failed");
+        let error = TaskResult::of_answer(br#"{"error":{"code":-32603,"message":"x"}}"#).status();
+        assert_eq!(word(error, TaskDialect::Extension), "failed");
+        assert_eq!(word(error, TaskDialect::Core), "failed");
     }
 }

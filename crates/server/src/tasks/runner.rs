@@ -1,4 +1,4 @@
-//! One task while it runs.
+//! Runner of a task.
 
 use std::collections::HashSet;
 use std::future::{Future, poll_fn};
@@ -12,73 +12,73 @@ use futures_util::stream::StreamExt as _;
 use serde_json::{Value, json, value::RawValue};
 use tokio::time::{Instant, Sleep};
 
-use super::lives::Place;
-use super::mail::AGAIN;
-use super::record::{Ended, Record, Status};
+use super::inbox::RETRY_INTERVAL;
+use super::liveness::TaskSlot;
+use super::record::{Record, TaskResult, TaskStatus};
 use super::store::Tasks;
 use crate::catalog::{CallContext, ClientError, Slot};
 use crate::limit::Held;
-use crate::server::call::{self, Guarded, Outcome};
+use crate::server::inflight::{self, CallOutcome, CatchUnwind};
 use crate::state::StateError;
 
-/// A call that goes on by itself.
+/// Drives a call that has become a task.
 pub(super) struct Runner {
     pub(super) tasks: Arc<Tasks>,
     pub(super) record: Record,
     pub(super) context: Arc<CallContext>,
-    /// How long it may take.
+    /// Maximum duration.
     pub(super) timeout: Duration,
-    /// Whose share of the state it takes.
+    /// Owner that state entries are charged to.
     pub(super) share: Option<String>,
-    pub(super) place: Place,
-    /// It counts as a call that runs, which a server that stops waits for.
-    pub(super) inflight: call::Place,
-    /// The places that it takes among calls.
+    pub(super) place: TaskSlot,
+    /// Registration of the call; shutdown waits for it.
+    pub(super) inflight: inflight::InflightEntry,
+    /// Concurrency permits of the call.
     pub(super) held: Held,
 }
 
-/// What happened to a task.
-enum Event<T> {
-    /// The call is over.
-    Ended(Outcome<T>),
-    /// There is something that the record does not know of what it asks.
+/// Event while a task runs.
+enum RunnerEvent<T> {
+    /// The call has completed.
+    Ended(CallOutcome<T>),
+    /// The record must be updated with new or closed client requests.
     Asked,
-    Letters(Vec<Value>),
+    Messages(Vec<Value>),
     TimedOut,
 }
 
-/// Why a task does not go on.
-enum Stop<T> {
-    Ended(Outcome<T>),
+/// Reason for the end of a run.
+enum StopReason<T> {
+    Ended(CallOutcome<T>),
     TimedOut,
-    /// Its record says that it was cancelled, or is gone.
+    /// The record was cancelled or has expired.
     Cancelled,
 }
 
-/// Questions that wait for answers, by the names they have in the record.
+/// Pending client requests, by their names in the record.
 #[derive(Default)]
-struct Open {
+struct OpenRequests {
     slots: Vec<(String, Arc<Slot>)>,
-    /// TSK-06: no name is used twice.
+    /// TSK-06: names are never reused.
     used: HashSet<String>,
-    /// What the record does not know yet: questions by their names, and the names of those that are over.
+    /// Changes that are not in the record yet: new requests, and names of closed ones.
     asked: Vec<(String, Value)>,
     over: Vec<String>,
-    /// When it is told again, if it could not be.
+    /// Timer of the next attempt to write the record.
     again: Option<Pin<Box<Sleep>>>,
 }
 
-/// The longest time between two attempts to keep what a task gave.
-const AGAIN_MAX: Duration = Duration::from_secs(15);
-/// For how long a server that stops goes on trying.
-const LAST_TRIES: Duration = Duration::from_secs(3);
+/// Maximum delay between two attempts to store a result.
+const RETRY_INTERVAL_MAX: Duration = Duration::from_secs(15);
+/// Maximum duration of retries during shutdown.
+const SHUTDOWN_RETRY: Duration = Duration::from_secs(3);
 
 impl Runner {
-    /// Runs the call to its end, and keeps what it gave.
+    /// Drives the call to its end and stores its result.
     pub(super) async fn run<T: Send + 'static>(
         self,
-        call: Abortable<Guarded<T>>,
-        conclude: impl FnOnce(Outcome<T>) -> Ended + Send + 'static,
+        call: Abortable<CatchUnwind<T>>,
+        conclude: impl FnOnce(CallOutcome<T>) -> TaskResult + Send + 'static,
     ) {
         let id = self.record.id.clone();
         let stopped = self.drive(call).await;
@@ -86,12 +86,12 @@ impl Runner {
             desk.close();
         }
         let ended = match stopped {
-            Stop::Ended(outcome) => conclude(outcome),
-            Stop::TimedOut => {
+            StopReason::Ended(outcome) => conclude(outcome),
+            StopReason::TimedOut => {
                 tracing::warn!(task = %id, tool = %self.record.tool, "a task ran out of time");
-                Ended::internal("the task did not end in time")
+                TaskResult::internal("the task did not end in time")
             }
-            Stop::Cancelled => return,
+            StopReason::Cancelled => return,
         };
         let Self {
             tasks,
@@ -104,43 +104,43 @@ impl Runner {
         } = self;
         drop(held);
         settle(&tasks, &record, ended, share.as_deref()).await;
-        // It counts as one that runs until others know how it ended: a server that stops waits for that.
+        // The registration ends after the result is stored, so that shutdown waits for it.
         drop((place, inflight));
     }
 
-    async fn drive<T>(&self, mut call: Abortable<Guarded<T>>) -> Stop<T> {
-        let mut mail = self.tasks.mail(&self.record.id);
+    async fn drive<T>(&self, mut call: Abortable<CatchUnwind<T>>) -> StopReason<T> {
+        let mut inbox = self.tasks.inbox(&self.record.id);
         let mut deadline = std::pin::pin!(tokio::time::sleep(self.timeout));
-        let mut open = Open::default();
+        let mut open = OpenRequests::default();
         loop {
             let event = poll_fn(|cx| {
                 if let Poll::Ready(event) = self.poll(&mut call, &mut open, cx) {
                     return Poll::Ready(event);
                 }
-                if let Poll::Ready(Some(letters)) = mail.poll_next_unpin(cx) {
-                    return Poll::Ready(Event::Letters(letters));
+                if let Poll::Ready(Some(messages)) = inbox.poll_next_unpin(cx) {
+                    return Poll::Ready(RunnerEvent::Messages(messages));
                 }
-                deadline.as_mut().poll(cx).map(|()| Event::TimedOut)
+                deadline.as_mut().poll(cx).map(|()| RunnerEvent::TimedOut)
             });
             match event.await {
-                Event::Ended(outcome) => return Stop::Ended(outcome),
-                Event::TimedOut => {
+                RunnerEvent::Ended(outcome) => return StopReason::Ended(outcome),
+                RunnerEvent::TimedOut => {
                     self.context.outlet.cancel();
-                    return Stop::TimedOut;
+                    return StopReason::TimedOut;
                 }
-                Event::Asked => {
-                    if !self.tell_what_is_asked(&mut open).await {
+                RunnerEvent::Asked => {
+                    if !self.record_requests(&mut open).await {
                         self.context.outlet.cancel();
-                        return Stop::Cancelled;
+                        return StopReason::Cancelled;
                     }
                 }
-                Event::Letters(letters) => {
-                    for letter in &letters {
-                        if letter["cancel"] == true {
+                RunnerEvent::Messages(messages) => {
+                    for message in &messages {
+                        if message["cancel"] == true {
                             self.context.outlet.cancel();
-                            return Stop::Cancelled;
+                            return StopReason::Cancelled;
                         }
-                        open.answer(letter);
+                        open.answer(message);
                     }
                 }
             }
@@ -149,23 +149,23 @@ impl Runner {
 
     fn poll<T>(
         &self,
-        call: &mut Abortable<Guarded<T>>,
-        open: &mut Open,
+        call: &mut Abortable<CatchUnwind<T>>,
+        open: &mut OpenRequests,
         cx: &mut Context<'_>,
-    ) -> Poll<Event<T>> {
+    ) -> Poll<RunnerEvent<T>> {
         if let Poll::Ready(outcome) = Pin::new(call).poll(cx) {
-            return Poll::Ready(Event::Ended(match outcome {
-                Ok(outcome) => call::settled(outcome, &self.context),
+            return Poll::Ready(RunnerEvent::Ended(match outcome {
+                Ok(outcome) => inflight::finish_replay(outcome, &self.context),
                 Err(Aborted) => {
                     self.context.outlet.cancel();
-                    Outcome::Stopped
+                    CallOutcome::Stopped
                 }
             }));
         }
         let asking = &self.context.asking;
         asking.driven_by(cx.waker());
         if let Some(again) = &mut open.again {
-            return again.as_mut().poll(cx).map(|()| Event::Asked);
+            return again.as_mut().poll(cx).map(|()| RunnerEvent::Asked);
         }
         let Some(desk) = asking.desk() else {
             return Poll::Pending;
@@ -174,21 +174,22 @@ impl Runner {
             || !open.over.is_empty()
             || open.slots.iter().any(|(_, slot)| slot.is_closed())
         {
-            return Poll::Ready(Event::Asked);
+            return Poll::Ready(RunnerEvent::Asked);
         }
         Poll::Pending
     }
 
-    /// Writes into the record what is asked; later, if the state cannot be used now. `false` if the task is over.
-    async fn tell_what_is_asked(&self, open: &mut Open) -> bool {
+    /// Writes client requests to the record, and retries if the state is unavailable. Returns false if the task has
+    /// ended.
+    async fn record_requests(&self, open: &mut OpenRequests) -> bool {
         let new = match self.context.asking.desk() {
             Some(desk) => desk.take_new(),
             None => Vec::new(),
         };
-        open.note(new);
+        open.update(new);
         let (asked, over) = (&open.asked, &open.over);
         let change = |record: &mut Record| {
-            if record.is_over() {
+            if record.is_finished() {
                 return false;
             }
             let mut changes = false;
@@ -204,37 +205,37 @@ impl Runner {
         match self.tasks.change(&self.record.id, change).await {
             Ok(record) => {
                 open.is_told();
-                record.is_some_and(|record| !record.is_over())
+                record.is_some_and(|record| !record.is_finished())
             }
             Err(StateError::TooLarge { .. }) => {
-                // They do not fit into the record: the tool is told, and goes on.
+                // The requests exceed the size of a record, so they fail.
                 for (name, _) in std::mem::take(&mut open.asked) {
                     open.refuse(&name, ClientError::too_many("64 KiB in one task"));
                 }
-                open.again = (!open.over.is_empty()).then(in_a_while);
+                open.again = (!open.over.is_empty()).then(retry_timer);
                 true
             }
             Err(error) => {
                 if open.again.is_none() {
                     tracing::warn!(task = %self.record.id, %error, "what a task asks cannot be told yet");
                 }
-                open.again = Some(in_a_while());
+                open.again = Some(retry_timer());
                 true
             }
         }
     }
 }
 
-fn in_a_while() -> Pin<Box<Sleep>> {
-    Box::pin(tokio::time::sleep(AGAIN))
+fn retry_timer() -> Pin<Box<Sleep>> {
+    Box::pin(tokio::time::sleep(RETRY_INTERVAL))
 }
 
-/// Keeps how a task ended. While the state cannot be used that is tried again, for as long as the task would be known.
-async fn settle(tasks: &Tasks, record: &Record, mut ended: Ended, share: Option<&str>) {
+/// Stores the result of a task. Retries while the state is unavailable, until the task would expire.
+async fn settle(tasks: &Tasks, record: &Record, mut ended: TaskResult, share: Option<&str>) {
     let id = &record.id;
     let mut give_up = Instant::now() + Duration::from_millis(record.ttl_ms);
     let mut stopping_until = None;
-    let mut wait = AGAIN;
+    let mut wait = RETRY_INTERVAL;
     let (mut is_told, mut is_short) = (false, false);
     loop {
         let error = match tasks.end(record, &ended, share).await {
@@ -252,14 +253,14 @@ async fn settle(tasks: &Tasks, record: &Record, mut ended: Ended, share: Option<
             )
         {
             tracing::error!(task = %id, %error, "what a task gave cannot be kept");
-            ended = Ended::internal("what the task gave cannot be kept");
+            ended = TaskResult::internal("what the task gave cannot be kept");
             is_short = true;
             continue;
         }
         if tasks.is_stopping() {
-            wait = AGAIN;
+            wait = RETRY_INTERVAL;
             give_up =
-                give_up.min(*stopping_until.get_or_insert_with(|| Instant::now() + LAST_TRIES));
+                give_up.min(*stopping_until.get_or_insert_with(|| Instant::now() + SHUTDOWN_RETRY));
         }
         if give_up <= Instant::now() + wait {
             tracing::error!(task = %id, %error, "how a task ended could not be kept; it is lost");
@@ -271,18 +272,18 @@ async fn settle(tasks: &Tasks, record: &Record, mut ended: Ended, share: Option<
         }
         let again = Instant::now() + wait;
         while Instant::now() < again && !tasks.is_stopping() {
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(RETRY_INTERVAL).await;
         }
         if tasks.is_stopping() {
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(RETRY_INTERVAL).await;
         }
-        wait = (2 * wait).min(AGAIN_MAX);
+        wait = (2 * wait).min(RETRY_INTERVAL_MAX);
     }
 }
 
-impl Open {
-    /// Takes up what was asked, and what is over since that was last looked at.
-    fn note(&mut self, new: Vec<Arc<Slot>>) {
+impl OpenRequests {
+    /// Adds new client requests and removes closed ones.
+    fn update(&mut self, new: Vec<Arc<Slot>>) {
         let over = &mut self.over;
         self.slots.retain(|(name, slot)| {
             if slot.is_closed() {
@@ -299,7 +300,7 @@ impl Open {
         }
     }
 
-    /// The record knows all of it.
+    /// Clears the changes after they were written.
     fn is_told(&mut self) {
         self.asked.clear();
         self.over.clear();
@@ -317,14 +318,14 @@ impl Open {
         name
     }
 
-    /// Takes a letter's answers to where they are waited for.
-    fn answer(&mut self, letter: &Value) {
-        for (name, answer) in letter["answers"].as_object().into_iter().flatten() {
+    /// Delivers the client responses in a message.
+    fn answer(&mut self, message: &Value) {
+        for (name, answer) in message["answers"].as_object().into_iter().flatten() {
             if let Ok(text) = serde_json::value::to_raw_value(answer) {
                 self.take(name, |slot| slot.answer(Ok(raw(&text))));
             }
         }
-        for (name, error) in letter["errors"].as_object().into_iter().flatten() {
+        for (name, error) in message["errors"].as_object().into_iter().flatten() {
             self.refuse(name, ClientError::read(&error.to_string()));
         }
     }
@@ -347,11 +348,11 @@ fn raw(text: &RawValue) -> Box<str> {
     text.get().into()
 }
 
-/// The status of a task that is cancelled where that is still possible.
+/// Cancels a task that has not ended. Returns false otherwise.
 pub(super) fn cancel(record: &mut Record) -> bool {
-    let runs = !record.is_over();
+    let runs = !record.is_finished();
     if runs {
-        record.status = Status::Cancelled;
+        record.status = TaskStatus::Cancelled;
         record.requests.clear();
     }
     runs

@@ -1,4 +1,4 @@
-//! Tasks in the shared state: their records and their outcomes.
+//! Records and results of tasks in the shared state.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,47 +8,47 @@ use data_encoding::HEXLOWER;
 use futures_util::future::join_all;
 
 use super::TaskConfig;
-use super::lives::Running;
-use super::record::{Ended, Kept, Record, now_ms};
-use super::runners::Runners;
+use super::liveness::LocalTasks;
+use super::orphans::OrphanSweep;
+use super::record::{Record, StoredResult, TaskResult, now_ms};
 use crate::seal::short_digest;
 use crate::server::liveness::Liveness;
-use crate::server::share::Kind;
+use crate::server::share::StateKind;
 use crate::server::streams::Streams;
 use crate::state::{Retention, SharedState, StateError, Subscription};
 
-/// The tasks of one server.
+/// Tasks of one server.
 #[derive(Debug)]
 pub(crate) struct Tasks {
     pub(super) state: SharedState,
     pub(super) config: TaskConfig,
     mount: Box<str>,
-    pub(super) running: Mutex<Running>,
-    /// Which replicas are there that run tasks.
+    pub(super) running: Mutex<LocalTasks>,
+    /// Liveness of the replicas that run tasks.
     pub(super) liveness: Arc<Liveness>,
-    pub(super) runners: Mutex<Runners>,
-    /// Whether other replicas have the same state.
+    pub(super) runners: Mutex<OrphanSweep>,
+    /// True if other replicas use the same state.
     pub(super) is_shared: bool,
-    /// Whoever wants to know of changes.
+    /// Notified of changes.
     streams: Arc<Streams>,
-    /// Names this process among those that run tasks.
+    /// Identifier of this process as a runner of tasks.
     pub(super) replica: u64,
 }
 
-/// One piece of an outcome.
+/// Size of one part of a result in bytes.
 const PART_BYTES: usize = 200 * 1024;
-/// How large an outcome may be: 4 MiB.
-pub(super) const OUTCOME_BYTES: usize = 4 * 1024 * 1024;
-/// How many tasks of one owner are listed; older ones can still be asked for by their ids.
+/// Maximum size of a result: 4 MiB.
+pub(super) const RESULT_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Maximum number of listed tasks of an owner. Older ones can still be requested by id.
 pub(super) const LISTED_MAX: usize = 10_000;
-/// Maximum number of tasks that are looked up for one page, those that are forgotten included. A page that ends for it has a
-/// cursor, and may be empty.
-const LOOKED_UP_MAX: usize = 500;
-/// How often a record is read anew because somebody else was faster.
-const TRIES: usize = 50;
+/// Maximum number of lookups for one page, including expired tasks. A page that reaches it has a cursor and may be
+/// empty.
+const LOOKUPS_MAX: usize = 500;
+/// Maximum number of attempts when others write at the same time.
+const ATTEMPTS_MAX: usize = 50;
 
 impl Tasks {
-    pub(crate) fn new(
+    pub fn new(
         (state, is_shared): (SharedState, bool),
         config: TaskConfig,
         mount: &str,
@@ -68,32 +68,32 @@ impl Tasks {
         })
     }
 
-    /// Has others know that a task begins here, before its record is there.
-    pub(super) async fn begins(
+    /// Announces that a task will run here, before its record exists.
+    pub(super) async fn announce(
         &self,
         record: &Record,
         share: Option<&str>,
     ) -> Result<(), StateError> {
-        self.liveness.say_for_tasks().await?;
-        self.note(record, share).await
+        self.liveness.heartbeat_tasks().await?;
+        self.register_run(record, share).await
     }
 
-    /// Writes a new record (TSK-03: before its id is given out).
+    /// Writes a new record, before its id is returned (TSK-03).
     pub(super) async fn create(
         &self,
         record: &Record,
         share: Option<&str>,
     ) -> Result<(), StateError> {
-        let life = life(record);
-        let fresh = Kind::Task
+        let ttl = ttl(record);
+        let fresh = StateKind::Task
             .of(&self.state, share)
-            .put_if_absent(&self.key("task", &record.id), written(record), life)
+            .put_if_absent(&self.key("task", &record.id), written(record), ttl)
             .await?;
         debug_assert!(fresh, "ids are never drawn twice");
         Ok(())
     }
 
-    /// A task, if it is there and belongs to the caller (TSK-10).
+    /// Finds a task that belongs to the owner (TSK-10).
     pub(super) async fn find(&self, id: &str, owner: &str) -> Result<Option<Record>, StateError> {
         Ok(self
             .read(id)
@@ -102,30 +102,31 @@ impl Tasks {
             .filter(|r| r.owner == owner))
     }
 
-    /// Changes a record. `change` says whether there is anything to change; it may be asked again if somebody else was
-    /// faster. Returns what the record is then; `None` if there is none.
+    /// Changes a record. `change` returns false if it changed nothing; it runs again after a conflicting write.
+    ///
+    /// Returns the current record, or `None` if there is none.
     pub(super) async fn change(
         &self,
         id: &str,
         mut change: impl FnMut(&mut Record) -> bool,
     ) -> Result<Option<Record>, StateError> {
         let key = self.key("task", id);
-        for _ in 0..TRIES {
+        for _ in 0..ATTEMPTS_MAX {
             let Some((mut record, before)) = self.read(id).await? else {
                 return Ok(None);
             };
             if !change(&mut record) {
                 return Ok(Some(record));
             }
-            // Never back in time, whichever replica's clock it is.
+            // The time must not go backwards if the clocks of replicas differ.
             record.updated = now_ms().max(record.updated);
             let after = written(&record);
             if self
                 .state
-                .compare_and_swap(&key, before, after, life(&record))
+                .compare_and_swap(&key, before, after, ttl(&record))
                 .await?
             {
-                // Those who wait for it look themselves; a lost message costs them a moment.
+                // A lost announcement only delays the readers, who poll.
                 let _ = self
                     .state
                     .publish(&self.key("task-out", id), Bytes::new())
@@ -140,7 +141,7 @@ impl Tasks {
         })
     }
 
-    /// Notes a task among those of its owner, for lists of them. Before it is there: one that is not is passed over.
+    /// Adds a task to the list of its owner, before its record exists. Entries without a record are skipped.
     pub(super) async fn enlist(
         &self,
         record: &Record,
@@ -149,18 +150,17 @@ impl Tasks {
         let keep = Retention {
             entries: LISTED_MAX,
             bytes: LISTED_MAX * (ID_LEN + 8),
-            // A task runs for its time at most, and is kept for as long again.
-            life: 2 * life(record),
+            // A task runs for at most its TTL, and its result is kept as long again.
+            life: 2 * ttl(record),
             may_go: false,
         };
         let log = self.list_of(&record.owner);
         let id = Bytes::copy_from_slice(record.id.as_bytes());
-        let state = Kind::Task.of(&self.state, share);
+        let state = StateKind::Task.of(&self.state, share);
         state.append(&log, id, keep).await.map(drop)
     }
 
-    /// Tasks of an owner that began after a place in their list, and the place of the last that was looked at; `None`
-    /// if there are no more behind it.
+    /// Lists tasks of an owner after a position. Also returns the position for the next page, if there is one.
     pub(super) async fn list(
         &self,
         owner: &str,
@@ -186,7 +186,7 @@ impl Tasks {
                 return Ok((found, None));
             }
             looked_up += page.entries.len();
-            if max <= found.len() || LOOKED_UP_MAX <= looked_up {
+            if max <= found.len() || LOOKUPS_MAX <= looked_up {
                 return Ok((found, Some(at)));
             }
         }
@@ -198,32 +198,32 @@ impl Tasks {
         key
     }
 
-    /// Ends a task, and keeps how. One that is over stays what it is.
+    /// Ends a task and stores its result. Does nothing if it has ended before.
     pub(super) async fn end(
         &self,
         record: &Record,
-        ended: &Ended,
+        ended: &TaskResult,
         share: Option<&str>,
     ) -> Result<Option<Record>, StateError> {
-        // What was kept already may not make room for what nobody will ask for.
+        // A stored result must not be evicted for one that is never read.
         match self.read(&record.id).await? {
-            Some((record, _)) if !record.is_over() => {}
+            Some((record, _)) if !record.is_finished() => {}
             other => return Ok(other.map(|(record, _)| record)),
         }
-        let kept = self.keep(record, ended, share).await?;
+        let kept = self.store_result(record, ended, share).await?;
         self.change(&record.id, |record| record.end(ended.status(), kept))
             .await
     }
 
-    /// Keeps how a task ended. Says where.
-    pub(super) async fn keep(
+    /// Stores the result of a task. Returns its location.
+    pub(super) async fn store_result(
         &self,
         record: &Record,
-        ended: &Ended,
+        ended: &TaskResult,
         share: Option<&str>,
-    ) -> Result<Kept, StateError> {
+    ) -> Result<StoredResult, StateError> {
         let text = serde_json::to_vec(ended).unwrap_or_default();
-        let max = OUTCOME_BYTES;
+        let max = RESULT_BYTES_MAX;
         if max < text.len() {
             return Err(StateError::TooLarge {
                 bytes: text.len(),
@@ -232,13 +232,13 @@ impl Tasks {
         }
         let log = self.key("task-end", &record.id);
         let keep = Retention {
-            entries: OUTCOME_BYTES / PART_BYTES + 1,
-            bytes: OUTCOME_BYTES,
-            life: life(record),
+            entries: RESULT_BYTES_MAX / PART_BYTES + 1,
+            bytes: RESULT_BYTES_MAX,
+            life: ttl(record),
             may_go: true,
         };
-        let state = Kind::Outcome.of(&self.state, share);
-        let mut kept = Kept::default();
+        let state = StateKind::Outcome.of(&self.state, share);
+        let mut kept = StoredResult::default();
         for part in text.chunks(PART_BYTES) {
             let part = Bytes::copy_from_slice(part);
             let number = state.append(&log, part, keep).await?;
@@ -250,8 +250,11 @@ impl Tasks {
         Ok(kept)
     }
 
-    /// How a task ended.
-    pub(super) async fn ended(&self, record: &Record) -> Result<Option<Ended>, StateError> {
+    /// Loads the result of a task.
+    pub(super) async fn load_result(
+        &self,
+        record: &Record,
+    ) -> Result<Option<TaskResult>, StateError> {
         let log = self.key("task-end", &record.id);
         let page = self
             .state
@@ -272,13 +275,13 @@ impl Tasks {
         Ok(serde_json::from_slice(&text).ok())
     }
 
-    /// Hears when a task changes.
+    /// Subscribes to changes of a task.
     pub(super) async fn changes(&self, id: &str) -> Result<Box<dyn Subscription>, StateError> {
         self.state.subscribe(&self.key("task-out", id)).await
     }
 
-    /// A task, whoever asks.
-    pub(super) async fn known(&self, id: &str) -> Result<Option<Record>, StateError> {
+    /// Gets a task of any owner.
+    pub(super) async fn get(&self, id: &str) -> Result<Option<Record>, StateError> {
         Ok(self.read(id).await?.map(|(record, _)| record))
     }
 
@@ -295,7 +298,7 @@ impl Tasks {
             .map(|record| (record, text)))
     }
 
-    /// Whether the server stops.
+    /// Returns true during shutdown.
     pub(super) fn is_stopping(&self) -> bool {
         self.streams.is_stopping()
     }
@@ -305,10 +308,10 @@ impl Tasks {
     }
 }
 
-/// How long ids are: 128 bits in hexadecimal.
+/// Length of an id: 128 bits in hexadecimal.
 const ID_LEN: usize = 32;
 
-/// An id that nobody can guess.
+/// A random id.
 pub(super) fn new_id() -> String {
     HEXLOWER.encode(&crate::seal::random_bytes::<16>())
 }
@@ -317,8 +320,8 @@ fn written(record: &Record) -> Bytes {
     serde_json::to_vec(record).unwrap_or_default().into()
 }
 
-/// A record is there for as long as the task may run, and as long again from each change.
-pub(super) fn life(record: &Record) -> Duration {
+/// Time to live of a record, from its last change.
+pub(super) fn ttl(record: &Record) -> Duration {
     Duration::from_millis(record.ttl_ms.max(1000))
 }
 
@@ -326,7 +329,7 @@ pub(super) fn life(record: &Record) -> Duration {
 mod tests {
     use serde_json::{Map, json};
 
-    use super::super::record::Status;
+    use super::super::record::TaskStatus;
     use super::*;
     use crate::server::tests::replica_of;
 
@@ -339,9 +342,9 @@ mod tests {
             updated: now_ms(),
             ttl_ms: 60_000,
             poll_ms: 1000,
-            status: Status::Running,
+            status: TaskStatus::Running,
             requests: Map::new(),
-            kept: Kept::default(),
+            kept: StoredResult::default(),
             runner: 0,
             session: None,
         }
@@ -350,7 +353,7 @@ mod tests {
     #[tokio::test]
     async fn one_page_looks_up_a_bounded_number_of_forgotten_tasks() {
         let server = replica_of(SharedState::default());
-        let forgotten = 2 * LOOKED_UP_MAX;
+        let forgotten = 2 * LOOKUPS_MAX;
         for n in 0..=forgotten {
             let entry = record(format!("{n:0ID_LEN$}"));
             server.tasks.enlist(&entry, None).await.expect("a state");
@@ -359,7 +362,7 @@ mod tests {
         let key = server.tasks.key("task", &last.id);
         let text = written(&last);
         let state = &server.tasks.state;
-        let put = state.put(&key, text, life(&last)).await;
+        let put = state.put(&key, text, ttl(&last)).await;
         put.expect("a state");
 
         let (mut found, mut after, mut pages) = (Vec::new(), 0, 0);
@@ -383,22 +386,22 @@ mod tests {
         let log = server.tasks.key("task-end", &record.id);
         let keep = Retention {
             entries: 10,
-            bytes: OUTCOME_BYTES,
-            life: life(&record),
+            bytes: RESULT_BYTES_MAX,
+            life: ttl(&record),
             may_go: false,
         };
         let state = &server.tasks.state;
         state.append(&log, half, keep).await.expect("a state");
-        let ended = Ended::Result(json!("x".repeat(2 * PART_BYTES)));
+        let ended = TaskResult::Result(json!("x".repeat(2 * PART_BYTES)));
         record.kept = server
             .tasks
-            .keep(&record, &ended, None)
+            .store_result(&record, &ended, None)
             .await
             .expect("kept");
         assert_eq!(record.kept.parts, 3);
-        let read = server.tasks.ended(&record).await.expect("a state");
+        let read = server.tasks.load_result(&record).await.expect("a state");
         assert!(
-            matches!(read, Some(Ended::Result(text)) if text == json!("x".repeat(2 * PART_BYTES)))
+            matches!(read, Some(TaskResult::Result(text)) if text == json!("x".repeat(2 * PART_BYTES)))
         );
     }
 }

@@ -46,7 +46,7 @@ const FLUSH: Duration = Duration::from_secs(1);
 const SLACK: Duration = Duration::from_secs(1);
 
 /// Minimum grace in seconds: the reserved phases and one second for calls.
-pub(crate) const GRACE_SECONDS_MIN: u32 = 5;
+pub const GRACE_SECONDS_MIN: u32 = 5;
 
 impl DrainConfig {
     /// Reports the settings that leave no time for calls.
@@ -103,7 +103,7 @@ impl Budget {
         }
     }
 
-    /// All of it.
+    /// Total duration.
     pub fn total(&self) -> Duration {
         self.delay + self.calls + self.children + self.flush + self.slack
     }

@@ -1,6 +1,4 @@
-//! Bytes to messages and back: HTTP, and standard input and output.
+//! Standard input and output, and what all transports share.
 
 pub mod drain;
-#[path = "../../../http/src/lib.rs"]
-pub mod http;
 pub mod stdio;

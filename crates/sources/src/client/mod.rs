@@ -544,7 +544,7 @@ impl Client {
     /// Returns true if headers have to mirror the arguments that tool schemas mark with `x-mcp-header`: over HTTP in
     /// 2026-07-28.
     #[cfg(feature = "cli")]
-    pub(crate) fn mirrors_arguments(&self) -> bool {
+    pub fn mirrors_arguments(&self) -> bool {
         !self.revision.has_sessions() && matches!(self.link, Link::Http(_))
     }
 
@@ -591,7 +591,7 @@ impl Client {
     }
 
     /// Makes a request whose parameters can be used again.
-    pub(crate) async fn ask(
+    pub async fn ask(
         &self,
         method: &'static str,
         params: &Params,

@@ -79,14 +79,14 @@ impl Params {
 
     /// Adds a member whose JSON text many requests share.
     #[must_use]
-    pub(crate) fn shared(mut self, name: &'static str, value: Arc<str>) -> Self {
+    pub fn shared(mut self, name: &'static str, value: Arc<str>) -> Self {
         self.members.push((name, Text::Shared(value)));
         self
     }
 
     /// Adds a member from a string that is known to be valid JSON.
     #[must_use]
-    pub(crate) fn checked(mut self, name: &'static str, value: String) -> Self {
+    pub fn checked(mut self, name: &'static str, value: String) -> Self {
         self.members.push((name, Text::Checked(value)));
         self
     }
@@ -108,7 +108,7 @@ impl Params {
 
     /// Mirrors the arguments of a tool in headers as its schema requests. Missing arguments are not mirrored (MH-11).
     #[must_use]
-    pub(crate) fn mirror_all(mut self, parameters: &[HeaderParameter], arguments: &Value) -> Self {
+    pub fn mirror_all(mut self, parameters: &[HeaderParameter], arguments: &Value) -> Self {
         for parameter in parameters {
             let mut found = Some(arguments);
             for step in &parameter.path {

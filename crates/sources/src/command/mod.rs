@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 pub use config::{CommandLimits, CommandOutput, CommandSourceConfig, CommandToolConfig};
 #[cfg(feature = "cli")]
-pub(crate) use discover::{Discovery, discover};
+pub use discover::{Discovery, discover};
 
 use self::line::Line;
 use self::run::{Ended, Program, RunError};
@@ -46,7 +46,7 @@ struct Plan {
 }
 
 /// Collects the tools of a command source.
-pub(super) fn collect(command: &CommandSourceConfig, collector: &mut Collector) {
+pub fn collect(command: &CommandSourceConfig, collector: &mut Collector) {
     let prefix = collector.prefix("");
     for (position, tool) in command.tools.iter().enumerate() {
         match CommandTool::new(command, tool, &prefix) {
@@ -93,12 +93,10 @@ impl CommandTool {
         }
         let name = format!("{prefix}{}", config.name);
         let limits = &source.limits;
-        let hints = ToolAnnotations {
-            read_only_hint: Some(config.read_only),
-            destructive_hint: config.destructive,
-            idempotent_hint: config.idempotent,
-            ..ToolAnnotations::default()
-        };
+        let mut hints = ToolAnnotations::default();
+        hints.read_only_hint = Some(config.read_only);
+        hints.destructive_hint = config.destructive;
+        hints.idempotent_hint = config.idempotent;
         let mut definition = Definition::new(&name)
             .input_schema(schema.clone())
             .annotations(hints)

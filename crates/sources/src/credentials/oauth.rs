@@ -12,7 +12,7 @@ use crate::net::{Client, Deadlines, Guard, OutgoingRequest};
 use crate::source::tokens::{Grant, Granted, Name};
 
 /// An issuer, and the credentials for it.
-pub(in crate::source) struct Issuer {
+pub(crate) struct Issuer {
     config: OAuthConfig,
     url: Url,
     client: Client,
@@ -145,7 +145,7 @@ impl Issuer {
 }
 
 /// Token cache for reusable credentials, with one request at a time. Tokens are not stored.
-pub(in crate::source) struct OAuth {
+pub struct OAuth {
     issuer: Issuer,
     token: Mutex<Option<(Grant, HeaderValue)>>,
 }

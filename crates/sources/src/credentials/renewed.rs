@@ -23,7 +23,7 @@ const PROLONGS: Duration = Duration::from_secs(3600);
 const REFUSES: Duration = Duration::from_secs(30);
 
 /// The token for one server or API.
-pub(in crate::source) struct Renewed {
+pub(crate) struct Renewed {
     tokens: Tokens,
     name: Name,
     way: Way,

@@ -41,7 +41,7 @@ struct Plan {
 }
 
 /// Collects the tools of an HTTP source.
-pub(super) fn collect(http: &HttpSourceConfig, collector: &mut Collector) {
+pub fn collect(http: &HttpSourceConfig, collector: &mut Collector) {
     let mut bases = Vec::new();
     if !http.base_url.is_empty() {
         match parse_base(&http.base_url) {
@@ -172,12 +172,13 @@ fn annotations(config: &HttpToolConfig, method: &Method) -> ToolAnnotations {
 
 pub(super) fn annotations_of(method: &Method) -> ToolAnnotations {
     let destructive = matches!(*method, Method::DELETE | Method::PUT | Method::PATCH);
-    ToolAnnotations {
-        read_only_hint: Some(method.is_safe()),
-        destructive_hint: Some(destructive),
-        idempotent_hint: Some(method.is_idempotent()),
-        open_world_hint: Some(true),
-        ..ToolAnnotations::default()
+    {
+        let mut hints = ToolAnnotations::default();
+        hints.read_only_hint = Some(method.is_safe());
+        hints.destructive_hint = Some(destructive);
+        hints.idempotent_hint = Some(method.is_idempotent());
+        hints.open_world_hint = Some(true);
+        hints
     }
 }
 

@@ -66,7 +66,7 @@ const NOT_FORWARDED: [&str; 9] = [
 ];
 
 /// Parses a base URL: a scheme, a host and optionally a path.
-pub(in crate::source) fn parse_base(text: &str) -> Result<Url, String> {
+pub(crate) fn parse_base(text: &str) -> Result<Url, String> {
     let advice = "write it as https://api.example.com/v1";
     let url: Url = text
         .parse()
@@ -239,11 +239,7 @@ impl RequestPlan {
 }
 
 /// Appends a path to a base URL, and rejects a path that would leave the base.
-pub(in crate::source) fn assemble(
-    base: &Url,
-    path: &str,
-    query: Option<&str>,
-) -> Result<Url, String> {
+pub(crate) fn assemble(base: &Url, path: &str, query: Option<&str>) -> Result<Url, String> {
     let root = base.path().trim_end_matches('/');
     let whole = format!("{root}{path}");
     let climbs = |segment: &str| {

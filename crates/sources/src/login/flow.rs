@@ -24,25 +24,25 @@ use crate::source::tokens::{Grant, Granted, Grants, KeepError, Name, Tokens, cli
 
 /// Parameters of a login.
 #[derive(Clone, Debug)]
-pub(crate) struct LoginRequest {
-    pub(crate) server: Url,
+pub struct LoginRequest {
+    pub server: Url,
     /// Token store.
-    pub(crate) tokens: Tokens,
+    pub tokens: Tokens,
     /// ID of a client that is already registered with the issuer.
-    pub(crate) client_id: Option<String>,
-    pub(crate) client_secret: Option<Secret>,
+    pub client_id: Option<String>,
+    pub client_secret: Option<Secret>,
     /// URL of a client ID metadata document, for issuers that support it.
-    pub(crate) client_metadata: Option<Url>,
+    pub client_metadata: Option<Url>,
     /// The server's issuer to use; the first one that it lists, by default. Required if a client secret is set that
     /// no earlier login has shown to that issuer.
-    pub(crate) issuer: Option<String>,
+    pub issuer: Option<String>,
     /// Requested scopes. If empty, the scopes that the server requests.
-    pub(crate) scopes: Vec<String>,
+    pub scopes: Vec<String>,
     /// Port for the redirect; 0 for any free port.
-    pub(crate) port: u16,
+    pub port: u16,
     /// Non-public networks in which the server and the issuer are allowed.
-    pub(crate) networks: Vec<IpNet>,
-    pub(crate) patience: Duration,
+    pub networks: Vec<IpNet>,
+    pub patience: Duration,
 }
 
 /// Response to a client registration (RFC 7591).
@@ -68,10 +68,7 @@ struct Identity {
 }
 
 /// Runs the authorization flow. `show` receives the URL to open in a browser.
-pub(crate) async fn log_in(
-    request: &LoginRequest,
-    show: impl FnOnce(&Url),
-) -> Result<Known, LoginError> {
+pub async fn log_in(request: &LoginRequest, show: impl FnOnce(&Url)) -> Result<Known, LoginError> {
     let tokens = &request.tokens;
     if tokens.are_in_memory() {
         return Err(LoginError::InMemory);

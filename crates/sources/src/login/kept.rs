@@ -10,20 +10,20 @@ use crate::source::tokens::{Grant, KeepError, Name, Tokens};
 
 /// Information about a stored token, without the token itself.
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
+pub struct Known {
     /// True for a login; false for a configured refresh token.
-    pub(crate) is_login: bool,
+    pub is_login: bool,
     /// URL of the server as given at login.
-    pub(crate) server: String,
+    pub server: String,
     /// Resource identifier of the server, as declared or configured.
-    pub(crate) resource: String,
-    pub(crate) issuer: String,
-    pub(crate) client_id: String,
-    pub(crate) scopes: Vec<String>,
+    pub resource: String,
+    pub issuer: String,
+    pub client_id: String,
+    pub scopes: Vec<String>,
     /// Expiry of the token, if its issuer stated one.
-    pub(crate) ends: Option<SystemTime>,
+    pub ends: Option<SystemTime>,
     /// True if the token can be refreshed.
-    pub(crate) is_renewable: bool,
+    pub is_renewable: bool,
 }
 
 impl Known {
@@ -44,10 +44,10 @@ impl Known {
 
 /// A removed grant.
 #[derive(Clone, Debug)]
-pub(crate) struct LoggedOut {
-    pub(crate) issuer: String,
+pub struct LoggedOut {
+    pub issuer: String,
     /// True if the issuer revoked the token too (RFC 7009).
-    pub(crate) is_told: bool,
+    pub is_told: bool,
 }
 
 /// Returns a function that adds the store's location to an error.
@@ -63,7 +63,7 @@ pub(super) fn kept_in(tokens: &Tokens) -> impl Fn(KeepError) -> LoginError {
 /// # Errors
 ///
 /// The store cannot be read, or is in the memory of another process.
-pub(crate) async fn logins(tokens: &Tokens) -> Result<Vec<Known>, LoginError> {
+pub async fn logins(tokens: &Tokens) -> Result<Vec<Known>, LoginError> {
     if tokens.are_in_memory() {
         return Err(LoginError::InMemory);
     }
@@ -81,7 +81,7 @@ pub(crate) async fn logins(tokens: &Tokens) -> Result<Vec<Known>, LoginError> {
 /// # Errors
 ///
 /// There is none, or it cannot be removed.
-pub(crate) async fn log_out(
+pub async fn log_out(
     tokens: &Tokens,
     auth: &AuthConfig,
     server: &Url,

@@ -9,15 +9,15 @@ mod discovery;
 mod flow;
 mod kept;
 
-pub(crate) use flow::{LoginRequest, log_in};
-pub(crate) use kept::{Known, log_out, logins};
+pub use flow::{LoginRequest, log_in};
+pub use kept::{Known, log_out, logins};
 
 use super::tokens::KeepError;
 use crate::net::FetchError;
 
 /// Reason why a login failed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum LoginError {
+pub enum LoginError {
     #[error("it does not ask who calls; there is nothing to log in to")]
     Open,
     #[error(

@@ -59,7 +59,7 @@ const TITLE_CHARACTERS: usize = 200;
 const TOOLS_MAX: usize = 20_000;
 
 /// Collects the tools of an OpenAPI source.
-pub(super) async fn collect(openapi: &OpenApiSourceConfig, name: &str, collector: &mut Collector) {
+pub async fn collect(openapi: &OpenApiSourceConfig, name: &str, collector: &mut Collector) {
     let room = Room::new(openapi, collector.memory_bytes);
     let document = match Document::read(openapi, room).await {
         Ok(document) => document,

@@ -9,7 +9,7 @@ use crate::source::name::sanitized;
 
 /// Preferred kind of a server that is available in both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Preference {
+pub enum Preference {
     /// A remote server.
     #[default]
     Remote,
@@ -19,15 +19,15 @@ pub(crate) enum Preference {
 
 /// An entry of `upstreams`.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Entry {
+pub struct Entry {
     /// Name of the upstream.
-    pub(crate) name: String,
+    pub name: String,
     /// Configuration of the upstream.
-    pub(crate) config: Map<String, Value>,
+    pub config: Map<String, Value>,
     /// Required environment variables, each with its purpose.
-    pub(crate) needed: BTreeMap<String, String>,
+    pub needed: BTreeMap<String, String>,
     /// Optional settings, each with its purpose.
-    pub(crate) optional: Vec<String>,
+    pub optional: Vec<String>,
 }
 
 /// Returns the entry for a server.
@@ -35,7 +35,7 @@ pub(crate) struct Entry {
 /// # Errors
 ///
 /// Returns the reason for each way in which the server is available.
-pub(crate) fn entry(server: &Server, preference: Preference) -> Result<Entry, Vec<String>> {
+pub fn entry(server: &Server, preference: Preference) -> Result<Entry, Vec<String>> {
     let mut refused = Vec::new();
     let remotes = {
         let mut remotes: Vec<&Remote> = server.remotes.iter().collect();

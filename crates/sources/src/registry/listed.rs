@@ -40,20 +40,20 @@ impl Answer {
 /// A server.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Server {
-    pub(crate) name: String,
-    pub(crate) description: String,
-    pub(crate) version: String,
+pub struct Server {
+    pub name: String,
+    pub description: String,
+    pub version: String,
     pub(super) packages: Vec<Package>,
     pub(super) remotes: Vec<Remote>,
     /// `active`, `deprecated` or `deleted`.
     #[serde(skip)]
-    pub(crate) status: Option<String>,
+    pub status: Option<String>,
 }
 
 impl Server {
     /// Returns descriptions of the ways to reach the server.
-    pub(crate) fn ways(&self) -> Vec<&str> {
+    pub fn ways(&self) -> Vec<&str> {
         let remotes = self.remotes.iter().map(|_| "http");
         let packages = self.packages.iter();
         let mut ways: Vec<_> = remotes

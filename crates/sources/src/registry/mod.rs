@@ -11,14 +11,14 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use url::Url;
 
-pub(crate) use self::entry::{Entry, Preference, entry};
-pub(crate) use self::listed::Server;
+pub use self::entry::{Entry, Preference, entry};
+pub use self::listed::Server;
 use self::listed::{Answer, List};
 use crate::catalog::located;
 use crate::net::{Client, Deadlines, FetchError, Guard, OutgoingRequest};
 
 /// URL of the official registry.
-pub(crate) const OFFICIAL: &str = "https://registry.modelcontextprotocol.io/";
+pub const OFFICIAL: &str = "https://registry.modelcontextprotocol.io/";
 
 /// Alias of the newest version.
 const LATEST: &str = "latest";
@@ -32,7 +32,7 @@ const PAGES_MAX: usize = 20;
 
 /// Reason why a registry request failed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum RegistryError {
+pub enum RegistryError {
     #[error("{0:?} is no URL of a registry: write one such as {OFFICIAL}")]
     Url(String),
     #[error(
@@ -56,7 +56,7 @@ pub(crate) enum RegistryError {
 }
 
 /// Client for a registry with the API of the official one (v0.1).
-pub(crate) struct Registry {
+pub struct Registry {
     root: Url,
     client: Client,
 }
@@ -65,7 +65,7 @@ impl Registry {
     /// # Errors
     ///
     /// The URL is not a valid HTTP URL.
-    pub(crate) fn at(url: &str) -> Result<Self, RegistryError> {
+    pub fn at(url: &str) -> Result<Self, RegistryError> {
         let bad = || RegistryError::Url(url.to_owned());
         let mut root: Url = url.parse().map_err(|_| bad())?;
         if root.cannot_be_a_base() || !matches!(root.scheme(), "http" | "https") {
@@ -85,11 +85,7 @@ impl Registry {
     }
 
     /// Returns the newest versions of servers whose names contain a text, up to a maximum.
-    pub(crate) async fn search(
-        &self,
-        text: &str,
-        most: usize,
-    ) -> Result<Vec<Server>, RegistryError> {
+    pub async fn search(&self, text: &str, most: usize) -> Result<Vec<Server>, RegistryError> {
         let mut found = Vec::new();
         let mut cursor: Option<String> = None;
         for _ in 0..PAGES_MAX {
@@ -111,7 +107,7 @@ impl Registry {
     }
 
     /// Returns a server by its full name.
-    pub(crate) async fn server(&self, name: &str, version: &str) -> Result<Value, RegistryError> {
+    pub async fn server(&self, name: &str, version: &str) -> Result<Value, RegistryError> {
         let at = |version| self.path(&["v0.1", "servers", name, "versions", version]);
         match self.get(at(version)?, name).await {
             // Finds out whether only the version is missing, or the whole server.
@@ -153,7 +149,7 @@ impl Registry {
 /// # Errors
 ///
 /// The description is not valid.
-pub(crate) fn described(answer: &Value) -> Result<Server, RegistryError> {
+pub fn described(answer: &Value) -> Result<Server, RegistryError> {
     let answer: Answer = located::read(answer)
         .map_err(|misfit| RegistryError::Document(misfit.cause.to_string()))?;
     Ok(answer.into_server())

@@ -14,37 +14,37 @@ use crate::source::credentials::{CredentialError, read_answer, token_request};
 /// Stored data of one grant. It is sent only to the issuer that granted it and to the server that it is for.
 #[derive(Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(in crate::source) struct Grant {
+pub struct Grant {
     /// The server that the token is for, as given at login.
     #[serde(default)]
-    pub(in crate::source) server: String,
+    pub server: String,
     /// Resource identifier of the server: the `resource` of RFC 8707.
-    pub(in crate::source) resource: String,
+    pub resource: String,
     /// URL of the issuer.
-    pub(in crate::source) issuer: String,
-    pub(in crate::source) token_endpoint: String,
-    pub(in crate::source) revocation_endpoint: Option<String>,
-    pub(in crate::source) client_id: String,
-    pub(in crate::source) client_secret: Option<String>,
+    pub issuer: String,
+    pub(crate) token_endpoint: String,
+    pub(crate) revocation_endpoint: Option<String>,
+    pub client_id: String,
+    pub client_secret: Option<String>,
     /// Sends the client secret in the form instead of a header.
     #[serde(default)]
-    pub(in crate::source) secret_in_form: bool,
+    pub(crate) secret_in_form: bool,
     /// Empty before the first token was requested.
-    pub(in crate::source) access_token: String,
+    pub(crate) access_token: String,
     /// Expiry in seconds since 1970; `None` if the issuer did not state one.
-    pub(in crate::source) expires: Option<u64>,
+    pub(crate) expires: Option<u64>,
     /// Time before expiry at which the token is refreshed, in seconds.
     #[serde(default = "margin")]
-    pub(in crate::source) margin: u64,
-    pub(in crate::source) refresh_token: Option<String>,
+    pub(crate) margin: u64,
+    pub refresh_token: Option<String>,
     #[serde(default)]
-    pub(in crate::source) scopes: Vec<String>,
+    pub scopes: Vec<String>,
     /// Scopes of earlier `insufficient_scope` errors. The next login requests them too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(in crate::source) lacking: Vec<String>,
+    pub lacking: Vec<String>,
     /// Non-public networks in which the issuer is allowed.
     #[serde(default)]
-    pub(in crate::source) networks: Vec<IpNet>,
+    pub networks: Vec<IpNet>,
 }
 
 impl fmt::Debug for Grant {
@@ -60,7 +60,7 @@ impl fmt::Debug for Grant {
 /// Grants of several issuers for the same server, the latest last.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(in crate::source) struct Grants {
+pub struct Grants {
     grants: Vec<Grant>,
 }
 
@@ -83,7 +83,7 @@ impl Grants {
     }
 
     /// Returns the grant of this issuer; without a name, the latest one.
-    pub(in crate::source) fn of(&self, issuer: Option<&str>) -> Option<&Grant> {
+    pub fn of(&self, issuer: Option<&str>) -> Option<&Grant> {
         let is_meant = |grant: &&Grant| issuer.is_none_or(|issuer| is_same(&grant.issuer, issuer));
         self.grants.iter().rev().find(is_meant)
     }
@@ -118,7 +118,7 @@ impl Grants {
     }
 
     #[cfg(feature = "cli")]
-    pub(in crate::source) fn iter(&self) -> impl Iterator<Item = &Grant> {
+    pub fn iter(&self) -> impl Iterator<Item = &Grant> {
         self.grants.iter()
     }
 
@@ -151,13 +151,13 @@ fn is_same(one: &str, other: &str) -> bool {
 
 /// Response to a token request.
 #[derive(Deserialize)]
-pub(in crate::source) struct Granted {
-    pub(in crate::source) access_token: String,
+pub struct Granted {
+    pub(crate) access_token: String,
     #[serde(default)]
-    pub(in crate::source) token_type: String,
-    pub(in crate::source) expires_in: Option<f64>,
-    pub(in crate::source) refresh_token: Option<String>,
-    pub(in crate::source) scope: Option<String>,
+    pub(crate) token_type: String,
+    pub(crate) expires_in: Option<f64>,
+    pub refresh_token: Option<String>,
+    pub scope: Option<String>,
 }
 
 const ISSUER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -170,7 +170,7 @@ fn margin() -> u64 {
 
 impl Grant {
     /// Returns true if the token is not due for a refresh.
-    pub(in crate::source) fn is_fresh(&self, now: SystemTime) -> bool {
+    pub(crate) fn is_fresh(&self, now: SystemTime) -> bool {
         let now = seconds(now);
         !self.access_token.is_empty()
             && self
@@ -179,7 +179,7 @@ impl Grant {
     }
 
     /// Records missing scopes, separated by spaces. Returns true if any is new.
-    pub(in crate::source) fn lacks(&mut self, scope: &str) -> bool {
+    pub fn lacks(&mut self, scope: &str) -> bool {
         let before = self.lacking.len();
         for scope in scope.split_whitespace() {
             let is_known = |known: &[String]| known.iter().any(|known| known == scope);
@@ -194,7 +194,7 @@ impl Grant {
     }
 
     /// Updates the grant with the issuer's response.
-    pub(in crate::source) fn take(&mut self, granted: Granted, now: SystemTime) {
+    pub fn take(&mut self, granted: Granted, now: SystemTime) {
         let life = granted
             .expires_in
             .filter(|seconds| seconds.is_finite() && 0.0 <= *seconds)
@@ -211,7 +211,7 @@ impl Grant {
     }
 
     /// Requests another token with the refresh token (RFC 6749, 6).
-    pub(in crate::source) async fn refresh(&self) -> Result<Granted, CredentialError> {
+    pub(crate) async fn refresh(&self) -> Result<Granted, CredentialError> {
         let refresh = self.refresh_token.as_deref();
         let refresh = refresh.ok_or(CredentialError::LoginEnded)?;
         let fields = [("grant_type", "refresh_token"), ("refresh_token", refresh)];
@@ -219,7 +219,7 @@ impl Grant {
     }
 
     /// Sends a form to the issuer, with the client's authentication and the resource.
-    pub(in crate::source) async fn ask(
+    pub async fn ask(
         &self,
         endpoint: &str,
         fields: &[(&str, &str)],
@@ -233,7 +233,7 @@ impl Grant {
         Ok(granted)
     }
 
-    pub(in crate::source) async fn send(
+    pub async fn send(
         &self,
         endpoint: &str,
         fields: &[(&str, &str)],
@@ -276,10 +276,7 @@ fn is_here(url: &Url) -> bool {
 
 /// Returns a client for URLs from untrusted metadata. It allows public addresses over `https`, and the networks that
 /// the user allowed at login. If the server itself is on this machine, its issuer can be too.
-pub(in crate::source) fn client(
-    networks: &[IpNet],
-    server: Option<&Url>,
-) -> Result<Client, CredentialError> {
+pub fn client(networks: &[IpNet], server: Option<&Url>) -> Result<Client, CredentialError> {
     let guard = match server {
         Some(server) if is_here(server) => Guard::public().allow_loopback(),
         Some(server) => Guard::public().https_only().trust(server),

@@ -21,10 +21,10 @@ use serde::{Deserialize, Serialize};
 
 use self::folder::Folder;
 #[cfg(feature = "cli")]
-pub(super) use self::grant::client;
+pub use self::grant::client;
 pub(super) use self::grant::{Grant, Granted, Grants};
 use self::memory::Memory;
-pub(super) use self::name::Name;
+pub use self::name::Name;
 use self::shared::Shared;
 use crate::environment::{Conflicts, Probe};
 use crate::state::{SharedState, StateError};
@@ -96,7 +96,7 @@ impl TokensConfig {
     }
 
     /// Returns the selected store.
-    pub(crate) fn store(&self) -> TokenStore {
+    pub fn store(&self) -> TokenStore {
         match (self.store, &self.folder) {
             (Some(store), _) => store,
             (None, Some(_)) => TokenStore::File,
@@ -128,7 +128,7 @@ impl TokensConfig {
 }
 
 /// Returns the default folder of commands, and of servers without a configured one.
-pub(crate) fn default_folder(probe: &Probe) -> Option<PathBuf> {
+pub fn default_folder(probe: &Probe) -> Option<PathBuf> {
     let set = |name: &str| probe.variable(name).filter(|value| !value.is_empty());
     if let Some(folder) = set("LONGSHORE_TOKENS") {
         return Some(folder.into());
@@ -142,7 +142,7 @@ pub(crate) fn default_folder(probe: &Probe) -> Option<PathBuf> {
 
 /// Handle to the token store. Clones share the store.
 #[derive(Clone)]
-pub(crate) struct Tokens(Arc<Place>);
+pub struct Tokens(Arc<Place>);
 
 enum Place {
     Memory(Memory),
@@ -152,7 +152,7 @@ enum Place {
 
 /// Reason why tokens cannot be read or stored. The messages hold no secret.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum KeepError {
+pub enum KeepError {
     #[error(transparent)]
     File(#[from] io::Error),
     #[error("this process is ending")]
@@ -182,7 +182,7 @@ pub(super) enum Turn {
 
 impl Turn {
     /// Releases the lock. A holder that never does so blocks others for a few seconds at most.
-    pub(super) async fn end(self) {
+    pub async fn end(self) {
         if let Self::Shared(turn) = self {
             turn.end().await;
         }
@@ -195,7 +195,7 @@ impl Tokens {
     /// # Errors
     ///
     /// The settings contradict each other.
-    pub(crate) fn new(config: &TokensConfig, probe: &Probe) -> Result<Self, TokensError> {
+    pub fn new(config: &TokensConfig, probe: &Probe) -> Result<Self, TokensError> {
         config.check(probe)?;
         let place = match config.store() {
             TokenStore::Memory => Place::Memory(Memory::default()),
@@ -207,7 +207,7 @@ impl Tokens {
 
     /// Opens a store in a folder.
     #[cfg(any(feature = "cli", test))]
-    pub(crate) fn in_folder(folder: PathBuf) -> Self {
+    pub fn in_folder(folder: PathBuf) -> Self {
         Self(Arc::new(Place::Folder(Folder::new(folder))))
     }
 
@@ -216,7 +216,7 @@ impl Tokens {
     /// # Errors
     ///
     /// Tokens are configured to be stored in the state, and it is not shared or not encrypted.
-    pub(crate) fn are_in(
+    pub fn are_in(
         &self,
         state: SharedState,
         is_shared: bool,
@@ -240,12 +240,12 @@ impl Tokens {
 
     /// Returns true if other replicas have access to the tokens.
     #[cfg(feature = "cli")]
-    pub(crate) fn are_shared(&self) -> bool {
+    pub fn are_shared(&self) -> bool {
         matches!(&*self.0, Place::Shared(_))
     }
 
     /// Returns the stored grants under a name, by issuer.
-    pub(super) async fn look(&self, name: &Name) -> Result<Option<Grants>, KeepError> {
+    pub async fn look(&self, name: &Name) -> Result<Option<Grants>, KeepError> {
         match &*self.0 {
             Place::Memory(memory) => Ok(memory.look(name)),
             Place::Folder(folder) => folder.look(name).await,
@@ -254,7 +254,7 @@ impl Tokens {
     }
 
     /// Stores a grant and replaces the earlier one of its issuer. The caller must hold the lock.
-    pub(super) async fn keep(&self, name: &Name, grant: &Grant) -> Result<(), KeepError> {
+    pub async fn keep(&self, name: &Name, grant: &Grant) -> Result<(), KeepError> {
         let mut grants = self.there(name).await?;
         grants.renew(grant.clone());
         self.put(name, grants).await
@@ -262,7 +262,7 @@ impl Tokens {
 
     /// Stores a grant and makes it the one to use, instead of those of other issuers.
     #[cfg(feature = "cli")]
-    pub(super) async fn begin(&self, name: &Name, grant: &Grant) -> Result<(), KeepError> {
+    pub async fn begin(&self, name: &Name, grant: &Grant) -> Result<(), KeepError> {
         let mut grants = self.there(name).await?;
         grants.add(grant.clone());
         self.put(name, grants).await
@@ -328,7 +328,7 @@ impl Tokens {
     }
 
     /// Returns all stored grants.
-    pub(super) async fn all(&self) -> Result<Vec<(Name, Grants)>, KeepError> {
+    pub async fn all(&self) -> Result<Vec<(Name, Grants)>, KeepError> {
         let names = match &*self.0 {
             Place::Memory(memory) => memory.names(),
             Place::Folder(folder) => folder.names().await?,
@@ -369,7 +369,7 @@ impl Tokens {
 
 /// Returns true if a folder has a login for a server.
 #[cfg(feature = "cli")]
-pub(crate) fn has_login(folder: &std::path::Path, server: &url::Url) -> bool {
+pub fn has_login(folder: &std::path::Path, server: &url::Url) -> bool {
     Name::of_login(server).file(folder).exists()
 }
 

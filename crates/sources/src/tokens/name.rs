@@ -9,7 +9,7 @@ use crate::seal::digest;
 
 /// Identifies the server or API of a grant. It is also a file name: host, digest and kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(in crate::source) struct Name(String);
+pub struct Name(String);
 
 const LOGIN: &str = "login";
 const TOKEN: &str = "token";
@@ -18,7 +18,7 @@ const DIGEST_BYTES: usize = 16;
 
 impl Name {
     /// Returns the name for a login at a server. URLs with different queries name different servers.
-    pub(in crate::source) fn of_login(server: &Url) -> Self {
+    pub(crate) fn of_login(server: &Url) -> Self {
         let mut server = server.clone();
         server.set_fragment(None);
         if server.query() == Some("") {
@@ -29,12 +29,7 @@ impl Name {
     }
 
     /// Returns the name for a configured refresh token: of one issuer, client, resource and initial token.
-    pub(in crate::source) fn of_token(
-        issuer: &Url,
-        client: &str,
-        resource: &str,
-        first: &str,
-    ) -> Self {
+    pub(crate) fn of_token(issuer: &Url, client: &str, resource: &str, first: &str) -> Self {
         let parts = [issuer.as_str(), client, resource, first].map(str::as_bytes);
         Self::new(issuer.host_str(), &parts, TOKEN)
     }
@@ -66,7 +61,7 @@ impl Name {
 
     /// Returns true for a login, which a user can repeat.
     #[cfg(feature = "cli")]
-    pub(in crate::source) fn is_of_login(&self) -> bool {
+    pub(crate) fn is_of_login(&self) -> bool {
         self.0.ends_with(LOGIN)
     }
 

@@ -124,7 +124,7 @@ impl Shared {
 }
 
 /// A held lock.
-pub(in crate::source) struct Turn {
+pub(crate) struct Turn {
     state: SharedState,
     key: String,
     /// Time at which the lock expires.

@@ -197,7 +197,7 @@ impl UpstreamError {
 }
 
 /// Default timeout of a call, in seconds.
-pub(crate) const TIMEOUT_SECONDS: u64 = 120;
+pub const TIMEOUT_SECONDS: u64 = 120;
 
 impl UpstreamConfig {
     /// Returns the timeout of a call.
@@ -327,7 +327,7 @@ impl UpstreamConfig {
     /// The target is not valid (see [`target`](Self::target)), or there is more than one authentication method, or
     /// one that is not valid.
     #[cfg(feature = "cli")]
-    pub(crate) fn proof(
+    pub fn proof(
         &self,
         name: &str,
         tokens: &Tokens,

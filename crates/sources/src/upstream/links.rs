@@ -194,6 +194,7 @@ impl Links {
             }
             Content::Text(text) => &mut text.meta,
             Content::Image(media) | Content::Audio(media) => &mut media.meta,
+            _ => return,
         };
         if let Some(meta) = meta {
             self.rename_view(meta);

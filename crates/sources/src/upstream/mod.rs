@@ -30,14 +30,14 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
 
-pub(crate) use config::TIMEOUT_SECONDS;
+pub use config::TIMEOUT_SECONDS;
 pub use config::{OnChange, OnDown, UpstreamConfig, UpstreamError};
 use connection::Upstream;
 use links::Given;
 use listing::Memory;
 pub use names::UpstreamNames;
 use names::{Found, Names};
-pub(crate) use names::{Naming, SEPARATOR};
+pub use names::{Naming, SEPARATOR};
 use offer::AllReadable;
 
 use crate::catalog::{Announcer, Catalog, Offered, Refused, StartingSource};
@@ -57,24 +57,24 @@ const TOGETHER: Duration = Duration::from_millis(100);
 
 /// Settings that apply to all upstream servers.
 #[derive(Clone, Debug)]
-pub(crate) struct UpstreamRules {
+pub struct UpstreamRules {
     /// Folder of the listing cache.
-    pub(crate) folder: Option<PathBuf>,
+    pub folder: Option<PathBuf>,
     /// Time that the startup waits for the listings.
-    pub(crate) patience: Duration,
+    pub patience: Duration,
     /// Default timeout of a call, in seconds.
-    pub(crate) timeout_seconds: u64,
+    pub timeout_seconds: u64,
     /// Interval at which idle connections are closed.
-    pub(crate) reaping: Duration,
-    pub(crate) naming: Naming,
+    pub reaping: Duration,
+    pub naming: Naming,
     /// Store for tokens that this server obtains for itself.
-    pub(crate) tokens: Tokens,
+    pub tokens: Tokens,
     /// Keys that seal the links in results.
-    pub(crate) keys: Arc<KeyRing>,
+    pub keys: Arc<KeyRing>,
 }
 
 /// All configured upstream servers.
-pub(crate) struct Upstreams {
+pub struct Upstreams {
     upstreams: Vec<Arc<Upstream>>,
     naming: Naming,
     keys: Arc<KeyRing>,
@@ -92,36 +92,36 @@ pub(crate) struct Upstreams {
 
 /// Handle to the statistics of an upstream server, read at each scrape.
 #[derive(Clone)]
-pub(crate) struct UpstreamGauge(Weak<Upstream>);
+pub struct UpstreamGauge(Weak<Upstream>);
 
 impl UpstreamGauge {
     /// Returns the bulkhead statistics.
-    pub(crate) fn stats(&self) -> Option<BulkheadStats> {
+    pub fn stats(&self) -> Option<BulkheadStats> {
         Some(self.0.upgrade()?.stats())
     }
 
     /// Starts recording metrics of its requests.
-    pub(crate) fn count(&self, metrics: &Metrics) {
+    pub fn count(&self, metrics: &Metrics) {
         if let Some(upstream) = self.0.upgrade() {
             upstream.count(metrics);
         }
     }
 
     /// Returns the number of requests that were retried over a new connection.
-    pub(crate) fn retried(&self) -> u64 {
+    pub fn retried(&self) -> u64 {
         self.0.upgrade().map_or(0, |upstream| upstream.retried())
     }
 
     /// Returns the number of dropped log messages, or of rejected requests to clients. Either could not be attributed
     /// to a call.
-    pub(crate) fn withheld(&self, logs: bool) -> u64 {
+    pub fn withheld(&self, logs: bool) -> u64 {
         self.0
             .upgrade()
             .map_or(0, |upstream| upstream.upkeep.withheld_messages(logs))
     }
 
     /// Returns the number of connections made.
-    pub(crate) fn connections(&self) -> u64 {
+    pub fn connections(&self) -> u64 {
         self.0
             .upgrade()
             .map_or(0, |upstream| upstream.upkeep.connections())
@@ -133,12 +133,12 @@ pub(super) struct Background(Option<tokio::runtime::Runtime>);
 
 /// Number of upstream servers in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct UpstreamStates {
-    pub(crate) connected: usize,
+pub struct UpstreamStates {
+    pub connected: usize,
     /// Not connected, because they are not in use.
-    pub(crate) idle: usize,
+    pub idle: usize,
     /// Unreachable at the last attempt.
-    pub(crate) down: usize,
+    pub down: usize,
 }
 
 /// Returns the number of upstream servers in each state, for metrics and health.
@@ -154,7 +154,7 @@ impl Background {
         Ok(Self(Some(runtime)))
     }
 
-    pub(super) fn spawn<T: Send + 'static>(
+    pub fn spawn<T: Send + 'static>(
         &self,
         task: impl Future<Output = T> + Send + 'static,
     ) -> Option<tokio::task::JoinHandle<T>> {
@@ -173,7 +173,7 @@ impl Drop for Background {
 
 impl Upstreams {
     /// Creates the servers without connecting to them.
-    pub(crate) fn new(
+    pub fn new(
         configs: &BTreeMap<String, UpstreamConfig>,
         rules: UpstreamRules,
     ) -> Result<Self, UpstreamError> {
@@ -231,7 +231,7 @@ impl Upstreams {
 
     /// Keeps listings and connection states up to date, until stopped. `changed` is called when the items have
     /// changed, on a thread where it can block.
-    pub(crate) fn keep_up(&self, changed: impl Fn() + Send + Sync + 'static) {
+    pub fn keep_up(&self, changed: impl Fn() + Send + Sync + 'static) {
         let Some(background) = &self.background else {
             return;
         };
@@ -265,7 +265,7 @@ impl Upstreams {
 
     /// Forwards resource updates of the upstreams to local subscribers, through `announcer`. `listed` is notified
     /// when the items have changed.
-    pub(crate) fn relay_changes(&self, announcer: Announcer, listed: Arc<Notify>) {
+    pub fn relay_changes(&self, announcer: Announcer, listed: Arc<Notify>) {
         let Some(background) = &self.background else {
             return;
         };
@@ -283,19 +283,19 @@ impl Upstreams {
     }
 
     /// Returns true while any listing is outstanding.
-    pub(crate) fn are_awaited(&self) -> bool {
+    pub fn are_awaited(&self) -> bool {
         self.upstreams.iter().any(|upstream| upstream.is_awaited())
     }
 
     /// Returns true if the current items of each server are known.
-    pub(crate) fn are_known(&self) -> bool {
+    pub fn are_known(&self) -> bool {
         let mut all = self.upstreams.iter();
         all.all(|upstream| upstream.offered().is_ok())
     }
 
     /// Returns the names of the servers whose items are known, and the total number of servers.
     #[cfg(feature = "cli")]
-    pub(crate) fn known_of_all(&self) -> (Vec<String>, usize) {
+    pub fn known_of_all(&self) -> (Vec<String>, usize) {
         let all = self.upstreams.iter();
         let known = all.filter(|upstream| upstream.offered().is_ok());
         let names = known.map(|upstream| upstream.name.clone());
@@ -304,7 +304,7 @@ impl Upstreams {
 
     /// Returns the names of the servers whose listing is outstanding.
     #[cfg(feature = "cli")]
-    pub(crate) fn awaited(&self) -> Vec<String> {
+    pub fn awaited(&self) -> Vec<String> {
         let all = self.upstreams.iter();
         let awaited = all.filter(|upstream| upstream.is_awaited());
         awaited.map(|upstream| upstream.name.clone()).collect()
@@ -312,14 +312,14 @@ impl Upstreams {
 
     /// Returns true if the items of a server reached over HTTP are unknown. Such a server can be down temporarily,
     /// unlike a missing program.
-    pub(crate) fn may_come(&self) -> bool {
+    pub fn may_come(&self) -> bool {
         let mut all = self.upstreams.iter();
         all.any(|upstream| upstream.config.url.is_some() && upstream.offered().is_err())
     }
 
     /// Returns the items of the servers, named so that they do not collide with `others`. The first call requests the
     /// listings that are not cached. Servers that do not respond in time are added when they do.
-    pub(crate) fn offer(&self, others: &Catalog) -> Result<Offered, UpstreamError> {
+    pub fn offer(&self, others: &Catalog) -> Result<Offered, UpstreamError> {
         if !self.asked.swap(true, Ordering::Relaxed) {
             self.discover()?;
         }
@@ -436,7 +436,7 @@ impl Upstreams {
     }
 
     /// Returns the statistics of each server by name.
-    pub(crate) fn gauges(&self) -> impl Iterator<Item = (&str, UpstreamGauge)> {
+    pub fn gauges(&self) -> impl Iterator<Item = (&str, UpstreamGauge)> {
         self.upstreams.iter().map(|upstream| {
             let gauge = UpstreamGauge(Arc::downgrade(upstream));
             (upstream.name.as_str(), gauge)
@@ -444,7 +444,7 @@ impl Upstreams {
     }
 
     /// Returns a function that describes each server for the operator, while it exists.
-    pub(crate) fn described(&self) -> impl Fn() -> Value + Send + Sync + use<> {
+    pub fn described(&self) -> impl Fn() -> Value + Send + Sync + use<> {
         let upstreams: Vec<Weak<Upstream>> = self.upstreams.iter().map(Arc::downgrade).collect();
         move || {
             let each = upstreams.iter().filter_map(Weak::upgrade);
@@ -453,7 +453,7 @@ impl Upstreams {
     }
 
     /// Returns a function that counts the servers by state, while they exist.
-    pub(crate) fn census(&self) -> UpstreamCensus {
+    pub fn census(&self) -> UpstreamCensus {
         let upstreams: Vec<Weak<Upstream>> = self.upstreams.iter().map(Arc::downgrade).collect();
         Arc::new(move || {
             let mut states = UpstreamStates::default();
@@ -471,7 +471,7 @@ impl Upstreams {
     }
 
     /// Closes all connections and ends the programs that were started.
-    pub(crate) async fn stop(&self, grace: Duration) {
+    pub async fn stop(&self, grace: Duration) {
         let attending = std::mem::take(
             &mut *self
                 .attending

@@ -29,10 +29,10 @@ pub enum UpstreamNames {
 
 /// Naming settings.
 #[derive(Clone, Debug)]
-pub(crate) struct Naming {
-    pub(crate) names: UpstreamNames,
+pub struct Naming {
+    pub names: UpstreamNames,
     /// Separator between the upstream's name and the name of the item.
-    pub(crate) separator: String,
+    pub separator: String,
 }
 
 impl Naming {
@@ -56,7 +56,7 @@ impl Naming {
 }
 
 /// Default separator.
-pub(crate) const SEPARATOR: &str = "__";
+pub const SEPARATOR: &str = "__";
 
 /// An upstream with the items to list.
 pub(super) struct Found {

@@ -21,14 +21,10 @@ mod value;
 pub use config::{ComponentLimits, ComponentSourceConfig, ComponentToolConfig, DirectoryConfig};
 
 #[cfg(feature = "wasm")]
-pub(super) use tool::collect;
+pub use tool::collect;
 
 #[cfg(not(feature = "wasm"))]
-pub(super) fn collect(
-    _: &ComponentSourceConfig,
-    _: &str,
-    collector: &mut super::config::Collector,
-) {
+pub fn collect(_: &ComponentSourceConfig, _: &str, collector: &mut super::config::Collector) {
     collector.refuse(
         "component",
         "this program was built without WebAssembly; build it with --features wasm, or take the source away",

@@ -51,11 +51,7 @@ struct Loaded {
 const ERROR_CHARACTERS: usize = 10_000;
 
 /// Collects the tools of a component.
-pub(in crate::source) fn collect(
-    config: &ComponentSourceConfig,
-    name: &str,
-    collector: &mut Collector,
-) {
+pub fn collect(config: &ComponentSourceConfig, name: &str, collector: &mut Collector) {
     let component = match Loaded::new(config, &collector.source) {
         Ok(component) => Arc::new(component),
         Err((setting, problem)) => {
@@ -174,17 +170,15 @@ impl ComponentTool {
                 ));
             }
         }
-        let hints = ToolAnnotations {
-            // Without a writable folder, a component cannot change anything.
-            read_only_hint: Some(
-                told.read_only
-                    .unwrap_or_else(|| !component.bounds.may_write()),
-            ),
-            destructive_hint: told.destructive,
-            idempotent_hint: told.idempotent,
-            open_world_hint: Some(false),
-            ..ToolAnnotations::default()
-        };
+        let mut hints = ToolAnnotations::default();
+        // Without a writable folder, a component cannot change anything.
+        hints.read_only_hint = Some(
+            told.read_only
+                .unwrap_or_else(|| !component.bounds.may_write()),
+        );
+        hints.destructive_hint = told.destructive;
+        hints.idempotent_hint = told.idempotent;
+        hints.open_world_hint = Some(false);
         let description = told.description.as_ref().unwrap_or(&signature.text);
         let mut definition = Definition::new(name)
             .description(description)

@@ -37,7 +37,7 @@ const LIMITS: [&str; 4] = [
     "concurrency",
 ];
 
-pub(super) fn toolset(grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
+pub fn toolset(grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
     let settings: &FetchConfig = &grounds.settings.fetch;
     let pages = Arc::new(Pages::new(settings)?.counting(grounds.hits("fetch", &LIMITS)));
     // The server's timeout is longer, so that the tool reports what timed out.

@@ -30,11 +30,11 @@ mod write;
 
 pub use config::{FilesystemConfig, FilesystemLimits};
 #[cfg(unix)]
-pub(super) use tools::toolset;
+pub use tools::toolset;
 
 /// This platform has no directory handles to work from.
 #[cfg(not(unix))]
-pub(super) fn toolset(_: &FilesystemConfig) -> Result<super::Toolset, super::ToolsetError> {
+pub fn toolset(_: &FilesystemConfig) -> Result<super::Toolset, super::ToolsetError> {
     Err(super::ToolsetError::setting(
         "toolsets",
         "has filesystem, which needs Linux, macOS or another Unix; take it out",

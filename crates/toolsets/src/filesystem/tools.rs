@@ -40,7 +40,7 @@ struct Files {
     blocking: Blocking,
 }
 
-pub(in crate::source::builtin) fn toolset(grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
+pub fn toolset(grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
     let settings: &FilesystemConfig = &grounds.settings.filesystem;
     const DIRECTORIES: &str = "builtin.filesystem.directories";
     if settings.directories.is_empty() {

@@ -41,4 +41,4 @@ mod worktree;
 
 pub use config::{AuthorConfig, GitConfig, GitLimits};
 #[cfg(feature = "git")]
-pub(super) use tools::toolset;
+pub use tools::toolset;

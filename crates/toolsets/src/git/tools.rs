@@ -27,7 +27,7 @@ const LIMITS: [&str; 8] = [
 ];
 
 /// Creates the tools for the configured repositories.
-pub(in crate::source::builtin) fn toolset(grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
+pub fn toolset(grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
     let config: &GitConfig = &grounds.settings.git;
     if config.repositories.is_empty() {
         return Err(ToolsetError::setting(
@@ -72,19 +72,14 @@ struct Shared {
 
 fn reading(shared: &Arc<Shared>) -> Vec<Arc<dyn Tool>> {
     let reads = |name: &str, title: &str, description: &str| {
-        definition(
-            shared,
-            name,
-            title,
-            description,
-            ToolAnnotations {
-                read_only_hint: Some(true),
-                destructive_hint: Some(false),
-                idempotent_hint: Some(true),
-                open_world_hint: Some(false),
-                ..ToolAnnotations::default()
-            },
-        )
+        definition(shared, name, title, description, {
+            let mut hints = ToolAnnotations::default();
+            hints.read_only_hint = Some(true);
+            hints.destructive_hint = Some(false);
+            hints.idempotent_hint = Some(true);
+            hints.open_world_hint = Some(false);
+            hints
+        })
     };
     vec![
         tool(
@@ -150,19 +145,14 @@ fn reading(shared: &Arc<Shared>) -> Vec<Arc<dyn Tool>> {
 fn writing(shared: &Arc<Shared>) -> Vec<Arc<dyn Tool>> {
     let writes =
         |name: &str, title: &str, description: &str, destructive: bool, idempotent: bool| {
-            definition(
-                shared,
-                name,
-                title,
-                description,
-                ToolAnnotations {
-                    read_only_hint: Some(false),
-                    destructive_hint: Some(destructive),
-                    idempotent_hint: Some(idempotent),
-                    open_world_hint: Some(false),
-                    ..ToolAnnotations::default()
-                },
-            )
+            definition(shared, name, title, description, {
+                let mut hints = ToolAnnotations::default();
+                hints.read_only_hint = Some(false);
+                hints.destructive_hint = Some(destructive);
+                hints.idempotent_hint = Some(idempotent);
+                hints.open_world_hint = Some(false);
+                hints
+            })
         };
     vec![
         tool(

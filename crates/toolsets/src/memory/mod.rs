@@ -39,7 +39,7 @@ const LIMITS: [&str; 5] = [
     "max_graphs",
 ];
 
-pub(super) fn toolset(grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
+pub fn toolset(grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
     let memory = Arc::new(Memory {
         store: Arc::new(Store::new(&grounds.settings.memory)?),
         threads: Blocking::new(AT_ONCE, TIMEOUT).counting(grounds.hits("memory", &LIMITS)),

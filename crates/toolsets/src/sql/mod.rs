@@ -16,4 +16,4 @@ mod tools;
 
 pub use config::{DatabaseConfig, QueryConfig, SqlConfig, SqlLimits};
 #[cfg(feature = "sql")]
-pub(super) use tools::toolset;
+pub use tools::toolset;

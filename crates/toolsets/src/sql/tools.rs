@@ -69,7 +69,7 @@ const LIMITS: [&str; 5] = [
 ];
 
 /// Creates the configured tools.
-pub(in crate::source::builtin) fn toolset(grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
+pub fn toolset(grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
     let config: &SqlConfig = &grounds.settings.sql;
     let hits = grounds.hits("sql.limits", &LIMITS);
     if config.databases.is_empty() {
@@ -282,11 +282,9 @@ fn named(query: &QueryConfig, databases: &[Arc<Database>]) -> Result<SqlTool, Wr
     }
     let schema = input_schema(&query.arguments, None)
         .map_err(|problem| ("", format!("has a mistake: {problem}")))?;
-    let hints = ToolAnnotations {
-        read_only_hint: Some(!query.write),
-        open_world_hint: Some(false),
-        ..ToolAnnotations::default()
-    };
+    let mut hints = ToolAnnotations::default();
+    hints.read_only_hint = Some(!query.write);
+    hints.open_world_hint = Some(false);
     let mut definition = Definition::new(&query.name)
         .input_schema(schema.clone())
         .annotations(hints);
@@ -347,13 +345,11 @@ impl SqlTool {
             schema["required"] = required.into();
         }
         schema["additionalProperties"] = false.into();
-        let hints = ToolAnnotations {
-            read_only_hint: Some(true),
-            destructive_hint: Some(false),
-            idempotent_hint: Some(true),
-            open_world_hint: Some(false),
-            ..ToolAnnotations::default()
-        };
+        let mut hints = ToolAnnotations::default();
+        hints.read_only_hint = Some(true);
+        hints.destructive_hint = Some(false);
+        hints.idempotent_hint = Some(true);
+        hints.open_world_hint = Some(false);
         Self {
             definition: definition
                 .input_schema(schema.clone())

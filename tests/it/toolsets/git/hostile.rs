@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
+use longshore::__test::gix;
 use serde_json::{Value, json};
 
 use super::super::call;

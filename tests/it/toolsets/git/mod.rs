@@ -40,7 +40,7 @@ impl Git {
         let folder = tempfile::tempdir().expect("a folder");
         let repository = folder.path().join("served/project");
         fs::create_dir_all(&repository).expect("made");
-        let made = gix::init(&repository).expect("a repository");
+        let made = longshore::__test::gix::init(&repository).expect("a repository");
         let head = made.git_dir().join("HEAD");
         fs::write(head, "ref: refs/heads/main\n").expect("written");
         let server = serve("git", settings(&folder.path().join("served"), more));

@@ -5,6 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
+use longshore::__test::gix;
 use serde_json::json;
 
 use super::super::{refusal, serve};

@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime};
 use http::Method;
 use url::Url;
 
-pub(in crate::cli) use tls::examining;
+pub(crate) use tls::examining;
 pub(super) use tls::{judge_expiry, not_after_in};
 
 use super::front::Front;
@@ -180,7 +180,7 @@ fn clock(first: &Seen, now: SystemTime) -> Finding {
 }
 
 /// The form in which servers write dates (RFC 9110, 5.6.7).
-pub(in crate::cli::doctor) fn http_date(text: &str) -> Option<SystemTime> {
+pub(in crate::doctor) fn http_date(text: &str) -> Option<SystemTime> {
     let timestamp = jiff::fmt::rfc2822::parse(&text.replace("GMT", "+0000")).ok()?;
     Some(timestamp.timestamp().into())
 }

@@ -51,7 +51,7 @@ pub(super) fn roots(own: &[u8]) -> Result<Arc<RootCertStore>, String> {
 
 /// A client that shakes hands with whoever is there: what is wrong with the certificate is a finding, and no reason not
 /// to look at the rest.
-pub(in crate::cli) fn examining(
+pub(crate) fn examining(
     versions: &[&'static SupportedProtocolVersion],
     with_http2: bool,
 ) -> Result<Arc<ClientConfig>, String> {
@@ -144,13 +144,13 @@ pub(super) fn not_after(chain: &[CertificateDer<'_>]) -> Option<SystemTime> {
 }
 
 /// The same of a file in PEM.
-pub(in crate::cli::doctor) fn not_after_in(path: &Path) -> Option<SystemTime> {
+pub(in crate::doctor) fn not_after_in(path: &Path) -> Option<SystemTime> {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).ok()?.collect();
     not_after(&chain.ok()?)
 }
 
 /// What is to be said of a certificate's end, if it is near.
-pub(in crate::cli::doctor) fn judge_expiry(
+pub(in crate::doctor) fn judge_expiry(
     area: &'static str,
     end: SystemTime,
     now: SystemTime,

@@ -15,7 +15,7 @@ use super::ClientCertificate;
 
 impl ClientCertificate {
     /// Reads a certificate. `None` if it is not one.
-    pub(crate) fn read(der: &[u8]) -> Option<Self> {
+    pub fn read(der: &[u8]) -> Option<Self> {
         let certificate = Certificate::from_der(der).ok()?.tbs_certificate;
         let subject = &certificate.subject;
         let attributes = || subject.0.iter().flat_map(|names| names.0.iter());

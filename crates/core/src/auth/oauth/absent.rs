@@ -17,14 +17,10 @@ use crate::telemetry;
 
 /// Uninhabited: this build verifies no access tokens.
 #[derive(Clone, Debug)]
-pub(crate) struct Tokens(Infallible);
+pub struct Tokens(Infallible);
 
 impl Tokens {
-    pub(crate) fn new(
-        _: &OAuthConfig,
-        _: &Implied,
-        _: Option<&str>,
-    ) -> Result<Self, OAuthSetupError> {
+    pub fn new(_: &OAuthConfig, _: &Implied, _: Option<&str>) -> Result<Self, OAuthSetupError> {
         Err(OAuthSetupError::NotBuilt)
     }
 
@@ -36,19 +32,19 @@ impl Tokens {
         self
     }
 
-    pub(crate) fn hold(&self, _: &str) {
+    pub fn hold(&self, _: &str) {
         match self.0 {}
     }
 
-    pub(crate) fn issuers(&self) -> Vec<String> {
+    pub fn issuers(&self) -> Vec<String> {
         match self.0 {}
     }
 
-    pub(crate) fn show(&self, _: &telemetry::Metrics) {
+    pub fn show(&self, _: &telemetry::Metrics) {
         match self.0 {}
     }
 
-    pub(crate) async fn keep_up(&self, _: Option<&telemetry::Gate>) -> Infallible {
+    pub async fn keep_up(&self, _: Option<&telemetry::Gate>) -> Infallible {
         match self.0 {}
     }
 }

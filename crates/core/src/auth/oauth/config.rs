@@ -170,12 +170,12 @@ impl OAuthConfig {
     }
 
     /// Whether any issuer is configured.
-    pub(crate) fn is_configured(&self) -> bool {
+    pub fn is_configured(&self) -> bool {
         self.issuer.is_some() || !self.issuers.is_empty() || self.facade.is_configured()
     }
 
     /// A setting that means nothing without an issuer, of those that are set.
-    pub(crate) fn said_without_issuer(&self) -> Option<&'static str> {
+    pub fn said_without_issuer(&self) -> Option<&'static str> {
         [
             (self.preset.is_some(), "preset"),
             (!self.audience.is_empty(), "audience"),

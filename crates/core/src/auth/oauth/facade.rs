@@ -184,7 +184,7 @@ impl AllowConfig {
     }
 
     /// Returns true if an account may log in. `email` is a verified address.
-    pub(crate) fn admits(&self, subject: &str, email: Option<&str>, groups: &[String]) -> bool {
+    pub fn admits(&self, subject: &str, email: Option<&str>, groups: &[String]) -> bool {
         if self.anyone || !self.restricts() {
             return true;
         }
@@ -204,12 +204,12 @@ impl AllowConfig {
 
 impl FacadeConfig {
     /// Returns true if the authorization server is on.
-    pub(crate) fn is_configured(&self) -> bool {
+    pub fn is_configured(&self) -> bool {
         self.provider.is_some()
     }
 
     /// Returns true if any setting is set although the authorization server is off.
-    pub(crate) fn is_set_without_provider(&self) -> bool {
+    pub fn is_set_without_provider(&self) -> bool {
         let has_settings = self.client_id.is_some()
             || self.client_secret.is_some()
             || !self.clients.is_empty()
@@ -220,7 +220,7 @@ impl FacadeConfig {
 }
 
 #[cfg(feature = "oauth")]
-pub(crate) use built::ProviderKind;
+pub use built::{CheckedProvider, ProviderKind};
 
 #[cfg(feature = "oauth")]
 mod built {
@@ -232,7 +232,7 @@ mod built {
 
     /// Protocol of a provider.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub(crate) enum ProviderKind {
+    pub enum ProviderKind {
         /// OpenID Connect.
         OpenId,
         /// GitHub: OAuth 2 without ID tokens.
@@ -241,15 +241,15 @@ mod built {
 
     /// The provider of a valid configuration.
     #[derive(Debug)]
-    pub(crate) struct CheckedProvider {
-        pub(crate) issuer: String,
-        pub(crate) url: Url,
-        pub(crate) kind: ProviderKind,
-        pub(crate) preset: Preset,
-        pub(crate) client_id: String,
-        pub(crate) client_secret: Secret,
-        pub(crate) scopes: Vec<String>,
-        pub(crate) group_claims: Vec<String>,
+    pub struct CheckedProvider {
+        pub issuer: String,
+        pub url: Url,
+        pub kind: ProviderKind,
+        pub preset: Preset,
+        pub client_id: String,
+        pub client_secret: Secret,
+        pub scopes: Vec<String>,
+        pub group_claims: Vec<String>,
     }
 
     impl FacadeConfig {
@@ -258,7 +258,7 @@ mod built {
         /// # Errors
         ///
         /// A setting is missing or wrong.
-        pub(crate) fn check(&self) -> Result<(), FacadeSetupError> {
+        pub fn check(&self) -> Result<(), FacadeSetupError> {
             self.provider()?;
             let within = |setting, value: u64, min, max| match (min..=max).contains(&value) {
                 true => Ok(()),
@@ -304,7 +304,7 @@ mod built {
         /// # Errors
         ///
         /// A setting of the provider is missing or wrong.
-        pub(crate) fn provider(&self) -> Result<CheckedProvider, FacadeSetupError> {
+        pub fn provider(&self) -> Result<CheckedProvider, FacadeSetupError> {
             let Some(text) = &self.provider else {
                 return Err(FacadeSetupError::NoProvider);
             };

@@ -8,31 +8,36 @@ use super::token::{Demands, Fault, Token, UNKNOWN_KEY};
 
 /// Public keys of an OpenID provider.
 #[derive(Debug, Default)]
-pub(crate) struct IssuerKeys(KeySet);
+pub struct IssuerKeys(KeySet);
+
+/// Reason why the keys of a provider cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct IssuerKeysError(KeySetError);
 
 /// Requirements for an ID token.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct IdTokenDemands<'d> {
-    pub(crate) issuers: &'d [String],
-    pub(crate) client_id: &'d str,
-    pub(crate) nonce: &'d str,
+pub struct IdTokenDemands<'d> {
+    pub issuers: &'d [String],
+    pub client_id: &'d str,
+    pub nonce: &'d str,
     /// Current time, in seconds of Unix time.
-    pub(crate) now: u64,
+    pub now: u64,
     /// Tolerated difference between clocks, in seconds.
-    pub(crate) leeway: u64,
+    pub leeway: u64,
 }
 
 /// Reason why an ID token is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct IdTokenFault(Fault);
+pub struct IdTokenFault(Fault);
 
 impl IdTokenFault {
     /// Returns true if newer keys of the provider may verify the token.
-    pub(crate) fn is_unknown_key(self) -> bool {
+    pub fn is_unknown_key(self) -> bool {
         self.0 == UNKNOWN_KEY
     }
 
-    pub(crate) fn text(self) -> &'static str {
+    pub fn text(self) -> &'static str {
         self.0.0
     }
 }
@@ -43,10 +48,8 @@ impl IssuerKeys {
     /// # Errors
     ///
     /// It is not a JWK set, or has no key that can verify a signature.
-    pub(crate) fn read(text: &[u8]) -> Result<Self, impl std::error::Error + use<>> {
-        KeySet::read(text)
-            .map(Self)
-            .map_err(|error: KeySetError| error)
+    pub fn read(text: &[u8]) -> Result<Self, IssuerKeysError> {
+        KeySet::read(text).map(Self).map_err(IssuerKeysError)
     }
 }
 
@@ -55,7 +58,7 @@ impl IssuerKeys {
 /// # Errors
 ///
 /// The signature or a claim is not valid.
-pub(crate) fn verify_id_token(
+pub fn verify_id_token(
     text: &str,
     keys: &IssuerKeys,
     demands: &IdTokenDemands<'_>,
@@ -86,6 +89,6 @@ pub(crate) fn verify_id_token(
 }
 
 /// Reads a JSON object that has no member twice and is not nested too deep.
-pub(crate) fn strict_object(text: &[u8]) -> Option<Map<String, Value>> {
+pub fn strict_object(text: &[u8]) -> Option<Map<String, Value>> {
     strict::object(text)
 }

@@ -80,13 +80,13 @@ pub(super) struct Held {
 /// What an issuer shows to whoever examines a configuration.
 #[cfg(feature = "cli")]
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub struct Found {
     /// How many keys it has that can be used.
-    pub(crate) keys: usize,
+    pub keys: usize,
     /// Where.
-    pub(crate) url: Url,
+    pub url: Url,
     /// What it says of the time, as HTTP writes it.
-    pub(crate) date: Option<String>,
+    pub date: Option<String>,
 }
 
 /// Why there are no keys.

@@ -31,9 +31,11 @@ use quick_cache::sync::Cache;
 use serde_json::{Map, Value};
 
 pub use config::{IssuerConfig, OAuthConfig, OAuthSetupError};
-pub(crate) use facade::ProviderKind;
 pub use facade::{AllowConfig, FacadeClientConfig, FacadeConfig, FacadeSetupError};
-pub(crate) use id_token::{IdTokenDemands, IssuerKeys, strict_object, verify_id_token};
+pub use facade::{CheckedProvider, ProviderKind};
+pub use id_token::{
+    IdTokenDemands, IdTokenFault, IssuerKeys, IssuerKeysError, strict_object, verify_id_token,
+};
 pub use preset::Preset;
 
 use super::principal::Facts;
@@ -44,7 +46,7 @@ use crate::net::{Client, Deadlines, Guard};
 use crate::telemetry;
 use config::{issuer_url, url};
 #[cfg(feature = "cli")]
-pub(crate) use issuer::Found;
+pub use issuer::Found;
 use issuer::{Issuer, IssuerState};
 use keys::SET_MAX_BYTES;
 use token::{Demands, Fault, Token, UNKNOWN_KEY};
@@ -63,7 +65,7 @@ const WORDS_MAX: usize = 1024;
 /// Asks every issuer that is configured for its keys, for whoever examines a configuration: each by its own name, with
 /// what was found or what went wrong.
 #[cfg(feature = "cli")]
-pub(crate) async fn examine_issuers(config: &OAuthConfig) -> Vec<(String, Result<Found, String>)> {
+pub async fn examine_issuers(config: &OAuthConfig) -> Vec<(String, Result<Found, String>)> {
     if !config.is_configured() {
         return Vec::new();
     }
@@ -84,7 +86,7 @@ pub(crate) async fn examine_issuers(config: &OAuthConfig) -> Vec<(String, Result
 
 /// The proof that an access token is.
 #[derive(Clone, Debug)]
-pub(crate) struct Tokens(Arc<Inner>);
+pub struct Tokens(Arc<Inner>);
 
 struct Inner {
     issuers: Vec<Arc<Issuer>>,
@@ -142,7 +144,7 @@ impl fmt::Debug for Inner {
 
 impl Tokens {
     /// What the settings say. `resource` is the URL of the endpoint, if it is known.
-    pub(crate) fn new(
+    pub fn new(
         config: &OAuthConfig,
         implied: &Implied,
         resource: Option<&str>,
@@ -271,25 +273,25 @@ impl Tokens {
     }
 
     /// Gives the first issuer these keys, for benchmarks.
-    pub(crate) fn hold(&self, keys: &str) {
+    pub fn hold(&self, keys: &str) {
         if let Some(issuer) = self.0.issuers.first() {
             issuer.hold(keys);
         }
     }
 
     /// Whether every issuer's keys are there.
-    pub(crate) fn is_ready(&self) -> bool {
+    pub fn is_ready(&self) -> bool {
         self.0.issuers.iter().all(|issuer| issuer.keys().is_some())
     }
 
     /// The issuers, as they write their own names.
-    pub(crate) fn issuers(&self) -> Vec<String> {
+    pub fn issuers(&self) -> Vec<String> {
         let issuers = self.0.issuers.iter();
         issuers.map(|issuer| issuer.names[0].clone()).collect()
     }
 
     /// Shows operators how old the keys of each issuer are.
-    pub(crate) fn show(&self, metrics: &telemetry::Metrics) {
+    pub fn show(&self, metrics: &telemetry::Metrics) {
         for issuer in &self.0.issuers {
             let labels = [("issuer", &*issuer.names[0])];
             let issuer = Arc::clone(issuer);
@@ -300,7 +302,7 @@ impl Tokens {
     }
 
     /// Keeps the keys up to date, for as long as it is polled, and says whether they are there.
-    pub(crate) async fn keep_up(&self, told: Option<&telemetry::Gate>) -> std::convert::Infallible {
+    pub async fn keep_up(&self, told: Option<&telemetry::Gate>) -> std::convert::Infallible {
         let telling = async {
             match told {
                 Some(told) => self.tell(told).await,

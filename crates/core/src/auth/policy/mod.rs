@@ -62,7 +62,7 @@ pub struct Decision {
 }
 
 /// All rules, ready to be asked.
-pub(crate) struct Policy {
+pub struct Policy {
     rules: Vec<Rule>,
     default: Effect,
     read: Names,
@@ -96,13 +96,13 @@ struct Rule {
 
 /// All principals for whom the same rules are.
 #[derive(Debug)]
-pub(crate) struct Class {
+pub struct Class {
     /// The rules that are for it.
     rules: Box<[u64]>,
     /// The same for the same rules, on every replica.
-    pub(crate) digest: Arc<str>,
+    pub digest: Arc<str>,
     /// The digest as a number.
-    pub(crate) number: u64,
+    pub number: u64,
     tools: OnceLock<Visible>,
     resources: OnceLock<Visible>,
     templates: OnceLock<Visible>,
@@ -111,17 +111,17 @@ pub(crate) struct Class {
 
 /// What a class sees of one table.
 #[derive(Debug, Default)]
-pub(crate) struct Visible {
+pub struct Visible {
     bits: Box<[u64]>,
     /// Whether it sees all there is.
-    pub(crate) everything: bool,
+    pub everything: bool,
     /// Scopes that rules demand, by place in the table.
     requires: HashMap<usize, Arc<[String]>>,
 }
 
 /// A table of things that are offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shelf {
+pub enum Shelf {
     Tools,
     Resources,
     Templates,
@@ -155,14 +155,14 @@ impl fmt::Debug for Policy {
 
 impl Policy {
     /// Reads the rules. `None` if there are none and everything is allowed.
-    pub(crate) fn new(config: &PolicyConfig) -> Result<Option<Self>, PolicyError> {
+    pub fn new(config: &PolicyConfig) -> Result<Option<Self>, PolicyError> {
         let policy = Self::build(config)?;
         let says_nothing = policy.rules.is_empty() && policy.default == Effect::Allow;
         Ok((!says_nothing).then_some(policy))
     }
 
     /// Reads the rules, even if there are none.
-    pub(crate) fn build(config: &PolicyConfig) -> Result<Self, PolicyError> {
+    pub fn build(config: &PolicyConfig) -> Result<Self, PolicyError> {
         static EDITIONS: AtomicU64 = AtomicU64::new(1);
         let rules = config.rules.iter().enumerate();
         let rules = rules
@@ -186,12 +186,12 @@ impl Policy {
     }
 
     /// The class of a tool. `said` is its own hint that it only reads.
-    pub(crate) fn classify(&self, name: &str, said: Option<bool>) -> Classified {
+    pub fn classify(&self, name: &str, said: Option<bool>) -> Classified {
         classify::classify(name, said, &self.read, &self.write, self.strict)
     }
 
     /// The class of a principal. It is found out once for each.
-    pub(crate) fn class_of(&self, principal: &Principal) -> Arc<Class> {
+    pub fn class_of(&self, principal: &Principal) -> Arc<Class> {
         let standing = principal.standing();
         if let Some(known) = &*standing.0.load()
             && known.0 == self.edition
@@ -248,7 +248,7 @@ impl Policy {
     }
 
     /// What a class sees of a table of so many entries, which are in order.
-    pub(crate) fn visible<'c, 't>(
+    pub fn visible<'c, 't>(
         &self,
         class: &'c Class,
         shelf: Shelf,
@@ -323,7 +323,7 @@ impl Policy {
     }
 
     /// Decides about one thing. What one rule denies, no other allows.
-    pub(crate) fn decide(&self, class: &Class, target: Target<'_>) -> Decision {
+    pub fn decide(&self, class: &Class, target: Target<'_>) -> Decision {
         let mut allowed = None;
         let mut requires = Vec::new();
         for rule in self
@@ -357,7 +357,7 @@ impl Policy {
 
     /// Decides about a resource by the URI that a caller has written. The decision holds for each [form](uri::Forms) that
     /// another reader may take it for: none is denied, and what it means is allowed.
-    pub(crate) fn decide_uri(&self, class: &Class, uri: &str) -> Decision {
+    pub fn decide_uri(&self, class: &Class, uri: &str) -> Decision {
         let target = |name| Target {
             kind: Kind::Resource,
             name,
@@ -398,7 +398,7 @@ impl Policy {
     }
 
     /// Checks that each name of a tool or prompt in a rule is one of something.
-    pub(crate) fn check_names<'n>(
+    pub fn check_names<'n>(
         config: &PolicyConfig,
         tools: &[&'n str],
         prompts: &[&'n str],
@@ -469,8 +469,8 @@ impl Iterator for Ones {
 
 impl Class {
     /// How much memory it takes, with what it sees.
-    #[cfg(test)]
-    pub(crate) fn bytes(&self) -> usize {
+    #[cfg(any(test, feature = "testing"))]
+    pub fn bytes(&self) -> usize {
         let seen = [&self.tools, &self.resources, &self.templates, &self.prompts];
         let seen: usize = seen
             .into_iter()
@@ -484,13 +484,13 @@ impl Class {
 impl Visible {
     /// Whether the entry at a place is seen.
     #[inline]
-    pub(crate) fn sees(&self, place: usize) -> bool {
+    pub fn sees(&self, place: usize) -> bool {
         let word = self.bits.get(place / 64);
         word.is_some_and(|word| word & (1 << (place % 64)) != 0)
     }
 
     /// Scopes that rules demand for the entry at a place.
-    pub(crate) fn requires(&self, place: usize) -> Option<&Arc<[String]>> {
+    pub fn requires(&self, place: usize) -> Option<&Arc<[String]>> {
         if self.requires.is_empty() {
             return None;
         }

@@ -25,7 +25,7 @@ use super::{
 use crate::net::{Backoff, Breaker, chance};
 use address::Address;
 use listener::Listener;
-pub(crate) use nature::Nature;
+pub use nature::Nature;
 use way::{Connection, Way};
 
 /// A [`State`] on a Redis or Valkey server, of version 7 or later.

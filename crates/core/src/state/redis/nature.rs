@@ -7,11 +7,11 @@ use crate::state::StateError;
 
 /// Properties of a single server, or of one node of a cluster.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Nature {
+pub struct Nature {
     /// Such as `7.0.15`.
-    pub(crate) version: Option<String>,
+    pub version: Option<String>,
     /// Eviction policy at full memory: `maxmemory_policy`.
-    pub(crate) policy: Option<String>,
+    pub policy: Option<String>,
     /// Memory limit in bytes; 0 means unlimited.
     pub(crate) memory_max: Option<u64>,
 }
@@ -22,7 +22,7 @@ impl Redis {
     /// # Errors
     ///
     /// Whatever is wrong with the store; that this user may not ask.
-    pub(crate) async fn nature(&self) -> Result<Vec<Nature>, StateError> {
+    pub async fn nature(&self) -> Result<Vec<Nature>, StateError> {
         let mut command = cmd("INFO");
         command.arg("everything");
         let said: Value = self.ask(command).await?;
@@ -68,7 +68,7 @@ impl Nature {
     }
 
     /// Returns true if the server evicts unexpired entries when its memory is full.
-    pub(crate) fn evicts(&self) -> bool {
+    pub fn evicts(&self) -> bool {
         self.memory_max != Some(0)
             && self
                 .policy
@@ -77,7 +77,7 @@ impl Nature {
     }
 
     /// Returns true if the server is older than the required version.
-    pub(crate) fn is_old(&self) -> bool {
+    pub fn is_old(&self) -> bool {
         let major = self
             .version
             .as_deref()

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     fn file(name: &str) -> Option<PathBuf> {
-        Some(PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/tls")).join(name))
+        Some(PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/it/tls")).join(name))
     }
 
     fn refused(config: &StateTlsConfig) -> String {

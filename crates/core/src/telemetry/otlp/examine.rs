@@ -22,7 +22,7 @@ use crate::telemetry::settings::{ExportSettings, Protocol, Target};
 type Problem = Box<dyn Error + Send + Sync>;
 
 /// Sends each signal's collector a message without anything in it.
-pub(in crate::telemetry) async fn examine(settings: ExportSettings) -> Examined {
+pub async fn examine(settings: ExportSettings) -> Examined {
     let mut reached = Vec::new();
     for (signal, target) in [
         ("traces", &settings.traces),

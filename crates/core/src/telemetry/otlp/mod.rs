@@ -25,7 +25,7 @@ use super::records::Record;
 use super::settings::{Batching, ExportSettings};
 use super::trace::Span;
 #[cfg(feature = "cli")]
-pub(super) use examine::examine;
+pub use examine::examine;
 use send::{MetricSender, RecordSender, SpanSender, resource};
 
 /// The thread that sends.
@@ -83,7 +83,7 @@ impl Exporter {
     }
 
     /// Sends what is there, and ends.
-    pub(crate) async fn flush(self, within: Duration) {
+    pub async fn flush(self, within: Duration) {
         drop(self.spans);
         drop(self.records);
         let _ = self.stop.send(true);

@@ -104,7 +104,7 @@ fn sdk_resource(attributes: &Attributes) -> Resource {
 }
 
 fn scope() -> InstrumentationScope {
-    InstrumentationScope::builder(env!("CARGO_PKG_NAME"))
+    InstrumentationScope::builder("longshore")
         .with_version(env!("CARGO_PKG_VERSION"))
         .build()
 }
@@ -169,9 +169,7 @@ impl RecordSender {
             exporter,
             health,
             scope: scope(),
-            logger: SdkLoggerProvider::builder()
-                .build()
-                .logger(env!("CARGO_PKG_NAME")),
+            logger: SdkLoggerProvider::builder().build().logger("longshore"),
             limits: settings.record_limits,
             timeout: settings.records.timeout,
         })

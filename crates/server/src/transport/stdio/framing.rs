@@ -19,17 +19,17 @@ pub enum Framing {
     ContentLength,
 }
 
-/// Input read from the stream.
+/// A frame of the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Frame {
+pub enum Frame {
     Message(Vec<u8>),
-    /// Larger than allowed; it was read over.
+    /// Larger than allowed; the contents were skipped.
     TooLarge,
-    /// No frame at all. Where the next begins cannot be known.
+    /// An invalid frame. The start of the next one is unknown.
     Broken(&'static str),
 }
 
-/// Header lines of one frame, and bytes of one.
+/// Maximum number and length of header lines.
 const HEADER_LINES_MAX: usize = 16;
 const HEADER_LINE_MAX: usize = 1024;
 
@@ -37,7 +37,7 @@ const LENGTH: &[u8] = b"content-length:";
 
 impl Framing {
     /// Detects the framing from the first bytes, which stay unread except for leading whitespace.
-    pub(crate) fn settle(self, input: &mut impl BufRead) -> io::Result<Self> {
+    pub fn settle(self, input: &mut impl BufRead) -> io::Result<Self> {
         if self != Self::Auto {
             return Ok(self);
         }
@@ -60,16 +60,16 @@ impl Framing {
         }
     }
 
-    /// Reads one message of at most `max` bytes. `None` at the end of the input.
-    pub(crate) fn read(self, input: &mut impl BufRead, max: usize) -> io::Result<Option<Frame>> {
+    /// Reads one message of at most `max` bytes. Returns `None` at the end of the input.
+    pub fn read(self, input: &mut impl BufRead, max: usize) -> io::Result<Option<Frame>> {
         match self {
             Self::Auto | Self::Newline => read_line_frame(input, max),
             Self::ContentLength => read_length_frame(input, max),
         }
     }
 
-    /// Writes one message. It has no line ends of its own, being compact JSON.
-    pub(crate) fn write(self, output: &mut impl Write, pieces: &[&[u8]]) -> io::Result<()> {
+    /// Writes one message. Compact JSON contains no line breaks.
+    pub fn write(self, output: &mut impl Write, pieces: &[&[u8]]) -> io::Result<()> {
         if self == Self::ContentLength {
             let length: usize = pieces.iter().map(|piece| piece.len()).sum();
             write!(output, "Content-Length: {length}\r\n\r\n")?;
@@ -107,7 +107,7 @@ fn read_length_frame(input: &mut impl BufRead, max: usize) -> io::Result<Option<
         };
         let line = line.trim_ascii();
         if line.is_empty() {
-            // Blank lines in front of the header are let pass.
+            // Blank lines before the header are ignored.
             let Some(length) = length else { continue };
             return read_exactly(input, length, max);
         }
@@ -139,8 +139,9 @@ fn read_exactly(input: &mut impl BufRead, length: u64, max: usize) -> io::Result
     Ok((message.len() as u64 == length).then_some(Frame::Message(message)))
 }
 
-/// Reads a line without its end: `None` at the end of the input, `Some(None)` if it was longer than `max`, of
-/// which no more than that is ever kept.
+/// Reads a line without its terminator. Returns `None` at the end of the input.
+///
+/// A line longer than `max` is `Some(None)`; at most `max` bytes are buffered.
 fn read_line(input: &mut impl BufRead, max: usize) -> io::Result<Option<Option<Vec<u8>>>> {
     let mut line = Vec::new();
     let mut too_long = false;

@@ -1,18 +1,18 @@
-//! Framing against a reader that has everything at once.
+//! Fuzz target for framing: compares reads of different sizes.
 
 use std::io::BufReader;
 
 use super::framing::{Frame, Framing};
 
-/// No message is larger than this.
+/// Maximum size of a message.
 const MAX: usize = 64;
 
-/// Reads an input in pieces of several sizes.
+/// Reads an input in chunks of several sizes.
 ///
 /// # Panics
 ///
-/// If the pieces matter, if messages in lines are not the lines, or if messages do not survive being written and
-/// read again.
+/// If the chunk size changes the result, if lines are not messages, or if a message changes when it is written and
+/// read.
 pub fn framing_holds(input: &[u8]) {
     let (framing, frames) = read(Framing::Auto, input, 8192);
     for pieces in [1, 2, 7] {

@@ -3,7 +3,7 @@
 //! Standard output carries messages only (STD-02). The process ends soon after its input does (STD-04).
 
 mod framing;
-#[cfg(any(fuzzing, test))]
+#[cfg(any(fuzzing, test, feature = "testing"))]
 mod fuzz;
 
 use std::future::{Future, poll_fn};
@@ -21,7 +21,7 @@ use tokio::sync::{Semaphore, mpsc};
 
 use framing::Frame;
 pub use framing::Framing;
-#[cfg(any(fuzzing, test))]
+#[cfg(any(fuzzing, test, feature = "testing"))]
 pub use fuzz::framing_holds;
 
 use crate::auth::Principal;
@@ -29,15 +29,15 @@ use crate::environment::Conflicts;
 use crate::limit::Limit;
 use crate::net;
 use crate::protocol::{ErrorCode, ErrorObject};
-use crate::server::{Answer, Local, Parts, Reply, Said, Server, StdioPeer};
+use crate::server::{EventData, EventSource, JsonResponse, Reply, Server, StdioPeer, WorkerState};
 use crate::telemetry::Seen;
 
 /// Serving over standard input and output.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StdioConfig {
-    /// How messages are told apart: `auto`, `newline` or `content-length`. Default: `auto`, by the first bytes
-    /// of the input.
+    /// How messages are told apart: `auto`, `newline` or `content-length`. Default: `auto`, by the first bytes of the
+    /// input.
     pub framing: Framing,
     /// Bytes of one message. Default: 4 MiB.
     pub message_bytes: usize,
@@ -64,15 +64,15 @@ const CONCURRENT_MAX: usize = 256;
 /// Time for calls to complete after the input has ended.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Serves until the input ends, or until `stop` is done; calls that have begun by then may go on for `patience`.
-pub(crate) async fn serve(
+/// Serves until the input ends or `stop` completes. Then waits up to `patience` for calls in progress.
+pub async fn serve(
     server: Arc<Server>,
     config: StdioConfig,
     stop: impl Future<Output = ()>,
     patience: Duration,
 ) -> io::Result<()> {
     let (frames, mut incoming) = mpsc::channel(16);
-    let (answers, mut outgoing) = mpsc::channel::<Answer>(CONCURRENT_MAX);
+    let (answers, mut outgoing) = mpsc::channel::<JsonResponse>(CONCURRENT_MAX);
     // The first input bytes determine the framing, before any output.
     let framing = Arc::new(OnceLock::new());
     // Dedicated threads: a pending read from a pipe cannot be cancelled and must not keep the process alive.
@@ -94,7 +94,7 @@ pub(crate) async fn serve(
     let peer = Arc::new(StdioPeer::default());
     let cells = server.telemetry().cells();
     let places = Arc::new(Semaphore::new(CONCURRENT_MAX));
-    let attending = net::spawn(Arc::clone(&server).attend());
+    let attending = net::spawn(Arc::clone(&server).run_notifications());
     let mut stop = pin!(stop);
     let mut grace = GRACE;
     loop {
@@ -127,20 +127,20 @@ pub(crate) async fn serve(
         let (peer, answers) = (Arc::clone(&peer), answers.clone());
         let cells = Arc::clone(&cells);
         net::spawn(async move {
-            let local = Local::new(cells);
+            let worker = WorkerState::new(cells);
             let body = Bytes::from(message);
             let handled = poll_fn(|cx| {
-                let by = (&local, Seen::PIPE);
+                let by = (&worker, Seen::PIPE);
                 Poll::Ready(server.handle_stdio(cx, by, &peer, &principal, &body))
             });
             let reply = handled.await.reply().await;
             match reply {
-                Reply::Answer(answer) => drop(answers.send(answer).await),
+                Reply::Response(answer) => drop(answers.send(answer).await),
                 Reply::Stream(stream) => send_parts(stream, &answers).await,
                 Reply::Accepted | Reply::Cancelled => {}
             }
             drop(place);
-            if let Some(stream) = server.stdio_stream(&peer, &principal) {
+            if let Some(stream) = server.stdio_notifications(&peer, &principal) {
                 send_parts(stream, &answers).await;
             }
         });
@@ -158,7 +158,7 @@ pub(crate) async fn serve(
     }
     drop(answers);
     match net::spawn_blocking(|| writer.join()).await {
-        // The client has stopped listening before it stopped talking, which is its right.
+        // The client closed its input before ours; this is not an error.
         Ok(Ok(Err(e))) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         Ok(Ok(result)) => result,
         _ => Ok(()),
@@ -190,18 +190,18 @@ fn read(config: &StdioConfig, settled: &OnceLock<Framing>, frames: &mpsc::Sender
     }
 }
 
-fn write(framing: Framing, answer: &Answer) -> io::Result<()> {
+fn write(framing: Framing, answer: &JsonResponse) -> io::Result<()> {
     let pieces: Vec<&[u8]> = answer.pieces().map(|piece| &**piece).collect();
     framing.write(&mut io::stdout().lock(), &pieces)
 }
 
 /// Sends the parts of a call's response and its final result.
-async fn send_parts(mut stream: Box<dyn Parts>, answers: &mpsc::Sender<Answer>) {
-    while let Some(part) = poll_fn(|cx| stream.poll_next(cx)).await {
-        let answer = match part.said {
-            Said::Answer(answer) => answer,
-            Said::Message(message) => Answer::of(message),
-            Said::Nothing => continue,
+async fn send_parts(mut stream: Box<dyn EventSource>, answers: &mpsc::Sender<JsonResponse>) {
+    while let Some(event) = poll_fn(|cx| stream.poll_next(cx)).await {
+        let answer = match event.data {
+            EventData::Response(answer) => answer,
+            EventData::Message(message) => JsonResponse::new(message),
+            EventData::Empty => continue,
         };
         if answers.send(answer).await.is_err() {
             return;
@@ -209,12 +209,13 @@ async fn send_parts(mut stream: Box<dyn Parts>, answers: &mpsc::Sender<Answer>) 
     }
 }
 
-async fn refuse(answers: &mpsc::Sender<Answer>, reason: &'static str) {
+async fn refuse(answers: &mpsc::Sender<JsonResponse>, reason: &'static str) {
     let error = ErrorObject::new(
         ErrorCode::InvalidRequest,
         format!("Invalid Request: {reason}"),
     );
-    if let Reply::Answer(answer) = Reply::refused(crate::server::Refusal::Malformed, None, &error) {
+    if let Reply::Response(answer) = Reply::refused(crate::server::Refusal::Malformed, None, &error)
+    {
         let _ = answers.send(answer).await;
     }
 }

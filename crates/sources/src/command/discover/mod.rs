@@ -17,35 +17,35 @@ use crate::source::name::{NAME_CHARACTERS_MAX, sanitized, shortened};
 
 /// Parameters of a discovery.
 #[derive(Clone, Debug)]
-pub(crate) struct Discovery {
+pub struct Discovery {
     /// Name or path of the program.
-    pub(crate) program: String,
+    pub program: String,
     /// Subcommands that lead to the starting point.
-    pub(crate) words: Vec<String>,
+    pub words: Vec<String>,
     /// Number of levels of subcommands to visit below that.
-    pub(crate) depth: usize,
+    pub depth: usize,
     /// Timeout of each `--help` run, in seconds.
-    pub(crate) timeout_seconds: u64,
+    pub timeout_seconds: u64,
     /// Environment variables of this process to pass to the program.
-    pub(crate) inherit: Vec<String>,
+    pub inherit: Vec<String>,
 }
 
 /// Result of a discovery.
 #[derive(Debug)]
-pub(crate) struct Discovered {
+pub struct Discovered {
     /// Generated configuration, in YAML.
-    pub(crate) configuration: String,
+    pub configuration: String,
     /// Number of tools.
-    pub(crate) tools: usize,
+    pub tools: usize,
     /// Items that were left out, with the reasons.
-    pub(crate) left_out: Vec<String>,
+    pub left_out: Vec<String>,
     /// Items that are included but were not fully understood.
-    pub(crate) unclear: Vec<String>,
+    pub unclear: Vec<String>,
 }
 
 /// Reason why a discovery failed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum DiscoveryError {
+pub enum DiscoveryError {
     /// The program cannot be run.
     #[error("{0}")]
     Program(String),
@@ -102,7 +102,7 @@ const RESERVED: [&str; 22] = [
 /// # Errors
 ///
 /// The program cannot be run, or prints nothing that can be used.
-pub(crate) async fn discover(discovery: &Discovery) -> Result<Discovered, DiscoveryError> {
+pub async fn discover(discovery: &Discovery) -> Result<Discovered, DiscoveryError> {
     let source = CommandSourceConfig {
         inherit: discovery.inherit.clone(),
         limits: CommandLimits {

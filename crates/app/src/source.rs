@@ -1,0 +1,13 @@
+//! Tools without code: the kinds of sources, the built-in toolsets, and those that show what the protocol can do.
+
+pub use longshore_sources::*;
+pub use longshore_toolsets::{BuiltinConfig, Grounds, Toolset, ToolsetError};
+
+/// Creates a toolset, at startup and for each reload of the configuration.
+pub(crate) fn builtin(name: &str, grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
+    match name {
+        "demo" => Ok(longshore_demo::demo()),
+        "everything" => Ok(longshore_demo::everything(grounds.announcer)),
+        _ => longshore_toolsets::builtin(name, grounds),
+    }
+}

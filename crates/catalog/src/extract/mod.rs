@@ -1,0 +1,123 @@
+//! Extractors: parameters that are taken from a call, instead of from its arguments.
+//!
+//! A parameter with `#[call]` has a type that implements [`FromCall`]. It is no part of the input schema, and a caller
+//! cannot set it.
+//!
+//! ```
+//! use longshore::extract::{Caller, Progress};
+//! use longshore::{App, tool};
+//! use serde_json::json;
+//!
+//! /// Returns a greeting.
+//! #[tool]
+//! async fn greet(#[call] caller: Caller, #[call] progress: Progress, name: String) -> String {
+//!     progress.report(1.0, Some(1.0), "greeted").await;
+//!     format!("Hello {name}, says {}.", caller.name())
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> longshore::Result {
+//! let server = App::new().tool(greet).harness()?;
+//! let result = server.call("greet", json!({"name": "Ada"})).await?;
+//! assert_eq!(result.text(), "Hello Ada, says local.");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | extractor | value | rejects |
+//! |---|---|---|
+//! | [`Caller`] | The principal: name, subject, scopes, groups | never |
+//! | [`Claims<T>`](Claims) | The claims of the caller's token, read as a type | claims of another shape: 403 |
+//! | [`Header<H>`](Header) | One header of the HTTP request, read as a type | a header that is missing or malformed: a failed call |
+//! | [`Headers`] | All headers of the HTTP request; none over standard input and output | never |
+//! | [`Extension<T>`](Extension) | A value that a `tower` layer has put into the request's extensions | no such value: an internal error |
+//! | [`Progress`] | Reports the progress of the call | never |
+//! | [`Log`] | Sends log messages to the client | never |
+//! | [`Deadline`] | The time at which the call is cancelled | never |
+//! | `Arc<CallContext>` | The call itself, for tasks that outlive the function | never |
+//! | `Option<...>` | `Claims`, `Header` or `Extension`; `None` if there is none | |
+//! | `Result<T, Rejection>` | Any extractor, with its rejection | never |
+//!
+//! # Order
+//!
+//! Extractors run one after the other, in the order of the parameters and before the arguments are read. The first
+//! [`Rejection`] ends the call; a caller that is rejected learns nothing about its arguments. A function with `blocking`
+//! gets its values before it moves to its thread.
+//!
+//! A tool that asks its client runs again from its beginning after each answer, and its extractors with it.
+//!
+//! # Own types
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use longshore::extract::{Caller, FromCall, Rejection};
+//! use longshore::{CallContext, tool};
+//!
+//! /// A caller from the finance department.
+//! struct Accountant(Caller);
+//!
+//! impl FromCall for Accountant {
+//!     async fn from_call(context: &Arc<CallContext>) -> Result<Self, Rejection> {
+//!         let caller = Caller::from_call(context).await?;
+//!         if !caller.groups().any(|group| group == "finance") {
+//!             return Err(Rejection::forbidden("this tool is for the finance department"));
+//!         }
+//!         Ok(Self(caller))
+//!     }
+//! }
+//!
+//! /// Approves an invoice.
+//! #[tool]
+//! async fn approve(#[call] accountant: Accountant, invoice: u64) -> String {
+//!     format!("{} approved invoice {invoice}", accountant.0.name())
+//! }
+//! ```
+
+mod rejection;
+mod values;
+
+use std::future::Future;
+use std::sync::Arc;
+
+use crate::catalog::CallContext;
+
+pub use rejection::MissingScopes;
+pub use rejection::Rejection;
+pub use values::{
+    Caller, Claims, Deadline, Extension, Header, Headers, Log, Progress, RequestHeader,
+};
+
+/// A value that is taken from a call: the type of a parameter with `#[call]`.
+///
+/// Implement it with an `async fn`. The future has to be `Send`, and is dropped when the call is cancelled.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be taken from a call",
+    label = "needs `longshore::extract::FromCall`",
+    note = "for an argument leave `#[call]` out; for a value of the application write `#[state] name: &{Self}`"
+)]
+pub trait FromCall: Sized + Send {
+    /// Takes the value from a call.
+    ///
+    /// # Errors
+    ///
+    /// The call must not go on; see [`Rejection`].
+    fn from_call(
+        context: &Arc<CallContext>,
+    ) -> impl Future<Output = Result<Self, Rejection>> + Send;
+}
+
+impl FromCall for Arc<CallContext> {
+    async fn from_call(context: &Arc<CallContext>) -> Result<Self, Rejection> {
+        Ok(Self::clone(context))
+    }
+}
+
+impl<T: FromCall> FromCall for Result<T, Rejection> {
+    async fn from_call(context: &Arc<CallContext>) -> Result<Self, Rejection> {
+        Ok(T::from_call(context).await)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,358 @@
+//! Audit records of requests.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::reply::Reply;
+use super::snapshot::Snapshot;
+use super::{Caller, Refusal, Server, search, visibility};
+use crate::audit::{Audit, Entry, Event, Outcome, Subject, SubjectKind, Ticket};
+use crate::auth::{Access, Decision, Kind, Principal, Target};
+use crate::protocol::message::{self, Request};
+use crate::protocol::{ErrorCode, ErrorObject, Method};
+use crate::telemetry::{
+    Ended, Reason, Seen, Verdict, Watch, Witness, trace_of_headers, trace_of_meta,
+};
+
+/// Audit record of a request in progress.
+struct RequestAuditRecord {
+    audit: Arc<Audit>,
+    entry: Entry,
+    ticket: Option<Ticket>,
+    /// True if the request is recorded whatever its outcome.
+    always: bool,
+    /// True if the policy allows the caller to see the target.
+    allowed: bool,
+}
+
+/// Audit record of a call that outlives its response.
+pub(super) struct TaskAuditRecord {
+    audit: Arc<Audit>,
+    /// `None` after it was written.
+    entry: Option<Entry>,
+    ticket: Option<Ticket>,
+    started: Instant,
+    /// True after the call has become a task.
+    begun: bool,
+}
+
+impl Server {
+    /// Starts the audit record of a request. A request that must be recorded and cannot be is barred.
+    #[cold]
+    pub(super) fn audit_request<'a>(
+        &self,
+        audit: &Arc<Audit>,
+        watch: Watch<'a>,
+        principal: &Arc<Principal>,
+        seen: Seen<'_>,
+        request: &Request<'_>,
+    ) -> Watch<'a> {
+        let method = Method::parse(&request.method);
+        let calls = match method {
+            Some(method) => calls_something(method),
+            None => self.methods.contains_key(&*request.method),
+        };
+        let always = calls || audit.records_all_methods();
+        let (ticket, barred) = match calls.then(|| audit.ticket()) {
+            None => (None, false),
+            Some(Ok(ticket)) => (ticket, false),
+            Some(Err(_)) => (None, true),
+        };
+        let snapshot = self.snapshot.load();
+        let mut subject = method.and_then(|method| subject(method, request));
+        let mut json = request.params.arguments.filter(|_| calls);
+        // The subject is the tool that runs, even if it is called through `call_tool`.
+        let mut via = None;
+        if let Some(subject) = subject.as_mut()
+            && subject.kind == SubjectKind::Tool
+            && snapshot.catalog.tool(&subject.name).is_none()
+            && let Some((name, inner)) = search::called_tool(&subject.name, json)
+        {
+            via = Some(std::mem::replace(subject, Subject::new(SubjectKind::Tool, &name)).name);
+            json = inner;
+        }
+        let decision = subject
+            .as_ref()
+            .and_then(|subject| decision(&snapshot, principal, subject));
+        let arguments = json.and_then(|json| {
+            // Parsers disagree on which of two members with one name counts. The call is rejected, and its arguments
+            // are omitted.
+            if request.params.repeated_argument(Some(json)).is_some() {
+                return audit.omitted(json);
+            }
+            let tool = subject
+                .as_ref()
+                .filter(|subject| subject.kind == SubjectKind::Tool)
+                .and_then(|subject| snapshot.catalog.tool(&subject.name));
+            // Secret arguments are known only after the tool is.
+            let mut starting = snapshot.catalog.starting.iter();
+            if tool.is_none()
+                && let Some(subject) = &subject
+                && subject.kind == SubjectKind::Tool
+                && starting.any(|source| source.may_offer(&subject.name))
+            {
+                return audit.omitted(json);
+            }
+            audit.arguments(json, tool.map(|tool| &tool.tool.definition().input_schema))
+        });
+        let mut entry = Entry::new(Event::Call);
+        entry.mount = Some(self.mount.clone());
+        entry.principal = Some(Arc::clone(principal));
+        entry.client = seen.peer.map(|peer| peer.address);
+        entry.trace = watch
+            .context()
+            .or_else(|| trace_of_meta(&request.params.meta))
+            .or_else(|| seen.headers.and_then(trace_of_headers));
+        entry.arguments = arguments;
+        entry.subject = subject;
+        entry.via = via;
+        // Unknown method names are untrusted and are not recorded.
+        entry.method = match method {
+            Some(method) => Some(method.as_str().into()),
+            None if calls => Some((*request.method).into()),
+            None => Some("_OTHER".into()),
+        };
+        let allowed = decision.as_ref().is_none_or(|decision| decision.allowed);
+        entry.rule = decision.and_then(|decision| decision.rule).map(Into::into);
+        let watch = watch.witnessed_by(Box::new(RequestAuditRecord {
+            audit: Arc::clone(audit),
+            entry,
+            ticket,
+            always,
+            allowed,
+        }));
+        if barred { watch.bar() } else { watch }
+    }
+
+    /// Starts the audit record of a task. `later` is true if the call may still end with its request.
+    pub(super) fn audit_task(
+        &self,
+        caller: Caller<'_>,
+        tool: &str,
+        later: bool,
+    ) -> Option<TaskAuditRecord> {
+        let audit = self.audit.as_ref()?;
+        if let Some(watch) = caller.watch.filter(|_| !later) {
+            watch.goes_on();
+        }
+        let mut entry = Entry::new(Event::Task);
+        entry.mount = Some(self.mount.clone());
+        entry.principal = Some(Arc::clone(caller.principal));
+        entry.session = caller.session.cloned();
+        entry.subject = Some(Subject::new(SubjectKind::Tool, tool));
+        entry.trace = caller.watch.and_then(Watch::context);
+        Some(TaskAuditRecord {
+            audit: Arc::clone(audit),
+            entry: Some(entry),
+            ticket: audit.ticket().ok().flatten(),
+            started: Instant::now(),
+            begun: false,
+        })
+    }
+}
+
+impl Caller<'_> {
+    /// Returns true if the request must not run because it cannot be recorded.
+    #[inline]
+    pub(super) fn is_barred(self) -> bool {
+        self.watch.is_some_and(Watch::is_barred)
+    }
+}
+
+/// Error for a request that must be recorded and cannot be.
+#[cold]
+pub(super) fn audit_unavailable(id: &str) -> Reply {
+    let message =
+        "What happens here has to be recorded, and cannot be at this time; try again later";
+    let error = ErrorObject::new(ErrorCode::Http(503), message);
+    let data = serde_json::json!({"retryAfterMs": 1000, "setting": "audit.required"});
+    Reply::refused(Refusal::Unrecorded, Some(id), &error.with_data(data))
+}
+
+impl Witness for RequestAuditRecord {
+    fn ends(self: Box<Self>, ended: Ended) {
+        let Self {
+            audit,
+            mut entry,
+            ticket,
+            always,
+            allowed,
+        } = *self;
+        let is_refusal = matches!(
+            ended.reason,
+            Some(
+                Reason::Limit(_)
+                    | Reason::Scope
+                    | Reason::SessionUnknown
+                    | Reason::Streams
+                    | Reason::Audit
+            )
+        );
+        if !always && !is_refusal {
+            return;
+        }
+        entry.outcome = Some(outcome(&ended, allowed));
+        entry.reason = match ended.reason {
+            _ if !allowed => Some("policy".into()),
+            reason => reason.map(|reason| reason.as_str().into()),
+        };
+        entry.code = code(ended.verdict);
+        entry.elapsed = Some(ended.elapsed);
+        entry.session = ended.session;
+        match ticket {
+            Some(ticket) => ticket.fill(entry),
+            None if always => audit.note(entry),
+            None => {
+                entry.event = Event::Refusal;
+                audit.note_stranger(entry);
+            }
+        }
+    }
+}
+
+impl TaskAuditRecord {
+    /// Marks the call as a task.
+    pub(super) fn begins(&mut self) {
+        self.begun = true;
+    }
+
+    /// Records the end of the call.
+    pub(super) fn ends(mut self, reply: &Reply) {
+        let ended = Ended {
+            verdict: reply.verdict(),
+            reason: reply.reason(),
+            elapsed: self.started.elapsed(),
+            session: None,
+            goes_on: false,
+        };
+        self.put(outcome(&ended, true), Some(&ended));
+    }
+
+    fn put(&mut self, outcome: Outcome, ended: Option<&Ended>) {
+        let Some(mut entry) = self.entry.take() else {
+            return;
+        };
+        entry.outcome = Some(outcome);
+        entry.elapsed = Some(self.started.elapsed());
+        if let Some(ended) = ended {
+            entry.reason = ended.reason.map(|reason| reason.as_str().into());
+            entry.code = code(ended.verdict);
+        }
+        match self.ticket.take() {
+            Some(ticket) => ticket.fill(entry),
+            None => self.audit.note(entry),
+        }
+    }
+}
+
+impl Drop for TaskAuditRecord {
+    fn drop(&mut self) {
+        if self.begun {
+            self.put(Outcome::Cancelled, None);
+        }
+    }
+}
+
+fn outcome(ended: &Ended, allowed: bool) -> Outcome {
+    match (ended.verdict, ended.reason) {
+        (Verdict::Cancelled, _) => Outcome::Cancelled,
+        (_, Some(Reason::Limit(_))) => Outcome::Limited,
+        (_, Some(Reason::Scope)) => Outcome::Denied,
+        (Verdict::Error(_), _) if !allowed => Outcome::Denied,
+        (_, Some(Reason::TimedOut)) => Outcome::TimedOut,
+        (_, Some(_)) => Outcome::Refused,
+        (Verdict::Done, None) if ended.goes_on => Outcome::Started,
+        (Verdict::Done, None) => Outcome::Ok,
+        (Verdict::ToolError, None) => Outcome::ToolError,
+        (Verdict::Error(_) | Verdict::Other, None) => Outcome::Error,
+    }
+}
+
+fn code(verdict: Verdict) -> Option<i32> {
+    match verdict {
+        Verdict::Error(code) => Some(code),
+        _ => None,
+    }
+}
+
+/// Returns true if the method calls, reads or changes something. Other methods only list or describe.
+fn calls_something(method: Method) -> bool {
+    match method {
+        Method::ToolsCall
+        | Method::PromptsGet
+        | Method::ResourcesRead
+        | Method::ResourcesSubscribe
+        | Method::ResourcesUnsubscribe
+        | Method::SkillsGet
+        | Method::DirectoryRead
+        | Method::TasksUpdate
+        | Method::TasksCancel => true,
+        Method::Initialize
+        | Method::Ping
+        | Method::Discover
+        | Method::SetLogLevel
+        | Method::Listen
+        | Method::ToolsList
+        | Method::PromptsList
+        | Method::ResourcesList
+        | Method::TemplatesList
+        | Method::Complete
+        | Method::TasksGet
+        | Method::TasksList
+        | Method::TasksResult
+        | Method::SkillsList => false,
+    }
+}
+
+/// Target of a request.
+fn subject(method: Method, request: &Request<'_>) -> Option<Subject> {
+    let params = &request.params;
+    let (kind, name) = match method {
+        Method::ToolsCall => (SubjectKind::Tool, params.name),
+        Method::PromptsGet => (SubjectKind::Prompt, params.name),
+        Method::ResourcesRead
+        | Method::ResourcesSubscribe
+        | Method::ResourcesUnsubscribe
+        | Method::SkillsGet
+        | Method::DirectoryRead => (SubjectKind::Resource, params.uri),
+        Method::TasksGet | Method::TasksUpdate | Method::TasksCancel | Method::TasksResult => {
+            (SubjectKind::Task, params.rare().task_id)
+        }
+        _ => return None,
+    };
+    Some(Subject::new(kind, &message::string(name?)?))
+}
+
+/// Policy decision about the target.
+fn decision(snapshot: &Snapshot, principal: &Principal, subject: &Subject) -> Option<Decision> {
+    let policy = &snapshot.policy_view.as_ref()?.policy;
+    let class = policy.class_of(principal);
+    let name = &*subject.name;
+    match subject.kind {
+        SubjectKind::Tool => {
+            let entry = snapshot.catalog.tool(name)?;
+            Some(policy.decide(
+                &class,
+                visibility::tool_target(policy, entry.tool.definition()),
+            ))
+        }
+        SubjectKind::Prompt => {
+            let target = Target {
+                kind: Kind::Prompt,
+                name,
+                access: Access::Read,
+            };
+            snapshot.catalog.prompts.position(name)?;
+            Some(policy.decide(&class, target))
+        }
+        SubjectKind::Resource => Some(policy.decide_uri(&class, name)),
+        SubjectKind::Task => None,
+    }
+}
+
+impl fmt::Debug for RequestAuditRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RequestAuditRecord")
+    }
+}

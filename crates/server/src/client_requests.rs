@@ -1,0 +1,405 @@
+//! Requests to clients with sessions, from the call that sends one to the response that arrives in another HTTP
+//! request.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use data_encoding::HEXLOWER;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::time::{Duration, Instant};
+
+use super::inflight::Inflight;
+use crate::catalog::{CallContext, ClientError, Desk, Slot};
+use crate::environment::Conflicts;
+use crate::protocol::message::{self, Response};
+use crate::protocol::push_string;
+use crate::telemetry::{Metrics, QUESTIONS, QUESTIONS_WAITING};
+
+/// Questions that tools ask the client.
+///
+/// ```toml
+/// [server.client_requests]
+/// timeout_seconds = 120
+/// ```
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ClientRequestConfig {
+    /// How long a client with a session has to answer, in seconds, while the call waits. Default: 300, five minutes.
+    pub timeout_seconds: u64,
+    /// How many questions of one session may wait for answers. Default: 64.
+    pub per_session: usize,
+    /// How many questions may wait for answers in all. Default: 10000.
+    pub total: usize,
+    /// How long a client of 2026-07-28 has to call again with its answers, in seconds. Default: 900, a quarter of an
+    /// hour.
+    pub state_seconds: u64,
+}
+
+/// Maximum of `per_session`. Over stdio 256 messages are handled at once, and responses need some of these places.
+const PER_SESSION_MAX: usize = 200;
+
+impl ClientRequestConfig {
+    /// Reports the settings that cannot be used.
+    pub fn validate(&self, conflicts: &mut Conflicts) {
+        conflicts.nonzero([
+            (
+                "server.client_requests.timeout_seconds",
+                self.timeout_seconds,
+            ),
+            ("server.client_requests.state_seconds", self.state_seconds),
+        ]);
+        let per_session = self.per_session;
+        if PER_SESSION_MAX < per_session {
+            conflicts.add(
+                format!("server.client_requests.per_session is {per_session}"),
+                "give it at most 200: over stdio 256 messages are handled at once, and responses need some of these places",
+            );
+        }
+    }
+}
+
+impl Default for ClientRequestConfig {
+    fn default() -> Self {
+        Self {
+            timeout_seconds: 300,
+            per_session: 64,
+            total: 10_000,
+            state_seconds: 900,
+        }
+    }
+}
+
+/// Counters of requests sent to clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClientRequestCounts {
+    /// Waiting for a response now.
+    pub waiting: u64,
+    /// Sent to a client, on a stream or in an `input_required` result.
+    pub asked: u64,
+    /// Completed with a result.
+    pub answered: u64,
+    /// Completed with an error.
+    pub refused: u64,
+    /// Cancelled: timed out, or not needed any more.
+    pub withdrawn: u64,
+    /// Rejected because too many were waiting.
+    pub turned_away: u64,
+    /// Responses without a matching request: unknown, duplicate, or from another client.
+    pub unheard: u64,
+    /// Calls resumed with client input, in 2026-07-28.
+    pub resumed: u64,
+    /// Request states that could not be verified.
+    pub states_refused: u64,
+}
+
+/// Pending client requests, by id.
+#[derive(Debug)]
+pub(crate) struct ClientRequests {
+    config: ClientRequestConfig,
+    /// Prefix of the ids of this process.
+    prefix: Box<str>,
+    waiting: Mutex<Waiting>,
+    pub(super) counters: Counters,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    by_id: HashMap<Box<str>, Sent>,
+    by_session: HashMap<Arc<str>, usize>,
+}
+
+#[derive(Debug)]
+struct Sent {
+    session: Arc<str>,
+    principal: Box<str>,
+    slot: Arc<Slot>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) asked: AtomicU64,
+    answered: AtomicU64,
+    refused: AtomicU64,
+    withdrawn: AtomicU64,
+    turned_away: AtomicU64,
+    unheard: AtomicU64,
+    pub(super) resumed: AtomicU64,
+    pub(super) states_refused: AtomicU64,
+}
+
+/// Destination of a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Delivery {
+    /// The request was sent by this process, or is unknown. The client need not know which.
+    Here,
+    /// The request was sent by another replica, with this identifier.
+    Elsewhere(u64),
+}
+
+/// Replica in an id of the form that this server uses.
+fn replica_of(id: &str) -> Option<u64> {
+    let (replica, rest) = id.strip_prefix(ID_PREFIX)?.split_once('-')?;
+    let is_ours = replica.len() == 16 && rest.len() == 32;
+    is_ours.then(|| u64::from_str_radix(replica, 16).ok())?
+}
+
+/// Common prefix of all ids.
+const ID_PREFIX: &str = "q-";
+
+impl ClientRequests {
+    pub fn new(config: ClientRequestConfig, replica: u64) -> Self {
+        Self {
+            config,
+            prefix: format!("{ID_PREFIX}{replica:016x}-").into(),
+            waiting: Mutex::default(),
+            counters: Counters::default(),
+        }
+    }
+
+    pub fn counts(&self) -> ClientRequestCounts {
+        let c = &self.counters;
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        ClientRequestCounts {
+            waiting: self.waiting().by_id.len() as u64,
+            asked: read(&c.asked),
+            answered: read(&c.answered),
+            refused: read(&c.refused),
+            withdrawn: read(&c.withdrawn),
+            turned_away: read(&c.turned_away),
+            unheard: read(&c.unheard),
+            resumed: read(&c.resumed),
+            states_refused: read(&c.states_refused),
+        }
+    }
+
+    /// Registers the metrics.
+    pub fn show(inflight: &Arc<Inflight>, metrics: &Metrics, labels: &[(&'static str, &str)]) {
+        let read = |outcome: &'static str, of: fn(&ClientRequestCounts) -> u64| {
+            let inflight = Arc::clone(inflight);
+            let read = move || of(&inflight.client_requests.counts()) as f64;
+            let labels = [&[("outcome", outcome)], labels].concat();
+            metrics.read(&QUESTIONS, &labels, read);
+        };
+        read("asked", |counts| counts.asked);
+        read("answered", |counts| counts.answered);
+        read("refused", |counts| counts.refused);
+        read("withdrawn", |counts| counts.withdrawn);
+        read("turned_away", |counts| counts.turned_away);
+        read("unheard", |counts| counts.unheard);
+        read("resumed", |counts| counts.resumed);
+        read("state_refused", |counts| counts.states_refused);
+        let inflight = Arc::clone(inflight);
+        let waiting = move || inflight.client_requests.counts().waiting as f64;
+        metrics.read(&QUESTIONS_WAITING, labels, waiting);
+    }
+
+    /// Registers a request under a random id. Returns the limiting setting if there are too many.
+    fn register(&self, context: &CallContext, slot: &Arc<Slot>) -> Result<Box<str>, &'static str> {
+        let Some(session) = &context.session else {
+            return Err("there is no session");
+        };
+        let mut waiting = self.waiting();
+        let of_session = waiting.by_session.get(session).copied().unwrap_or_default();
+        let full = if self.config.total <= waiting.by_id.len() {
+            Some("server.client_requests.total")
+        } else if self.config.per_session <= of_session {
+            Some("server.client_requests.per_session")
+        } else {
+            None
+        };
+        if let Some(setting) = full {
+            count(&self.counters.turned_away);
+            return Err(setting);
+        }
+        let mut id = self.prefix.to_string();
+        HEXLOWER.encode_append(&crate::seal::random_bytes::<16>(), &mut id);
+        let id: Box<str> = id.into();
+        *waiting.by_session.entry(Arc::clone(session)).or_default() += 1;
+        let sent = Sent {
+            session: Arc::clone(session),
+            principal: context.principal.id().into(),
+            slot: Arc::clone(slot),
+        };
+        waiting.by_id.insert(id.clone(), sent);
+        count(&self.counters.asked);
+        Ok(id)
+    }
+
+    /// Delivers a response to the waiting call, if the session and the principal match those of the request.
+    pub(crate) fn deliver(
+        &self,
+        session: &str,
+        principal: &str,
+        response: &Response<'_>,
+    ) -> Delivery {
+        let Some(id) = response.id.and_then(message::string) else {
+            count(&self.counters.unheard);
+            return Delivery::Here;
+        };
+        if let Some(replica) = replica_of(&id)
+            && !id.starts_with(&*self.prefix)
+        {
+            return Delivery::Elsewhere(replica);
+        }
+        let found = {
+            let mut waiting = self.waiting();
+            match waiting.by_id.get(&*id) {
+                Some(sent) if *sent.session == *session && *sent.principal == *principal => {
+                    waiting.remove(&id)
+                }
+                _ => None,
+            }
+        };
+        let Some(sent) = found else {
+            count(&self.counters.unheard);
+            return Delivery::Here;
+        };
+        let (counter, answer) = match response.outcome {
+            Ok(result) => (&self.counters.answered, Ok(result.into())),
+            Err(error) => (&self.counters.refused, Err(ClientError::read(error))),
+        };
+        if sent.slot.answer(answer) {
+            count(counter);
+        } else {
+            count(&self.counters.unheard);
+        }
+        Delivery::Here
+    }
+
+    /// Cancels a request. Returns false if the response has arrived.
+    fn withdraw(&self, id: &str) -> bool {
+        let was_there = self.waiting().remove(id).is_some();
+        if was_there {
+            count(&self.counters.withdrawn);
+        }
+        was_there
+    }
+
+    /// Fails all requests of a session that has ended.
+    pub fn end_session(&self, session: &str) {
+        let ended: Vec<_> = {
+            let mut waiting = self.waiting();
+            if !waiting.by_session.contains_key(session) {
+                return;
+            }
+            let of_session = waiting.by_id.iter().filter(|(_, s)| *s.session == *session);
+            let ids: Vec<_> = of_session.map(|(id, _)| id.clone()).collect();
+            ids.iter().filter_map(|id| waiting.remove(id)).collect()
+        };
+        for sent in ended {
+            count(&self.counters.withdrawn);
+            sent.slot.answer(Err(ClientError::ended()));
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    fn remove(&mut self, id: &str) -> Option<Sent> {
+        let sent = self.by_id.remove(id)?;
+        if let Some(of_session) = self.by_session.get_mut(&sent.session) {
+            *of_session -= 1;
+            if *of_session == 0 {
+                self.by_session.remove(&sent.session);
+            }
+        }
+        Some(sent)
+    }
+}
+
+pub(super) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Requests of one call that were sent and may be pending.
+#[derive(Debug, Default)]
+pub(crate) struct PendingSends {
+    sent: Vec<(Box<str>, Arc<Slot>)>,
+    /// Start of the current wait for responses.
+    waiting_since: Option<Instant>,
+}
+
+impl PendingSends {
+    /// Sends new requests of the call and cancels those it has dropped.
+    pub(super) fn sync(
+        &mut self,
+        context: &CallContext,
+        desk: &Desk,
+        client_requests: &ClientRequests,
+    ) {
+        for slot in desk.take_new() {
+            match client_requests.register(context, &slot) {
+                Ok(id) => {
+                    context.outlet.say(request(&id, &slot));
+                    self.sent.push((id, slot));
+                }
+                Err(setting) => drop(slot.answer(Err(ClientError::too_many(setting)))),
+            }
+        }
+        self.withdraw_closed(context, client_requests);
+    }
+
+    /// Cancels requests that the call has dropped (TMO-01).
+    pub(super) fn withdraw_closed(
+        &mut self,
+        context: &CallContext,
+        client_requests: &ClientRequests,
+    ) {
+        self.sent.retain(|(id, slot)| {
+            if slot.is_closed() && client_requests.withdraw(id) {
+                context.outlet.say(cancelled(id));
+            }
+            slot.is_open()
+        });
+    }
+
+    /// Time spent waiting for responses, which does not count towards the timeout. Returns `None` while the call
+    /// waits.
+    pub(super) fn waited(&mut self, waits: bool) -> Option<Duration> {
+        match (waits, self.waiting_since) {
+            (true, _) => {
+                self.waiting_since.get_or_insert_with(Instant::now);
+                None
+            }
+            (false, Some(since)) => {
+                self.waiting_since = None;
+                Some(since.elapsed())
+            }
+            (false, None) => Some(Duration::ZERO),
+        }
+    }
+
+    /// Cancels all requests at the end of the call.
+    pub(super) fn withdraw_all(&mut self, client_requests: &ClientRequests) {
+        for (id, _) in self.sent.drain(..) {
+            client_requests.withdraw(&id);
+        }
+    }
+}
+
+/// The JSON-RPC request to the client.
+fn request(id: &str, slot: &Slot) -> Vec<u8> {
+    let mut out = br#"{"jsonrpc":"2.0","id":"#.to_vec();
+    push_string(&mut out, id);
+    out.extend_from_slice(br#","method":""#);
+    out.extend_from_slice(slot.kind().method().as_bytes());
+    out.extend_from_slice(br#"","params":"#);
+    out.extend_from_slice(slot.params().as_bytes());
+    out.push(b'}');
+    out
+}
+
+/// TMO-01: the notification that cancels a request.
+fn cancelled(id: &str) -> Vec<u8> {
+    let mut out =
+        br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"#.to_vec();
+    push_string(&mut out, id);
+    out.extend_from_slice(br#","reason":"the answer is not needed any more"}}"#);
+    out
+}

@@ -1,0 +1,195 @@
+//! REST access to tools: calls and lists without a JSON-RPC message. They use the same dispatch as messages, so all
+//! checks apply.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::task::Context;
+
+use bytes::Bytes;
+use http::{Extensions, HeaderMap};
+use serde_json::{Value, json};
+
+use super::inflight::{OnDisconnect, Resumption};
+use super::instrument::speaks;
+use super::rounds::Reach;
+use super::snapshot::supported_versions;
+use super::{Caller, Headers, MaybeReady, RequestContext, Server, WorkerState, malformed};
+use crate::auth::Principal;
+use crate::catalog::Room;
+use crate::protocol::message::{MessageBounds, Params, Request};
+use crate::protocol::scan::Scanner;
+use crate::protocol::{ClientCapabilities, Method, Revision};
+use crate::telemetry::{Seen, Watch};
+
+/// Placeholder for the JSON-RPC id.
+const ID: &str = "0";
+
+impl Server {
+    /// Calls a tool with the arguments in `body`: a JSON object, or nothing. The reply is a response to `tools/call`
+    /// of the newest revision.
+    pub fn call_tool_rest(
+        self: &Arc<Self>,
+        cx: &mut Context<'_>,
+        (worker, seen): (&WorkerState, Seen<'_>),
+        principal: &Arc<Principal>,
+        (headers, extensions): (&mut HeaderMap, Option<&Arc<Extensions>>),
+        name: &str,
+        body: &Bytes,
+    ) -> MaybeReady {
+        let Some((arguments, arguments_repeat)) = object(body, self.bounds) else {
+            return MaybeReady::Ready(malformed("the body is a JSON object: the tool's arguments"));
+        };
+        let name = json!(name).to_string();
+        let request = Request {
+            id: ID,
+            method: Cow::Borrowed(Method::ToolsCall.as_str()),
+            params: Params {
+                name: Some(&name),
+                arguments: Some(arguments).filter(|arguments| !arguments.is_empty()),
+                arguments_repeat,
+                ..Params::default()
+            },
+        };
+        let headers = Headers {
+            mcp: None,
+            all: headers,
+            extensions,
+        };
+        let seen = Seen {
+            headers: Some(headers.all),
+            ..seen
+        };
+        let watch = self.observe(worker.cells(), principal, seen, &request);
+        let address = seen.peer.map(|peer| peer.address);
+        let caller = self.rest_caller(principal, address, watch.as_ref());
+        let request_context = RequestContext {
+            caller,
+            headers: Some(headers),
+            body,
+            request: &request,
+        };
+        let handled = self.dispatch(cx, Method::ToolsCall, request_context);
+        self.observed(watch, &request, handled)
+    }
+
+    /// Returns one page of the tools, as a response to `tools/list` of the newest revision.
+    pub fn list_tools_rest(
+        self: &Arc<Self>,
+        cx: &mut Context<'_>,
+        principal: &Arc<Principal>,
+        cursor: Option<&str>,
+    ) -> MaybeReady {
+        let params = cursor.map(|cursor| json!({ "cursor": cursor }).to_string());
+        let request = Request {
+            id: ID,
+            method: Cow::Borrowed(Method::ToolsList.as_str()),
+            params: Params {
+                object: params.as_deref(),
+                ..Params::default()
+            },
+        };
+        let request_context = RequestContext {
+            caller: self.rest_caller(principal, None, None),
+            headers: None,
+            body: &Bytes::new(),
+            request: &request,
+        };
+        self.dispatch(cx, Method::ToolsList, request_context)
+    }
+
+    /// Server information for REST clients.
+    pub fn info(&self) -> Value {
+        let snapshot = self.snapshot.load();
+        let mut info = snapshot.server_info.clone();
+        info["longshore"] = env!("CARGO_PKG_VERSION").into();
+        info["protocolVersions"] = supported_versions().into();
+        info["capabilities"] = snapshot.capabilities.clone();
+        if let Some(instructions) = &snapshot.instructions {
+            info["instructions"] = instructions.as_str().into();
+        }
+        info
+    }
+
+    /// Name and version of the server and of the runtime.
+    pub fn version(&self) -> Value {
+        let info = &self.snapshot.load().server_info;
+        json!({
+            "name": info["name"],
+            "version": info["version"],
+            "longshore": env!("CARGO_PKG_VERSION"),
+        })
+    }
+
+    /// A caller that accepts no stream and cannot be sent requests or progress.
+    fn rest_caller<'a>(
+        &self,
+        principal: &'a Arc<Principal>,
+        address: Option<IpAddr>,
+        watch: Option<&'a Watch<'a>>,
+    ) -> Caller<'a> {
+        speaks(watch, Revision::V2026_07_28, None);
+        Caller {
+            principal,
+            address,
+            revision: Revision::V2026_07_28,
+            session: None,
+            on_disconnect: OnDisconnect::Cancel,
+            stream_after: None,
+            resumption: Resumption::No,
+            capabilities: ClientCapabilities::default(),
+            reach: Reach::Plain,
+            room: Room::default(),
+            now: 0,
+            watch,
+            propagation: self.telemetry.propagation(),
+        }
+    }
+}
+
+/// Returns the JSON object in a body, or an empty string for an empty body. The flag is true if a member may be
+/// repeated.
+fn object(body: &Bytes, bounds: MessageBounds) -> Option<(&str, bool)> {
+    let text = simdutf8::basic::from_utf8(body).ok()?;
+    let mut scanner = Scanner::within(text, bounds.of_documents());
+    match scanner.peek() {
+        None => Some(("", false)),
+        Some(b'{') => {
+            let object = scanner.value_with_names().ok()?;
+            scanner.end().ok()?;
+            Some(object)
+        }
+        Some(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_is_one_object_or_nothing() {
+        let read = |text: &'static [u8]| {
+            let body = Bytes::from_static(text);
+            let read = object(&body, MessageBounds::default());
+            read.map(|(object, _)| object.to_owned())
+        };
+        assert_eq!(read(b" {\"a\": [1]} \n").as_deref(), Some("{\"a\": [1]}"));
+        assert_eq!(read(b"").as_deref(), Some(""));
+        assert_eq!(read(b" \r\n").as_deref(), Some(""));
+        for refused in [
+            &b"[]"[..],
+            b"1",
+            b"null",
+            b"{",
+            b"{}x",
+            b"{\"a\":}",
+            b"{\"a\":\"\xff\"}",
+        ] {
+            assert_eq!(read(refused), None, "{refused:?}");
+        }
+        let few = MessageBounds::new(8, 16, 3, 36);
+        let object = |text: &'static [u8]| object(&Bytes::from_static(text), few).is_some();
+        assert!(object(b"{\"a\":[1]}") && !object(b"{\"a\":[1,2]}"));
+    }
+}

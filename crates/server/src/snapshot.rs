@@ -1,0 +1,283 @@
+//! Immutable snapshot of everything that is served, replaced as a whole.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use super::resource_cache::ResourceCache;
+use super::search::Search;
+use super::visibility::PolicyView;
+use super::{Admission, ServerConfig};
+use crate::catalog::{Catalog, Listed, Listing, ListingFrame, Table};
+use crate::protocol::{Implementation, Method, Revision};
+use crate::seal::KeyRing;
+
+/// A catalog and everything derived from it. Each request loads it once.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// Number of the snapshot, unique within the process.
+    pub(super) number: u64,
+    pub catalog: Catalog,
+    pub tools: Listings,
+    pub resources: Listings,
+    pub templates: Listings,
+    pub prompts: Listings,
+    pub skills: Listings,
+    /// Access policy; `None` if all callers see everything.
+    pub(super) policy_view: Option<PolicyView>,
+    /// Tool search; `None` if there are too few tools.
+    pub(super) search: Option<Search>,
+    /// Size of the tool list, computed on first use.
+    tools_size: OnceLock<usize>,
+    has_completions: bool,
+    has_tasks: bool,
+    /// Cached resource contents. Each snapshot starts with an empty cache.
+    pub(crate) resource_cache: ResourceCache,
+    /// Response to `initialize` after the id, by revision; empty for revisions without sessions.
+    initialized: [Bytes; Revision::ALL.len()],
+    /// Response to `initialize` for callers who may list their tasks.
+    initialized_with_lists: [Bytes; Revision::ALL.len()],
+    /// Response to `server/discover` after the id.
+    pub discovered: Bytes,
+    /// Members at the end of every result in the stateless era, with a leading comma.
+    pub(crate) result_tail: String,
+    /// Members at the end of every cacheable result in the stateless era.
+    list_tail: String,
+    /// `_meta` of results without one of their own, in the stateless era.
+    pub(crate) result_meta: String,
+    /// `serverInfo` in the `_meta` of results.
+    pub(crate) server_info: Value,
+    /// Capabilities, in the form of the newest revision.
+    pub capabilities: Value,
+    /// Instructions for the model.
+    pub instructions: Option<String>,
+}
+
+/// Lists that differ between two snapshots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListChanges {
+    pub tools: bool,
+    pub resources: bool,
+    pub prompts: bool,
+}
+
+/// One list for each revision, serialized on first use.
+#[derive(Debug, Default)]
+pub struct Listings([OnceLock<Listing>; Revision::ALL.len()]);
+
+impl Listings {
+    #[inline]
+    pub fn get<T: Listed>(&self, table: &Table<T>, frame: ListingFrame<'_>) -> &Listing {
+        self.0[frame.revision as usize].get_or_init(|| {
+            let mut listing = Listing::new(table, frame);
+            for other in self.0.iter().filter_map(OnceLock::get) {
+                listing.share(other);
+            }
+            listing
+        })
+    }
+}
+
+/// Key of `serverInfo` in `_meta`.
+pub(crate) const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+
+impl Snapshot {
+    pub fn new(catalog: Catalog, config: &ServerConfig, admission: Admission) -> Self {
+        let info = json(&config.implementation());
+        let meta = json!({ SERVER_INFO: info });
+        let result_tail = format!(r#","resultType":"complete","_meta":{meta}"#);
+        // CACHE-04: results that depend on the caller must not be shared between callers.
+        let scope = match admission.proved || admission.policy.is_some() {
+            true => "private",
+            false => "public",
+        };
+        let list_tail = format!(
+            r#","ttlMs":{},"cacheScope":"{scope}"{result_tail}"#,
+            config.list_ttl_ms
+        );
+        static NUMBER: AtomicU64 = AtomicU64::new(1);
+        Self {
+            number: NUMBER.fetch_add(1, Ordering::Relaxed),
+            initialized: Revision::ALL
+                .map(|revision| initialized(&catalog, config, revision, false)),
+            initialized_with_lists: Revision::ALL
+                .map(|revision| initialized(&catalog, config, revision, true)),
+            discovered: discovered(&catalog, config, &list_tail),
+            tools: Listings::default(),
+            resources: Listings::default(),
+            templates: Listings::default(),
+            prompts: Listings::default(),
+            skills: Listings::default(),
+            policy_view: admission.policy.map(PolicyView::new),
+            search: Search::new(
+                &config.search,
+                catalog.tools.iter().map(|entry| entry.tool.definition()),
+            ),
+            tools_size: OnceLock::new(),
+            has_completions: catalog.has_completions(),
+            has_tasks: catalog.has_tasks(),
+            resource_cache: ResourceCache::new(config.contents_cache_bytes),
+            capabilities: capabilities(&catalog, Revision::V2026_07_28, false),
+            server_info: info,
+            instructions: config.instructions.clone(),
+            result_meta: meta.to_string(),
+            catalog,
+            result_tail,
+            list_tail,
+        }
+    }
+
+    /// Size of the tool list in bytes, in the newest revision and without a policy. With a search, its three tools.
+    pub(super) fn tools_size(&self) -> usize {
+        *self.tools_size.get_or_init(|| match &self.search {
+            Some(search) => search.verbs.size(Revision::V2026_07_28),
+            None => self.catalog.tools.size(Revision::V2026_07_28),
+        })
+    }
+
+    /// Response to `initialize` after the id.
+    pub fn initialized(&self, revision: Revision, lists_tasks: bool) -> Bytes {
+        let all = match lists_tasks {
+            true => &self.initialized_with_lists,
+            false => &self.initialized,
+        };
+        all[revision as usize].clone()
+    }
+
+    /// Returns true if the method's capability is served. Otherwise the method is unknown (DISC-02).
+    #[inline]
+    pub fn offers(&self, method: Method) -> bool {
+        match method {
+            Method::Initialize
+            | Method::Ping
+            | Method::Discover
+            | Method::ToolsList
+            | Method::ToolsCall
+            | Method::SetLogLevel
+            | Method::Listen => true,
+            Method::ResourcesList
+            | Method::TemplatesList
+            | Method::ResourcesRead
+            | Method::ResourcesSubscribe
+            | Method::ResourcesUnsubscribe => self.catalog.has_resources(),
+            Method::PromptsList | Method::PromptsGet => self.catalog.prompts.len() > 0,
+            Method::Complete => self.has_completions,
+            Method::TasksGet
+            | Method::TasksUpdate
+            | Method::TasksCancel
+            | Method::TasksResult
+            | Method::TasksList => self.has_tasks,
+            Method::SkillsList | Method::SkillsGet | Method::DirectoryRead => {
+                self.catalog.skills.len() > 0
+            }
+        }
+    }
+
+    /// Lists that differ from those of another snapshot.
+    pub fn changes(&self, other: &Self) -> ListChanges {
+        let (mine, others) = (&self.catalog, &other.catalog);
+        ListChanges {
+            tools: !mine.tools.looks_like(&others.tools),
+            resources: !mine.resources.looks_like(&others.resources)
+                || !mine.templates.looks_like(&others.templates),
+            prompts: !mine.prompts.looks_like(&others.prompts),
+        }
+    }
+
+    /// Members at the end of every cacheable result in the stateless era.
+    pub(crate) fn list_tail(&self) -> &str {
+        &self.list_tail
+    }
+
+    /// Parameters that all pages of a revision share.
+    pub fn frame<'a>(
+        &'a self,
+        revision: Revision,
+        config: &ServerConfig,
+        keys: &'a KeyRing,
+        mount: &'a str,
+    ) -> ListingFrame<'a> {
+        ListingFrame {
+            revision,
+            page_size: config.page_size.max(1),
+            tail: if revision.has_result_type() {
+                &self.list_tail
+            } else {
+                ""
+            },
+            keys,
+            mount,
+        }
+    }
+}
+
+fn initialized(
+    catalog: &Catalog,
+    config: &ServerConfig,
+    revision: Revision,
+    lists_tasks: bool,
+) -> Bytes {
+    if !revision.has_sessions() {
+        return Bytes::new();
+    }
+    let mut result = Map::new();
+    result.insert("protocolVersion".to_owned(), revision.as_str().into());
+    let capabilities = capabilities(catalog, revision, lists_tasks);
+    result.insert("capabilities".to_owned(), capabilities);
+    result.insert("serverInfo".to_owned(), json(&config.implementation()));
+    if let Some(instructions) = &config.instructions {
+        result.insert("instructions".to_owned(), instructions.clone().into());
+    }
+    format!(r#","result":{}}}"#, Value::Object(result)).into()
+}
+
+fn discovered(catalog: &Catalog, config: &ServerConfig, tail: &str) -> Bytes {
+    let instructions = match &config.instructions {
+        Some(text) => format!(r#","instructions":{}"#, json!(text)),
+        None => String::new(),
+    };
+    format!(
+        r#","result":{{"supportedVersions":{},"capabilities":{}{instructions}{tail}}}}}"#,
+        json!(supported_versions()),
+        capabilities(catalog, Revision::V2026_07_28, false),
+    )
+    .into()
+}
+
+/// Capabilities of the server. Tools and logging are always present.
+fn capabilities(catalog: &Catalog, revision: Revision, lists_tasks: bool) -> Value {
+    let mut capabilities = json!({"tools": {"listChanged": true}, "logging": {}});
+    if catalog.has_resources() {
+        capabilities["resources"] = json!({"subscribe": true, "listChanged": true});
+    }
+    if catalog.prompts.len() > 0 {
+        capabilities["prompts"] = json!({"listChanged": true});
+    }
+    if revision.announces_completions() && catalog.has_completions() {
+        capabilities["completions"] = json!({});
+    }
+    if revision.has_core_tasks() && catalog.has_tasks() {
+        capabilities["tasks"] = json!({"cancel": {}, "requests": {"tools": {"call": {}}}});
+        if lists_tasks {
+            capabilities["tasks"]["list"] = json!({});
+        }
+    }
+    let extensions = catalog.extensions(revision);
+    if !extensions.is_empty() {
+        capabilities["extensions"] = extensions.into();
+    }
+    capabilities
+}
+
+/// All revisions, the stateless one first: only it can be requested by version.
+pub(crate) fn supported_versions() -> Vec<&'static str> {
+    let mut revisions = Revision::ALL;
+    revisions.reverse();
+    revisions.map(Revision::as_str).into()
+}
+
+fn json(implementation: &Implementation) -> Value {
+    serde_json::to_value(implementation).unwrap_or_default()
+}

@@ -1,0 +1,189 @@
+//! Streams that deliver notifications until they are closed: of a session, or of `subscriptions/listen`.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::event::{EventId, EventSource, StreamEvent, StreamId};
+use super::mailbox::{CloseReason, MailboxItem};
+use super::subscriber::Subscriber;
+use super::{Registration, Streams, notice};
+use crate::auth::Principal;
+use crate::server::JsonResponse;
+use crate::server::worker_state::unix_seconds;
+
+/// A notification stream.
+pub(super) struct NotificationStream {
+    place: Registration,
+    subscriber: Subscriber,
+    kind: StreamKind,
+    /// First event.
+    first: Option<StreamEvent>,
+    /// Last events, after the stream was closed.
+    last: Option<VecDeque<StreamEvent>>,
+    ends_at: Option<Instant>,
+}
+
+/// Form of the events and of the end of the stream.
+pub(super) enum StreamKind {
+    /// A session over HTTP: events have ids, and the client reconnects after the end.
+    Session,
+    /// A session over a connection that ends with it.
+    Plain,
+    /// A request of the stateless era.
+    Listen(ListenContext),
+}
+
+/// Data that every message of `subscriptions/listen` contains.
+pub(super) struct ListenContext {
+    /// JSON-RPC id of the request.
+    pub(super) id: Box<str>,
+    /// Complete response, which ends the stream (SUB-05).
+    pub(super) result: Bytes,
+    /// True if a notification precedes the response, as stdio requires (SUB-06).
+    pub(super) sends_cancelled: bool,
+}
+
+impl NotificationStream {
+    pub(super) fn new(
+        place: Registration,
+        subscriber: Subscriber,
+        kind: StreamKind,
+        first: Option<StreamEvent>,
+    ) -> Self {
+        Self {
+            place,
+            subscriber,
+            kind,
+            first,
+            last: None,
+            ends_at: None,
+        }
+    }
+
+    /// Sets the maximum age of the stream.
+    pub(super) fn with_max_age(mut self, max_age: Duration) -> Self {
+        self.ends_at = Some(Instant::now() + max_age);
+        self
+    }
+
+    fn end(&self, end: CloseReason) -> VecDeque<StreamEvent> {
+        let mut last = VecDeque::new();
+        match &self.kind {
+            _ if end == CloseReason::Gone => {}
+            StreamKind::Session => {
+                last.push_back(StreamEvent::retry(self.place.streams.retry_after()))
+            }
+            StreamKind::Plain => {}
+            StreamKind::Listen(listen) => {
+                if listen.sends_cancelled {
+                    last.push_back(StreamEvent::message(listen.cancelled()));
+                }
+                last.push_back(StreamEvent::response(JsonResponse::new(
+                    listen.result.clone(),
+                )));
+            }
+        }
+        last
+    }
+}
+
+impl EventSource for NotificationStream {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<StreamEvent>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(first));
+        }
+        while self.last.is_none() {
+            if self.subscriber.is_loading_task() {
+                match self.subscriber.poll_task(cx, &self.kind) {
+                    Poll::Ready(Some(message)) => {
+                        return Poll::Ready(Some(StreamEvent::message(message)));
+                    }
+                    Poll::Ready(None) => continue,
+                    // Notices keep their order, so the stream waits for the task.
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
+            let end = match self.place.mailbox.poll_next(cx) {
+                Poll::Ready(MailboxItem::Notice(notice, _))
+                    if !self.subscriber.wants_notice(&notice) =>
+                {
+                    continue;
+                }
+                Poll::Ready(MailboxItem::Task(task)) => {
+                    self.subscriber.load_task(task, &self.kind);
+                    continue;
+                }
+                Poll::Ready(MailboxItem::Notice(notice, number)) => {
+                    let event = match &self.kind {
+                        StreamKind::Listen(listen) => {
+                            StreamEvent::message(notice::message(&notice, Some(&listen.id)))
+                        }
+                        StreamKind::Plain => StreamEvent::message(notice::message(&notice, None)),
+                        StreamKind::Session => {
+                            let id = number.map(|number| EventId {
+                                stream: StreamId::Standing,
+                                number,
+                            });
+                            StreamEvent::message(notice::message(&notice, None)).with_id(id)
+                        }
+                    };
+                    return Poll::Ready(Some(event));
+                }
+                Poll::Ready(MailboxItem::CloseReason(end)) => end,
+                Poll::Pending if self.ends_at.is_some_and(|end| end <= Instant::now()) => {
+                    CloseReason::Stopping
+                }
+                Poll::Pending => return Poll::Pending,
+            };
+            self.last = Some(self.end(end));
+        }
+        Poll::Ready(self.last.as_mut().and_then(VecDeque::pop_front))
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.ends_at
+    }
+
+    fn is_standing(&self) -> bool {
+        true
+    }
+}
+
+impl ListenContext {
+    fn cancelled(&self) -> Bytes {
+        let id = &self.id;
+        format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}},"requestId":{id},"reason":"the server stops"}}}}"#
+        )
+        .into()
+    }
+}
+
+impl Streams {
+    /// Maximum age of a new stream, with 10 % jitter, so that streams opened together do not close together.
+    pub(crate) fn max_age(&self) -> Duration {
+        let noise = u32::from(crate::seal::random_bytes::<1>()[0]);
+        let max_age = Duration::from_secs(self.config.max_age_seconds);
+        max_age * 9 / 10 + max_age * noise / 1275
+    }
+
+    /// Maximum age of a caller's new stream. It does not outlive the credential.
+    pub(crate) fn max_age_for(&self, principal: &Principal) -> Duration {
+        let max_age = self.max_age();
+        match principal.expires() {
+            None => max_age,
+            Some(end) => max_age.min(Duration::from_secs(end.saturating_sub(unix_seconds()))),
+        }
+    }
+
+    /// First event of a resumable stream, for revisions that have one (LH-14, LH-16).
+    pub(super) fn priming(self: &Arc<Self>, id: EventId) -> StreamEvent {
+        let retry = Duration::from_millis(u64::from(self.config.retry_ms));
+        StreamEvent::retry(retry).with_id(Some(id))
+    }
+}

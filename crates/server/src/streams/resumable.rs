@@ -1,0 +1,809 @@
+//! Resumable call streams: each event is appended to a log before it is sent.
+//!
+//! While the client reads, the response body ([`ResumableStream`]) drives the call, without a task. When the client
+//! disconnects or resumes elsewhere, a task takes over. Resumed streams follow the log ([`LogFollower`]) on any
+//! replica.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use futures_util::task::AtomicWaker;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tokio::time::Instant;
+
+use super::cluster::BusMessage;
+use super::event::{EventData, EventId, EventSource, StreamEvent, StreamId};
+use super::mailbox::MailboxItem;
+use super::{Registration, Streams};
+use crate::net;
+use crate::protocol::{ErrorCode, ErrorObject, Revision};
+use crate::server::JsonResponse;
+use crate::server::call_stream::CallStream;
+use crate::server::inflight::{CallOptions, Resumption};
+use crate::server::liveness::{HEARTBEAT_INTERVAL, short_id};
+use crate::server::share::StateKind;
+use crate::state::{ENTRY_MAX_BYTES, Retention, SharedState, StateError};
+use crate::telemetry::WatchedLater;
+
+/// State of a call stream on this replica, for the running call and its followers.
+#[derive(Debug, Default)]
+pub(super) struct LiveStream {
+    /// Number of times the stream was resumed. Only the last reader may send events (LH-05).
+    holder: AtomicU64,
+    /// The call runs on this replica.
+    is_here: AtomicBool,
+    /// A reader on another replica follows the log.
+    is_followed_elsewhere: AtomicBool,
+    /// The session has ended, so the stream cannot be resumed.
+    is_abandoned: AtomicBool,
+    /// Wakes the current reader when it is replaced.
+    waker: AtomicWaker,
+    /// Notified of new log entries.
+    news: Notify,
+}
+
+impl LiveStream {
+    /// Makes the caller the current reader. Returns its number.
+    pub(super) fn take(&self) -> u64 {
+        let mine = self.holder.fetch_add(1, Ordering::AcqRel) + 1;
+        self.waker.wake();
+        self.news.notify_waiters();
+        mine
+    }
+
+    fn is_held_by(&self, holder: u64) -> bool {
+        self.holder.load(Ordering::Acquire) == holder
+    }
+
+    /// Applies a resumption on another replica.
+    pub(super) fn followed_elsewhere(&self) {
+        self.is_followed_elsewhere.store(true, Ordering::Release);
+        self.take();
+    }
+
+    /// Stops logging, because the session has ended.
+    pub(super) fn abandon(&self) {
+        self.is_abandoned.store(true, Ordering::Release);
+    }
+
+    /// Returns true if the call runs on this replica.
+    pub(super) fn is_here(&self) -> bool {
+        self.is_here.load(Ordering::Acquire)
+    }
+
+    /// Wakes local followers.
+    pub(super) fn notify(&self) {
+        self.news.notify_waiters();
+    }
+}
+
+/// Kind of a log entry, its first byte.
+const BEGINNING: u8 = b'b';
+const MESSAGE: u8 = b'm';
+const ANSWER: u8 = b'a';
+/// The call was cancelled and has no response.
+const END: u8 = b'e';
+
+/// Returns true if the entry is the last of its log.
+pub(super) fn ends(entry: &[u8]) -> bool {
+    matches!(entry.first(), Some(&ANSWER | &END))
+}
+
+impl Streams {
+    /// Creates the response stream of a call.
+    pub(crate) fn resumable(
+        self: &Arc<Self>,
+        call: CallStream,
+        options: CallOptions,
+    ) -> Box<dyn EventSource> {
+        let Some(session) = call.session().cloned() else {
+            return Box::new(call);
+        };
+        let stream = self.next_call_stream();
+        let live = Arc::new(LiveStream::default());
+        live.is_here.store(true, Ordering::Release);
+        self.live()
+            .insert((Arc::clone(&session), stream), Arc::clone(&live));
+        let poll_after = match (options.resumption, self.config.poll_after_seconds) {
+            (Resumption::Primed, seconds) if seconds > 0 => Some(Duration::from_secs(seconds)),
+            _ => None,
+        };
+        let max_age = Duration::from_secs(self.config.replay_seconds);
+        let keep = Retention {
+            entries: self.config.replay_events,
+            bytes: self.config.replay_bytes,
+            life: max_age + options.timeout,
+            may_go: true,
+        };
+        let log = self.names.events(&session, stream);
+        let owner = call.owner();
+        let state = StateKind::Stream.of(&self.state, owner.as_deref());
+        // The first entry makes position 0 valid. It contains the request id, so that another replica can complete
+        // the stream if this one dies.
+        let begins = [&[BEGINNING], call.request_id().as_bytes()].concat();
+        let writing = PendingWrite::new(
+            (self, &state),
+            (log.clone(), keep),
+            BEGINNING,
+            EventData::Empty,
+            begins.into(),
+        );
+        Box::new(ResumableStream {
+            is_primed: options.resumption == Resumption::Primed,
+            leaves_at: poll_after.map(|after| Instant::now() + after),
+            leaves: false,
+            logged: Some(LoggedCall {
+                log,
+                keep,
+                writing: Some(writing),
+                streams: Arc::clone(self),
+                state,
+                session,
+                stream,
+                live,
+                call,
+                is_logged: true,
+                is_over: false,
+                is_detached: false,
+                attempts: None,
+            }),
+        })
+    }
+
+    /// A stream number that identifies the replica with the call.
+    fn next_call_stream(&self) -> u64 {
+        let begun = self.begun.fetch_add(1, Ordering::Relaxed);
+        u64::from(short_id(self.liveness.replica())) << 32 | u64::from(begun)
+    }
+
+    fn leave_call(&self, session: &Arc<str>, stream: u64) {
+        let mut live = self.live();
+        let key = (Arc::clone(session), stream);
+        // Followers hold a reference.
+        if live
+            .get(&key)
+            .is_some_and(|live| Arc::strong_count(live) <= 2)
+        {
+            live.remove(&key);
+        }
+    }
+
+    /// Applies a resumption of the stream on another replica.
+    pub(super) fn call_followed_elsewhere(&self, session: &Arc<str>, stream: u64) {
+        let live = self.live().get(&(Arc::clone(session), stream)).cloned();
+        if let Some(live) = live {
+            live.followed_elsewhere();
+        }
+    }
+
+    /// Wakes followers of a call that runs on another replica.
+    pub(super) fn call_appended(&self, session: &Arc<str>, stream: u64) {
+        let live = self.live().get(&(Arc::clone(session), stream)).cloned();
+        if let Some(live) = live {
+            live.notify();
+        }
+    }
+}
+
+/// A call whose events are logged.
+struct LoggedCall {
+    streams: Arc<Streams>,
+    /// View of the state that charges entries to the caller.
+    state: SharedState,
+    session: Arc<str>,
+    stream: u64,
+    live: Arc<LiveStream>,
+    log: String,
+    keep: Retention,
+    call: CallStream,
+    writing: Option<PendingWrite>,
+    /// True while events are logged.
+    is_logged: bool,
+    is_over: bool,
+    /// True if the call has no reader, so an event that is not logged is lost.
+    is_detached: bool,
+    attempts: Option<RetryWindow>,
+}
+
+/// An event that is being appended to the log.
+struct PendingWrite {
+    data: EventData,
+    kind: u8,
+    entry: Bytes,
+    done: BoxFuture<'static, Result<u64, StateError>>,
+}
+
+/// Retries of the last entry of a log, while the state is unavailable.
+struct RetryWindow {
+    until: Instant,
+    /// True during shutdown.
+    are_last: bool,
+    _room: OwnedSemaphorePermit,
+}
+
+/// Delay between two attempts.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// Maximum duration of retries during shutdown.
+const SHUTDOWN_RETRY: Duration = Duration::from_secs(3);
+/// Maximum size of all entries waiting for a retry: 16 MiB.
+pub(super) const RETRY_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+impl PendingWrite {
+    fn new(
+        (streams, state): (&Streams, &SharedState),
+        (log, keep): (String, Retention),
+        kind: u8,
+        data: EventData,
+        entry: Bytes,
+    ) -> Self {
+        let state = state.clone();
+        let bytes = entry.len() as u64;
+        streams.logged_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let put = entry.clone();
+        Self {
+            data,
+            kind,
+            entry,
+            done: Box::pin(async move { state.append(&log, put, keep).await }),
+        }
+    }
+}
+
+impl LoggedCall {
+    /// Returns the next event after it was logged.
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<StreamEvent>> {
+        loop {
+            if let Some(writing) = &mut self.writing {
+                let Poll::Ready(written) = writing.done.as_mut().poll(cx) else {
+                    return Poll::Pending;
+                };
+                self.streams.track_health(&written);
+                if let Err(error) = &written
+                    && self.retry_write(error)
+                {
+                    continue;
+                }
+                let Some(PendingWrite { data, kind, .. }) = self.writing.take() else {
+                    continue;
+                };
+                let number = written.ok();
+                self.is_logged &= kind != BEGINNING || number.is_some();
+                let id = number.filter(|_| self.is_logged).map(|number| EventId {
+                    stream: StreamId::Call(self.stream),
+                    number,
+                });
+                match kind {
+                    BEGINNING if id.is_none() => continue,
+                    END => return Poll::Ready(None),
+                    _ => {}
+                }
+                return Poll::Ready(Some(StreamEvent::of(data).with_id(id)));
+            }
+            if self.is_over {
+                return Poll::Ready(None);
+            }
+            self.is_logged &= !self.live.is_abandoned.load(Ordering::Acquire);
+            let Poll::Ready(event) = self.call.poll_next(cx) else {
+                return Poll::Pending;
+            };
+            let (kind, data) = match event.map(|event| event.data) {
+                Some(EventData::Message(message)) => (MESSAGE, EventData::Message(message)),
+                Some(EventData::Response(answer)) => (ANSWER, EventData::Response(answer)),
+                Some(EventData::Empty) => continue,
+                None => (END, EventData::Empty),
+            };
+            self.is_over = kind != MESSAGE;
+            if !self.is_logged {
+                // An abandoned stream has no follower that needs an end entry.
+                if kind == END {
+                    return Poll::Ready(None);
+                }
+                return Poll::Ready(Some(StreamEvent::of(data)));
+            }
+            let entry = self.entry(kind, &data);
+            if self.is_over {
+                self.keep.life = Duration::from_secs(self.streams.config.replay_seconds);
+            }
+            let place = (self.log.clone(), self.keep);
+            let store = (&*self.streams, &self.state);
+            self.writing = Some(PendingWrite::new(store, place, kind, data, entry));
+        }
+    }
+
+    /// Retries the last entry of a detached call. Returns false if no retry is possible.
+    fn retry_write(&mut self, error: &StateError) -> bool {
+        let Some(writing) = &mut self.writing else {
+            return false;
+        };
+        let may_be = !matches!(error, StateError::TooLarge { .. } | StateError::WrongType);
+        if !(self.is_detached && may_be && matches!(writing.kind, ANSWER | END)) {
+            return false;
+        }
+        if self.attempts.is_none() {
+            let bytes = u32::try_from(writing.entry.len()).unwrap_or(u32::MAX);
+            let room = Arc::clone(&self.streams.retry_budget).try_acquire_many_owned(bytes);
+            self.attempts = room.ok().map(|room| RetryWindow {
+                until: Instant::now() + self.keep.life,
+                are_last: false,
+                _room: room,
+            });
+        }
+        if let Some(attempts) = &mut self.attempts
+            && !attempts.are_last
+            && self.streams.is_stopping()
+        {
+            attempts.are_last = true;
+            attempts.until = attempts.until.min(Instant::now() + SHUTDOWN_RETRY);
+        }
+        if self
+            .attempts
+            .as_ref()
+            .is_none_or(|tries| tries.until <= Instant::now())
+        {
+            tracing::warn!(%error, "how a call ended whose stream broke off could not be kept, and is lost");
+            return false;
+        }
+        let (state, log) = (self.state.clone(), self.log.clone());
+        let (entry, keep) = (writing.entry.clone(), self.keep);
+        writing.done = Box::pin(async move {
+            tokio::time::sleep(RETRY_INTERVAL).await;
+            state.append(&log, entry, keep).await
+        });
+        true
+    }
+
+    fn entry(&self, kind: u8, data: &EventData) -> Bytes {
+        let kind_of = [kind];
+        let mut pieces: Vec<&[u8]> = vec![&kind_of[..]];
+        match data {
+            EventData::Empty => {}
+            EventData::Message(message) => pieces.push(message),
+            EventData::Response(answer) => pieces.extend(answer.pieces().map(|piece| &**piece)),
+        }
+        let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
+        if bytes <= self.keep.bytes.min(ENTRY_MAX_BYTES) {
+            return pieces.concat().into();
+        }
+        // A resumed stream gets an error in place of the oversized response.
+        let mut entry = vec![kind];
+        if kind == ANSWER {
+            let message =
+                "the answer is too large to be kept for a stream that broke off; call again";
+            let error = ErrorObject::new(ErrorCode::Internal, message);
+            error.write(&mut entry, Some(self.call.request_id()));
+        }
+        entry.into()
+    }
+
+    /// Drives the call until it completes, without a reader.
+    async fn finish(mut self) {
+        let _busy = self.streams.inflight.delay_shutdown();
+        self.is_detached = true;
+        self.notify_followers();
+        while poll_fn(|cx| self.poll_event(cx)).await.is_some() {
+            self.notify_followers();
+        }
+        self.notify_followers();
+    }
+
+    fn notify_followers(&self) {
+        self.live.news.notify_waiters();
+        if self.live.is_followed_elsewhere.load(Ordering::Acquire) {
+            self.streams.broadcast(BusMessage::Appended {
+                session: Arc::clone(&self.session),
+                stream: self.stream,
+            });
+        }
+    }
+}
+
+impl Drop for LoggedCall {
+    fn drop(&mut self) {
+        self.live.is_here.store(false, Ordering::Release);
+        self.streams.leave_call(&self.session, self.stream);
+    }
+}
+
+/// Response body of a resumable call.
+struct ResumableStream {
+    /// `None` at the end, or after a task took over.
+    logged: Option<LoggedCall>,
+    /// True if the client supports an empty first event (LH-14, LH-16).
+    is_primed: bool,
+    /// Time at which the stream closes so that the client reconnects.
+    leaves_at: Option<Instant>,
+    leaves: bool,
+}
+
+impl ResumableStream {
+    /// Continues the call in a task.
+    fn hand_over(&mut self) {
+        let Some(logged) = self.logged.take() else {
+            return;
+        };
+        if logged.is_over && logged.writing.is_none() {
+            return;
+        }
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            net::spawn_on(&runtime, logged.finish());
+        }
+    }
+}
+
+impl EventSource for ResumableStream {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<StreamEvent>> {
+        loop {
+            let Some(logged) = &mut self.logged else {
+                return Poll::Ready(None);
+            };
+            logged.live.waker.register(cx.waker());
+            if self.leaves || !logged.live.is_held_by(0) {
+                self.hand_over();
+                return Poll::Ready(None);
+            }
+            match logged.poll_event(cx) {
+                Poll::Ready(Some(event)) => {
+                    if !matches!(event.data, EventData::Empty) {
+                        return Poll::Ready(Some(event));
+                    }
+                    if self.is_primed {
+                        let retry = u64::from(logged.streams.config.retry_ms);
+                        return Poll::Ready(Some(StreamEvent {
+                            retry: Some(Duration::from_millis(retry)),
+                            ..event
+                        }));
+                    }
+                }
+                Poll::Ready(None) => {
+                    self.logged = None;
+                    return Poll::Ready(None);
+                }
+                Poll::Pending => {
+                    let leaves = self.is_primed
+                        && logged.is_logged
+                        && logged.writing.is_none()
+                        && (logged.call.is_let_go()
+                            || self.leaves_at.is_some_and(|at| at <= Instant::now()));
+                    if !leaves {
+                        return Poll::Pending;
+                    }
+                    // LH-15
+                    self.leaves = true;
+                    let retry = u64::from(logged.streams.config.retry_ms);
+                    return Poll::Ready(Some(StreamEvent::retry(Duration::from_millis(retry))));
+                }
+            }
+        }
+    }
+
+    fn watch(&mut self, watch: WatchedLater) {
+        if let Some(logged) = &mut self.logged {
+            logged.call.watch(watch);
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.leaves_at
+    }
+}
+
+impl Drop for ResumableStream {
+    /// LH-02: a disconnect does not cancel the call.
+    fn drop(&mut self) {
+        self.hand_over();
+    }
+}
+
+/// A resumed call stream: replays the log and follows it.
+pub(super) struct LogFollower {
+    place: Registration,
+    call: FollowedLog,
+    mine: u64,
+    after: u64,
+    ready: VecDeque<(u64, Bytes)>,
+    reading: BoxFuture<'static, Option<Vec<(u64, Bytes)>>>,
+    first: Option<StreamEvent>,
+    leaves_at: Instant,
+    is_over: bool,
+}
+
+/// The log of a call stream.
+#[derive(Clone)]
+struct FollowedLog {
+    streams: Arc<Streams>,
+    session: Arc<str>,
+    stream: u64,
+    live: Arc<LiveStream>,
+}
+
+/// Number of entries read at once.
+const PAGE: usize = 64;
+/// Interval between reads if no notification arrives.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
+
+impl LogFollower {
+    pub(super) fn new(
+        place: Registration,
+        session: Arc<str>,
+        stream: u64,
+        (after, most): (u64, Duration),
+        revision: Revision,
+    ) -> Self {
+        let streams = Arc::clone(&place.streams);
+        let live = {
+            let mut all = streams.live();
+            Arc::clone(all.entry((Arc::clone(&session), stream)).or_default())
+        };
+        let mine = live.take();
+        if !live.is_here.load(Ordering::Acquire) {
+            let session = Arc::clone(&session);
+            streams.broadcast(BusMessage::Taken { session, stream });
+        }
+        let id = EventId {
+            stream: StreamId::Call(stream),
+            number: after,
+        };
+        let first = revision.has_priming_events().then(|| streams.priming(id));
+        let max_age = match streams.config.poll_after_seconds {
+            seconds if seconds > 0 && first.is_some() => Duration::from_secs(seconds).min(most),
+            _ => most,
+        };
+        let call = FollowedLog {
+            streams,
+            session,
+            stream,
+            live,
+        };
+        Self {
+            place,
+            reading: Box::pin(call.clone().next_entries(after)),
+            call,
+            mine,
+            after,
+            ready: VecDeque::new(),
+            first,
+            leaves_at: Instant::now() + max_age,
+            is_over: false,
+        }
+    }
+
+    /// Marks the stream as complete.
+    pub(super) fn completed(mut self) -> Self {
+        self.is_over = true;
+        self
+    }
+
+    fn event(&mut self, number: u64, entry: &Bytes) -> Option<StreamEvent> {
+        let kind = entry.first().copied()?;
+        let content = entry.slice(1..);
+        let event = match kind {
+            MESSAGE if !content.is_empty() => StreamEvent::message(content),
+            ANSWER => StreamEvent::response(JsonResponse::new(content)),
+            _ => {
+                self.is_over |= kind == END;
+                return None;
+            }
+        };
+        self.is_over |= kind == ANSWER;
+        Some(event.with_id(Some(EventId {
+            stream: StreamId::Call(self.call.stream),
+            number,
+        })))
+    }
+
+    fn end(&mut self, comes_back: bool) -> Poll<Option<StreamEvent>> {
+        self.is_over = true;
+        Poll::Ready(comes_back.then(|| StreamEvent::retry(self.place.streams.retry_after())))
+    }
+}
+
+impl FollowedLog {
+    /// Waits for entries after a position. Returns `None` if there will be none.
+    async fn next_entries(self, after: u64) -> Option<Vec<(u64, Bytes)>> {
+        let log = self.streams.names.events(&self.session, self.stream);
+        let mut load_task = Instant::now();
+        loop {
+            let mut news = pin!(self.live.news.notified());
+            news.as_mut().enable();
+            let page = self.streams.state.read_after(&log, after, PAGE).await;
+            self.streams.track_health(&page);
+            match page {
+                Ok(Some(page)) if !page.continues(after) => return None,
+                Ok(Some(page)) if !page.entries.is_empty() => return Some(page.entries),
+                // The state may recover.
+                Ok(Some(_)) | Err(_) => {}
+                Ok(None) => return None,
+            }
+            if load_task <= Instant::now() {
+                load_task = Instant::now() + HEARTBEAT_INTERVAL;
+                let ended = self.end_if_orphaned(&log).await;
+                self.streams.track_health(&ended);
+                if let Ok(true) = ended {
+                    continue;
+                }
+            }
+            let _ = tokio::time::timeout(POLL_INTERVAL, news).await;
+        }
+    }
+}
+
+impl FollowedLog {
+    /// Ends the stream of a call whose replica is gone, since no other process will. Returns true if it did.
+    async fn end_if_orphaned(&self, log: &str) -> Result<bool, StateError> {
+        let streams = &self.streams;
+        let runner = (self.stream >> 32) as u32;
+        if !streams.is_shared
+            || runner == short_id(streams.liveness.replica())
+            || streams.liveness.runs_calls(runner).await?
+        {
+            return Ok(false);
+        }
+        let page = streams.state.read_after(log, 0, 1).await?;
+        let first = page.and_then(|page| page.entries.into_iter().next());
+        let Some((_, first)) = first else {
+            return Ok(false);
+        };
+        tracing::warn!(session = %self.session, "the replica that ran a call is gone; whoever resumes the call's stream is told");
+        let Some(id) = first.strip_prefix(&[BEGINNING]) else {
+            // The request id has been trimmed. Resuming then fails with an unknown event.
+            streams.state.remove(log).await?;
+            return Ok(true);
+        };
+        if id.is_empty() {
+            // Written by an earlier version, which sends no heartbeats.
+            return Ok(false);
+        }
+        let mut entry = vec![ANSWER];
+        let message = "the process that ran the call is gone; call again";
+        let error = ErrorObject::new(ErrorCode::Internal, message);
+        error.write(&mut entry, std::str::from_utf8(id).ok());
+        let keep = Retention {
+            entries: streams.config.replay_events,
+            bytes: streams.config.replay_bytes,
+            life: Duration::from_secs(streams.config.replay_seconds),
+            may_go: true,
+        };
+        streams.state.append(log, entry.into(), keep).await?;
+        Ok(true)
+    }
+}
+
+impl EventSource for LogFollower {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<StreamEvent>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(first));
+        }
+        loop {
+            if self.is_over {
+                return Poll::Ready(None);
+            }
+            self.call.live.waker.register(cx.waker());
+            if !self.call.live.is_held_by(self.mine) {
+                return self.end(false);
+            }
+            while let Poll::Ready(told) = self.place.mailbox.poll_next(cx) {
+                if let MailboxItem::CloseReason(end) = told {
+                    return self.end(end == super::CloseReason::Stopping);
+                }
+            }
+            if let Some((number, entry)) = self.ready.pop_front() {
+                if entry.is_empty() {
+                    // Sealed with an unknown key. Another replica may have it.
+                    return self.end(true);
+                }
+                self.after = number;
+                match self.event(number, &entry) {
+                    Some(event) => return Poll::Ready(Some(event)),
+                    None => continue,
+                }
+            }
+            match self.reading.as_mut().poll(cx) {
+                Poll::Ready(None) => return self.end(false),
+                Poll::Ready(Some(entries)) => {
+                    let after = entries.last().map_or(self.after, |(number, _)| *number);
+                    self.ready.extend(entries);
+                    self.reading = Box::pin(self.call.clone().next_entries(after));
+                }
+                Poll::Pending if self.leaves_at <= Instant::now() => return self.end(true),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        Some(self.leaves_at)
+    }
+}
+
+impl Drop for LogFollower {
+    fn drop(&mut self) {
+        // The references are: the map, this follower, and its pending read.
+        let mut live = self.call.streams.live();
+        let key = (Arc::clone(&self.call.session), self.call.stream);
+        if live.get(&key).is_some_and(|live| {
+            !live.is_here.load(Ordering::Acquire) && Arc::strong_count(live) <= 3
+        }) {
+            live.remove(&key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::Server;
+    use crate::server::tests::replica_of;
+
+    /// A call that one replica has begun, as another one that shares its state follows it.
+    async fn followed(parts: &[&[u8]]) -> (Arc<Server>, FollowedLog, u64) {
+        let state = SharedState::default();
+        let [runs, follows] = [(); 2].map(|()| replica_of(state.clone()));
+        let stream = runs.streams.next_call_stream();
+        let session: Arc<str> = "session".into();
+        let streams = Arc::clone(&follows.streams);
+        let log = streams.names.events(&session, stream);
+        let keep = Retention {
+            entries: 3,
+            bytes: 1000,
+            life: Duration::from_secs(3600),
+            may_go: true,
+        };
+        let mut last = 0;
+        for event in parts {
+            let event = Bytes::copy_from_slice(event);
+            last = state.append(&log, event, keep).await.expect("a state");
+        }
+        let followed = FollowedLog {
+            streams,
+            session,
+            stream,
+            live: Arc::default(),
+        };
+        (runs, followed, last)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_follows_a_call_of_a_replica_that_is_gone_is_told_within_its_deadline() {
+        let (runs, followed, last) = followed(&[b"b\"one\"", b"m{}"]).await;
+        runs.streams.liveness.heartbeat_calls().await.expect("data");
+        let begun = Instant::now();
+        let told = followed.next_entries(last).await.expect("an end");
+        assert!(begun.elapsed() < Duration::from_secs(60));
+        let [(_, entry)] = &told[..] else {
+            panic!("{told:?}");
+        };
+        assert!(ends(entry));
+        let answer: serde_json::Value = serde_json::from_slice(&entry[1..]).expect("JSON");
+        assert_eq!(answer["id"], "one");
+        assert_eq!(answer["error"]["code"], -32603);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_is_waited_for_while_its_replica_says_that_it_is_there() {
+        let (runs, followed, last) = followed(&[b"b1", b"m{}"]).await;
+        let says = async {
+            loop {
+                runs.streams.liveness.heartbeat_calls().await.expect("data");
+                tokio::time::sleep(HEARTBEAT_INTERVAL).await;
+            }
+        };
+        let long = Duration::from_secs(300);
+        tokio::select! {
+            told = tokio::time::timeout(long, followed.next_entries(last)) => assert!(told.is_err()),
+            () = says => {}
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_whose_request_is_not_known_any_more_is_forgotten() {
+        let (_runs, followed, last) = followed(&[b"b1", b"m{}", b"m{}", b"m{}"]).await;
+        assert!(followed.next_entries(last).await.is_none());
+    }
+}

@@ -1,0 +1,195 @@
+//! Handler of `tasks/list` in 2025-11-25, which lists the caller's tasks (TKL-06).
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::record::{Record, TaskDialect};
+use crate::auth::{Principal, PrincipalKind, Shelf};
+use crate::protocol::message::Request;
+use crate::seal::Purpose;
+use crate::server::dispatch::method_not_found;
+use crate::server::lists::UNKNOWN_CURSOR;
+use crate::server::reply::{Reply, begin};
+use crate::server::tools::{internal_error, invalid_params};
+use crate::server::{Caller, MaybeReady, Server};
+use crate::state::StateError;
+
+/// Maximum size of a page, because each task is looked up separately.
+const PAGE_MAX: usize = 100;
+const CURSOR: &str = "tasks cursor 1";
+
+impl Server {
+    /// Returns true if the caller can list tasks. Anonymous callers would see each other's tasks, and so would stdio
+    /// clients of several processes with a shared state.
+    pub(crate) fn lists_tasks(&self, principal: &Principal) -> bool {
+        match principal.kind() {
+            PrincipalKind::Anonymous => false,
+            PrincipalKind::Local => !self.reaches_others,
+            _ => true,
+        }
+    }
+
+    /// Finds a task that belongs to the caller (TSK-10) and whose tool the caller sees.
+    pub(crate) async fn find_task(
+        &self,
+        id: &str,
+        caller: &Principal,
+    ) -> Result<Option<Record>, StateError> {
+        let record = self.tasks.find(id, caller.id()).await?;
+        match record.filter(|record| self.sees_tool_of(record, caller)) {
+            Some(record) => self.tasks.fail_orphan(record).await,
+            None => Ok(None),
+        }
+    }
+
+    fn sees_tool_of(&self, record: &Record, caller: &Principal) -> bool {
+        let snapshot = self.snapshot.load();
+        let tools = &snapshot.catalog.tools;
+        snapshot.sees_key(caller, Shelf::Tools, tools, &record.tool)
+    }
+
+    pub(crate) fn list_tasks(
+        self: &Arc<Self>,
+        caller: Caller<'_>,
+        request: &Request<'_>,
+    ) -> Result<MaybeReady, Reply> {
+        #[derive(Deserialize)]
+        struct ListParams {
+            cursor: Option<String>,
+        }
+        if !self.lists_tasks(caller.principal) {
+            return Err(method_not_found(request));
+        }
+        let params = request.params.object.unwrap_or("{}");
+        let ListParams { cursor } = serde_json::from_str(params)
+            .map_err(|error| invalid_params(request.id, &error.to_string()))?;
+        let after = match cursor {
+            None => 0,
+            Some(cursor) => self
+                .read_cursor(&cursor, caller.principal)
+                .ok_or_else(|| invalid_params(request.id, UNKNOWN_CURSOR))?,
+        };
+        let (server, id) = (Arc::clone(self), request.id.to_owned());
+        let caller = Arc::clone(caller.principal);
+        Ok(MaybeReady::Pending(Box::pin(async move {
+            match server.page_of_tasks(&caller, after).await {
+                Ok(page) => {
+                    let mut out = begin(&id, 512);
+                    out.extend_from_slice(format!(r#","result":{page}}}"#).as_bytes());
+                    Reply::document(out)
+                }
+                Err(error) => {
+                    tracing::error!(%error, "tasks cannot be listed without the shared state");
+                    internal_error(&id)
+                }
+            }
+        })))
+    }
+
+    async fn page_of_tasks(&self, caller: &Principal, after: u64) -> Result<Value, StateError> {
+        let max = self.config.page_size.clamp(1, PAGE_MAX);
+        let (records, next) = self.tasks.list(caller.id(), after, max).await?;
+        let seen = records.iter().filter(|r| self.sees_tool_of(r, caller));
+        let tasks: Vec<Value> = seen.map(|r| r.shown(TaskDialect::Core).into()).collect();
+        let mut page = json!({ "tasks": tasks });
+        if let Some(next) = next {
+            page["nextCursor"] = self.write_cursor(next, caller).into();
+        }
+        Ok(page)
+    }
+
+    /// Cursors are bound to the caller.
+    fn write_cursor(&self, after: u64, caller: &Principal) -> String {
+        let text = format!("{after} {}", caller.id());
+        self.keys.sign(self.cursors(), text.as_bytes())
+    }
+
+    fn read_cursor(&self, cursor: &str, caller: &Principal) -> Option<u64> {
+        let text = self.keys.verify(self.cursors(), cursor.as_bytes())?;
+        let (after, of) = std::str::from_utf8(&text).ok()?.split_once(' ')?;
+        (of == caller.id()).then(|| after.parse().ok())?
+    }
+
+    fn cursors(&self) -> Purpose<'_> {
+        Purpose {
+            kind: CURSOR,
+            mount: &self.mount,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::Map;
+
+    use super::*;
+    use crate::server::tasks::record::{StoredResult, TaskStatus, now_ms};
+    use crate::server::tests::replica_of;
+    use crate::state::SharedState;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_whose_process_is_gone_has_failed() {
+        let state = SharedState::default();
+        let [one, other] = [(); 2].map(|()| replica_of(state.clone()));
+        let ada = Principal::new("ada");
+        let record = Record {
+            id: "0".repeat(32),
+            owner: ada.id().to_owned(),
+            tool: "t".to_owned(),
+            created: now_ms(),
+            updated: now_ms(),
+            ttl_ms: 600_000,
+            poll_ms: 1000,
+            status: TaskStatus::Running,
+            requests: Map::new(),
+            kept: StoredResult::default(),
+            runner: one.tasks.replica,
+            session: None,
+        };
+        let place = one.tasks.enter(&record.id, &record.owner).expect("a place");
+        one.tasks.announce(&record, None).await.expect("noted");
+        one.tasks.create(&record, None).await.expect("created");
+        let seen = async |server: &Arc<Server>| {
+            let found = server.find_task(&record.id, &ada).await.expect("a state");
+            found.expect("the task")
+        };
+        for server in [&one, &other] {
+            assert_eq!(seen(server).await.status, TaskStatus::Running);
+        }
+        // What it said of itself is over.
+        let life = format!("task-runner/mcp/{:016x}", one.tasks.replica);
+        assert!(state.remove(&life).await.expect("a state"));
+        assert_eq!(
+            seen(&one).await.status,
+            TaskStatus::Running,
+            "it knows better"
+        );
+        // It may be the state that was away, and the process is about to say so again.
+        assert_eq!(seen(&other).await.status, TaskStatus::Running);
+        tokio::time::advance(Duration::from_secs(5)).await;
+        assert_eq!(seen(&other).await.status, TaskStatus::Running);
+        one.tasks.liveness.heartbeat_tasks().await.expect("said");
+        assert_eq!(seen(&other).await.status, TaskStatus::Running);
+        assert!(state.remove(&life).await.expect("a state"));
+        assert_eq!(seen(&other).await.status, TaskStatus::Running);
+        tokio::time::advance(Duration::from_secs(10)).await;
+        assert_eq!(seen(&other).await.status, TaskStatus::Running);
+        tokio::time::advance(Duration::from_secs(5)).await;
+        let failed = seen(&other).await;
+        assert_eq!(failed.status, TaskStatus::Broken);
+        let shown = other.tasks.shown(&failed, TaskDialect::Extension).await;
+        let shown = shown.expect("a state").expect("an outcome");
+        assert_eq!(shown["error"]["code"], -32603);
+        // And stays so, whatever comes of it.
+        let late = one.tasks.change(&record.id, |record| {
+            record.end(TaskStatus::Done { failed: false }, StoredResult::default())
+        });
+        let late = late.await.expect("a state").expect("the task");
+        assert_eq!(late.status, TaskStatus::Broken);
+        drop(place);
+    }
+}

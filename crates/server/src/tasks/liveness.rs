@@ -1,0 +1,96 @@
+//! Tasks that run in this process, and tasks whose process is gone.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use super::record::Record;
+use super::store::Tasks;
+use crate::limit::Limit;
+use crate::state::StateError;
+use crate::telemetry::{Metrics, TASKS_RUNNING};
+
+/// Tasks that run in this process.
+#[derive(Debug, Default)]
+pub(super) struct LocalTasks {
+    tasks: HashSet<Arc<str>>,
+    of: HashMap<Arc<str>, usize>,
+}
+
+/// Registration of a running task; removed on drop.
+#[derive(Debug)]
+pub(super) struct TaskSlot {
+    tasks: Arc<Tasks>,
+    id: Arc<str>,
+    owner: Arc<str>,
+}
+
+impl Tasks {
+    /// Registers a task. Returns the limit that was hit if there are too many.
+    pub(super) fn enter(self: &Arc<Self>, id: &str, owner: &str) -> Result<TaskSlot, Limit> {
+        let mut running = self.running();
+        let of = running.of.get(owner).copied().unwrap_or_default();
+        if self.config.total <= running.tasks.len() {
+            return Err(Limit::Tasks);
+        }
+        if self.config.per_principal <= of {
+            return Err(Limit::PrincipalTasks);
+        }
+        let (id, owner): (Arc<str>, Arc<str>) = (id.into(), owner.into());
+        running.tasks.insert(Arc::clone(&id));
+        *running.of.entry(Arc::clone(&owner)).or_default() += 1;
+        Ok(TaskSlot {
+            tasks: Arc::clone(self),
+            id,
+            owner,
+        })
+    }
+
+    /// Returns true if any task runs in this process.
+    pub(crate) fn has_running(&self) -> bool {
+        !self.running().tasks.is_empty()
+    }
+
+    /// Fails a task whose process is gone, since no other process will. Returns its current record.
+    pub(super) async fn fail_orphan(&self, record: Record) -> Result<Option<Record>, StateError> {
+        if record.is_finished() || self.has_runner(&record).await? {
+            return Ok(Some(record));
+        }
+        self.fail(&record).await
+    }
+
+    /// Returns true if the process that runs a task is alive, as far as is known.
+    async fn has_runner(&self, record: &Record) -> Result<bool, StateError> {
+        if record.runner == self.replica {
+            return Ok(self.running().tasks.contains(record.id.as_str()));
+        }
+        // Records of earlier versions name no runner.
+        if record.runner == 0 {
+            return Ok(true);
+        }
+        self.liveness.runs_tasks(record.runner).await
+    }
+
+    /// Registers the metrics.
+    pub fn show(self: &Arc<Self>, metrics: &Metrics, labels: &[(&'static str, &str)]) {
+        let tasks = Arc::clone(self);
+        let running = move || tasks.running().tasks.len() as f64;
+        metrics.read(&TASKS_RUNNING, labels, running);
+    }
+
+    fn running(&self) -> MutexGuard<'_, LocalTasks> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for TaskSlot {
+    fn drop(&mut self) {
+        let mut running = self.tasks.running();
+        running.tasks.remove(&self.id);
+        if let Some(of) = running.of.get_mut(&self.owner) {
+            *of -= 1;
+            if *of == 0 {
+                running.of.remove(&self.owner);
+            }
+        }
+    }
+}

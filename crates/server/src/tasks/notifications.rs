@@ -1,0 +1,75 @@
+//! Task notifications: `notifications/tasks` on `subscriptions/listen` streams, and `notifications/tasks/status` in
+//! the session that started the task.
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use super::record::{Record, TaskDialect, TaskResult, TaskStatus};
+use super::{RELATED_TASK, Tasks};
+use crate::auth::Principal;
+use crate::server::Server;
+use crate::state::StateError;
+
+impl Tasks {
+    /// A task as in `tasks/get` (TSK-04). Returns `None` if its result has expired.
+    pub(super) async fn shown(
+        &self,
+        record: &Record,
+        dialect: TaskDialect,
+    ) -> Result<Option<Map<String, Value>>, StateError> {
+        let mut shown = record.shown(dialect);
+        let is_settled = record.is_finished() && record.status != TaskStatus::Cancelled;
+        if dialect == TaskDialect::Core || !is_settled {
+            return Ok(Some(shown));
+        }
+        match self.load_result(record).await? {
+            None => return Ok(None),
+            Some(TaskResult::Result(result)) => drop(shown.insert("result".to_owned(), result)),
+            Some(TaskResult::Error(error)) => {
+                if let Some(message) = error["message"].as_str() {
+                    shown.insert("statusMessage".to_owned(), message.into());
+                }
+                shown.insert("error".to_owned(), error);
+            }
+        }
+        Ok(Some(shown))
+    }
+}
+
+impl Server {
+    /// Notification of a changed task, with the same content as `tasks/get`. Returns `None` if the task does not
+    /// belong to the caller.
+    ///
+    /// `subscription` is the JSON-RPC id of the subscribing request, in the stateless era (SUB-02).
+    pub(crate) async fn task_notice(
+        &self,
+        task: &str,
+        caller: &Principal,
+        subscription: Option<&str>,
+    ) -> Option<Bytes> {
+        let record = self.find_task(task, caller).await.ok()??;
+        let dialect = match subscription {
+            Some(_) => TaskDialect::Extension,
+            None => TaskDialect::Core,
+        };
+        let shown = self.tasks.shown(&record, dialect).await.ok()??;
+        let (method, meta) = match subscription {
+            // The id is JSON text; as a number it may exceed the range of any type here.
+            Some(id) => (
+                "notifications/tasks",
+                format!(r#"{{"io.modelcontextprotocol/subscriptionId":{id}}}"#),
+            ),
+            // TKL-07.
+            None => (
+                "notifications/tasks/status",
+                json!({RELATED_TASK: {"taskId": task}}).to_string(),
+            ),
+        };
+        let shown = Value::from(shown).to_string();
+        let members = shown.strip_prefix('{')?;
+        let message = format!(
+            r#"{{"jsonrpc":"2.0","method":"{method}","params":{{"_meta":{meta},{members}}}"#
+        );
+        Some(message.into())
+    }
+}

@@ -1,0 +1,83 @@
+//! State of one worker thread.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::MAIN_ENDPOINT;
+use crate::seal::{KeyRing, OpenedSessions, Session};
+use crate::telemetry::Cells;
+
+/// Recently opened sessions and the current time of one worker.
+///
+/// It is not shared between threads, so its locks are never contended.
+#[derive(Debug)]
+pub struct WorkerState {
+    opened: Mutex<OpenedSessions>,
+    /// Sessions of other endpoints than `/mcp`, by endpoint name. An id is valid for one endpoint only.
+    elsewhere: Mutex<HashMap<Box<str>, OpenedSessions>>,
+    now: AtomicU64,
+    cells: Arc<Cells>,
+}
+
+impl WorkerState {
+    pub fn new(cells: Arc<Cells>) -> Self {
+        let worker = Self {
+            opened: Mutex::default(),
+            elsewhere: Mutex::default(),
+            now: AtomicU64::new(0),
+            cells,
+        };
+        worker.update_clock();
+        worker
+    }
+
+    /// Reads the system clock. The owner calls this at least once a second.
+    pub fn update_clock(&self) {
+        self.now.store(unix_seconds(), Ordering::Relaxed);
+    }
+
+    /// Counters of this worker.
+    #[inline]
+    pub fn cells(&self) -> &Arc<Cells> {
+        &self.cells
+    }
+
+    /// Unix time in seconds.
+    #[inline]
+    pub fn now(&self) -> u64 {
+        self.now.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub fn open(&self, keys: &KeyRing, mount: &str, id: &[u8]) -> Option<Arc<Session>> {
+        if mount != MAIN_ENDPOINT {
+            return self.open_elsewhere(keys, mount, id);
+        }
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.get(keys, mount, id)
+    }
+
+    fn open_elsewhere(&self, keys: &KeyRing, mount: &str, id: &[u8]) -> Option<Arc<Session>> {
+        let mut all = self
+            .elsewhere
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(opened) = all.get_mut(mount) {
+            return opened.get(keys, mount, id);
+        }
+        all.entry(mount.into()).or_default().get(keys, mount, id)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_now(&self, now: u64) {
+        self.now.store(now, Ordering::Relaxed);
+    }
+}
+
+/// Current Unix time in seconds.
+pub fn unix_seconds() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.unwrap_or_default().as_secs()
+}
