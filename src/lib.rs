@@ -127,11 +127,12 @@ pub mod state {
 pub mod auth {
     #[doc(inline)]
     pub use longshore_core::auth::{
-        Access, ApiKeyConfig, AuthConfig, AuthError, AuthMethod, AuthMethodKind, AuthOutcome,
-        AuthSetupError, CertificateConfig, CertificateName, Classified, ClientCertificate,
-        Credential, Credentials, Decision, Effect, ForwardedConfig, IssuerConfig, KeyHash, Kind,
-        OAuthConfig, OAuthSetupError, PolicyConfig, PolicyError, Preset, Principal, PrincipalKind,
-        RuleConfig, Target, new_key,
+        Access, AllowConfig, ApiKeyConfig, AuthConfig, AuthError, AuthMethod, AuthMethodKind,
+        AuthOutcome, AuthSetupError, CertificateConfig, CertificateName, Classified,
+        ClientCertificate, Credential, Credentials, Decision, Effect, FacadeClientConfig,
+        FacadeConfig, FacadeSetupError, ForwardedConfig, IssuerConfig, KeyHash, Kind, OAuthConfig,
+        OAuthSetupError, PolicyConfig, PolicyError, Preset, Principal, PrincipalKind, RuleConfig,
+        Target, new_key,
     };
 }
 

@@ -3,7 +3,8 @@
 //
 //   node drive.mjs URL ISSUER SECONDS
 //
-// SECONDS is how long access tokens live. Prints a line for each step.
+// ISSUER is the authorization server that the client is to find. SECONDS is how long access tokens live. Prints a line for each
+// step.
 import assert from 'node:assert/strict';
 import { Client, StreamableHTTPClientTransport, UnauthorizedError } from '@modelcontextprotocol/client';
 
@@ -61,6 +62,9 @@ class Person {
   }
 }
 
+/** Consent pages of the server itself that were shown. */
+let consents = 0;
+
 /** Signs in and agrees, as a browser would with a person in front of it; returns what it is sent back with. */
 async function signIn(start) {
   const cookies = new Map();
@@ -90,6 +94,14 @@ async function signIn(start) {
       continue;
     }
     const page = await answer.text();
+    const consent = /name=form value="([^"]+)"/.exec(page)?.[1];
+    if (consent) {
+      assert.match(page, /longshore-interop wants access/);
+      where = new URL(/<form[^>]* action="([^"]+)"/.exec(page)[1], where);
+      form = { form: consent, decision: 'allow' };
+      consents += 1;
+      continue;
+    }
     const prompt = /name="prompt" value="(\w+)"/.exec(page)?.[1];
     const action = /<form[^>]* action="([^"]+)"/.exec(page)?.[1];
     assert.ok(prompt && action, `the provider says: ${answer.status} ${page.slice(0, 300)}`);
@@ -143,6 +155,7 @@ const first = person.asked[0].searchParams;
 assert.equal(first.get('code_challenge_method'), 'S256');
 assert.equal(first.get('resource'), url);
 assert.equal(claims().aud, url);
+assert.equal(consents > 0, new URL(url).origin === issuer, 'the consent page of a server that is its own issuer');
 console.log(`sign-in: the client registered itself, PKCE with S256, a token for ${claims().aud}`);
 
 assert.equal(text(await client.callTool(say)), 'hello');

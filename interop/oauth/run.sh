@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Drives the official TypeScript client through everything that OAuth demands, with an identity provider from npm.
+# Drives the official TypeScript client, and FastMCP's on the official Python SDK, through everything that OAuth demands, with an identity
+# provider from npm: once with tokens of the provider, and once with tokens of the server in front of it (auth.oauth.facade).
 #
 #   interop/oauth/run.sh [--server PATH]
 #
 #   --server PATH    the server to start (default: target/release/longshore)
 #
-# Takes about half a minute. The exit status is 0 if every step went as it should. Both packages are installed on first
+# Takes about two minutes. The exit status is 0 if every step went as it should. Both packages are installed on first
 # use, at pinned versions, below $LONGSHORE_INTEROP_CACHE (default: longshore-interop in the user's cache folder). Needs
 # Node 20.11.
 set -euo pipefail
@@ -22,6 +23,11 @@ mkdir -p "$cache"
 cp "$here"/package.json "$here"/package-lock.json "$here"/*.mjs "$cache"
 [ -d "$cache/node_modules" ] || (cd "$cache" && npm ci --silent --no-audit --no-fund)
 
+if [ ! -x "$cache/venv/bin/python" ]; then
+  { python3 -m venv "$cache/venv" && "$cache/venv/bin/python" -m pip install --quiet --disable-pip-version-check --requirement "$here/fastmcp.txt"; } ||
+    { rm -rf "$cache/venv"; echo '!! SKIPPED: the Python client needs Python 3.11 with venv, and a registry' >&2; }
+fi
+
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/longshore-oauth.XXXXXX")
 pids=()
 trap 'kill "${pids[@]}" 2>/dev/null || :; wait; rm -rf "$scratch"' EXIT
@@ -31,26 +37,51 @@ issuer_port=$(free_port)
 server_port=$(free_port)
 seconds=5
 
-node "$cache/provider.mjs" "$issuer_port" "$seconds" >"$scratch/provider.log" 2>&1 &
-pids+=($!)
-cat >"$scratch/longshore.yaml" <<YAML
+url="http://127.0.0.1:$server_port"
+provider="http://127.0.0.1:$issuer_port"
+
+# run MODE ISSUER PROVIDER_ARGUMENTS: the whole drive with the settings of $scratch/longshore.yaml.
+run() {
+  local mode=$1 issuer=$2 own=()
+  shift 2
+  node "$cache/provider.mjs" "$issuer_port" "$seconds" "$@" >"$scratch/provider.log" 2>&1 &
+  own+=($!)
+  "$server" run --config "$scratch/longshore.yaml" >"$scratch/server.log" 2>&1 &
+  own+=($!)
+  pids+=("${own[@]}")
+  for _ in $(seq 100); do
+    curl --silent --fail "$url/readyz" >/dev/null && curl --silent "$provider" >/dev/null && break
+    sleep 0.2
+  done
+  if ! timeout 120 node "$cache/drive.mjs" "$url/mcp" "$issuer" "$seconds"; then
+    cat "$scratch/provider.log" "$scratch/server.log" >&2
+    exit 1
+  fi
+  if [ "$mode" = facade ] && [ -x "$cache/venv/bin/python" ]; then
+    echo "FastMCP's client, on the official Python SDK:"
+    timeout 120 "$cache/venv/bin/python" -W ignore "$here/drive.py" "$url/mcp" || { cat "$scratch/server.log" >&2; exit 1; }
+  fi
+  kill "${own[@]}" && wait "${own[@]}" 2>/dev/null || :
+}
+
+settings() {
+  cat >"$scratch/longshore.yaml" <<YAML
 toolsets: [demo]
-http: { host: 127.0.0.1, port: $server_port, public_url: "http://127.0.0.1:$server_port" }
+http: { host: 127.0.0.1, port: $server_port, public_url: "$url" }
 auth:
-  oauth: { issuer: "http://127.0.0.1:$issuer_port", scopes: [mcp], leeway_seconds: 0 }
+  oauth: $1
 policy:
   rules:
     - { effect: allow }
     - { effect: allow, tools: [calculate], requires: [math] }
 YAML
-"$server" run --config "$scratch/longshore.yaml" >"$scratch/server.log" 2>&1 &
-pids+=($!)
-for _ in $(seq 100); do
-  curl --silent --fail "http://127.0.0.1:$server_port/readyz" >/dev/null && break
-  sleep 0.2
-done
+}
 
-if ! timeout 120 node "$cache/drive.mjs" "http://127.0.0.1:$server_port/mcp" "http://127.0.0.1:$issuer_port" "$seconds"; then
-  cat "$scratch/provider.log" "$scratch/server.log" >&2
-  exit 1
-fi
+settings "{ issuer: \"$provider\", scopes: [mcp], leeway_seconds: 0 }"
+echo "== the provider issues the tokens"
+run direct "$provider"
+
+settings "{ scopes: [mcp], leeway_seconds: 0, facade: { provider: \"$provider\", client_id: longshore, client_secret: only for this run, scopes: [math], access_seconds: 60 } }"
+seconds=60
+echo "== the server issues the tokens, in front of a provider where clients cannot register"
+run facade "$url" "$url/oauth/callback"

@@ -15,7 +15,7 @@ use tower::{Layer, Service};
 
 use super::connection::ConnectionState;
 use super::headers::Fields;
-use super::own::{OwnRoutes, RouteHandler};
+use super::own::{OwnRoutes, PublicPaths, RouteHandler};
 use super::service::Router;
 use crate::net::{Body, BodyError};
 use crate::server::WorkerState;
@@ -80,12 +80,25 @@ impl fmt::Debug for McpService {
 pub struct Layers {
     around: Vec<Arc<dyn Fn(McpService) -> McpService + Send + Sync>>,
     pub(super) routes: OwnRoutes,
+    /// Paths without authentication that another part of the program serves.
+    pub(super) public: Option<Arc<dyn PublicPaths>>,
 }
 
 impl Layers {
     /// Adds a handler for a path of the application.
     pub fn answer(&mut self, path: String, handler: Arc<dyn RouteHandler>) {
         self.routes.add(path, handler);
+    }
+
+    /// Serves further paths without authentication. Paths of the server itself take precedence over those of the application.
+    pub fn serve_publicly(&mut self, paths: Arc<dyn PublicPaths>) {
+        self.public = Some(paths);
+    }
+
+    /// Returns the part that serves a path without authentication, if any.
+    #[inline]
+    pub(super) fn public_at(&self, path: &str) -> Option<&Arc<dyn PublicPaths>> {
+        self.public.as_ref().filter(|public| public.has(path))
     }
 
     /// Adds a layer inside the existing ones.

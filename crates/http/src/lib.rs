@@ -81,6 +81,7 @@ pub use fuzz::headers_hold;
 
 pub use layers::Layers;
 pub use layers::McpService;
+pub use own::PublicPaths;
 pub use own::{RouteFuture, RouteHandler};
 pub use route::{Route, routes};
 pub use tls::Tls;

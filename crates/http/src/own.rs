@@ -34,6 +34,15 @@ where
     }
 }
 
+/// Paths that another part of the program serves, without authentication. `Host` and `Origin` are not restricted.
+pub trait PublicPaths: fmt::Debug + Send + Sync {
+    /// Returns true if a path below the server's root is one of them.
+    fn has(&self, path: &str) -> bool;
+
+    /// Responds to a request with a complete body.
+    fn respond(&self, path: &str, request: Request<Bytes>) -> RouteFuture;
+}
+
 /// All of them, by path.
 #[derive(Clone, Default)]
 pub(super) struct OwnRoutes(HashMap<String, Arc<dyn RouteHandler>>);

@@ -19,7 +19,7 @@ use super::headers::{Fields, Said, Summary};
 use super::host_guard::HostGuard;
 use super::layers::{Layers, McpService};
 use super::legacy::LegacyRequest;
-use super::own;
+use super::own::{self, PublicPaths};
 use super::playground;
 use super::rest::RestRequest;
 use super::route::{Guarded, Open, Place, Route};
@@ -153,9 +153,11 @@ impl Router {
             fields.check_authority(&head.uri)?;
         }
         let path = self.path(&head.uri);
-        if path == "/mcp"
-            || !matches!(Route::of(path), Some((route, _)) if route.is_for_everybody())
-        {
+        let is_for_everybody = || {
+            let route = Route::of(path).is_some_and(|(route, _)| route.is_for_everybody());
+            route || self.layers.public_at(path).is_some()
+        };
+        if path == "/mcp" || !is_for_everybody() {
             self.guard.check(&head.uri, &fields)?;
         } else {
             HostGuard::check_form(head, &fields)?;
@@ -244,6 +246,12 @@ impl Router {
         head: &mut Parts,
         body: &mut Body,
     ) -> Response<Body> {
+        if let Some(public) = self.layers.public_at(self.path(&head.uri)) {
+            let answer = self.public(&**public, connection, head, body);
+            return Box::pin(answer)
+                .await
+                .unwrap_or_else(Rejection::into_problem);
+        }
         let own = || {
             self.layers
                 .routes
@@ -444,6 +452,27 @@ impl Router {
             }
             (_, None) => response,
         }
+    }
+
+    /// Serves a path without authentication. Its body is read within the limits.
+    async fn public(
+        &self,
+        public: &dyn PublicPaths,
+        connection: Option<&Arc<ConnectionState>>,
+        head: &mut Parts,
+        body: &mut Body,
+    ) -> Result<Response<Body>, Rejection> {
+        if let Some(connection) = connection {
+            let client = self.client(connection, &head.headers);
+            let limits = &self.endpoint.server.limits;
+            limits.arrive(client.address).map_err(Rejection::Limited)?;
+        }
+        let body = self.endpoint.read(connection, body).await?;
+        let mut request = Request::new(body);
+        *request.method_mut() = head.method.clone();
+        *request.uri_mut() = head.uri.clone();
+        *request.headers_mut() = std::mem::take(&mut head.headers);
+        Ok(public.respond(self.path(&head.uri), request).await)
     }
 
     /// A path of the application's own. Its handler gets a body that was read within the limits.

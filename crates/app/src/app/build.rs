@@ -56,7 +56,11 @@ impl App {
         mut config: Config,
         loaded: Option<Loaded>,
     ) -> Result<BoundServer, AppError> {
-        let layers = std::mem::take(&mut self.layers);
+        #[cfg_attr(
+            not(feature = "oauth"),
+            expect(unused_mut, reason = "the feature adds paths")
+        )]
+        let mut layers = std::mem::take(&mut self.layers);
         let mut hooks = std::mem::take(&mut self.hooks);
         let restart = self.restart.take();
         let lifecycle = std::mem::take(&mut self.lifecycle);
@@ -68,6 +72,8 @@ impl App {
             .prepare(&config, &keys, supervisor.background())?;
         let upstreams = self.offers.upstreams.clone();
         let auth = self.authentication(&config)?;
+        #[cfg(feature = "oauth")]
+        let requirements = self.endpoint_requirements(&config)?;
         let apps = self.take_apps();
         warn_of_nobody(&config.policy, &auth);
         warn_of_open_secrets(&config);
@@ -85,6 +91,8 @@ impl App {
             loaded: loaded_items,
             parts,
         } = self.build(&config, telemetry, keys).await?;
+        #[cfg(feature = "oauth")]
+        super::authorization::serve(&mut layers, &config, &auth, &parts, &requirements)?;
         let whole = server.snapshot();
         let endpoints = endpoints::build(&config, &parts, &items, &whole.catalog, apps).await?;
         drop(whole);

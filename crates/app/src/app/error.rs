@@ -55,6 +55,9 @@ pub enum AppError {
     /// The authentication settings are invalid.
     #[error(transparent)]
     Auth(#[from] AuthSetupError),
+    /// The authorization server cannot be built as it is configured.
+    #[error("{0}")]
+    AuthorizationServer(String),
     /// The access rules are invalid.
     #[error(transparent)]
     Policy(#[from] PolicyError),

@@ -1,6 +1,8 @@
 //! The builder: tools, resources, prompts and settings in, a running server out.
 
 mod admission;
+#[cfg(feature = "oauth")]
+mod authorization;
 #[cfg_attr(not(feature = "sources"), path = "backends/absent.rs")]
 mod backends;
 mod build;

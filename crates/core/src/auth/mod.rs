@@ -34,9 +34,17 @@ pub use certificate::{CertificateConfig, CertificateName, ClientCertificate};
 pub use config::{ApiKeyConfig, AuthConfig, AuthMethodKind, AuthSetupError, ForwardedConfig};
 pub use error::{AuthError, Credential};
 pub use gate::Gate;
+pub use oauth::{
+    AllowConfig, FacadeClientConfig, FacadeConfig, FacadeSetupError, IssuerConfig, OAuthConfig,
+    OAuthSetupError, Preset,
+};
+#[cfg(feature = "oauth")]
+pub use oauth::{
+    CheckedProvider, IdTokenDemands, IdTokenFault, IssuerKeys, IssuerKeysError, ProviderKind,
+    strict_object, verify_id_token,
+};
 #[cfg(feature = "cli")]
 pub use oauth::{Found, examine_issuers};
-pub use oauth::{IssuerConfig, OAuthConfig, OAuthSetupError, Preset};
 pub use policy::{
     Access, Classified, Decision, Effect, Kind, PolicyConfig, PolicyError, RuleConfig, Target,
 };

@@ -75,6 +75,11 @@ impl PublicUrl {
         format!("{}{}{ENDPOINT}", self.origin, self.prefix)
     }
 
+    /// The URL of the server's root, without a slash at its end.
+    pub fn root(&self) -> String {
+        format!("{}{}", self.origin, self.prefix)
+    }
+
     /// Scheme, host and port, as browsers write an origin.
     pub fn origin(&self) -> &str {
         &self.origin

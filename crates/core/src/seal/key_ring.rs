@@ -146,6 +146,20 @@ impl KeyRing {
         (*format == FORMAT).then_some(body)
     }
 
+    /// Derives a secret of 32 bytes from each key for a purpose, the newest key first.
+    pub fn seeds(&self, kind: &'static str) -> impl Iterator<Item = [u8; 32]> + '_ {
+        let purpose = Purpose {
+            kind,
+            mount: "seed",
+        };
+        self.keys.iter().map(move |key| {
+            let mut seed = [0; 32];
+            seed[..MAC_LEN].copy_from_slice(&key.mac(purpose, b"0"));
+            seed[MAC_LEN..].copy_from_slice(&key.mac(purpose, b"1"));
+            seed
+        })
+    }
+
     /// Returns a number that depends on the first key and the purpose, and is unpredictable without the key.
     pub fn number(&self, kind: &'static str) -> u64 {
         let mac = self.keys[0].mac(Purpose { kind, mount: "" }, b"number");

@@ -1,11 +1,13 @@
 //! Stand-in for builds without the feature `oauth`. A configuration with `auth.oauth` is rejected at start.
 
 mod config;
+mod facade;
 mod preset;
 
 use std::convert::Infallible;
 
 pub use config::{IssuerConfig, OAuthConfig, OAuthSetupError};
+pub use facade::{AllowConfig, FacadeClientConfig, FacadeConfig, FacadeSetupError};
 pub use preset::Preset;
 
 use super::scopes::Implied;

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 #[cfg(feature = "oauth")]
 use url::Url;
 
+use super::facade::{FacadeConfig, FacadeSetupError};
 use super::preset::Preset;
 
 /// Access tokens of OAuth 2.1: this server is a resource server, and others issue the tokens.
@@ -42,6 +43,8 @@ pub struct OAuthConfig {
     pub metadata_url: Option<String>,
     /// Further issuers.
     pub issuers: Vec<IssuerConfig>,
+    /// Authorization server of this server's own, in front of an identity provider.
+    pub facade: FacadeConfig,
 }
 
 impl Default for OAuthConfig {
@@ -56,6 +59,7 @@ impl Default for OAuthConfig {
             leeway_seconds: LEEWAY_MAX,
             metadata_url: None,
             issuers: Vec::new(),
+            facade: FacadeConfig::default(),
         }
     }
 }
@@ -146,6 +150,9 @@ pub enum OAuthSetupError {
     /// Clocks that differ by more than anybody should accept.
     #[error("auth.oauth.leeway_seconds is {0}; give it at most 60")]
     Leeway(u64),
+    /// The authorization server cannot be built.
+    #[error(transparent)]
+    Facade(#[from] FacadeSetupError),
     /// This build verifies no access tokens.
     #[error(
         "auth.oauth requires the feature `oauth`, which this build does not have; enable the feature, or remove the setting"
@@ -164,7 +171,7 @@ impl OAuthConfig {
 
     /// Whether any issuer is configured.
     pub fn is_configured(&self) -> bool {
-        self.issuer.is_some() || !self.issuers.is_empty()
+        self.issuer.is_some() || !self.issuers.is_empty() || self.facade.is_configured()
     }
 
     /// A setting that means nothing without an issuer, of those that are set.
@@ -215,6 +222,11 @@ impl OAuthConfig {
             return Err(OAuthSetupError::Scope {
                 text: scope.clone(),
             });
+        }
+        if self.facade.is_configured() {
+            self.facade.check()?;
+        } else if self.facade.is_set_without_provider() {
+            return Err(FacadeSetupError::NoProvider.into());
         }
         if let Some(text) = &self.metadata_url {
             url("auth.oauth.metadata_url", text)?;

@@ -46,6 +46,8 @@ pub(super) struct Issuer {
     /// Where its keys are, if that need not be found out.
     pub(super) jwks_url: Option<Url>,
     pub(super) url: Url,
+    /// True for this server's own authorization server: its keys are given, never fetched, and do not expire.
+    pub(super) is_local: bool,
     pub(super) state: IssuerState,
 }
 
@@ -132,7 +134,8 @@ impl Issuer {
     /// The keys, if there are any that are still in force.
     pub(super) fn keys(&self) -> Option<Arc<Held>> {
         let held = self.state.held.load_full()?;
-        (held.since.elapsed() <= held.life.max(STALE_MAX)).then_some(held)
+        let is_current = self.is_local || held.since.elapsed() <= held.life.max(STALE_MAX);
+        is_current.then_some(held)
     }
 
     /// How long ago its keys were read; since the start, if they never were.
@@ -145,12 +148,18 @@ impl Issuer {
     /// edition.
     pub(super) fn holds_for(&self, edition: u64) -> Option<u64> {
         let held = self.state.held.load_full()?;
-        let left = held.life.max(STALE_MAX).checked_sub(held.since.elapsed())?;
+        let left = match self.is_local {
+            true => held.life,
+            false => held.life.max(STALE_MAX).checked_sub(held.since.elapsed())?,
+        };
         (held.edition == edition).then_some(left.as_secs())
     }
 
     /// Has keys asked for because of a key that is not known, unless that was done lately. `None` if it was.
     pub(super) fn ask_for_unknown(&self) -> Option<watch::Receiver<u64>> {
+        if self.is_local {
+            return None;
+        }
         let waiting = self.state.attempts.subscribe();
         let now = u64::try_from(self.state.began.elapsed().as_millis()).unwrap_or(u64::MAX) + 1;
         let every = u64::try_from(UNKNOWN_EVERY.as_millis()).unwrap_or(u64::MAX);
@@ -181,6 +190,9 @@ impl Issuer {
 
     /// Keeps the keys up to date, for as long as it is polled.
     pub(super) async fn keep_up(&self, client: &Client) -> std::convert::Infallible {
+        if self.is_local {
+            return std::future::pending().await;
+        }
         let mut failures = 0_u32;
         loop {
             let result = self.refresh(client).await;

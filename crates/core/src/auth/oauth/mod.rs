@@ -10,6 +10,8 @@
 //! token is good, and the answer is 503.
 
 mod config;
+mod facade;
+mod id_token;
 mod issuer;
 mod keys;
 mod preset;
@@ -29,6 +31,11 @@ use quick_cache::sync::Cache;
 use serde_json::{Map, Value};
 
 pub use config::{IssuerConfig, OAuthConfig, OAuthSetupError};
+pub use facade::{AllowConfig, FacadeClientConfig, FacadeConfig, FacadeSetupError};
+pub use facade::{CheckedProvider, ProviderKind};
+pub use id_token::{
+    IdTokenDemands, IdTokenFault, IssuerKeys, IssuerKeysError, strict_object, verify_id_token,
+};
 pub use preset::Preset;
 
 use super::principal::Facts;
@@ -197,8 +204,12 @@ impl Tokens {
                 group_claims,
                 jwks_url,
                 url: address,
+                is_local: false,
                 state: IssuerState::default(),
             }));
+        }
+        if config.facade.is_configured() {
+            issuers.insert(0, Arc::new(Self::own_issuer(resource)?));
         }
         let client = Client::builder(guard)
             .redirects(0)
@@ -215,6 +226,26 @@ impl Tokens {
             endpoints: Vec::new(),
             verified: Cache::with_weighter(VERIFIED_MAX, VERIFIED_MAX_BYTES, BySize),
         })))
+    }
+
+    /// The issuer that is this server itself. Its keys are given by [`hold`](Self::hold).
+    fn own_issuer(resource: Option<&str>) -> Result<Issuer, OAuthSetupError> {
+        let resource = resource.ok_or(FacadeSetupError::NoPublicUrl)?;
+        let root = resource.strip_suffix("/mcp").unwrap_or(resource);
+        let address = issuer_url("http.public_url", root)?;
+        let host = address.host_str().unwrap_or_default();
+        let port = address.port().map(|port| format!(":{port}"));
+        Ok(Issuer {
+            name: format!("{host}{}", port.unwrap_or_default()),
+            names: vec![root.to_owned()],
+            preset: Preset::Generic,
+            audiences: vec![resource.to_owned(), format!("{resource}/")],
+            group_claims: vec!["groups".to_owned()],
+            jwks_url: None,
+            url: address,
+            is_local: true,
+            state: IssuerState::default(),
+        })
     }
 
     /// Takes tokens for endpoints beside `/mcp` too: of each the name, and whom its tokens have to be for.

@@ -68,7 +68,7 @@ impl Preset {
     }
 
     /// The names that tokens have for an issuer.
-    pub(super) fn issuer_names(self, issuer: &str) -> Vec<String> {
+    pub fn issuer_names(self, issuer: &str) -> Vec<String> {
         let mut names = vec![issuer.to_owned()];
         if self == Self::Google
             && let Some(bare) = issuer.strip_prefix("https://")

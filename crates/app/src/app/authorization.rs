@@ -1,0 +1,85 @@
+//! Serves the authorization server that `auth.oauth.facade` configures.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::Request;
+use longshore_authserver::{AuthorizationServer, is_path};
+
+use super::AppError;
+use super::endpoints::SharedParts;
+use crate::auth::{Authentication, FacadeSetupError, MountPlace, OAuthSetupError, PublicUrl};
+
+use crate::config::Config;
+use crate::transport::http::{Layers, PublicPaths, RouteFuture};
+
+/// The paths of an authorization server.
+#[derive(Debug)]
+struct Paths(Arc<AuthorizationServer>);
+
+impl PublicPaths for Paths {
+    fn has(&self, path: &str) -> bool {
+        is_path(path)
+    }
+
+    fn respond(&self, path: &str, request: Request<Bytes>) -> RouteFuture {
+        let (server, path) = (Arc::clone(&self.0), path.to_owned());
+        Box::pin(async move { server.respond(&path, request).await })
+    }
+}
+
+/// Builds the authorization server, if one is configured, and adds its paths. Access tokens are then verified with its keys.
+pub(super) fn serve(
+    layers: &mut Layers,
+    config: &Config,
+    auth: &Authentication,
+    parts: &SharedParts,
+    places: &[MountPlace],
+) -> Result<(), AppError> {
+    let facade = &config.auth.oauth.facade;
+    if !facade.is_configured() {
+        return Ok(());
+    }
+    let public = config.http.public_url.as_deref().and_then(PublicUrl::parse);
+    let missing = || OAuthSetupError::from(FacadeSetupError::NoPublicUrl);
+    let public = public.ok_or_else(|| AppError::Auth(missing().into()))?;
+    let endpoint = public.endpoint();
+    let mut resources = vec![endpoint.clone()];
+    resources.extend(
+        places
+            .iter()
+            .map(|place| format!("{endpoint}/{}", place.name)),
+    );
+    let mut scopes = config.auth.oauth.scopes.clone();
+    scopes.extend(places.iter().flat_map(|place| place.scopes.clone()));
+    scopes.extend(
+        config
+            .policy
+            .rules
+            .iter()
+            .flat_map(|rule| rule.requires.clone()),
+    );
+    if !parts.keys.is_shared() {
+        tracing::warn!(
+            "auth.oauth.facade: seal.keys is not set, so logins end with this process and other replicas reject them; set seal.keys"
+        );
+    }
+    let server = AuthorizationServer::new(longshore_authserver::Parts {
+        config: facade.clone(),
+        issuer: public.root(),
+        name: config
+            .server
+            .title
+            .as_ref()
+            .unwrap_or(&config.server.name)
+            .clone(),
+        resources,
+        scopes,
+        ring: Arc::clone(&parts.keys),
+        state: parts.state.clone(),
+    })
+    .map_err(|error| AppError::AuthorizationServer(error.to_string()))?;
+    auth.hold(server.public_keys());
+    layers.serve_publicly(Arc::new(Paths(Arc::new(server))));
+    Ok(())
+}

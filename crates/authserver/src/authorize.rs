@@ -1,0 +1,336 @@
+//! The authorization endpoint and the consent page (RFC 6749, section 4.1; RFC 7636).
+
+use http::header::{COOKIE, LOCATION, ORIGIN, SET_COOKIE};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use url::Url;
+
+use super::client::CLIENT_ID_MAX_BYTES;
+use super::error::OAuthError;
+use super::form::Parameters;
+use super::page;
+use super::redirect::URI_MAX_BYTES;
+use super::sealed::{self, AuthorizationRequest, ConsentForm, LoginState};
+use super::server::{AuthorizationServer, random_text, text_digest};
+use crate::net::Body;
+
+/// Time to approve a client and to log in at the provider, in seconds.
+const LOGIN_SECONDS: u64 = 15 * 60;
+const STATE_MAX_BYTES: usize = 1024;
+const SCOPE_MAX_BYTES: usize = 1024;
+/// Length of a PKCE challenge by S256: 32 bytes in base64url.
+const CHALLENGE_LEN: usize = 43;
+/// Maximum size of the sealed login state: it is a part of URLs, which servers limit to 8 KiB.
+const LOGIN_STATE_MAX_BYTES: usize = 5000;
+/// Length of the browser's cookie: 32 bytes in base64url.
+const COOKIE_LEN: usize = 43;
+
+/// A failed authorization request.
+pub(super) enum Failure {
+    /// The client or its redirect URI is unknown, so the browser stays here.
+    Page(OAuthError),
+    /// The client is told by redirect.
+    Redirect(OAuthError, AuthorizationRequest),
+}
+
+impl AuthorizationServer {
+    /// Shows the consent page for an authorization request.
+    pub(super) async fn authorize(
+        &self,
+        headers: &HeaderMap,
+        query: &[u8],
+        now: u64,
+    ) -> Result<Response<Body>, Failure> {
+        let parameters = Parameters::read(query).map_err(Failure::Page)?;
+        let id = parameters.required("client_id", CLIENT_ID_MAX_BYTES);
+        let client = self.client(id.map_err(Failure::Page)?, now).await;
+        let client = client.map_err(Failure::Page)?;
+        let requested = parameters.within("redirect_uri", URI_MAX_BYTES);
+        let redirect_uri = client.redirect_uri(requested.map_err(Failure::Page)?);
+        let Some(redirect_uri) = redirect_uri else {
+            return Err(Failure::Page(OAuthError::invalid_request(
+                "redirect_uri is not one that the client registered",
+            )));
+        };
+        let mut request = AuthorizationRequest {
+            client_id: client.id.clone(),
+            redirect_uri,
+            challenge: String::new(),
+            scopes: Vec::new(),
+            resource: String::new(),
+            state: None,
+        };
+        if let Err(error) = self.complete(&mut request, &parameters) {
+            return Err(Failure::Redirect(error, request));
+        }
+        let (browser, cookie) = match browser_of(headers, self.cookie_name()) {
+            Some(known) => (known.to_owned(), None),
+            None => {
+                let new = random_text();
+                (new.clone(), Some(new))
+            }
+        };
+        let form = ConsentForm {
+            request: request.clone(),
+            browser: text_digest(&browser),
+            expires: now + LOGIN_SECONDS,
+        };
+        let Some(sealed) = sealed::seal(&self.ring, &self.issuer, &form) else {
+            let error = OAuthError::server_error("the request cannot be sealed");
+            return Err(Failure::Redirect(error, request));
+        };
+        let provider = self.provider.host();
+        let page = page::consent(&self.name, provider, &client, &request, &sealed);
+        let mut response = page::response(StatusCode::OK, page);
+        if let Some(cookie) = cookie
+            && let Ok(value) = HeaderValue::from_str(&self.set_cookie(&cookie))
+        {
+            response.headers_mut().insert(SET_COOKIE, value);
+        }
+        Ok(response)
+    }
+
+    /// Checks the parameters whose errors are told to the client.
+    fn complete(
+        &self,
+        request: &mut AuthorizationRequest,
+        parameters: &Parameters,
+    ) -> Result<(), OAuthError> {
+        // First, so that the other errors carry it.
+        request.state = parameters
+            .within("state", STATE_MAX_BYTES)?
+            .map(str::to_owned);
+        match parameters.get("response_type") {
+            Some("code") => {}
+            Some(_) => {
+                return Err(OAuthError::new(
+                    "unsupported_response_type",
+                    "response_type must be code",
+                ));
+            }
+            None => return Err(OAuthError::invalid_request("response_type is missing")),
+        }
+        if parameters.get("request").is_some() || parameters.get("request_uri").is_some() {
+            return Err(OAuthError::new(
+                "request_not_supported",
+                "request objects are not supported",
+            ));
+        }
+        if parameters.get("code_challenge_method") != Some("S256") {
+            return Err(OAuthError::invalid_request(
+                "code_challenge_method must be S256",
+            ));
+        }
+        let challenge = parameters.required("code_challenge", CHALLENGE_LEN)?;
+        let is_base64 = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+        if challenge.len() != CHALLENGE_LEN || !challenge.bytes().all(is_base64) {
+            return Err(OAuthError::invalid_request(
+                "code_challenge must be the base64url of a SHA-256 digest",
+            ));
+        }
+        challenge.clone_into(&mut request.challenge);
+        request.resource = self.resource(parameters.within("resource", URI_MAX_BYTES)?)?;
+        request.scopes = self.scopes(parameters.within("scope", SCOPE_MAX_BYTES)?)?;
+        Ok(())
+    }
+
+    /// Returns the endpoint that a token is requested for (RFC 8707): the requested one, or the main one.
+    pub(super) fn resource(&self, requested: Option<&str>) -> Result<String, OAuthError> {
+        let Some(requested) = requested else {
+            return Ok(self.resources[0].clone());
+        };
+        let bare = requested.trim_end_matches('/');
+        let found = self
+            .resources
+            .iter()
+            .find(|known| *known == bare || (*known == &self.resources[0] && bare == self.issuer));
+        found.cloned().ok_or_else(|| {
+            OAuthError::new(
+                "invalid_target",
+                "resource is not an endpoint of this server",
+            )
+        })
+    }
+
+    /// Returns the scopes that a request gets: those that it asks for, or all that are offered.
+    fn scopes(&self, requested: Option<&str>) -> Result<Vec<String>, OAuthError> {
+        let Some(requested) = requested else {
+            return Ok(self.scopes.clone());
+        };
+        let mut granted: Vec<String> = Vec::new();
+        for scope in requested.split_ascii_whitespace() {
+            if granted.iter().any(|known| known == scope) || is_for_clients(scope) {
+                continue;
+            }
+            if !self.scopes.iter().any(|offered| offered == scope) {
+                return Err(OAuthError::new(
+                    "invalid_scope",
+                    "a requested scope is not offered here (scopes_supported lists those that are)",
+                ));
+            }
+            granted.push(scope.to_owned());
+        }
+        Ok(granted)
+    }
+
+    /// Takes the decision of the consent page: sends the browser to the provider, or back to the client.
+    pub(super) async fn decide(
+        &self,
+        headers: &HeaderMap,
+        body: &[u8],
+        now: u64,
+    ) -> Result<Response<Body>, Failure> {
+        if let Some(origin) = headers.get(ORIGIN)
+            && origin.as_bytes() != self.origin.as_bytes()
+        {
+            return Err(Failure::Page(OAuthError::access_denied(
+                "the form was sent by another site",
+            )));
+        }
+        let parameters = Parameters::read(body).map_err(Failure::Page)?;
+        let sealed = parameters.get("form").unwrap_or_default();
+        let form: Option<ConsentForm> = sealed::open(&self.ring, &self.issuer, sealed, now);
+        let Some(form) = form else {
+            return Err(Failure::Page(OAuthError::invalid_request(
+                "the consent page has expired",
+            )));
+        };
+        let browser = self.check_browser(headers, &form.browser);
+        browser.map_err(Failure::Page)?;
+        let request = form.request;
+        if parameters.get("decision") != Some("allow") {
+            let error = OAuthError::access_denied("the user did not approve the client");
+            return Err(Failure::Redirect(error, request));
+        }
+        match self.begin_login(&request, form.browser, now).await {
+            Ok(url) => Ok(redirect_to(&url)),
+            Err(error) => Err(Failure::Redirect(error, request)),
+        }
+    }
+
+    /// Returns the URL at which the provider logs the user in.
+    async fn begin_login(
+        &self,
+        request: &AuthorizationRequest,
+        browser: String,
+        now: u64,
+    ) -> Result<Url, OAuthError> {
+        let login = LoginState {
+            request: request.clone(),
+            browser,
+            nonce: random_text(),
+            verifier: random_text(),
+            expires: now + LOGIN_SECONDS,
+        };
+        let state = sealed::seal(&self.ring, &self.issuer, &login)
+            .filter(|state| state.len() <= LOGIN_STATE_MAX_BYTES)
+            .ok_or_else(|| {
+                OAuthError::invalid_request(
+                    "client_id, redirect_uri and state together are too long",
+                )
+            })?;
+        self.provider
+            .authorization_url(&self.callback, &state, &login.nonce, &login.verifier)
+            .await
+    }
+
+    /// Checks that a request comes from the browser that began the login.
+    pub(super) fn check_browser(
+        &self,
+        headers: &HeaderMap,
+        expected: &str,
+    ) -> Result<(), OAuthError> {
+        let browser = browser_of(headers, self.cookie_name());
+        if browser.is_some_and(|browser| text_digest(browser) == expected) {
+            return Ok(());
+        }
+        Err(OAuthError::access_denied(
+            "this browser did not begin the login; cookies must be allowed for it",
+        ))
+    }
+
+    /// Name of the cookie that binds a login to a browser. The prefix keeps other hosts and plain HTTP from setting it.
+    fn cookie_name(&self) -> &'static str {
+        match self.is_secure {
+            true => "__Host-longshore-login",
+            false => "longshore-login",
+        }
+    }
+
+    fn set_cookie(&self, value: &str) -> String {
+        let secure = if self.is_secure { "; Secure" } else { "" };
+        let name = self.cookie_name();
+        format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age=3600{secure}")
+    }
+
+    /// Answers a failed request: by a page, or by a redirect to the client.
+    pub(super) fn failed(&self, failure: Failure) -> Response<Body> {
+        match failure {
+            Failure::Page(error) => {
+                let status = match error.status {
+                    StatusCode::UNAUTHORIZED => StatusCode::BAD_REQUEST,
+                    status => status,
+                };
+                page::response(status, page::error(&error.description))
+            }
+            Failure::Redirect(error, request) => {
+                let fields = [
+                    ("error", error.code),
+                    ("error_description", &error.description),
+                ];
+                self.back_to_client(&request, &fields)
+            }
+        }
+    }
+
+    /// Redirects to the client, with `state` and `iss` (RFC 9207).
+    pub(super) fn back_to_client(
+        &self,
+        request: &AuthorizationRequest,
+        fields: &[(&str, &str)],
+    ) -> Response<Body> {
+        let Ok(mut url) = Url::parse(&request.redirect_uri) else {
+            return page::response(
+                StatusCode::BAD_REQUEST,
+                page::error("redirect_uri is not a valid URI"),
+            );
+        };
+        {
+            let mut query = url.query_pairs_mut();
+            query.extend_pairs(fields);
+            if let Some(state) = &request.state {
+                query.append_pair("state", state);
+            }
+            query.append_pair("iss", &self.issuer);
+        }
+        redirect_to(&url)
+    }
+}
+
+/// Scopes that concern clients and issuers only (AUTH-11): every client may ask for them.
+fn is_for_clients(scope: &str) -> bool {
+    matches!(scope, "offline_access" | "openid" | "profile" | "email")
+}
+
+fn redirect_to(url: &Url) -> Response<Body> {
+    let mut response = page::response(StatusCode::SEE_OTHER, String::new());
+    if let Ok(location) = HeaderValue::from_str(url.as_str()) {
+        response.headers_mut().insert(LOCATION, location);
+    }
+    response
+}
+
+/// Returns the value of the browser's cookie, if it has the right form and is there once.
+fn browser_of<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    let lines = headers
+        .get_all(COOKIE)
+        .iter()
+        .filter_map(|line| line.to_str().ok());
+    let mut values = lines.flat_map(|line| line.split(';')).filter_map(|pair| {
+        let (known, value) = pair.trim().split_once('=')?;
+        (known == name).then_some(value)
+    });
+    let value = values.next()?;
+    let is_base64 = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+    let is_good = value.len() == COOKIE_LEN && value.bytes().all(is_base64);
+    (is_good && values.next().is_none()).then_some(value)
+}

@@ -1,0 +1,101 @@
+//! The provider's response: from a login at the provider to a code for the client.
+
+use http::{HeaderMap, Response};
+
+use super::authorize::Failure;
+use super::error::OAuthError;
+use super::form::Parameters;
+use super::sealed::{self, Code, LoginState, User};
+use super::server::{AuthorizationServer, random_text};
+use crate::net::Body;
+
+/// Validity of a code, in seconds.
+pub(super) const CODE_SECONDS: u64 = 60;
+
+impl AuthorizationServer {
+    /// Redeems the provider's code and sends the browser back to the client.
+    pub(super) async fn callback(
+        &self,
+        headers: &HeaderMap,
+        query: &[u8],
+        now: u64,
+    ) -> Result<Response<Body>, Failure> {
+        let parameters = Parameters::read(query).map_err(Failure::Page)?;
+        let state = parameters.get("state").unwrap_or_default();
+        let login: Option<LoginState> = sealed::open(&self.ring, &self.issuer, state, now);
+        let Some(login) = login else {
+            return Err(Failure::Page(OAuthError::invalid_request(
+                "the login has expired, or it did not begin here",
+            )));
+        };
+        let browser = self.check_browser(headers, &login.browser);
+        browser.map_err(Failure::Page)?;
+        match self.logged_in(&parameters, &login).await {
+            Err(error) => {
+                tracing::info!(error = error.code, reason = %error.description, "login failed");
+                Err(Failure::Redirect(error, login.request))
+            }
+            Ok(user) => {
+                let code = Code {
+                    request: login.request,
+                    user,
+                    login: random_text(),
+                    authenticated: now,
+                    expires: now + CODE_SECONDS,
+                };
+                match sealed::seal(&self.ring, &self.issuer, &code) {
+                    Some(sealed) => Ok(self.back_to_client(&code.request, &[("code", &sealed)])),
+                    None => {
+                        let error = OAuthError::server_error("the code cannot be sealed");
+                        Err(Failure::Redirect(error, code.request))
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns the user whom the provider logged in, if they may use this server.
+    async fn logged_in(
+        &self,
+        parameters: &Parameters,
+        login: &LoginState,
+    ) -> Result<User, OAuthError> {
+        self.provider.check_issuer(parameters.get("iss")).await?;
+        match parameters.get("error") {
+            Some("access_denied") => {
+                return Err(OAuthError::access_denied("the login was cancelled"));
+            }
+            Some(error) => {
+                let shown: String = error
+                    .chars()
+                    .filter(char::is_ascii_graphic)
+                    .take(60)
+                    .collect();
+                tracing::warn!(
+                    provider = self.provider.host(),
+                    error = shown,
+                    "the identity provider rejected a login; check client_id, scopes and the redirect URI at the provider"
+                );
+                return Err(OAuthError::server_error(
+                    "the identity provider rejected the login",
+                ));
+            }
+            None => {}
+        }
+        let code = parameters.required("code", super::form::PARAMETERS_MAX_BYTES)?;
+        let user = self
+            .provider
+            .redeem(code, &self.callback, &login.verifier, &login.nonce)
+            .await?;
+        if !self
+            .config
+            .allow
+            .admits(&user.subject, user.email.as_deref(), &user.groups)
+        {
+            return Err(OAuthError::access_denied(
+                "this account may not use this server (auth.oauth.facade.allow)",
+            ));
+        }
+        Ok(user)
+    }
+}

@@ -1,0 +1,153 @@
+//! What may be used once: codes, and refresh tokens of a login.
+//!
+//! The records lie in the shared state. If replicas share none, each replica knows only the codes and refresh tokens that
+//! it redeemed itself, and a restart forgets them.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::state::{SharedState, StateError};
+
+/// Records of used codes and of the logins that follow from them.
+#[derive(Clone, Debug)]
+pub(super) struct Once(SharedState);
+
+/// Result of using a refresh token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rotation {
+    /// The token is replaced by one with this serial number.
+    Next(u64),
+    /// The token was used before, or its login has ended. The login is over.
+    Ended,
+}
+
+/// Time in which a refresh token may be used again, in seconds: clients lose responses, and several processes of one
+/// client refresh at the same moment.
+const REUSE_GRACE_SECONDS: u64 = 10;
+/// Attempts to change a record that others change as well.
+const ATTEMPTS: usize = 8;
+const ENDED: &[u8] = b"ended";
+
+impl Once {
+    pub(super) fn new(state: SharedState) -> Self {
+        Self(state)
+    }
+
+    /// Marks a code as used. False if it was used before; the login that followed from it ends then.
+    pub(super) async fn redeem(&self, login: &str, life: Duration) -> Result<bool, StateError> {
+        let fresh = self
+            .0
+            .put_if_absent(&code_key(login), Bytes::from_static(b"1"), life)
+            .await?;
+        Ok(fresh)
+    }
+
+    /// Uses a refresh token.
+    pub(super) async fn rotate(
+        &self,
+        login: &str,
+        serial: u64,
+        now: u64,
+        life: Duration,
+    ) -> Result<Rotation, StateError> {
+        let key = login_key(login);
+        let next = record(serial + 1, now);
+        for _ in 0..ATTEMPTS {
+            let Some(current) = self.0.get(&key).await? else {
+                // The first use, or the state has lost its records.
+                if self.0.put_if_absent(&key, next.clone(), life).await? {
+                    return Ok(Rotation::Next(serial + 1));
+                }
+                continue;
+            };
+            match parse(&current) {
+                Some((valid, _)) if valid == serial => {
+                    let swapped = self.0.compare_and_swap(&key, current, next.clone(), life);
+                    if swapped.await? {
+                        return Ok(Rotation::Next(serial + 1));
+                    }
+                }
+                Some((valid, at))
+                    if valid == serial + 1 && now.saturating_sub(at) <= REUSE_GRACE_SECONDS =>
+                {
+                    return Ok(Rotation::Next(valid));
+                }
+                _ => {
+                    self.end(login, life).await?;
+                    return Ok(Rotation::Ended);
+                }
+            }
+        }
+        Err(StateError::Unreachable {
+            reason: "a refresh token is used by too many requests at once".to_owned(),
+        })
+    }
+
+    /// Ends a login: none of its refresh tokens is valid any more.
+    pub(super) async fn end(&self, login: &str, life: Duration) -> Result<(), StateError> {
+        let ended = Bytes::from_static(ENDED);
+        self.0.put(&login_key(login), ended, life).await
+    }
+}
+
+fn code_key(login: &str) -> String {
+    format!("oauth:code:{login}")
+}
+
+fn login_key(login: &str) -> String {
+    format!("oauth:login:{login}")
+}
+
+fn record(serial: u64, at: u64) -> Bytes {
+    Bytes::from(format!("{serial} {at}"))
+}
+
+/// Reads a record: the serial number that is valid, and when the one before it was used.
+fn parse(record: &[u8]) -> Option<(u64, u64)> {
+    let (serial, at) = std::str::from_utf8(record).ok()?.split_once(' ')?;
+    Some((serial.parse().ok()?, at.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::state::Memory;
+
+    const LIFE: Duration = Duration::from_secs(3600);
+
+    fn once() -> Once {
+        let memory = Arc::new(Memory::new(1024 * 1024));
+        Once::new(SharedState::new(memory, Duration::from_secs(1)))
+    }
+
+    #[tokio::test]
+    async fn a_code_is_redeemed_once() {
+        let once = once();
+        assert!(once.redeem("a", LIFE).await.expect("stored"));
+        assert!(!once.redeem("a", LIFE).await.expect("stored"));
+        assert!(once.redeem("b", LIFE).await.expect("stored"));
+    }
+
+    #[tokio::test]
+    async fn a_refresh_token_that_is_used_again_later_ends_the_login() {
+        let once = once();
+        let used = async |serial, now| once.rotate("a", serial, now, LIFE).await.expect("stored");
+        assert_eq!(used(0, 100).await, Rotation::Next(1));
+        assert_eq!(used(1, 200).await, Rotation::Next(2));
+        // A lost response, or a second process of the client.
+        assert_eq!(used(1, 205).await, Rotation::Next(2));
+        assert_eq!(used(1, 211).await, Rotation::Ended);
+        assert_eq!(used(2, 212).await, Rotation::Ended);
+    }
+
+    #[tokio::test]
+    async fn a_login_that_was_ended_is_over_before_its_first_refresh() {
+        let once = once();
+        once.end("a", LIFE).await.expect("stored");
+        let used = once.rotate("a", 0, 1, LIFE).await.expect("stored");
+        assert_eq!(used, Rotation::Ended);
+    }
+}

@@ -1,0 +1,443 @@
+//! The identity provider: its metadata, its login page, and who it says logged in.
+//!
+//! A provider speaks OpenID Connect, whose ID token names the user, or plain OAuth 2, where the user is asked for with the
+//! access token (GitHub). Its tokens are used here and dropped.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use http::header::{ACCEPT, AUTHORIZATION, USER_AGENT};
+use http::{HeaderValue, StatusCode};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Map, Value};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+use url::{Url, form_urlencoded};
+
+use super::error::OAuthError;
+use super::sealed::User;
+use super::server::unix_seconds;
+use crate::auth::{
+    FacadeConfig, FacadeSetupError, IdTokenDemands, IssuerKeys, Preset, ProviderKind,
+    strict_object, verify_id_token,
+};
+use crate::net::{Client, Fetched, OutgoingRequest};
+
+/// Time for which metadata and keys are kept.
+const KEPT: Duration = Duration::from_secs(3600);
+/// Shortest time between two fetches of the keys because of an unknown key.
+const UNKNOWN_KEY_EVERY: Duration = Duration::from_secs(60);
+/// Tolerated difference between clocks, in seconds.
+const LEEWAY_SECONDS: u64 = 60;
+/// Maximum length of a claim that becomes a part of our tokens, in bytes.
+const CLAIM_MAX_BYTES: usize = 256;
+/// Maximum size of all groups of a user together, in bytes.
+const GROUPS_MAX_BYTES: usize = 2048;
+
+/// The identity provider.
+#[derive(Debug)]
+pub(super) struct Provider {
+    /// The issuer as it names itself; for plain OAuth, the origin of the provider.
+    issuer: String,
+    host: String,
+    kind: ProviderKind,
+    preset: Preset,
+    client_id: String,
+    client_secret: crate::environment::Secret,
+    scopes: Vec<String>,
+    group_claims: Vec<String>,
+    /// Groups that are kept. Empty for all.
+    groups: Vec<String>,
+    web: Client,
+    known: ArcSwapOption<Known>,
+    /// Held by the one request that fetches.
+    fetching: Mutex<()>,
+}
+
+/// Metadata and keys of a provider.
+#[derive(Debug)]
+struct Known {
+    authorization: Url,
+    token: Url,
+    keys: IssuerKeys,
+    user: Option<Url>,
+    sends_issuer: bool,
+    basic: bool,
+    since: Instant,
+}
+
+impl Provider {
+    pub(super) fn new(config: &FacadeConfig, web: Client) -> Result<Self, FacadeSetupError> {
+        let checked = config.provider()?;
+        let host = checked.url.host_str().unwrap_or_default().to_owned();
+        Ok(Self {
+            issuer: checked.issuer,
+            host,
+            kind: checked.kind,
+            preset: checked.preset,
+            client_id: checked.client_id,
+            client_secret: checked.client_secret,
+            scopes: checked.scopes,
+            group_claims: checked.group_claims,
+            groups: config.groups.clone(),
+            web,
+            known: ArcSwapOption::empty(),
+            fetching: Mutex::new(()),
+        })
+    }
+
+    /// The host, to show to people.
+    pub(super) fn host(&self) -> &str {
+        &self.host
+    }
+
+    pub(super) fn issuer(&self) -> &str {
+        &self.issuer
+    }
+
+    /// Returns the URL of the provider's login page for one login.
+    pub(super) async fn authorization_url(
+        &self,
+        callback: &str,
+        state: &str,
+        nonce: &str,
+        verifier: &str,
+    ) -> Result<Url, OAuthError> {
+        let known = self.known().await?;
+        let mut url = known.authorization.clone();
+        let challenge = URL_SAFE_NO_PAD.encode(digest(&SHA256, verifier.as_bytes()));
+        {
+            let mut query = url.query_pairs_mut();
+            query
+                .append_pair("response_type", "code")
+                .append_pair("client_id", &self.client_id)
+                .append_pair("redirect_uri", callback)
+                .append_pair("scope", &self.scopes.join(" "))
+                .append_pair("state", state)
+                .append_pair("code_challenge", &challenge)
+                .append_pair("code_challenge_method", "S256");
+            if matches!(self.kind, ProviderKind::OpenId) {
+                query.append_pair("nonce", nonce);
+            }
+        }
+        Ok(url)
+    }
+
+    /// Checks `iss` of an authorization response (RFC 9207, section 2.4).
+    pub(super) async fn check_issuer(&self, shown: Option<&str>) -> Result<(), OAuthError> {
+        let mixed_up = || OAuthError::access_denied("the response is from another issuer");
+        match shown {
+            Some(shown) if shown != self.issuer => Err(mixed_up()),
+            Some(_) => Ok(()),
+            None if self.known().await?.sends_issuer => Err(mixed_up()),
+            None => Ok(()),
+        }
+    }
+
+    /// Exchanges the provider's code and returns the user.
+    pub(super) async fn redeem(
+        &self,
+        code: &str,
+        callback: &str,
+        verifier: &str,
+        nonce: &str,
+    ) -> Result<User, OAuthError> {
+        let known = self.known().await?;
+        let form = self.code_form(&known, code, callback, verifier);
+        let mut request = OutgoingRequest::post(
+            known.token.clone(),
+            "application/x-www-form-urlencoded",
+            form,
+        )
+        .header(ACCEPT, HeaderValue::from_static("application/json"));
+        if known.basic {
+            request = request.header(AUTHORIZATION, self.basic()?);
+        }
+        let answer = self.fetch(request, "token endpoint").await?;
+        let found = strict_object(&answer.body).unwrap_or_default();
+        let text = |name: &str| found.get(name).and_then(Value::as_str);
+        if answer.status != StatusCode::OK || text("error").is_some() {
+            tracing::warn!(
+                provider = self.host,
+                status = answer.status.as_u16(),
+                error = text("error").map(|e| e.chars().take(60).collect::<String>()),
+                "the identity provider rejected a code; check auth.oauth.facade.client_id and client_secret"
+            );
+            return Err(rejected());
+        }
+        match self.kind {
+            ProviderKind::OpenId => {
+                let token = text("id_token").ok_or_else(|| self.odd("it sent no ID token"))?;
+                let claims = self.verify(&known, token, nonce).await?;
+                self.user_of(&claims)
+            }
+            ProviderKind::Plain => {
+                let token = text("access_token").ok_or_else(|| self.odd("it sent no token"))?;
+                let claims = self.ask_for_user(&known, token).await?;
+                self.user_of(&claims)
+            }
+        }
+    }
+
+    fn code_form(&self, known: &Known, code: &str, callback: &str, verifier: &str) -> String {
+        let mut form = form_urlencoded::Serializer::new(String::new());
+        form.append_pair("grant_type", "authorization_code")
+            .append_pair("code", code)
+            .append_pair("redirect_uri", callback)
+            .append_pair("code_verifier", verifier);
+        if !known.basic {
+            form.append_pair("client_id", &self.client_id)
+                .append_pair("client_secret", self.client_secret.expose());
+        }
+        form.finish()
+    }
+
+    /// Verifies an ID token (OpenID Connect Core, section 3.1.3.7).
+    async fn verify(
+        &self,
+        known: &Arc<Known>,
+        token: &str,
+        nonce: &str,
+    ) -> Result<Map<String, Value>, OAuthError> {
+        let demands = IdTokenDemands {
+            issuers: &self.preset.issuer_names(&self.issuer),
+            client_id: &self.client_id,
+            nonce,
+            now: unix_seconds(),
+            leeway: LEEWAY_SECONDS,
+        };
+        match verify_id_token(token, &known.keys, &demands) {
+            Ok(claims) => Ok(claims),
+            Err(fault) if fault.is_unknown_key() => {
+                let newer = self.newer_keys(known).await?;
+                verify_id_token(token, &newer.keys, &demands)
+                    .map_err(|fault| self.odd(fault.text()))
+            }
+            Err(fault) => Err(self.odd(fault.text())),
+        }
+    }
+
+    /// Asks plain OAuth for the user.
+    async fn ask_for_user(
+        &self,
+        known: &Known,
+        token: &str,
+    ) -> Result<Map<String, Value>, OAuthError> {
+        let url = known
+            .user
+            .clone()
+            .ok_or_else(|| self.odd("it has no URL for users"))?;
+        let bearer = HeaderValue::from_str(&format!("Bearer {token}"));
+        let mut bearer = bearer.map_err(|_| self.odd("its token is not ASCII"))?;
+        bearer.set_sensitive(true);
+        let request = OutgoingRequest::get(url)
+            .header(ACCEPT, HeaderValue::from_static("application/json"))
+            .header(USER_AGENT, HeaderValue::from_static("longshore"))
+            .header(AUTHORIZATION, bearer);
+        let answer = self.fetch(request, "user endpoint").await?;
+        if answer.status != StatusCode::OK {
+            return Err(self.odd("it did not return the user"));
+        }
+        let mut claims =
+            strict_object(&answer.body).ok_or_else(|| self.odd("the user is not valid JSON"))?;
+        // GitHub: `id` is stable, `login` can change owners.
+        if let Some(id) = claims.get("id").and_then(Value::as_u64) {
+            claims.insert("sub".to_owned(), id.to_string().into());
+        }
+        if let Some(login) = claims.get("login").cloned() {
+            claims.insert("preferred_username".to_owned(), login);
+        }
+        Ok(claims)
+    }
+
+    fn user_of(&self, claims: &Map<String, Value>) -> Result<User, OAuthError> {
+        let text = |name: &str| {
+            let text = claims.get(name).and_then(Value::as_str)?;
+            let is_good = !text.is_empty() && text.len() <= CLAIM_MAX_BYTES;
+            (is_good && !text.chars().any(char::is_control)).then(|| text.to_owned())
+        };
+        let subject = text("sub").ok_or_else(|| self.odd("it named no subject"))?;
+        let is_verified = claims.get("email_verified") != Some(&Value::Bool(false));
+        let mut groups = Vec::new();
+        for name in &self.group_claims {
+            collect_words(claim(claims, name), &mut groups);
+        }
+        if !self.groups.is_empty() {
+            groups.retain(|group| self.groups.contains(group));
+        }
+        groups.sort();
+        groups.dedup();
+        if GROUPS_MAX_BYTES < groups.iter().map(|group| group.len() + 3).sum() {
+            tracing::warn!(
+                "a user has more groups than fit into a token; list the groups that matter in auth.oauth.facade.groups"
+            );
+            return Err(OAuthError::access_denied(
+                "the account has too many groups (auth.oauth.facade.groups)",
+            ));
+        }
+        Ok(User {
+            subject,
+            name: text("name"),
+            username: text("preferred_username"),
+            email: text("email").filter(|_| is_verified),
+            groups,
+        })
+    }
+
+    /// Returns metadata and keys, fetched at most once an hour.
+    async fn known(&self) -> Result<Arc<Known>, OAuthError> {
+        let fresh = |known: &Arc<Known>| known.since.elapsed() < KEPT;
+        let known = self.known.load_full();
+        if let Some(known) = known.filter(fresh) {
+            return Ok(known);
+        }
+        let _one = self.fetching.lock().await;
+        let stale = self.known.load_full();
+        if let Some(known) = stale.clone().filter(fresh) {
+            return Ok(known);
+        }
+        match (self.discover().await, stale) {
+            (Ok(known), _) => {
+                let known = Arc::new(known);
+                self.known.store(Some(Arc::clone(&known)));
+                Ok(known)
+            }
+            // What was known an hour ago is better than no login.
+            (Err(_), Some(stale)) => Ok(stale),
+            (Err(error), None) => Err(error),
+        }
+    }
+
+    /// Fetches the keys again because one is unknown.
+    async fn newer_keys(&self, known: &Arc<Known>) -> Result<Arc<Known>, OAuthError> {
+        let _one = self.fetching.lock().await;
+        let current = self.known.load_full();
+        if let Some(current) = current
+            && (!Arc::ptr_eq(&current, known) || current.since.elapsed() < UNKNOWN_KEY_EVERY)
+        {
+            return Ok(current);
+        }
+        let newer = Arc::new(self.discover().await?);
+        self.known.store(Some(Arc::clone(&newer)));
+        Ok(newer)
+    }
+
+    async fn discover(&self) -> Result<Known, OAuthError> {
+        if let ProviderKind::Plain = self.kind {
+            let url = |text: &str| Url::parse(text).map_err(|_| self.odd("a URL is not valid"));
+            return Ok(Known {
+                authorization: url("https://github.com/login/oauth/authorize")?,
+                token: url("https://github.com/login/oauth/access_token")?,
+                keys: IssuerKeys::default(),
+                user: Some(url("https://api.github.com/user")?),
+                sends_issuer: false,
+                basic: false,
+                since: Instant::now(),
+            });
+        }
+        let base = self.issuer.trim_end_matches('/');
+        let document = format!("{base}/.well-known/openid-configuration");
+        let document = Url::parse(&document).map_err(|_| self.odd("its URL is not valid"))?;
+        let answer = self
+            .fetch(OutgoingRequest::get(document), "metadata")
+            .await?;
+        let found = strict_object(&answer.body).filter(|_| answer.status == StatusCode::OK);
+        let found = found.ok_or_else(|| self.odd("it has no OpenID metadata"))?;
+        let text = |name: &str| found.get(name).and_then(Value::as_str);
+        if text("issuer") != Some(&self.issuer) {
+            return Err(self.odd(
+                "its metadata names another issuer; write auth.oauth.facade.provider as it does",
+            ));
+        }
+        let url = |name: &str| -> Result<Url, OAuthError> {
+            let url = text(name).and_then(|text| Url::parse(text).ok());
+            let url = url.ok_or_else(|| self.odd("its metadata lacks an endpoint"))?;
+            self.web
+                .guard()
+                .check_url(&url)
+                .map_err(|_| self.odd("an endpoint in its metadata is not allowed"))?;
+            Ok(url)
+        };
+        let keys_url = url("jwks_uri")?;
+        let answer = self.fetch(OutgoingRequest::get(keys_url), "keys").await?;
+        let keys = IssuerKeys::read(&answer.body).map_err(|error| {
+            tracing::warn!(provider = self.host, %error, "cannot read the keys of the identity provider");
+            self.odd("its keys cannot be used")
+        })?;
+        let methods = found
+            .get("token_endpoint_auth_methods_supported")
+            .and_then(Value::as_array);
+        Ok(Known {
+            authorization: url("authorization_endpoint")?,
+            token: url("token_endpoint")?,
+            keys,
+            user: None,
+            sends_issuer: found.get("authorization_response_iss_parameter_supported")
+                == Some(&Value::Bool(true)),
+            // The default of OpenID Connect Discovery.
+            basic: methods.is_none_or(|list| list.iter().any(|one| one == "client_secret_basic")),
+            since: Instant::now(),
+        })
+    }
+
+    async fn fetch(
+        &self,
+        request: OutgoingRequest,
+        what: &'static str,
+    ) -> Result<Fetched, OAuthError> {
+        self.web.fetch(request).await.map_err(|error| {
+            tracing::warn!(provider = self.host, %error, "cannot reach the {what} of the identity provider");
+            OAuthError::unavailable("the identity provider does not respond; try again")
+        })
+    }
+
+    fn basic(&self) -> Result<HeaderValue, OAuthError> {
+        let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+        let pair = format!(
+            "{}:{}",
+            encoded(&self.client_id),
+            encoded(self.client_secret.expose())
+        );
+        let value = format!("Basic {}", STANDARD.encode(pair));
+        let mut value = HeaderValue::from_str(&value).map_err(|_| rejected())?;
+        value.set_sensitive(true);
+        Ok(value)
+    }
+
+    /// Logs what is wrong with the provider's response. The client learns only that the login failed.
+    fn odd(&self, problem: &str) -> OAuthError {
+        tracing::warn!(
+            provider = self.host,
+            problem,
+            "the identity provider's response cannot be used"
+        );
+        rejected()
+    }
+}
+
+fn rejected() -> OAuthError {
+    OAuthError::server_error("the login at the identity provider failed; the server's log says why")
+}
+
+/// Returns a claim by its name, or by the path to it.
+fn claim<'c>(claims: &'c Map<String, Value>, name: &str) -> Option<&'c Value> {
+    if let Some(value) = claims.get(name) {
+        return Some(value);
+    }
+    let (first, rest) = name.split_once('.')?;
+    claim(claims.get(first)?.as_object()?, rest)
+}
+
+fn collect_words(value: Option<&Value>, words: &mut Vec<String>) {
+    match value {
+        Some(Value::String(word)) => words.push(word.clone()),
+        Some(Value::Array(list)) => {
+            words.extend(list.iter().filter_map(Value::as_str).map(str::to_owned));
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,148 @@
+//! An OpenID provider on a socket: metadata, keys, and a token endpoint.
+
+use std::sync::{Arc, Mutex};
+
+use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+/// A provider that logs in one user.
+#[derive(Clone)]
+pub(super) struct FakeProvider {
+    pub(super) issuer: String,
+    inner: Arc<Mutex<Inner>>,
+}
+
+struct Inner {
+    /// Claims that replace those of the ID token.
+    changed: Value,
+    nonce: String,
+    /// Forms that the token endpoint received.
+    received: Vec<String>,
+    seed: [u8; 32],
+}
+
+impl FakeProvider {
+    pub(super) async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let provider = Self {
+            issuer: format!("http://{address}"),
+            inner: Arc::new(Mutex::new(Inner {
+                changed: json!({}),
+                nonce: String::new(),
+                received: Vec::new(),
+                seed: [7; 32],
+            })),
+        };
+        let serving = provider.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let serving = serving.clone();
+                tokio::spawn(async move { serving.serve(stream).await });
+            }
+        });
+        provider
+    }
+
+    /// Sets the nonce of the next ID token, and claims that replace others.
+    pub(super) fn next(&self, nonce: &str, changed: Value) {
+        let mut inner = self.inner.lock().expect("not poisoned");
+        nonce.clone_into(&mut inner.nonce);
+        inner.changed = changed;
+    }
+
+    /// Signs with another key from now on, which the metadata does not show.
+    pub(super) fn change_key(&self) {
+        self.inner.lock().expect("not poisoned").seed = [8; 32];
+    }
+
+    /// Forms that the token endpoint received.
+    pub(super) fn received(&self) -> Vec<String> {
+        self.inner.lock().expect("not poisoned").received.clone()
+    }
+
+    async fn serve(&self, mut stream: TcpStream) {
+        let mut request = Vec::new();
+        let mut part = [0; 4096];
+        loop {
+            let Ok(read @ 1..) = stream.read(&mut part).await else {
+                return;
+            };
+            request.extend_from_slice(&part[..read]);
+            let text = String::from_utf8_lossy(&request).into_owned();
+            let Some((head, body)) = text.split_once("\r\n\r\n") else {
+                continue;
+            };
+            let length = head.lines().find_map(|line| {
+                let (name, value) = line.split_once(':')?;
+                let is_length = name.eq_ignore_ascii_case("content-length");
+                is_length.then(|| value.trim().parse::<usize>().ok())?
+            });
+            if body.len() < length.unwrap_or(0) {
+                continue;
+            }
+            let path = head.split(' ').nth(1).unwrap_or_default();
+            let answer = self.answer(path, head, body).to_string();
+            let response = format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{answer}",
+                answer.len()
+            );
+            let _ = stream.write_all(response.as_bytes()).await;
+            return;
+        }
+    }
+
+    fn answer(&self, path: &str, head: &str, body: &str) -> Value {
+        let issuer = &self.issuer;
+        match path {
+            "/.well-known/openid-configuration" => json!({
+                "issuer": issuer,
+                "authorization_endpoint": format!("{issuer}/login"),
+                "token_endpoint": format!("{issuer}/token"),
+                "jwks_uri": format!("{issuer}/keys"),
+                "authorization_response_iss_parameter_supported": true,
+            }),
+            "/keys" => {
+                let pair = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).expect("a key");
+                let x = URL_SAFE_NO_PAD.encode(pair.public_key().as_ref());
+                json!({"keys": [{"kty": "OKP", "crv": "Ed25519", "x": x, "kid": "k", "alg": "EdDSA"}]})
+            }
+            "/token" => {
+                let mut inner = self.inner.lock().expect("not poisoned");
+                let is_known = head.to_ascii_lowercase().contains("authorization: basic ");
+                inner.received.push(body.to_owned());
+                if !is_known || !body.contains("code=provider-code") {
+                    return json!({"error": "invalid_grant"});
+                }
+                let token = id_token(issuer, &inner);
+                json!({"id_token": token, "access_token": "provider-token", "refresh_token": "provider-refresh", "token_type": "Bearer"})
+            }
+            _ => json!({"error": "not_found"}),
+        }
+    }
+}
+
+fn id_token(issuer: &str, inner: &Inner) -> String {
+    let mut claims = json!({
+        "iss": issuer, "aud": "our-id", "sub": "user-1", "name": "Ann",
+        "email": "ann@example.com", "email_verified": true, "groups": ["dev"],
+        "nonce": inner.nonce, "iat": super::super::server::unix_seconds(),
+        "exp": super::super::server::unix_seconds() + 60,
+    });
+    for (name, value) in inner.changed.as_object().expect("an object") {
+        claims[name] = value.clone();
+    }
+    let pair = Ed25519KeyPair::from_seed_unchecked(&inner.seed).expect("a key");
+    let header = json!({"alg": "EdDSA", "typ": "JWT", "kid": "k"}).to_string();
+    let message = format!(
+        "{}.{}",
+        URL_SAFE_NO_PAD.encode(header),
+        URL_SAFE_NO_PAD.encode(claims.to_string())
+    );
+    let signature = URL_SAFE_NO_PAD.encode(pair.sign(message.as_bytes()).as_ref());
+    format!("{message}.{signature}")
+}

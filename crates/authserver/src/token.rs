@@ -1,0 +1,380 @@
+//! The token endpoint and the revocation endpoint (RFC 6749, sections 4.1.3 and 6; RFC 7009; RFC 9068).
+
+use std::time::Duration;
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use percent_encoding::percent_decode_str;
+use serde_json::{Map, Value, json};
+
+use super::client::{CLIENT_ID_MAX_BYTES, Client};
+use super::error::OAuthError;
+use super::form::{PARAMETERS_MAX_BYTES, Parameters};
+use super::once::Rotation;
+use super::redirect::URI_MAX_BYTES;
+use super::sealed::{self, Code, RefreshToken, User};
+use super::server::{AuthorizationServer, random_text};
+use crate::state::StateError;
+
+/// Bounds of a PKCE verifier, in bytes (RFC 7636, section 4.1).
+const VERIFIER: std::ops::RangeInclusive<usize> = 43..=128;
+/// Time for which a used code is remembered, in seconds: longer than it is valid.
+const CODE_REMEMBERED: Duration = Duration::from_secs(600);
+
+/// What a token is about.
+struct Grant<'g> {
+    client_id: &'g str,
+    user: &'g User,
+    scopes: &'g [String],
+    resource: &'g str,
+    login: &'g str,
+    authenticated: u64,
+}
+
+impl AuthorizationServer {
+    /// Exchanges a code or a refresh token for tokens.
+    pub(super) async fn token(
+        &self,
+        headers: &HeaderMap,
+        body: &[u8],
+        now: u64,
+    ) -> Result<Value, OAuthError> {
+        let parameters = Parameters::read(body)?;
+        let client = self.authenticate(headers, &parameters, now).await?;
+        match parameters.get("grant_type") {
+            Some("authorization_code") => self.redeem_code(&client, &parameters, now).await,
+            Some("refresh_token") => self.refresh(&client, &parameters, now).await,
+            Some(_) => Err(OAuthError::new(
+                "unsupported_grant_type",
+                "grant_type must be authorization_code or refresh_token",
+            )),
+            None => Err(OAuthError::invalid_request("grant_type is missing")),
+        }
+    }
+
+    /// Ends the login of a refresh token. Unknown tokens are no error (RFC 7009, section 2.2).
+    pub(super) async fn revoke(
+        &self,
+        headers: &HeaderMap,
+        body: &[u8],
+        now: u64,
+    ) -> Result<(), OAuthError> {
+        let parameters = Parameters::read(body)?;
+        let client = self.authenticate(headers, &parameters, now).await?;
+        let token = parameters.required("token", PARAMETERS_MAX_BYTES)?;
+        let token: Option<RefreshToken> = sealed::open(&self.ring, &self.issuer, token, now);
+        match token.filter(|token| token.client_id == client.id) {
+            None => Ok(()),
+            Some(token) => {
+                let life = Duration::from_secs(token.expires.saturating_sub(now) + 1);
+                self.once.end(&token.login, life).await.map_err(away)
+            }
+        }
+    }
+
+    /// Returns the client that a request is from, by `Authorization: Basic` or by parameters.
+    async fn authenticate(
+        &self,
+        headers: &HeaderMap,
+        parameters: &Parameters,
+        now: u64,
+    ) -> Result<Client, OAuthError> {
+        let shown = basic(headers)?;
+        let in_form = parameters.within("client_id", CLIENT_ID_MAX_BYTES)?;
+        let (id, secret) = match &shown {
+            Some((id, _)) if in_form.is_some_and(|other| other != id) => {
+                return Err(OAuthError::invalid_request(
+                    "client_id differs from the one in the Authorization header",
+                ));
+            }
+            Some(_) if parameters.get("client_secret").is_some() => {
+                return Err(OAuthError::invalid_request(
+                    "the client secret is shown in two ways",
+                ));
+            }
+            Some((id, secret)) => (id.as_str(), Some(secret.as_str())),
+            None => {
+                let id =
+                    in_form.ok_or_else(|| OAuthError::invalid_client("client_id is missing"))?;
+                (id, parameters.get("client_secret"))
+            }
+        };
+        let client = self.client(id, now).await?;
+        client.check_secret(secret)?;
+        Ok(client)
+    }
+
+    async fn redeem_code(
+        &self,
+        client: &Client,
+        parameters: &Parameters,
+        now: u64,
+    ) -> Result<Value, OAuthError> {
+        const UNKNOWN: &str = "the code is not valid, or it has expired";
+        let code = parameters.required("code", PARAMETERS_MAX_BYTES)?;
+        let verifier = parameters.required("code_verifier", *VERIFIER.end())?;
+        let code: Code = sealed::open(&self.ring, &self.issuer, code, now)
+            .ok_or(OAuthError::invalid_grant(UNKNOWN))?;
+        let request = &code.request;
+        if request.client_id != client.id {
+            return Err(OAuthError::invalid_grant(
+                "the code was issued to another client",
+            ));
+        }
+        let redirect_uri = parameters.within("redirect_uri", URI_MAX_BYTES)?;
+        if redirect_uri.is_some_and(|uri| uri != request.redirect_uri) {
+            return Err(OAuthError::invalid_grant(
+                "redirect_uri differs from that of the authorization request",
+            ));
+        }
+        if !VERIFIER.contains(&verifier.len()) || !is_challenge_of(&request.challenge, verifier) {
+            return Err(OAuthError::invalid_grant(
+                "code_verifier does not match code_challenge",
+            ));
+        }
+        if let Some(resource) = parameters.within("resource", URI_MAX_BYTES)?
+            && self.resource(Some(resource))? != request.resource
+        {
+            return Err(OAuthError::new(
+                "invalid_target",
+                "resource differs from that of the authorization request",
+            ));
+        }
+        let expires = code.authenticated + self.config.login_seconds;
+        if !self
+            .once
+            .redeem(&code.login, CODE_REMEMBERED)
+            .await
+            .map_err(away)?
+        {
+            // RFC 9700, section 4.1.2: the first one to redeem it may have stolen it.
+            let life = Duration::from_secs(self.config.login_seconds);
+            self.once.end(&code.login, life).await.map_err(away)?;
+            tracing::warn!(
+                client = client.name,
+                "a code was used twice; its login has ended"
+            );
+            return Err(OAuthError::invalid_grant("the code was used before"));
+        }
+        let refresh = RefreshToken {
+            client_id: request.client_id.clone(),
+            scopes: request.scopes.clone(),
+            resource: request.resource.clone(),
+            user: code.user,
+            login: code.login,
+            serial: 0,
+            authenticated: code.authenticated,
+            expires,
+        };
+        self.issue(&refresh, &refresh.scopes, now)
+    }
+
+    async fn refresh(
+        &self,
+        client: &Client,
+        parameters: &Parameters,
+        now: u64,
+    ) -> Result<Value, OAuthError> {
+        let sealed = parameters.required("refresh_token", PARAMETERS_MAX_BYTES)?;
+        let token: RefreshToken = sealed::open(&self.ring, &self.issuer, sealed, now).ok_or(
+            OAuthError::invalid_grant("the refresh token is not valid, or the login has expired"),
+        )?;
+        if token.client_id != client.id {
+            return Err(OAuthError::invalid_grant(
+                "the refresh token was issued to another client",
+            ));
+        }
+        let scopes = match parameters.get("scope") {
+            None => token.scopes.clone(),
+            Some(requested) => narrowed(&token.scopes, requested)?,
+        };
+        if let Some(resource) = parameters.within("resource", URI_MAX_BYTES)?
+            && self.resource(Some(resource))? != token.resource
+        {
+            return Err(OAuthError::new(
+                "invalid_target",
+                "the refresh token is for another resource",
+            ));
+        }
+        let life = Duration::from_secs(token.expires.saturating_sub(now) + 1);
+        let rotated = self
+            .once
+            .rotate(&token.login, token.serial, now, life)
+            .await;
+        match rotated.map_err(away)? {
+            Rotation::Ended => {
+                tracing::warn!(
+                    client = client.name,
+                    "a refresh token was used again, or its login was revoked; the login has ended"
+                );
+                Err(OAuthError::invalid_grant(
+                    "the refresh token was used before, or the login has ended",
+                ))
+            }
+            Rotation::Next(serial) => {
+                let next = RefreshToken { serial, ..token };
+                self.issue(&next, &scopes, now)
+            }
+        }
+    }
+
+    /// Issues an access token and a refresh token.
+    fn issue(
+        &self,
+        refresh: &RefreshToken,
+        scopes: &[String],
+        now: u64,
+    ) -> Result<Value, OAuthError> {
+        let seconds = self
+            .config
+            .access_seconds
+            .min(refresh.expires.saturating_sub(now));
+        let grant = Grant {
+            client_id: &refresh.client_id,
+            user: &refresh.user,
+            scopes,
+            resource: &refresh.resource,
+            login: &refresh.login,
+            authenticated: refresh.authenticated,
+        };
+        let access = self.keys.sign("at+jwt", &self.claims(&grant, now, seconds));
+        let sealed = sealed::seal(&self.ring, &self.issuer, refresh).ok_or(
+            OAuthError::server_error("the refresh token cannot be sealed"),
+        )?;
+        let mut response = json!({
+            "access_token": access,
+            "token_type": "Bearer",
+            "expires_in": seconds,
+            "refresh_token": sealed,
+        });
+        if !scopes.is_empty() {
+            response["scope"] = scopes.join(" ").into();
+        }
+        Ok(response)
+    }
+
+    /// Claims of an access token (RFC 9068, section 2.2).
+    fn claims(&self, grant: &Grant<'_>, now: u64, seconds: u64) -> Map<String, Value> {
+        let user = grant.user;
+        let mut claims = Map::new();
+        let mut set = |name: &str, value: Value| claims.insert(name.to_owned(), value);
+        set("iss", self.issuer.clone().into());
+        set("sub", user.subject.clone().into());
+        set("aud", grant.resource.into());
+        set("client_id", grant.client_id.into());
+        set("iat", now.into());
+        set("exp", (now + seconds).into());
+        set("jti", random_text().into());
+        set("auth_time", grant.authenticated.into());
+        set("sid", grant.login.into());
+        set("idp", self.provider.issuer().into());
+        if !grant.scopes.is_empty() {
+            set("scope", grant.scopes.join(" ").into());
+        }
+        let texts = [
+            ("name", &user.name),
+            ("preferred_username", &user.username),
+            ("email", &user.email),
+        ];
+        for (name, value) in texts {
+            if let Some(value) = value {
+                set(name, value.clone().into());
+            }
+        }
+        if !user.groups.is_empty() {
+            set("groups", json!(user.groups));
+        }
+        claims
+    }
+}
+
+/// Returns the scopes of a narrower request.
+fn narrowed(granted: &[String], requested: &str) -> Result<Vec<String>, OAuthError> {
+    let requested: Vec<String> = requested
+        .split_ascii_whitespace()
+        .map(str::to_owned)
+        .collect();
+    let is_granted = |scope: &String| granted.contains(scope) || scope == "offline_access";
+    if !requested.iter().all(is_granted) {
+        return Err(OAuthError::new(
+            "invalid_scope",
+            "a requested scope was not granted at the login; start a new authorization request",
+        ));
+    }
+    let kept = requested
+        .into_iter()
+        .filter(|scope| granted.contains(scope));
+    Ok(kept.collect())
+}
+
+/// Returns true if a PKCE challenge is the digest of a verifier (RFC 7636, section 4.6).
+fn is_challenge_of(challenge: &str, verifier: &str) -> bool {
+    let is_unreserved = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
+    let expected = URL_SAFE_NO_PAD.encode(digest(&SHA256, verifier.as_bytes()));
+    verifier.bytes().all(is_unreserved)
+        && verify_slices_are_equal(expected.as_bytes(), challenge.as_bytes()).is_ok()
+}
+
+/// Reads the credentials of `Authorization: Basic` (RFC 6749, section 2.3.1).
+fn basic(headers: &HeaderMap) -> Result<Option<(String, String)>, OAuthError> {
+    let Some(value) = headers.get(AUTHORIZATION) else {
+        return Ok(None);
+    };
+    let invalid = || OAuthError::invalid_client("the Authorization header is not valid Basic");
+    let text = value.to_str().map_err(|_| invalid())?;
+    let (scheme, encoded) = text.split_once(' ').ok_or_else(invalid)?;
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return Err(invalid());
+    }
+    let decoded = STANDARD.decode(encoded.trim()).map_err(|_| invalid())?;
+    let decoded = String::from_utf8(decoded).map_err(|_| invalid())?;
+    let (id, secret) = decoded.split_once(':').ok_or_else(invalid)?;
+    let plain = |text: &str| {
+        let text = text.replace('+', " ");
+        let decoded = percent_decode_str(&text)
+            .decode_utf8()
+            .map_err(|_| invalid())?;
+        Ok::<_, OAuthError>(decoded.into_owned())
+    };
+    Ok(Some((plain(id)?, plain(secret)?)))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "an argument of map_err")]
+fn away(error: StateError) -> OAuthError {
+    tracing::warn!(%error, "cannot record a used code or refresh token");
+    OAuthError::unavailable("the server cannot record the request now; try again")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pkce_compares_the_digest_of_the_verifier() {
+        // RFC 7636, appendix B.
+        let verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
+        let challenge = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
+        assert!(is_challenge_of(challenge, verifier));
+        assert!(!is_challenge_of(challenge, &verifier.replace('d', "e")));
+        assert!(!is_challenge_of(verifier, verifier));
+    }
+
+    #[test]
+    fn basic_credentials_are_decoded_as_forms_encode_them() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(basic(&headers).expect("none"), None);
+        let encoded = STANDARD.encode("a%3Ab:c+d%25");
+        headers.insert(
+            AUTHORIZATION,
+            format!("Basic {encoded}").parse().expect("ASCII"),
+        );
+        let found = basic(&headers).expect("valid");
+        assert_eq!(found, Some(("a:b".to_owned(), "c d%".to_owned())));
+        headers.insert(AUTHORIZATION, "Bearer x".parse().expect("ASCII"));
+        assert!(basic(&headers).is_err());
+    }
+}
