@@ -330,9 +330,14 @@ impl OnTheWay {
 impl Drop for OnTheWay {
     fn drop(&mut self) {
         if let Some(given_up) = self.0.take() {
-            let cancelled = given_up.cancel.cancel_query(given_up.tls);
-            given_up.background.spawn(async move {
-                let _ = timeout(CANCEL, cancelled).await;
+            let Underway {
+                cancel,
+                tls,
+                background,
+                ..
+            } = given_up;
+            background.spawn(async move {
+                let _ = timeout(CANCEL, cancel.cancel_query(tls)).await;
             });
         }
     }

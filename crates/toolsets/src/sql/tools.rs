@@ -13,6 +13,7 @@ use super::rows::{Rows, changed};
 use super::sqlite::{self, Sqlite};
 use crate::catalog::{Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError};
 use crate::limit::SectionHits;
+use crate::net::Background;
 use crate::protocol::ToolAnnotations;
 use crate::source::argument::{fill_in, input_schema};
 use crate::source::builtin::{Grounds, Toolset, ToolsetError};
