@@ -61,7 +61,7 @@ pub(super) fn consent(
          <dt>Server</dt><dd>{resource}</dd>\
          <dt>You return to</dt><dd>{target}</dd></dl>{warning}\
          <p>If you continue, you log in at {provider}.</p>\
-         <form method=post action=\"{action}\"><input type=hidden name=form value=\"{form}\">\
+         <form method=post action=\"oauth/consent\"><input type=hidden name=form value=\"{form}\">\
          <button name=decision value=allow>Continue</button>\
          <button name=decision value=deny>Cancel</button></form>",
         name = escaped(name),
@@ -69,7 +69,6 @@ pub(super) fn consent(
         resource = escaped(&request.resource),
         target = escaped(&target),
         provider = escaped(provider),
-        action = "oauth/consent",
         form = escaped(form),
     );
     document("Allow access", &page)

@@ -388,6 +388,10 @@ fn app(store: impl Store) -> App {
 }
 
 #[tokio::main]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "an example reads its own variable"
+)]
 async fn main() -> longshore::Result {
     let url = std::env::var("REDIS_URL").unwrap_or("redis://127.0.0.1:6379".to_owned());
     let store = ConnectionManager::new(redis::Client::open(url)?).await?;

@@ -42,7 +42,12 @@ impl App {
     /// # Errors
     ///
     /// Invalid tools or settings, or an address that is in use.
-    pub async fn bind(mut self) -> Result<BoundServer, AppError> {
+    pub fn bind(self) -> impl Future<Output = Result<BoundServer, AppError>> {
+        // Boxed: the application and what it becomes are large.
+        Box::pin(self.bind_located())
+    }
+
+    async fn bind_located(mut self) -> Result<BoundServer, AppError> {
         let (config, loaded) = self.take_config()?;
         let origins = self.offers.origins.clone();
         let written = config.clone();
@@ -90,7 +95,7 @@ impl App {
             server,
             loaded: loaded_items,
             parts,
-        } = self.build(&config, telemetry, keys).await?;
+        } = Box::pin(self.build(&config, telemetry, keys)).await?;
         #[cfg(feature = "oauth")]
         super::authorization::serve(&mut layers, &config, &auth, &parts, &requirements)?;
         let whole = server.snapshot();
@@ -152,7 +157,7 @@ impl App {
         let (config, _) = self.take_config()?;
         let origins = self.offers.origins.clone();
         let written = config.clone();
-        self.check_with(config, offline)
+        Box::pin(self.check_with(config, offline))
             .await
             .map_err(|error| error.located(&origins, &written))
     }
@@ -191,7 +196,7 @@ impl App {
             .prepare(&config, &keys, supervisor.background())?;
         let upstreams = self.offers.upstreams.clone();
         let telemetry = Telemetry::of(&config.telemetry, self.reads_metrics(&config));
-        let server = self.build(&config, telemetry, keys).await?.server;
+        let server = Box::pin(self.build(&config, telemetry, keys)).await?.server;
         let rejected = server.refusals().into_iter().map(|rejected| rejected.place);
         let awaited = upstreams.map(|upstreams| upstreams.awaited());
         let awaited = awaited.into_iter().flatten();
@@ -215,7 +220,7 @@ impl App {
             let keys = Arc::new(KeyRing::new(&config.seal)?);
             self.offers.prepare(&config, &keys, &background)?;
             let telemetry = Telemetry::of(&config.telemetry, self.reads_metrics(&config));
-            Ok(self.build(&config, telemetry, keys).await?.server)
+            Ok(Box::pin(self.build(&config, telemetry, keys)).await?.server)
         })
     }
 

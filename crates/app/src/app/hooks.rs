@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::server::Server;
 
 /// Second phase of a hook, after all hooks have accepted the settings. It cannot fail.
-pub type Commit = Box<dyn FnOnce() + Send>;
+pub(crate) type Commit = Box<dyn FnOnce() + Send>;
 
 /// First phase: checks the settings and prepares the change. It changes nothing, because another hook can reject them.
 pub type Hook = Box<dyn Fn(&Config) -> Result<Commit, AppError> + Send + Sync>;

@@ -59,7 +59,12 @@ impl App {
     /// # Errors
     ///
     /// Invalid tools or settings, an address that is in use, or a function of [`on_start`](Self::on_start) that failed.
-    pub async fn serve(self) -> std::result::Result<(), AppError> {
+    pub fn serve(self) -> impl Future<Output = std::result::Result<(), AppError>> {
+        // Boxed: the application and what it becomes are large.
+        Box::pin(self.serve_until_signal())
+    }
+
+    async fn serve_until_signal(self) -> std::result::Result<(), AppError> {
         let signals = Signals::listen();
         let (signals, Some(bound)) = self.bind_unless_stopped(signals).await? else {
             return Ok(());

@@ -77,7 +77,7 @@ impl NotificationStream {
         match &self.kind {
             _ if end == CloseReason::Gone => {}
             StreamKind::Session => {
-                last.push_back(StreamEvent::retry(self.place.streams.retry_after()))
+                last.push_back(StreamEvent::retry(self.place.streams.retry_after()));
             }
             StreamKind::Plain => {}
             StreamKind::Listen(listen) => {
