@@ -179,7 +179,7 @@ async fn a_task_that_does_not_stop_is_aborted_within_the_grace_period() {
         .await
         .expect("bound");
     let began = Instant::now();
-    bound.serve_until(async {}).await.expect("served");
+    Box::pin(bound.serve_until(async {})).await.expect("served");
     let took = began.elapsed();
     // A second for calls, which the task may use up.
     assert!(
