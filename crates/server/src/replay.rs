@@ -13,12 +13,14 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use super::client_requests::count;
-use super::inflight::SuspendedCall;
-use super::reply::{Refusal, Reply, begin};
+use super::errors::{internal_error, invalid_params};
+use super::parts::Server;
+use super::reply::{MaybeReady, Refusal, Reply, begin};
+use super::request_context::Caller;
+use super::running_call::SuspendedCall;
 use super::share::{StateKind, owner_of};
 use super::snapshot::Snapshot;
-use super::tools::{internal_error, invalid_params};
-use super::{Caller, MaybeReady, Server};
+use super::text::truncated;
 use crate::catalog::{
     CallContext, Client, ClientRequestError, InputRound, PendingRequest, ReplayError,
     ReplaySession, StatelessRequest, Suspension,
@@ -30,36 +32,6 @@ use crate::seal::{
     digest, random_bytes,
 };
 use crate::state::{Retention, StateError};
-
-/// Possibility to send requests to the client of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ClientReachability {
-    Reachable,
-    /// The client accepts no event stream.
-    NoStream,
-    /// The call is part of a batch.
-    Batch,
-    /// The protocol version has no requests to clients over this transport.
-    OldRevision,
-    /// The caller does not use the protocol.
-    Plain,
-}
-
-impl ClientReachability {
-    fn problem(self) -> Option<&'static str> {
-        match self {
-            Self::Reachable => None,
-            Self::NoStream => Some(
-                "it accepts no event stream; add text/event-stream to the Accept header of the call",
-            ),
-            Self::Batch => Some("the call is part of a batch; send it on its own"),
-            Self::Plain => Some("the call does not use MCP; call the tool over MCP"),
-            Self::OldRevision => {
-                Some("protocol version 2024-11-05 has no client requests over this transport")
-            }
-        }
-    }
-}
 
 impl Server {
     /// Creates the replay session of a call, with the journal if the client resumes it.
@@ -78,7 +50,7 @@ impl Server {
             return Ok(ReplaySession::new(Client::Session {
                 revision: caller.revision,
                 capabilities: caller.capabilities,
-                response_timeout: self.question_timeout,
+                response_timeout: self.calls.client_request_timeout,
             }));
         }
         let stateless = StatelessRequest::new(method, body, request);
@@ -113,12 +85,12 @@ impl Server {
                 let scope = self.scope(caller.principal.id(), target);
                 let opened = RequestState::open(&self.keys, scope, &sealed, caller.now);
                 Some(opened.ok_or_else(|| {
-                    count(&self.inflight.client_requests.counters.states_refused);
+                    count(&self.calls.inflight.client_requests.counters.states_refused);
                     invalid_params(id, INVALID_STATE)
                 })?)
             }
         };
-        count(&self.inflight.client_requests.counters.resumed);
+        count(&self.calls.inflight.client_requests.counters.resumed);
         let (client, claims) = (Client::Stateless(stateless), self.state.clone());
         Ok(match state {
             None => ReplaySession::resumed(client, None, responses, claims),
@@ -158,7 +130,7 @@ impl Server {
             suspension,
             context,
         } = call;
-        let name = super::truncated(what);
+        let name = truncated(what);
         MaybeReady::Ready(match suspension {
             Suspension::Failed(ReplayError::InvalidResponse(problem)) => {
                 invalid_params(id, &problem)
@@ -234,7 +206,7 @@ impl Server {
     }
 
     fn count_asked(&self, requests: usize) {
-        let asked = &self.inflight.client_requests.counters.asked;
+        let asked = &self.calls.inflight.client_requests.counters.asked;
         (0..requests).for_each(|_| count(asked));
     }
 
@@ -279,7 +251,7 @@ impl Server {
             .ok()
             .and_then(|sealed| RequestState::open_stored(&self.keys, scope, sealed, now))
             .ok_or_else(|| {
-                count(&self.inflight.client_requests.counters.states_refused);
+                count(&self.calls.inflight.client_requests.counters.states_refused);
                 ReplayError::InvalidResponse(INVALID_STATE.to_owned())
             })
     }

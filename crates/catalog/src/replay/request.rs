@@ -115,10 +115,7 @@ impl<'c> ClientRequest<'c> {
         }
     }
 
-    pub fn poll(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<Response, ClientRequestError>> {
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Response, ClientRequestError>> {
         if let Stage::Draft(_) = &self.stage
             && let Stage::Draft(draft) = std::mem::replace(&mut self.stage, Stage::Done)
         {
