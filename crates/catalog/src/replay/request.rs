@@ -81,6 +81,9 @@ pub struct ClientRequest<'c> {
     session: &'c ReplaySession,
     stage: Stage,
     deadline: Option<Pin<Box<Sleep>>>,
+    /// End of the time in which the tool has to read its recorded values. Apart from `deadline`: the call can become a
+    /// task while this runs.
+    divergence: Option<Pin<Box<Sleep>>>,
 }
 
 enum Stage {
@@ -106,6 +109,7 @@ impl<'c> ClientRequest<'c> {
             session,
             stage: Stage::Draft(draft),
             deadline: None,
+            divergence: None,
         }
     }
 
@@ -166,10 +170,10 @@ impl<'c> ClientRequest<'c> {
         if !self.session.is_replaying() {
             return;
         }
-        let deadline = self
-            .deadline
+        let divergence = self
+            .divergence
             .get_or_insert_with(|| Box::pin(tokio::time::sleep(DIVERGENCE_GRACE)));
-        if deadline.as_mut().poll(cx).is_ready() {
+        if divergence.as_mut().poll(cx).is_ready() {
             self.session.fail(ReplayError::NonDeterminism(format!(
                 "it made the new request {} and did not repeat all earlier ones",
                 request.describe()
