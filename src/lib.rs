@@ -160,17 +160,18 @@ pub mod seal {
 pub mod catalog {
     #[doc(inline)]
     pub use longshore_catalog::{
-        Announcer, AnyResource, ArgumentFuture, Arguments, AskError, CallContext, CallFuture,
-        Catalog, CatalogError, Changed, CompletionRequest, Completions, Definition, Elicit,
-        ElicitForm, ElicitUrl, Elicited, Form, FormError, IntoContents, IntoMessages, IntoOutput,
-        IntoPrompt, IntoResource, IntoTool, InvalidArguments, InvalidParameter, LogLevel, Offered,
-        Output, Parameters, Prompt, PromptDefinition, PromptError, PromptErrorKind, PromptFn,
-        PromptFuture, PromptOutput, Provided, ReadFuture, Refused, RequestId, RequiredVisit,
-        Resource, ResourceDefinition, ResourceError, ResourceErrorKind, ResourceFn,
-        ResourceTemplate, Roots, SIMD_THRESHOLD_BYTES, Sample, Skill, SkillError, Source,
-        StaticResource, StepError, TaskSupport, TemplateFn, Tool, ToolError, ToolErrorKind,
-        Toolset, TypedTool, Unprovided, UrlElicitation, VariableFuture, View, ViewPermission,
-        collected_tools, extract, prompt_fn, resource_fn, schema, template_fn, tool_fn,
+        Announcer, AnyResource, ArgumentFuture, Arguments, CallContext, CallFuture, Catalog,
+        CatalogError, Changed, ClientRequestError, CompletionRequest, Completions, Definition,
+        Elicit, ElicitForm, ElicitUrl, Elicited, Form, FormError, IntoContents, IntoMessages,
+        IntoOutput, IntoPrompt, IntoResource, IntoTool, InvalidArguments, InvalidParameter,
+        LogLevel, Offered, Output, Parameters, Prompt, PromptDefinition, PromptError,
+        PromptErrorKind, PromptFn, PromptFuture, PromptOutput, Provided, ReadFuture, Refused,
+        RequestId, RequiredElicitation, Resource, ResourceDefinition, ResourceError,
+        ResourceErrorKind, ResourceFn, ResourceTemplate, Roots, SIMD_THRESHOLD_BYTES, Sample,
+        Skill, SkillError, Source, StaticResource, StepError, TaskSupport, TemplateFn, Tool,
+        ToolError, ToolErrorKind, Toolset, TypedTool, Unprovided, UrlElicitation, VariableFuture,
+        View, ViewPermission, collected_tools, extract, prompt_fn, resource_fn, schema,
+        template_fn, tool_fn,
     };
 }
 
@@ -291,12 +292,12 @@ pub mod __test {
 pub use app::{App, AppError, BoundServer, EndpointError, PolicyTester, Result};
 pub use catalog::extract;
 pub use catalog::{
-    Announcer, Arguments, AskError, CallContext, CompletionRequest, Completions, Definition,
-    Elicited, Form, FormError, IntoOutput, IntoPrompt, IntoResource, IntoTool, InvalidArguments,
-    LogLevel, Output, Parameters, Prompt, PromptDefinition, PromptError, PromptOutput, Resource,
-    ResourceDefinition, ResourceError, ResourceTemplate, Skill, SkillError, StaticResource,
-    StepError, TaskSupport, Tool, ToolError, Toolset, UrlElicitation, View, ViewPermission,
-    collected_tools, prompt_fn, resource_fn, template_fn, tool_fn,
+    Announcer, Arguments, CallContext, ClientRequestError, CompletionRequest, Completions,
+    Definition, Elicited, Form, FormError, IntoOutput, IntoPrompt, IntoResource, IntoTool,
+    InvalidArguments, LogLevel, Output, Parameters, Prompt, PromptDefinition, PromptError,
+    PromptOutput, Resource, ResourceDefinition, ResourceError, ResourceTemplate, Skill, SkillError,
+    StaticResource, StepError, TaskSupport, Tool, ToolError, Toolset, UrlElicitation, View,
+    ViewPermission, collected_tools, prompt_fn, resource_fn, template_fn, tool_fn,
 };
 pub use config::Config;
 pub use harness::{CallError, CallResult, Harness};

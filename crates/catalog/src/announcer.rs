@@ -92,8 +92,8 @@ impl Announcer {
     /// A page that a client was asked to visit is done with: the client is told, and no other (ELI-11).
     ///
     /// It hears of it on the stream of its session that is open, or when it next takes that up.
-    pub fn visit_completed(&self, visit: &UrlElicitation) {
-        self.announce(Notice::Visited(visit.clone()));
+    pub fn elicitation_completed(&self, elicitation: &UrlElicitation) {
+        self.announce(Notice::Visited(elicitation.clone()));
     }
 
     /// Whatever is announced by this one is announced by another too; who listens to that one listens to this one. A

@@ -1,4 +1,4 @@
-//! What a tool may ask about the call that it serves, and say while it runs.
+//! The context of a running call: its caller, its request, and messages to the client.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -15,27 +15,28 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::ask::{
-    self, AskError, Asking, Elicit, ElicitForm, ElicitUrl, Form, Once, Roots, Sample, StepError,
-};
+use super::elicit::{Elicit, ElicitForm, ElicitUrl, Form};
 use super::outlet::Outlet;
+use super::replay::{self, ClientRequestError, ReplaySession, StepError, StepGuarantee, run_step};
+use super::sample::{Roots, Sample};
 use crate::auth::Principal;
 use crate::net::ShareKey;
 use crate::protocol::{ClientAbility, SamplingRequest};
 use crate::telemetry::{Asked, Hop, Onward, TraceContext};
 
-/// One call, as its tool sees it: who asks, and under which ids.
+/// The call that a tool, resource or prompt serves.
 ///
-/// It looks the same whatever revision of the protocol the caller speaks.
+/// Identifies the caller and the request, and sends progress, log messages and requests to the client. It is the same
+/// for all protocol versions.
 pub struct CallContext {
     pub principal: Arc<Principal>,
-    /// The share of what callers use together that is its caller's.
+    /// Key of the caller's share of resources that callers use together.
     pub share: ShareKey,
-    /// The client's address, over HTTP.
+    /// Address of the client, over HTTP.
     pub address: Option<IpAddr>,
     pub session: Option<Arc<str>>,
     pub request_id: RequestId,
-    /// `_meta` as it came in, if it has members that the protocol gives no meaning to.
+    /// `_meta` of the request, if it has members that the protocol does not define.
     pub meta: Option<Box<str>>,
     pub headers: Option<HeaderMap>,
     /// Values that layers of the application have put into the HTTP request.
@@ -43,13 +44,13 @@ pub struct CallContext {
     /// How long it may run. `None` without a limit.
     pub timeout: Option<Duration>,
     pub outlet: Outlet,
-    pub asking: Asking,
-    /// Where it belongs in a trace, and what of that is passed on.
+    pub replay: ReplaySession,
+    /// Trace context of the call, and the part of it that is propagated.
     pub onward: Onward,
 }
 
 impl CallContext {
-    /// A call that nobody made, for unit tests of a tool: an anonymous caller, no session, no headers.
+    /// Creates a call for unit tests of a tool: an anonymous caller, no session, no headers.
     ///
     /// ```
     /// use longshore::CallContext;
@@ -68,12 +69,12 @@ impl CallContext {
             extensions: None,
             timeout: None,
             outlet: Outlet::default(),
-            asking: Asking::default(),
+            replay: ReplaySession::default(),
             onward: Onward::default(),
         }
     }
 
-    /// The same call made by somebody, for unit tests of a tool that asks who calls.
+    /// Sets the caller, for unit tests of a tool that reads it.
     ///
     /// ```
     /// use longshore::CallContext;
@@ -114,21 +115,21 @@ impl CallContext {
         &self.principal
     }
 
-    /// A name for the caller's session that is safe to log. `None` where there are no sessions: in the
-    /// stateless era, where nothing ties one request to the next.
+    /// Returns an identifier of the caller's session that is safe to log.
+    ///
+    /// `None` in protocol version 2026-07-28, which has no sessions.
     pub fn session_id(&self) -> Option<&str> {
         self.session.as_deref()
     }
 
-    /// The JSON-RPC id of the request.
+    /// Returns the JSON-RPC ID of the request.
     pub fn request_id(&self) -> &RequestId {
         &self.request_id
     }
 
-    /// A member of the request's `_meta` that the protocol gives no meaning to, such as `com.example/tenant`. `None` if it is
-    /// not there, or not a `T`.
+    /// Returns a member of the request's `_meta` that the protocol does not define, such as `com.example/tenant`.
     ///
-    /// Whoever calls may write there what they like: it is no proof of anything.
+    /// `None` if it is missing, or not a `T`. The client sets it, so do not use it for authorization.
     ///
     /// ```
     /// # use longshore::CallContext;
@@ -136,7 +137,7 @@ impl CallContext {
     /// let tenant: Option<String> = context.meta("com.example/tenant");
     /// ```
     pub fn meta<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
-        // They are there only if others are, and what they say is told otherwise.
+        // Members of the protocol are only kept beside others, so returning them would depend on those.
         if key.starts_with("io.modelcontextprotocol/") || key == "progressToken" {
             return None;
         }
@@ -145,9 +146,9 @@ impl CallContext {
         serde_json::from_str(members.get(key)?.get()).ok()
     }
 
-    /// Headers of the HTTP request. `None` over standard input and output.
+    /// Returns the headers of the HTTP request. `None` over stdio.
     ///
-    /// They hold the caller's credentials: do not log them, and do not pass them on.
+    /// They contain the caller's credentials: do not log them, and do not forward them.
     pub fn headers(&self) -> Option<&HeaderMap> {
         self.headers.as_ref()
     }
@@ -160,67 +161,66 @@ impl CallContext {
 
     /// Tells the caller how far the call has come: `progress` of `total`, and what is being done.
     ///
-    /// Does nothing if the caller did not ask to be told.
-    /// Reports have to grow: one that is not more than the last is left out, and so are those that come within 20 ms
-    /// of one another, save the one that reaches `total`.
+    /// Does nothing unless the client has requested progress. Progress must increase: other reports are dropped, and
+    /// so are reports within 20 ms of the last one, unless they reach `total`.
     pub async fn progress(&self, progress: f64, total: Option<f64>, message: &str) {
-        if !self.asking.is_muted() && self.outlet.progress(progress, total, message) {
-            // Lets it be sent before the tool goes on.
+        if !self.replay.is_muted() && self.outlet.progress(progress, total, message) {
+            // Sends the notification before the tool continues.
             tokio::task::yield_now().await;
         }
     }
 
-    /// Whether the caller has asked to be told how far the call has come.
+    /// Returns true if the client has requested progress.
     pub fn wants_progress(&self) -> bool {
         self.outlet.wants_progress()
     }
 
-    /// Does so from where nothing can be awaited.
+    /// Sends a progress notification outside async code.
     pub fn report_progress(&self, progress: f64, total: Option<f64>, message: &str) {
         self.outlet.progress(progress, total, message);
     }
 
-    /// Sends a log message from where nothing can be awaited.
+    /// Sends a log message outside async code.
     pub fn send_log<T: Serialize + ?Sized>(&self, level: LogLevel, data: &T) {
         self.outlet.log(level, data);
     }
 
-    /// Sends a log message to the caller, if it asked for messages of this level.
+    /// Sends a log message to the client, if it has requested messages of this level.
     ///
-    /// At most 200 a second are sent. They must not hold credentials or personal data.
+    /// At most 200 messages per second are sent. They must not contain credentials or personal data.
     pub async fn log<T: Serialize + ?Sized>(&self, level: LogLevel, data: &T) {
-        if !self.asking.is_muted() && self.outlet.log(level, data) {
+        if !self.replay.is_muted() && self.outlet.log(level, data) {
             tokio::task::yield_now().await;
         }
     }
 
-    /// Lets the client hang up: the event stream of this call's answer is ended, the call goes on, and the client comes
-    /// back for the rest of it by itself. For calls that take long, so that nobody keeps a connection open for them.
+    /// Ends the event stream of the response while the call continues, so that a long call needs no open connection.
     ///
-    /// Only clients of 2025-11-25 over HTTP can be sent away like that; for all others this does nothing.
+    /// The client reconnects and gets the rest. Works for clients of 2025-11-25 over HTTP, and does nothing for others.
     pub async fn release_connection(&self) {
-        // Nobody else could come back.
-        if self.asking.revision().can_resume_streams() {
+        // Other clients cannot resume the stream.
+        if self.replay.revision().can_resume_streams() {
             self.outlet.release_connection();
             tokio::task::yield_now().await;
         }
     }
 
-    /// Whether the client has declared that it can do something that it could be asked for.
+    /// Returns true if the client has declared an ability.
     pub fn client_can(&self, ability: ClientAbility) -> bool {
-        self.asking.client_can(ability)
+        self.replay.client_can(ability)
     }
 
-    /// Makes sure that the client has declared that it can do something, before anything is done.
+    /// Checks that the client has declared an ability. Call it before side effects.
     ///
     /// # Errors
     ///
-    /// It has not. With `?` that is the error -32021 in 2026-07-28, and a failure of the tool before that.
-    pub fn require(&self, ability: ClientAbility) -> Result<(), AskError> {
-        self.asking.require(ability)
+    /// The client has not declared it. With `?`, the call fails with the error -32021 in 2026-07-28, and with a tool
+    /// error in other versions.
+    pub fn require(&self, ability: ClientAbility) -> Result<(), ClientRequestError> {
+        self.replay.require(ability)
     }
 
-    /// Asks the person behind the client to fill in a form, whose fields are those of `T`; see [`Form::of`].
+    /// Asks the user to fill in a form, whose fields are those of `T`; see [`Form::of`].
     ///
     /// ```
     /// use longshore::{CallContext, Elicited, JsonSchema, ToolError, tool};
@@ -244,85 +244,83 @@ impl CallContext {
     /// }
     /// ```
     ///
-    /// Do not ask for passwords, tokens or the like: clients see what is filled in. A form with a field of such a name
-    /// is refused. Show a page instead, with [`elicit_url`](Self::elicit_url).
+    /// Do not ask for passwords or tokens: clients can read the fields. A form with a field of such a name is rejected.
+    /// Use [`elicit_url`](Self::elicit_url) instead.
     ///
-    /// # What happens meanwhile
+    /// # Replay
     ///
-    /// Clients with a session, up to 2025-11-25, are asked on the stream of the call's answer, and the call waits; the
-    /// time counts as none of its own. In 2026-07-28 the call ends with the question. With the answer the client
-    /// calls again, and the tool **runs again from its beginning**, on whichever replica. Each question that has been
-    /// answered is answered at once then, and [`progress`](Self::progress) and [`log`](Self::log) say nothing until
-    /// the tool has caught up.
+    /// Up to 2025-11-25 the call waits for the response; the time does not count towards its timeout. In 2026-07-28 the
+    /// call ends with the request. The client then calls again with the response, and the tool **runs again from its
+    /// beginning**, possibly on another replica. Earlier requests return their recorded responses immediately.
+    /// [`progress`](Self::progress) and [`log`](Self::log) are muted until the tool has caught up.
     ///
-    /// So a tool has to ask the same as before when it runs again, and what it does before a question is done again
-    /// after it, unless it is a [`step`](Self::step). Whatever else is going on when a question is asked is dropped.
-    /// A tool that asks something else fails with an internal error.
+    /// So a tool must make the same requests when it runs again. Side effects before a request happen again after it,
+    /// unless they are in a [`step`](Self::step). Other futures of the tool are dropped when the call ends. A tool that
+    /// makes a different request fails with an internal error.
     ///
-    /// Questions that are asked at the same time, for example by `tokio::join!`, reach a client of 2026-07-28
-    /// together.
+    /// Concurrent requests, for example with `tokio::join!`, reach a client of 2026-07-28 together.
     ///
     /// # Errors
     ///
-    /// See [`AskError`].
+    /// See [`ClientRequestError`].
     pub fn elicit<T: JsonSchema + DeserializeOwned>(
         &self,
         message: impl Into<String>,
     ) -> Elicit<'_, T> {
-        Elicit::new(self, message.into())
+        Elicit::new(&self.replay, message.into())
     }
 
-    /// [`elicit`](Self::elicit) for forms that are no Rust type.
+    /// Asks the user to fill in a form that is built at run time. See [`elicit`](Self::elicit).
     ///
     /// # Errors
     ///
-    /// See [`AskError`].
+    /// See [`ClientRequestError`].
     pub fn elicit_form(&self, message: impl Into<String>, form: Form) -> ElicitForm<'_> {
-        ElicitForm::new(self, message.into(), form)
+        ElicitForm::new(&self.replay, message.into(), form)
     }
 
-    /// Asks the person behind the client to visit a page, where something can be done that the client must not see.
+    /// Asks the user to visit a page, for data that the client must not see, such as credentials.
     ///
-    /// That it was accepted says only that the person has agreed to visit it. Whoever serves the page has to make
-    /// sure that it is visited by the person whom this call is for, and the URL must not let anybody in by itself.
-    /// Credentials that are handed over there are the server's to keep: never return them, or log them to the client.
+    /// `Accepted` only means that the user has agreed to the visit. The page has to check that its visitor is the user
+    /// of this call; the URL alone must not grant access. Never return credentials that were entered there, and never
+    /// log them to the client.
     ///
-    /// When the page is done with, clients of 2025-11-25 can be told: keep [`visit`](ElicitUrl::visit) with what the
-    /// page belongs to.
+    /// To notify clients of 2025-11-25 when the user has finished, store
+    /// [`elicitation`](ElicitUrl::elicitation) with the data of the page.
     ///
     /// ```
     /// use longshore::{Announcer, CallContext, ToolError, UrlElicitation, tool};
     ///
     /// # async fn begin_flow() -> Result<String, ToolError> { Ok("7f3a".to_owned()) }
-    /// # fn remember(_flow: &str, _visit: Option<UrlElicitation>) {}
-    /// # fn recall(_flow: &str) -> Option<UrlElicitation> { None }
+    /// # fn store(_flow: &str, _elicitation: Option<UrlElicitation>) {}
+    /// # fn load(_flow: &str) -> Option<UrlElicitation> { None }
     /// /// Connects an account.
     /// #[tool]
     /// async fn connect(context: &CallContext) -> Result<String, ToolError> {
     ///     let flow = context.step("flow", begin_flow()).await?;
     ///     let page = format!("https://accounts.example/connect?flow={flow}");
-    ///     let question = context.elicit_url("Connect your account.", page);
-    ///     remember(&flow, question.visit());
-    ///     Ok(question.await?.action().to_owned())
+    ///     let request = context.elicit_url("Connect your account.", page);
+    ///     store(&flow, request.elicitation());
+    ///     Ok(request.await?.action().to_owned())
     /// }
     ///
-    /// /// Called by the page, once the account is connected.
+    /// /// Called by the page when the account is connected.
     /// fn connected(announcer: &Announcer, flow: &str) {
-    ///     if let Some(visit) = recall(flow) {
-    ///         announcer.visit_completed(&visit);
+    ///     if let Some(elicitation) = load(flow) {
+    ///         announcer.elicitation_completed(&elicitation);
     ///     }
     /// }
     /// ```
     ///
     /// # Errors
     ///
-    /// See [`AskError`].
+    /// See [`ClientRequestError`].
     pub fn elicit_url(&self, message: impl Into<String>, url: impl Into<String>) -> ElicitUrl<'_> {
-        ElicitUrl::new(self, &message.into(), &url.into())
+        let (message, url) = (message.into(), url.into());
+        ElicitUrl::new(&self.replay, self.session.as_ref(), &message, &url)
     }
 
-    /// Asks the client's model for a message. What [`elicit`](Self::elicit) says of when the tool runs again holds
-    /// here too.
+    /// Requests a message of the client's model. The tool is replayed as with [`elicit`](Self::elicit).
     ///
     /// ```
     /// use longshore::{CallContext, SamplingRequest, ToolError, tool};
@@ -337,34 +335,39 @@ impl CallContext {
     ///
     /// # Errors
     ///
-    /// See [`AskError`].
+    /// See [`ClientRequestError`].
     pub fn sample(&self, request: &SamplingRequest) -> Sample<'_> {
-        Sample::new(self, request)
+        Sample::new(&self.replay, request)
     }
 
-    /// Asks the client in which places it works. They are hints: never take them for what a caller may see.
+    /// Requests the client's roots. They are hints: do not use them for authorization.
     ///
     /// # Errors
     ///
-    /// See [`AskError`].
+    /// See [`ClientRequestError`].
     pub fn roots(&self) -> Roots<'_> {
-        Roots::new(self)
+        Roots::new(&self.replay)
     }
 
-    /// Says that what follows is a task, which outlives this request; for tools whose definition says that they
-    /// [begin later](crate::Definition::deferred_task). What the tool asks before it is asked as in any call, what it
-    /// asks after it waits in the task for its answer. Returns at once where there are no tasks, or the call is one
-    /// already.
+    /// Makes the call a task, which outlives its request. For tools with
+    /// [`deferred_task`](crate::Definition::deferred_task).
+    ///
+    /// Requests before it behave as in any call; requests after it wait in the task for their responses. Returns
+    /// immediately if the client does not support tasks, or the call is a task already.
     pub async fn begin_task(&self) {
-        poll_fn(|cx| self.asking.poll_begin_task(cx.waker())).await;
+        poll_fn(|cx| self.replay.poll_begin_task(cx.waker())).await;
     }
 
-    /// Asks something in the words of the protocol, whatever the client has declared.
-    pub async fn ask(&self, method: &str, params: Value) -> Result<Value, AskError> {
-        ask::ask(&self.asking, method, params).await
+    /// Sends a request of the protocol as it is. Capabilities are not checked.
+    pub async fn send_request(
+        &self,
+        method: &str,
+        params: Value,
+    ) -> Result<Value, ClientRequestError> {
+        replay::send(&self.replay, method, params).await
     }
 
-    /// Does something that is not to be done again when the tool runs again after a question.
+    /// Runs an effect that must not run again when the tool is replayed: a durable step.
     ///
     /// ```
     /// use longshore::{CallContext, ToolError, tool};
@@ -385,95 +388,101 @@ impl CallContext {
     /// }
     /// ```
     ///
-    /// What it gives is kept with the answers, and returned at once from then on. Steps of the same name are told
-    /// apart by their order. A failure is not kept, and fails the call as usual. While a step is being taken the call
-    /// does not end with a question.
+    /// The result is recorded with the responses, and returned immediately from then on. Steps with the same name are
+    /// distinguished by their order. An error is not recorded, and fails the call as usual. A running step delays the
+    /// end of the call, so its result is never lost to a client request. Up to 2025-11-25 a tool is not replayed, and
+    /// the effect just runs.
     ///
-    /// # What it does not guarantee
+    /// # Guarantee
     ///
-    /// What is kept travels through the client, sealed. A client that sends an old state again gets a second future
-    /// for its call, in which everything that came after that state is done again; one that begins from the
-    /// beginning does everything again. And if the server dies after the step and before its answer is out, nobody
-    /// knows of the step. So it is done *at least once*, and never twice along one line of answers. Where that is not
-    /// enough, make the effect idempotent, for example under a key that was drawn in a step before, or take
-    /// [`step_once`](Self::step_once).
+    /// A step runs *at least once*, and once along one sequence of responses. It runs again in three cases:
     ///
-    /// Together with the answers, up to 64 KiB travel that way; more, up to 1 MiB, is kept in the state that replicas
-    /// share, and then any replica that does not share it turns the client away. Up to 2025-11-25 a tool does not run again, and a step is
-    /// just done.
+    /// - The client repeats an old request state. The record is sealed and travels through the client, so later
+    ///   entries are lost.
+    /// - The client starts over with a new call.
+    /// - The server stops after the step and before its response is sent.
+    ///
+    /// If that is not acceptable, make the effect idempotent, for example with a key that an earlier step has
+    /// generated, or use [`step_once`](Self::step_once).
+    ///
+    /// Up to 64 KiB of results and responses travel through the client. Up to 1 MiB is stored in the shared state;
+    /// replicas without access to it then reject the request.
     ///
     /// # Errors
     ///
-    /// What the effect fails with, or that its result cannot be kept.
+    /// The error of the effect, or [`StepError`] if the result cannot be recorded.
     pub async fn step<T, E, F>(&self, name: &str, effect: F) -> Result<T, E>
     where
         T: Serialize + DeserializeOwned,
         E: From<StepError>,
         F: Future<Output = Result<T, E>>,
     {
-        ask::step(&self.asking, name, Once::AtLeast, effect).await
+        run_step(&self.replay, name, StepGuarantee::AtLeastOnce, effect).await
     }
 
-    /// A [`step`](Self::step) that is done *at most once*, whatever states a client sends again.
+    /// Runs a [`step`](Self::step) *at most once*, even if a client repeats an old request state.
     ///
-    /// Before it is done, that is noted in the state that replicas share. A call that comes to it from the same answers
-    /// a second time fails with [`StepError::TakenBefore`], also if the effect failed the first time or the server died
-    /// in it. A client that begins from the beginning makes a new call, which is none of the first one's business.
+    /// The step is claimed in the shared state before it runs. A second run from the same responses fails with
+    /// [`StepError::AlreadyRun`], also if the effect failed the first time or the server stopped during it. A client that
+    /// starts over makes a new call, to which this does not apply.
     ///
-    /// It is as good as the store: one in memory ([`State`](crate::state::State)) knows of one process, and forgets when
-    /// that ends. If the store cannot be reached the step is not done.
+    /// With a [`State`](crate::state::State) in memory, the guarantee holds within one process and until it ends. If the
+    /// shared state is unavailable, the step does not run.
     ///
     /// # Errors
     ///
-    /// As for [`step`](Self::step), and that it was done before or that this cannot be found out.
+    /// As for [`step`](Self::step), and if the step has run before or this is not known.
     pub async fn step_once<T, E, F>(&self, name: &str, effect: F) -> Result<T, E>
     where
         T: Serialize + DeserializeOwned,
         E: From<StepError>,
         F: Future<Output = Result<T, E>>,
     {
-        ask::step(&self.asking, name, Once::AtMost, effect).await
+        run_step(&self.replay, name, StepGuarantee::AtMostOnce, effect).await
     }
 
-    /// From which level on the caller wants log messages; `None` if it wants none. For tools whose messages are costly
-    /// to make.
+    /// Returns the minimum level of log messages that the client has requested. `None` if it has requested none.
+    ///
+    /// For tools whose messages are expensive to build.
     pub fn log_level(&self) -> Option<LogLevel> {
         self.outlet.log_level()
     }
 
-    /// Where the call belongs in a trace: the place of its own span, or what the caller said where nothing is traced
-    /// here. See [`propagate`](Self::propagate).
+    /// Returns the trace context of the call: its own span, or the caller's context if this server does not trace.
+    ///
+    /// See [`propagate`](Self::propagate).
     pub fn trace(&self) -> Option<TraceContext> {
         self.onward.place(self.headers.as_ref())
     }
 
-    /// Adds the call's trace context to the headers of a request to another server: `traceparent`, and `tracestate` and
-    /// `baggage` as the caller said them. `OTEL_PROPAGATORS` says which of them are passed on.
+    /// Adds the trace context of the call to the headers of an outgoing request.
     ///
-    /// Baggage goes to whoever is asked; leave it out where callers must not be quoted, by removing `baggage`.
+    /// Adds `traceparent`, and the caller's `tracestate` and `baggage`. `OTEL_PROPAGATORS` selects the headers. Remove
+    /// `baggage` from requests to servers that must not see it.
     pub fn propagate(&self, headers: &mut HeaderMap) {
         self.onward.add_to(self.headers.as_ref(), headers);
     }
 
-    /// `traceparent` and `tracestate` for what works on the call itself, as far as there are any.
+    /// Returns `traceparent` and `tracestate` of the call, if there are any.
     pub fn traced(&self) -> impl Iterator<Item = (&'static str, String)> {
         self.onward.here(self.headers.as_ref())
     }
 
-    /// Begins a request to another server. `asked` says what its span tells, if there is one.
+    /// Starts the span of an outgoing request. `asked` describes it, and is called only if it is traced.
     pub fn hop(&self, asked: impl FnOnce() -> Asked) -> Hop {
         self.onward.hop(self.headers.as_ref(), asked)
     }
 
-    /// Whether the call has been cancelled or has run out of time. The tool's future is dropped at its next `await`
-    /// anyway; this is for tools that block, or compute for long without one.
+    /// Returns true if the call has been cancelled or has timed out.
+    ///
+    /// For tools that block or compute for a long time. A future is dropped at its next `await`.
     pub fn is_cancelled(&self) -> bool {
         self.outlet.is_cancelled()
     }
 }
 
 impl fmt::Debug for CallContext {
-    /// Leaves the headers out: they hold credentials.
+    /// Omits the headers, which contain credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CallContext")
             .field("principal", &self.principal)
@@ -483,14 +492,14 @@ impl fmt::Debug for CallContext {
     }
 }
 
-/// The id of a JSON-RPC request, as the JSON text that it came in: `7`, or `"a-7"` with its quotes.
+/// ID of a JSON-RPC request, as JSON text: `7`, or `"a-7"` with its quotes.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct RequestId(IdText);
 
-/// Nearly all ids are numbers, which need no memory of their own.
+/// Text of an ID. Nearly all are short numbers, which need no allocation.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum IdText {
-    /// Whatever fits, and nothing else.
+    /// A text of at most `SHORT_BYTES` bytes.
     Short {
         length: u8,
         bytes: [u8; SHORT_BYTES],
@@ -514,7 +523,7 @@ impl RequestId {
         })
     }
 
-    /// The id as JSON text.
+    /// Returns the ID as JSON text.
     pub fn as_json(&self) -> &str {
         match &self.0 {
             IdText::Long(text) => text,
@@ -537,26 +546,26 @@ impl fmt::Debug for RequestId {
     }
 }
 
-/// How much a log message matters, by RFC 5424, from least to most.
+/// Severity of a log message (RFC 5424), from lowest to highest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[repr(u8)]
 pub enum LogLevel {
-    /// Detail for whoever hunts a fault.
+    /// Details for debugging.
     Debug,
-    /// An ordinary event.
+    /// A normal event.
     Info,
-    /// An ordinary event worth noticing.
+    /// A normal but significant event.
     Notice,
-    /// Something that may become an error.
+    /// A condition that can become an error.
     Warning,
-    /// Something failed.
+    /// A failed operation.
     Error,
-    /// A component failed.
+    /// A failed component.
     Critical,
-    /// Somebody must act at once.
+    /// A condition that requires immediate action.
     Alert,
-    /// Nothing works.
+    /// The system is unusable.
     Emergency,
 }
 
@@ -572,7 +581,7 @@ impl LogLevel {
         Self::Emergency,
     ];
 
-    /// The word on the wire.
+    /// The name on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Debug => "debug",
@@ -586,7 +595,7 @@ impl LogLevel {
         }
     }
 
-    /// Reads the word on the wire.
+    /// Parses the name on the wire.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|level| level.as_str() == word)
     }

@@ -26,13 +26,13 @@ pub use longshore_macros::{prompt, resource, tool, tools};
 
 mod announcer;
 mod arguments;
-mod ask;
 #[doc(hidden)]
 pub mod attribute;
 mod by_hand;
 mod collected;
 mod completion;
 mod context;
+mod elicit;
 mod extensions;
 pub mod extract;
 mod interest;
@@ -46,7 +46,9 @@ mod prompt;
 mod provided;
 mod quick;
 mod registry;
+mod replay;
 mod resource;
+mod sample;
 pub mod schema;
 mod shown;
 mod source;
@@ -64,14 +66,6 @@ pub use announcer::Announcer;
 pub use announcer::Notice;
 pub use arguments::{Arguments, InvalidArguments, SIMD_THRESHOLD_BYTES};
 pub use arguments::{in_words, tree_by_simd_json};
-pub use ask::{
-    AskError, Elicit, ElicitForm, ElicitUrl, Elicited, Form, FormError, RequiredVisit, Roots,
-    Sample, StepError, UrlElicitation,
-};
-pub use ask::{
-    Asking, Client, ClientError, Desk, Fault, Interruption, RelayedSample, Round, Slot,
-    read as read_request,
-};
 pub use by_hand::{
     AnyResource, IntoContents, IntoPrompt, IntoResource, PromptFn, ResourceFn, StaticResource,
     TemplateFn, prompt_fn, resource_fn, template_fn,
@@ -79,6 +73,7 @@ pub use by_hand::{
 pub use collected::collected_tools;
 pub use completion::{CompletionRequest, Completions};
 pub use context::{CallContext, LogLevel, RequestId};
+pub use elicit::{Elicit, ElicitForm, ElicitUrl, Elicited, Form, FormError, UrlElicitation};
 pub use extensions::TASKS as TASKS_EXTENSION;
 pub use extract::MissingScopes;
 pub use interest::Interest;
@@ -96,10 +91,15 @@ pub use prompt::{
 pub use provided::{Provided, Unprovided};
 pub use registry::{Catalog, CatalogError};
 pub use registry::{CatalogPrompt, CatalogTemplate, CatalogTool};
+pub use replay::{
+    Client, ClientRequestError, InputRound, PendingRequest, ReplayError, ReplaySession,
+    RequiredElicitation, StatelessRequest, StepError, Suspension,
+};
 pub use resource::{
     ReadFuture, Resource, ResourceDefinition, ResourceError, ResourceErrorKind, ResourceTemplate,
     VariableFuture,
 };
+pub use sample::{PassthroughSample, Roots, Sample};
 #[cfg(feature = "cli")]
 pub use schema::header_parameters;
 pub use schema::{HeaderParameter, ParameterKind};

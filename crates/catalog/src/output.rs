@@ -5,7 +5,7 @@ use std::error::Error;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::catalog::{AskError, InvalidArguments};
+use crate::catalog::{ClientRequestError, InvalidArguments};
 use crate::protocol::{ClientAbility, Content};
 
 /// What a call produced: content for the model, and where there is one, a structured value.
@@ -141,7 +141,7 @@ pub enum ToolErrorKind {
     MissingCapability(ClientAbility),
     /// The client's person has to visit a page first. 2025-11-25 has the error -32042 for that; no other revision comes
     /// to it.
-    VisitRequired,
+    UrlElicitationRequired,
     /// The caller may not make this call: the JSON-RPC error 403, with the message.
     Forbidden,
     /// The tool is at fault, not the caller: a broken promise of its own. The caller learns that it
@@ -216,16 +216,20 @@ impl ToolError {
         let kind = if error.is::<InvalidArguments>() {
             ToolErrorKind::InvalidArguments
         } else {
-            match error.downcast_ref::<AskError>() {
-                Some(AskError::NotDeclared(ability)) => ToolErrorKind::MissingCapability(*ability),
-                Some(AskError::InvalidQuestion(_)) => ToolErrorKind::Internal,
-                Some(AskError::VisitRequired(_)) => ToolErrorKind::VisitRequired,
+            match error.downcast_ref::<ClientRequestError>() {
+                Some(ClientRequestError::NotDeclared(ability)) => {
+                    ToolErrorKind::MissingCapability(*ability)
+                }
+                Some(ClientRequestError::InvalidRequest(_)) => ToolErrorKind::Internal,
+                Some(ClientRequestError::UrlElicitationRequired(_)) => {
+                    ToolErrorKind::UrlElicitationRequired
+                }
                 _ => ToolErrorKind::Failed,
             }
         };
         let of_error = Self {
             // What has become of a question the model may know.
-            foreign: kind == ToolErrorKind::Failed && !error.is::<AskError>(),
+            foreign: kind == ToolErrorKind::Failed && !error.is::<ClientRequestError>(),
             ..Self::of(kind, error.to_string())
         };
         match kind {

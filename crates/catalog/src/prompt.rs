@@ -9,8 +9,8 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use crate::catalog::{
-    AskError, CallContext, CompletionRequest, Completions, InvalidParameter, Parameters, Provided,
-    Unprovided,
+    CallContext, ClientRequestError, CompletionRequest, Completions, InvalidParameter, Parameters,
+    Provided, Unprovided,
 };
 use crate::protocol::{ClientAbility, Content, Icon, PromptArgument, PromptMessage};
 
@@ -275,7 +275,7 @@ pub enum PromptErrorKind {
     MissingCapability(ClientAbility),
     /// The client's person has to visit a page first. 2025-11-25 has the error -32042 for that; no other revision comes
     /// to it.
-    VisitRequired,
+    UrlElicitationRequired,
     /// The caller may not get it: the JSON-RPC error 403, with the message.
     Forbidden,
     /// The prompt is at fault: -32603, without details. The log has them.
@@ -347,12 +347,14 @@ impl PromptError {
         match error.downcast::<InvalidParameter>() {
             Ok(invalid) => Self::invalid(invalid.to_string()),
             Err(error) => {
-                let kind = match error.downcast_ref::<AskError>() {
-                    Some(AskError::NotDeclared(ability)) => {
+                let kind = match error.downcast_ref::<ClientRequestError>() {
+                    Some(ClientRequestError::NotDeclared(ability)) => {
                         PromptErrorKind::MissingCapability(*ability)
                     }
-                    Some(AskError::InvalidQuestion(_)) => PromptErrorKind::Internal,
-                    Some(AskError::VisitRequired(_)) => PromptErrorKind::VisitRequired,
+                    Some(ClientRequestError::InvalidRequest(_)) => PromptErrorKind::Internal,
+                    Some(ClientRequestError::UrlElicitationRequired(_)) => {
+                        PromptErrorKind::UrlElicitationRequired
+                    }
                     _ => PromptErrorKind::Failed,
                 };
                 Self::of(kind, error.to_string()).caused_by(error)

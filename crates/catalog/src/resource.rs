@@ -9,8 +9,8 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use crate::catalog::{
-    AskError, CallContext, CompletionRequest, Completions, InvalidParameter, Parameters, Provided,
-    Unprovided,
+    CallContext, ClientRequestError, CompletionRequest, Completions, InvalidParameter, Parameters,
+    Provided, Unprovided,
 };
 use crate::protocol::{
     Annotations, CacheScope, ClientAbility, Icon, ResourceContents, UriTemplate,
@@ -263,7 +263,7 @@ pub enum ResourceErrorKind {
     MissingCapability(ClientAbility),
     /// The client's person has to visit a page first. 2025-11-25 has the error -32042 for that; no other revision comes
     /// to it.
-    VisitRequired,
+    UrlElicitationRequired,
     /// The caller may not read it: the JSON-RPC error 403, with the message.
     Forbidden,
     /// The resource is at fault: -32603, without details. The log has them.
@@ -335,12 +335,14 @@ impl ResourceError {
         match error.downcast::<InvalidParameter>() {
             Ok(invalid) => Self::not_found().caused_by(invalid),
             Err(error) => {
-                let kind = match error.downcast_ref::<AskError>() {
-                    Some(AskError::NotDeclared(ability)) => {
+                let kind = match error.downcast_ref::<ClientRequestError>() {
+                    Some(ClientRequestError::NotDeclared(ability)) => {
                         ResourceErrorKind::MissingCapability(*ability)
                     }
-                    Some(AskError::InvalidQuestion(_)) => ResourceErrorKind::Internal,
-                    Some(AskError::VisitRequired(_)) => ResourceErrorKind::VisitRequired,
+                    Some(ClientRequestError::InvalidRequest(_)) => ResourceErrorKind::Internal,
+                    Some(ClientRequestError::UrlElicitationRequired(_)) => {
+                        ResourceErrorKind::UrlElicitationRequired
+                    }
                     _ => ResourceErrorKind::Failed,
                 };
                 Self::of(kind, error.to_string()).caused_by(error)

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Duration, Instant};
 
-use crate::catalog::{CallContext, ClientError, Desk, Slot};
+use crate::catalog::{CallContext, ClientRequestError, PendingRequest};
 use crate::environment::Conflicts;
 use crate::protocol::message::{self, Response};
 use crate::protocol::push_string;
@@ -114,7 +114,7 @@ struct Waiting {
 struct Sent {
     session: Arc<str>,
     principal: Box<str>,
-    slot: Arc<Slot>,
+    slot: Arc<PendingRequest>,
 }
 
 #[derive(Debug, Default)]
@@ -196,7 +196,11 @@ impl ClientRequests {
     }
 
     /// Registers a request under a random id. Returns the limiting setting if there are too many.
-    fn register(&self, context: &CallContext, slot: &Arc<Slot>) -> Result<Box<str>, &'static str> {
+    fn register(
+        &self,
+        context: &CallContext,
+        slot: &Arc<PendingRequest>,
+    ) -> Result<Box<str>, &'static str> {
         let Some(session) = &context.session else {
             return Err("there is no session");
         };
@@ -253,9 +257,12 @@ impl ClientRequests {
         };
         let (counter, answer) = match response.outcome {
             Ok(result) => (&self.counters.answered, Ok(result.into())),
-            Err(error) => (&self.counters.refused, Err(ClientError::read(error))),
+            Err(error) => (
+                &self.counters.refused,
+                Err(ClientRequestError::from_response(error)),
+            ),
         };
-        if sent.slot.answer(answer) {
+        if sent.slot.respond(answer) {
             count(counter);
         } else {
             count(&self.counters.unheard);
@@ -285,7 +292,7 @@ impl ClientRequests {
         };
         for sent in ended {
             count(&self.counters.withdrawn);
-            sent.slot.answer(Err(ClientError::ended()));
+            sent.slot.respond(Err(ClientRequestError::Ended));
         }
     }
 
@@ -314,26 +321,21 @@ pub(super) fn count(counter: &AtomicU64) {
 /// Requests of one call that were sent and are possibly pending.
 #[derive(Debug, Default)]
 pub struct PendingSends {
-    sent: Vec<(Box<str>, Arc<Slot>)>,
+    sent: Vec<(Box<str>, Arc<PendingRequest>)>,
     /// Start of the current wait for responses.
     waiting_since: Option<Instant>,
 }
 
 impl PendingSends {
     /// Sends new requests of the call and cancels those it has dropped.
-    pub(super) fn sync(
-        &mut self,
-        context: &CallContext,
-        desk: &Desk,
-        client_requests: &ClientRequests,
-    ) {
-        for slot in desk.take_new() {
+    pub(super) fn sync(&mut self, context: &CallContext, client_requests: &ClientRequests) {
+        for slot in context.replay.take_new_requests() {
             match client_requests.register(context, &slot) {
                 Ok(id) => {
                     context.outlet.say(request(&id, &slot));
                     self.sent.push((id, slot));
                 }
-                Err(setting) => drop(slot.answer(Err(ClientError::too_many(setting)))),
+                Err(setting) => drop(slot.respond(Err(ClientRequestError::TooMany(setting)))),
             }
         }
         self.withdraw_closed(context, client_requests);
@@ -349,7 +351,7 @@ impl PendingSends {
             if slot.is_closed() && client_requests.withdraw(id) {
                 context.outlet.say(cancelled(id));
             }
-            slot.is_open()
+            slot.is_waiting()
         });
     }
 
@@ -378,7 +380,7 @@ impl PendingSends {
 }
 
 /// The JSON-RPC request to the client.
-fn request(id: &str, slot: &Slot) -> Vec<u8> {
+fn request(id: &str, slot: &PendingRequest) -> Vec<u8> {
     let mut out = br#"{"jsonrpc":"2.0","id":"#.to_vec();
     push_string(&mut out, id);
     out.extend_from_slice(br#","method":""#);

@@ -20,8 +20,8 @@ use super::snapshot::Snapshot;
 use super::text::truncated;
 use crate::auth::{Principal, Shelf};
 use crate::catalog::{
-    Asking, CatalogPrompt, CatalogTemplate, Client, CompletionRequest, Completions, Parameters,
-    PromptError, ResourceError, ResourceErrorKind, strict,
+    CatalogPrompt, CatalogTemplate, Client, CompletionRequest, Completions, Parameters,
+    PromptError, ReplaySession, ResourceError, ResourceErrorKind, strict,
 };
 use crate::protocol::{ErrorCode, ErrorObject, Revision, UriTemplate, push_string};
 
@@ -195,7 +195,7 @@ pub(super) fn complete(
         headers,
         request,
         None,
-        Asking::new(Client::Nobody(CANNOT_ASK)),
+        ReplaySession::new(Client::Unreachable(CANNOT_ASK)),
         options.timeout,
     );
     Ok(match whose {
@@ -312,7 +312,7 @@ fn template_failed(completing: &CompletionResponder, error: &ResourceError) -> R
         // Completions have no channel to the client.
         ResourceErrorKind::Failed
         | ResourceErrorKind::MissingCapability(_)
-        | ResourceErrorKind::VisitRequired => {
+        | ResourceErrorKind::UrlElicitationRequired => {
             tracing::debug!(
                 argument,
                 error = error.message(),

@@ -58,7 +58,7 @@ mod request_context;
 mod resource_cache;
 mod resources;
 mod rest_calls;
-mod rounds;
+mod replay;
 mod running_call;
 mod search;
 mod sessions;

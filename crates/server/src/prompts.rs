@@ -7,9 +7,9 @@ use super::content::push_block;
 use super::errors::{forbidden, internal_error, invalid_params, stopped};
 use super::execute::Call;
 use super::parts::Server;
+use super::replay::{missing_capability, url_elicitation_required};
 use super::reply::{HandlerError, HandlerResult, MaybeReady, Reply, begin, finish};
 use super::request_context::RequestContext;
-use super::rounds::{missing_capability, visit_required};
 use super::running_call::CallOutcome;
 use super::snapshot::Snapshot;
 use super::target::{check_named, missing_name};
@@ -20,7 +20,7 @@ use crate::catalog::{
 };
 use crate::net::ShareKey;
 use crate::protocol::message;
-use crate::protocol::{ErrorCode, ErrorObject, Revision, Role, push_string};
+use crate::protocol::{Method, ErrorCode, ErrorObject, Revision, Role, push_string};
 
 /// Handles `prompts/get`.
 pub(super) fn get(
@@ -52,7 +52,8 @@ pub(super) fn get(
     }
     let arguments = read_arguments(request.params.arguments, definition)
         .map_err(|problem| invalid_params(request.id, &problem))?;
-    let asking = server.asking(caller, request_context.body, request)?;
+    let method = Method::PromptsGet.as_str();
+    let replay = server.replay_session(caller, method, request_context.body, request)?;
     let options = server.calls.options(caller, definition.timeout);
     let getting = PromptResponder {
         id: request.id.to_owned(),
@@ -67,7 +68,7 @@ pub(super) fn get(
         request_context.headers,
         request,
         log_level,
-        asking,
+        replay,
         options.timeout,
     );
     let call = Call {
@@ -114,10 +115,10 @@ impl PromptResponder {
             }
             CallOutcome::Cancelled => Reply::Cancelled,
             CallOutcome::Stopped => stopped(&self.id),
-            CallOutcome::Suspended(interrupted) => {
+            CallOutcome::Suspended(suspended) => {
                 return self
                     .server
-                    .interrupted(&self.id, &self.name, &self.snapshot, *interrupted);
+                    .suspended(&self.id, &self.name, &self.snapshot, *suspended);
             }
         })
     }
@@ -202,7 +203,7 @@ pub(super) fn failed(id: &str, what: &str, name: &str, error: &PromptError) -> R
     let source = error.source().map(tracing::field::display);
     match error.kind() {
         PromptErrorKind::InvalidArguments => invalid_params(id, error.message()),
-        PromptErrorKind::VisitRequired => visit_required(id, error.source()),
+        PromptErrorKind::UrlElicitationRequired => url_elicitation_required(id, error.source()),
         PromptErrorKind::Forbidden => forbidden(id, error.message(), error.source()),
         PromptErrorKind::Failed | PromptErrorKind::MissingCapability(_) => {
             tracing::debug!(

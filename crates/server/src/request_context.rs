@@ -11,7 +11,9 @@ use http::{Extensions, HeaderMap};
 use super::param_headers::McpHeaders;
 use super::running_call::{OnDisconnect, Resumption};
 use crate::auth::Principal;
-use crate::catalog::{Asking, CallContext, Client, LogLevel, Outlet, RequestId, Room, Wanted};
+use crate::catalog::{
+    CallContext, Client, LogLevel, Outlet, ReplaySession, RequestId, Room, Wanted,
+};
 use crate::limit::share_of;
 use crate::net::ShareKey;
 use crate::protocol::message::{self, Request};
@@ -107,7 +109,7 @@ pub(super) struct CallerProfile {
     /// Capabilities declared in the session. In the stateless era, the request declares them.
     pub(super) capabilities: ClientCapabilities,
     /// Channel for requests to the client.
-    pub(super) reach: Reach,
+    pub(super) reach: ClientReachability,
     /// Limits of the queue of outgoing messages of a call.
     pub(super) room: Room,
     /// Trace fields that are propagated to upstreams.
@@ -128,34 +130,33 @@ pub(super) enum Channel {
     Rest,
 }
 
-/// Channel for requests to the client of a call.
+/// Possibility to send requests to the client of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reach {
-    /// Requests are sent on the response stream, or in an `input_required` result.
-    Stream,
-    /// The client accepts no event streams.
+pub(super) enum ClientReachability {
+    Reachable,
+    /// The client accepts no event stream.
     NoStream,
-    /// The response is part of a batch.
+    /// The call is part of a batch.
     Batch,
-    /// The revision has no streams of this kind.
+    /// The protocol version has no requests to clients over this transport.
     OldRevision,
-    /// The client does not use MCP.
+    /// The caller does not use the protocol.
     Plain,
 }
 
-impl Reach {
+impl ClientReachability {
     /// Returns the error for requests to a client that cannot be reached.
     pub(super) fn problem(self) -> Option<&'static str> {
         match self {
-            Self::Stream => None,
+            Self::Reachable => None,
             Self::NoStream => Some(
-                "it takes no event stream for an answer; its requests' Accept has to name text/event-stream",
+                "it accepts no event stream; add text/event-stream to the Accept header of the call",
             ),
-            Self::Batch => Some("the call is one of an array; it has to come by itself"),
-            Self::Plain => {
-                Some("it calls the tool without the protocol; over MCP it could be asked")
+            Self::Batch => Some("the call is part of a batch; send it on its own"),
+            Self::Plain => Some("the call does not use MCP; call the tool over MCP"),
+            Self::OldRevision => {
+                Some("protocol version 2024-11-05 has no client requests over this transport")
             }
-            Self::OldRevision => Some("clients of 2024-11-05 cannot be asked over this transport"),
         }
     }
 }
@@ -198,15 +199,15 @@ impl CallerProfile {
             },
             capabilities: session.map_or_else(Default::default, |session| session.capabilities),
             reach: match (channel, session) {
-                (Channel::Batch, _) => Reach::Batch,
-                (Channel::Rest, _) => Reach::Plain,
-                (Channel::Http { .. }, Some(_)) if !accepts_stream => Reach::NoStream,
+                (Channel::Batch, _) => ClientReachability::Batch,
+                (Channel::Rest, _) => ClientReachability::Plain,
+                (Channel::Http { .. }, Some(_)) if !accepts_stream => ClientReachability::NoStream,
                 (Channel::Http { .. }, Some(session))
                     if !session.revision.has_streamed_answers() =>
                 {
-                    Reach::OldRevision
+                    ClientReachability::OldRevision
                 }
-                (Channel::Http { .. } | Channel::Stdio, _) => Reach::Stream,
+                (Channel::Http { .. } | Channel::Stdio, _) => ClientReachability::Reachable,
             },
             room: match channel {
                 Channel::Rest => Room::default(),
@@ -305,7 +306,7 @@ impl<'a> Caller<'a> {
         headers: Option<Headers<'_>>,
         request: &Request<'_>,
         log_level: Option<LogLevel>,
-        asking: Asking,
+        replay: ReplaySession,
         timeout: Duration,
     ) -> Arc<CallContext> {
         let outlet = Outlet::new(Wanted {
@@ -314,7 +315,7 @@ impl<'a> Caller<'a> {
             log_level,
             room: self.room,
         });
-        self.context_with(outlet, headers, request, asking, Some(timeout))
+        self.context_with(outlet, headers, request, replay, Some(timeout))
     }
 
     /// Creates a context without a channel to the client: its notifications are dropped, and it can send no requests.
@@ -324,8 +325,8 @@ impl<'a> Caller<'a> {
         request: &Request<'_>,
         why_nobody: &'static str,
     ) -> Arc<CallContext> {
-        let asking = Asking::new(Client::Nobody(why_nobody));
-        self.context_with(Outlet::default(), headers, request, asking, None)
+        let replay = ReplaySession::new(Client::Unreachable(why_nobody));
+        self.context_with(Outlet::default(), headers, request, replay, None)
     }
 
     #[inline]
@@ -334,7 +335,7 @@ impl<'a> Caller<'a> {
         outlet: Outlet,
         headers: Option<Headers<'_>>,
         request: &Request<'_>,
-        asking: Asking,
+        replay: ReplaySession,
         timeout: Option<Duration>,
     ) -> Arc<CallContext> {
         let extensions = headers.as_ref().and_then(|headers| headers.extensions);
@@ -350,7 +351,7 @@ impl<'a> Caller<'a> {
             timeout,
             headers: headers.map(|headers| std::mem::take(headers.all)),
             outlet,
-            asking,
+            replay,
         })
     }
 }

@@ -10,10 +10,10 @@ use super::content::push_contents;
 use super::errors::{forbidden, internal_error, stopped};
 use super::execute::Call;
 use super::parts::Server;
+use super::replay::{depends_on_input, missing_capability, url_elicitation_required};
 use super::reply::{HandlerError, HandlerResult, MaybeReady, Reply, begin, finish};
 use super::request_context::RequestContext;
 use super::resource_cache::CacheKey;
-use super::rounds::{has_asked, missing_capability, visit_required};
 use super::running_call::CallOutcome;
 use super::snapshot::Snapshot;
 use super::target::{check_named, missing_name};
@@ -24,7 +24,7 @@ use crate::catalog::{
     ResourceErrorKind, ResourceTemplate, UnlistedResource,
 };
 use crate::protocol::message;
-use crate::protocol::{
+use crate::protocol::{Method, 
     CacheScope, ErrorCode, ErrorObject, ResourceContents, Revision, fault_of_uri,
 };
 
@@ -53,7 +53,8 @@ pub(super) fn read(
         let unknown = not_found(request.id, &uri, caller.revision);
         return Err(HandlerError::UnknownItem(unknown, Arc::clone(&snapshot)));
     };
-    let asking = server.asking(caller, request_context.body, request)?;
+    let method = Method::ResourcesRead.as_str();
+    let replay = server.replay_session(caller, method, request_context.body, request)?;
     let definition = found.definition();
     let options = server.calls.options(caller, definition.timeout);
     let key = definition.ttl.and_then(|_| {
@@ -67,7 +68,7 @@ pub(super) fn read(
         request_context.headers,
         request,
         log_level,
-        asking,
+        replay,
         options.timeout,
     );
     let reading = ReadResponder {
@@ -122,7 +123,7 @@ impl ReadResponder {
             CallOutcome::Done(Ok(contents)) if contents.is_empty() => self.not_found(),
             CallOutcome::Done(Ok(contents)) => {
                 let contents = completed(contents, &self.uri, &self.definition);
-                if has_asked(&self.context) {
+                if depends_on_input(&self.context) {
                     // The contents depend on client input, so they must not be cached.
                     self.key = None;
                     self.definition.ttl = None;
@@ -148,10 +149,10 @@ impl ReadResponder {
             }
             CallOutcome::Cancelled => Reply::Cancelled,
             CallOutcome::Stopped => stopped(&self.id),
-            CallOutcome::Suspended(interrupted) => {
+            CallOutcome::Suspended(suspended) => {
                 return self
                     .server
-                    .interrupted(&self.id, &self.uri, &self.snapshot, *interrupted);
+                    .suspended(&self.id, &self.uri, &self.snapshot, *suspended);
             }
         })
     }
@@ -164,7 +165,9 @@ impl ReadResponder {
             ResourceErrorKind::MissingCapability(ability) if !self.revision.has_sessions() => {
                 missing_capability(&self.id, ability)
             }
-            ResourceErrorKind::VisitRequired => visit_required(&self.id, error.source()),
+            ResourceErrorKind::UrlElicitationRequired => {
+                url_elicitation_required(&self.id, error.source())
+            }
             ResourceErrorKind::Forbidden => forbidden(&self.id, error.message(), error.source()),
             ResourceErrorKind::Failed | ResourceErrorKind::MissingCapability(_) => {
                 tracing::debug!(%uri, error = error.message(), source, "a reading failed");

@@ -14,7 +14,7 @@ use tokio::time::Sleep;
 
 use super::client_requests::PendingSends;
 use super::inflight::{BoxedCall, Inflight, InflightEntry};
-use crate::catalog::{CallContext, Interruption};
+use crate::catalog::{CallContext, Suspension};
 use crate::limit::Held;
 use crate::net::{ShareKey, enter_share};
 use crate::protocol::Revision;
@@ -39,7 +39,7 @@ pub(crate) enum CallOutcome<T> {
 /// A call that ended before its result.
 #[derive(Debug)]
 pub(crate) struct SuspendedCall {
-    pub(crate) interruption: Interruption,
+    pub(crate) suspension: Suspension,
     pub(crate) context: Arc<CallContext>,
 }
 
@@ -116,8 +116,8 @@ pub(crate) fn start<T: 'static>(
     };
     let outcome = match Pin::new(&mut call).poll(cx) {
         Poll::Ready(outcome) => finish_replay(outcome, context),
-        Poll::Pending => match context.asking.interruption() {
-            Some(interruption) => suspended(interruption, context),
+        Poll::Pending => match context.replay.suspension() {
+            Some(suspension) => suspended(suspension, context),
             None => return Err(call),
         },
     };
@@ -141,7 +141,7 @@ pub(super) fn prepare<T: 'static>(
         catch_unwind(AssertUnwindSafe(|| start(Arc::clone(context))))
     };
     call.ok().map(|call| CatchUnwind {
-        call: match context.asking.is_kept_elsewhere() {
+        call: match context.replay.is_fetching() {
             true => with_journal(call, context),
             false => call,
         },
@@ -155,7 +155,7 @@ pub(super) fn prepare<T: 'static>(
 fn with_journal<T: 'static>(call: BoxedCall<T>, context: &Arc<CallContext>) -> BoxedCall<T> {
     let context = Arc::clone(context);
     Box::pin(async move {
-        context.asking.fetch_journal().await;
+        context.replay.fetch_journal().await;
         call.await
     })
 }
@@ -181,26 +181,17 @@ pub(super) fn finish_replay<T>(
     outcome: CallOutcome<T>,
     context: &Arc<CallContext>,
 ) -> CallOutcome<T> {
-    let Some(desk) = context.asking.desk() else {
-        return outcome;
-    };
-    desk.close();
-    match desk.fault() {
+    match context.replay.close() {
         None => outcome,
-        Some(fault) => suspended(Interruption::Fault(fault), context),
+        Some(error) => suspended(Suspension::Failed(error), context),
     }
 }
 
 #[cold]
-pub(super) fn suspended<T>(
-    interruption: Interruption,
-    context: &Arc<CallContext>,
-) -> CallOutcome<T> {
-    if let Some(desk) = context.asking.desk() {
-        desk.close();
-    }
+pub(super) fn suspended<T>(suspension: Suspension, context: &Arc<CallContext>) -> CallOutcome<T> {
+    context.replay.close();
     CallOutcome::Suspended(Box::new(SuspendedCall {
-        interruption,
+        suspension,
         context: Arc::clone(context),
     }))
 }
@@ -330,15 +321,16 @@ impl<T> Future for RunningCall<T> {
                     });
                 }
                 // Registered before the journal is read, so that no request goes unnoticed.
-                context.asking.driven_by(cx.waker());
-                if let Some(desk) = context.asking.desk() {
-                    if let Some(interruption) = context.asking.interruption() {
-                        return Poll::Ready(suspended(interruption, context));
+                let replay = &context.replay;
+                replay.set_driver(cx.waker());
+                if replay.is_used() {
+                    if let Some(suspension) = replay.suspension() {
+                        return Poll::Ready(suspended(suspension, context));
                     }
-                    if context.asking.patience().is_some() {
+                    if replay.response_timeout().is_some() {
                         let asked = asked.get_or_insert_default();
-                        asked.sync(context, desk, &place.inflight.client_requests);
-                        match asked.waited(desk.is_waiting()) {
+                        asked.sync(context, &place.inflight.client_requests);
+                        match asked.waited(replay.is_waiting()) {
                             None => return Poll::Pending,
                             Some(Duration::ZERO) => {}
                             Some(waited) => {
@@ -371,9 +363,7 @@ impl<T> Drop for RunningCall<T> {
         } = self
         {
             context.outlet.cancel();
-            if let Some(desk) = context.asking.desk() {
-                desk.close();
-            }
+            context.replay.close();
             if let Some(asked) = asked {
                 asked.withdraw_all(&place.inflight.client_requests);
             }

@@ -18,7 +18,9 @@ use super::inflight::BoxedCall;
 use super::param_headers::McpHeaders;
 use super::parts::Server;
 use super::reply::{MaybeReady, Reply};
-use super::request_context::{Caller, CallerProfile, Headers, Origin, Reach, RequestContext};
+use super::request_context::{
+    Caller, CallerProfile, ClientReachability, Headers, Origin, RequestContext,
+};
 use super::resources::offers_uri;
 use super::running_call::OnDisconnect;
 use super::search::called_tool;
@@ -258,15 +260,15 @@ impl DeferredRequest {
         } = request_context;
         let params = &request.params;
         let text = match caller.reach {
-            Reach::Plain => RequestText::Plain {
+            ClientReachability::Plain => RequestText::Plain {
                 name: params.name.map(str::to_owned),
                 arguments: params.arguments.map(|text| body.slice_ref(text.as_bytes())),
                 arguments_repeat: params.arguments_repeat,
             },
-            Reach::Batch => RequestText::Message(element(body, request.id, bounds)?),
-            Reach::Stream | Reach::NoStream | Reach::OldRevision => {
-                RequestText::Message(body.clone())
-            }
+            ClientReachability::Batch => RequestText::Message(element(body, request.id, bounds)?),
+            ClientReachability::Reachable
+            | ClientReachability::NoStream
+            | ClientReachability::OldRevision => RequestText::Message(body.clone()),
         };
         Some(Self {
             method,

@@ -6,8 +6,8 @@ use super::config::ValidationErrors;
 use super::errors::{forbidden, internal_error, stopped};
 use super::execute::Respond;
 use super::parts::Server;
+use super::replay::{missing_capability, url_elicitation_required};
 use super::reply::{MaybeReady, Refusal, Reply};
-use super::rounds::{missing_capability, visit_required};
 use super::running_call::CallOutcome;
 use super::snapshot::Snapshot;
 use super::tool_result::{error_result, success};
@@ -118,10 +118,10 @@ impl ResultWriter<'_> {
             }
             CallOutcome::Cancelled => Reply::Cancelled,
             CallOutcome::Stopped => stopped(self.id),
-            CallOutcome::Suspended(interrupted) => {
+            CallOutcome::Suspended(suspended) => {
                 return self
                     .server
-                    .interrupted(self.id, self.name(), self.snapshot, *interrupted);
+                    .suspended(self.id, self.name(), self.snapshot, *suspended);
             }
         })
     }
@@ -190,7 +190,9 @@ impl ResultWriter<'_> {
             ToolErrorKind::MissingCapability(ability) if !self.revision.has_sessions() => {
                 missing_capability(self.id, ability)
             }
-            ToolErrorKind::VisitRequired => visit_required(self.id, error.source()),
+            ToolErrorKind::UrlElicitationRequired => {
+                url_elicitation_required(self.id, error.source())
+            }
             ToolErrorKind::Forbidden => {
                 tracing::debug!(%tool, error = error.message(), "a call was forbidden by its tool");
                 forbidden(self.id, error.message(), error.source())

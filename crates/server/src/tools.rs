@@ -23,7 +23,7 @@ use crate::catalog::{
 };
 use crate::limit::ToolLimits;
 use crate::protocol::message::{self, Request};
-use crate::protocol::{ErrorCode, ErrorObject};
+use crate::protocol::{Method, ErrorCode, ErrorObject};
 
 /// Handles `tools/call`. In the stateless era the headers must agree with the body.
 #[inline]
@@ -244,7 +244,8 @@ fn prepare_call<'g>(
             .check_response(caller.share())
             .map_err(|refused| Reply::limited(Some(request.id), refused))?;
     }
-    let asking = server.asking(caller, request_context.body, request)?;
+    let method = Method::ToolsCall.as_str();
+    let replay = server.replay_session(caller, method, request_context.body, request)?;
     let options = server
         .calls
         .options(caller, entry.tool.definition().timeout);
@@ -253,7 +254,7 @@ fn prepare_call<'g>(
         entry,
         arguments,
         options,
-        context: caller.context(request_context.headers, request, log_level, asking, timeout),
+        context: caller.context(request_context.headers, request, log_level, replay, timeout),
         limits,
     })
 }

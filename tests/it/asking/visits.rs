@@ -55,7 +55,7 @@ fn visits(replicas: usize) -> Visits {
                 let tell = Arc::clone(&tell);
                 async move {
                     let question = context.elicit_url("Connect your account.", PAGE);
-                    let _ = tell.lock().expect("no panic").send(question.visit());
+                    let _ = tell.lock().expect("no panic").send(question.elicitation());
                     Ok::<_, ToolError>(question.await?.action().to_owned())
                 }
             },
@@ -116,7 +116,7 @@ fn eli_11_that_a_visit_is_over_is_told_to_the_client_that_was_asked_and_no_other
     // Kept as data meanwhile, and used by whichever replica serves the page.
     let kept = serde_json::to_string(&visit).expect("JSON");
     let visit: UrlElicitation = serde_json::from_str(&kept).expect("a visit");
-    it.announcers[1].visit_completed(&visit);
+    it.announcers[1].elicitation_completed(&visit);
     it.announcers[1].tools_changed();
     let complete = json!({
         "jsonrpc": "2.0", "method": "notifications/elicitation/complete",

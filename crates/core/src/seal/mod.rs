@@ -25,8 +25,8 @@ pub use key_ring::KeyRing;
 pub use key_ring::Purpose;
 pub use key_ring::random_bytes;
 pub use request_state::{
-    AskedQuestion, Binding, JOURNAL_MAX_BYTES, JournalEntry, JournalKey, KEPT_MAX_BYTES,
-    LIFE_SECONDS_MAX, Opened, RequestState,
+    JOURNAL_MAX_BYTES, JournalEntry, JournalKey, MAX_AGE_SECONDS, OpenedState, RequestName,
+    RequestState, STORED_MAX_BYTES, StateScope,
 };
 pub use revoked::{Ended, Revoked};
 pub use session::{OpenedSessions, Session, SessionIssue};

@@ -5,35 +5,35 @@ use super::{KeyRing, Purpose};
 
 const LAYOUT: u8 = 1;
 /// Layout of a state that only refers to a stored journal.
-const LAYOUT_KEPT: u8 = 2;
+const LAYOUT_REFERENCE: u8 = 2;
 const KIND: &str = "request state 1";
 
 /// Maximum age of a request with several rounds, in seconds: a day.
-pub const LIFE_SECONDS_MAX: u64 = 24 * 60 * 60;
+pub const MAX_AGE_SECONDS: u64 = 24 * 60 * 60;
 
 /// Maximum size of the journal that travels through the client, in bytes.
 pub const JOURNAL_MAX_BYTES: usize = 64 * 1024;
 
 /// Maximum size of a stored journal, in bytes.
-pub const KEPT_MAX_BYTES: usize = 1024 * 1024;
+pub const STORED_MAX_BYTES: usize = 1024 * 1024;
 
-/// The journal of a request that is answered in rounds.
+/// Journal of a call that is suspended: the content of its resume token.
 ///
-/// It travels through the client. Nobody can read or change it, and it is good for one principal and one request,
-/// for some minutes. It is not good for one use only: a client may send it again.
+/// It travels through the client, encrypted and authenticated. It is valid for one principal and one request, until it
+/// expires. A client can send it several times.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestState {
-    /// Drawn in the first round; the same in all.
-    pub root: [u8; 16],
-    /// When the first round ended, in seconds of Unix time.
-    pub begun: u64,
+    /// Random ID of the call, which is the same in all rounds.
+    pub call_id: [u8; 16],
+    /// End of the first round, in seconds of Unix time.
+    pub started_at: u64,
     /// Completed entries.
     pub entries: Vec<JournalEntry>,
-    /// Client requests of the last round.
-    pub asked: Vec<AskedQuestion>,
+    /// Requests of the last round, whose responses are due.
+    pub requests: Vec<RequestName>,
 }
 
-/// Names an answer or the result of a step within one request.
+/// Identifies a response or the result of a step within one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct JournalKey {
     /// Kind of the entry.
@@ -52,74 +52,79 @@ pub struct JournalEntry {
     pub value: Box<str>,
 }
 
-/// A question that waits for its answer, and the name that it goes by in `inputRequests`.
+/// A client request, and its name in `inputRequests`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AskedQuestion {
+pub struct RequestName {
     pub key: JournalKey,
     pub name: Box<str>,
 }
 
 /// An opened state.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Opened {
-    /// The journal itself.
-    Whole(RequestState),
-    /// Under which name the sealed journal is kept.
-    Kept([u8; 16]),
+pub enum OpenedState {
+    /// The state contains the journal.
+    Inline(RequestState),
+    /// The state is a reference to a stored journal, by its ID.
+    Stored([u8; 16]),
 }
 
 /// Scope of a state: principal and request.
 #[derive(Clone, Copy, Debug)]
-pub struct Binding<'a> {
+pub struct StateScope<'a> {
     pub mount: &'a str,
-    /// Whose request it is.
+    /// ID of the principal that sent the request.
     pub principal: &'a str,
-    /// Digest of the request's method, and of what it names with which arguments.
+    /// Digest of the request's method, its target and its arguments.
     pub target: [u8; 32],
 }
 
-/// More than may travel.
+/// The journal exceeds its maximum size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge;
 
 impl RequestState {
-    /// Seals it until a time, in seconds of Unix time.
+    /// Seals the state. It expires at a time in seconds of Unix time.
     ///
     /// # Errors
     ///
-    /// It holds more than [`JOURNAL_MAX_BYTES`].
+    /// The journal is larger than [`JOURNAL_MAX_BYTES`].
     pub fn seal(
         &self,
         keys: &KeyRing,
-        binding: Binding<'_>,
+        scope: StateScope<'_>,
         expires: u64,
     ) -> Result<String, TooLarge> {
-        self.seal_within(JOURNAL_MAX_BYTES, keys, binding, expires)
+        self.seal_within(JOURNAL_MAX_BYTES, keys, scope, expires)
     }
 
-    /// Seals it to be kept elsewhere.
+    /// Seals the state for storage.
     ///
     /// # Errors
     ///
-    /// It holds more than [`KEPT_MAX_BYTES`].
-    pub fn seal_to_keep(
+    /// The journal is larger than [`STORED_MAX_BYTES`].
+    pub fn seal_for_storage(
         &self,
         keys: &KeyRing,
-        binding: Binding<'_>,
+        scope: StateScope<'_>,
         expires: u64,
     ) -> Result<String, TooLarge> {
-        self.seal_within(KEPT_MAX_BYTES, keys, binding, expires)
+        self.seal_within(STORED_MAX_BYTES, keys, scope, expires)
     }
 
-    /// Seals a reference to a journal that is stored under a name.
-    pub fn refer(keys: &KeyRing, binding: Binding<'_>, expires: u64, name: [u8; 16]) -> String {
-        let mut plain = vec![LAYOUT_KEPT];
+    /// Seals a reference to a stored journal.
+    pub fn seal_reference(
+        keys: &KeyRing,
+        scope: StateScope<'_>,
+        expires: u64,
+        id: [u8; 16],
+    ) -> String {
+        let mut plain = vec![LAYOUT_REFERENCE];
         plain.extend_from_slice(&expires.to_le_bytes());
-        plain.extend_from_slice(&binding.digest());
-        plain.extend_from_slice(&name);
+        plain.extend_from_slice(&scope.digest());
+        plain.extend_from_slice(&id);
         let purpose = Purpose {
             kind: KIND,
-            mount: binding.mount,
+            mount: scope.mount,
         };
         keys.seal(purpose, &plain)
     }
@@ -128,14 +133,14 @@ impl RequestState {
         &self,
         max: usize,
         keys: &KeyRing,
-        binding: Binding<'_>,
+        scope: StateScope<'_>,
         expires: u64,
     ) -> Result<String, TooLarge> {
         let mut plain = vec![LAYOUT];
         plain.extend_from_slice(&expires.to_le_bytes());
-        plain.extend_from_slice(&binding.digest());
-        plain.extend_from_slice(&self.root);
-        plain.extend_from_slice(&self.begun.to_le_bytes());
+        plain.extend_from_slice(&scope.digest());
+        plain.extend_from_slice(&self.call_id);
+        plain.extend_from_slice(&self.started_at.to_le_bytes());
         plain.extend_from_slice(&(self.entries.len() as u32).to_le_bytes());
         for entry in &self.entries {
             entry.key.write(&mut plain);
@@ -145,64 +150,79 @@ impl RequestState {
                 return Err(TooLarge);
             }
         }
-        for asked in &self.asked {
-            asked.key.write(&mut plain);
-            let length = u8::try_from(asked.name.len()).map_err(|_| TooLarge)?;
+        for request in &self.requests {
+            request.key.write(&mut plain);
+            let length = u8::try_from(request.name.len()).map_err(|_| TooLarge)?;
             plain.push(length);
-            plain.extend_from_slice(asked.name.as_bytes());
+            plain.extend_from_slice(request.name.as_bytes());
         }
         if max < plain.len() {
             return Err(TooLarge);
         }
         let purpose = Purpose {
             kind: KIND,
-            mount: binding.mount,
+            mount: scope.mount,
         };
         Ok(keys.seal(purpose, &plain))
     }
 
-    /// Opens a state that a client sent. `None` if it is foreign, expired, or belongs to another request.
-    pub fn open(keys: &KeyRing, binding: Binding<'_>, sealed: &str, now: u64) -> Option<Opened> {
+    /// Opens a state that a client sent. `None` if it is not ours, expired, or belongs to another request.
+    pub fn open(
+        keys: &KeyRing,
+        scope: StateScope<'_>,
+        sealed: &str,
+        now: u64,
+    ) -> Option<OpenedState> {
         // Base64 encodes three bytes as four; the rest of the state is small.
         if 2 * JOURNAL_MAX_BYTES < sealed.len() {
             return None;
         }
-        Self::open_any(keys, binding, sealed, now)
+        Self::open_any(keys, scope, sealed, now)
     }
 
     /// Opens a stored journal. `None` as in `open`.
-    pub fn open_kept(keys: &KeyRing, binding: Binding<'_>, sealed: &str, now: u64) -> Option<Self> {
-        match Self::open_any(keys, binding, sealed, now)? {
-            Opened::Whole(state) => Some(state),
-            Opened::Kept(_) => None,
+    pub fn open_stored(
+        keys: &KeyRing,
+        scope: StateScope<'_>,
+        sealed: &str,
+        now: u64,
+    ) -> Option<Self> {
+        match Self::open_any(keys, scope, sealed, now)? {
+            OpenedState::Inline(state) => Some(state),
+            OpenedState::Stored(_) => None,
         }
     }
 
-    fn open_any(keys: &KeyRing, binding: Binding<'_>, sealed: &str, now: u64) -> Option<Opened> {
+    fn open_any(
+        keys: &KeyRing,
+        scope: StateScope<'_>,
+        sealed: &str,
+        now: u64,
+    ) -> Option<OpenedState> {
         let purpose = Purpose {
             kind: KIND,
-            mount: binding.mount,
+            mount: scope.mount,
         };
         let plain = keys.open(purpose, sealed.as_bytes())?;
         let mut rest = Reader(&plain);
         let [layout] = rest.array()?;
-        if u64::from_le_bytes(rest.array()?) <= now || rest.array()? != binding.digest() {
+        if u64::from_le_bytes(rest.array()?) <= now || rest.array()? != scope.digest() {
             return None;
         }
         match layout {
             LAYOUT => {}
-            LAYOUT_KEPT => return rest.array().map(Opened::Kept),
+            LAYOUT_REFERENCE => return rest.array().map(OpenedState::Stored),
             _ => return None,
         }
-        let root = rest.array()?;
-        let begun = u64::from_le_bytes(rest.array()?);
-        if begun + LIFE_SECONDS_MAX <= now {
+        let call_id = rest.array()?;
+        let started_at = u64::from_le_bytes(rest.array()?);
+        if started_at + MAX_AGE_SECONDS <= now {
             return None;
         }
         let count = u32::from_le_bytes(rest.array()?);
         let mut state = Self {
-            root,
-            begun,
+            call_id,
+            started_at,
             ..Self::default()
         };
         for _ in 0..count {
@@ -212,16 +232,16 @@ impl RequestState {
             state.entries.push(JournalEntry { key, value });
         }
         while !rest.0.is_empty() {
-            state.asked.push(AskedQuestion {
+            state.requests.push(RequestName {
                 key: JournalKey::read(&mut rest)?,
                 name: rest.text()?,
             });
         }
-        Some(Opened::Whole(state))
+        Some(OpenedState::Inline(state))
     }
 }
 
-impl Binding<'_> {
+impl StateScope<'_> {
     fn digest(&self) -> [u8; 32] {
         super::digest(&[self.principal.as_bytes(), &self.target])
     }
@@ -250,8 +270,8 @@ mod tests {
 
     const NOW: u64 = 1_700_000_000;
 
-    fn binding() -> Binding<'static> {
-        Binding {
+    fn scope() -> StateScope<'static> {
+        StateScope {
             mount: "mcp",
             principal: "ada",
             target: [7; 32],
@@ -265,13 +285,13 @@ mod tests {
             nth: 2,
         };
         RequestState {
-            root: [9; 16],
-            begun: NOW,
+            call_id: [9; 16],
+            started_at: NOW,
             entries: vec![JournalEntry {
                 key,
                 value: value.into(),
             }],
-            asked: vec![AskedQuestion {
+            requests: vec![RequestName {
                 key,
                 name: "user_name".into(),
             }],
@@ -282,70 +302,70 @@ mod tests {
     fn mrtr_05_a_state_opens_for_its_request_only_and_in_its_time() {
         let keys = KeyRing::random();
         let state = state("\"an answer\"");
-        let sealed = state.seal(&keys, binding(), NOW + 900).expect("small");
-        let open = |binding, now| RequestState::open(&keys, binding, &sealed, now);
-        let whole = Opened::Whole(state.clone());
-        assert_eq!(open(binding(), NOW).as_ref(), Some(&whole));
-        assert_eq!(open(binding(), NOW + 899).as_ref(), Some(&whole));
-        assert_eq!(open(binding(), NOW + 900), None);
+        let sealed = state.seal(&keys, scope(), NOW + 900).expect("small");
+        let open = |scope, now| RequestState::open(&keys, scope, &sealed, now);
+        let whole = OpenedState::Inline(state.clone());
+        assert_eq!(open(scope(), NOW).as_ref(), Some(&whole));
+        assert_eq!(open(scope(), NOW + 899).as_ref(), Some(&whole));
+        assert_eq!(open(scope(), NOW + 900), None);
         for other in [
-            Binding {
+            StateScope {
                 mount: "other",
-                ..binding()
+                ..scope()
             },
-            Binding {
+            StateScope {
                 principal: "eve",
-                ..binding()
+                ..scope()
             },
-            Binding {
+            StateScope {
                 target: [8; 32],
-                ..binding()
+                ..scope()
             },
         ] {
             assert_eq!(open(other, NOW), None);
         }
         assert_eq!(
-            RequestState::open(&KeyRing::random(), binding(), &sealed, NOW),
+            RequestState::open(&KeyRing::random(), scope(), &sealed, NOW),
             None
         );
-        let endless = state.seal(&keys, binding(), u64::MAX).expect("small");
-        let open = |now| RequestState::open(&keys, binding(), &endless, now);
-        assert!(open(NOW + LIFE_SECONDS_MAX - 1).is_some());
-        assert_eq!(open(NOW + LIFE_SECONDS_MAX), None);
+        let endless = state.seal(&keys, scope(), u64::MAX).expect("small");
+        let open = |now| RequestState::open(&keys, scope(), &endless, now);
+        assert!(open(NOW + MAX_AGE_SECONDS - 1).is_some());
+        assert_eq!(open(NOW + MAX_AGE_SECONDS), None);
         let tampered = format!("{sealed}-TAMPERED");
-        assert_eq!(RequestState::open(&keys, binding(), &tampered, NOW), None);
-        assert_eq!(RequestState::open(&keys, binding(), "", NOW), None);
+        assert_eq!(RequestState::open(&keys, scope(), &tampered, NOW), None);
+        assert_eq!(RequestState::open(&keys, scope(), "", NOW), None);
     }
 
     #[test]
-    fn mrtr_05_a_state_that_names_where_its_journal_is_kept_is_as_good_as_the_journal() {
+    fn mrtr_05_a_reference_to_a_stored_journal_has_the_scope_of_the_journal() {
         let keys = KeyRing::random();
-        let referred = RequestState::refer(&keys, binding(), NOW + 900, [5; 16]);
-        let open = |binding, now| RequestState::open(&keys, binding, &referred, now);
-        assert_eq!(open(binding(), NOW), Some(Opened::Kept([5; 16])));
-        assert_eq!(open(binding(), NOW + 900), None);
-        let other = Binding {
+        let referred = RequestState::seal_reference(&keys, scope(), NOW + 900, [5; 16]);
+        let open = |scope, now| RequestState::open(&keys, scope, &referred, now);
+        assert_eq!(open(scope(), NOW), Some(OpenedState::Stored([5; 16])));
+        assert_eq!(open(scope(), NOW + 900), None);
+        let other = StateScope {
             principal: "eve",
-            ..binding()
+            ..scope()
         };
         assert_eq!(open(other, NOW), None);
-        // One does not stand for another.
+        // A reference is not a journal.
         assert_eq!(
-            RequestState::open_kept(&keys, binding(), &referred, NOW),
+            RequestState::open_stored(&keys, scope(), &referred, NOW),
             None
         );
         let state = state(&"x".repeat(2 * JOURNAL_MAX_BYTES));
         let kept = state
-            .seal_to_keep(&keys, binding(), NOW + 900)
+            .seal_for_storage(&keys, scope(), NOW + 900)
             .expect("fits");
-        assert_eq!(RequestState::open(&keys, binding(), &kept, NOW), None);
+        assert_eq!(RequestState::open(&keys, scope(), &kept, NOW), None);
         assert_eq!(
-            RequestState::open_kept(&keys, binding(), &kept, NOW),
+            RequestState::open_stored(&keys, scope(), &kept, NOW),
             Some(state)
         );
-        assert_eq!(RequestState::open_kept(&keys, other, &kept, NOW), None);
+        assert_eq!(RequestState::open_stored(&keys, other, &kept, NOW), None);
         assert_eq!(
-            RequestState::open_kept(&keys, binding(), &kept, NOW + 900),
+            RequestState::open_stored(&keys, scope(), &kept, NOW + 900),
             None
         );
     }
@@ -353,15 +373,15 @@ mod tests {
     #[test]
     fn a_state_is_bounded() {
         let keys = KeyRing::random();
-        let large = |bytes: usize| state(&"x".repeat(bytes)).seal(&keys, binding(), NOW + 1);
+        let large = |bytes: usize| state(&"x".repeat(bytes)).seal(&keys, scope(), NOW + 1);
         let most = (0..200)
             .map(|spare| JOURNAL_MAX_BYTES - spare)
             .find(|bytes| large(*bytes).is_ok())
             .expect("something fits");
         let sealed = large(most).expect("fits");
-        assert!(RequestState::open(&keys, binding(), &sealed, NOW).is_some());
+        assert!(RequestState::open(&keys, scope(), &sealed, NOW).is_some());
         assert_eq!(large(most + 1), Err(TooLarge));
         let long = "x".repeat(3 * JOURNAL_MAX_BYTES);
-        assert_eq!(RequestState::open(&keys, binding(), &long, NOW), None);
+        assert_eq!(RequestState::open(&keys, scope(), &long, NOW), None);
     }
 }

@@ -118,10 +118,10 @@ pub(super) fn visit_page(announcer: &Announcer) -> Arc<dyn Tool> {
         let announcer = announcer.clone();
         async move {
             let question = context.elicit_url("Please visit this page, and come back.", url);
-            let visit = question.visit();
+            let visit = question.elicitation();
             let answer = question.await?;
             if let (Elicited::Accepted(()), Some(visit)) = (&answer, visit) {
-                announcer.visit_completed(&visit);
+                announcer.elicitation_completed(&visit);
             }
             Ok::<_, ToolError>(format!("The person said: {}", answer.action()))
         }

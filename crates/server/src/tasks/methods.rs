@@ -14,7 +14,7 @@ use super::start::{extension_result, missing_extension, state_unavailable};
 use super::store::Tasks;
 use super::{RELATED_TASK, list, runner};
 use crate::auth::Principal;
-use crate::catalog::{AskError, CallContext};
+use crate::catalog::{CallContext, ClientRequestError};
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Method};
 use crate::server::errors::{internal_error, invalid_params};
@@ -43,8 +43,10 @@ pub(crate) fn handle(
         true => TaskDialect::Core,
         false => TaskDialect::Extension,
     };
-    let asking = server.asking(caller, request_context.body, &without_replay(request))?;
-    if dialect == TaskDialect::Extension && !asking.declares_tasks() {
+    let first_round = without_replay(request);
+    let replay =
+        server.replay_session(caller, method.as_str(), request_context.body, &first_round)?;
+    if dialect == TaskDialect::Extension && !replay.declares_tasks() {
         return Err(missing_extension(request.id));
     }
     let Some(task) = request.params.rare().task_id.and_then(message::string) else {
@@ -92,7 +94,7 @@ pub(crate) fn handle(
                 request_context.headers,
                 request,
                 None,
-                asking,
+                replay,
                 options.timeout,
             );
             let conclude = move |outcome: CallOutcome<Reply>| {
@@ -251,7 +253,7 @@ impl TaskRequest {
                 let (mut given, mut refused) = (Map::new(), Map::new());
                 match answer {
                     Ok(answer) => drop(given.insert(name, answer)),
-                    Err(AskError::Refused { code, message }) => {
+                    Err(ClientRequestError::Refused { code, message }) => {
                         refused.insert(name, json!({"code": code, "message": message}));
                     }
                     // Another client may still respond.
@@ -300,13 +302,13 @@ fn ask(
     name: String,
     request: &Value,
     related: Value,
-) -> impl Future<Output = (String, Result<Value, AskError>)> + Send + use<> {
+) -> impl Future<Output = (String, Result<Value, ClientRequestError>)> + Send + use<> {
     let context = Arc::clone(context);
     let method = request["method"].as_str().unwrap_or_default().to_owned();
     let mut params = request["params"].clone();
     params["_meta"][RELATED_TASK] = related;
     async move {
-        let answer = context.ask(&method, params).await;
+        let answer = context.send_request(&method, params).await;
         (name, answer)
     }
 }

@@ -16,7 +16,7 @@ use super::inbox::RETRY_INTERVAL;
 use super::liveness::TaskSlot;
 use super::record::{Record, TaskResult, TaskStatus};
 use super::store::Tasks;
-use crate::catalog::{CallContext, ClientError, Slot};
+use crate::catalog::{CallContext, ClientRequestError, PendingRequest};
 use crate::limit::Held;
 use crate::server::inflight::InflightEntry;
 use crate::server::running_call::{self, CallOutcome, CatchUnwind};
@@ -59,7 +59,7 @@ enum StopReason<T> {
 /// Pending client requests, by their names in the record.
 #[derive(Default)]
 struct OpenRequests {
-    slots: Vec<(String, Arc<Slot>)>,
+    slots: Vec<(String, Arc<PendingRequest>)>,
     /// TSK-06: names are never reused.
     used: HashSet<String>,
     /// Changes that are not in the record yet: new requests, and names of closed ones.
@@ -83,9 +83,7 @@ impl Runner {
     ) {
         let id = self.record.id.clone();
         let stopped = self.drive(call).await;
-        if let Some(desk) = self.context.asking.desk() {
-            desk.close();
-        }
+        self.context.replay.close();
         let ended = match stopped {
             StopReason::Ended(outcome) => conclude(outcome),
             StopReason::TimedOut => {
@@ -163,15 +161,12 @@ impl Runner {
                 }
             }));
         }
-        let asking = &self.context.asking;
-        asking.driven_by(cx.waker());
+        let replay = &self.context.replay;
+        replay.set_driver(cx.waker());
         if let Some(again) = &mut open.again {
             return again.as_mut().poll(cx).map(|()| RunnerEvent::Asked);
         }
-        let Some(desk) = asking.desk() else {
-            return Poll::Pending;
-        };
-        if desk.has_new()
+        if replay.has_new_requests()
             || !open.over.is_empty()
             || open.slots.iter().any(|(_, slot)| slot.is_closed())
         {
@@ -183,11 +178,7 @@ impl Runner {
     /// Writes client requests to the record, and retries if the state is unavailable. Returns false if the task has
     /// ended.
     async fn record_requests(&self, open: &mut OpenRequests) -> bool {
-        let new = match self.context.asking.desk() {
-            Some(desk) => desk.take_new(),
-            None => Vec::new(),
-        };
-        open.update(new);
+        open.update(self.context.replay.take_new_requests());
         let (asked, over) = (&open.asked, &open.over);
         let change = |record: &mut Record| {
             if record.is_finished() {
@@ -211,7 +202,7 @@ impl Runner {
             Err(StateError::TooLarge { .. }) => {
                 // The requests exceed the size of a record, so they fail.
                 for (name, _) in std::mem::take(&mut open.asked) {
-                    open.refuse(&name, ClientError::too_many("64 KiB in one task"));
+                    open.refuse(&name, ClientRequestError::TooMany("64 KiB in one task"));
                 }
                 open.again = (!open.over.is_empty()).then(retry_timer);
                 true
@@ -284,13 +275,13 @@ async fn settle(tasks: &Tasks, record: &Record, mut ended: TaskResult, share: Op
 
 impl OpenRequests {
     /// Adds new client requests and removes closed ones.
-    fn update(&mut self, new: Vec<Arc<Slot>>) {
+    fn update(&mut self, new: Vec<Arc<PendingRequest>>) {
         let over = &mut self.over;
         self.slots.retain(|(name, slot)| {
             if slot.is_closed() {
                 over.push(name.clone());
             }
-            slot.is_open()
+            slot.is_waiting()
         });
         for slot in new {
             let name = self.unused_name(&slot);
@@ -308,7 +299,7 @@ impl OpenRequests {
         self.again = None;
     }
 
-    fn unused_name(&mut self, slot: &Slot) -> String {
+    fn unused_name(&mut self, slot: &PendingRequest) -> String {
         let stem = slot.name().unwrap_or(slot.kind().as_str());
         let mut name = stem.to_owned();
         let mut number = 1;
@@ -323,19 +314,19 @@ impl OpenRequests {
     fn answer(&mut self, message: &Value) {
         for (name, answer) in message["answers"].as_object().into_iter().flatten() {
             if let Ok(text) = serde_json::value::to_raw_value(answer) {
-                self.take(name, |slot| slot.answer(Ok(raw(&text))));
+                self.take(name, |slot| slot.respond(Ok(raw(&text))));
             }
         }
         for (name, error) in message["errors"].as_object().into_iter().flatten() {
-            self.refuse(name, ClientError::read(&error.to_string()));
+            self.refuse(name, ClientRequestError::from_response(&error.to_string()));
         }
     }
 
-    fn refuse(&mut self, name: &str, error: ClientError) {
-        self.take(name, |slot| slot.answer(Err(error)));
+    fn refuse(&mut self, name: &str, error: ClientRequestError) {
+        self.take(name, |slot| slot.respond(Err(error)));
     }
 
-    fn take(&mut self, name: &str, answer: impl FnOnce(&Slot) -> bool) {
+    fn take(&mut self, name: &str, answer: impl FnOnce(&PendingRequest) -> bool) {
         if let Some(at) = self.slots.iter().position(|(known, _)| known == name) {
             let (name, slot) = self.slots.swap_remove(at);
             answer(&slot);

@@ -109,7 +109,7 @@ pub(crate) fn task_options(
     }
     match support {
         TaskSupport::Forbidden => Ok(None),
-        _ if context.asking.declares_tasks() => options(TaskDialect::Extension, most),
+        _ if context.replay.declares_tasks() => options(TaskDialect::Extension, most),
         TaskSupport::Required => Err(missing_extension(request.id)),
         TaskSupport::Optional => Ok(None),
     }
@@ -128,8 +128,8 @@ pub(crate) fn begin_task(
     let (server, id) = (Arc::clone(server), id.to_owned());
     let waits = task.later && task.options.dialect == TaskDialect::Extension;
     match waits {
-        true => task.context.asking.may_become_task(),
-        false => task.context.asking.become_task(task.options.ttl),
+        true => task.context.replay.task().allow(),
+        false => task.context.replay.task().start(task.options.ttl),
     }
     let (context, stream_after) = (Arc::clone(&task.context), task.stream_after);
     let runs_on = task.runs_on;
@@ -234,7 +234,7 @@ async fn start_task(
     noted.map_err(StartError::State)?;
     let created = server.tasks.create(&record, share.as_deref()).await;
     created.map_err(StartError::State)?;
-    context.asking.become_task(options.ttl);
+    context.replay.task().start(options.ttl);
     let (stop, stopped) = AbortHandle::new_pair();
     let call = Abortable::new(call, stopped);
     let runner = Runner {
@@ -308,12 +308,12 @@ async fn run_until_task(task: &mut TaskCall) -> Option<CallOutcome<Result<Output
         if let Poll::Ready(outcome) = Pin::new(&mut *call).poll(cx) {
             return Poll::Ready(Some(running_call::finish_replay(outcome, context)));
         }
-        context.asking.driven_by(cx.waker());
-        if context.asking.wants_to_be_task() {
+        context.replay.set_driver(cx.waker());
+        if context.replay.task().is_requested() {
             return Poll::Ready(None);
         }
-        if let Some(interruption) = context.asking.interruption() {
-            return Poll::Ready(Some(running_call::suspended(interruption, context)));
+        if let Some(suspension) = context.replay.suspension() {
+            return Poll::Ready(Some(running_call::suspended(suspension, context)));
         }
         deadline.as_mut().poll(cx).map(|()| {
             context.outlet.cancel();

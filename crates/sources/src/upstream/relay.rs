@@ -9,7 +9,8 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::catalog::{
-    AskError, CallContext, Elicited, Form, LogLevel, RelayedSample, UI_EXTENSION, UI_MIME_TYPE,
+    CallContext, ClientRequestError, Elicited, Form, LogLevel, PassthroughSample, UI_EXTENSION,
+    UI_MIME_TYPE,
 };
 use crate::client::{Caller, Listener, RpcError};
 
@@ -65,7 +66,7 @@ impl Listener for Relay {
         Some(Caller::new(
             Arc::clone(&context.principal),
             context.session.clone(),
-            || context.asking.root(),
+            || context.replay.call_id(),
         ))
     }
 
@@ -100,7 +101,9 @@ impl Listener for Relay {
                 "elicitation/create" => elicit(&context, params).await,
                 "sampling/createMessage" => {
                     let params = serde_json::from_str(params).map_err(invalid)?;
-                    RelayedSample::new(&context, params).await.map_err(told)
+                    PassthroughSample::new(&context.replay, params)
+                        .await
+                        .map_err(told)
                 }
                 "roots/list" => {
                     let roots = context.roots().await.map_err(told)?;
@@ -155,10 +158,10 @@ fn invalid(error: impl ToString) -> RpcError {
 }
 
 /// Converts the reason why the caller cannot respond to an error for the upstream.
-fn told(error: AskError) -> RpcError {
+fn told(error: ClientRequestError) -> RpcError {
     match error {
-        AskError::Refused { code, message } => RpcError::new(code, message),
-        AskError::NotDeclared(_) => RpcError::new(METHOD_NOT_FOUND, error.to_string()),
+        ClientRequestError::Refused { code, message } => RpcError::new(code, message),
+        ClientRequestError::NotDeclared(_) => RpcError::new(METHOD_NOT_FOUND, error.to_string()),
         other => RpcError::new(INTERNAL, other.to_string()),
     }
 }

@@ -143,7 +143,7 @@ impl Form {
     /// # Errors
     ///
     /// It needs something that the revision does not have.
-    pub(super) fn shown_to(&self, revision: Revision) -> Result<Value, String> {
+    pub(super) fn schema_for(&self, revision: Revision) -> Result<Value, String> {
         let mut fields = Map::new();
         for (name, field) in &self.fields {
             let field = match revision.has_rich_forms() {
@@ -369,7 +369,7 @@ mod tests {
     #[test]
     fn eli_04_a_type_becomes_a_flat_form() {
         let form = Form::of::<Everything>().expect("a form");
-        let shown = form.shown_to(Revision::V2026_07_28).expect("all of it");
+        let shown = form.schema_for(Revision::V2026_07_28).expect("all of it");
         assert_eq!(
             shown,
             json!({
@@ -407,7 +407,7 @@ mod tests {
         }));
         let mut form = form.expect("a form");
         assert_eq!(
-            form.shown_to(Revision::V2025_06_18).expect("most of it"),
+            form.schema_for(Revision::V2025_06_18).expect("most of it"),
             json!({
                 "type": "object",
                 "properties": {
@@ -418,7 +418,7 @@ mod tests {
             })
         );
         form.required.push("sizes".to_owned());
-        let refused = form.shown_to(Revision::V2025_06_18).expect_err("needed");
+        let refused = form.schema_for(Revision::V2025_06_18).expect_err("needed");
         assert!(refused.contains("`sizes`"), "{refused}");
     }
 
@@ -435,7 +435,7 @@ mod tests {
             },
         });
         let form = Form::from_schema(schema.clone()).expect("a form");
-        assert_eq!(form.shown_to(Revision::V2025_11_25).expect("all"), schema);
+        assert_eq!(form.schema_for(Revision::V2025_11_25).expect("all"), schema);
     }
 
     #[test]

@@ -1,0 +1,111 @@
+//! Durable steps: effects that run once in a call whose tool can run again.
+
+use std::future::Future;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{ReplayError, ReplaySession};
+use crate::seal::{JournalKey, MAX_AGE_SECONDS, short_digest};
+use crate::state::StateError;
+
+/// Error of a durable step.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StepError {
+    /// The result cannot be written as JSON. The step has run.
+    #[error("the result of the step cannot be written as JSON")]
+    Serialize(#[source] serde_json::Error),
+    /// The step runs at most once, and a call with the same responses has started it before.
+    #[error("the step has run before, and must not run twice")]
+    AlreadyRun,
+    /// The step runs at most once, and the shared state does not say whether it has run.
+    #[error("the shared state is unavailable, so the step cannot run at most once")]
+    Unavailable(#[source] StateError),
+    /// The recorded result has another type.
+    #[error("the recorded result of the step has another type")]
+    Deserialize(#[source] serde_json::Error),
+}
+
+/// Kind of a step in journal keys. The kinds of requests are 1 to 3.
+const STEP: u8 = 4;
+
+/// How often a step runs if its result is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepGuarantee {
+    AtLeastOnce,
+    AtMostOnce,
+}
+
+/// Runs a step, or returns its recorded result.
+pub async fn run_step<T, E, F>(
+    session: &ReplaySession,
+    name: &str,
+    guarantee: StepGuarantee,
+    effect: F,
+) -> Result<T, E>
+where
+    T: Serialize + DeserializeOwned,
+    E: From<StepError>,
+    F: Future<Output = Result<T, E>>,
+{
+    if !session.is_resumable() {
+        return effect.await;
+    }
+    let key = match session.begin_step(STEP, short_digest(&[name.as_bytes()])) {
+        Ok(recorded) => {
+            return serde_json::from_str(&recorded).map_err(|error| {
+                session.fail(ReplayError::NonDeterminism(format!(
+                    "the recorded result of the step \"{name}\" has another type"
+                )));
+                StepError::Deserialize(error).into()
+            });
+        }
+        Err(key) => key,
+    };
+    let mut running = RunningStep {
+        session,
+        key,
+        result: None,
+    };
+    if guarantee == StepGuarantee::AtMostOnce {
+        running.claim().await?;
+    }
+    let value = effect.await?;
+    let text = serde_json::to_string(&value).map_err(StepError::Serialize)?;
+    running.result = Some(text.into());
+    Ok(value)
+}
+
+/// A step that is running. Dropping it records its result, if it has one.
+struct RunningStep<'c> {
+    session: &'c ReplaySession,
+    key: JournalKey,
+    result: Option<Box<str>>,
+}
+
+impl RunningStep<'_> {
+    /// Claims the step in the shared state, so that no other call with the same responses runs it.
+    async fn claim(&self) -> Result<(), StepError> {
+        let Some((store, name)) = self.session.step_claim(self.key) else {
+            return Ok(());
+        };
+        let max_age = Duration::from_secs(MAX_AGE_SECONDS);
+        match store
+            .put_if_absent(&name, Bytes::from_static(b"1"), max_age)
+            .await
+        {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(StepError::AlreadyRun),
+            Err(error) => Err(StepError::Unavailable(error)),
+        }
+    }
+}
+
+impl Drop for RunningStep<'_> {
+    fn drop(&mut self) {
+        self.session.end_step(self.key, self.result.take());
+    }
+}
