@@ -58,10 +58,7 @@ fn an_internal_crate_says_that_it_is_one() {
         let folder = entry.expect("an entry").path();
         let place = folder.display();
         let readme = read(&folder.join("README.md"));
-        assert!(
-            readme.contains("An internal part of [Longshore]"),
-            "{place}"
-        );
+        assert!(readme.contains("An internal part of Longshore"), "{place}");
         let manifest = read(&folder.join("Cargo.toml"));
         let is_said = manifest.contains("description = \"An internal part of Longshore.");
         assert!(is_said, "{place}");

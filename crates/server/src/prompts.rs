@@ -20,7 +20,7 @@ use crate::catalog::{
 };
 use crate::net::ShareKey;
 use crate::protocol::message;
-use crate::protocol::{Method, ErrorCode, ErrorObject, Revision, Role, push_string};
+use crate::protocol::{ErrorCode, ErrorObject, Method, Revision, Role, push_string};
 
 /// Handles `prompts/get`.
 pub(super) fn get(

@@ -24,8 +24,8 @@ use crate::catalog::{
     ResourceErrorKind, ResourceTemplate, UnlistedResource,
 };
 use crate::protocol::message;
-use crate::protocol::{Method, 
-    CacheScope, ErrorCode, ErrorObject, ResourceContents, Revision, fault_of_uri,
+use crate::protocol::{
+    CacheScope, ErrorCode, ErrorObject, Method, ResourceContents, Revision, fault_of_uri,
 };
 
 /// Handles `resources/read`.

@@ -23,7 +23,7 @@ use crate::catalog::{
 };
 use crate::limit::ToolLimits;
 use crate::protocol::message::{self, Request};
-use crate::protocol::{Method, ErrorCode, ErrorObject};
+use crate::protocol::{ErrorCode, ErrorObject, Method};
 
 /// Handles `tools/call`. In the stateless era the headers must agree with the body.
 #[inline]
