@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
-/// Greets somebody by name.
+/// Greets a person by name.
 #[tool(read_only)]
 async fn hello(
-    /// Who is greeted.
+    /// Name of the person.
     name: String,
     /// With which word.
     #[arg(default = "Hello")]

@@ -1,5 +1,5 @@
-//! Many bad clients at once, and a good one beside them. What is judged is that the good one is served and that the bad
-//! ones are let go of, never how long something takes.
+//! Many abusive clients beside a good one. The tests check that the good one is served and the others are
+//! disconnected, never how long that takes.
 
 use std::io::Read as _;
 use std::time::Duration;
@@ -58,7 +58,7 @@ fn beside(server: &Running, many: usize, begin: impl Fn(&mut Connection)) -> Vec
         bad.push(connection);
         if n % 10 == 0 {
             good_call().send(server).result();
-            // It may have been idle for too long by now, and then it is closed.
+            // The connection may have been closed because it was idle.
             if kept.try_send(good_call().text()).is_err() {
                 kept = server.connect();
                 kept.send(good_call().text());
@@ -109,7 +109,7 @@ fn slow_readers_are_let_go_of_and_hold_nobody_up() {
         connection.send(&call);
     });
     for mut connection in bad {
-        // Something may be there to be read; it is not everything.
+        // Unread data may remain, but the response must be incomplete.
         connection.assert_ends();
     }
     good_call().send(&server).result();
@@ -196,7 +196,7 @@ fn an_endless_body_costs_its_connection_and_no_memory() {
     good_call().send(&server).result();
 }
 
-/// What this process, of which the server is a part, occupies.
+/// Resident memory of this process, which includes the server.
 fn resident_kilobytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -205,7 +205,7 @@ fn resident_kilobytes() -> u64 {
         .unwrap_or(0)
 }
 
-/// With as good as no files left, the server neither spins nor stops: whoever comes takes the place of somebody idle.
+/// Almost without free file descriptors, the server neither spins nor stops: new connections replace idle ones.
 #[cfg(all(feature = "cli", unix))]
 #[test]
 fn without_files_idle_connections_make_room() {
@@ -246,7 +246,7 @@ fn without_files_idle_connections_make_room() {
     let idle: Vec<_> = (0..80).filter_map(|_| connect().ok()).collect();
     assert!(idle.len() > 60);
     for _ in 0..5 {
-        // Whoever is refused because nobody was idle for long enough comes again.
+        // A client that is rejected because no connection was idle long enough tries again.
         let call = Stateless::call("echo", json!({"message": "hi"})).text();
         let served = (0..200).any(|_| {
             let answered = connect().ok().is_some_and(|stream| {

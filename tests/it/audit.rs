@@ -1,4 +1,4 @@
-//! The audit log: one record for each call, and for whoever was turned away.
+//! The audit log: one record for each call and each rejected request.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -96,7 +96,7 @@ fn said(message: &str) -> Stateless {
     Stateless::call("echo", json!({"message": message}))
 }
 
-/// Checks some members of a record; `null` is for those that are not there.
+/// Checks some fields of a record; `null` stands for absent fields.
 #[track_caller]
 fn assert_says(record: &Value, expected: Value) {
     for (name, value) in expected.as_object().expect("an object") {
@@ -124,7 +124,7 @@ fn each_call_has_one_record_of_who_and_what_and_how_it_ended() {
             while connection.event().is_some() {}
         }
     }
-    // What only asks is not recorded.
+    // Read-only requests are not recorded.
     by_ci(Stateless::new("tools/list", json!({}))).send(server);
     let post = "POST /tools/echo HTTP/1.1\r\nhost: localhost\r\nx-api-key: KEY\r\n\
         content-type: application/json\r\ncontent-length: 16\r\n\r\n{\"message\":\"hi\"}";
@@ -232,7 +232,7 @@ fn what_the_rules_hide_is_recorded_as_denied_with_the_rule() {
 
 #[test]
 fn a_call_by_way_of_call_tool_is_recorded_as_one_of_the_tool_that_is_executed() {
-    /// Has a secret that only its schema tells.
+    /// Takes an argument that only its schema marks as secret.
     #[tool]
     async fn unlock(#[schemars(extend("writeOnly" = true))] phrase: String) -> String {
         let _ = phrase;
@@ -373,7 +373,7 @@ fn a_task_is_recorded_when_it_starts_and_when_it_ends() {
     let tasks = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
     let call = Stateless::call("chore", json!({})).meta("clientCapabilities", tasks.clone());
     let task = call.send(audited.server()).result()["taskId"].clone();
-    // It has ended once it says so.
+    // The task has ended once its record exists.
     loop {
         let get = Stateless::new("tasks/get", json!({ "taskId": task }))
             .and("mcp-name", task.as_str().expect("an id"))
@@ -410,13 +410,13 @@ fn what_has_to_be_recorded_and_cannot_be_is_not_done() {
         let text = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
         server.connect_to_admin().send(text).receive()
     };
-    // The first record says that the server has started, and nobody knows how soon that fails.
+    // The first record reports the start of the server. When it fails is not deterministic.
     while get("/readyz").status == 200 {}
     let refused = said("hi").send(&server);
     refused.error(503, 503, "1");
     assert_eq!(refused.header("retry-after"), Some("2"));
     assert_eq!(refused.json()["error"]["data"]["setting"], "audit.required");
-    // What calls nothing is answered.
+    // Requests that call nothing are answered.
     Stateless::new("tools/list", json!({}))
         .send(&server)
         .result();

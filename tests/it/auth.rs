@@ -1,4 +1,4 @@
-//! Who is let in: API keys, users that a proxy forwards, and proofs of the application's own.
+//! Authentication: API keys, users that a proxy forwards, and methods of the application.
 
 mod keys;
 mod policy;

@@ -6,7 +6,7 @@ use std::process::Output;
 
 use crate::support::longshore;
 
-/// What the program says to a configuration in a folder of its own, which the program is not started in.
+/// Runs the program on a configuration in a temporary folder, from another working directory.
 fn checked(text: &str, arguments: &[&str]) -> (Option<i32>, String) {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("there.json"), document()).expect("written");
@@ -40,7 +40,7 @@ fn a_configuration_of_which_a_part_would_not_be_offered_is_not_valid() {
     for (text, parts) in [
         (
             "sources: [{name: pets, openapi: {document: ./missing.json}}, {name: there, openapi: {document: there.json}}]\n",
-            // Where it was looked for, and where it is said.
+            // The searched paths, and the setting.
             &[
                 "sources[0].openapi.document",
                 "/missing.json cannot be read",

@@ -6,7 +6,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 
 use crate::support::longshore;
 
-/// What it says when it cannot start, with its exit code.
+/// Returns the error of a failed start, with the exit code.
 fn complaint(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) {
     let Output {
         status,
@@ -368,7 +368,7 @@ fn garbage_on_standard_input_is_answered_and_nothing_else_is_said() {
 fn the_page_for_trying_is_opened_where_somebody_asks_for_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let (opener, told) = (folder.path().join("opener"), folder.path().join("told"));
-    // Whoever reads it waits until somebody has written.
+    // Reading a pipe blocks until it has a writer.
     let made = Command::new("mkfifo").arg(&told).status();
     assert!(made.expect("there is mkfifo").success());
     let script = format!("#!/bin/sh\nprintf %s \"$1\" > {}\n", told.display());

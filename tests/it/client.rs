@@ -151,7 +151,7 @@ async fn lists_are_read_page_by_page() {
     assert_eq!(names.len(), tools.len(), "each once");
 }
 
-/// Says how it goes on.
+/// Reports progress.
 #[longshore::tool]
 async fn steps(context: &longshore::CallContext) -> &'static str {
     context.progress(1.0, Some(2.0), "half").await;

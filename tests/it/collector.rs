@@ -1,4 +1,4 @@
-//! What a collector receives: spans, metrics and log records, checked against the conventions one by one.
+//! Export to a collector: spans, metrics and log records, compared with the semantic conventions.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ fn observe(protocol: ExportProtocol) -> Received {
     gate.begun();
     drop(gone);
     assert_eq!(gate.end(), End::Dropped);
-    // What was not sent yet is sent when the server stops.
+    // Pending items are exported at shutdown.
     drop(server);
     collector.take()
 }
@@ -166,7 +166,7 @@ fn check_spans(received: &Received) {
         ],
     );
 
-    // What the message says is the parent, what its HTTP request says is linked.
+    // The context of the message is the parent; the one of its HTTP request is linked.
     let echo = span_named(spans, "tools/call echo");
     attributes(echo, &[&alone[..], &tool("echo")].concat());
     assert_eq!(hex(&echo.trace_id), TRACE);
@@ -359,7 +359,7 @@ fn nothing_is_recorded_of_what_is_not_sampled() {
     );
 }
 
-/// What a tool sees of its trace, and would pass on.
+/// A tool that returns the trace context it would propagate.
 fn sees() -> impl longshore::IntoTool {
     tool_fn(
         Definition::new("sees"),
@@ -446,7 +446,7 @@ fn sees_only() -> impl longshore::IntoTool {
 fn a_collector_that_is_not_there_costs_no_call_and_no_second_at_the_end() {
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = nobody.local_addr().expect("an address");
-    // It takes connections, and never says anything.
+    // It accepts connections and never responds.
     let server = Serve::new()
         .configured(|c| {
             c.telemetry.endpoint = Some(format!("http://{address}"));
@@ -496,7 +496,7 @@ fn what_a_collector_says_that_it_did_not_take_is_counted() {
     });
 }
 
-/// What each signal says of its sender, of a program that believes to be on Cloud Run; compressed if that is asked for.
+/// Resource attributes of each signal, for a program that detects Cloud Run; with optional compression.
 #[cfg(all(feature = "cli", unix))]
 fn check_senders(protocol: ExportProtocol, word: &str, compression: &str) {
     use std::io::{BufRead as _, BufReader};

@@ -1,4 +1,4 @@
-//! `longshore list`, `call`, `read` and `prompt`, as somebody uses them from a terminal or a script.
+//! `longshore list`, `call`, `read` and `prompt` in a terminal and in scripts.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -41,7 +41,7 @@ async fn calculate() -> &'static str {
     "42"
 }
 
-/// Greets somebody.
+/// Greets a person.
 #[prompt]
 async fn greeting(name: String) -> String {
     format!("Greet {name}.")
@@ -115,7 +115,7 @@ fn arguments_have_the_types_of_the_input_schema() {
         assert_eq!((code, &*printed), (Some(1), ""), "{said}");
         assert!(said.contains(told), "{said}");
     }
-    // What is sent as it stands is checked by the server.
+    // A raw value is validated by the server.
     let (_, printed, _) = call(&["text=x", "count:=\"seven\""]);
     assert!(printed.contains("\"isError\": true"), "{printed}");
 }
@@ -162,7 +162,7 @@ fn a_server_may_be_named_by_host_and_port() {
     );
     let (code, _, said) = run(&["list", &format!("{address}/mcp")], &[]);
     assert_eq!((code, &*said), (Some(0), ""));
-    // Who names a server without its scheme has not asked for a token to be sent unencrypted.
+    // A server name without a scheme must not cause a token to be sent in plain text.
     let token = [("LONGSHORE_TOKEN", "token")];
     let (code, _, said) = run(&["list", "192.0.2.1:80"], &token);
     assert_eq!(code, Some(1));
@@ -257,7 +257,7 @@ fn a_word_that_is_no_server_is_told_in_plain_words() {
     );
     let (_, _, said) = run(&["list", "traker", "--config", file], &[]);
     assert!(said.contains("did you mean tracker?"), "{said}");
-    // Options before the command are told as such.
+    // Options before the command cause a specific error.
     let (code, _, said) = run(&["--config", file, "list", "tracker"], &[]);
     assert_eq!(code, Some(2), "{said}");
     assert!(
@@ -285,7 +285,7 @@ fn a_server_without_oauth_metadata_has_no_login() {
     }
 }
 
-/// Runs the program at a terminal, at which somebody types. `None` where there is no `script`.
+/// Runs the program in a terminal with input. Returns `None` without the `script` program.
 fn at_terminal(
     command: &str,
     variables: &[(&str, &str)],
@@ -341,7 +341,7 @@ fn somebody_at_a_terminal_is_offered_to_log_in_and_may_type_a_token() {
         shown.contains("publishes no OAuth metadata") && shown.contains("hello"),
         "{shown}"
     );
-    // For a program nobody is asked.
+    // A program is never prompted.
     let (code, shown) =
         at_terminal(&format!("{call} --json"), &tokens, "").expect("there is script");
     assert_eq!(code, Some(1), "{shown}");

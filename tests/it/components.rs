@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Running, Serve, Stateless};
 
-/// What the components of `longshore::source` are tested with.
+/// The components in the tests of `longshore::source`.
 const PLAIN: &str = include_str!("../../crates/sources/src/wasm/tests/plain.wat");
 
 struct Components {

@@ -1,4 +1,4 @@
-//! One server out of several.
+//! Composition of several servers into one.
 
 use std::sync::{Arc, Mutex};
 
@@ -33,7 +33,7 @@ fn other() -> App {
         ))
 }
 
-/// Tools by their names, which may be others at any time.
+/// Tools by name, which can be changed.
 #[derive(Clone, Default)]
 struct Names(Arc<Mutex<(Vec<String>, Changed)>>);
 

@@ -92,7 +92,7 @@ fn short_answers_and_streams_are_not_and_nothing_is_unless_a_setting_says_so() {
         !head.contains("content-encoding") && body.starts_with(b"{"),
         "{head}"
     );
-    // It says how far it is.
+    // The call reports progress.
     let slow = json!({"name": "wait", "arguments": {"seconds": 0.05}});
     let (head, body) = answer(&server, "tools/call", slow, GZIP);
     assert!(

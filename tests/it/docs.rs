@@ -1,4 +1,4 @@
-//! What the documents say is so.
+//! Checks that the documentation is correct.
 
 use std::collections::BTreeMap;
 
@@ -120,7 +120,7 @@ fn every_path_is_documented() {
     assert_eq!(documented, served);
 }
 
-/// What people copy from: the README, pages of platforms, manifests, the chart.
+/// Files that readers copy from: the README, platform pages, manifests, the chart.
 fn copied_from() -> Vec<(std::path::PathBuf, String)> {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let folders = ["docs/platforms", "deploy", "helm"];
@@ -142,7 +142,7 @@ fn copied_from() -> Vec<(std::path::PathBuf, String)> {
 
 #[test]
 fn every_variable_that_people_may_copy_is_one() {
-    /// Short names, and what is no setting.
+    /// Short names, and names that are not settings.
     const OTHERS: [&str; 11] = [
         "LONGSHORE_IMAGE",
         "LONGSHORE_IMAGE_PORT",
@@ -166,7 +166,7 @@ fn every_variable_that_people_may_copy_is_one() {
                 .collect()
         })
         .collect();
-    // A part of a name that stands for any, as in `upstreams.<name>.command`, fits whatever is there.
+    // A placeholder, as in `upstreams.<name>.command`, matches any name.
     let is_setting = |name: &str| {
         let parts: Vec<&str> = name["LONGSHORE_".len()..].split("__").collect();
         settings.iter().any(|setting| {
@@ -187,7 +187,7 @@ fn every_variable_that_people_may_copy_is_one() {
                 .unwrap_or(rest.len());
             let name = rest[..end].trim_end_matches('_');
             let in_file = name.strip_suffix("_FILE").unwrap_or(name);
-            // `LONGSHORE_<PART>__<NAME>`, `LONGSHORE_...` and the like.
+            // Placeholders such as `LONGSHORE_<PART>__<NAME>` and `LONGSHORE_...`.
             if name == "LONGSHORE" || OTHERS.contains(&name) {
                 continue;
             }
@@ -201,7 +201,7 @@ fn every_variable_that_people_may_copy_is_one() {
     assert_eq!(unknown, Vec::<String>::new());
 }
 
-/// The rows of all tables of limits: what, default, settings and what is counted.
+/// Rows of all limit tables: resource, default, settings and metric.
 fn limits() -> Vec<[&'static str; 4]> {
     let rows = LIMITS.lines().filter_map(|line| {
         let cells: Vec<_> = line.split('|').map(str::trim).collect();
@@ -217,7 +217,7 @@ fn limits() -> Vec<[&'static str; 4]> {
     rows.collect()
 }
 
-/// What stands in backticks.
+/// Returns the texts in backticks.
 fn named(cell: &str) -> impl Iterator<Item = &str> {
     cell.split('`').skip(1).step_by(2)
 }
@@ -330,7 +330,7 @@ fn the_index_for_people_names_every_page() {
     }
 }
 
-/// What a table says of one setting.
+/// A table row about a setting.
 struct Row {
     variable: String,
 }
@@ -385,7 +385,7 @@ fn texts(path: &std::path::Path, found: &mut Vec<(String, String)>) {
     }
 }
 
-/// What a line shows as API keys, and as keys that seal.
+/// Returns the API keys and the encryption keys in a line.
 fn keys_in(line: &str) -> (Vec<String>, Vec<String>) {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "_-:".contains(c);
     let words = line.split(|c| !is_part(c));
@@ -407,7 +407,7 @@ fn keys_in(line: &str) -> (Vec<String>, Vec<String>) {
     .find_map(|begin| Some(line.split_once(begin)?.1));
     let values = after.unwrap_or_default().split([',', ']', '}']);
     let values = values.map(|value| value.trim().trim_matches(['"', '\'', '\\', '`']).to_owned());
-    // Only what is long enough is a key.
+    // Shorter texts are not keys.
     (api_keys, values.filter(|value| 24 <= value.len()).collect())
 }
 
@@ -458,6 +458,6 @@ fn keys_that_the_documents_show_open_nothing() {
             }
         }
     }
-    // They are looked for where they are.
+    // Checks that the search finds the known examples.
     assert!(2 < seals, "{seals}");
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::support::{Running, Serve};
 
-/// What the doctor says, and its exit code.
+/// Output and exit code of `doctor`.
 struct Said {
     code: Option<i32>,
     json: Value,
@@ -81,7 +81,7 @@ fn demo() -> Serve {
     })
 }
 
-/// What stands between the doctor and its server: each connection is given to a function.
+/// Starts a proxy between `doctor` and its server: each connection is passed to a function.
 fn in_front(each: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound");
@@ -95,10 +95,10 @@ fn in_front(each: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
     address
 }
 
-/// What becomes of an answer, given what of it has come.
+/// Modification of a response, depending on what has arrived.
 enum Filter {
     Pass,
-    /// No more than so many bytes of it are passed on.
+    /// Forwards at most this many bytes.
     HoldAfter(usize),
 }
 
@@ -380,7 +380,7 @@ fn nothing_is_concluded_from_answers_that_are_none() {
 
 #[test]
 fn a_server_that_answers_everybody_is_told() {
-    // It takes every message for the same one, wherever it comes from.
+    // The proxy repeats this response for every message.
     let body = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"naive","version":"0"}}}"#;
     let head: &'static str = Box::leak(
         format!(
@@ -453,7 +453,7 @@ fn versions_of_tls_that_nobody_should_speak_are_told() {
         .start();
     let address = server.address();
     let front = in_front(move |mut stream| match hello_version(&stream) {
-        // It goes on in TLS 1.1, and of TLS 1.0 it wants to know nothing.
+        // It continues in TLS 1.1, and rejects TLS 1.0.
         Some([3, 2]) => {
             let mut buffer = [0; 1024];
             let _ = stream.read(&mut buffer);

@@ -16,7 +16,7 @@ use crate::support::{Connection, Stateless};
 struct Program {
     child: Child,
     address: SocketAddr,
-    /// What it says after its greeting.
+    /// Its output after the banner.
     _log: BufReader<ChildStderr>,
 }
 
@@ -47,7 +47,7 @@ impl Program {
             address,
             _log: log,
         };
-        // It greets before it serves, and only who serves hears signals.
+        // The banner precedes serving, and only a serving program handles signals.
         let live = "GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n";
         assert_eq!(program.connect().send(live).receive().status, 200);
         program
@@ -87,8 +87,8 @@ fn waits(seconds: f64) -> Stateless {
     Stateless::call("wait", json!({ "seconds": seconds }))
 }
 
-/// The answer to a request on a connection of its own: `None` if there was nobody to connect to any more, `Err` if the
-/// connection broke before the answer.
+/// Sends a request over its own connection. Returns `None` if the connection is refused, and `Err` if it ends before
+/// the response.
 fn ask(address: SocketAddr, text: &str) -> Option<Result<Value, String>> {
     use std::io::Write as _;
     let mut stream = TcpStream::connect(address).ok()?;
@@ -97,7 +97,7 @@ fn ask(address: SocketAddr, text: &str) -> Option<Result<Value, String>> {
         .and_then(|()| stream.write_all(text.as_bytes()));
     match asked {
         Ok(()) => {}
-        // Nobody took the connection that the system had accepted.
+        // The system accepted the connection, but the server did not.
         Err(error) if is_gone(&error) => return None,
         Err(error) => return Some(Err(error.to_string())),
     }
@@ -157,7 +157,7 @@ fn no_call_that_ends_before_the_deadline_fails_when_the_program_is_told_to_stop(
                             after += usize::from(told.get().is_some());
                         }
                         Some(Err(error)) => panic!("a call failed: {error}"),
-                        // Nobody listens: not before it was told to stop, and not in the second after that.
+                        // The listener is closed: never before the signal, and not within the first second after it.
                         None => {
                             let since = told.get().map(Instant::elapsed);
                             assert!(Some(Duration::from_secs(1)) <= since, "{since:?}");
@@ -169,7 +169,7 @@ fn no_call_that_ends_before_the_deadline_fails_when_the_program_is_told_to_stop(
             })
         })
         .collect();
-    // One that has begun before the signal, and takes longer than the delay.
+    // A call that began before the signal, and takes longer than the delay.
     let mut long = program.connect();
     long.send(waits(3.0).text());
     while answered.load(Ordering::Relaxed) < 50 {
@@ -234,7 +234,7 @@ fn a_second_signal_ends_it_at_once() {
         let mut endless = program.connect();
         endless.send(waits(60.0).text());
         program.signal("TERM");
-        // It is known to have heard the first one when it says that it drains.
+        // The first signal has been handled once the log reports it.
         loop {
             let Ok(stream) = TcpStream::connect(program.address) else {
                 break;
@@ -348,7 +348,7 @@ fn what_is_local_is_said_by_the_socket_that_was_handed_over_and_not_by_the_setti
     };
     let statuses = [
         status("/tools", "localhost"),
-        // The guard against DNS rebinding, and the page for trying what is served.
+        // The guard against DNS rebinding, and the playground.
         status("/tools", "mcp.example.com"),
         status("/", "localhost"),
     ];
@@ -378,7 +378,7 @@ fn a_socket_in_the_file_system_that_was_handed_over_is_listened_on_and_left() {
     stream
         .set_read_timeout(Some(Duration::from_secs(20)))
         .expect("a socket");
-    // A proxy passes on whatever name it was asked by.
+    // A proxy forwards the original host name.
     let ready = "GET /livez HTTP/1.1\r\nhost: mcp.example.com\r\nconnection: close\r\n\r\n";
     stream.write_all(ready.as_bytes()).expect("sent");
     let mut answer = String::new();

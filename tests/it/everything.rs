@@ -321,7 +321,7 @@ fn asking(method: &str, params: Value) -> Stateless {
     Stateless::new(method, params).meta("clientCapabilities", capabilities)
 }
 
-/// The same with answers.
+/// Builds the retry with answers.
 fn answered(request: &Stateless, asked: &Value, answers: Value) -> Stateless {
     request.clone().params(|params| {
         params["inputResponses"] = answers;

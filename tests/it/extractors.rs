@@ -20,7 +20,7 @@ use tower::util::MapRequestLayer;
 
 use super::support::{Serve, Stateless};
 
-/// What a layer takes from a header.
+/// Value that a layer takes from a header.
 #[derive(Clone, Debug)]
 struct Tenant(String);
 
@@ -129,7 +129,7 @@ async fn accounts(#[call] accountant: Accountant) -> String {
     format!("accounts for {}", accountant.0)
 }
 
-/// One account.
+/// Reads an account.
 #[resource(uri = "accounts://one/{name}")]
 async fn account(
     #[call] accountant: Accountant,

@@ -94,7 +94,7 @@ fn the_first_of_each_list_are_those_that_are_called() {
         listed[member].as_array().expect("a list").clone()
     };
     let tools = list("tools/list", "tools");
-    // It is called without arguments.
+    // The tool has no required arguments.
     assert_eq!(tools[0]["inputSchema"].get("required"), None);
     assert!(
         tools
@@ -289,7 +289,7 @@ fn questions_within_sessions_are_those_that_are_prescribed() {
         }
         assert_eq!(&shown, field, "{name}");
     }
-    // Who cannot be asked is told so.
+    // A client without the capability gets an error.
     let plain = server.session("2025-11-25");
     let refused = plain
         .call("test_sampling", &json!({"prompt": "x"}))

@@ -52,7 +52,7 @@ fn a_configuration_to_begin_with_is_valid_and_so_are_its_examples() {
         "{}",
         said(&checked)
     );
-    // Examples are what has a sign and no blank behind it.
+    // Lines with a comment sign and without a space are examples.
     let examples: Vec<_> = text
         .lines()
         .map(|line| match line.strip_prefix('#') {

@@ -1,5 +1,4 @@
-//! What an application can do with the library beyond `#[tool]`: layers, methods of its own, the harness, and
-//! what its tools learn of their callers.
+//! Library features beyond `#[tool]`: layers, custom methods, the harness, and caller data in tools.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -264,12 +263,12 @@ fn a_method_of_the_applications_own_is_answered_in_every_revision() {
     Stateless::new("com.example/fail", json!({}))
         .send(&server)
         .error(200, 7, "1");
-    // It is mirrored like any other.
+    // Its header must mirror the body like any other.
     let unmirrored = Stateless::new("com.example/echo", json!({})).without("mcp-method");
     unmirrored.send(&server).error(400, -32020, "1");
 }
 
-/// Why an application cannot run.
+/// Returns the error of an application that cannot run.
 fn why_not(app: App) -> String {
     let refused = app.config(Config::default()).harness();
     refused.expect_err("it cannot").to_string()

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use longshore::{App, Config, StopSignal, tool};
+use tokio::sync::Notify;
 
 use crate::support::{Running, Serve};
 
@@ -171,15 +172,21 @@ async fn a_task_that_does_not_stop_is_aborted_within_the_grace_period() {
     let mut config = config();
     config.drain.grace_seconds = Some(5);
     let log = Log::default();
+    let started = Arc::new(Notify::new());
+    let running = Arc::clone(&started);
     let bound = App::new()
         .config(config)
-        .background("stuck", async |_| std::future::pending::<()>().await)
+        .background("stuck", async move |_| {
+            running.notify_one();
+            std::future::pending::<()>().await;
+        })
         .on_stop(log.hook("stop"))
         .bind()
         .await
         .expect("bound");
     let began = Instant::now();
-    Box::pin(bound.serve_until(async {})).await.expect("served");
+    let stop = async move { started.notified().await };
+    Box::pin(bound.serve_until(stop)).await.expect("served");
     let took = began.elapsed();
     // A second for calls, which the task may use up.
     assert!(

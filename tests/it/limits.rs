@@ -1,4 +1,4 @@
-//! How often and how many at once, as clients see it.
+//! Rate and concurrency limits from a client's view.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -104,11 +104,11 @@ fn sessions_of_an_address_begin_at_a_rate() {
     }
     let response = server.post(&[], &initialize);
     refused(&response, 429, "limits.initialize_per_minute", "1");
-    // Who needs no session is not affected.
+    // Requests without a session are not affected.
     echoing().send(&server).result();
 }
 
-/// Waits until the server has looked at its memory.
+/// Waits until the server has measured its memory.
 fn once_noticed(mut is_so: impl FnMut() -> bool) {
     let begun = std::time::Instant::now();
     while !is_so() {
@@ -193,7 +193,7 @@ fn a_principal_that_was_proved_has_a_rate_of_its_own() {
     call(CI).result();
     call(CI).result();
     refused(&call(CI), 429, "limits.principal", "");
-    // Others are not affected, and rates belong to who asks, not to what is asked.
+    // Other callers are not affected: a rate belongs to the caller.
     call(BOB).result();
     let tools =
         format!("GET /tools HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {CI}\r\n\r\n");
@@ -250,7 +250,7 @@ fn who_fails_to_prove_itself_too_often_is_told_to_wait_and_others_are_not_kept_o
     let setting = "limits.failed_authentications_per_minute";
     refused(&call("lsk_wrong"), 429, setting, "");
     call(CI).result();
-    // Who shows nothing tries nothing.
+    // A request without a credential is not a failed attempt.
     assert_eq!(echoing().send(&server).status, 401);
 }
 
@@ -300,7 +300,7 @@ fn calls_beyond_their_number_wait_in_line_and_the_last_is_refused() {
             .expect("a socket");
     }
     refused(&both[refused_one].receive(), 503, "limits.calls", "1");
-    // What is no call does not wait.
+    // Other requests than calls do not wait.
     Stateless::new("tools/list", json!({}))
         .send(&server)
         .result();
@@ -387,7 +387,7 @@ fn pages_of_configured_origins_may_read_answers() {
     assert_eq!(response.header("vary"), Some("origin"));
     let exposed = response.header("access-control-expose-headers");
     assert!(exposed.is_some_and(|names| names.contains("mcp-session-id")));
-    // Refusals can be read too, and nobody else's page gets anything.
+    // An allowed origin can read the error; other origins cannot.
     let response = echoing()
         .without("mcp-method")
         .and("origin", PAGE)
@@ -447,7 +447,7 @@ fn without_configured_origins_no_page_is_told_anything() {
     response.result();
     assert_eq!(response.header("access-control-allow-origin"), None);
     assert_eq!(response.header("vary"), None);
-    // A browser that asks beforehand is told which setting it is about, by way of whoever looks at its tools.
+    // A rejected preflight request names the setting, for people who look at developer tools.
     let asked = "OPTIONS /mcp HTTP/1.1\r\nhost: localhost\r\norigin: http://localhost:5173\r\n\
                  access-control-request-method: POST\r\n\r\n";
     let refused = server.connect().send(asked).receive();
@@ -482,7 +482,7 @@ fn large_responses_that_nobody_reads_are_bounded_and_small_ones_go_on() {
         .header("content-length")
         .expect("a length")
         .to_owned();
-    // An address has half of it, whatever the number of its connections.
+    // An address may use half of it, over any number of connections.
     refused(&large().send(&server), 503, "limits.response_bytes", "1");
     echoing().send(&server).result();
     let metrics = server

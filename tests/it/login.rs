@@ -1,4 +1,4 @@
-//! `longshore login`: a token by somebody's consent, kept and used, got anew, and forgotten.
+//! `longshore login`: tokens by consent in a browser, their storage, use, refresh and deletion.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -20,7 +20,7 @@ mod shared;
 /// A server of one tool that wants a token, and the issuer that gives it, at one address.
 struct World {
     site: Site,
-    /// How many tokens the issuer gave; only the last one is good.
+    /// Number of issued tokens; only the last one is valid.
     given: Arc<AtomicUsize>,
     /// Up to this one the server takes none.
     taken_back: Arc<AtomicUsize>,
@@ -28,7 +28,7 @@ struct World {
 }
 
 impl World {
-    /// `change` is what is different about the issuer's metadata.
+    /// `change` modifies the issuer's metadata.
     fn new(change: Value) -> Self {
         let given = Arc::new(AtomicUsize::new(0));
         let taken_back = Arc::new(AtomicUsize::new(0));
@@ -95,7 +95,7 @@ impl World {
         self.begin_at(&self.server(), more)
     }
 
-    /// The same, where the server is named so.
+    /// Begins a login to a server with this name.
     fn begin_at(&self, server: &str, more: &[&str]) -> Going {
         self.begin_by(self.command(&[&["login", server], more].concat()))
     }
@@ -137,7 +137,7 @@ impl Going {
         found.unwrap_or_else(|| panic!("no {name} in {}", self.page))
     }
 
-    /// What the browser is shown when it comes back with these parameters.
+    /// Returns the page of the browser redirect with these parameters.
     fn back(&self, parameters: &[(&str, &str)]) -> String {
         let mut url: Url = self.parameter("redirect_uri").parse().expect("a URL");
         url.query_pairs_mut().extend_pairs(parameters);
@@ -150,14 +150,14 @@ impl Going {
         shown
     }
 
-    /// Has somebody consent.
+    /// Simulates the user's consent.
     fn consent(self, issuer: &str) -> (bool, String) {
         let state = self.parameter("state");
         self.back(&[("code", "good"), ("state", &*state), ("iss", issuer)]);
         self.end()
     }
 
-    /// Whether it was done, and what was said.
+    /// Returns the success and the output.
     fn end(mut self) -> (bool, String) {
         let mut said = String::new();
         self.said.read_to_string(&mut said).expect("readable");
@@ -220,7 +220,7 @@ fn answer(url: &str, asked: &Asked, given: &AtomicUsize, change: &Value) -> Told
     }
 }
 
-/// A small MCP server that lets in whoever has the last token.
+/// A small MCP server that accepts only the last token.
 fn serve(url: &str, asked: &Asked, good: Option<usize>) -> Told {
     let shown = asked.headers.get("authorization");
     if good.is_none_or(|good| shown != Some(&format!("Bearer access{good}"))) {
@@ -270,7 +270,7 @@ fn a_login_is_kept_used_got_anew_and_forgotten() {
         json!([going.parameter("redirect_uri")])
     );
     assert_eq!(registered["application_type"], "native");
-    // Whoever comes with another state is somebody else, and so is whoever asks for something else.
+    // A redirect with another state, or another path, is rejected.
     let state = going.parameter("state");
     assert!(
         going
@@ -306,7 +306,7 @@ fn a_login_is_kept_used_got_anew_and_forgotten() {
     assert_eq!(mode(file.parent().expect("a folder")), 0o700);
 
     assert!(has_tool(&world.run(&["list", &server])));
-    // Somebody else has got a newer token; what is refused is got anew, once.
+    // Another process has refreshed the token; a rejected token is refreshed once.
     world.given.store(7, Ordering::Relaxed);
     let refused = world.run(&["list", &server]);
     let said = String::from_utf8_lossy(&refused.stderr);
@@ -450,7 +450,7 @@ fn an_upstream_is_called_with_the_login_that_its_folder_has() {
     assert!(world.login().is_none());
 }
 
-/// AUTH-12: what is listed of tokens is whose they are, and nothing else.
+/// AUTH-12: the list of logins contains holders, never tokens.
 #[test]
 fn logins_are_listed_without_their_tokens_and_forgotten_one_issuer_at_a_time() {
     let world = World::new(json!({}));
@@ -569,7 +569,7 @@ fn a_client_secret_goes_to_an_issuer_that_was_named_and_to_no_other() {
         "{said}"
     );
     assert!(world.site.asked("/token").is_empty());
-    // Named once, it is known from then on.
+    // A client ID that was given once is stored.
     let issuer = world.site.url.clone();
     for more in [&["--issuer", &issuer][..], &[]] {
         let (done, said) = world.begin_by(command(more)).consent(&issuer);
@@ -577,7 +577,7 @@ fn a_client_secret_goes_to_an_issuer_that_was_named_and_to_no_other() {
     }
     let asked = world.site.asked("/token");
     assert_eq!(asked.len(), 2);
-    // Another secret has been shown to nobody.
+    // Another secret is sent to no server.
     let mut other = command(&[]);
     other.env("LONGSHORE_CLIENT_SECRET", "canary-of-another");
     assert!(!other.output().expect("runs").status.success());
@@ -596,7 +596,7 @@ fn cli_09_a_scope_that_is_missing_is_named_and_asked_for_by_the_next_login() {
         said.contains("lacks the scope files:write") && said.contains("`longshore login "),
         "{said}"
     );
-    // It is remembered however often somebody logs in, unless they say otherwise.
+    // It stays stored over further logins without the option.
     for _ in 0..2 {
         let going = world.begin(&[]);
         assert_eq!(going.parameter("scope"), "tools offline_access files:write");

@@ -82,7 +82,7 @@ fn an_endpoint_has_what_is_named_and_nothing_else() {
     assert_eq!(sum["content"][0]["text"], "3");
     let refused = call("again", json!({"text": "x"})).error(200, -32602, "1");
     assert!(refused.starts_with("Unknown tool: again"), "{refused}");
-    // DISC-02: what is not offered there is not there.
+    // DISC-02: a capability that the endpoint does not offer does not exist.
     ask(&server, "/mcp/sums", &id, "resources/list", json!({})).error(200, -32601, "1");
 }
 

@@ -197,7 +197,7 @@ async fn each_stream_is_judged_by_its_own_head_whatever_came_before_it() {
     ];
     for (first, status) in &heads {
         for (second, other) in &heads {
-            // Often enough that what is remembered is made use of.
+            // Repeated often enough that the cache is used.
             for (fields, expected) in [(first, status), (first, status), (first, status)]
                 .into_iter()
                 .chain([(second, other), (second, other), (first, status)])
@@ -236,7 +236,7 @@ async fn large_responses_on_streams_without_a_window_are_bounded() {
     assert!(refused.headers().contains_key("retry-after"));
     let error = json_of(refused).await;
     assert_eq!(error["error"]["data"]["setting"], "limits.response_bytes");
-    // A stream that is taken back gives its share back.
+    // A reset stream returns its share.
     drop(unread.pop());
     let mut tries = 0;
     while !client

@@ -28,7 +28,7 @@ fn text(result: &Value) -> &str {
     result["content"][0]["text"].as_str().expect("text")
 }
 
-/// A server whose tools and resources say what they are told of the trace.
+/// A server whose tools and resources return the trace context that they receive.
 fn upstream() -> Running {
     let sees = tool_fn(
         Definition::new("sees"),
@@ -68,7 +68,7 @@ fn before(upstream: &Running, serve: Serve) -> Serve {
     })
 }
 
-/// That a span is of a request that the other span's call made.
+/// Checks that a span is the child of the other span's call.
 #[track_caller]
 fn check_child(span: &Span, parent: &Span, pairs: &[(&str, &str)]) {
     assert_eq!(span.kind, span::SpanKind::Client as i32, "{}", span.name);

@@ -1,4 +1,4 @@
-//! What operators see: health, the admin port, metrics, and how a server stops.
+//! Operator functions: health, the admin port, metrics, and shutdown.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,4 @@
-//! The commands for whoever decides who may call: `key` and `policy`; and what is said at start about settings that let
-//! in nobody, or everybody.
+//! The commands `key` and `policy`, and start-up warnings about settings that admit no caller, or every caller.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Output, Stdio};
@@ -8,7 +7,7 @@ use longshore::auth::KeyHash;
 
 use crate::support::longshore;
 
-/// What a command prints, and its exit code.
+/// Runs a command. Returns its output and exit code.
 fn said(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) {
     let Output {
         status,
@@ -46,7 +45,7 @@ fn a_new_key_is_printed_once_with_its_hash_and_opens_the_server() {
         toml.contains("  [auth]\n  api_keys = [{ name = \"ci\", keys = [\"sha256:"),
         "{toml}"
     );
-    // What was printed can be used as it is.
+    // The printed value can be used as configuration.
     let keys = format!("ci={hash}");
     let (code, text) = said(&["config", "check"], &[("LONGSHORE_AUTH__API_KEYS", &keys)]);
     assert_eq!(code, Some(0), "{text}");
@@ -177,7 +176,7 @@ fn rules_for_what_there_is_not_are_told_at_start() {
     assert!(text.contains("policy.rules[0].requires"), "{text}");
 }
 
-/// What the log says until somebody finds what they look for.
+/// Returns the log up to a line that contains the text.
 fn logged(variables: &[(&str, &str)], part: &str) -> String {
     let mut process = longshore(&["run", "--host", "127.0.0.1", "--port", "0"], variables)
         .env("LONGSHORE_LOG__FORMAT", "text")
@@ -196,7 +195,7 @@ fn logged(variables: &[(&str, &str)], part: &str) -> String {
 
 #[test]
 fn an_issuer_that_answers_nonsense_is_told_at_start_with_what_to_do() {
-    // It says nothing that is HTTP, let alone a document.
+    // The response is not HTTP.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let issuer = format!("http://{}", listener.local_addr().expect("an address"));
     std::thread::spawn(move || {

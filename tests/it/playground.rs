@@ -1,4 +1,4 @@
-//! The page at `/` on which a person tries what is served.
+//! The playground page at `/`.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;

@@ -1,4 +1,4 @@
-//! Which test holds which rule of the protocol: `docs/protocol.md` says so, and is right.
+//! Checks the table in `docs/protocol.md` of which test covers which protocol rule.
 //!
 //! A test names the rules that it holds in its own name (`http_07_...`, `mh_10_to_12_...`), or in its comments
 //! (`HTTP-07`).
@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 const DOCUMENT: &str = include_str!("../../docs/protocol.md");
-/// Where tests are.
+/// Folders with tests.
 const FOLDERS: [&str; 2] = ["crates", "tests/it"];
-/// What is asked of every message of every test, and so no test's own.
+/// Checks of every message in every test, which are not a test of their own.
 const EVERY_MESSAGE: &str = "tests/it/support/schema.rs";
 
 const PREFIXES: [&str; 37] = [
@@ -74,7 +74,7 @@ fn tests_by_rule() -> BTreeMap<String, BTreeSet<String>> {
             if path.is_dir() {
                 folders.push(path);
             } else if path.ends_with(file!()) {
-                // What it says of rules is about reading them.
+                // Mentions of rules in the parser are not tests.
             } else if path.extension().is_some_and(|end| end == "rs") {
                 let text = std::fs::read_to_string(&path).expect("UTF-8");
                 if path.ends_with(EVERY_MESSAGE) {

@@ -11,7 +11,7 @@ use longshore::{
 };
 use serde_json::{Value, json};
 
-/// Stands for a pool of connections.
+/// Stands for a connection pool.
 #[derive(Debug)]
 struct Orders {
     place: &'static str,
@@ -59,13 +59,13 @@ fn count_orders(#[state] orders: &Orders) -> u64 {
     orders.placed.load(Ordering::Relaxed)
 }
 
-/// Where orders go.
+/// Address for orders.
 #[resource(uri = "orders://place")]
 async fn destination(#[state] orders: &Orders) -> &'static str {
     orders.place
 }
 
-/// One order.
+/// Reads an order.
 #[resource(uri = "orders://order/{number}")]
 async fn one(
     #[state] orders: &Orders,
@@ -197,7 +197,7 @@ fn what_is_not_provided_is_an_error_at_start_that_names_all_of_it() {
 
 #[tokio::test]
 async fn an_application_that_becomes_a_part_keeps_its_state_and_takes_what_it_lacks() {
-    // One has all that it needs; the other takes a clock from the whole.
+    // One tool has all its state; the other needs a clock from the application.
     let partly = App::new()
         .provide(Orders::of("Bern"))
         .tool(place_order)
@@ -269,7 +269,7 @@ async fn a_function_with_state_can_be_called_as_what_it_is() {
 
 // === Methods ===
 
-/// What a shop sells.
+/// Stock of a shop.
 trait Stock: Send + Sync + 'static {
     fn count(&self, article: &str) -> Option<u32>;
 }
@@ -326,7 +326,7 @@ impl<S: Stock> Shop<S> {
         "9 to 17"
     }
 
-    /// What is in stock.
+    /// Reads an article in stock.
     #[resource(uri = "shop://stock/{article}")]
     async fn in_stock(&self, #[arg(complete = self.articles)] article: String) -> Option<String> {
         Some(self.stock.count(&article)?.to_string())

@@ -51,8 +51,8 @@ fn compared() -> Vec<(&'static str, &'static str, Value)> {
     compared
 }
 
-/// Where ours is not what the reference server has: its name, the tool, the argument (or nothing, where it is the tool as
-/// a whole), and why. `*` stands for all tools of a server.
+/// Known differences to the reference server: its name, the tool, the argument (or nothing for the whole tool), and
+/// the reason. `*` stands for all tools of a server.
 const DIFFERENCES: &[(&str, &str, &str, &str)] = &[
     (
         "everything",
@@ -170,7 +170,7 @@ fn tools(toolset: &str, settings: Value) -> BTreeMap<String, Value> {
         .collect()
 }
 
-/// What differs, by argument; nothing stands for the tool as a whole.
+/// Returns the differences by argument; an empty name stands for the whole tool.
 fn differences(
     theirs: &BTreeMap<String, Argument>,
     ours: Option<&Value>,
@@ -205,7 +205,8 @@ fn differences(
     found
 }
 
-/// Whether a schema takes values of a type; where theirs takes any number, whole ones do: each is a count.
+/// Returns true if a schema accepts values of a type. Where the reference accepts any number, integers suffice: each
+/// is a count.
 fn has_type(schema: &Value, wanted: &str) -> bool {
     let is_wanted = |name: &Value| name == wanted || (wanted == "number" && name == "integer");
     match &schema["type"] {

@@ -126,7 +126,7 @@ fn an_entry_is_a_configuration_that_holds_and_says_what_it_needs() {
         one.map_or(&Value::Null, |one| &one["value"])
     };
     assert_eq!(value("command"), "npx", "{printed}");
-    // What the registry wrote is what is passed on, and no variable of this machine.
+    // Variables of this machine are not expanded in the registry's text.
     assert_eq!(
         *value("args"),
         json!([

@@ -171,7 +171,7 @@ fn what_changes_in_the_file_takes_effect_together_and_what_is_wrong_does_not() {
     );
     assert!(program.get("/info", OTHER_KEY).contains("\"name\":\"two\""));
 
-    // One that is right by itself, and cannot be served.
+    // The settings are valid, but the toolset does not exist.
     program.write(&settings("four", OTHER_KEY, "toolsets: [nothing]\n"));
     program.wait_for("stays in force");
     assert!(program.get("/info", OTHER_KEY).contains("\"name\":\"two\""));
@@ -206,7 +206,7 @@ fn a_moved_audit_log_is_opened_again_by_sighup_and_new_rules_are_recorded() {
     let old = folder.path().join("audit.jsonl.1");
     fs::rename(&log, &old).expect("moved");
     program.signal("HUP");
-    // What was put down before the signal may be in either.
+    // Lines from before the signal may be in either file.
     while !log.exists() {
         std::thread::yield_now();
     }
@@ -299,7 +299,7 @@ fn a_component_that_is_another_is_served_after_the_file_is_read_again() {
         tools.contains("c__second") && !tools.contains("c__first"),
         "{tools}"
     );
-    // What cannot be served leaves what is.
+    // Settings that cannot be served leave the running ones unchanged.
     fs::write(&file, "nothing").expect("written");
     program.write(&sources(""));
     program.wait_for("stays in force");
@@ -335,7 +335,7 @@ fn a_document_that_changes_is_served_as_it_is_now() {
         tools.contains("pets__second") && !tools.contains("pets__first"),
         "{tools}"
     );
-    // One that makes no sense takes nothing away, and the log says what is wrong.
+    // An invalid document removes nothing, and the log describes the error.
     fs::write(&path, "{").expect("written");
     program.wait_for("what it offered before stays");
     program.wait_for("skipped");
@@ -365,14 +365,14 @@ fn a_document_that_cannot_be_had_at_start_is_asked_for_again() {
             );
         }
     });
-    // Rules for what is not there yet are no mistake.
+    // Rules for items that do not exist yet are not an error.
     let rules = "policy:\n  rules:\n    - {effect: allow, tools: [pets__late, echo]}\n";
     let more = format!("{}{rules}", source(&place));
     let mut program = Program::start(&settings("one", KEY, &more), &[]);
     assert!(!program.get("/tools", KEY).contains("pets__late"));
     is_there.store(true, std::sync::atomic::Ordering::SeqCst);
     program.wait_for("a source that was down is there");
-    // It is said just before it is served.
+    // The log line precedes the new configuration.
     while !program.get("/tools", KEY).contains("pets__late") {
         std::thread::yield_now();
     }

@@ -22,7 +22,7 @@ fn definition(uri: &str) -> ResourceDefinition {
     ResourceDefinition::new(uri, "a resource")
 }
 
-/// One of each kind.
+/// Adds a resource of each kind.
 fn resources(app: App) -> App {
     let text = definition("test://text")
         .title("Text")
@@ -620,7 +620,7 @@ fn cache_04_only_public_contents_are_kept_for_callers_nobody_knows() {
             assert_eq!(read["result"]["contents"][0]["text"], text, "{uri}");
         }
     }
-    // In whatever revision it was read, it is there for all.
+    // The subscription holds in all protocol versions.
     let params = json!({"uri": "test://all"});
     let read = server
         .session("2024-11-05")

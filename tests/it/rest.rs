@@ -1,4 +1,4 @@
-//! What is served besides the MCP endpoint: tools without MCP, and what the server says about itself.
+//! Routes besides the MCP endpoint: REST tools, and operator pages.
 
 use longshore::transport::http::{Route, routes};
 use longshore::{Definition, ToolError, tool, tool_fn};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::support::{Gate, Response, Running, Serve};
 
-/// One request on a connection of its own.
+/// Sends a request over its own connection.
 fn send(
     server: &Running,
     method: &str,
@@ -58,7 +58,7 @@ fn path_of(route: &Route) -> String {
     route.path.replace("{name}", "echo")
 }
 
-/// Checks that nothing may be served without. Each is a request that has to be refused, on every route but open ones.
+/// Checks that every route must perform. Each has a request that must be rejected on all but public routes.
 type Check = (&'static str, &'static [(&'static str, &'static str)], u16);
 const CHECKS: [Check; 3] = [
     (
@@ -74,7 +74,7 @@ const CHECKS: [Check; 3] = [
     ("a host that is none", &[("host", "local host")], 400),
 ];
 
-/// Where refusals are JSON-RPC errors.
+/// Routes whose rejections are JSON-RPC errors.
 const SPEAK_RPC: [&str; 6] = [
     "/mcp",
     "/mcp/{name}",
@@ -84,7 +84,7 @@ const SPEAK_RPC: [&str; 6] = [
     "/messages",
 ];
 
-/// A server that has what is off by default, too.
+/// Starts a server with optional routes enabled.
 fn with_everything() -> Running {
     Serve::demo_with(|c| {
         c.http.legacy_sse = true;
@@ -123,7 +123,7 @@ fn open_routes_answer_whatever_the_host() {
         let expected = match route.path {
             // A page that asks the server for more is for browsers that mean it.
             "/" => 403,
-            // What is said of tokens is not there without any.
+            // Without tokens there is no metadata.
             path if path.starts_with("/.well-known/") => 404,
             _ => 200,
         };
@@ -134,8 +134,8 @@ fn open_routes_answer_whatever_the_host() {
 #[test]
 fn other_methods_are_refused_with_those_that_a_path_has() {
     let server = with_everything();
-    // Which endpoints there are beside the first is up to the configuration, and here there are none.
-    // And who posts to the root is told where the endpoint is.
+    // Additional endpoints depend on the configuration, which has none here. A POST to the root returns the path of
+    // the endpoint.
     let elsewhere = |path: &str| matches!(path, "/mcp/{name}" | "/");
     for route in routes().iter().filter(|route| !elsewhere(route.path)) {
         for method in ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"] {

@@ -195,7 +195,7 @@ fn ver_05_a_session_keeps_to_what_it_has_negotiated() {
     for revision in REVISIONS {
         let session = server.session(revision);
         let body = super::support::request("tools/call", &call);
-        // Whatever revision of the era the header names, the session's own counts.
+        // The session's version counts, not the version in the header.
         for version in REVISIONS {
             let headers = [
                 ("mcp-session-id", session.id.as_str()),

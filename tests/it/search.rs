@@ -83,7 +83,7 @@ fn beyond_a_number_the_list_has_three_tools_that_lead_to_all_others() {
         called["content"][0]["text"],
         "read_file {\"place\":\"a \\\"b\\\" \u{e9}\"}"
     );
-    // Whoever knows a tool calls it by its name.
+    // A caller that knows a tool calls it by its name.
     let called = call(&server, "send_mail", json!({"place": "x"}));
     assert_eq!(called["content"][0]["text"], "send_mail {\"place\":\"x\"}");
     // And without a session.
@@ -139,7 +139,7 @@ fn what_is_wrong_with_a_call_is_told_as_if_it_were_direct() {
     assert_eq!(message, "Unknown tool: raed_file; did you mean read_file?");
     let itself = session.call("call_tool", &json!({"name": "call_tool", "arguments": {}}));
     itself.error(200, -32602, "1");
-    // An array is no object, whatever its items are.
+    // An array is not an object, whatever its items are.
     for (verb, arguments) in [
         ("search_tools", json!(["files"])),
         ("describe_tool", json!(["read_file"])),

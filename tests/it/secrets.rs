@@ -1,5 +1,5 @@
-//! Nothing secret is ever shown: a canary is planted in every credential that the program is given, and everything that it
-//! prints, exports or answers is searched for them.
+//! No secret is ever printed, exported or sent: each credential of the program contains a canary, and all output is
+//! searched for them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -46,13 +46,13 @@ const PLANTED: [&str; 26] = [
     "tls-key",
 ];
 
-/// What is planted there.
+/// Returns the canary for a place.
 fn canary(place: &str) -> String {
     assert!(PLANTED.contains(&place), "{place}");
     format!("canary-{place}-0b5cf2a71e94")
 }
 
-/// Asserts that none of them is in a text, in whatever form they are sent.
+/// Asserts that a text contains no canary, in any encoding.
 #[track_caller]
 fn assert_says_nothing(what: &str, text: &str) {
     for place in PLANTED {
@@ -72,7 +72,7 @@ fn assert_says_nothing(what: &str, text: &str) {
 struct World {
     port: u16,
     heads: Arc<Mutex<String>>,
-    /// What came to the collector.
+    /// Data that the collector received.
     exported: Arc<Mutex<Vec<u8>>>,
 }
 
@@ -304,7 +304,7 @@ impl Program {
         }
     }
 
-    /// One request, and all that is answered.
+    /// Sends a request, and returns the whole response.
     fn ask(&self, text: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).expect("it listens");
         let text = text.replacen("\r\n", "\r\nconnection: close\r\n", 1);
@@ -392,7 +392,7 @@ fn ask_everything(program: &Program) -> String {
     answers
 }
 
-/// The command lines of a process and of those that it has started.
+/// Command lines of a process and its children.
 #[cfg(target_os = "linux")]
 fn command_lines(of: u32) -> (String, usize) {
     let mut lines = fs::read_to_string(format!("/proc/{of}/cmdline")).expect("it runs");
@@ -465,7 +465,7 @@ fn sec_12_no_secret_is_printed_exported_or_answered() {
                 "{part} was exported"
             );
         }
-        // They were in use, or their absence would say nothing.
+        // The credentials must have been used, or their absence would prove nothing.
         let heads = world.heads.lock().expect("not poisoned").clone();
         for place in [
             "tool-bearer",

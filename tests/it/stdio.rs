@@ -13,7 +13,7 @@ struct Program {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
-    /// What was asked, so that what comes back can be checked.
+    /// Requests, for checking the responses.
     conversation: Conversation,
 }
 
@@ -252,7 +252,7 @@ fn a_slow_call_holds_up_no_other() {
     let slow = json!({"name": "wait", "arguments": {"seconds": 60}});
     program.send(&request("tools/call", &slow).replace("\"id\":1", "\"id\":\"slow\""));
     assert_eq!(program.ask(PING)["id"], 1);
-    // It is not waited for when the input ends.
+    // The call is not awaited at the end of input.
     let (status, rest) = program.end();
     assert_eq!((status.code(), &*rest), (Some(0), ""));
 }
@@ -354,7 +354,7 @@ fn a_signal_to_stop_lets_calls_finish() {
     program.initialize("2025-11-25");
     let call = json!({"name": "wait", "arguments": {"seconds": 2}, "_meta": {"progressToken": 1}});
     program.send(&request("tools/call", &call));
-    // It has begun once it says something.
+    // The first message shows that the call has begun.
     let progress = program.receive();
     assert_eq!(progress["method"], "notifications/progress", "{progress}");
     let id = program.child.id().to_string();
@@ -428,7 +428,7 @@ fn a_call_waits_for_an_upstream_that_is_starting_while_others_are_answered() {
     assert_eq!(program.ask(PING)["id"], 1);
     std::fs::write(folder.path().join("go"), "").expect("written");
     let mut answer = program.receive();
-    // That there is more to list may be told before.
+    // The list change notification may come earlier.
     while answer.get("id").is_none() {
         answer = program.receive();
     }

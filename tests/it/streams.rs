@@ -1,4 +1,4 @@
-//! What a call says before its answer, and how it is stopped.
+//! Notifications of a call before its response, and cancellation.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -168,7 +168,7 @@ async fn can_01_a_cancelled_call_is_dropped_and_gets_no_answer() {
         });
         asked.notified().await;
         let id: Value = cancel.parse::<u32>().map_or(cancel.into(), Into::into);
-        // What is unknown or malformed changes nothing (CAN-01).
+        // Unknown and malformed IDs have no effect (CAN-01).
         for params in [json!({"requestId": "nobody"}), json!({}), json!({"requestId": id})] {
             let cancelled = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params});
             assert_eq!(server.send(&cancelled.to_string()).await, None);

@@ -66,7 +66,7 @@ fn client(shows: bool, protocol: &str) -> Arc<ClientConfig> {
     Arc::new(config)
 }
 
-/// One call over HTTP/1.1, and everything that comes back.
+/// Calls a tool over HTTP/1.1, and returns the whole response.
 fn call(server: &Running, shows: bool) -> std::io::Result<String> {
     let text = Stateless::call("echo", json!({"message": "in private"}))
         .and("connection", "close")
@@ -79,7 +79,7 @@ fn exchange(server: &Running, shows: bool, text: &str) -> std::io::Result<String
     exchange_by(&client(shows, "http/1.1"), server, text).map(|(answer, _)| answer)
 }
 
-/// The same by a client that may remember sessions, with the kind of the handshake.
+/// Calls with a client that may resume TLS sessions. Returns the kind of handshake too.
 fn exchange_by(
     config: &Arc<ClientConfig>,
     server: &Running,
@@ -186,7 +186,7 @@ fn asking(change: impl FnOnce(&mut Config)) -> Running {
         .start()
 }
 
-/// Who the server says calls, or what it says instead.
+/// Returns the caller's name as the server sees it, or the error.
 fn who(server: &Running, shows: bool, headers: &[(&str, &str)]) -> String {
     let call = Stateless::call("whoami", json!({})).and("connection", "close");
     let call = headers
@@ -227,7 +227,7 @@ fn who_may_go_without_a_certificate_proves_itself_otherwise() {
     let key = bearer(CI);
     let key = [("authorization", &*key)];
     assert_eq!(who(&server, false, &key), "key:ci []");
-    // What was sent says more than the connection.
+    // A credential in the request takes precedence over the certificate.
     assert_eq!(who(&server, true, &key), "key:ci []");
     assert_eq!(
         who(
@@ -253,7 +253,7 @@ fn a_proxy_with_a_certificate_may_name_the_user_from_wherever_it_is() {
         who(&server("uri:spiffe://example.org/*"), true, &alice),
         "user:alice []"
     );
-    // Of another kind, the same name is another.
+    // The same name of another kind does not match.
     for other in [
         "uri:spiffe://example.org/proxy",
         "dns:spiffe://example.org/*",

@@ -137,7 +137,7 @@ fn a_tool_is_registered_by_its_name() {
     assert_eq!(names, ["add", "all.of-it"]);
 }
 
-// === What may be returned ===
+// === Return types ===
 
 #[derive(Serialize, longshore::JsonSchema)]
 #[schemars(crate = "longshore::schemars")]
@@ -301,7 +301,7 @@ async fn each_kind_of_error_becomes_words_for_the_model() {
 
 // === Functions that block ===
 
-/// Sleeps where that harms nobody.
+/// Sleeps on a blocking thread.
 #[tool(blocking)]
 fn nap(milliseconds: u64, context: &CallContext) -> String {
     std::thread::sleep(Duration::from_millis(milliseconds));

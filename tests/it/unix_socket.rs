@@ -130,7 +130,7 @@ fn calls_and_health_checks_go_through_a_file_that_is_gone_at_the_end() {
 fn what_a_server_that_is_gone_has_left_is_taken_over_and_nothing_else_is() {
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("longshore.sock");
-    // Whoever is killed does not clean up.
+    // A killed process leaves its socket.
     drop(UnixListener::bind(&socket).expect("bound"));
     assert!(socket.exists());
     let mut server = Served::start(&socket, &[("LONGSHORE_HTTP__UNIX_SOCKET_MODE", "600")]);
@@ -140,7 +140,7 @@ fn what_a_server_that_is_gone_has_left_is_taken_over_and_nothing_else_is() {
         .mode();
     assert_eq!(mode & 0o777, 0o600);
     assert!(server.ask(&call()).contains("through a file"));
-    // Another one has put its own there meanwhile.
+    // Another process has created its own socket in the meantime.
     std::fs::remove_file(&socket).expect("removed");
     let _other = UnixListener::bind(&socket).expect("bound");
     assert_eq!(server.stop(), Some(0));
@@ -170,7 +170,7 @@ fn a_signal_before_anything_is_served_ends_it_well() {
     let folder = tempfile::tempdir().expect("a folder");
     let started = folder.path().join("started");
     let script = folder.path().join("upstream.sh");
-    // It never answers, so that the server never gets to serve.
+    // It never responds, so that the server never starts to serve.
     let text = format!("#!/bin/sh\ntouch {}\nexec sleep 60\n", started.display());
     std::fs::write(&script, text).expect("written");
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("its mode");

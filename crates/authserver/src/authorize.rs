@@ -28,7 +28,7 @@ const COOKIE_LEN: usize = 43;
 pub(super) enum Failure {
     /// The client or its redirect URI is unknown, so the browser stays here.
     Page(OAuthError),
-    /// The client is told by redirect.
+    /// A redirect reports the error to the client.
     Redirect(OAuthError, AuthorizationRequest),
 }
 
@@ -89,7 +89,7 @@ impl AuthorizationServer {
         Ok(response)
     }
 
-    /// Checks the parameters whose errors are told to the client.
+    /// Checks the parameters whose errors the client receives by redirect.
     fn complete(
         &self,
         request: &mut AuthorizationRequest,
@@ -151,7 +151,7 @@ impl AuthorizationServer {
         })
     }
 
-    /// Returns the scopes that a request gets: those that it asks for, or all that are offered.
+    /// Returns the granted scopes: the requested ones, or all offered ones if the request names none.
     fn scopes(&self, requested: Option<&str>) -> Result<Vec<String>, OAuthError> {
         let Some(requested) = requested else {
             return Ok(self.scopes.clone());

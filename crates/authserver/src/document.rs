@@ -24,7 +24,7 @@ pub(super) const DOCUMENT_MAX_BYTES: usize = 16 * 1024;
 const KEPT_MAX: usize = 1000;
 /// Documents that are fetched at the same time at most.
 const FETCHES_MAX: usize = 8;
-/// Bounds of the time for which a document is kept, whatever its headers say.
+/// Bounds of the caching time of a document. They override its headers.
 const KEPT_MIN: Duration = Duration::from_secs(60);
 const KEPT_DEFAULT: Duration = Duration::from_secs(3600);
 const KEPT_LONGEST: Duration = Duration::from_secs(24 * 3600);

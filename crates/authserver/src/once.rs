@@ -1,4 +1,4 @@
-//! What may be used once: codes, and refresh tokens of a login.
+//! Values for single use: codes, and the refresh tokens of a login.
 //!
 //! The records lie in the shared state. If replicas share none, each replica knows only the codes and refresh tokens that
 //! it redeemed itself, and a restart forgets them.
@@ -22,7 +22,7 @@ pub(super) enum Rotation {
     Ended,
 }
 
-/// Time in which a refresh token may be used again, in seconds: clients lose responses, and several processes of one
+/// Grace period for a second use of a refresh token, in seconds: clients lose responses, and several processes of one
 /// client refresh at the same moment.
 const REUSE_GRACE_SECONDS: u64 = 10;
 /// Attempts to change a record that others change as well.

@@ -306,7 +306,7 @@ impl Provider {
                 self.known.store(Some(Arc::clone(&known)));
                 Ok(known)
             }
-            // What was known an hour ago is better than no login.
+            // Stale metadata is better than no login.
             (Err(_), Some(stale)) => Ok(stale),
             (Err(error), None) => Err(error),
         }
@@ -408,7 +408,7 @@ impl Provider {
         Ok(value)
     }
 
-    /// Logs what is wrong with the provider's response. The client learns only that the login failed.
+    /// Logs the problem with the provider's response. The client receives only the fact that the login failed.
     fn odd(&self, problem: &str) -> OAuthError {
         tracing::warn!(
             provider = self.host,

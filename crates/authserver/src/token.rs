@@ -25,7 +25,7 @@ const VERIFIER: std::ops::RangeInclusive<usize> = 43..=128;
 /// Time for which a used code is remembered, in seconds: longer than it is valid.
 const CODE_REMEMBERED: Duration = Duration::from_secs(600);
 
-/// What a token is about.
+/// Content of the tokens to issue.
 struct Grant<'g> {
     client_id: &'g str,
     user: &'g User,

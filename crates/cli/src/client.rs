@@ -1,4 +1,4 @@
-//! `longshore list`, `call`, `read` and `prompt`: what a server offers, asked for from a terminal or a script.
+//! `longshore list`, `call`, `read` and `prompt`: client commands for a terminal or a script.
 
 mod arguments;
 mod reach;
@@ -27,14 +27,14 @@ use crate::catalog::{HeaderParameter, header_parameters};
 use crate::protocol::Method;
 use longshore_sources::client::{Client, ClientError, Lifecycle, Listener, Params, RpcError};
 
-/// What `--help` says of credentials, below the options.
+/// Help text about credentials, below the options.
 pub(super) const CREDENTIALS: &str = "Credentials:\n  \
     The variable LONGSHORE_TOKEN holds a bearer token (an API key or an access token)\n  \
     for a server that is named by its URL. Without it the token of `longshore login URL`\n  \
     is used, if there is one. An upstream of the configuration is sent its own headers\n  \
     and auth.";
 
-/// How to reach the server.
+/// Server and connection options.
 #[derive(Debug, Args)]
 pub(super) struct ServerArgs {
     /// A URL, host:port, or the name of an upstream in the configuration file
@@ -44,15 +44,15 @@ pub(super) struct ServerArgs {
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
 
-    /// Print what the server answered, as JSON; so it is when standard output is no terminal
+    /// Print the response as JSON; the default if standard output is not a terminal
     #[arg(long)]
     pub(super) json: bool,
 
-    /// Colour what people read; JSON never is. With `auto`: on a terminal, unless NO_COLOR is set
+    /// Colour the output for people; JSON is never coloured. With `auto`: on a terminal, unless NO_COLOR is set
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub(super) color: ColorChoice,
 
-    /// How long to wait for an answer, in seconds
+    /// Timeout of a request, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub(super) timeout: u64,
 
@@ -91,7 +91,7 @@ pub(super) enum Answers {
     Decline,
 }
 
-/// What can be listed.
+/// Kind of items to list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Kind {
     Tools,
@@ -104,7 +104,7 @@ pub(super) struct ListArgs {
     #[command(flatten)]
     server: ServerArgs,
 
-    /// What to list; everything, unless said
+    /// Kind of items to list; all kinds if omitted
     #[arg(long, value_enum)]
     kind: Option<Kind>,
 }
@@ -119,9 +119,9 @@ pub(super) struct CallArgs {
 
     /// Arguments, each as name=value or name:=JSON, or all as one JSON object; `-` reads the object from standard input
     ///
-    /// The tool's input schema gives `name=value` its type: text stays text for a string, numbers and true or false are
-    /// read as such, a name that is repeated is an array, and objects are JSON. Of several types the first that fits is
-    /// taken. `name:=JSON` is sent as it stands: note:=null, tags:='["a", "b"]'.
+    /// The tool's input schema gives `name=value` its type: a string stays a string, numbers and booleans are parsed,
+    /// a repeated name makes an array, and objects are JSON. If the schema allows several types, the first that fits
+    /// is used. `name:=JSON` is sent unchanged: note:=null, tags:='["a", "b"]'.
     arguments: Vec<String>,
 
     /// How to answer forms that the server sends (elicitation) [default: the server is told that nobody can be asked]
@@ -204,7 +204,7 @@ pub(super) fn list(args: &ListArgs) -> Result<(), Failure> {
 pub(super) fn call(args: &CallArgs) -> Result<(), Failure> {
     let written = Written::read(&args.arguments)?;
     with_client(&args.server, args.answer, async |client, view| {
-        // Servers may have tools that they do not list; arguments of such are read by their looks.
+        // Servers may have tools that they do not list; arguments of these are guessed from their text.
         let described = match written.needs_schema() || client.mirrors_arguments() {
             true => described(client, &args.tool).await,
             false => Value::Null,
@@ -227,7 +227,7 @@ pub(super) fn call(args: &CallArgs) -> Result<(), Failure> {
             result => result?,
         };
         let failed = result["isError"] == true;
-        // Some servers answer so for a tool that they do not have.
+        // Some servers respond with this error to an unknown tool.
         let is_unknown = failed
             && result["content"][0]["text"].as_str().is_some_and(|text| {
                 let text = text.to_ascii_lowercase();
@@ -293,7 +293,7 @@ pub(super) fn prompt(args: &PromptArgs) -> Result<(), Failure> {
     })
 }
 
-/// `longshore SERVER TOOL ARGUMENTS`; without a tool, what the server offers.
+/// `longshore SERVER TOOL ARGUMENTS`; without a tool, lists what the server offers.
 pub(super) fn short_form(words: Vec<String>) -> Result<(), Failure> {
     let mut words = words.into_iter();
     let server = ServerArgs {
@@ -327,16 +327,16 @@ fn of_arguments(problem: &str) -> Failure {
     AppError::Arguments(problem.to_owned()).into()
 }
 
-/// For whom results are printed.
+/// Output options of a result.
 #[derive(Clone, Copy)]
 struct View {
-    /// A person, who gets no JSON.
+    /// True for human-readable output instead of JSON.
     people: bool,
     paint: Paint,
     answers: Option<Answers>,
 }
 
-/// A result to print on standard output, and what is to be said if it is an error.
+/// A result for standard output, and the error message if it is an error.
 struct Answer {
     text: String,
     failed: Option<String>,
@@ -352,10 +352,10 @@ impl Answer {
     }
 }
 
-/// Why a command has no result.
+/// Reason for which a command has no result.
 enum Stop {
     Client(ClientError),
-    /// An error of the protocol, and what was meant instead.
+    /// A JSON-RPC error, and a suggestion.
     Refused(RpcError, Option<String>),
     Failure(Failure),
 }
@@ -404,7 +404,7 @@ async fn ask(
     serde_json::from_str(result.get()).map_err(|error| ClientError::Protocol(error.to_string()))
 }
 
-/// A tool as the server lists it; null if it does not.
+/// Returns a tool's listed definition, or null if it is not listed.
 async fn described(client: &Client, tool: &str) -> Value {
     let tools = client
         .list(Method::ToolsList.as_str(), "tools")
@@ -414,7 +414,7 @@ async fn described(client: &Client, tool: &str) -> Value {
     tools.find(|one| one["name"] == tool).unwrap_or_default()
 }
 
-/// The names of what a server lists; none if it does not say.
+/// Returns the names of listed items, or none if the list fails.
 async fn names(
     client: &Client,
     method: &'static str,
@@ -426,9 +426,9 @@ async fn names(
     names.map(str::to_owned).collect()
 }
 
-/// What somebody may have meant by a name that the server does not list.
+/// Suggests names that are similar to an unlisted one.
 fn meant(name: &str, known: &[String]) -> Option<String> {
-    /// So many names are listed at most.
+    /// Maximum number of names in a suggestion.
     const NAMED_MAX: usize = 10;
     if known.iter().any(|one| one == name) {
         return None;
@@ -532,7 +532,7 @@ impl Listener for Terminal {
         if !self.people {
             return;
         }
-        // Nobody minds if it cannot be written.
+        // A failed write to standard error is ignored.
         let _ = writeln!(
             io::stderr(),
             "{progress}{of} {}",
@@ -575,7 +575,7 @@ fn answer_of(answers: Answers, params: &str) -> Value {
     }
 }
 
-/// A word as it is written in a shell: a server's words must not become commands when somebody copies a line.
+/// Quotes a word for a shell, because a server's text must not become a command when the line is copied.
 fn shell_word(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || ":=-_./,@".contains(c);
     match word.chars().all(is_plain) {
@@ -584,7 +584,7 @@ fn shell_word(word: &str) -> String {
     }
 }
 
-/// Without what could steer a terminal.
+/// Removes characters that could control a terminal.
 pub(super) fn clean(text: &str) -> String {
     text.chars()
         .filter(|c| !c.is_control() || matches!(c, '\n' | '\t'))

@@ -1,4 +1,4 @@
-//! `longshore config`: what can be set, whether it is right, and where each value comes from.
+//! `longshore config`: schema, validation and origin of settings.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -14,7 +14,7 @@ use crate::app::{App, AppError};
 use crate::environment::{Environment, Probe};
 use longshore_app::config::{Origin, ResolvedSetting, schema};
 
-/// What `config` is told.
+/// Options of `config`.
 #[derive(Debug, Args)]
 pub(super) struct ConfigArgs {
     #[command(subcommand)]
@@ -25,23 +25,24 @@ pub(super) struct ConfigArgs {
 enum ConfigCommand {
     /// Print the JSON Schema of the configuration file, for editors
     ///
-    /// YAML: put `# yaml-language-server: $schema=./longshore.schema.json` into the file's first line.
-    /// JSON: `"$schema": "./longshore.schema.json"`. TOML: `#:schema ./longshore.schema.json`.
+    /// YAML: put `# yaml-language-server: $schema=./longshore.schema.json` into the file's first line. JSON:
+    /// `"$schema": "./longshore.schema.json"`. TOML: `#:schema ./longshore.schema.json`.
     #[command(verbatim_doc_comment)]
     Schema,
-    /// Say whether a server with these settings would start and offer all that they name, and every mistake if not
+    /// Check whether a server with these settings would start and offer everything that they name; print all problems
+    /// if not
     ///
-    /// The exit code is 1 if the server would not start, if something that the settings name would not be offered (a
-    /// document that is missing, a tool or source whose name another one has, an upstream server that does not answer
-    /// within upstreams_wait_seconds), or if nothing at all would be offered.
+    /// The exit code is 1 if the server would not start, if a configured item would not be offered (a missing
+    /// document, a duplicate name of a tool or source, an upstream server that does not respond within
+    /// upstreams_wait_seconds), or if nothing would be offered.
     Check(CheckArgs),
-    /// Print every setting with its value, and where that comes from
+    /// Print every setting with its value and the origin of the value
     Explain(ExplainArgs),
 }
 
 #[derive(Debug, Args)]
 struct CheckArgs {
-    /// Leave out what needs other machines: upstream servers, and documents at URLs
+    /// Skip what needs the network: upstream servers, and documents at URLs
     #[arg(long)]
     offline: bool,
 
@@ -55,7 +56,7 @@ struct ExplainArgs {
     #[arg(long)]
     json: bool,
 
-    /// Only settings that somebody set, or that were detected
+    /// Print only settings that are set or detected
     #[arg(long)]
     set: bool,
 
@@ -71,7 +72,7 @@ pub(super) fn config(args: ConfigArgs) -> Result<(), Failure> {
     }
 }
 
-/// Goes as far as serving would, but for the address.
+/// Builds the server without binding its address.
 fn check(args: CheckArgs) -> Result<(), Failure> {
     let loaded = load(args.run)?;
     let set = loaded
@@ -164,7 +165,7 @@ fn explain(args: ExplainArgs) -> Result<(), Failure> {
     print(&format!("{text}{}\n", table.trim_fmt()))
 }
 
-/// What was seen, by what is called, and what says so.
+/// Lists the detected environment: names, values and evidence.
 fn surroundings_in_words(environment: &Environment) -> Vec<(&'static str, String, String)> {
     let mut lines = Vec::new();
     if let Some(seen) = &environment.cloud {
@@ -224,7 +225,7 @@ fn as_json(one: &ResolvedSetting) -> Value {
     })
 }
 
-/// Writes to standard output. A reader that has seen enough is no mistake.
+/// Writes to standard output. A reader that closes the pipe early is not an error.
 pub(super) fn print(text: &str) -> Result<(), Failure> {
     let mut output = io::stdout().lock();
     match output

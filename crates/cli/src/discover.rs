@@ -1,4 +1,4 @@
-//! `longshore discover`: a configuration of command tools, from what a program says of itself.
+//! `longshore discover`: generates command tools from a program's help text.
 
 use clap::Args;
 
@@ -13,23 +13,23 @@ pub(super) struct DiscoverArgs {
     /// The program: a name, or a path
     program: String,
 
-    /// Subcommands that lead to where to begin
+    /// Subcommands at which to start
     subcommands: Vec<String>,
 
-    /// How many levels of subcommands to look at
+    /// Maximum depth of subcommands
     #[arg(long, value_name = "N", default_value_t = 2)]
     depth: usize,
 
-    /// How long each --help may take, in seconds
+    /// Timeout of each --help call, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     timeout: u64,
 
-    /// A variable of this shell that the program needs, such as HOME; may be repeated
+    /// Environment variable that the program needs, such as HOME; may be repeated
     #[arg(long, value_name = "VARIABLE")]
     inherit: Vec<String>,
 }
 
-/// Prints the configuration; what is not in it is said on standard error.
+/// Prints the configuration, and remarks on standard error.
 pub(super) fn run(args: DiscoverArgs) -> Result<(), Failure> {
     let program = args.program.clone();
     let discovery = Discovery {

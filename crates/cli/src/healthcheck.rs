@@ -1,4 +1,4 @@
-//! `longshore healthcheck`: for images that have no shell and no `curl`.
+//! `longshore healthcheck`: a health probe for images without a shell or `curl`.
 
 use std::io::{self, Read as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -16,33 +16,32 @@ use crate::net::{Client, Deadlines, Guard, OutgoingRequest, with_causes};
 use crate::transport::http::HttpConfig;
 use longshore_app::config::Flags;
 
-/// What `healthcheck` is told.
+/// Options of `healthcheck`.
 #[derive(Debug, Args)]
 pub(super) struct HealthcheckArgs {
-    /// Read settings from a file, as `run` does, to learn where the server listens
-    /// [env: LONGSHORE_CONFIG]
+    /// Read the server's address from this settings file, as `run` does [env: LONGSHORE_CONFIG]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Ask this port [default: that of the settings]
+    /// Use this port [default: that of the settings]
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
 
-    /// Ask only whether the process answers, not whether it takes requests
+    /// Check liveness only, not readiness
     #[arg(long)]
     live: bool,
 
-    /// Ask at this URL, of whichever machine, and read no settings
+    /// Check the server at this URL, without reading settings
     #[arg(long, value_name = "URL", conflicts_with_all = ["config", "port", "live"])]
     url: Option<String>,
 }
 
-/// How long the server has to answer.
+/// Timeout of the probe.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How much of the answer is read.
+/// Maximum size of the response.
 const ANSWER_BYTES_MAX: u64 = 16 * 1024;
 
-/// Asks the server on this machine how it is. Fails unless it says that it is well.
+/// Probes the server on this machine. Returns an error unless it is healthy.
 pub(super) fn healthcheck(args: &HealthcheckArgs) -> Result<String, String> {
     if let Some(url) = &args.url {
         let parsed = Url::parse(url).map_err(|error| {
@@ -93,7 +92,7 @@ pub(super) fn healthcheck(args: &HealthcheckArgs) -> Result<String, String> {
     }
 }
 
-/// Asks a server wherever it is, in the way that any client would.
+/// Probes a server at a URL, like any client.
 fn ask_elsewhere(url: &Url) -> Result<String, String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -116,8 +115,8 @@ fn ask_elsewhere(url: &Url) -> Result<String, String> {
     }
 }
 
-/// Where to ask, and whether by TLS. The port of operators has none, and is asked if it is named, and where everybody at the
-/// other one has to show a certificate.
+/// Returns the address and whether it uses TLS. The operator port has no TLS. It is used if it is named, or if the
+/// main port requires client certificates.
 fn place(http: &HttpConfig, named: Option<u16>) -> (SocketAddr, bool) {
     let demands = http.tls.client_ca.is_some() && !http.tls.client_optional;
     let address = |host, port| SocketAddr::new(reachable(host), port);
@@ -132,7 +131,7 @@ fn place(http: &HttpConfig, named: Option<u16>) -> (SocketAddr, bool) {
     }
 }
 
-/// Whether a server of ours answers at an address.
+/// Returns true if a Longshore server responds at the address.
 pub(super) fn is_served(address: SocketAddr) -> bool {
     let address = SocketAddr::new(reachable(address.ip()), address.port());
     ask(address, "/livez").is_ok_and(|answer| {
@@ -141,7 +140,7 @@ pub(super) fn is_served(address: SocketAddr) -> bool {
     })
 }
 
-/// Nobody can connect to the address that stands for all of them.
+/// An unspecified address is replaced by loopback, because clients cannot connect to it.
 fn reachable(host: IpAddr) -> IpAddr {
     match host {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -160,8 +159,8 @@ fn ask_securely(address: SocketAddr, path: &str) -> io::Result<String> {
     converse(stream, &address.to_string(), path)
 }
 
-/// The same over TLS. Whose name is in the certificate does not matter: nobody else answers on this machine, and nothing
-/// is told that is not open to everybody.
+/// Probes over TLS. The certificate's name is not checked: the server is on this machine, and the probe sends nothing
+/// secret.
 fn secured<S: io::Read + io::Write>(
     stream: S,
     name: ServerName<'static>,
@@ -179,7 +178,7 @@ fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Whether the server refused who shows no certificate.
+/// Returns true if the server requires a client certificate.
 fn wants_a_certificate(error: &io::Error) -> bool {
     let source = error.get_ref().and_then(|error| error.downcast_ref());
     matches!(
@@ -212,7 +211,7 @@ fn converse(mut stream: impl io::Read + io::Write, host: &str, path: &str) -> io
     stream.write_all(request.as_bytes())?;
     let mut answer = String::new();
     match stream.take(ANSWER_BYTES_MAX).read_to_string(&mut answer) {
-        // The end of TLS may be left out; what it was about is there.
+        // A missing TLS close is accepted, because the response is complete.
         Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(error),
         _ => Ok(answer),
     }

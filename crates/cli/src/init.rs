@@ -1,4 +1,4 @@
-//! `longshore init`: the beginning of a server, of tools without code or of a Rust project.
+//! `longshore init`: generates a configuration or a Rust project.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -21,11 +21,11 @@ const CARGO_CONFIG: &str = include_str!("init/cargo-config.toml.txt");
 
 #[derive(Debug, Args)]
 pub(super) struct InitArgs {
-    /// Where to write it; the folder is made if it is not there [default: this folder]
+    /// Target folder, created if needed [default: this folder]
     #[arg(default_value = ".", hide_default_value = true)]
     folder: PathBuf,
 
-    /// What the server is called [default: the folder's name]
+    /// Name of the server [default: the folder's name]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
@@ -33,18 +33,19 @@ pub(super) struct InitArgs {
     #[arg(long)]
     rust: bool,
 
-    /// With --rust: the folder of the copy of Longshore to build on [default: the one that this program was built in]
+    /// With --rust: the folder of the Longshore checkout to build on [default: the one that this program was built
+    /// in]
     #[arg(long = "path", value_name = "FOLDER", requires = "rust")]
     copy: Option<PathBuf>,
 }
 
-/// A file to be, below the folder.
+/// A file to write, relative to the folder.
 struct Written {
     path: &'static str,
     text: String,
 }
 
-/// Writes the files, unless one of them is there; says which, and what to do next.
+/// Writes the files, unless one exists, and prints the next steps.
 pub(super) fn init(args: InitArgs) -> Result<(), Failure> {
     let name = match args.name {
         Some(name) => name,
@@ -79,7 +80,7 @@ fn configuration(name: &str) -> Vec<Written> {
     vec![
         Written {
             path: "longshore.yaml",
-            // Text in JSON is text in YAML.
+            // A JSON string is a valid YAML string.
             text: CONFIGURATION.replacen("{{ name }}", &serde_json::json!(name).to_string(), 1),
         },
         Written {
@@ -128,7 +129,7 @@ fn project(name: &str, copy: &Path) -> Vec<Written> {
     ]
 }
 
-/// A name that Cargo takes, as close to what was asked for as there is one.
+/// Returns a valid package name that is close to the requested one.
 fn package_name(name: &str) -> String {
     let mut package: String = name
         .chars()
@@ -139,7 +140,7 @@ fn package_name(name: &str) -> String {
         })
         .collect();
     let begins_with_letter = package.starts_with(|c: char| c.is_ascii_lowercase());
-    // A package cannot depend on one of its own name, nor be called like what Rust calls its own.
+    // A package cannot have the name of a dependency or of a Rust standard crate.
     let is_taken = ["longshore", "test", "core", "std", "alloc", "proc-macro"].contains(&&*package);
     if !begins_with_letter || is_taken {
         package.insert_str(0, "mcp-");
@@ -147,7 +148,7 @@ fn package_name(name: &str) -> String {
     package
 }
 
-/// The folder's own name, also if it was named by dots.
+/// Returns the folder's name, also for paths such as `.`.
 fn name_of(folder: &Path) -> io::Result<String> {
     let absolute = match fs::canonicalize(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => std::path::absolute(folder)?,
@@ -157,7 +158,7 @@ fn name_of(folder: &Path) -> io::Result<String> {
     Ok(name.map_or_else(|| "server".to_owned(), Into::into))
 }
 
-/// The copy of Longshore that a program lies in, if it was built there.
+/// Returns the Longshore checkout that contains the program.
 fn around(program: &Path) -> Option<PathBuf> {
     let mut folders = program.ancestors().skip(1);
     folders.find(|folder| is_longshore(folder)).map(Into::into)
@@ -175,11 +176,11 @@ fn checked(copy: &Path) -> Result<PathBuf, Failure> {
             copy.display()
         )));
     }
-    // The project may be somewhere else than whoever writes it.
+    // The project folder may be elsewhere, so the path must be absolute.
     std::path::absolute(copy).map_err(|error| of_folder(copy, &error))
 }
 
-/// All of them, or none if one is there.
+/// Writes all files, or none if one exists.
 fn write(folder: &Path, files: &[Written]) -> Result<(), Failure> {
     for file in files {
         let path = folder.join(file.path);
@@ -224,11 +225,11 @@ fn next(folder: &Path, rust: bool) -> String {
     )
 }
 
-/// Where a project will serve that is started here.
+/// Returns the address at which a new project will serve.
 fn address(probe: &Probe) -> String {
     let http = match Loaded::read(&Flags::default(), probe) {
         Ok(loaded) => loaded.config.http,
-        // The server itself will say what is wrong with them.
+        // The server reports invalid settings itself.
         Err(_) => Config::default().http,
     };
     format!("{}mcp", root_url("http", (http.host, http.port).into()))
@@ -242,7 +243,7 @@ fn of_folder(path: &Path, error: &io::Error) -> Failure {
     refused(format!("cannot use {}: {error}", path.display()))
 }
 
-/// What is written is compiled, and its own test run.
+/// Compiles the generated project and runs its test.
 #[cfg(test)]
 #[path = "init/main.rs"]
 #[expect(dead_code, reason = "it is a program of its own")]

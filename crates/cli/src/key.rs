@@ -8,20 +8,20 @@ use super::terminal;
 use crate::app::{AppError, MainError};
 use crate::auth::{KeyHash, new_key};
 
-/// Making keys. A key is never an argument: other users of the machine can read those.
+/// Generates and hashes keys. A key is never an argument, because other users can read command lines.
 #[derive(Debug, Subcommand)]
 pub(super) enum KeyCommand {
-    /// Make a key: it is printed this once, with its hash and where that goes
+    /// Generate a key, and print it once with its hash and the setting for it
     New {
-        /// Whose key it is
+        /// Name of the key's holder
         #[arg(value_name = "NAME", default_value = "somebody")]
         name: String,
 
-        /// The format of the configuration file
+        /// Format of the configuration file
         #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
         format: FileFormat,
     },
-    /// Print the hash of a key that is read from standard input
+    /// Print the hash of a key from standard input
     Hash,
 }
 
@@ -33,7 +33,7 @@ pub(super) enum FileFormat {
     Toml,
 }
 
-/// Does what the command says.
+/// Runs the command.
 pub(super) fn key(command: &KeyCommand) -> Result<(), MainError> {
     let text = match command {
         KeyCommand::New { name, format } => made(name, *format).map_err(AppError::from),
@@ -46,7 +46,7 @@ pub(super) fn key(command: &KeyCommand) -> Result<(), MainError> {
 fn made(name: &str, format: FileFormat) -> io::Result<String> {
     let key = new_key()?;
     let hash = KeyHash::of(&key);
-    // A JSON string is a string in YAML and TOML, too.
+    // A JSON string is also valid in YAML and TOML.
     let quoted = serde_json::json!(name);
     let entry = match format {
         FileFormat::Yaml => {

@@ -59,7 +59,7 @@ use longshore_app::config::{Flags, Transport};
 
 /// Serves MCP tools over HTTP, or over standard input and output.
 ///
-/// Without a command it does what `run` does: it serves the demo toolset on http://127.0.0.1:3000/mcp.
+/// Without a command, it runs `run`: it serves the demo toolset on http://127.0.0.1:3000/mcp.
 #[derive(Debug, Parser)]
 #[command(
     name = "longshore",
@@ -91,21 +91,21 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve until told to stop; this is what happens without a command
+    /// Serve until stopped; the default command
     Run(run::RunCommand),
-    /// Write the beginning of a server: a configuration for tools without code, or with --rust a project
+    /// Generate a configuration for tools without code, or with --rust a project
     ///
     /// longshore init weather && longshore run --config weather/longshore.yaml
     ///
-    /// Nothing that is there is written over.
+    /// Existing files are not overwritten.
     #[command(verbatim_doc_comment)]
     Init(init::InitArgs),
-    /// Make API keys, and the hashes that the configuration has of them
+    /// Generate API keys, and their hashes for the configuration
     #[command(subcommand)]
     Key(key::KeyCommand),
-    /// Ask the rules who sees and uses what
+    /// Evaluate access rules
     Policy(policy::PolicyArgs),
-    /// Look at settings: their schema, whether they are right, where they come from
+    /// Inspect settings: schema, validation, origin of values
     Config(config::ConfigArgs),
     /// List what an MCP server offers
     ///
@@ -127,42 +127,42 @@ enum Command {
     /// longshore prompt http://127.0.0.1:3000/mcp practise_verb verb=go
     #[command(verbatim_doc_comment, after_help = client::CREDENTIALS)]
     Prompt(client::PromptArgs),
-    /// Log in to an MCP server: opens the way to somebody's consent in a browser, and keeps the token
+    /// Log in to an MCP server: asks for consent in a browser, and stores the token
     ///
     /// longshore login https://mcp.example.com/mcp
     ///
-    /// Later `list`, `call`, `read` and `prompt` use it. With --config it is kept where the server with that configuration
-    /// keeps its tokens, and its upstreams with auth.login use it: with tokens.store = state, those of all replicas.
+    /// `list`, `call`, `read` and `prompt` then use the token. With --config it is stored where the server with that
+    /// configuration keeps its tokens, for upstreams with auth.login; with tokens.store = state, all replicas use it.
     #[command(verbatim_doc_comment)]
     Login(login::LoginArgs),
-    /// Forget the token of a login, and have its issuer do so
+    /// Delete the token of a login, and revoke it at its issuer
     Logout(login::LogoutArgs),
-    /// List whose tokens are kept, for which servers, and until when; never a token
+    /// List stored logins with their servers and expiry; never a token
     Logins(login::LoginsArgs),
-    /// Print a configuration of tools, from what a program's --help says of it and its subcommands
+    /// Generate command tools from the --help texts of a program and its subcommands
     ///
     /// longshore discover gh pr --depth 1 --inherit HOME > tools.yaml
     ///
-    /// The program is run with --help and nothing else, as a tool of it would be: with a clean environment, within
-    /// limits. Nothing is served of it until the configuration is.
+    /// The program is run with --help only, in a clean environment and within limits, like a command tool. Nothing is
+    /// served until you use the configuration.
     #[command(verbatim_doc_comment)]
     Discover(discover::DiscoverArgs),
     /// Find published MCP servers, and print how to configure one as an upstream
     Registry(registry::RegistryArgs),
-    /// Examine this machine and configuration, or with --url a deployed server, and say what to change
+    /// Diagnose this machine and configuration, or with --url a deployed server, and recommend changes
     ///
-    /// Exit codes: 0 nothing has to be mended, 1 something does, 2 the command line makes no sense.
+    /// Exit codes: 0 no errors, 1 errors found, 2 invalid command line.
     Doctor(doctor::DoctorArgs),
-    /// Ask the server on this machine whether it takes requests; fails if it does not
+    /// Check whether the server on this machine is ready; fails if it is not
     Healthcheck(healthcheck::HealthcheckArgs),
-    /// Print the completions of a shell
+    /// Print shell completions
     ///
     /// bash: source <(longshore completions bash)
     /// zsh:  longshore completions zsh > "${fpath[1]}/_longshore"
     /// fish: longshore completions fish > ~/.config/fish/completions/longshore.fish
     #[command(verbatim_doc_comment)]
     Completions {
-        /// Which shell
+        /// Name of the shell
         shell: clap_complete::Shell,
     },
     /// Print the manual page, or with --folder write one for each command
@@ -170,7 +170,7 @@ enum Command {
     /// longshore man > longshore.1 && man ./longshore.1
     #[command(verbatim_doc_comment)]
     Man {
-        /// Write the pages into this folder, which has to be there
+        /// Write the pages into this existing folder
         #[arg(long, value_name = "FOLDER")]
         folder: Option<PathBuf>,
     },
@@ -179,35 +179,31 @@ enum Command {
     Short(Vec<String>),
 }
 
-/// Why a command was not done.
+/// Error of a command.
 type Failure = MainError;
 
-/// What `run` is told.
+/// Options of `run`.
 #[derive(Debug, Default, Args)]
 struct RunArgs {
-    /// Read settings from a file: YAML, TOML or JSON, by the end of its name [env: LONGSHORE_CONFIG]
+    /// Read settings from a YAML, TOML or JSON file, by its extension [env: LONGSHORE_CONFIG]
     #[arg(long, value_name = "FILE")]
     config: Option<std::path::PathBuf>,
 
-    /// Listen on this IP address; 0.0.0.0 is all that the machine has [default: 127.0.0.1, in
-    /// containers 0.0.0.0]
-    /// [env: LONGSHORE_HOST]
+    /// Listen on this IP address; 0.0.0.0 means all addresses [default: 127.0.0.1, in containers 0.0.0.0] [env:
+    /// LONGSHORE_HOST]
     #[arg(long, value_name = "ADDRESS")]
     host: Option<String>,
 
-    /// Listen on this port; 0 takes any that is free [default: 3000, in containers 8080]
-    /// [env: PORT, LONGSHORE_PORT]
+    /// Listen on this port; 0 chooses a free one [default: 3000, in containers 8080] [env: PORT, LONGSHORE_PORT]
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
 
-    /// How clients reach the server: over the network, or over standard input and output
-    /// [default: http] [env: LONGSHORE_TRANSPORT]
+    /// Serve over HTTP, or over standard input and output [default: http] [env: LONGSHORE_TRANSPORT]
     #[arg(long, value_name = "TRANSPORT", value_enum)]
     transport: Option<TransportArg>,
 
-    /// Serve this built-in toolset, one of: demo, everything, fetch, filesystem, memory, time, and
-    /// where they are built in git, sql; may be repeated [default: demo]
-    /// [env: LONGSHORE_TOOLSET]
+    /// Serve this built-in toolset: demo, everything, fetch, filesystem, memory, time, and in builds with them git,
+    /// sql; may be repeated [default: demo] [env: LONGSHORE_TOOLSET]
     #[arg(
         long = "toolset",
         value_name = "NAME",
@@ -220,13 +216,13 @@ struct RunArgs {
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
 
-    /// Listen beyond this machine although nothing proves who calls
-    /// [env: LONGSHORE_HTTP__INSECURE]
+    /// Listen on other addresses than localhost without authentication [env: LONGSHORE_HTTP__INSECURE]
     #[arg(long)]
     insecure: bool,
 }
 
-/// Takes any name, and tells shells those that there are: what a wrong one is told is said with all other settings.
+/// Accepts any name, and lists the known ones for shell completion. An unknown name is reported with the other
+/// settings.
 #[derive(Clone)]
 struct ToolsetName;
 
@@ -276,7 +272,7 @@ fn is_command(word: &str) -> bool {
         .any(|known| known.get_name() == word)
 }
 
-/// Most likely somebody has mistyped a command.
+/// The word is probably a mistyped command.
 fn no_command(word: &str) -> ! {
     let command = Cli::command();
     let problem = if is_command(word) {
@@ -299,7 +295,7 @@ fn no_command(word: &str) -> ! {
         .exit()
 }
 
-/// The name that a word is most like, if it is like one.
+/// Returns the most similar known name, if any is similar.
 fn likeness_of<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
     let likeness = |known: &str| {
         strsim::jaro_winkler(known, word).max(strsim::normalized_damerau_levenshtein(known, word))
@@ -311,7 +307,7 @@ fn likeness_of<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&
         .map(|(_, known)| known)
 }
 
-/// Prints the manual page of the program, or writes that of each command into a folder.
+/// Prints the manual page of the program, or writes the page of each command into a folder.
 fn manual(folder: Option<&Path>) -> Result<(), Failure> {
     if let Some(folder) = folder {
         return clap_mangen::generate_to(Cli::command(), folder).map_err(|error| {
@@ -326,8 +322,7 @@ fn manual(folder: Option<&Path>) -> Result<(), Failure> {
     config::print(&String::from_utf8_lossy(&page))
 }
 
-/// Does what the command line says. The exit code is 0 if it was done, 1 if it could not be, 2 if the command line
-/// makes no sense.
+/// Runs the command line. The exit code is 0 on success, 1 on failure, and 2 for an invalid command line.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let mut audience = output::Audience::of(&Probe::real());
@@ -359,7 +354,7 @@ pub fn main() -> ExitCode {
         Command::Prompt(args) => client::prompt(&args),
         Command::Short(words) => match &words[..] {
             [word] if client::url_of(word).is_none() => no_command(word),
-            // Options stand before the command, and so it is no command to the parser.
+            // An option before the command makes the parser take it as a server name.
             [word, ..] if is_command(word) => no_command(word),
             _ => client::short_form(words),
         },

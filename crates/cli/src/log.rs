@@ -1,7 +1,7 @@
-//! The log: lines on standard error, for people or for programs, and records for a collector.
+//! Log output: lines on standard error, as text or JSON, and records for a collector.
 //!
-//! Nobody who logs waits for whoever reads: lines go through a bounded queue to a thread that writes them. What does not
-//! fit is dropped, counted, and told of later.
+//! Logging never blocks: lines go through a bounded queue to a writer thread. Lines beyond the queue's capacity are
+//! dropped, counted and reported later.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -21,28 +21,28 @@ use crate::telemetry::{
     Record, TraceContext, current_trace, is_misleading, legible_json, send_record,
 };
 
-/// How a line looks.
+/// Format of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
-    /// For people.
+    /// Human-readable text.
     Text { colour: bool },
-    /// An object for each line, for programs.
+    /// One JSON object per line.
     Json,
 }
 
-/// Lines that wait to be written.
+/// Maximum number of queued lines.
 const LINES_MAX: usize = 4096;
 
-/// Writes events as lines.
+/// Formats events as lines.
 pub(super) struct Lines {
     format: Format,
-    /// A longer line is cut.
+    /// Maximum length of a line, in bytes.
     line_bytes: usize,
     queue: Queue,
 }
 
 impl Lines {
-    /// Lines to this writer, by a thread of their own.
+    /// Creates a queue with a thread that writes to this writer.
     pub(super) fn to(
         format: Format,
         line_bytes: usize,
@@ -77,7 +77,7 @@ impl<S: Subscriber> Layer<S> for Lines {
             self.queue.cut.fetch_add(1, Ordering::Relaxed);
         }
         self.queue.push(line_written);
-        // What the sender itself says is not sent: it would never end.
+        // The exporter's own messages are not exported, because each export would cause another.
         if !metadata.target().starts_with("longshore_core::telemetry") {
             send_record(|| line.into_record());
         }
@@ -92,7 +92,7 @@ struct Line {
     fields: Fields,
 }
 
-/// What an event says.
+/// Fields of an event.
 #[derive(Default)]
 struct Fields {
     message: String,
@@ -143,7 +143,7 @@ fn stamp(time: SystemTime) -> String {
 }
 
 impl Line {
-    /// The line in so many bytes, and whether it was cut to fit.
+    /// Formats the line within the maximum length. Returns true if it was cut.
     fn write(&self, format: Format, line_bytes: usize) -> (Vec<u8>, bool) {
         match format {
             Format::Text { colour } => self.text(colour, line_bytes),
@@ -184,7 +184,7 @@ impl Line {
         object.insert("level".to_owned(), self.level.as_str().into());
         object.insert("message".to_owned(), self.fields.message.as_str().into());
         for (name, value) in &self.fields.others {
-            // Names of ours are not replaced.
+            // Standard field names take precedence.
             object.entry(*name).or_insert_with(|| value.clone());
         }
         object.insert("target".to_owned(), self.target.into());
@@ -199,7 +199,7 @@ impl Line {
         let mut line = written(&object);
         let is_cut = line_bytes <= line.len();
         if is_cut {
-            // Cut, but still an object.
+            // A cut line is still a valid object.
             let message = &self.fields.message;
             let message = &message[..message.floor_char_boundary(line_bytes / 8)];
             object.retain(|name, _| {
@@ -232,7 +232,7 @@ impl Line {
     }
 }
 
-/// Text without control characters and the like: a stranger's text must not move the cursor or begin a line.
+/// Appends text without control characters, because client input must not move the cursor or begin a line.
 fn push_printable(line: &mut String, text: &str) {
     for c in text.chars() {
         if is_misleading(c) {
@@ -243,17 +243,17 @@ fn push_printable(line: &mut String, text: &str) {
     }
 }
 
-/// Lines on their way to the thread that writes them.
+/// Queue of lines for the writer thread.
 #[derive(Clone)]
 pub(super) struct Queue {
     lines: SyncSender<Vec<u8>>,
     dropped: Arc<AtomicU64>,
-    /// How many lines were cut.
+    /// Number of cut lines.
     cut: Arc<AtomicU64>,
     written: Arc<Written>,
 }
 
-/// How many lines were given to the thread, and how many it has written.
+/// Number of queued and of written lines.
 #[derive(Default)]
 struct Written {
     given: AtomicU64,
@@ -261,29 +261,29 @@ struct Written {
     changed: Condvar,
 }
 
-/// The log of this process.
+/// Log queue of this process.
 static QUEUE: OnceLock<Queue> = OnceLock::new();
 
-/// Has [`flush`] wait for these lines.
+/// Registers the queue for [`flush`].
 pub(super) fn is_ours(queue: Queue) {
     let _ = QUEUE.set(queue);
 }
 
-/// Waits until everything is written that was said so far, but not for long.
+/// Waits until all queued lines are written, with a short timeout.
 pub(super) fn flush() {
     if let Some(queue) = QUEUE.get() {
         queue.flush(Duration::from_millis(200));
     }
 }
 
-/// How many lines of this process were dropped.
+/// Returns the number of dropped lines.
 pub(super) fn dropped() -> u64 {
     QUEUE
         .get()
         .map_or(0, |queue| queue.dropped.load(Ordering::Relaxed))
 }
 
-/// How many lines of this process were cut.
+/// Returns the number of cut lines.
 pub(super) fn cut() -> u64 {
     QUEUE
         .get()
@@ -301,7 +301,7 @@ impl Queue {
         };
         let (dropped, written) = (Arc::clone(&queue.dropped), Arc::clone(&queue.written));
         let thread = std::thread::Builder::new().name("longshore-log".to_owned());
-        // Without a thread every line is dropped, which is all that can be done about it.
+        // Without the thread, all lines are dropped.
         let _ = thread.spawn(move || {
             write_lines((format, line_bytes), writer, &inbox, &dropped, &written);
         });
@@ -349,7 +349,7 @@ fn write_lines(
             Err(RecvTimeoutError::Disconnected) => return,
         };
         if let Some(line) = line {
-            // Whoever reads may be gone; the program goes on.
+            // A failed write is ignored: the reader may have closed the pipe.
             let _ = writer.write_all(&line);
             let _ = writer.flush();
             *written.count.lock().unwrap_or_else(PoisonError::into_inner) += 1;

@@ -27,7 +27,7 @@ use crate::source::{
 };
 use longshore_app::config::{Config, Flags};
 
-/// Which server, and where its token is kept.
+/// Server, and location of its token.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Place {
     /// A URL, host:port, or the name of an upstream in the configuration file
@@ -37,15 +37,15 @@ pub(super) struct Place {
     kept: KeptArgs,
 }
 
-/// Where tokens are kept.
+/// Location of stored tokens.
 #[derive(Clone, Debug, Args)]
 struct KeptArgs {
-    /// The file that has the upstream, and says where tokens are kept (`tokens`) [env: LONGSHORE_CONFIG]
+    /// Configuration file with the upstream and the token store (`tokens`) [env: LONGSHORE_CONFIG]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// The folder that tokens are kept in [default: what the configuration says, else longshore/tokens in
-    /// $XDG_CONFIG_HOME or ~/.config] [env: LONGSHORE_TOKENS]
+    /// Folder of stored tokens [default: from the configuration, else longshore/tokens in $XDG_CONFIG_HOME or
+    /// ~/.config] [env: LONGSHORE_TOKENS]
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
 }
@@ -55,17 +55,16 @@ pub(super) struct LoginArgs {
     #[command(flatten)]
     place: Place,
 
-    /// A client that is registered with the issuer; its secret, if it has one, is read from the variable
-    /// LONGSHORE_CLIENT_SECRET
+    /// ID of a client that is registered with the issuer; its secret, if any, is read from LONGSHORE_CLIENT_SECRET
     #[arg(long, value_name = "ID")]
     client_id: Option<String>,
 
-    /// Where a document that describes this client is published, for issuers that read such
+    /// URL of this client's metadata document, for issuers that support it
     #[arg(long, value_name = "URL")]
     client_metadata: Option<Url>,
 
-    /// Which of the server's issuers [default: the first that it names; required with a client secret, unless an earlier
-    /// login at that issuer used it]
+    /// Issuer to use, if the server has several [default: the first one; required with a client secret, unless an
+    /// earlier login at that issuer used it]
     #[arg(long, value_name = "URL")]
     issuer: Option<String>,
 
@@ -73,7 +72,7 @@ pub(super) struct LoginArgs {
     #[arg(long = "scope", value_name = "SCOPE")]
     scopes: Vec<String>,
 
-    /// The port of this machine that the browser comes back to [default: any that is free]
+    /// Port for the browser redirect to this machine [default: a free one]
     #[arg(
         long,
         value_name = "PORT",
@@ -82,20 +81,19 @@ pub(super) struct LoginArgs {
     )]
     port: u16,
 
-    /// A program that opens URLs; it gets the URL as its one argument [default: xdg-open where there is a display,
-    /// on macOS open]
+    /// Program that opens the URL, its only argument [default: xdg-open if there is a display, on macOS open]
     #[arg(long, value_name = "PROGRAM")]
     browser: Option<PathBuf>,
 
-    /// Print the URL only, and open nothing
+    /// Print the URL without opening it
     #[arg(long, conflicts_with = "browser")]
     no_browser: bool,
 
-    /// A network in which the issuer may be though it is not public, such as 10.0.0.0/8; may be repeated
+    /// Network in which a non-public issuer may be, such as 10.0.0.0/8; may be repeated
     #[arg(long = "allow-network", value_name = "NETWORK")]
     networks: Vec<IpNet>,
 
-    /// How long to wait for the browser, in seconds
+    /// Timeout of the login, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     timeout: u64,
 }
@@ -105,7 +103,7 @@ pub(super) struct LogoutArgs {
     #[command(flatten)]
     place: Place,
 
-    /// Which of the server's issuers, where somebody has logged in at several [default: all]
+    /// Issuer to log out from, if there are several logins [default: all]
     #[arg(long, value_name = "URL")]
     issuer: Option<String>,
 }
@@ -115,13 +113,13 @@ pub(super) struct LoginsArgs {
     #[command(flatten)]
     kept: KeptArgs,
 
-    /// Print JSON; so it is when standard output is no terminal
+    /// Print JSON; the default if standard output is not a terminal
     #[arg(long)]
     json: bool,
 }
 
 impl KeptArgs {
-    /// What has been named, else what is configured, else the folder of whoever runs this.
+    /// Returns the token store: from the options, else the configuration, else the user's folder.
     fn tokens(&self, config: Option<&Config>, is_meant: bool) -> Result<Tokens, Failure> {
         if let Some(folder) = &self.folder {
             return Ok(Tokens::in_folder(folder.clone()));
@@ -148,7 +146,7 @@ impl KeptArgs {
 }
 
 impl Place {
-    /// A server as a command names it, and the file that has it.
+    /// Creates the place of a server that a command names, and its configuration file.
     pub(super) fn new(server: &str, config: Option<PathBuf>) -> Self {
         Self {
             server: server.to_owned(),
@@ -159,7 +157,7 @@ impl Place {
         }
     }
 
-    /// The same at `/mcp`, if it is a URL without a path.
+    /// Returns the same server at `/mcp`, if it is a URL without a path.
     fn at_mcp(&self) -> Option<Self> {
         let mut url: Url = url_of(&self.server)?.parse().ok()?;
         let is_bare = matches!(url.path(), "" | "/") && url.query().is_none();
@@ -186,7 +184,7 @@ impl Place {
     }
 }
 
-/// Why nobody is logged in.
+/// Reason of a failed login.
 pub(super) enum Refused {
     Login(LoginError),
     Other(Failure),
@@ -200,7 +198,7 @@ impl From<Failure> for Refused {
 
 pub(super) fn login(mut args: LoginArgs) -> Result<(), Failure> {
     let mut refused = log_in_as(&args);
-    // A server that asks for nothing at its root may do so at its endpoint.
+    // A server without authentication at its root may require it at its endpoint.
     if let Err(Refused::Login(
         LoginError::Open | LoginError::OtherResource { .. } | LoginError::NoOAuth,
     )) = &refused
@@ -219,7 +217,7 @@ pub(super) fn login(mut args: LoginArgs) -> Result<(), Failure> {
     })
 }
 
-/// Logs in at a server as the command `login` does without options.
+/// Logs in to a server like the command `login` without options.
 pub(super) fn log_in_at(place: Place) -> Result<(), Refused> {
     log_in_as(&LoginArgs {
         place,
@@ -312,7 +310,7 @@ pub(super) fn list(args: &LoginsArgs) -> Result<(), Failure> {
     print(&listed(&known))
 }
 
-/// When a token ends, for those who read and for those who count.
+/// Returns the expiry of a token, for text and JSON output.
 fn end(known: &Known) -> Option<Timestamp> {
     known.ends.and_then(|ends| Timestamp::try_from(ends).ok())
 }
@@ -358,7 +356,7 @@ fn listed(known: &[Known]) -> String {
     format!("{table}\n")
 }
 
-/// The program that opens a browser, where there is a display for one.
+/// Returns the program that opens a browser, if there is a display.
 fn browser_here(probe: &Probe) -> Option<PathBuf> {
     if cfg!(target_os = "macos") {
         return Some(OPENER.into());

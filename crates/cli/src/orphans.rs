@@ -12,7 +12,7 @@ use rustix::process::{Pid, WaitOptions, waitpid};
 /// Interval between scans. A child that the program started itself is waited for by its owner, long before a second scan.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// Reaps zombies forever if this is process 1; otherwise returns at once.
+/// Reaps zombies forever if this is process 1; otherwise returns immediately.
 pub(super) async fn reap() {
     if std::process::id() != 1 {
         return;
@@ -24,7 +24,7 @@ pub(super) async fn reap() {
     }
 }
 
-/// Reaps the children in `seen`, which had exited at the scan before, and returns those that have exited since.
+/// Reaps the children in `seen`, which had exited at the previous scan, and returns those that have exited since.
 fn round(seen: &HashSet<i32>) -> HashSet<i32> {
     let (old, new): (HashSet<i32>, HashSet<i32>) =
         ended_children().partition(|process| seen.contains(process));
@@ -47,7 +47,7 @@ fn ended_children() -> impl Iterator<Item = i32> {
     })
 }
 
-/// Reads `7 (name) Z 1 ...`; the name may hold anything.
+/// Parses `7 (name) Z 1 ...`. The name may contain any character.
 fn is_ended_child_of(parent: i32, stat: &str) -> bool {
     let Some((_, fields)) = stat.rsplit_once(')') else {
         return false;

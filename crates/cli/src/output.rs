@@ -1,4 +1,4 @@
-//! What people see: the greeting, the log, and complaints. All of it on standard error; standard output is for data.
+//! Output for people: banner, log and errors, all on standard error. Standard output is for data.
 #![expect(
     clippy::print_stderr,
     reason = "this is the one place that talks to people"
@@ -18,16 +18,16 @@ use crate::app::{AppError, BoundServer, Hook};
 use crate::environment::{Environment, Probe};
 use longshore_app::config::{ConfigError, Conflict, LogConfig, LogFormat};
 
-/// Who reads standard error.
+/// Reader of standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Audience {
     People,
-    /// A collector of logs: every line is JSON.
+    /// A log collector: every line is JSON.
     Programs,
 }
 
 impl Audience {
-    /// Who it is in these surroundings.
+    /// Detects the reader from the environment.
     pub(super) fn of(probe: &Probe) -> Self {
         if probe.is_orchestrated() && !probe.is_at_terminal() {
             Self::Programs
@@ -36,8 +36,7 @@ impl Audience {
         }
     }
 
-    /// Who reads the log of a server whose configuration is not read yet: the format that the environment sets, else
-    /// the one that it is detected to want.
+    /// Detects the reader of a server's log before its configuration is loaded, by the configured or detected format.
     pub(super) fn of_log(probe: &Probe) -> Self {
         let set = ["LONGSHORE_LOG__FORMAT", "MCP_LOG_FORMAT"];
         let format = set.iter().find_map(|name| probe.variable(name));
@@ -50,11 +49,11 @@ impl Audience {
     }
 }
 
-/// Sends the log to standard error: in colour to a terminal, as JSON where that is asked for, plain elsewhere.
+/// Starts logging to standard error: coloured on a terminal, JSON if requested, plain text otherwise.
 ///
 /// # Errors
 ///
-/// A level that makes no sense.
+/// The level is invalid.
 pub(super) fn start_logging(config: &LogConfig, probe: &Probe) -> Result<Level, AppError> {
     let (filter, handle) = reload::Layer::new(filter(&config.level)?);
     let format = match config.format {
@@ -77,28 +76,28 @@ pub(super) fn start_logging(config: &LogConfig, probe: &Probe) -> Result<Level, 
     Ok(Level(handle))
 }
 
-/// How much is logged, which may change while the server runs.
+/// Log level, which can change at run time.
 #[derive(Clone, Debug)]
 pub(super) struct Level(reload::Handle<Targets, Registry>);
 
 impl Level {
-    /// Logs as much as changed settings say.
+    /// Returns the hook that applies changed settings.
     pub(super) fn hook(self) -> Hook {
         Box::new(move |config| {
             let filter = filter(&config.log.level)?;
             let handle = self.0.clone();
             Ok(Box::new(move || {
-                // It fails only once there is no log any more.
+                // This fails only after logging has ended.
                 let _ = handle.reload(filter);
             }))
         })
     }
 }
 
-/// What is written down of what. The HTTP/2 library warns of each client that breaks its rules: strangers would decide how
-/// much is logged, of what is counted as a limit that was hit. It is heard where it is named, or where much is logged anyway.
+/// Parses the level. The HTTP/2 library logs a warning for each client error, which limits already count. Its
+/// messages are enabled only if they are named, or at debug level and below.
 ///
-/// A word by itself that is no level would be a part of which all is heard, and of everything else nothing.
+/// A word that is not a level would be taken as a module name, and disable all other logs.
 fn filter(level: &str) -> Result<Targets, AppError> {
     let refused = |problem: String| {
         AppError::from(ConfigError::Conflicts(vec![Conflict {
@@ -111,7 +110,7 @@ fn filter(level: &str) -> Result<Targets, AppError> {
     if is_word && level.parse::<LevelFilter>().is_err() {
         return Err(refused("it is no level".to_owned()));
     }
-    // Other programs know these. Here there is no span to choose by, and nothing would be logged.
+    // Span filters of other programs have no effect here, and would disable all logs.
     if level.contains('[') {
         return Err(refused("parts are chosen by name, not by spans".to_owned()));
     }
@@ -131,7 +130,7 @@ fn filter(level: &str) -> Result<Targets, AppError> {
     })
 }
 
-/// Says where the server is and how to reach it, at a glance.
+/// Prints the banner: the server's address and how to connect.
 pub(super) fn greet(bound: &BoundServer, address: SocketAddr) {
     let root = root_url(bound.scheme(), address);
     let page = match bound.playground_is_off_because() {
@@ -146,9 +145,9 @@ pub(super) fn greet(bound: &BoundServer, address: SocketAddr) {
     );
 }
 
-/// Where a server is for somebody on its machine.
+/// Returns the URL of the server on this machine.
 pub(super) fn root_url(scheme: &str, address: SocketAddr) -> String {
-    // Nobody can connect to the address that stands for all of them.
+    // An unspecified address is replaced by loopback, because clients cannot connect to it.
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
@@ -157,7 +156,7 @@ pub(super) fn root_url(scheme: &str, address: SocketAddr) -> String {
     format!("{scheme}://{}/", SocketAddr::new(ip, address.port()))
 }
 
-/// The same for a socket in the file system.
+/// Prints the banner of a Unix socket.
 pub(super) fn greet_at_file(path: &std::path::Path, offering: &str) {
     let version = env!("CARGO_PKG_VERSION");
     let path = path.display();
@@ -168,7 +167,7 @@ pub(super) fn greet_at_file(path: &std::path::Path, offering: &str) {
     );
 }
 
-/// Says what is waited for, should a person have started a server that another program is to talk to.
+/// Explains the stdio transport to a person who started the server in a terminal.
 pub(super) fn greet_over_stdio(tools: usize) {
     if io::stdin().is_terminal() {
         let tools = counted(tools);
@@ -178,13 +177,13 @@ pub(super) fn greet_over_stdio(tools: usize) {
     }
 }
 
-/// The page for trying what is served.
+/// State of the playground page.
 #[derive(Clone, Copy)]
 enum Page {
     Served,
     /// Off by default, for this reason.
     Off(&'static str),
-    /// Switched off.
+    /// Disabled by configuration.
     Unwanted,
 }
 
@@ -196,7 +195,7 @@ fn greeting(
     metrics: Option<String>,
 ) -> String {
     let version = env!("CARGO_PKG_VERSION");
-    // What cannot be offered is said behind the address, which people look for.
+    // Items that cannot be offered are printed below the address, which readers look for first.
     let (offering, missing) = match offering.find([';', ':']) {
         Some(at) => offering.split_at(at),
         None => (offering, ""),
@@ -236,16 +235,16 @@ pub(super) fn counted(tools: usize) -> String {
     }
 }
 
-/// Says something beside what a command prints.
+/// Prints a remark beside the output of a command.
 pub(super) fn remark(text: &dyn Display) {
     eprintln!("{text}");
 }
 
-/// Says why the program ends.
+/// Prints the error that ends the program.
 pub(super) fn complain(error: &dyn Display, audience: Audience) {
     match audience {
         Audience::People => eprintln!("longshore: {error}"),
-        // Not through the log, which may be switched off.
+        // Bypasses the log, which may be off.
         Audience::Programs => {
             let line = serde_json::json!({
                 "timestamp": jiff::Timestamp::now().to_string(),

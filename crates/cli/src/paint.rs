@@ -1,4 +1,4 @@
-//! Colours of what people read.
+//! Colours of human-readable output.
 
 use std::fmt::Display;
 
@@ -7,7 +7,7 @@ use comfy_table::{Attribute, Cell};
 
 use crate::environment::Probe;
 
-/// When output is coloured.
+/// Colour option.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum ColorChoice {
     /// On a terminal, unless NO_COLOR is set
@@ -17,14 +17,14 @@ pub(super) enum ColorChoice {
     Never,
 }
 
-/// Colours, or none.
+/// Painter that colours text, or leaves it plain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Paint {
     is_on: bool,
 }
 
 impl Paint {
-    /// For a stream that is a terminal, or is not. An empty NO_COLOR counts as absent (<https://no-color.org>).
+    /// Decides by the option and the terminal. An empty NO_COLOR counts as absent (<https://no-color.org>).
     pub(super) fn new(choice: ColorChoice, is_terminal: bool) -> Self {
         let is_on = match choice {
             ColorChoice::Always => true,
@@ -55,22 +55,22 @@ impl Paint {
         }
     }
 
-    /// A word that says what something is.
+    /// Colours a label.
     pub(super) fn label(self, text: impl Display) -> String {
         self.wrapped("1", text)
     }
 
-    /// What is of less interest.
+    /// Dims secondary text.
     pub(super) fn dim(self, text: impl Display) -> String {
         self.wrapped("2", text)
     }
 
-    /// What is wrong.
+    /// Colours an error.
     pub(super) fn wrong(self, text: impl Display) -> String {
         self.wrapped("1;31", text)
     }
 
-    /// A cell that names something.
+    /// Creates a cell with a name.
     pub(super) fn name_cell(self, text: impl ToString) -> Cell {
         let cell = Cell::new(text);
         match self.is_on {
@@ -79,7 +79,7 @@ impl Paint {
         }
     }
 
-    /// A cell above others.
+    /// Creates a header cell.
     pub(super) fn heading_cell(self, text: impl ToString) -> Cell {
         let cell = Cell::new(text);
         match self.is_on {
@@ -88,7 +88,7 @@ impl Paint {
         }
     }
 
-    /// A cell of less interest.
+    /// Creates a cell with secondary text.
     pub(super) fn dim_cell(self, text: impl ToString) -> Cell {
         let cell = Cell::new(text);
         match self.is_on {

@@ -8,7 +8,7 @@ use crate::auth::{Access, Kind, Principal};
 use crate::environment::Probe;
 use longshore_app::config::{Config, Flags};
 
-/// Asking the rules.
+/// Options of `policy`.
 #[derive(Debug, Args)]
 pub(super) struct PolicyArgs {
     #[command(subcommand)]
@@ -21,38 +21,38 @@ pub(super) struct PolicyArgs {
 
 #[derive(Debug, Subcommand)]
 enum PolicyCommand {
-    /// Say whether somebody sees and may use something, and by which rule; exit code 1 if not
+    /// Check whether a caller may see and use an item, and print the deciding rule; exit code 1 if not
     Check {
-        /// Who: key:ci, user:alice, oauth:id.example.com#alice, anonymous, local
+        /// Caller: key:ci, user:alice, oauth:id.example.com#alice, anonymous, local
         #[arg(long = "as", value_name = "SUBJECT")]
         subject: String,
-        /// A group that they are in, beside those that the configuration knows; may be repeated
+        /// Group of the caller, in addition to configured ones; may be repeated
         #[arg(long = "group", value_name = "GROUP")]
         groups: Vec<String>,
-        /// A scope that they have, beside those that the configuration knows; may be repeated
+        /// Scope of the caller, in addition to configured ones; may be repeated
         #[arg(long = "scope", value_name = "SCOPE")]
         scopes: Vec<String>,
-        /// A claim of their token; may be repeated
+        /// Claim of the caller's token; may be repeated
         #[arg(long = "claim", value_name = "NAME=VALUE")]
         claims: Vec<String>,
-        /// What is asked about is a resource, by its URI
+        /// The item is a resource, given by its URI
         #[arg(long, conflicts_with = "prompt")]
         resource: bool,
-        /// What is asked about is a prompt
+        /// The item is a prompt
         #[arg(long)]
         prompt: bool,
-        /// What: the name of a tool
+        /// Name of the item, by default a tool
         name: String,
     },
-    /// List the tools with whether they change anything, and why that is thought
+    /// List the tools as reading or writing, with the reason
     Classify,
 }
 
-/// Does what the command says. `false` if the answer is no.
+/// Runs the command. Returns false if access is denied.
 pub(super) fn policy(args: PolicyArgs) -> Result<bool, Failure> {
     let mut flags = Flags::default();
     flags.config = args.config;
-    // Nobody listens.
+    // No listener is started.
     flags.insecure = true;
     let mut settings = Config::load(&flags, &Probe::real()).map_err(AppError::from)?;
     if settings.toolsets.is_empty() {
@@ -127,7 +127,7 @@ fn word(kind: Kind) -> &'static str {
     }
 }
 
-/// What the command line says of somebody, beside what is known.
+/// Adds facts from the command line to a principal.
 fn with(
     principal: Principal,
     groups: Vec<String>,

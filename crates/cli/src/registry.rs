@@ -1,4 +1,4 @@
-//! `longshore registry`: servers that somebody has published, and how to configure one of them as an upstream.
+//! `longshore registry`: finds published servers, and prints their configuration as an upstream.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _};
@@ -23,7 +23,7 @@ pub(super) struct RegistryArgs {
     #[command(subcommand)]
     command: RegistryCommand,
 
-    /// Which registry: one with the interface v0.1 of the protocol's own
+    /// Registry URL; it must implement version 0.1 of the MCP registry API
     #[arg(long, value_name = "URL", default_value = REGISTRY, global = true)]
     url: String,
 
@@ -34,35 +34,35 @@ pub(super) struct RegistryArgs {
 
 #[derive(Debug, Subcommand)]
 enum RegistryCommand {
-    /// List servers with a text in their names
+    /// List servers whose name contains a text
     Search {
         /// The text
         text: String,
 
-        /// How many at most
+        /// Maximum number of results
         #[arg(long, value_name = "N", default_value_t = 30)]
         limit: usize,
     },
-    /// Print an entry of `upstreams` for a server
+    /// Print an `upstreams` entry for a server
     ///
     /// longshore registry show io.github.somebody/weather > longshore.yaml
     ///
-    /// Whoever published the server wrote what it says. Read it before you use it.
-    /// Values that you have to supply are variables; which ones is said on standard error.
+    /// The entry comes from the publisher of the server. Read it before you use it. Values that you must supply are
+    /// variables, which are listed on standard error.
     #[command(verbatim_doc_comment)]
     Show {
-        /// The server's whole name
+        /// Full name of the server
         name: String,
 
-        /// Which version
+        /// Version of the server
         #[arg(long, value_name = "VERSION", default_value = "latest")]
         version: String,
 
-        /// Start it here as a program, also if it runs somewhere
+        /// Run the server as a local program, even if a remote one is published
         #[arg(long)]
         package: bool,
 
-        /// What the upstream is called [default: the last part of the server's name]
+        /// Name of the upstream [default: the last part of the server's name]
         #[arg(long = "as", value_name = "NAME")]
         upstream: Option<String>,
     },
@@ -147,7 +147,7 @@ fn listed(found: &[Server]) -> String {
     format!("{table}\n")
 }
 
-/// What somebody has to know who uses the entry.
+/// Prints what a user of the entry must supply.
 fn tell(server: &Server, entry: &Entry) {
     if let Some(status) = server
         .status
@@ -168,7 +168,7 @@ fn tell(server: &Server, entry: &Entry) {
     }
 }
 
-/// An entry in YAML. Texts are written as JSON has them, which is YAML too.
+/// Renders an entry as YAML, with JSON strings.
 fn configuration(server: &Server, entry: &Entry) -> String {
     let mut text = format!(
         "# {} {}: {}\nupstreams:\n  {}:\n",

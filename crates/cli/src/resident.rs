@@ -1,4 +1,4 @@
-//! Pages of the program's own file, given back to the system once starting is over.
+//! Releases pages of the program file after start-up.
 //!
 //! What starts a server is a large part of the program, and is not needed again. The system maps a file's pages in groups,
 //! so that most of the program counts as resident for as long as nobody else needs the memory. To give the pages back costs
@@ -8,11 +8,11 @@ use std::ops::Range;
 
 use crate::net::child::give_back;
 
-/// Gives back what is only a copy of the program's file. Says how many bytes of addresses that were.
+/// Releases pages that are unmodified copies of the program file. Returns the size of the released address ranges.
 ///
 /// # Errors
 ///
-/// The system does not say what is mapped where, or does not take it back.
+/// The memory map cannot be read, or the pages cannot be released.
 pub(super) fn give_back_program() -> std::io::Result<usize> {
     let program = std::fs::read_link("/proc/self/exe")?;
     let mappings = std::fs::read_to_string("/proc/self/smaps")?;
@@ -25,8 +25,7 @@ pub(super) fn give_back_program() -> std::io::Result<usize> {
     Ok(bytes)
 }
 
-/// The mappings of a file that can be read only, and of which no page is any other than the file's: neither the program's
-/// data, nor addresses that were filled in when it was loaded and then protected.
+/// Returns read-only mappings of a file whose pages are all unmodified: neither data nor relocated addresses.
 fn copies_of(mappings: &str, file: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut candidate = None;
@@ -41,14 +40,14 @@ fn copies_of(mappings: &str, file: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// What a mapping's first line says, if that is one: its addresses, and its file; none if it can be written to or is shared.
+/// Parses the first line of a mapping: addresses and file. Returns `None` for writable and shared mappings.
 fn mapping(line: &str) -> Option<(Range<usize>, &str)> {
     let (addresses, rest) = line.split_once(' ')?;
     let (start, end) = addresses.split_once('-')?;
     let address = |text| usize::from_str_radix(text, 16).ok();
     let range = address(start)?..address(end)?;
     let (may, rest) = rest.split_once(' ')?;
-    // Behind them come its place in the file, a device and an inode.
+    // The fields between are offset, device and inode.
     let name = rest.splitn(4, ' ').nth(3).unwrap_or_default().trim_start();
     let is_read_only = matches!(may, "r--p" | "r-xp");
     Some((range, if is_read_only { name } else { "" }))

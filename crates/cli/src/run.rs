@@ -19,25 +19,25 @@ use crate::net;
 use crate::telemetry::{LOG_CUT, LOG_DROPPED};
 use longshore_app::config::{Flags, Loaded, LogFormat, Transport, Watch};
 
-/// Opens a URL in whatever somebody has for that.
+/// Program that opens a URL in the default application.
 pub(super) const OPENER: &str = if cfg!(target_os = "macos") {
     "open"
 } else {
     "xdg-open"
 };
 
-/// How long after the start the pages of the program are looked at.
+/// Delay after the start before pages are released.
 #[cfg(target_os = "linux")]
 const STARTING: std::time::Duration = std::time::Duration::from_millis(500);
 
-/// What `run` is told.
+/// Options of `run`.
 #[derive(Debug, Default, Args)]
 pub(super) struct RunCommand {
-    /// For development: start again when this program's file changes, or a setting that takes a new start
+    /// For development: restart when the program file, or a setting that needs a restart, changes
     #[arg(long)]
     pub(super) reload: bool,
 
-    /// Open the page for trying what is served, with PROGRAM [default: xdg-open, on macOS open]
+    /// Open the playground in a browser, with PROGRAM [default: xdg-open, on macOS open]
     #[arg(long, value_name = "PROGRAM", num_args = 0..=1, require_equals = true, default_missing_value = OPENER)]
     pub(super) inspect: Option<PathBuf>,
 
@@ -45,18 +45,19 @@ pub(super) struct RunCommand {
     pub(super) settings: RunArgs,
 }
 
-/// The settings; without a toolset and a source, the demo.
+/// Loads the settings. Without a toolset or source, the demo toolset is used.
 pub(super) fn load(settings: impl Into<Flags>) -> Result<Loaded, MainError> {
     let mut flags: Flags = settings.into();
     flags.toolsets_otherwise = vec!["demo".to_owned()];
     Ok(Loaded::read(&flags, &Probe::real()).map_err(AppError::from)?)
 }
 
-/// Serves what the settings name; without any, the demo toolset.
+/// Serves the configured items, or the demo toolset.
 ///
-/// Errors that stop the start are in the format of the log, as far as that is known when they happen.
+/// Errors before the log is configured use the detected log format.
 pub(super) fn run(command: RunCommand, audience: &mut Audience) -> Result<(), MainError> {
-    // Once it is replaced, the system calls it by another name. Without /proc it has none.
+    // Resolves the path early: after the file is replaced, /proc reports another name, and without /proc there is
+    // none.
     let program = command.reload.then(std::env::current_exe).transpose();
     let program = program.map_err(AppError::from)?;
     *audience = Audience::of_log(&Probe::real());
@@ -90,7 +91,7 @@ pub(super) fn run(command: RunCommand, audience: &mut Audience) -> Result<(), Ma
         let metrics = bound.metrics();
         metrics.read(&LOG_DROPPED, &[], || log::dropped() as f64);
         metrics.read(&LOG_CUT, &[], || log::cut() as f64);
-        // What cannot be offered is above what is.
+        // Warnings about missing items are printed before the banner.
         log::flush();
         match (*audience, bound.address()) {
             (Audience::Programs, _) => bound.announce(),
@@ -111,7 +112,7 @@ pub(super) fn run(command: RunCommand, audience: &mut Audience) -> Result<(), Ma
             net::spawn(give_back_what_has_started());
         }
         let starts_again = std::cell::Cell::new(false);
-        // One kind of future, for serving is compiled for each.
+        // A boxed future avoids compiling the server for each future type.
         let stop: Pin<Box<dyn Future<Output = ()> + '_>> = match &restart {
             None => Box::pin(stop_signal(signals)),
             Some(restart) => Box::pin(async {
@@ -134,7 +135,7 @@ pub(super) fn run(command: RunCommand, audience: &mut Audience) -> Result<(), Ma
     }
 }
 
-/// Has a page opened. The server serves, whatever becomes of that.
+/// Opens a page. Failures do not affect the server.
 fn open(opener: &Path, page: &str) {
     let started = std::process::Command::new(opener)
         .arg(page)
@@ -143,7 +144,7 @@ fn open(opener: &Path, page: &str) {
         .stderr(Stdio::null())
         .spawn();
     match started {
-        // It ends once it has told a browser; until then somebody has to take notice of that.
+        // The helper exits after it has contacted the browser, and must be reaped then.
         Ok(mut child) => drop(std::thread::spawn(move || child.wait())),
         Err(error) => tracing::warn!(
             program = %opener.display(),
@@ -154,19 +155,18 @@ fn open(opener: &Path, page: &str) {
     }
 }
 
-/// Gives back the pages of the program that only starting has needed, once the first requests have been answered that
-/// may have waited for it.
+/// Releases start-up pages, after the first requests have been served.
 #[cfg(target_os = "linux")]
 async fn give_back_what_has_started() {
     tokio::time::sleep(STARTING).await;
     match resident::give_back_program() {
         Ok(bytes) => tracing::debug!(bytes, "pages of the program were given back"),
-        // Where /proc is not mounted, for example. Nothing depends on it.
+        // /proc may be unavailable. Nothing depends on it.
         Err(error) => tracing::debug!(%error, "the program's pages stay where they are"),
     }
 }
 
-/// Becomes the program as it is now, with the same arguments.
+/// Replaces the process with the current program file and the same arguments.
 fn start_again(program: PathBuf) -> Result<(), MainError> {
     tracing::info!("starting again");
     log::flush();

@@ -1,10 +1,10 @@
-//! Tables for people.
+//! Human-readable tables.
 
 use comfy_table::{ContentArrangement, Row, Table, presets};
 
 use super::client::clean;
 
-/// An empty table that is as wide as the terminal, or has this many columns where that does not say how many it has.
+/// Creates an empty table as wide as the terminal, or `columns` wide if the width is unknown.
 pub(super) fn table(header: impl Into<Row>, columns: u16) -> Table {
     let mut table = Table::new();
     table
@@ -17,7 +17,7 @@ pub(super) fn table(header: impl Into<Row>, columns: u16) -> Table {
     table
 }
 
-/// One line of a text of a stranger's.
+/// Returns untrusted text as one line.
 pub(super) fn line(text: &str) -> String {
     clean(text).replace(['\n', '\t'], " ")
 }

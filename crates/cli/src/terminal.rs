@@ -1,29 +1,29 @@
-//! Questions to a person at the terminal. They go to standard error; standard output is for data.
+//! Prompts at the terminal, on standard error. Standard output is for data.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
-/// Bytes of an answer that are read at most.
+/// Maximum length of an input line, in bytes.
 const ANSWER_BYTES: u64 = 16 * 1024;
 
-/// Returns true if a question can be asked and answered.
+/// Returns true if a user can be prompted.
 pub(super) fn has_person() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-/// Asks a question that is answered by yes or no. Everything but a yes is a no.
+/// Asks a yes-or-no question. Any other input means no.
 pub(super) fn confirm(question: &str) -> io::Result<bool> {
     write!(io::stderr(), "{question} [y/N] ")?;
     let answer = line()?;
     Ok(matches!(&*answer.trim().to_ascii_lowercase(), "y" | "yes"))
 }
 
-/// Reads a line that is not shown while it is typed.
+/// Reads a line without echo.
 pub(super) fn secret(prompt: &str) -> io::Result<String> {
     write!(io::stderr(), "{prompt} (not shown): ")?;
     let silence = Silence::begin();
     let answer = line();
     drop(silence);
-    // The line break was not shown either.
+    // The line break was not echoed either.
     writeln!(io::stderr())?;
     Ok(answer?.trim().to_owned())
 }
@@ -44,7 +44,7 @@ impl Silence {
         let before = tcgetattr(io::stdin()).ok();
         if let Some(mut silent) = before.clone() {
             silent.local_modes.remove(LocalModes::ECHO);
-            // Where that fails what is typed is shown, and nothing else goes wrong.
+            // A failure only means that the input is visible.
             let _ = tcsetattr(io::stdin(), OptionalActions::Now, &silent);
         }
         Self(before)

@@ -26,61 +26,61 @@ use crate::net::TrustedProxies;
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpConfig {
-    /// Address to listen on. Default: 127.0.0.1.
+    /// IP address to listen on.
     #[serde(deserialize_with = "crate::environment::address")]
     pub host: IpAddr,
-    /// Port to listen on; 0 takes any that is free. Default: 3000.
+    /// Port to listen on; 0 chooses a free one.
     pub port: u16,
-    /// Path of a socket in the file system to listen on, instead of host and port. Callers over it count as coming from
-    /// 127.0.0.1. What a server that is gone left there is removed. Default: none.
+    /// Path of a Unix socket to listen on, instead of host and port. Its clients count as 127.0.0.1. The socket of a
+    /// server that has exited is removed.
     #[schemars(extend("x-path" = "file"))]
     pub unix_socket: Option<PathBuf>,
-    /// Who may connect to that socket, as the digits of `chmod`. Default: "660", its owner and group.
+    /// Permissions of the socket, as the digits of `chmod`.
     pub unix_socket_mode: SocketMode,
-    /// Threads that serve connections. Default: one for each core. Where there is little
-    /// memory fewer: one for each 32 MiB.
+    /// Number of worker threads. If unset: one per core, but at most one for each 32 MiB of memory.
     pub workers: Option<usize>,
-    /// Threads for tools that block, over all workers; each has one at least. Further ones wait for their turn. Default: 128.
+    /// Maximum number of threads for blocking tools, over all workers; each worker has at least one. Further calls
+    /// wait.
     pub blocking_threads: usize,
-    /// Listen on other addresses than loopback although nothing proves who calls. Default: false.
+    /// Allow other listen addresses than loopback without authentication.
     pub insecure: bool,
-    /// Values of `Host` to answer to, such as `mcp.example.com` or `mcp.example.com:8080`; without a port,
-    /// any port. That of `public_url` is one of them. Pages that this server serves under these names may call it. Default: on
-    /// loopback its own names, elsewhere all.
+    /// Allowed `Host` values, such as `mcp.example.com` or `mcp.example.com:8080`; without a port, any port. The host
+    /// of `public_url` is always allowed, and pages that this server serves under these names may call it. If empty:
+    /// the loopback names on loopback, else all hosts.
     #[serde(deserialize_with = "crate::environment::list")]
     pub allowed_hosts: Vec<String>,
-    /// Web origins whose pages may call and read the answers (CORS), such as `https://app.example.com`; also `http://localhost:5173` for a
-    /// page of another port of this machine. Default: on loopback pages from loopback are not refused; everywhere those of `public_url`, and those that
-    /// this server serves under an IP address, `localhost` or a name of `allowed_hosts`; none of another origin reads an answer. Clients that are no browsers send no origin and are not affected.
+    /// Browser origins that may call the server and read responses (CORS), such as `https://app.example.com`, or
+    /// `http://localhost:5173` for another port of this machine. The origin of `public_url`, and pages that this
+    /// server serves under an IP address, `localhost` or a name of `allowed_hosts`, are always allowed. On loopback,
+    /// pages from loopback are not rejected but cannot read responses. Other clients than browsers send no origin and
+    /// are not affected.
     #[serde(deserialize_with = "crate::environment::list")]
     pub allowed_origins: Vec<String>,
-    /// The URL under which clients reach this server, such as `https://mcp.example.com`; with a path, if a proxy adds
-    /// one. Default: what each request says of itself.
+    /// Public URL of the server, such as `https://mcp.example.com`, with the path that a proxy adds. If unset:
+    /// derived from each request.
     pub public_url: Option<String>,
-    /// Networks of the proxies in front, such as `10.0.0.0/8`, whose word about where a request came from counts.
-    /// Default: none.
+    /// Networks of proxies whose forwarding headers are trusted, such as `10.0.0.0/8`.
     pub trusted_proxies: TrustedProxies,
-    /// Refuse `Accept` headers without both `application/json` and `text/event-stream`, as the specification
-    /// words it for clients. Default: false, whatever is accepted is answered.
+    /// Reject `Accept` headers without both `application/json` and `text/event-stream`, which the specification
+    /// requires of clients. If false, every `Accept` header is served.
     pub strict_accept: bool,
     /// Serve the transport of 2024-11-05 too: `/sse`, also at `/mcp/sse`, and `/messages`. Its sessions live in one
     /// process, so several replicas need a balancer that keeps a client with one. Default: false.
     pub legacy_sse: bool,
-    /// Take answers to questions at `/mcp/respond` too, where some clients of before send them. Default: false.
+    /// Accept responses to client requests at `/mcp/respond` too, for some older clients.
     pub respond_alias: bool,
     /// A port for operators.
     pub admin: AdminConfig,
-    /// Say in the header `Server-Timing` of each answer how many milliseconds the server took until it began, under the
-    /// name `longshore`. Default: false.
+    /// Send the header `Server-Timing` with the milliseconds until the response began, under the name `longshore`.
     pub server_timing: bool,
-    /// Serve tools at `/tools` and their description at `/openapi.json`, for those who speak no MCP. Default: true.
+    /// Serve tools as REST at `/tools`, and their description at `/openapi.json`.
     pub rest: bool,
-    /// Serve a page at `/` on which a person tries tools, resources and prompts in a browser. Default: on loopback without a
-    /// `public_url`, elsewhere not.
+    /// Serve the playground at `/`, a page to try tools, resources and prompts. If unset: true on loopback without a
+    /// `public_url`, else false.
     pub playground: Option<bool>,
-    /// Compress answers of 1024 bytes and more for clients that take gzip; never event streams. Who can have a secret and
-    /// a text of their own answered together, again and again, can guess the secret by the length (BREACH): leave it off
-    /// where tools return such. Default: false, since whatever stands in front does it as well.
+    /// Compress responses of 1024 bytes and more with gzip, except event streams. Leave this off if tools return
+    /// secrets together with client input, because response lengths then reveal the secret (BREACH). Proxies usually
+    /// compress as well.
     pub compression: bool,
     /// TLS.
     pub tls: TlsConfig,
@@ -88,7 +88,7 @@ pub struct HttpConfig {
     pub limits: HttpLimits,
 }
 
-/// Who may connect to a socket in the file system: the digits of `chmod`.
+/// Permissions of a Unix socket: the digits of `chmod`.
 #[derive(Clone, Copy, PartialEq, Eq, JsonSchema)]
 #[schemars(transparent)]
 pub struct SocketMode(#[schemars(with = "String")] pub u32);
@@ -134,8 +134,7 @@ impl<'de> Deserialize<'de> for SocketMode {
     }
 }
 
-/// A port of its own for whoever runs the server: `/metrics`, `/health/detailed` and the other health pages, open to
-/// all who reach it.
+/// Separate operator port with `/metrics`, `/health/detailed` and the other health pages, without authentication.
 ///
 /// ```toml
 /// [http.admin]
@@ -144,9 +143,9 @@ impl<'de> Deserialize<'de> for SocketMode {
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AdminConfig {
-    /// IP address to listen on. Default: that of `http.host`.
+    /// IP address to listen on. If unset: `http.host`.
     pub host: Option<IpAddr>,
-    /// Port to listen on; 0 takes any that is free. Default: none, there is no such port.
+    /// Port to listen on; 0 chooses a free one. If unset, there is no operator port.
     pub port: Option<u16>,
 }
 
@@ -158,55 +157,54 @@ impl AdminConfig {
     }
 }
 
-/// How much and how long.
+/// Connection, size and time limits.
 ///
-/// Times are kept by a sweep of one second: what takes longer is ended at most a second late.
+/// Time limits are enforced by a sweep once a second, so they take effect up to a second late.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpLimits {
-    /// Connections at once; for more, those that have been idle for longest are closed, and if there are none, they
-    /// wait in the backlog. Default: 20000, or what the process may open less 512.
+    /// Maximum number of connections. Beyond it, the longest idle ones are closed; without idle ones, new connections
+    /// wait in the backlog. The process's limit of open files, less 512, applies too.
     pub connections: usize,
-    /// Connections at once from one address (of IPv6: from 64 bits of it); 0 for no limit. For more, those of the address
-    /// that have been idle for longest are closed, and if there are none, the new ones. Default: 1024 for public addresses;
-    /// others may be a balancer, and have this limit only if it is written down.
+    /// Maximum number of connections of one address (for IPv6, of a /64 network); 0 for no limit. Beyond it, the
+    /// address's longest idle ones are closed, or else the new ones. If unset: 1024 for public addresses; private
+    /// ones may be load balancers.
     pub connections_per_address: Option<usize>,
-    /// Bytes of a request's target. Default: 8 KiB; beyond: 414.
+    /// Maximum length of a request target, in bytes. Beyond it: 414.
     pub target_bytes: usize,
-    /// Bytes of request line and header fields, at most 64 KiB. Default: 32 KiB; beyond: 431.
+    /// Maximum size of the request line and header fields, in bytes, at most 64 KiB. Beyond it: 431.
     pub header_bytes: usize,
-    /// Header fields of a request, 100 at most; at least 16. Default: 100; beyond: 431.
+    /// Maximum number of header fields of a request, 16 to 100. Beyond it: 431.
     pub header_fields: usize,
-    /// Bytes of a body. Default: 4 MiB; beyond: 413.
+    /// Maximum size of a request body, in bytes. Beyond it: 413.
     pub body_bytes: usize,
-    /// Seconds in which a request's head has to arrive. Default: 10.
+    /// Time in which a request head must arrive, in seconds.
     pub header_seconds: u32,
-    /// Seconds in which a body has to arrive. Default: 30; beyond: 408.
+    /// Time in which a request body must arrive, in seconds. Beyond it: 408.
     pub body_seconds: u32,
-    /// Bytes a second that a body has to arrive with after its first five seconds, be it over HTTP/1.1 or HTTP/2. Default: 1024; below: 408.
+    /// Minimum rate of a request body after its first five seconds, in bytes per second. Below it: 408.
     pub body_bytes_per_second: u32,
-    /// Seconds that a connection may do nothing. Default: 75.
+    /// Maximum idle time of a connection, in seconds.
     pub idle_seconds: u32,
-    /// Seconds that a client may take nothing of an answer. Default: 30.
+    /// Maximum time in which a client reads nothing of a response, in seconds.
     pub write_stall_seconds: u32,
-    /// Seconds after which a connection is closed once its answer is sent; a tenth more or less is drawn for
-    /// each. On HTTP/2 no further streams are taken then. Default: 3600.
+    /// Maximum age of a connection, in seconds, randomised by a tenth. It is closed after its current response; on
+    /// HTTP/2, no further streams are accepted.
     pub connection_seconds: u32,
-    /// Requests after which a connection is closed. Default: 10000.
+    /// Maximum number of requests of a connection.
     pub connection_requests: u32,
-    /// Streams at once on one HTTP/2 connection. Default: 100.
+    /// Maximum number of concurrent streams of an HTTP/2 connection.
     pub http2_streams: u32,
-    /// Streams of one HTTP/2 connection that its client has taken back before anybody has looked at them, 1000 at most;
-    /// beyond, it is told to calm down, and the connection ends. Default: 20.
+    /// Maximum number of streams that a client resets before they are processed, on one HTTP/2 connection, at most
+    /// 1000. Beyond it, the connection is closed.
     pub http2_resets: u32,
-    /// Streams of one HTTP/2 connection that its client takes back in a second, be they answered or not; beyond, it is told
-    /// to calm down, and the connection ends. Default: 500.
+    /// Maximum number of streams that a client resets per second, on one HTTP/2 connection. Beyond it, the connection
+    /// is closed.
     pub http2_resets_per_second: u32,
-    /// Maximum number of frames in a second, on one HTTP/2 connection, that carry nothing for a request: PRIORITY, SETTINGS,
-    /// PING, and those of unknown types. The connection of a client that sends more is closed. Default: 10000.
+    /// Maximum number of HTTP/2 control frames per second on one connection: PRIORITY, SETTINGS, PING and unknown
+    /// types. Beyond it, the connection is closed.
     pub http2_control_frames_per_second: u32,
-    /// Seconds after which an HTTP/2 client that says nothing is asked for a sign of life, and seconds that it has to
-    /// give one. Default: 20.
+    /// Interval after which a silent HTTP/2 client gets a PING, and timeout of its response, in seconds.
     pub http2_ping_seconds: u32,
 }
 

@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 pub use acceptor::Tls;
 pub use acceptor::TlsStream;
 
-/// TLS in the process itself. Off unless a certificate is named.
+/// TLS termination in the process. Off unless a certificate is set.
 ///
-/// The files are looked at every ten seconds, and read again when they change; a new certificate that cannot be used is
-/// told in the log, and the old one stays.
+/// The files are checked every ten seconds, and reloaded when they change. If a new certificate cannot be used, the
+/// error is logged and the previous one stays in use.
 ///
 /// ```toml
 /// [http.tls]
@@ -24,20 +24,20 @@ pub use acceptor::TlsStream;
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TlsConfig {
-    /// A file with the server's certificate and those that lead to its authority, in PEM. Default: none, no TLS.
+    /// File with the server's certificate and its chain, in PEM. If unset, TLS is off.
     #[schemars(extend("x-path" = "file"))]
     pub certificate: Option<PathBuf>,
     /// A file with the certificate's private key, in PEM.
     #[schemars(extend("x-path" = "file"))]
     pub key: Option<PathBuf>,
-    /// A file with certificates of authorities, in PEM: clients have to show one that leads to one of these. Default:
-    /// none, clients show nothing.
+    /// File with CA certificates, in PEM: clients need a certificate that one of these has issued. If unset, client
+    /// certificates are not requested.
     #[schemars(extend("x-path" = "file"))]
     pub client_ca: Option<PathBuf>,
-    /// Whether clients may go without a certificate, so that they prove themselves otherwise; one that is shown has to be
-    /// good all the same. Default: false.
+    /// Allow clients without a certificate, which can authenticate otherwise. A certificate that is sent must still
+    /// be valid.
     pub client_optional: bool,
-    /// Seconds in which a client has to shake hands. Default: 10.
+    /// Time limit of a TLS handshake, in seconds.
     pub handshake_seconds: u32,
 }
 

@@ -25,14 +25,14 @@ use crate::telemetry::{Metrics, QUESTIONS, QUESTIONS_WAITING};
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClientRequestConfig {
-    /// How long a client with a session has to answer, in seconds, while the call waits. Default: 300, five minutes.
+    /// Timeout of an elicitation, sampling or other client request in a session, in seconds. The call waits
+    /// meanwhile.
     pub timeout_seconds: u64,
-    /// How many questions of one session may wait for answers. Default: 64.
+    /// Maximum number of pending client requests of one session.
     pub per_session: usize,
-    /// How many questions may wait for answers in all. Default: 10000.
+    /// Maximum number of pending client requests of all sessions.
     pub total: usize,
-    /// How long a client of 2026-07-28 has to call again with its answers, in seconds. Default: 900, a quarter of an
-    /// hour.
+    /// Time in which a client of 2026-07-28 must call again with its answers, in seconds.
     pub state_seconds: u64,
 }
 

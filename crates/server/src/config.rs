@@ -21,33 +21,32 @@ use crate::protocol::Implementation;
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerConfig {
-    /// What the server calls itself. Default: `longshore`.
+    /// Name of the server.
     #[schemars(extend("x-reload" = "live"))]
     pub name: String,
-    /// Its version. Default: Longshore's own.
+    /// Version of the server. If unset: Longshore's version.
     #[schemars(extend("x-reload" = "live"))]
     pub version: String,
     /// A name for people.
     #[schemars(extend("x-reload" = "live"))]
     pub title: Option<String>,
-    /// What the model should know before it uses the tools.
+    /// Instructions for the model.
     #[schemars(extend("x-reload" = "live"))]
     pub instructions: Option<String>,
-    /// How long one call may take, in seconds, unless its tool says otherwise. Default: 60.
+    /// Timeout of a call, in seconds, for tools without their own.
     pub call_timeout_seconds: u64,
-    /// After how many seconds without an answer it becomes an event stream with signs of life, for clients that take
-    /// one, so that nobody in between gives the connection up. Default: 10.
+    /// Seconds without a response after which the response becomes an event stream with keep-alives, for clients that
+    /// accept one. This prevents idle timeouts of proxies.
     pub stream_after_seconds: u64,
-    /// How long a session lasts, in seconds from its `initialize` on; 60 at least, and a day at most, after which keys that
-    /// were replaced may be taken away. Default: 86400, a day; beyond: 404.
+    /// Maximum age of a session, in seconds: 60 to 86400. Replaced keys can be removed after this time. An older
+    /// session gets 404.
     pub session_seconds: u64,
-    /// How many entries a list gives at once. Default: 1000.
+    /// Maximum number of entries in a page of a list.
     pub page_size: usize,
-    /// How long clients may keep listings, in milliseconds (2026-07-28). Default: 300000, five minutes.
+    /// Cache time of lists for clients, in milliseconds (2026-07-28).
     #[schemars(extend("x-reload" = "live"))]
     pub list_ttl_ms: u64,
-    /// How much is kept in memory of what resources with a time to live said, in bytes. 0 keeps nothing. Default:
-    /// 16777216, 16 MiB.
+    /// Maximum size of the cache for resources with a time to live, in bytes. 0 disables it.
     #[schemars(extend("x-reload" = "live"))]
     pub contents_cache_bytes: usize,
     /// Listing many tools by way of a search.
@@ -56,19 +55,18 @@ pub struct ServerConfig {
     pub client_requests: ClientRequestConfig,
     /// Calls that outlive their request.
     pub tasks: TaskConfig,
-    /// How much one message may hold.
+    /// Limits of a message.
     pub messages: MessagesConfig,
-    /// When several messages may come in one array. Default: `auto`.
+    /// Clients that may send several messages in an array.
     pub batch: BatchPolicy,
-    /// How arguments that do not fit a schema are reported. Default: `auto`.
+    /// Form of the error for invalid arguments.
     pub validation_errors: ValidationErrors,
-    /// Keep from the model what errors say that were not written for it: those that a tool passes on with `?`, of a database
-    /// or a file system. They are logged instead. What a tool says by `ToolError::new` is always told. Default: false.
+    /// Hide errors that were not written for the model: those that a tool propagates with `?`, such as database or
+    /// file system errors. They are logged instead. Messages of `ToolError::new` are always sent.
     pub mask_errors: bool,
-    /// What becomes of requests whose session is not known here, or is older than `session_seconds`. Default:
-    /// `refuse`.
+    /// Handling of requests with an unknown session, or one older than `session_seconds`.
     pub stale_sessions: StaleSessions,
-    /// Streams that stay open, and what is kept of those that break.
+    /// Long-lived streams, and their resumption.
     pub streams: StreamsConfig,
 }
 
@@ -82,11 +80,11 @@ pub enum BatchPolicy {
     Auto,
     /// From every client that has a session.
     Always,
-    /// From nobody.
+    /// Arrays are rejected.
     Never,
 }
 
-/// How arguments that do not fit a tool's schema are reported.
+/// Form of the error for arguments that do not match a tool's schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -101,17 +99,17 @@ pub enum ValidationErrors {
     Tool,
 }
 
-/// What becomes of requests whose session is not known, or has ended by its age.
+/// Handling of requests with an unknown or expired session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum StaleSessions {
-    /// 404, as the specification has it: a client then begins another one.
+    /// Reject with 404, as the specification requires: the client then starts another session.
     #[default]
     Refuse,
-    /// They are served all the same, for clients that do not begin another one: as those of a client of the revision that
-    /// `MCP-Protocol-Version` names, or of 2025-03-26, that has declared nothing. A session of somebody else's, and one that
-    /// its client has ended, stays unknown.
+    /// Accept, for clients that do not start another session: the request is treated as one of protocol version
+    /// `MCP-Protocol-Version`, or 2025-03-26, without declared capabilities. Sessions of other callers, and sessions
+    /// that their client has ended, stay unknown.
     Accept,
 }
 

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use crate::environment::Conflicts;
 use crate::protocol::message::MessageBounds;
 
-/// How much one message may hold, whatever carries it.
+/// Limits of a message, on any transport.
 ///
-/// The defaults of the first three are the most there can be: whoever reads a part of a message again goes by them.
+/// The defaults of the first three are also their maximum, because all parsers rely on them.
 ///
 /// ```toml
 /// [server.messages]
@@ -18,19 +18,18 @@ use crate::protocol::message::MessageBounds;
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MessagesConfig {
-    /// How deep arrays and objects may be nested, 64 at most; at least 8, which messages of the protocol take. Default: 64;
-    /// beyond: error -32700.
+    /// Maximum nesting depth of arrays and objects, 8 to 64. A deeper message gets error -32700.
     pub depth: u32,
-    /// How many members one object may have, 10000 at most; at least 16. Default: 10000; beyond: error -32600.
+    /// Maximum number of members of an object, 16 to 10000. A larger one gets error -32600.
     pub members: u16,
-    /// Bytes of an id that is a string, 1024 at most; at least 36, which is a UUID. Default: 1024; beyond: error -32600.
+    /// Maximum length of a string ID, in bytes, 36 to 1024. A longer one gets error -32600.
     pub id_bytes: usize,
-    /// How many values the arrays and objects of one message may hold together; at least 1000. A tree of them takes a hundred
-    /// times the memory of a text of small ones. Default: 250000; beyond: error -32600.
+    /// Maximum number of values in the arrays and objects of a message; at least 1000. Parsed small values take a
+    /// hundred times the memory of their text. A larger message gets error -32600.
     pub values: u32,
-    /// How many messages one array may have (2025-03-26), 1000 at most. Default: 50; beyond: error -32600.
+    /// Maximum number of messages in an array (2025-03-26), at most 1000. A larger array gets error -32600.
     pub batch: usize,
-    /// Bytes of the answers to an array together. Default: 16777216, 16 MiB; beyond: error -32600.
+    /// Maximum total size of the responses to an array, in bytes. Beyond it, messages get error -32600.
     pub batch_bytes: usize,
 }
 

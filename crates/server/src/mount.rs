@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::auth::{SCOPE_ADVICE, is_scope};
 use crate::environment::Conflicts;
 
-/// An endpoint beside `/mcp`, at `/mcp/` and its name, with a part of what is offered. It is a whole server of its own:
-/// sessions, cursors and tasks of one endpoint are unknown to every other. What is not named is not there.
+/// Endpoint at `/mcp/` and its name, with a part of the tools, resources and prompts. It acts as a server of its own:
+/// sessions, cursors and tasks of other endpoints are unknown to it. Items that are not named do not exist there.
 ///
 /// ```yaml
 /// endpoints:
@@ -17,31 +17,30 @@ use crate::environment::Conflicts;
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EndpointConfig {
-    /// Names of its tools; `*` stands for any text. Default: none.
+    /// Names of tools to offer; `*` matches any text.
     #[serde(deserialize_with = "crate::environment::list")]
     pub tools: Vec<String>,
-    /// Tools to leave out, written alike. Default: none.
+    /// Names of tools to omit, in the same form.
     #[serde(deserialize_with = "crate::environment::list")]
     pub exclude_tools: Vec<String>,
-    /// URIs of its resources and of their templates, written alike. Views that its tools have are there in any case.
-    /// Default: none.
+    /// URIs of resources and resource templates to offer, in the same form. Views of its tools are always offered.
     #[serde(deserialize_with = "crate::environment::list")]
     pub resources: Vec<String>,
-    /// Names of its prompts, written alike. Default: none.
+    /// Names of prompts to offer, in the same form.
     #[serde(deserialize_with = "crate::environment::list")]
     pub prompts: Vec<String>,
-    /// A name for people. Default: `server.title`.
+    /// Display name. If unset: `server.title`.
     pub title: Option<String>,
-    /// What the model should know before it uses the tools. Default: `server.instructions`.
+    /// Instructions for the model. If unset: `server.instructions`.
     pub instructions: Option<String>,
-    /// With more tools than this, a caller's list has `search_tools`, `describe_tool` and `call_tool` instead. Default:
-    /// `server.search.above`.
+    /// Number of tools above which a caller's list has `search_tools`, `describe_tool` and `call_tool` instead. If
+    /// unset, `server.search.above`.
     pub search_above: Option<usize>,
-    /// Whom access tokens have to be for. Default: `auth.oauth.audience`; where that is not set, the URL of this endpoint, and
-    /// tokens for `/mcp` are no good here.
+    /// Accepted audiences of access tokens. If empty: `auth.oauth.audience`; without that, the URL of this endpoint,
+    /// and tokens for `/mcp` are not accepted here.
     #[serde(deserialize_with = "crate::environment::list")]
     pub audience: Vec<String>,
-    /// Scopes that every request to it needs, besides those of `auth.oauth.scopes`. Default: none.
+    /// Scopes that each request to the endpoint needs, in addition to `auth.oauth.scopes`.
     #[serde(deserialize_with = "crate::environment::list")]
     pub scopes: Vec<String>,
 }

@@ -22,9 +22,10 @@ use ranking::Index;
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend("x-reload" = "live"))]
 pub struct SearchConfig {
-    /// With more tools than this, a caller's list has `search_tools`, `describe_tool` and `call_tool` instead. Default: never.
+    /// Number of tools above which a caller's list has `search_tools`, `describe_tool` and `call_tool` instead. If
+    /// unset, all tools are listed.
     pub above: Option<usize>,
-    /// How many tools a search finds at most, unless it says otherwise. Default: 10.
+    /// Maximum number of results of a search that does not set its own.
     pub results: usize,
 }
 

@@ -55,7 +55,7 @@ async fn at_once(context: &CallContext) -> Result<String, ToolError> {
     Ok(format!("{} {name} at {}", greeting.text(), roots[0].uri))
 }
 
-/// One named question.
+/// Asks one named question.
 #[tool]
 async fn named(context: &CallContext) -> Result<String, ToolError> {
     let name = context
@@ -392,7 +392,7 @@ async fn prompts_and_resources_ask_too() {
             let read = server.read("asking://secret").await.expect("contents");
             assert_eq!(read["contents"][0]["text"], "For Ada only.", "{revision}");
             if revision == Revision::V2026_07_28 {
-                // What came of an answer is good for this once, whatever the resource says of itself.
+                // A result that depends on client input must not be cached, whatever its cache hints are.
                 assert_eq!(
                     (&read["ttlMs"], &read["cacheScope"]),
                     (&json!(0), &json!("private"))

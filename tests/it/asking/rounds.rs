@@ -1,4 +1,4 @@
-//! Calls of 2026-07-28 that end with questions and begin anew with the answers.
+//! Calls of 2026-07-28 that return `input_required` and are re-run with the answers.
 
 use longshore::App;
 use longshore::protocol::Revision;
@@ -18,7 +18,7 @@ fn call(tool: &str) -> Stateless {
     able(Stateless::call(tool, json!({})))
 }
 
-/// The same request again, with what the client answers.
+/// Builds the retry with the client's answers.
 fn retry(first: &Stateless, result: &Value, responses: Value) -> Stateless {
     let state = result["requestState"].clone();
     first.clone().params(|params| {
@@ -43,7 +43,7 @@ fn serve() -> Running {
     Serve::new().app(|_| app()).start()
 }
 
-/// One of several replicas.
+/// Starts one of several replicas.
 fn replica() -> Running {
     Serve::new().app(|_| app()).shared_key().start()
 }
@@ -54,7 +54,7 @@ fn mrtr_10_each_round_may_go_to_another_replica() {
     let first = call("two_questions");
     let asked = first.send(&replicas[0]).result();
     assert_eq!(asked["resultType"], "input_required");
-    // CACHE-02: nobody may keep a question.
+    // CACHE-02: an input request must not be cached.
     assert!(asked.get("ttlMs").is_none() && asked.get("content").is_none());
     assert_eq!(
         asked["_meta"]["io.modelcontextprotocol/serverInfo"]["name"],
@@ -104,7 +104,7 @@ fn mrtr_03_what_is_asked_at_once_is_asked_in_one_round() {
         asked["inputRequests"]["client_roots"],
         json!({"method": "roots/list", "params": {}})
     );
-    // MRTR-09: what is missing is asked for again, and what is unknown is nothing.
+    // MRTR-09: missing answers are requested again, and unknown ones are ignored.
     let mut some = all_answers(&asked);
     let greeting = some["greeting"].take();
     some.as_object_mut()
@@ -261,7 +261,7 @@ fn a_step_is_taken_once_along_one_line_of_answers() {
         .try_into()
         .expect("two numbers");
     assert_eq!(before, "17");
-    // The same state again gives the same again, and an older one takes the step a second time: at least once.
+    // The same state gives the same result; an older state runs the step again: at least once.
     assert_eq!(
         text(&third.send(&server).result()),
         format!("Ada: 17, {taken}")
@@ -438,7 +438,7 @@ fn what_is_too_much_to_travel_is_kept_for_every_replica() {
         let taken = HOARDED.load(std::sync::atomic::Ordering::SeqCst) - before;
         assert!(1 <= taken);
     }
-    // What little there is travels as ever: one that shares the key and no state can go on.
+    // Small state still travels with the client, so a server with the key but without the store can continue.
     let stranger = Serve::new()
         .app(|_| App::new().tool(hoards))
         .shared_key()

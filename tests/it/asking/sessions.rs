@@ -58,7 +58,7 @@ fn only_the_session_that_was_asked_is_heard_and_only_once() {
     let session = server.session_of("2025-11-25", &able());
     let other = server.session_of("2025-11-25", &able());
     let (mut connection, question) = asked(&server, &session, "two_questions");
-    // From another session, and to what nobody has asked: nothing to be seen, and nothing done.
+    // Answers from another session, or to unknown requests, have no effect and reveal nothing.
     other.post(&answer(&question, name("Eve"))).accepted();
     session
         .post(&answer(&json!({"id": "q-1"}), name("Eve")))
@@ -129,7 +129,7 @@ fn an_answer_finds_its_way_between_replicas_that_share_their_state() {
     let (here, there) = (replica(), replica());
     let session = here.session_of("2025-11-25", &able());
     let (mut connection, question) = asked(&here, &session, "two_questions");
-    // Nobody but the session that was asked is heard there either.
+    // Only the session that was asked receives the request there too.
     let other = there.session_of("2025-11-25", &able());
     other.post(&answer(&question, name("Eve"))).accepted();
     let body = answer(&question, name("Ada"));
@@ -227,7 +227,7 @@ fn questions_of_all_sessions_together_are_bounded_too() {
     drop(asked(&server, &other, "named"));
 }
 
-/// What is sent by a client that can do everything, and answers nothing.
+/// Returns the messages to a client with all capabilities that sends no answers.
 async fn silent(server: &longshore::Harness, tool: &str) -> Vec<Value> {
     let params = json!({"protocolVersion": "2025-11-25", "capabilities": able(), "clientInfo": {"name": "c", "version": "1"}});
     server

@@ -85,7 +85,7 @@ fn able() -> Value {
     json!({"elicitation": {"url": {}}})
 }
 
-/// Has the client of a session asked for a visit, and accept it. Returns its `elicitationId`.
+/// Has the client of a session accept a URL elicitation. Returns its `elicitationId`.
 fn asked(server: &Running, session: &Session<'_>) -> String {
     let mut connection = server.connect();
     connection.send(session.text("tools/call", &json!({"name": "connect"})));
@@ -125,7 +125,7 @@ fn eli_11_that_a_visit_is_over_is_told_to_the_client_that_was_asked_and_no_other
     assert_eq!(standing.event(), Some(complete.clone()));
     let told = others.event().expect("a notification");
     assert_eq!(told["method"], "notifications/tools/list_changed");
-    // Who comes back later is told too.
+    // A client that reconnects later is notified too.
     drop(standing);
     let mut back = resume(here, &session.at(here), &first.id.expect("an id"));
     assert_eq!(back.event(), Some(complete));

@@ -56,7 +56,7 @@ fn auth_02_who_shows_nothing_is_refused_on_every_method_and_told_how_to_call() {
 #[test]
 fn auth_07_the_credential_is_looked_at_before_the_body_is() {
     let server = locked();
-    // Nothing of the body has come, and what was announced of it is too large and of the wrong type.
+    // No byte of the body has been sent; its announced size and type are not acceptable.
     let head = "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: text/plain\r\ncontent-length: 99999999\r\n\r\n";
     let response = server.connect().send(head).receive();
     assert_eq!(response.status, 401);
@@ -237,7 +237,7 @@ fn a_session_outlives_the_rotation_of_its_holders_key() {
     assert_eq!(second.post(&headers, &list).status, 200);
 }
 
-/// Takes the word of a header for it.
+/// Trusts a header.
 #[derive(Debug)]
 struct Word;
 
@@ -305,7 +305,7 @@ fn on_one_connection_each_request_is_known_by_what_it_shows_itself() {
     let (ci, bob) = (bearer(CI), bearer(BOB));
     let as_ci = [("authorization", &*ci)];
     for _ in 0..5 {
-        // What is remembered of a connection hides the key from tools as well.
+        // The credential cache hides the key from tools as well.
         for _ in 0..3 {
             let seen = ask(&as_ci);
             assert!(seen.starts_with("key:ci "), "{seen}");

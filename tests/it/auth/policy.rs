@@ -1,4 +1,4 @@
-//! Who sees and uses what.
+//! The access policy.
 
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ fn a_list_shows_what_may_be_called_and_what_is_hidden_is_unknown() {
                 assert_eq!(call.result()["content"][0]["text"], "done");
                 continue;
             }
-            // What is hidden is answered like what there is not, and nobody is told that there is something like it.
+            // A hidden item behaves as if it did not exist, and no suggestion mentions it.
             let refusal = call.error(200, -32602, "1");
             let near = ask(
                 &server,
@@ -119,7 +119,7 @@ fn pages_of_a_filtered_list_are_full_and_their_cursors_are_for_the_same_class() 
         .as_str()
         .expect("a cursor")
         .to_owned();
-    // Another replica goes on, and the last page has no cursor.
+    // Another replica continues the list, and the last page has no cursor.
     let second = page(&replica, CI, Some(&cursor));
     assert_eq!(listed(&second), ["t4_even", "t6_even"]);
     let cursor_2 = second.result()["nextCursor"]
@@ -129,7 +129,7 @@ fn pages_of_a_filtered_list_are_full_and_their_cursors_are_for_the_same_class() 
     let third = page(&server, CI, Some(&cursor_2));
     assert_eq!(listed(&third), ["t8_even"]);
     assert!(third.result().get("nextCursor").is_none());
-    // Somebody who sees other things gets nowhere with it.
+    // A caller with other permissions cannot use the cursor.
     assert!(
         page(&server, BOB, Some(&cursor))
             .error(200, -32602, "1")

@@ -40,7 +40,7 @@ fn a_trusted_proxy_names_the_user_and_anybody_else_names_nobody() {
         .and("x-forwarded-groups", "ops, dev");
     let told = |trusted: &str| call.send(&server(trusted)).result()["content"][0]["text"].clone();
     assert_eq!(told("127.0.0.0/8"), r#"user:alice ["ops", "dev"] false"#);
-    // Whoever is not trusted has shown nothing, and the tool does not even see what it said.
+    // Headers of an untrusted peer are ignored, and hidden from tools.
     assert_eq!(told("10.0.0.0/8"), "guest [] false");
 }
 

@@ -27,14 +27,14 @@ fn encode(bytes: impl AsRef<[u8]>) -> String {
 }
 
 impl Issuer {
-    /// One that answers.
+    /// An issuer that responds.
     pub(crate) fn start() -> Self {
         let issuer = Self::silent();
         issuer.speak();
         issuer
     }
 
-    /// One that is there and says nothing of use.
+    /// An issuer that accepts connections without a useful response.
     pub(crate) fn silent() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
@@ -83,7 +83,7 @@ impl Issuer {
         );
     }
 
-    /// A token of these claims, beside those that it has to have.
+    /// Signs a token with these claims and the required ones.
     pub(crate) fn token(&self, claims: Value) -> String {
         let now = unix_seconds();
         let mut all = json!({"iss": self.url, "aud": RESOURCE, "sub": "alice", "exp": now + 600});
@@ -168,7 +168,7 @@ fn auth_02_a_challenge_leads_to_the_metadata_and_that_to_the_issuer() {
         "/.well-known/oauth-protected-resource",
         "/.well-known/oauth-protected-resource/mcp",
     ] {
-        // Whatever page it is for: browsers' clients read it too.
+        // Any origin may read the metadata, because browser clients need it.
         let document = get(&server, path, "origin: https://client.example\r\n");
         assert_eq!(document.header("access-control-allow-origin"), Some("*"));
         assert_eq!(
@@ -274,7 +274,7 @@ fn auth_09_a_tool_that_needs_scopes_says_all_of_them_at_once_and_before_any_stre
         "{challenge}"
     );
     assert!(challenge.contains(METADATA), "{challenge}");
-    // It is listed all the same: who sees it can ask for the scope.
+    // The tool is listed nevertheless: its caller can request the scope.
     let list = Stateless::new("tools/list", json!({})).and("authorization", &bearer(&token));
     assert_eq!(
         list.send(&server).result()["tools"]
@@ -452,7 +452,7 @@ fn streams_end_when_the_token_does_that_opened_them() {
     let mut connection = server.connect();
     connection.send(listen.and("authorization", &token).text());
     assert_eq!(connection.receive_head().status, 200);
-    // SUB-05: the end is told, and nobody has to guess.
+    // SUB-05: the end is sent explicitly.
     let mut last = None;
     while let Some(event) = connection.event() {
         last = Some(event);

@@ -1,4 +1,4 @@
-//! Which era a server is spoken to in, and what is remembered of that.
+//! Detection of a server's protocol era, and the cache of the result.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -240,7 +240,7 @@ async fn what_is_remembered_of_a_server_is_not_asked_again_until_it_fails() {
     // An older version of the server is put in its place.
     is_modern.store(false, Ordering::SeqCst);
     let refused = client.list("prompts/list", "prompts").await;
-    // It still answers the request, so it is an answer.
+    // The server still responds to the request, so this is a response error.
     assert!(matches!(refused, Err(ClientError::Rpc(_))), "{refused:?}");
 }
 
@@ -346,7 +346,7 @@ fn program(folder: &std::path::Path, unknown: &str) -> Target {
     ))
 }
 
-/// What a program has put down after a ping, which goes behind everything else.
+/// Returns the lines that a program has recorded after a ping, which follows all earlier messages.
 async fn seen(folder: &std::path::Path, client: &Client) -> Vec<String> {
     let ping = client.request("ping", Params::new(), None, None).await;
     ping.expect("an answer");

@@ -1,4 +1,4 @@
-//! Lists, and messages that are larger than they may be.
+//! Lists, and messages above the size limit.
 
 use longshore::client::EraCache;
 use serde_json::Value;

@@ -25,7 +25,7 @@ fn rpc_06_08_arrays_are_for_one_revision() {
         }
         let alone = stateless("ping", None, &body);
         cases.push(Case::new(format!("{name}, stateless"), alone).error(400, INVALID, ""));
-        // Who names no session is told of that, or of the array.
+        // Without a session, the error is about the session or the array.
         let case = Case::new(format!("{name}, nobody"), bytes(&[], &body));
         cases.push(case.error(400, INVALID, ""));
     }
@@ -61,7 +61,7 @@ fn rpc_06_08_arrays_are_for_one_revision() {
         let case = Case::new(format!("batch, {name}"), post(&body));
         cases.push(case.error(400, -32700, ""));
     }
-    // What is wrong with one is said of that one.
+    // An error of one message is reported for that message.
     for body in [
         format!("[1,{ping}]"),
         format!("[null,{ping}]"),

@@ -1,4 +1,4 @@
-//! What messages and credentials may hold, at the edge of each bound, and that each bound that is hit is counted.
+//! Limits of messages and credentials at their edges, and the metric of each limit.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ fn narrow(change: impl FnOnce(&mut Config)) -> Running {
     Serve::new().tool(say).admin().configured(change).start()
 }
 
-/// How often a limit was hit, by the server's own word.
+/// Returns how often a limit was hit, by the server's metric.
 fn hits(server: &Running, limit: &str) -> u64 {
     let mut admin = server.connect_to_admin();
     let page = admin
@@ -27,7 +27,7 @@ fn hits(server: &Running, limit: &str) -> u64 {
     found.parse::<f64>().expect("a number") as u64
 }
 
-/// Asserts how often a limit was hit. What ends a connection may be counted just after its client has noticed.
+/// Asserts how often a limit was hit. The metric may lag slightly behind a closed connection.
 #[track_caller]
 fn counted(server: &Running, limit: &str, times: u64) {
     let begun = Instant::now();
@@ -108,7 +108,7 @@ fn rpc_12_a_message_holds_so_many_values_wherever_they_are() {
     let mut refused = 0;
     for era in super::ERAS {
         let meta = era.meta();
-        // What the client can do is a value in the stateless era; so is the array itself.
+        // The client's capabilities count as a value in the stateless era, and so does the array.
         let room = 1000 - 1 - usize::from(era.is_stateless());
         for (more, fits) in [
             (zeros(room), true),
@@ -244,7 +244,7 @@ fn what_a_reader_does_not_take_is_bounded_and_counted() {
         tool_fn(
             definition,
             |context: Arc<CallContext>, _: Map<String, Value>| async move {
-                // All are said before anybody can read one.
+                // All are sent before the first is read.
                 let texts: Vec<_> = (0..30).map(|n| format!("{n:0100}")).collect();
                 let logs = texts.iter().map(|text| context.log(LogLevel::Info, text));
                 futures_util::future::join_all(logs).await;
@@ -314,7 +314,7 @@ fn bounds_that_cannot_be_meant_are_told_of_at_start() {
     }
 }
 
-/// What `longshore config check` says of settings.
+/// Returns the output of `longshore config check` for settings.
 fn checked(settings: &Value) -> String {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("longshore.json");
@@ -344,7 +344,7 @@ fn sub_03_streams_have_their_number_of_resources_and_it_is_counted() {
     counted(&server, "server.streams.subscriptions", 1);
 }
 
-/// What an HTTP/2 client is told that opens so many streams and takes each back at once: the code of GOAWAY, or nothing.
+/// Returns the GOAWAY code for a client that opens and resets this many HTTP/2 streams, or nothing.
 fn told_for_resets(server: &Running, resets: u32) -> Option<u32> {
     const SETTINGS: u8 = 4;
     const HEADERS: u8 = 1;

@@ -1,4 +1,4 @@
-//! JSON that is none, and JSON that is not what belongs there, in every place of a message where a value can stand.
+//! Invalid JSON, and JSON of the wrong type, at every place of a message.
 
 use super::{Case, ERAS, Era, Sessions, run_on, server};
 
@@ -12,9 +12,9 @@ enum Place {
     Arguments,
     /// The value of an argument of a tool that takes anything.
     Argument,
-    /// A member of `_meta` that nobody knows.
+    /// An unknown member of `_meta`.
     Meta,
-    /// A member of the message that nobody knows.
+    /// An unknown member of the message.
     Unknown,
     /// An element of an array in an argument.
     Element,
@@ -31,12 +31,12 @@ const PLACES: [Place; 8] = [
     Place::Element,
 ];
 
-/// What a document is that is one.
+/// Type of a valid document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Object,
     Array,
-    /// A string or an integer that may be an id.
+    /// A string or an integer, which are valid IDs.
     Id,
     Other,
 }
@@ -221,7 +221,7 @@ const BROKEN: &[(&str, &[u8])] = &[
     ("UTF-32", b"{\0\0\0}\0\0\0"),
 ];
 
-/// JSON, whatever it says.
+/// Valid JSON.
 const WHOLE: &[(&str, &[u8], Kind)] = &[
     ("empty object", b"{}", Kind::Object),
     ("object", b"{\"v\":1}", Kind::Object),
@@ -409,13 +409,13 @@ fn rpc_02_03_values_of_every_kind_are_taken_where_they_may_stand_and_refused_els
                         case.error(400, -32600, "")
                     }
                     (Place::Whole, _) => case.error(400, -32600, ""),
-                    // What the message does not say is missing, or it is a call of nothing.
+                    // The member is missing, or the call names no tool.
                     (Place::Params, Kind::Object) if era.is_stateless() => {
                         case.error(400, -32602, "1")
                     }
                     (Place::Params, Kind::Object) => case.error(200, -32602, "1"),
                     (Place::Params, _) => case.error(400, -32600, "1"),
-                    // A tool tells the model itself what is wrong with its arguments.
+                    // A tool reports invalid arguments to the model itself.
                     (Place::Arguments, Kind::Object) => case,
                     (Place::Arguments, _) => case.error(200, -32602, "1"),
                 });

@@ -1,8 +1,8 @@
-//! Envelopes: JSON that is no message of JSON-RPC, or one that nobody can tell the meaning of.
+//! Envelopes: JSON that is not a JSON-RPC message, or is ambiguous.
 
 use super::{Case, ERAS, Era, INVALID, Sessions, body, run_on, server};
 
-/// What no `jsonrpc` says.
+/// Invalid values of `jsonrpc`.
 const VERSIONS: &[&str] = &[
     r#""1.0""#,
     r#""2""#,
@@ -19,7 +19,7 @@ const VERSIONS: &[&str] = &[
     r#""2.0\u0000""#,
 ];
 
-/// What is no id, so that none can be read.
+/// Invalid IDs.
 const IDS: &[&str] = &[
     "null",
     "true",
@@ -35,10 +35,10 @@ const IDS: &[&str] = &[
     "1234567890123456789012345678901234567890",
 ];
 
-/// What is no `method`.
+/// Invalid values of `method`.
 const METHODS: &[&str] = &["null", "1", "true", r#"["tools/list"]"#, "{}"];
 
-/// What are no `params`.
+/// Invalid values of `params`.
 const PARAMS: &[&str] = &["null", r#""a""#, "1", "true", "[]", "[{}]"];
 
 /// Members of a message, and the id that can be read; no members named `params` where the era's own are to be there.
@@ -296,7 +296,7 @@ fn rpc_01_12_envelopes_that_are_none_are_refused_with_the_id_where_it_can_be_rea
     for era in eras {
         for (name, members, id) in invalid() {
             let body = body(era, &members);
-            // Some are refused before anybody compares this header with the body.
+            // Some are rejected before this header is compared with the body.
             let bytes = sessions.post(era, "tools/list", None, body);
             cases.push(Case::new(format!("{name}, {era:?}"), bytes).error(400, INVALID, id));
         }

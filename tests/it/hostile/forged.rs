@@ -1,4 +1,4 @@
-//! What a client sends that nobody gave it, or that was given to somebody else.
+//! Forged client data, and data that was issued to another client.
 
 use longshore::{CallContext, JsonSchema, ResourceError, ToolError, resource, tool};
 use serde::Deserialize;
@@ -143,7 +143,7 @@ fn res_04_uris_of_any_size_are_read_in_a_moment_or_refused() {
         of.request("resources/subscribe", &json!({ "uri": uri }))
             .error(200, -32602, "1");
         let read = stateless("resources/read", json!({ "uri": uri }), CI).without("mcp-name");
-        // The header would be as large, and is refused for that; what is missing comes first.
+        // The header has the same size and is rejected for it; a missing header is checked first.
         read.send(&server).error(400, -32020, "1");
         let filter = json!({"notifications": {"resourceSubscriptions": [uri]}});
         stateless("subscriptions/listen", filter, CI)
@@ -162,7 +162,7 @@ fn res_04_uris_of_any_size_are_read_in_a_moment_or_refused() {
             assert!(refused.body.len() < 2000, "{} bytes", refused.body.len());
         }
     }
-    // What is within the bound is read: as many commas as fit.
+    // A value at the limit is accepted: as many commas as fit.
     let fits = format!("tree://root/{}", ",".repeat(7_000));
     let read = of
         .request("resources/read", &json!({ "uri": fits }))
@@ -181,7 +181,7 @@ fn answers_that_nobody_waits_for_change_nothing_and_are_counted() {
         json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string()
     };
     let id = question["id"].as_str().expect("a text");
-    // To what nobody has asked, by forms of ids of all kinds.
+    // Answers to unknown requests, with IDs of all forms.
     let (start, last) = id.split_at(id.len() - 1);
     let flipped = format!("{start}{}", if last == "0" { "1" } else { "0" });
     let forged = [
@@ -194,13 +194,13 @@ fn answers_that_nobody_waits_for_change_nothing_and_are_counted() {
     ];
     for id in &forged {
         let response = ci.post(&answer(id, "Eve"));
-        // One that another process could have asked is told that there is none here to pass it on.
+        // An ID that another process may have issued cannot be forwarded here.
         assert!(
             matches!((response.status, &*response.body), (202, "") | (409, _)),
             "{response:?}"
         );
     }
-    // One that is none.
+    // An invalid ID.
     let long = ci.post(&answer(&json!("q-".repeat(50_000)), "Eve"));
     long.error(400, -32600, "");
     // From another session, of another principal, and by a stolen session id.
@@ -271,7 +271,7 @@ fn mrtr_09_answers_of_every_wrong_shape_are_refused_and_leave_nothing() {
             "{wrong}: {refused:?}"
         );
     }
-    // Names that nobody has asked for are nothing, and who is not answered asks again.
+    // Unknown names are ignored, and missing answers are requested again.
     for beside in [json!({}), json!({"else": {"action": "accept"}, "": null})] {
         let result = again(beside, state.clone()).result();
         assert_eq!(result["resultType"], "input_required");
@@ -307,7 +307,7 @@ fn mrtr_05_states_that_nobody_gave_out_or_that_are_somebody_elses_are_refused() 
         json!({}),
         json!([state]),
     ];
-    // One letter changed, all over it.
+    // Changes one letter at several places.
     for at in (0..state.len()).step_by(state.len() / 16) {
         let letter = if &state[at..=at] == "A" { "B" } else { "A" };
         let mut changed = state.clone();
@@ -433,7 +433,7 @@ fn tsk_10_tasks_that_nobody_began_or_that_are_somebody_elses_are_unknown_in_both
         ci.request("tasks/get", &json!({ "taskId": wrong }))
             .error(200, -32602, "1");
     }
-    // Nothing of that has touched it.
+    // None of these had an effect.
     assert_eq!(
         ci.request("tasks/get", &params).result()["status"],
         "working"

@@ -1,4 +1,4 @@
-//! HTTP itself: where a request begins and ends, and what is none.
+//! HTTP framing: boundaries of requests, and invalid requests.
 
 use super::{Case, Era, run_on, server};
 
@@ -70,7 +70,7 @@ fn lengths_that_are_none_or_two_are_refused() {
                 .closes(),
         );
     }
-    // The same twice is one.
+    // A repeated identical value is one value.
     let same = format!("content-length: {n}\r\ncontent-length: {n}");
     cases.push(Case::new("the same length twice", framed(&same, &body)).status(&[200, 400]));
     for fields in [
@@ -230,7 +230,7 @@ fn chunks_that_are_none_are_refused() {
         cases.push(case.status(&[400]).closes());
     }
     for size in ["400001", "7fffffff", "ffffffff", "7fffffffffffffff"] {
-        // Refused as soon as it is read, or once too much has come.
+        // Rejected when it is parsed, or when too much has arrived.
         let text = framed(
             "transfer-encoding: chunked",
             &format!("{size}\r\n{}", " ".repeat(4_194_400)),
@@ -392,7 +392,7 @@ fn lines_that_end_with_a_line_feed_alone_are_refused() {
                 .closes(),
         );
     }
-    // Behind requests whose ends are known in whatever way, and in trailers.
+    // After requests with each kind of end, and in trailers.
     let good = framed("transfer-encoding: chunked", &chunked());
     let bare = whole.replacen("\r\n", "\n", 1);
     for (name, first) in [("a length", &whole), ("chunks", &good)] {

@@ -1,4 +1,4 @@
-//! Header fields: who is asked for, who asks, what is sent, and what mirrors the body.
+//! Header fields: host, origin, content, and headers that mirror the body.
 
 use super::{Case, Era, META, bytes, run_on, server};
 
@@ -130,7 +130,7 @@ fn http_08_hosts_that_are_not_ours_are_refused_before_anything_else() {
         let text = text.replace("POST /mcp ", &format!("POST {target} "));
         cases.push(Case::new(format!("target {target}"), text).error(400, 400, ""));
     }
-    // What a proxy says counts only for those who trust one.
+    // Forwarding headers count only from trusted proxies.
     for name in [
         "x-forwarded-host",
         "forwarded",
@@ -159,7 +159,7 @@ fn http_08_open_paths_take_any_host_that_can_be_one() {
             let text = format!("GET {path} HTTP/{version}\r\n{fields}\r\n");
             Case::new(format!("{path} with {what}"), text)
         };
-        // Probes come by address, or by whatever name there is.
+        // Probes use an address or any host name.
         let good: &[u16] = if path.starts_with("/.") {
             &[404]
         } else {
@@ -541,7 +541,7 @@ fn paths_and_methods_that_there_are_not() {
         let text = text.replace("POST /mcp ", &format!("POST {path} "));
         cases.push(Case::new(format!("path {path}"), text).status(&[404]));
     }
-    // What names a host and no path is for proxies (RFC 9112 section 3.2.3).
+    // Targets with a host and without a path are for proxies (RFC 9112 section 3.2.3).
     for (method, target) in [
         ("POST", "mcp"),
         ("POST", "localhost:80"),

@@ -4,12 +4,12 @@ use std::io::Write as _;
 
 use super::{Case, Era, META, Wire, run_on, serve};
 
-/// What comes back first that is about the request, or the connection.
+/// First frame that concerns the request or the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum First {
     /// An answer of this status.
     Status(u16),
-    /// An answer of another status than those that have a byte of their own.
+    /// A response with a status that HPACK has no index for.
     Other,
     /// The stream is reset with this code.
     Reset(u32),
@@ -148,7 +148,7 @@ fn first(wire: &mut Wire) -> Result<First, String> {
 
 #[test]
 fn http_2_what_breaks_its_rules_ends_the_stream_or_the_connection_and_nothing_else() {
-    // Whichever of the two limits it is that streams are taken back against.
+    // Each of the two limits for reset streams.
     let server = serve().limits(|l| l.http2_resets_per_second = 50).start();
     let big = "y".repeat(8000);
     let cases: Vec<(&str, Vec<u8>, First)> = vec![

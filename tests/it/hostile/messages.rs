@@ -1,4 +1,4 @@
-//! Messages that are some, with ids and methods of all kinds, and those that want no answer.
+//! Valid messages, with IDs and methods of all kinds, and notifications.
 
 use super::{Case, ERAS, Era, INVALID, Sessions, body, run_on, server, stateless};
 
@@ -106,7 +106,7 @@ fn mh_13_methods_that_there_are_not_are_not_found() {
             cases.push(case.error(status, NOT_FOUND, "1"));
         }
     }
-    // What no header can say, no request of the stateless era can ask; sessions may, and get the same.
+    // Methods that cannot be written in a header cannot be called in the stateless era; sessions get the same error.
     for method in [
         "",
         " tools/list",

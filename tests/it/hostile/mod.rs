@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Running, Serve, Stateless, post, request};
 
-/// How long an answer may take that has to come.
+/// Timeout of an expected response.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Returns the message it was given.
@@ -47,7 +47,7 @@ async fn numbers(small: u8, wide: Option<i64>, real: Option<f64>) -> String {
     format!("{small} {wide:?} {real:?}")
 }
 
-/// What JSON-RPC calls an invalid request.
+/// The JSON-RPC code of an invalid request.
 const INVALID: i64 = -32600;
 
 fn server() -> Running {
@@ -62,7 +62,7 @@ fn serve() -> Serve {
         .configured(|c| c.toolsets.push("demo".to_owned()))
 }
 
-/// One exchange and what it has to be.
+/// A request and its expected response.
 struct Case {
     name: String,
     bytes: Vec<u8>,
@@ -71,12 +71,12 @@ struct Case {
     code: Option<i64>,
     /// JSON text of the id; empty for none.
     id: String,
-    /// Whether the answer is a document of JSON-RPC.
+    /// True if the response is a JSON-RPC document.
     speaks_rpc: bool,
     closes: bool,
-    /// Whether our half of the connection is closed behind the bytes.
+    /// True if the client closes its half of the connection after the request.
     finished: bool,
-    /// What becomes of the connection does not matter.
+    /// The state of the connection is not checked.
     abandoned: bool,
 }
 
@@ -109,7 +109,7 @@ impl Case {
         self
     }
 
-    /// A status, whatever else there is.
+    /// Sets the allowed status codes.
     fn status(mut self, statuses: &[u16]) -> Self {
         self.statuses = statuses.to_vec();
         self.speaks_rpc = false;
@@ -128,13 +128,13 @@ impl Case {
         self
     }
 
-    /// Nothing follows.
+    /// No bytes follow.
     fn finished(mut self) -> Self {
         self.finished = true;
         self
     }
 
-    /// Whether an answer is the right one.
+    /// Checks a response.
     fn judge(&self, answer: &Answer) -> Result<(), String> {
         if !self.statuses.contains(&answer.status) {
             return Err(format!("status {}, not {:?}", answer.status, self.statuses));
@@ -166,7 +166,7 @@ impl Case {
     }
 }
 
-/// What came back.
+/// A response.
 #[derive(Debug)]
 struct Answer {
     status: u16,
@@ -248,7 +248,7 @@ impl Wire {
         }
     }
 
-    /// Whether the server closes the connection, and says nothing more before that.
+    /// Checks that the server closes the connection without further data.
     fn ends(&mut self) -> Result<(), String> {
         match self.more() {
             Err(reason) if reason.starts_with("closed") || reason.contains("reset") => Ok(()),
@@ -355,7 +355,7 @@ fn bytes(headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Vec<u8> {
     bytes
 }
 
-/// One session of each revision that has them.
+/// One session of each protocol version that has them.
 struct Sessions(Vec<(&'static str, String)>);
 
 impl Sessions {
@@ -416,7 +416,7 @@ fn a_good_call_passes_and_a_bad_verdict_is_noticed() {
         let answer = wire.exchange(&wrong).expect("an answer");
         assert!(wrong.judge(&answer).is_err() || wrong.closes && wire.ends().is_err());
     }
-    // What the helpers make is what the other tests send.
+    // The helpers send the same messages as the other tests.
     let call = Stateless::call("say", json!({"message": "hi"}));
     assert_eq!(call.send(&server).status, 200);
     assert!(request("ping", &json!({})).contains("ping"));

@@ -89,7 +89,7 @@ fn mh_05_a_name_in_a_header_needs_one_in_the_body() {
                 let case = case(&sessions, Era::Stateless, method, Some(name), params);
                 cases.push(case.error(400, -32020, "1"));
             }
-            // Nobody is misled, and the reason is the true one.
+            // The error states the true reason.
             let none = case(&sessions, Era::Stateless, method, None, params);
             cases.push(none.error(200, INVALID_PARAMS, "1"));
         }
@@ -253,7 +253,7 @@ fn res_05_resources_that_are_none_are_not_found() {
             cases.push(case.error(200, INVALID_PARAMS, "1"));
         }
     }
-    // Longer than any header may be.
+    // Longer than the limit of a header.
     for text in ["verb://", "longshore://", "a:"] {
         for filler in ["x", ",", "/", "%20", "{", "../"] {
             let uri = format!("{text}{}", filler.repeat(1 << 20));
@@ -311,7 +311,7 @@ fn prompt_03_comp_01_log_01_other_methods_say_what_they_miss() {
             r#""ref":{"type":"ref/prompt","name":"practise_verb"},"argument":{"name":"verb","value":1}"#,
             r#""ref":{"type":"ref/prompt","name":"practise_verb"},"argument":{"name":"none","value":""}"#,
             r#""ref":{"type":"ref/resource","uri":"none://x"},"argument":{"name":"verb","value":""}"#,
-            // An array is no object, whatever its items are.
+            // An array is not an object, whatever its items are.
             r#""ref":["ref/prompt","practise_verb"],"argument":{"name":"verb","value":""}"#,
             r#""ref":{"type":"ref/prompt","name":"practise_verb"},"argument":["verb",""]"#,
             r#""ref":{"type":"ref/prompt","name":"practise_verb"},"argument":{"name":"verb","value":""},"context":[]"#,

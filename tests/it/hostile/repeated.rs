@@ -148,7 +148,7 @@ fn a_member_that_appears_twice_has_the_call_refused_before_anybody_reads_it() {
         let response = server.connect().send(plain).receive();
         assert!(response.body.contains(REPEATED), "{response:?}");
     }
-    // Names that are alike, and the same name in two objects, are none of this.
+    // Similar names, and equal names in two objects, are not duplicates.
     let fine =
         r#"{"v":{"ab":1,"ba":1,"aab":[{"x":1},{"x":1}],"x":{"x":{"x":1}},"x1":"x","x2":"x","":0}}"#;
     let body = format!(

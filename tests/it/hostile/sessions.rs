@@ -1,4 +1,4 @@
-//! Session ids that are none, and those that were.
+//! Invalid session IDs, and IDs of ended sessions.
 
 use super::{Case, Sessions, bytes, run_on, server};
 use crate::support::request;
@@ -7,7 +7,7 @@ use serde_json::json;
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 const NOTE: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
-/// One character changed.
+/// Changes one character.
 fn changed(id: &str, at: usize) -> String {
     let mut bytes = id.as_bytes().to_vec();
     bytes[at] = if bytes[at] == b'A' { b'B' } else { b'A' };
@@ -247,7 +247,7 @@ fn lh_09_what_has_ended_stays_ended_for_everything() {
             )
             .error(404, 404, ""),
         );
-        // A handshake begins anew, whatever it names.
+        // A handshake starts a new session, even if its request names one.
         let params = json!({"protocolVersion": revision, "capabilities": {}});
         cases.push(case(
             "initialize",

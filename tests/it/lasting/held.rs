@@ -7,7 +7,7 @@ use longshore::state::{Memory, State, StateFuture};
 
 use crate::support::{Fronted, StandIn};
 
-/// The same state as another replica's, but what is published here waits.
+/// A store that is shared with another replica, but holds back published messages.
 #[derive(Debug)]
 pub(super) struct Held {
     shared: Arc<Memory>,
@@ -22,7 +22,7 @@ impl Held {
         }))
     }
 
-    /// How many messages wait.
+    /// Returns the number of held messages.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.lock().expect("no panic").len()
     }

@@ -1,4 +1,4 @@
-//! What is kept for sessions, and how it goes.
+//! Data that is stored for sessions, and its expiry.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ fn lh_09_what_was_kept_for_a_session_goes_with_it() {
     let [ended, other] = [(); 2].map(|()| it.server.session("2025-11-25"));
     for session in [&ended, &other] {
         subscribe(session, "test://watched");
-        // One call whose stream was read to its end, which can be resumed for minutes.
+        // A call whose stream was read to its end, and can be resumed for minutes.
         let mut connection = begin_call(&it.server, session);
         it.gate.open();
         while connection.any_event().is_some() {}
@@ -91,7 +91,7 @@ fn sessions_that_come_and_go_do_not_fill_the_state() {
         }
         assert!(state.bytes() <= BYTES, "{}", state.bytes());
     }
-    // What else there is to keep finds room.
+    // Other entries still fit.
     let session = it.server.session("2025-11-25");
     subscribe(&session, "test://watched");
     let mut connection = begin_call(&it.server, &session);

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::support::{Connection, RedisServer, Stateless, longshore, request};
 
-/// How long whoever waits for a call, or for a task, waits for the replica that runs it.
+/// Timeout of a call or task whose replica must respond.
 const CALL: Duration = Duration::from_secs(60);
 const TASK: Duration = Duration::from_secs(90);
 
@@ -81,7 +81,7 @@ fn what_a_replica_was_doing_that_was_killed_is_over_for_those_who_wait_elsewhere
     };
     let mut killed = Replica::start(&redis);
     let other = Replica::start(&redis);
-    // A task that runs there, and somebody who listens here.
+    // A task runs on one replica, and a client listens on another.
     let begin = able(Stateless::call("slow_compute", json!({"seconds": 60})));
     let task = begin.send_on(&mut killed.connect()).result();
     let filter = json!({"notifications": {"taskIds": [task["taskId"]]}});
@@ -125,7 +125,7 @@ fn what_a_replica_was_doing_that_was_killed_is_over_for_those_who_wait_elsewhere
 
     killed.child.kill().expect("killed");
     let since = Instant::now();
-    // The answer is taken elsewhere, where nobody knows yet.
+    // Another replica accepts the answer before it knows of the failure.
     let content = json!({"username": "ada", "email": "ada@example.com"});
     let answer = json!({
         "jsonrpc": "2.0", "id": question["id"],

@@ -71,13 +71,13 @@ fn sse24_01_to_04_what_is_posted_is_answered_on_the_stream() {
         .accepted();
     old.post(&request("tools/list", &json!({}))).accepted();
     assert!(old.message()["result"]["tools"].is_array());
-    // What a call says comes before its answer.
+    // Notifications of a call precede its response.
     let params = json!({"name": "gate", "_meta": {"progressToken": 7}});
     old.post(&request("tools/call", &params)).accepted();
     assert_eq!(old.message()["method"], "notifications/progress");
     it.gate.open();
     assert_eq!(old.message()["result"]["content"][0]["text"], "through");
-    // And what changes is told too.
+    // Change notifications are sent too.
     old.post(&request(
         "resources/subscribe",
         &json!({"uri": "test://watched"}),
@@ -128,7 +128,7 @@ fn what_is_posted_to_another_replica_is_answered_on_the_stream_all_the_same() {
     there(&request("ping", &json!({}))).accepted();
     there(&request("tools/list", &json!({}))).accepted();
     there("{").error(400, -32700, "");
-    // Ids that nobody gave out are unknown everywhere.
+    // A forged ID is unknown on every replica.
     let forged = old.path.replace("sessionId=", "sessionId=A");
     let ping = request("ping", &json!({}));
     post(&other.server, &forged, &ping).error(404, 404, "");

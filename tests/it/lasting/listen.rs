@@ -11,7 +11,7 @@ fn listen(id: Value, filter: Value) -> Stateless {
     request
 }
 
-/// Begins to listen, and reads what is honoured.
+/// Opens a subscription stream, and reads its acknowledgement.
 fn begin(server: &Running, request: &Stateless) -> (Connection, Value) {
     let mut connection = server.connect();
     connection.send(request.text());

@@ -21,7 +21,7 @@ fn pair() -> (Announcing, Announcing) {
     (replica(), replica())
 }
 
-/// The same session, at the other server.
+/// Returns the same session at the other server.
 fn at<'s>(server: &'s Running, session: &Session<'_>) -> Session<'s> {
     session.at(server)
 }
@@ -53,7 +53,7 @@ fn list_03_the_first_thing_that_is_ever_announced_is_heard_elsewhere() {
     listening.send(Stateless::new("subscriptions/listen", filter).text());
     listening.receive_head();
     listening.event().expect("an acknowledgement");
-    // The other one attends to what is said: it knows of a session that has ended here.
+    // The other replica receives bus messages: it knows a session that ended here.
     let session = one.server.session("2025-11-25");
     let text = format!(
         "DELETE /mcp HTTP/1.1\r\nhost: localhost\r\nmcp-session-id: {}\r\n\r\n",
@@ -144,12 +144,12 @@ fn lh_02_a_call_that_runs_on_one_is_followed_on_the_other() {
         back.event().expect("progress")["method"],
         "notifications/progress"
     );
-    // LH-05: the first one is told nothing any more.
+    // LH-05: the first stream receives nothing any more.
     assert_eq!(connection.any_event(), None);
     one.gate.open();
     assert_eq!(back.event().expect("an answer")["result"]["isError"], false);
     assert_eq!(back.any_event(), None);
-    // Nobody else's session.
+    // A session of another caller.
     let stranger = other.server.session("2025-11-25");
     let [header] = stranger.headers();
     let head = other
@@ -287,7 +287,7 @@ fn lh_05_the_newest_stream_counts_wherever_it_is() {
     one.announcer.tools_changed();
     assert_eq!(here.event(), Some(changed("tools")));
     let mut there = open(&other.server, &at(&other.server, &session));
-    // The other one is heard of, soon.
+    // The message of the other replica arrives soon.
     let heard = std::thread::spawn(move || (there.event(), there));
     becomes(|| {
         one.announcer.prompts_changed();
@@ -297,7 +297,7 @@ fn lh_05_the_newest_stream_counts_wherever_it_is() {
     assert_eq!(event, Some(changed("prompts")));
     drop(there);
     let heard = std::thread::spawn(move || {
-        // What was said before the news got here is no matter.
+        // Earlier notifications are skipped.
         while here.event().expect("a notification") != changed("resources") {}
     });
     becomes(|| {

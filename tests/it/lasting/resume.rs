@@ -11,7 +11,7 @@ use serde_json::json;
 use super::{announcing, becomes, begin_call, id_of, notification, resume};
 use crate::support::{AskedState, End, Fronted, Serve, StandIn};
 
-/// Has its client come back later.
+/// Closes the stream, so that the client has to resume.
 #[tool]
 async fn patient(context: &CallContext) -> String {
     context.release_connection().await;
@@ -73,7 +73,7 @@ fn lh_13_a_call_is_followed_while_it_runs_and_by_one_reader_at_a_time() {
         progress.message.as_ref().expect("JSON")["method"],
         "notifications/progress"
     );
-    // The old connection may be half dead; whoever comes back gets the rest.
+    // The old connection may still be open; the resumed one gets the rest.
     let mut second = resume(&it.server, &session, id_of(&progress));
     assert_eq!(connection.any_event(), None);
     let mut third = resume(&it.server, &session, id_of(&progress));
@@ -117,7 +117,7 @@ fn lh_15_a_tool_can_have_its_client_come_back_later() {
         answer.expect("an answer")["result"]["content"][0]["text"],
         "worth the wait"
     );
-    // Who does not know of that just waits.
+    // A client that does not support resumption just waits.
     let session = server.session("2025-06-18");
     let mut connection = server.connect();
     connection.send(session.text("tools/call", &json!({"name": "patient"})));
@@ -180,7 +180,7 @@ fn what_is_kept_of_a_call_is_bounded_in_bytes_too() {
     it.gate.open();
     let answer = connection.any_event().expect("an answer");
     assert!(answer.message.is_some());
-    // What came first has made room, and who has not seen it cannot go on.
+    // The first events were evicted, so a client that has not read them cannot resume.
     let [header] = session.headers();
     let resumes = |id: &str| {
         let mut connection = it.server.connect();
@@ -230,7 +230,7 @@ fn can_01_a_call_that_nobody_reads_can_still_be_cancelled() {
     let cancelled = notification("notifications/cancelled", &json!({"requestId": 1}));
     session.post(&cancelled).accepted();
     assert_eq!(it.gate.end(), End::Dropped);
-    // It had said something, and then nothing more.
+    // The stream had sent some events before it became silent.
     let mut back = resume(&it.server, &session, id_of(&first));
     let mut messages = 0;
     while let Some(message) = back.event() {

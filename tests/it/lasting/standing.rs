@@ -87,7 +87,7 @@ fn what_can_be_subscribed_to_is_bounded_and_has_a_scheme() {
         message.contains("server.streams.subscriptions"),
         "{message}"
     );
-    // What is there already takes no room.
+    // An existing subscription takes no further room.
     subscribe(json!({"uri": "x://2"})).result();
     for wrong in [
         json!({}),
@@ -215,7 +215,7 @@ fn lh_13_a_stream_that_broke_is_told_what_it_missed_once_each() {
         it.announcer.resource_changed("test://other");
     }
     it.announcer.prompts_changed();
-    // What was announced has been told once somebody else has heard it.
+    // Once another client has received the notification, it has been delivered.
     let other = it.server.session("2025-06-18");
     let mut witness = resume(&it.server, &other, id_of(&first));
     while witness.event() != Some(changed("prompts")) {}
@@ -265,7 +265,7 @@ fn an_event_that_is_unknown_or_forgotten_is_no_place_to_begin() {
         let headers = [session, ("last-event-id", unknown.as_str())];
         refused(&mut connection, &headers).error(400, 400, "");
     }
-    // The session goes on.
+    // The session still works.
     session.request("ping", &json!({})).result();
 }
 

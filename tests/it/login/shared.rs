@@ -147,13 +147,13 @@ fn replicas_use_a_login_in_their_state_get_each_token_once_and_show_it_to_nobody
         1,
         "the one of the login is good"
     );
-    // Now the server takes it from none of them, and the issuer gives another one for each refresh token once.
+    // The server rejects all of them, and the issuer accepts each refresh token once.
     for number in 1..=3 {
         world.taken_back.store(number, Ordering::Relaxed);
         work();
         assert_eq!(world.site.asked("/token").len(), number + 1);
     }
-    // A command is one more of those who share it.
+    // A command shares the stored token as well.
     let listed = world.run(&["list", "up", "--config", &file]);
     assert!(super::has_tool(&listed), "{listed:?}");
 

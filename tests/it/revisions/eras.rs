@@ -1,4 +1,4 @@
-//! Which era a request belongs to: the decision table, row by row. And the messages that belong to none.
+//! The era of a request: the decision table, row by row, and messages without an era.
 
 use serde_json::{Value, json};
 
@@ -275,7 +275,7 @@ fn row_09_http_05_notifications_and_responses_of_a_session_are_accepted() {
             .post(r#"{"jsonrpc":"2.0","method":"nobody/knows"}"#)
             .accepted();
     }
-    // Of no session, or of one that has ended, they are not.
+    // Messages without a session, or with an ended one, are rejected.
     for body in [INITIALIZED, ANSWER] {
         server.post(&[], body).error(400, INVALID_REQUEST, "");
         server

@@ -104,7 +104,7 @@ fn mh_07_to_09_names_in_base64_are_decoded_before_they_are_compared() {
             .send(&server)
             .error(400, HEADER_MISMATCH, "1");
     }
-    // What is not ASCII has to come in Base64.
+    // Non-ASCII values must be Base64-encoded.
     let message = call
         .with("mcp-name", "\u{e9}cho")
         .send(&server)
@@ -159,7 +159,7 @@ fn mh_10_to_12_arguments_that_are_mirrored_agree_with_their_headers() {
     assert!(!check(json!({"shard": 42}), &[("mcp-param-shard", "0x2a")]));
     assert!(check(json!({"dry": true}), &[("mcp-param-dry", "true")]));
     assert!(!check(json!({"dry": true}), &[("mcp-param-dry", "TRUE")]));
-    // Such headers for arguments that nobody mirrors say nothing.
+    // Headers for arguments without an annotation are ignored.
     assert!(check(json!({}), &[("mcp-param-other", "x")]));
 }
 

@@ -1,4 +1,4 @@
-//! `tools/list` and `server/discover`: pages, cursors, and how long they may be kept.
+//! `tools/list` and `server/discover`: pages, cursors and cache hints.
 
 use longshore::{Definition, Output, ToolError, tool_fn};
 use serde_json::{Map, Value, json};
@@ -125,9 +125,9 @@ fn pag_02_another_server_with_the_key_continues_a_list_although_its_tools_are_ot
             .collect::<Vec<_>>()
     };
     assert_eq!(after(&["a", "b", "c", "d"]), ["c", "d"]);
-    // Some came in front: the list goes on after the name that was last.
+    // New items in front: the list continues after the last name.
     assert_eq!(after(&["new", "newer", "a", "b", "c"]), ["c"]);
-    // That name is gone: the list goes on at its place.
+    // The name was removed: the list continues at its position.
     assert_eq!(after(&["a", "x", "c", "d"]), ["c", "d"]);
     assert_eq!(after(&["a"]), [""; 0]);
 }
@@ -156,7 +156,7 @@ fn list_01_and_02_listings_are_the_same_to_the_byte() {
         assert_eq!(of(&one), of(&other));
         assert_eq!(of(&one), of(&one));
     }
-    // Whatever is said beside it: nothing, no members, a cursor that is none.
+    // Other parameters make no difference: none, an empty object, an invalid cursor.
     let session = one.session("2025-06-18");
     let listed = session.request("tools/list", &json!({})).body;
     assert_eq!(
@@ -211,7 +211,7 @@ fn disc_02_what_is_declared_is_there_and_what_is_not_is_not() {
     let discovered = Stateless::new("server/discover", json!({}))
         .send(&server)
         .result();
-    // VER-07: no word of tasks.
+    // VER-07: tasks are not mentioned.
     assert_eq!(
         discovered["capabilities"],
         json!({

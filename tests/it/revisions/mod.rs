@@ -1,5 +1,4 @@
-//! What each revision of the protocol demands of the server, over real sockets. Tests are named after the rule
-//! that they hold the server to.
+//! Requirements of each protocol version, over real sockets. Tests are named after the rules that they cover.
 
 mod batches;
 mod eras;

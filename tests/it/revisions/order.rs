@@ -290,7 +290,7 @@ fn meta_05_and_07_every_result_says_what_it_is_and_who_the_server_is() {
         let info = &result["_meta"]["io.modelcontextprotocol/serverInfo"];
         assert_eq!(info, &json!({"name": "test", "version": "1"}));
     }
-    // Before, nobody knows these members.
+    // Earlier versions do not know these members.
     for revision in WITH_SESSIONS {
         let session = server.session(revision);
         for result in [

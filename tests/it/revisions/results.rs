@@ -1,4 +1,4 @@
-//! What calls answer, as each revision's clients read it.
+//! Results of calls in each protocol version.
 
 use longshore::server::ValidationErrors;
 use longshore::{CallContext, Content, JsonSchema, Output, ToolError, tool};
@@ -26,7 +26,7 @@ async fn count() -> Vec<u32> {
     vec![1, 2, 3]
 }
 
-/// One block of each kind.
+/// Returns a block of each kind.
 #[tool]
 async fn blocks() -> Vec<Content> {
     vec![
@@ -193,7 +193,7 @@ fn tool_10_listings_hold_what_each_revision_knows() {
             format!(r#"{head},"title":"Weather",{says},{input},{output},{hints}}},{meta}}}"#)
         );
     }
-    // The output schema of a list is for those who may be given one.
+    // Only versions that define it have the output schema of a list.
     for (revision, shown) in [
         ("2025-06-18", false),
         ("2025-11-25", false),
@@ -361,7 +361,7 @@ fn tool_03_what_was_not_written_for_the_model_is_told_unless_a_setting_says_othe
     );
 }
 
-/// Who pays, by what the client says beside the arguments.
+/// Reads the payer from `_meta`.
 #[tool]
 async fn billed(context: &CallContext) -> String {
     let tenant: Option<String> = context.meta("com.example/tenant");
@@ -403,7 +403,7 @@ fn meta_09_members_that_nobody_else_knows_reach_the_tool() {
     });
     let said = text(call.send(&server).result());
     assert_eq!(said, "Some(\"a\\\"b\") Some(2) false");
-    // What has another type than the tool expects is not there for it.
+    // A value of another type than expected counts as absent.
     let call = Stateless::call("billed", json!({}))
         .params(|params| params["_meta"]["com.example/tenant"] = json!(7));
     assert!(text(call.send(&server).result()).starts_with("None"));

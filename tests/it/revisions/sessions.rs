@@ -270,7 +270,7 @@ fn lh_08_a_session_that_is_not_known_is_404_unless_a_setting_says_otherwise() {
     let list = request("tools/list", &json!({}));
     stray(&Serve::demo(), &id, None, &list).error(404, 404, "1");
     let accepting = Serve::demo_with(|c| c.server.stale_sessions = StaleSessions::Accept);
-    // What the header names is what is spoken; without one it is 2025-03-26, which has arrays.
+    // The header determines the version; without one it is 2025-03-26, which has arrays.
     let call = request(
         "tools/call",
         &json!({"name": "echo", "arguments": {"message": 7}}),
@@ -281,7 +281,7 @@ fn lh_08_a_session_that_is_not_known_is_404_unless_a_setting_says_otherwise() {
     assert_eq!(new.result()["isError"], true);
     let batch = stray(&accepting, &id, None, &format!("[{list}]"));
     assert_eq!(batch.status, 200, "{batch:?}");
-    // Without an id there is no session, and what cannot be one is none.
+    // Without an ID there is no session, and an invalid ID is rejected.
     accepting.post(&[], &list).error(400, -32600, "1");
     for none in ["a b", &"x".repeat(513)] {
         stray(&accepting, none, None, &list).error(404, 404, "1");

@@ -155,7 +155,7 @@ async fn logs_are_bounded(state: &dyn State) {
         kept(state, "n").await,
         (numbers[7], vec![of("7"), of("8"), of("9")])
     );
-    // Who has read all that is not kept any more misses nothing.
+    // A reader that is past all dropped entries has missed nothing.
     let page = state.read_after("n", 0, 100).await.expect("a store");
     let page = page.expect("a log");
     assert!(page.continues(numbers[6]) && page.continues(numbers[9]));
@@ -171,7 +171,7 @@ async fn logs_are_bounded(state: &dyn State) {
         kept(state, "b").await.1,
         [of(&"8".repeat(10)), of(&"9".repeat(10))]
     );
-    // One that is larger than all may be is there for itself.
+    // An entry above the limit is stored alone.
     state
         .append("b", of(&"x".repeat(50)), keep(100, 25))
         .await

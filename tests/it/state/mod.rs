@@ -1,4 +1,4 @@
-//! What every store that replicas share has to hold.
+//! The contract of every shared store.
 
 mod contract;
 #[cfg(feature = "redis")]
@@ -75,7 +75,7 @@ async fn logs_that_end_soonest_make_room_before_anything_is_refused() {
         .append("short", entry.clone(), life(1))
         .await
         .expect("room");
-    // One that was as short, and goes on.
+    // A value of the same length continues to work.
     state
         .append("prolonged", entry.clone(), life(1))
         .await
@@ -210,7 +210,7 @@ async fn what_may_not_go_takes_no_more_than_the_share_of_its_owner() {
         let put = bob.put(&key, value.clone(), MINUTE);
         put.await.expect("a share of its own");
     }
-    // What is there can be changed, also to something larger.
+    // An existing value can be replaced, also by a larger one.
     let longer = Bytes::from(vec![b'y'; 1_500]);
     let swap = ada.compare_and_swap("ada1", value.clone(), longer, MINUTE);
     assert!(swap.await.expect("room"));
@@ -231,7 +231,7 @@ async fn room_is_made_by_the_owner_that_takes_most_and_by_no_other() {
         let put = bob.put(&key, value.clone(), MINUTE);
         put.await.expect("room");
     }
-    // It takes what nobody else needs, and then makes room for itself.
+    // The store uses free memory first, and then evicts its own entries.
     for n in 0..500 {
         tokio::time::advance(Duration::from_millis(1)).await;
         let key = format!("ada{n}");

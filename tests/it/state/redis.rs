@@ -25,7 +25,7 @@ fn config(server: &RedisServer, prefix: &str) -> StateConfig {
     StateConfig {
         url: Some(server.url().into()),
         prefix: prefix.to_owned(),
-        // Longer than by default: the machine that runs tests may be busy.
+        // Longer than the default, because test machines may be busy.
         timeout_ms: 2000,
         ..StateConfig::default()
     }
@@ -205,7 +205,7 @@ fn replicas_hear_of_one_another_through_redis() {
     let there = session.at(&other.server);
     let mut standing = open(&other.server, &there);
     standing.any_event().expect("its beginning");
-    // Until both listen, words may be lost.
+    // Messages can be lost until both have subscribed.
     let heard = std::thread::spawn(move || (standing.event(), standing));
     becomes(|| {
         one.announcer.tools_changed();
@@ -226,7 +226,7 @@ fn replicas_hear_of_one_another_through_redis() {
     one.gate.open();
     assert_eq!(back.event().expect("an answer")["result"]["isError"], false);
 
-    // What is flushed is forgotten, and said to be.
+    // Flushed data is lost, and reported as lost.
     redis.say(&["FLUSHALL"]);
     let [header] = there.headers();
     let head = other
@@ -303,7 +303,7 @@ fn what_is_said_after_redis_was_set_back_is_heard_everywhere() {
     standing.any_event().expect("its beginning");
     end(1);
     redis.say(&["SAVE"]);
-    // What comes now is lost with the crash.
+    // Later writes are lost in the crash.
     end(5);
     for _ in 0..5 {
         one.announcer.tools_changed();
@@ -355,7 +355,7 @@ fn calls_do_not_depend_on_redis() {
             "{:?}",
             begun.elapsed()
         );
-        // A stream is told what happens here, and its answers come; only taking them up again is not possible.
+        // A stream still receives local events and responses; only resumption is unavailable.
         it.announcer.tools_changed();
         assert_eq!(standing.event(), Some(changed("tools")));
         it.gate.open();
@@ -400,7 +400,7 @@ fn keys_that_somebody_else_has_written_break_nothing() {
 
 #[test]
 fn a_server_starts_without_redis_and_says_what_is_wrong_with_its_address() {
-    // Nobody listens there.
+    // No server listens on that port.
     let server = Serve::demo_with(|c| {
         c.state.url = Some("redis://127.0.0.1:1".to_owned().into());
     });
@@ -433,7 +433,7 @@ fn rates_hold_for_replicas_together_if_they_are_told_to() {
     let [one, other] = [replica(), replica()];
     let session = one.server.session("2025-11-25");
     let there = session.at(&other.server);
-    // Until both listen, words may be lost; so there are more to take than it takes to notice.
+    // Messages can be lost until both have subscribed, so the rate must be exceeded clearly.
     let limited = |session: &Session<'_>| session.request("ping", &json!({})).status == 429;
     for _ in 0..2000 {
         assert!(!limited(&session), "there are enough for one of them");

@@ -107,7 +107,7 @@ async fn a_master_that_sentinels_name_is_a_state_and_so_is_the_one_after_it() {
     assert_eq!(state.get("kept").await.expect("redis"), Some(value.clone()));
     let page = state.read_after("log", 0, 10).await.expect("redis");
     assert_eq!(page.expect("a log").entries.len(), 1);
-    // Whoever listened is told that something may be missing, and hears what comes.
+    // A subscriber is told of possible loss, and receives new messages.
     let heard = tokio::time::timeout(Duration::from_secs(40), listener.next()).await;
     assert_eq!(heard.expect("in time"), SubscriptionEvent::Missed);
     state.publish("c", value.clone()).await.expect("redis");
@@ -148,7 +148,7 @@ async fn a_cluster_is_a_state() {
     let Some(nodes) = cluster() else {
         return;
     };
-    // One node knows the others.
+    // A node knows the other nodes.
     let url = format!("redis+cluster://127.0.0.1:{}", nodes[1].port());
     contract::holds(|| fresh(&url) as Arc<dyn State>).await;
     let state = fresh(&url);

@@ -1,4 +1,4 @@
-//! The state on Redis servers that speak TLS: who is believed, and what is shown.
+//! Redis over TLS: trusted certificates and client certificates.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ fn fresh(url: &str, tls: StateTlsConfig) -> Arc<Redis> {
     Arc::new(Redis::new(&config).expect("an address"))
 }
 
-/// Why a state cannot be used.
+/// Returns the error of an unusable state.
 async fn refused(url: &str, tls: StateTlsConfig) -> String {
     let state = fresh(url, tls);
     match state.put("k", Bytes::new(), MINUTE).await {
@@ -105,7 +105,7 @@ async fn a_cluster_over_tls_is_a_state() {
     );
     let url = format!("rediss+cluster://127.0.0.1:{port}");
     let state = fresh(&url, trusting());
-    // It takes a moment to count itself as whole.
+    // The cluster takes a moment to become complete.
     for _ in 0..200 {
         if state.put("k", Bytes::new(), MINUTE).await.is_ok() {
             break;
@@ -161,7 +161,7 @@ async fn a_store_that_nobody_vouches_for_is_not_believed() {
     let url = format!("rediss://127.0.0.1:{port}");
     let reason = refused(&url, StateTlsConfig::default()).await;
     assert!(reason.contains("state.tls.ca"), "{reason}");
-    // Nothing is said without TLS to whoever has none.
+    // Nothing is sent in plain text to a server without TLS.
     let url = format!("rediss://127.0.0.1:{}", server.port());
     let reason = refused(&url, trusting()).await;
     assert!(!reason.contains("127.0.0.1"), "{reason}");

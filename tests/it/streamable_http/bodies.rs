@@ -1,4 +1,4 @@
-//! Bodies that no client should send. Each is answered at once, and the connection goes on.
+//! Invalid bodies. Each gets an immediate response, and the connection stays open.
 
 use longshore::tool;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! Who owns a call when its client goes away, its tool panics or blocks, or the server stops.
+//! Ownership of a call whose client disconnects, whose tool panics or blocks, or whose server stops.
 
 use std::net::TcpStream;
 use std::sync::mpsc;
@@ -33,7 +33,7 @@ fn passing() -> Stateless {
     Stateless::call("gate", json!({}))
 }
 
-/// How a client may go away.
+/// Ways to disconnect.
 const GOODBYES: [fn(&TcpStream); 2] = [
     |_| {},
     // Without a linger, closing sends a reset.
@@ -86,7 +86,7 @@ fn lh_02_a_call_of_a_session_runs_on_when_its_client_goes() {
         gate.begun();
         goodbye(connection.stream());
         drop(connection);
-        // Whatever the server does about the closed connection, it does before it answers this.
+        // The server handles the closed connection before it responds to this request.
         session.request("ping", &json!({})).result();
         gate.assert_running();
         gate.open();
@@ -148,7 +148,7 @@ fn a_tool_that_blocks_holds_up_no_other() {
     assert_eq!(blocked.receive().result()["content"][0]["text"], "done");
 }
 
-/// Takes a lock that somebody else holds.
+/// Waits for a lock.
 #[tool(blocking)]
 fn waits_for_a_lock() -> String {
     let _guard = LOCK.lock();

@@ -1,5 +1,4 @@
-//! Heads that say what the last one on their connection said: nobody looks at those again, and nothing must change by
-//! that.
+//! Request heads that equal the previous one of their connection, which the server does not parse again.
 
 use serde_json::json;
 
@@ -155,7 +154,7 @@ fn what_looks_like_the_head_that_is_known_and_stands_elsewhere_is_none() {
     ] {
         let (mut connection, call) = known(&server);
         let good = call("good");
-        // All that follows stands within a field of a head that has begun.
+        // The rest is inside of a header field.
         let begun = "POST /mcp HTTP/1.1\r\nhost: evil.example.com\r\nx: ";
         connection.send(format!("{before}{begun}"));
         if !before.is_empty() {

@@ -1,4 +1,4 @@
-//! Where one request ends and the next begins.
+//! Boundaries between requests on a connection.
 
 use longshore::tool;
 use serde_json::json;
@@ -140,7 +140,7 @@ fn a_length_beside_chunks_is_refused_also_behind_a_good_request() {
         assert_eq!(connection.receive().result()["content"][0]["text"], "good");
         assert_eq!(connection.receive().result()["content"][0]["text"], "hi");
         assert_eq!(connection.receive_head().status, 400, "{header:?}");
-        // Nobody takes the rest for a request.
+        // The rest is not taken as a request.
         connection.assert_closed();
     }
 }
@@ -255,7 +255,7 @@ fn a_request_and_a_half_is_answered_once_and_then_again() {
         connection.send(call + half);
         gate.begun();
         gate.open();
-        // It is answered although part of the next request has come, and that part is not lost.
+        // The response is sent although the next request has begun, and its bytes are not lost.
         assert_eq!(
             connection.receive().result()["content"][0]["text"],
             "through"
@@ -277,7 +277,7 @@ fn a_body_is_waited_for_and_said_to_be_welcome() {
     connection.send(format!("{head}\r\n\r\n"));
     assert_eq!(connection.receive_head().status, 100);
     assert_eq!(connection.send(body).receive().result()["isError"], false);
-    // One that is too large is not.
+    // A head above the limit is rejected.
     let (head, _) = head.rsplit_once("\r\n").expect("several fields");
     connection.send(format!("{head}\r\ncontent-length: 1001\r\n\r\n"));
     connection.receive().error(413, 413, "");

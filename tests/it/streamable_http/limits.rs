@@ -1,5 +1,5 @@
-//! How much and how long. The sweep that ends what takes too long runs once a second, so limits of one second
-//! are seen to act within three.
+//! Size and time limits. The timeout sweep runs once a second, so the tests allow three seconds for limits of one
+//! second.
 
 use longshore::tool;
 use longshore::transport::http::HttpLimits;
@@ -46,7 +46,7 @@ fn a_body_has_its_limit_to_the_byte() {
     );
     assert_eq!(response.header("connection"), Some("close"));
     connection.assert_closed();
-    // The same in chunks, whose sum nobody announced.
+    // The same in chunks, without a declared length.
     let chunks = |body: &str| {
         let (one, other) = body.split_at(7);
         let (m, n) = (one.len(), other.len());
@@ -104,7 +104,7 @@ fn a_target_has_its_limit_to_the_byte() {
     };
     connection.send(ask(100)).receive().result();
     connection.send(ask(101)).receive().error(414, 414, "");
-    // What the buffer has no room for is refused before that.
+    // A head above the buffer size is rejected earlier.
     let mut connection = server.connect();
     connection.send(ask(70_000));
     assert!(matches!(connection.receive_head().status, 414 | 431));
@@ -197,7 +197,7 @@ fn an_address_has_its_number_of_connections() {
         gate.open();
         connection.receive().result();
     }
-    // One that is idle makes room, once it has been for a second.
+    // A connection that has been idle for a second makes room.
     let mut byte = [0];
     while !matches!(
         server
@@ -314,7 +314,7 @@ fn a_connection_whose_call_takes_long_is_not_idle() {
     let mut connection = server.connect();
     connection.send(Stateless::call("gate", json!({})).text());
     gate.begun();
-    // One that is idle from now on is ended, and this one is not.
+    // A connection that becomes idle is closed, and this one is not.
     server.connect().assert_closed();
     gate.assert_running();
     gate.open();

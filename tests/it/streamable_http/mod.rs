@@ -1,5 +1,4 @@
-//! HTTP as it comes over a socket: what is answered, what is refused, and what happens to a connection after
-//! that.
+//! HTTP over sockets: responses, rejections, and their effect on the connection.
 
 mod bodies;
 mod disconnects;

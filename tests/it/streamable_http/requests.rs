@@ -1,4 +1,4 @@
-//! Paths, methods, and the headers that decide whether a request is looked at.
+//! Paths, methods and headers that are checked before the body is read.
 
 use longshore::tool;
 use serde_json::{Value, json};
@@ -84,7 +84,7 @@ fn lh_03_mh_01_other_methods_are_405_and_told_what_there_is() {
         response.error(405, 405, "");
         assert_eq!(response.header("allow"), Some("POST"), "{method}");
     }
-    // Browsers and probes have no session, and want no stream; whoever wants one has forgotten the session.
+    // Browsers and probes need no session and no stream; a client that accepts a stream lacks its session ID.
     for accept in ["", "accept: */*\r\n", "accept: text/html, */*;q=0.8\r\n"] {
         let response = bare(&mut connection, "GET", "/mcp", accept);
         response.error(405, 405, "");
@@ -249,7 +249,7 @@ fn http_07_an_answer_in_one_of_the_two_forms_is_accepted() {
         .text()
         .replace("accept: application/json, text/event-stream\r\n", "");
     connection.send(none).receive().result();
-    // Who takes nothing but streams gets one, whose only event is the answer.
+    // A client that accepts only event streams gets one with the response as its only event.
     let streamed = echoing()
         .and("accept", "text/event-stream")
         .send_on(&mut connection);

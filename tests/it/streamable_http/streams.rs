@@ -40,7 +40,7 @@ fn mh_14_a_stream_has_what_its_request_is_told_then_the_answer_then_nothing() {
         (&json!(1), &json!(false))
     );
     assert_eq!(connection.event(), None);
-    // The connection goes on.
+    // The connection stays open.
     gate.open();
     let quiet = Stateless::call("gate", json!({})).send_on(&mut connection);
     assert_eq!(quiet.result()["isError"], false);
@@ -134,7 +134,7 @@ fn can_01_a_call_that_is_cancelled_gets_no_answer() {
         let body = request("notifications/cancelled", &params).replace("\"id\":1,", "");
         session.post(&body).accepted();
     };
-    // Nobody else's id, and nobody else's session, and nothing that is no id.
+    // IDs of other requests and sessions, and invalid IDs, have no effect.
     for id in [json!(2), json!("1"), json!(null), json!({})] {
         cancel(id);
     }

@@ -8,12 +8,12 @@ use serde_json::Value;
 
 use super::Conversation;
 
-/// How long a test waits for bytes that should come, or for an end that should.
+/// Timeout of expected data, or of an expected close.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) struct Connection {
     stream: BufReader<TcpStream>,
-    /// What was asked, so that what comes back can be checked.
+    /// Requests, for checking the responses.
     conversation: Conversation,
 }
 
@@ -24,13 +24,13 @@ pub(crate) struct Response {
     pub(crate) body: String,
 }
 
-/// One server-sent event.
+/// A server-sent event.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Event {
     pub(crate) id: Option<String>,
     pub(crate) retry: Option<u64>,
     pub(crate) event: Option<String>,
-    /// As it is there, be it empty.
+    /// The data field, which may be empty.
     pub(crate) data: Option<String>,
     /// The data as JSON, if there are any.
     pub(crate) message: Option<Value>,
@@ -130,7 +130,7 @@ impl Connection {
         response
     }
 
-    /// Reads a body of so many bytes.
+    /// Reads a body of this length.
     pub(crate) fn body(&mut self, length: usize) -> String {
         let mut body = vec![0; length];
         self.stream.read_exact(&mut body).expect("a body");
@@ -230,7 +230,7 @@ impl Connection {
         }
     }
 
-    /// Waits until the server closes the connection, whatever it says before that.
+    /// Waits until the server closes the connection, and ignores data before that.
     pub(crate) fn assert_ends(&mut self) {
         let ended = std::io::copy(&mut self.stream, &mut std::io::sink());
         if let Err(e) = ended {
@@ -252,7 +252,7 @@ impl Connection {
     }
 }
 
-/// A POST to the endpoint. Headers that are given replace those that every client sends.
+/// Builds a POST to the endpoint. The given headers replace the usual ones.
 pub(crate) fn post(headers: &[(&str, &str)], body: &str) -> String {
     const ALWAYS: [(&str, &str); 3] = [
         ("host", "localhost"),
@@ -297,7 +297,7 @@ impl Response {
         json["result"].take()
     }
 
-    /// Asserts an error, and returns its message. `id` is JSON text; an empty one stands for none.
+    /// Asserts an error, and returns its message. `id` is JSON text; an empty one stands for null.
     #[track_caller]
     pub(crate) fn error(&self, status: u16, code: i64, id: &str) -> String {
         let json = self.json();

@@ -39,19 +39,19 @@ pub(crate) struct Received {
     pub(crate) spans: Vec<Span>,
     pub(crate) metrics: BTreeMap<String, Metric>,
     pub(crate) resources: Vec<Resource>,
-    /// The same by signal.
+    /// Resources by signal.
     pub(crate) by_signal: BTreeMap<&'static str, Vec<Resource>>,
     pub(crate) log_lines: Vec<String>,
     pub(crate) headers: Vec<HeaderMap>,
 }
 
-/// How a collector answers.
+/// Behaviour of the collector.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Manner {
     Takes,
-    /// It never says that it has spans.
+    /// It never acknowledges spans.
     HoldsSpans,
-    /// It says of everything that it did not take two of it.
+    /// It rejects two items of each export.
     RejectsTwo,
 }
 

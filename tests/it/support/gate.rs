@@ -7,11 +7,11 @@ use longshore::{CallContext, Definition, IntoTool, ToolError, tool_fn};
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 
-/// How long a test waits for what should happen.
+/// Timeout of an expected event.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The other end of a tool of the name `gate`: sees its calls begin and end, and lets them go. Whoever asked to be
-/// told of progress is told that the call is at the gate.
+/// Controls a tool named `gate`: observes the start and end of calls, and releases them. Callers with a progress
+/// token get a notification at the gate.
 pub(crate) struct Gate {
     open: Arc<Semaphore>,
     begun: mpsc::Receiver<()>,
@@ -20,7 +20,7 @@ pub(crate) struct Gate {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// The call ran to its end.
+    /// The call has finished.
     Done,
     /// Its future was dropped before.
     Dropped,
@@ -88,7 +88,7 @@ impl Gate {
         self.ended.recv_timeout(PATIENCE).expect("a call ends")
     }
 
-    /// Asserts that no call has ended that nobody asked about.
+    /// Asserts that no other call has ended.
     #[track_caller]
     pub(crate) fn assert_running(&self) {
         assert_eq!(self.ended.try_recv().ok(), None);

@@ -14,7 +14,7 @@ pub(super) struct Incoming {
     pub(super) body: Vec<u8>,
 }
 
-/// The next request of a connection; `rest` is what came before and was not read. `None` where there is none.
+/// Reads the next request of a connection; `rest` holds earlier unread bytes. Returns `None` at the end.
 pub(super) fn read(stream: &mut TcpStream, rest: &mut Vec<u8>) -> Option<Incoming> {
     let mut buffer = [0; 64 * 1024];
     let end = loop {

@@ -11,7 +11,7 @@ pub(crate) fn request(method: &str, params: &Value) -> String {
     json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string()
 }
 
-/// What every request of the stateless era says of itself.
+/// The `_meta` of every request in the stateless era.
 pub(crate) fn meta() -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -46,7 +46,7 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// The same session, at another server.
+    /// Returns the same session at another server.
     pub(crate) fn at<'o>(&self, server: &'o Running) -> Session<'o> {
         Session {
             server,
@@ -79,7 +79,7 @@ impl<'s> Session<'s> {
     }
 }
 
-/// A request of the stateless era, good as long as nobody spoils it.
+/// A valid request of the stateless era, which tests modify.
 #[derive(Clone)]
 pub(crate) struct Stateless {
     pub(crate) id: Value,

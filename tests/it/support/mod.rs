@@ -1,4 +1,4 @@
-//! What the modules of this binary share: a server in the same process, and a client that writes bytes.
+//! Shared helpers: an in-process server, and a client that writes raw bytes.
 
 mod client;
 #[cfg(feature = "otlp")]

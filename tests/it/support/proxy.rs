@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::Running;
 
-/// How long either side may be silent.
+/// Maximum silence of either side.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A balancer in front of servers that may come and go.
@@ -20,7 +20,7 @@ pub(crate) struct RoundRobin {
 struct Behind {
     servers: Vec<SocketAddr>,
     next: usize,
-    /// Which server got each request, in order.
+    /// The server of each request, in order.
     sent: Vec<SocketAddr>,
 }
 
@@ -35,7 +35,7 @@ impl RoundRobin {
         let shared = Arc::downgrade(&behind);
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
-                // Whoever made it has dropped it.
+                // The proxy was dropped.
                 let Some(behind) = shared.upgrade() else {
                     return;
                 };
@@ -48,12 +48,12 @@ impl RoundRobin {
         }
     }
 
-    /// What clients talk to.
+    /// Address for clients.
     pub(crate) fn front(&self) -> &Running {
         &self.front
     }
 
-    /// One server in place of another.
+    /// Replaces a server by another.
     pub(crate) fn replace(&self, old: SocketAddr, new: SocketAddr) {
         let mut behind = self.behind.lock().expect("no panic");
         for server in &mut behind.servers {
@@ -63,7 +63,7 @@ impl RoundRobin {
         }
     }
 
-    /// Which server got each request since the last time.
+    /// Returns the server of each request since the last call.
     pub(crate) fn sent(&self) -> Vec<SocketAddr> {
         std::mem::take(&mut self.behind.lock().expect("no panic").sent)
     }
@@ -83,7 +83,7 @@ fn pass_on(mut client: TcpStream, behind: &Mutex<Behind>) {
             behind.next += 1;
             server
         };
-        // One that is gone is passed over, as balancers do.
+        // A stopped server is skipped, as load balancers do.
         let Ok(mut upstream) = TcpStream::connect(server) else {
             continue;
         };

@@ -23,7 +23,7 @@ impl RedisServer {
         Self::start_with(&[])
     }
 
-    /// The same with further options on its command line.
+    /// Starts the server with further command-line options.
     pub(crate) fn start_with(options: &[&str]) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a folder");
         let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
@@ -35,7 +35,7 @@ impl RedisServer {
         Self::start_sentinel_with(name, master.port, "")
     }
 
-    /// The same for a master on a port, with further lines in its file.
+    /// Starts a sentinel of a master on this port, with further configuration lines.
     pub(crate) fn start_sentinel_with(name: &str, port: u16, lines: &str) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("sentinel.conf");
@@ -82,13 +82,13 @@ impl RedisServer {
         let _ = self.child.wait();
     }
 
-    /// Starts it again on the same port, with what was saved in it.
+    /// Restarts the server on the same port, with its saved data.
     pub(crate) fn start_again(&mut self) {
         self.child = spawn(self.port, &self.folder, &self.options).expect("it was there before");
         self.wait();
     }
 
-    /// Has it do nothing any more.
+    /// Suspends the server.
     pub(crate) fn pause(&self) {
         self.signal("-STOP");
     }
@@ -123,7 +123,7 @@ impl RedisServer {
         self.try_say(command).expect("an answer")
     }
 
-    /// Of how many parts the answer to a command is.
+    /// Returns the number of elements in the response to a command.
     pub(crate) fn count_of(&self, command: &[&str]) -> Option<usize> {
         let first = self.ask(command)?.next()?;
         first.strip_prefix('*')?.parse().ok()

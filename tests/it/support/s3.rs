@@ -63,13 +63,13 @@ impl FakeS3 {
         self.0.fails.store(fails, Ordering::Relaxed);
     }
 
-    /// How many requests had a right signature, and how many a wrong one.
+    /// Returns the numbers of requests with valid and with invalid signatures.
     pub(crate) fn seen(&self) -> (usize, usize) {
         let count = |count: &AtomicUsize| count.load(Ordering::Relaxed);
         (count(&self.0.requests), count(&self.0.refused))
     }
 
-    /// What is kept, by path.
+    /// Returns the objects by path.
     pub(crate) fn objects(&self) -> Vec<(String, Object)> {
         let objects = self.0.objects.lock().expect("the objects");
         objects
@@ -133,7 +133,7 @@ impl FakeS3 {
     }
 }
 
-/// Whether a request is signed by who has the key, as a store finds out from what came over the wire.
+/// Verifies the signature of a request, from the bytes on the wire.
 fn is_signed(request: &Incoming) -> Result<(), String> {
     let header = |name: &str| {
         let value = request.headers.get(name).map(String::as_str);

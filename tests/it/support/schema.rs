@@ -15,12 +15,12 @@ const SCHEMAS: [(&str, &str); 5] = [
     ("2026-07-28", include_str!("../schemas/2026-07-28.json")),
 ];
 const STATELESS: &str = "2026-07-28";
-/// What is asked of messages whose revision nobody can know.
+/// Protocol version for messages of unknown version.
 const UNKNOWN: &str = "2025-11-25";
 
 type Revision = &'static str;
 
-/// What was asked on one connection and is not answered yet, and in which revision.
+/// Pending requests of a connection, with their versions.
 #[derive(Debug, Default)]
 pub(crate) struct Conversation {
     asked: Vec<Asked>,
@@ -42,7 +42,7 @@ struct Asked {
 #[derive(Debug, Default)]
 struct Http {
     out: VecDeque<u8>,
-    /// They are none; nothing can be said any more.
+    /// Messages can no longer be matched.
     lost: bool,
 }
 

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::{Connection, Response, Session};
 
-/// A server that is about to be started; what is not said has its default, but for one worker and a free port.
+/// Builder of a server. Defaults apply, except for one worker and a free port.
 pub(crate) struct Serve {
     app: App,
     config: Config,
@@ -136,7 +136,7 @@ pub(crate) fn bind(app: App) -> Result<longshore::BoundServer, longshore::AppErr
 }
 
 impl Running {
-    /// A server that somebody else runs.
+    /// Connects to a server that was started elsewhere.
     pub(super) fn at(address: SocketAddr) -> Self {
         Self {
             address,
@@ -166,7 +166,7 @@ impl Running {
         Connection::new(stream)
     }
 
-    /// One POST to the endpoint on a connection of its own, with the headers that every client sends and these.
+    /// Sends a POST to the endpoint over its own connection, with the usual headers and these.
     pub(crate) fn post(&self, headers: &[(&str, &str)], body: &str) -> Response {
         self.connect().post(headers, body)
     }

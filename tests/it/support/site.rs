@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use super::incoming;
 
-/// A request that somebody made.
+/// A received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) method: String,
@@ -25,7 +25,7 @@ impl Asked {
     }
 }
 
-/// What it is told.
+/// The request as the handler sees it.
 pub(crate) struct Told {
     status: u16,
     headers: Vec<(String, String)>,

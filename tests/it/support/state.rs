@@ -10,12 +10,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use longshore::state::{LogPage, Memory, Retention, State, StateFuture, Subscription};
 
-/// What a test does instead of a store.
+/// Replacement for calls of a store.
 pub trait StandIn: fmt::Debug + Send + Sync + 'static {
-    /// What everything else is passed on to.
+    /// The store for all other calls.
     fn store(&self) -> &Memory;
 
-    /// What is answered instead of what the store would answer.
+    /// Returns the replacement result, if any.
     fn instead<'a, T: Send + 'a>(&'a self, _: Asked) -> Option<StateFuture<'a, T>> {
         None
     }
@@ -26,26 +26,26 @@ pub trait StandIn: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// What a store is asked to do.
+/// Kind of a store call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// To read or write a value.
+    /// Reads or writes a value.
     Value,
-    /// To write a value if another is there.
+    /// Writes a value if it is unchanged.
     Swap,
-    /// To write a value, whatever was there.
+    /// Writes a value.
     Put,
-    /// Something with a counter.
+    /// Uses a counter.
     Count,
-    /// To read a log.
+    /// Reads a log.
     Read,
-    /// Something else with a log.
+    /// Another log operation.
     Log,
-    /// To tell or to listen.
+    /// Publishes or subscribes.
     Channel,
 }
 
-/// A store with somebody in front.
+/// A store with a replacement for some calls.
 #[derive(Debug)]
 pub struct Fronted<S>(pub S);
 

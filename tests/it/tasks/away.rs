@@ -17,7 +17,7 @@ struct Away {
     switches: Arc<Switches>,
 }
 
-/// How often it still does what it is asked.
+/// Number of calls that still succeed.
 #[derive(Debug)]
 struct Switches {
     reads: AtomicUsize,
@@ -92,7 +92,7 @@ fn a_question_is_told_and_an_outcome_kept_once_the_state_is_back() {
     assert_eq!(get(&server, &task)["status"], "working");
     switches.swaps.store(ALWAYS, Ordering::SeqCst);
     wait(&server, &task, "input_required");
-    // The answer is taken, although that is not said, and what comes of it is kept later.
+    // The answer is accepted, although the response fails, and its effect is stored later.
     let before = switches.failures();
     switches.swaps.store(0, Ordering::SeqCst);
     let sure = json!({"inputResponses": {"sure": accept(json!({"confirm": true}))}});

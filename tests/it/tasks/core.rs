@@ -138,7 +138,7 @@ fn tkl_05_a_task_ends_with_its_time_and_is_forgotten_after_it() {
     assert_eq!(task["ttl"], 50);
     let id = task["taskId"].as_str().expect("an id").to_owned();
     let look = || session.request("tasks/get", &json!({"taskId": id}));
-    // It has run out of time first.
+    // The timeout came first.
     until(|| (look().result()["status"] == "failed").then_some(()));
     until(|| {
         let shown = look().json();

@@ -163,7 +163,7 @@ fn tsk_04_a_task_shows_what_it_wants_to_know() {
     let done = wait(&server, &task, "completed");
     assert_eq!(text(&done["result"]), "a.txt is gone");
     assert!(done.get("inputRequests").is_none());
-    // TSK-07: whoever comes too late is told nothing else.
+    // TSK-07: a late update gets the same response.
     update(
         &server,
         &task,

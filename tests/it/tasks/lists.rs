@@ -189,7 +189,7 @@ fn tasks_of_a_tool_that_is_hidden_are_hidden() {
             .shared_key()
             .start()
     };
-    // What was allowed when the task began is no longer: the other replica has newer rules.
+    // The other replica has newer rules, which no longer allow the item.
     let (before, after) = (replica(None), replica(Some(policy)));
     let bob = Of::begin(&before, BOB);
     let task = bob.task("x");

@@ -1,4 +1,4 @@
-//! What clients are told of tasks without asking, and what they are not told.
+//! Unsolicited notifications about tasks.
 
 use serde_json::{Value, json};
 
@@ -60,7 +60,7 @@ fn sub_07_a_task_is_told_of_with_all_that_asking_for_it_would_say() {
             let shown = about("tasks/get", &task, json!({})).send(&one).result();
             (shown["status"] == "input_required").then_some(())
         });
-        // On the replica that does not run it, too. What it is already is told at once.
+        // Also on a replica that does not run the task. The current status is sent immediately.
         let (mut connection, honoured) =
             listen(&other, &[&task, "00000000000000000000000000000000", &task]);
         assert_eq!(honoured, json!({"taskIds": [task]}));

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::reference::Reference;
 use super::{call, serve};
 
-/// Where a reference server is; none is said.
+/// Program of a reference server, from a variable.
 fn program(variable: &str) -> Option<std::ffi::OsString> {
     let program = std::env::var_os(variable);
     if program.is_none() {
@@ -231,7 +231,7 @@ fn time_has_the_results_of_the_reference_server() {
         let arguments = json!({"source_timezone": from, "time": time, "target_timezone": to});
         ("convert_time", arguments)
     };
-    // Times of now end with their second, which may be another one for the second server.
+    // Times differ between the servers by a second.
     let of_the_minute = |text: &str| {
         let mut value: Value = serde_json::from_str(text).unwrap_or_else(|_| text.into());
         if let Some(Value::String(time)) = value.get_mut("datetime") {

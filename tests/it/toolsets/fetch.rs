@@ -1,6 +1,6 @@
-//! The fetch toolset against sites that mean harm: whatever they or a model write, nothing is reached but what may be.
+//! The fetch toolset against malicious sites: only permitted addresses are reached.
 //!
-//! The only place that may be is 127.0.0.2. A canary sits at 127.0.0.1, at the same port, and counts who comes by.
+//! Only 127.0.0.2 is permitted. A canary at 127.0.0.1, on the same port, counts its requests.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -265,7 +265,7 @@ const CASES: &[(&str, &str)] = &[
 #[tokio::test]
 async fn no_way_to_write_an_address_reaches_what_may_not_be_reached() {
     let (port, canary) = site_and_canary(|path, socket| {
-        // A redirect to whatever its path holds, as it stands there.
+        // A redirect to the literal content of the path.
         let target = path.strip_prefix("/to/").map(percent_decoded);
         match target {
             Some(target) => {
@@ -298,7 +298,7 @@ async fn no_way_to_write_an_address_reaches_what_may_not_be_reached() {
             !shown.contains("secret") && !shown.contains("the site itself"),
             "{case}: {shown}"
         );
-        // And so when a site that may be reached sends us there. Line breaks would end the header.
+        // Redirects of a permitted site are restricted too. Line breaks would end the header.
         if !url.contains(['\r', '\n', '\0']) {
             let redirected = fetch(
                 &server,

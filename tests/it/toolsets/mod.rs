@@ -32,7 +32,7 @@ pub(crate) fn call(server: &Running, tool: &str, arguments: Value) -> Value {
     Stateless::call(tool, arguments).send(server).result()
 }
 
-/// Why a server with one toolset does not start.
+/// Returns the start-up error of a server with one toolset.
 fn refusal(toolset: &str, builtin: Value) -> String {
     let config = longshore::Config {
         toolsets: vec![toolset.to_owned()],

@@ -1,4 +1,4 @@
-//! The official reference servers, where whoever runs the tests says how to start them.
+//! The official reference servers, if variables say how to start them.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

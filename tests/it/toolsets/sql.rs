@@ -172,7 +172,7 @@ fn only_what_is_configured_is_offered() {
     assert_eq!(found.as_array().map(Vec::len), Some(2));
     let wrong = call(&two, "list_tables", json!({"database": "none"}));
     assert_eq!(wrong["isError"], true);
-    // With one database that may be asked freely there is nothing to choose.
+    // With a single database there is no choice.
     assert_eq!(
         rows(&two, "read_query", json!({"query": "SELECT 1 AS a"})),
         json!([{"a": 1}])
@@ -401,7 +401,7 @@ impl Postgres {
     }
 
     fn live_again(&mut self) -> bool {
-        // The memory of the one before may be in use for a moment.
+        // Memory of the previous server may be in use for a moment.
         (0..20).any(|_| {
             self.child = Self::run(&self.programs, self.folder.path(), self.port);
             self.answers()
@@ -422,7 +422,7 @@ impl Postgres {
         false
     }
 
-    /// What is done as the owner, besides what the server under test does.
+    /// Runs SQL as the owner, outside of the server under test.
     fn execute(&self, sql: &str) -> Result<(), tokio_postgres::Error> {
         let url = self.url("owner");
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -453,7 +453,7 @@ impl Drop for Postgres {
     }
 }
 
-/// Where `initdb` and `postgres` are.
+/// Folder of `initdb` and `postgres`.
 fn programs() -> Option<PathBuf> {
     let mut folders: Vec<PathBuf> = std::env::split_paths(&std::env::var_os("PATH")?).collect();
     if let Ok(versions) = fs::read_dir("/usr/lib/postgresql") {
@@ -622,7 +622,7 @@ fn a_postgresql_server_is_asked_and_nothing_is_changed_there() {
         let result = free(query);
         assert_eq!(result["isError"], true, "{query}: {result}");
     }
-    // What outlasts a transaction does not reach the next question.
+    // Session state from one query does not reach the next one.
     found(
         "SELECT set_config('default_transaction_read_only', 'off', false), set_config('statement_timeout', '0', false)",
     );

@@ -1,4 +1,4 @@
-//! What an upstream says to one caller is heard by no other.
+//! Messages of an upstream for one caller are not sent to another.
 
 use std::path::Path;
 
@@ -14,8 +14,7 @@ const ALICE: &str = "lsk_the-key-of-the-one-that-is-called-alice";
 const BOB: &str = "lsk_the-key-of-the-one-that-is-called-bob";
 const EVE: &str = "lsk_the-key-of-the-one-that-is-called-eve";
 
-/// A bank whose `transfer` is never answered. Whoever calls `wait` has it log and ask about that transfer, and is
-/// answered with what it was told.
+/// A bank whose `transfer` never responds. `wait` makes it log and ask about that transfer, and returns the answer.
 fn bank(folder: &Path) -> UpstreamConfig {
     let script = format!(
         r#"while read -r line; do
@@ -63,7 +62,7 @@ impl Bank {
         text.lines().count()
     }
 
-    /// Somebody calls `transfer` and goes away.
+    /// Calls `transfer` and disconnects.
     fn abandons(&self, key: &str) {
         let before = (self.count("transfers"), self.count("cancelled"));
         let mut connection = self.server.connect();
@@ -107,7 +106,7 @@ fn heard(connection: &mut Connection, text: &str) -> Vec<Value> {
     std::iter::from_fn(|| connection.event()).collect()
 }
 
-/// Nothing of what somebody heard is about another caller's account, and the upstream did not wait.
+/// Asserts that messages contain no data of another caller, and that the upstream did not wait.
 fn heard_nothing(said: &[Value]) {
     let [answer] = said else {
         panic!("more than an answer: {said:?}");
@@ -119,7 +118,7 @@ fn heard_nothing(said: &[Value]) {
     assert!(!answer.to_string().contains("ALICE"), "{answer}");
 }
 
-/// A session of somebody's.
+/// Opens a session for a caller.
 fn session(bank: &Bank, key: &str) -> String {
     let params = json!({
         "protocolVersion": "2025-11-25",

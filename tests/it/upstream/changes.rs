@@ -14,7 +14,7 @@ fn with_upstream(folder: &tempfile::TempDir, change: impl FnOnce(&mut Value)) ->
         .configured(|c| c.toolsets.push("demo".to_owned()))
 }
 
-/// Has the upstream say that its tools have changed.
+/// Makes the upstream send a tool list change notification.
 fn announce(session: &Session<'_>) {
     let called = session.call("x__count", &json!({"a": "announce"})).result();
     assert_eq!(called["isError"], false, "{called}");
@@ -35,7 +35,7 @@ fn list_03_what_an_upstream_announces_is_listed_and_announced() {
     announce(&session);
     assert_eq!(stream.event(), Some(changed("tools")));
     assert_eq!(description(&server).as_deref(), Some("Second."));
-    // What is the same as before is no news.
+    // An unchanged list causes no notification.
     announce(&session);
     describe(folder.path(), "Third.");
     announce(&session);
@@ -122,7 +122,7 @@ fn a_server_starts_though_all_that_it_offers_is_down() {
 #[test]
 fn a_start_waits_for_what_is_offered_no_longer_than_it_should() {
     let folder = folder("late");
-    // It says nothing before it is told to.
+    // It sends nothing until told to.
     let script = format!(
         "while [ ! -e {folder}/go ]; do sleep 0.05; done; {}",
         counting(folder.path()),
@@ -133,7 +133,7 @@ fn a_start_waits_for_what_is_offered_no_longer_than_it_should() {
         ("early", stdio(&counting(folder.path()))),
     ])
     .configured(|c| c.upstreams_wait_seconds = Some(1))
-    // What a rule is for may not be known yet.
+    // A rule may be about an item that does not exist yet.
     .configured(|c| {
         c.policy = serde_json::from_value(json!({
             "rules": [{"effect": "allow", "tools": ["late__count", "early__count"]}]
@@ -243,7 +243,7 @@ fn operators_see_how_each_upstream_is_doing() {
     let session = server.session("2025-11-25");
     session.call("x__count", &json!({})).result();
     std::fs::write(folder.path().join("down"), "").expect("written");
-    // It ends in the first call, and cannot be started any more for the next two.
+    // It exits in the first call, and cannot be restarted for the next two.
     for _ in 0..5 {
         session.call("x__count", &json!({"a": "die"})).result();
     }
@@ -263,7 +263,7 @@ fn operators_see_how_each_upstream_is_doing() {
         r#"longshore_backend_active_requests{backend="x",kind="upstream"} 0"#,
         r#"longshore_backend_breaker{backend="x",kind="upstream"} 2"#,
         r#"longshore_upstreams{state="down"} 1"#,
-        // What was turned away was not asked for.
+        // Requests that were rejected locally are not in the metric.
         r#"mcp_client_operation_duration_seconds_count{mcp_method_name="tools/call",network_transport="pipe",gen_ai_tool_name="count",gen_ai_operation_name="execute_tool"} 1"#,
         r#"mcp_client_operation_duration_seconds_count{mcp_method_name="tools/call",network_transport="pipe",gen_ai_tool_name="count",gen_ai_operation_name="execute_tool",error_type="connection_error"} 3"#,
     ] {

@@ -1,4 +1,4 @@
-//! Questions of upstream servers to whoever called, between the eras.
+//! Client requests of upstream servers, across eras.
 
 use serde_json::{Value, json};
 

@@ -62,7 +62,7 @@ fn what_results_link_to_is_read_from_the_upstream_that_linked_to_it() {
             read(&server, unlisted),
             format!("test://unlisted/1 of {name}")
         );
-        // Nothing that was not linked to is read.
+        // Resources without a link cannot be read.
         let another = unlisted.replace("unlisted/1", "unlisted/2");
         let session = server.session("2025-11-25");
         let refused = session.request("resources/read", &json!({"uri": another}));

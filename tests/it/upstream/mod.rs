@@ -31,7 +31,7 @@ fn http(server: &Running) -> UpstreamConfig {
         .expect("valid")
 }
 
-/// The same, spoken to as a legacy server.
+/// Configures the same server as a legacy one.
 fn with_sessions(server: &Running) -> UpstreamConfig {
     UpstreamConfig {
         protocol: Lifecycle::Legacy,

@@ -20,7 +20,7 @@ struct Modern {
     renamed: Arc<AtomicBool>,
 }
 
-/// What becomes of the stream of `subscriptions/listen`.
+/// Action on the stream of `subscriptions/listen`.
 enum Tell {
     Changed,
     Break,
@@ -149,7 +149,7 @@ fn converse(
     }
 }
 
-/// Answers `subscriptions/listen` for as long as somebody has something to tell.
+/// Serves `subscriptions/listen` as long as there are actions.
 fn tell(mut stream: TcpStream, id: &Value, body: &Value, told: &Mutex<mpsc::Receiver<Tell>>) {
     assert_eq!(
         body["params"]["notifications"],
@@ -193,7 +193,7 @@ fn mh_10_arguments_are_mirrored_in_headers_where_the_upstream_wants_that() {
     };
     assert_eq!(header("mcp-param-region"), Some("=?base64?w5hzdA==?="));
     assert_eq!(header("mcp-param-count"), Some("42"));
-    // MH-11: what is not there is not mirrored.
+    // MH-11: an absent argument has no header.
     assert_eq!(header("mcp-param-gift"), None);
     assert_eq!(header("mcp-name"), Some("buy"));
     assert_eq!(header("mcp-method"), Some("tools/call"));
@@ -226,7 +226,7 @@ fn what_changed_while_a_stream_was_broken_is_found_out_when_it_is_back() {
     let mut stream = open(&server, &session);
     assert!(listed(&server).contains_key("shop__buy"));
     modern.renamed.store(true, Ordering::SeqCst);
-    // As when the server is restarted: nobody says that anything has changed.
+    // A broken stream without a change notification, as in a restart.
     modern.tell.send(Tell::Break).expect("it listens");
     let mut events = [stream.event(), stream.event()];
     events.sort_by_key(|event| event.as_ref().map(Value::to_string));

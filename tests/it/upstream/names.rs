@@ -1,4 +1,4 @@
-//! What upstreams offer by names that nothing else here has.
+//! Upstream items with unusual names.
 
 use std::collections::BTreeSet;
 

@@ -8,7 +8,7 @@ use super::{behind, stdio};
 use crate::lasting::becomes;
 use crate::support::{Connection, Response, Running, Serve, Stateless, post, request};
 
-/// A program that answers nothing before it is told to go.
+/// A program that responds only after it is told to.
 pub(crate) fn late(folder: &Path) -> String {
     let capabilities = r#"{"tools":{},"resources":{},"prompts":{}}"#;
     let tools =
@@ -53,7 +53,7 @@ impl Starting {
         Self { folder, server }
     }
 
-    /// Sends a request and waits until so many are being answered.
+    /// Sends a request, and waits until this many are in progress.
     fn send(&self, text: impl AsRef<[u8]>, waiting: usize) -> Connection {
         let mut connection = self.server.connect();
         connection.send(text);
@@ -61,7 +61,7 @@ impl Starting {
         connection
     }
 
-    /// Waits until so many requests are being answered.
+    /// Waits until this many requests are in progress.
     fn wait(&self, waiting: usize) {
         let line = format!("mcp_inflight_requests {waiting}");
         becomes(|| self.metrics().lines().any(|found| found == line));
@@ -72,12 +72,12 @@ impl Starting {
         self.server.connect_to_admin().send(get).receive().body
     }
 
-    /// Has the program answer.
+    /// Makes the program respond.
     fn go(&self) {
         std::fs::write(self.folder.path().join("go"), "").expect("written");
     }
 
-    /// Has the program end without an answer.
+    /// Makes the program exit without a response.
     fn fail(&self) {
         std::fs::write(self.folder.path().join("down"), "").expect("written");
         self.go();
@@ -249,7 +249,7 @@ fn a_call_that_waits_is_recorded_once_and_as_its_tool_says() {
             .expect("valid");
         })
     });
-    // Nobody knows yet that its argument is a secret.
+    // The schema is unknown, and so the secret argument.
     let given_up = Stateless::call("up__echo", json!({"pin": "canary"})).text();
     drop(starting.send(given_up, 1));
     starting.wait(0);
@@ -300,7 +300,7 @@ fn can_01_a_call_that_waits_is_cancelled_and_ends_with_its_client() {
     session.post(&cancelled.replace("\"id\":1,", "")).accepted();
     starting.wait(0);
     drop(waits);
-    // Without a session nobody comes back (MH-16).
+    // Without a session there is no retry (MH-16).
     let waits = starting.send(Stateless::call("up__echo", json!({})).text(), 1);
     drop(waits);
     starting.wait(0);

@@ -1,4 +1,4 @@
-//! Resources of upstream servers that somebody here listens to.
+//! Subscriptions to resources of upstream servers.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ fn subscribe(session: &Session<'_>, method: &str, uri: &str) {
     assert!(answer.json().get("error").is_none());
 }
 
-/// How many resources a server's streams have subscribed to.
+/// Returns the number of subscriptions of a server's streams.
 pub(super) fn subscriptions(server: &Running) -> String {
     let text = "GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n";
     let metrics = server.connect_to_admin().send(text).receive().body;
@@ -155,7 +155,7 @@ fn who_listens_is_told_of_what_may_have_been_missed_when_an_upstream_is_back() {
         subscribe(&session, "subscribe", uri);
     }
     becomes(|| asked(folder.path()).len() == 1);
-    // It ends, and nobody calls it again.
+    // It exits, and nothing calls it again.
     let _ = session.request("resources/read", &json!({"uri": "x://a"}));
     assert_eq!(updated(stream.event()), "x://b");
     let lines = asked(folder.path());

@@ -19,13 +19,13 @@ pub struct LogConfig {
     /// `warn,longshore_http=debug`. Default: `info`.
     #[schemars(extend("x-reload" = "live"))]
     pub level: String,
-    /// Bytes of a line, 512 to 1048576. Default: 8192, 8 KiB; beyond, it is cut.
+    /// Maximum length of a line, in bytes, 512 to 1048576. A longer line is cut.
     pub line_bytes: usize,
-    /// For whom. Default: `json` in containers and on platforms, `text` elsewhere and on terminals.
+    /// Log format. If unset: `json` in containers and on platforms, `text` elsewhere and on terminals.
     pub format: LogFormat,
 }
 
-/// How a line of the log is written.
+/// Format of a log line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]

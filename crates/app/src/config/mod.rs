@@ -73,19 +73,19 @@ use crate::transport::stdio::StdioConfig;
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// How clients reach the server. Default: `http`; `stdio` if standard input and output are both pipes, `PORT` is not
+    /// Transport for clients. If unset: `http`, or `stdio` if standard input and output are both pipes, `PORT` is not
     /// set, and the process is neither in a container nor on a platform.
     pub transport: Transport,
-    /// Names of built-in toolsets to serve: `demo`, `everything` (an example of each thing that the protocol can do),
-    /// `fetch`, `filesystem`, `memory`, `time`; and where they are built in, as in the image, `git` and `sql`.
-    /// Default: for the program the demo toolset, unless there are sources or upstreams; for an application none.
+    /// Names of built-in toolsets to serve: `demo`, `everything` (an example of each protocol feature), `fetch`,
+    /// `filesystem`, `memory`, `time`, and in builds that contain them, such as the image, `git` and `sql`. If unset,
+    /// the program serves the demo toolset unless there are sources or upstreams; an application serves none.
     #[schemars(extend("x-reload" = "live"))]
     #[serde(deserialize_with = "crate::environment::list")]
     pub toolsets: Vec<String>,
-    /// What the built-in toolsets work on.
+    /// Settings of the built-in toolsets.
     #[schemars(extend("x-reload" = "live"))]
     pub builtin: BuiltinConfig,
-    /// What `${NAME}` in the configuration file means when the variable is not set. Default: `error`.
+    /// Meaning of `${NAME}` in the configuration file if the variable is not set.
     pub env_missing: EnvMissing,
     /// The server itself.
     pub server: ServerConfig,
@@ -93,60 +93,60 @@ pub struct Config {
     pub http: HttpConfig,
     /// Standard input and output.
     pub stdio: StdioConfig,
-    /// Who may call.
+    /// Authentication.
     pub auth: AuthConfig,
-    /// Who sees and uses what.
+    /// Access policy.
     #[schemars(extend("x-reload" = "live"))]
     pub policy: PolicyConfig,
     /// Other MCP servers whose tools, resources and prompts are served too, by name.
     #[serde(alias = "mcpServers")]
     pub upstreams: BTreeMap<String, UpstreamConfig>,
-    /// A folder in which it is remembered what upstream servers offer, so that the next start need not ask them. Default:
-    /// none, and they are asked at each start.
+    /// Folder for a cache of the upstream servers' tools, so that the next start need not query them. If unset, they
+    /// are queried at each start.
     #[schemars(extend("x-path" = "file"))]
     pub upstreams_folder: Option<PathBuf>,
-    /// How long a start waits until all upstream servers that are not remembered have said what they offer, in seconds.
-    /// Those who have not by then are listed when they do; 0 waits for none. One without which the server does not start
-    /// (`on_down`) is waited for in any case. Default: 10.
+    /// Seconds that the start waits for upstream servers that are not cached. Slower ones are added when they
+    /// respond; 0 waits for none. Servers that are required by `on_down` are always awaited. If unset: 10.
     pub upstreams_wait_seconds: Option<u64>,
-    /// How long a call to an upstream server may take that sets no `timeout_seconds` of its own. Also
-    /// `MCP_PROXY_REQUEST_TIMEOUT`. Default: 120.
+    /// Timeout of calls to upstream servers without their own `timeout_seconds`, in seconds. Also
+    /// `MCP_PROXY_REQUEST_TIMEOUT`. If unset: 120.
     pub upstreams_timeout_seconds: Option<u64>,
-    /// How often it is looked for connections to upstream servers that nobody has used for a while (`idle_seconds`), in
-    /// seconds, 1 to 3600. Default: 30.
+    /// Interval between checks for idle connections to upstream servers (`idle_seconds`), in seconds, 1 to 3600. If
+    /// unset: 30.
     pub upstreams_reap_seconds: Option<u64>,
-    /// Which tools and prompts of upstream servers have the server's name before theirs, where it sets no `prefix` of its
-    /// own: `always`; `collision`, those whose name something else has too that is offered; `never`. Default: `always`.
+    /// Tools and prompts of upstream servers that are prefixed with the server's name, if the server has no `prefix`:
+    /// `always`; `collision`, if another item has the same name; `never`.
     pub upstreams_names: UpstreamNames,
-    /// What stands between the server's name and theirs then: 1 to 8 letters, digits, `_`, `-` and `.`. Default: `__`.
+    /// Separator between the server's name and the item's name: 1 to 8 letters, digits, `_`, `-` and `.`. If unset:
+    /// `__`.
     pub upstreams_separator: Option<String>,
-    /// Endpoints beside `/mcp`, each at `/mcp/` and its name, with a part of what is offered.
+    /// Endpoints besides `/mcp`, each at `/mcp/` and its name, with a part of the items.
     pub endpoints: BTreeMap<String, EndpointConfig>,
     /// Keys for session ids and cursors.
     pub seal: SealConfig,
-    /// What operators get to see.
+    /// Traces, metrics and logs.
     pub telemetry: TelemetryConfig,
     /// Stopping.
     pub drain: DrainConfig,
-    /// What replicas share.
+    /// State that replicas share.
     pub state: StateConfig,
-    /// Where tokens are kept that this program gets for itself, as a client of others.
+    /// Store of the tokens that this program obtains as a client of other servers.
     pub tokens: TokensConfig,
     /// Tools that need no code: HTTP calls, operations of OpenAPI documents, command lines.
     #[schemars(extend("x-reload" = "live"))]
     pub sources: Vec<SourceConfig>,
     /// Large results of tools that need no code: kept, and linked to.
     pub artifacts: ArtifactConfig,
-    /// How often, and how many at once.
+    /// Rate and concurrency limits.
     #[schemars(extend("x-reload" = "live"))]
     pub limits: LimitConfig,
-    /// Who did what.
+    /// Audit log.
     pub audit: AuditConfig,
     /// The log.
     pub log: LogConfig,
 }
 
-/// How clients reach the server.
+/// Transport for clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -154,11 +154,11 @@ pub enum Transport {
     /// Over the network, at `/mcp`.
     #[default]
     Http,
-    /// One client, which started this process and talks to it over standard input and output.
+    /// The parent process, over standard input and output.
     Stdio,
 }
 
-/// What `${NAME}` means when the variable is not set.
+/// Meaning of `${NAME}` if the variable is not set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -166,6 +166,6 @@ pub enum EnvMissing {
     /// A mistake: the server does not start.
     #[default]
     Error,
-    /// Nothing at all, as files written for other products may expect.
+    /// An empty string, as files for other products may expect.
     Empty,
 }

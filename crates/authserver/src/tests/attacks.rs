@@ -1,4 +1,4 @@
-//! What must not work: RFC 9700 (OAuth security), and bad input at every endpoint.
+//! Attacks of RFC 9700 (OAuth security), and invalid input at every endpoint.
 
 use http::header::{CONTENT_SECURITY_POLICY, ORIGIN, X_FRAME_OPTIONS};
 use http::{Request, StatusCode};

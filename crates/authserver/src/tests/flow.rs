@@ -186,7 +186,7 @@ impl Flow {
         self.callback_as_prepared(page, provider, changed).await
     }
 
-    /// The same, with whatever ID token the provider was told to issue.
+    /// Calls the callback with the ID token that the test has prepared at the provider.
     pub(super) async fn callback_as_prepared(
         &self,
         page: &Page,

@@ -7,16 +7,16 @@ use serde_json::{Map, Number, Value};
 use super::{Failure, clean, of_arguments, shell_word};
 use crate::app::AppError;
 
-/// Nested schemas that are followed; a schema may refer to itself.
+/// Maximum depth of schemas, which may be recursive.
 const DEPTH_MAX: usize = 32;
 /// Values of an enumeration that an error lists.
 const CHOICES_MAX: usize = 10;
 
-/// Arguments as they were written.
+/// Arguments as given.
 pub(super) enum Written {
-    /// All of them as one JSON object.
+    /// One JSON object with all arguments.
     Object(Map<String, Value>),
-    /// Pairs, in the order in which they were written.
+    /// Pairs in the given order.
     Pairs(Vec<(String, Text)>),
 }
 
@@ -51,7 +51,7 @@ impl Written {
         }
     }
 
-    /// Returns true if the input schema decides what is sent.
+    /// Returns true if the types depend on the input schema.
     pub(super) fn needs_schema(&self) -> bool {
         match self {
             Self::Object(_) => false,
@@ -59,11 +59,11 @@ impl Written {
         }
     }
 
-    /// The arguments as a JSON object. Without a schema, what reads as JSON is JSON, and everything else a string.
+    /// Converts the arguments to a JSON object. Without a schema, valid JSON is JSON, and everything else a string.
     ///
     /// # Errors
     ///
-    /// A value that does not have the type of its argument.
+    /// A value does not have the type of its argument.
     pub(super) fn typed(self, schema: &Value) -> Result<Map<String, Value>, Failure> {
         let pairs = match self {
             Self::Object(arguments) => return Ok(arguments),
@@ -82,7 +82,7 @@ impl Written {
             .map(|(name, texts)| {
                 let value = reader
                     .argument(&name, &texts)
-                    // Parts of it are the server's words.
+                    // The message contains text of the server.
                     .map_err(|problem| of_arguments(&clean(&problem)))?;
                 Ok((name, value))
             })
@@ -105,9 +105,9 @@ fn pair(word: &str) -> Result<(String, Text), String> {
     }
 }
 
-/// Reads values by a schema.
+/// Parses values by a schema.
 struct Reader<'s> {
-    /// What references are relative to.
+    /// Base of references.
     root: &'s Value,
 }
 
@@ -144,7 +144,7 @@ impl Reader<'_> {
         })
     }
 
-    /// The schema of an argument; `true`, which allows everything, if nothing describes it.
+    /// Returns the schema of an argument, or `true`, which allows everything.
     fn property(&self, name: &str) -> &Value {
         let mut schema = self.root;
         for _ in 0..DEPTH_MAX {
@@ -166,7 +166,7 @@ impl Reader<'_> {
         self.root.pointer(reference.strip_prefix('#')?)
     }
 
-    /// The value that these texts are under a schema; the first one that fits of several alternatives.
+    /// Parses the texts by a schema. The first alternative that fits is used.
     fn read(&self, schema: &Value, texts: &[&str], depth: usize) -> Option<Value> {
         if DEPTH_MAX < depth {
             return guessed(texts);
@@ -222,7 +222,7 @@ impl Reader<'_> {
         }
         let [text] = texts else { return None };
         match kind {
-            // Quotes of JSON are quotes; everything else stands for itself.
+            // A quoted JSON string is unquoted; other text is taken literally.
             "string" => Some(match serde_json::from_str(text) {
                 Ok(quoted @ Value::String(_)) => quoted,
                 _ => Value::from(*text),
@@ -241,7 +241,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What a schema takes, in words that follow "is not".
+    /// Describes the accepted values, for use after "is not".
     fn expected(&self, schema: &Value, depth: usize) -> String {
         if DEPTH_MAX < depth {
             return "any value".to_owned();
@@ -302,7 +302,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The words that set an argument to a value that its schema takes.
+    /// Returns an example of the argument on the command line.
     fn example(&self, name: &str, schema: &Value) -> String {
         let scalar = |value: &Value| match value {
             Value::String(text) => Some(text.clone()),
@@ -365,7 +365,7 @@ impl Reader<'_> {
     }
 }
 
-/// The part of a schema that says what kind of value it takes.
+/// Kind of value that a schema accepts.
 enum Form<'s> {
     Reference(&'s str),
     Choice(&'s [Value]),
@@ -411,7 +411,7 @@ impl<'s> Form<'s> {
     }
 }
 
-/// An integer of 64 bits, also where it is written as 3.0 or 1e3.
+/// Parses a 64-bit integer, also in the form 3.0 or 1e3.
 fn integer(text: &str) -> Option<Number> {
     if let Ok(number) = text.parse::<i64>() {
         return Some(number.into());
@@ -420,12 +420,12 @@ fn integer(text: &str) -> Option<Number> {
         return Some(number.into());
     }
     let number: f64 = text.parse().ok()?;
-    // Up to here every integer is a number of its own.
+    // Larger floating-point numbers are not exact integers.
     let is_exact = number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_992.0;
     is_exact.then(|| (number as i64).into())
 }
 
-/// The value of an argument that nothing describes.
+/// Guesses the type of an undescribed argument.
 fn guessed(texts: &[&str]) -> Option<Value> {
     let one = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
     Some(match texts {

@@ -1,4 +1,4 @@
-//! The server of a command: its URL or its entry in the configuration, the credentials for it, and the connection.
+//! Connection to a server by URL or configuration entry, with its credentials.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use crate::source::{LoginError, Tokens, UpstreamConfig, default_folder, has_logi
 use longshore_app::config::{Config, Flags};
 use longshore_sources::client::{Client, ClientError, Lifecycle, Options};
 
-/// The variable with a token for servers that are named by their URLs.
+/// Variable with a token for servers that are given by URL.
 const TOKEN: &str = "LONGSHORE_TOKEN";
 
-/// A URL is a server as it stands; anything else is configured, and comes with its configuration.
+/// Finds the server: a URL is used directly; a name is looked up in the configuration.
 pub(crate) fn find(
     server: &str,
     file: Option<PathBuf>,
@@ -63,7 +63,7 @@ pub(crate) fn find(
     ))
 }
 
-/// The URL that a word stands for; `host:port` stands for one of `http`.
+/// Returns the URL of a word; `host:port` means `http`.
 pub(crate) fn url_of(word: &str) -> Option<String> {
     if word.contains("://") {
         return Some(word.to_owned());
@@ -77,7 +77,7 @@ pub(crate) fn url_of(word: &str) -> Option<String> {
     (is_host && port.parse::<u16>().is_ok()).then(|| format!("http://{word}"))
 }
 
-/// Returns true if the host of a URL is this machine.
+/// Returns true if the host is this machine.
 fn is_here(url: &str) -> bool {
     match url.parse::<Url>().ok().as_ref().and_then(Url::host) {
         Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
@@ -91,7 +91,7 @@ fn token() -> Option<String> {
     Probe::real().variable(TOKEN).map(str::to_owned)
 }
 
-/// A server at a URL. A token is never on the command line, which every user of the machine can see.
+/// Configures a server by URL. A token is never on the command line, which other users can read.
 fn at_url(url: String, token: Option<&str>) -> UpstreamConfig {
     let mut config = UpstreamConfig {
         url: Some(url),
@@ -105,26 +105,26 @@ fn at_url(url: String, token: Option<&str>) -> UpstreamConfig {
     config
 }
 
-/// The credential that a server is sent.
+/// Credential for a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Credential {
     None,
-    /// Of the variable `LONGSHORE_TOKEN`.
+    /// The variable `LONGSHORE_TOKEN`.
     Variable,
-    /// What somebody has just typed.
+    /// A token entered at the prompt.
     Typed,
-    /// Of `longshore login`.
+    /// A token of `longshore login`.
     Login,
-    /// Headers or `auth` of the configuration.
+    /// Headers or `auth` in the configuration.
     Configured,
 }
 
-/// A server, and what proves to it who calls.
+/// A server and its credential.
 pub(super) struct Access {
     upstream: UpstreamConfig,
     tokens: Tokens,
     credential: Credential,
-    /// Whether it was named by its URL.
+    /// True if it was given by URL.
     is_url: bool,
 }
 
@@ -165,7 +165,7 @@ impl Access {
         })
     }
 
-    /// The same server at another URL, or with a token that somebody has typed.
+    /// Returns the same server at another URL, or with an entered token.
     fn changed(
         &self,
         url: &str,
@@ -187,7 +187,7 @@ impl Access {
         self.upstream.url.as_deref()?.parse().ok()
     }
 
-    /// `/mcp` of a server that was named without a path.
+    /// Returns `/mcp` of a server that was given without a path.
     fn at_mcp(&self) -> Option<Url> {
         let mut url = self.url().filter(|_| self.is_url)?;
         let is_bare = matches!(url.path(), "" | "/") && url.query().is_none();
@@ -222,7 +222,7 @@ impl Access {
         Ok(Client::connect(target, options).await?)
     }
 
-    /// Offers a person to log in, or to type a token where there is no login. `None` if nobody wants to.
+    /// Offers a login, or a prompt for a token if the server has no login. Returns `None` if the user declines.
     fn offer(&self, server: &ServerArgs, challenge: &str) -> Result<Option<Self>, Failure> {
         let Some(url) = self.url() else {
             return Ok(None);
@@ -264,7 +264,7 @@ impl Access {
         }
     }
 
-    /// What an HTTP 401 means, which depends on what was sent.
+    /// Explains an HTTP 401, depending on the credential that was sent.
     fn refused(&self, challenge: &str) -> String {
         let said = challenge_parameter(challenge, "error_description")
             .or_else(|| challenge_parameter(challenge, "error"))
@@ -279,7 +279,7 @@ impl Access {
         format!("the server rejects {sent} (HTTP 401{said})")
     }
 
-    /// An error in words, with what to do about it.
+    /// Formats an error with advice.
     pub(super) fn failure(&self, server: &ServerArgs, error: &ClientError) -> Failure {
         let name = match self.url().filter(|_| self.is_url) {
             Some(url) => url.to_string(),
@@ -333,7 +333,7 @@ impl Access {
         of_server(&server.server, problem)
     }
 
-    /// What the login allows that there is.
+    /// Returns the scopes of the stored login.
     fn scopes_of_login(&self) -> Vec<String> {
         let Some(url) = self.url() else {
             return Vec::new();
@@ -370,7 +370,7 @@ impl From<AppError> for Unreached {
     }
 }
 
-/// A connection to the server. A person may log in if there is one; a URL without a path is tried at `/mcp` too.
+/// Connects to the server. The user may be asked to log in; a URL without a path is also tried at `/mcp`.
 pub(super) fn connected(
     runtime: &Runtime,
     server: &ServerArgs,
@@ -422,7 +422,7 @@ pub(super) fn connected(
     }
 }
 
-/// Returns true if something answers, which may not be an MCP server.
+/// Returns true if the peer responds but may not be an MCP server.
 fn is_no_endpoint(error: &ClientError) -> bool {
     matches!(
         error,
@@ -433,7 +433,7 @@ fn is_no_endpoint(error: &ClientError) -> bool {
     )
 }
 
-/// Somebody may have logged in, where nothing else proves who calls. Returns where that is kept.
+/// Uses a stored login if no other credential is configured. Returns its store.
 fn use_login(config: &mut UpstreamConfig) -> Option<Tokens> {
     let has_other = config
         .headers
@@ -448,7 +448,7 @@ fn use_login(config: &mut UpstreamConfig) -> Option<Tokens> {
     Some(Tokens::in_folder(folder))
 }
 
-/// Pages on which people make tokens for services that many use, by the ends of their hosts.
+/// Token pages of popular services, by host suffix.
 const TOKEN_PAGES: &[(&str, &str)] = &[
     (
         "github.com",

@@ -1,4 +1,4 @@
-//! Results as people read them.
+//! Human-readable results.
 
 use serde_json::Value;
 
@@ -6,10 +6,10 @@ use super::clean;
 use crate::cli::paint::Paint;
 use crate::cli::table::table;
 
-/// Characters of a description in a listing.
+/// Maximum length of a description in a list.
 const DESCRIPTION_MAX: usize = 200;
 
-/// Everything that a server offers.
+/// Renders all items of a server.
 pub(super) fn tables(all: &Value, paint: Paint) -> String {
     let mut text = String::new();
     for (kind, heading, name) in [
@@ -47,7 +47,7 @@ pub(super) fn tables(all: &Value, paint: Paint) -> String {
     text
 }
 
-/// The first paragraph of a description, with an ellipsis where something is left out.
+/// Returns the first paragraph of a description, shortened with an ellipsis.
 fn summary(description: &str) -> String {
     let description = description.trim();
     let mut lines = description.lines();
@@ -69,7 +69,7 @@ fn summary(description: &str) -> String {
     format!("{cut} …")
 }
 
-/// Names of the arguments; those that may be left out in brackets.
+/// Returns the argument names, optional ones in brackets.
 fn takes(entry: &Value) -> String {
     let mut names = Vec::new();
     if let Some(properties) = entry["inputSchema"]["properties"].as_object() {
@@ -95,7 +95,7 @@ fn takes(entry: &Value) -> String {
     names.join(" ")
 }
 
-/// The content of a tool's result.
+/// Renders the content of a tool's result.
 pub(super) fn blocks(result: &Value, paint: Paint) -> String {
     let blocks: Vec<&Value> = result["content"].as_array().into_iter().flatten().collect();
     match result.get("structuredContent") {
@@ -104,7 +104,7 @@ pub(super) fn blocks(result: &Value, paint: Paint) -> String {
     }
 }
 
-/// One block of content.
+/// Renders a content block.
 pub(super) fn block(block: &Value, paint: Paint) -> String {
     let of = |member: &str| clean(block[member].as_str().unwrap_or_default());
     let size = || block["data"].as_str().map_or(0, |data| data.len() / 4 * 3);
@@ -130,7 +130,7 @@ pub(super) fn block(block: &Value, paint: Paint) -> String {
     }
 }
 
-/// The contents of a resource.
+/// Renders the contents of a resource.
 pub(super) fn contents_of(contents: &Value, paint: Paint) -> String {
     match contents["text"].as_str() {
         Some(text) => format!("{}\n", clean(text)),
@@ -149,7 +149,7 @@ pub(super) fn contents_of(contents: &Value, paint: Paint) -> String {
     }
 }
 
-/// What is wrong with one field.
+/// Error of one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FieldError {
     path: String,
@@ -166,7 +166,7 @@ impl FieldError {
     }
 }
 
-/// An error of the protocol: its message, and each field that is wrong on a line of its own.
+/// Renders a JSON-RPC error: its message, and each invalid field on its own line.
 pub(super) fn error(message: &str, code: i64, data: Option<&Value>, paint: Paint) -> String {
     let mut told = fields(message);
     for field in data.into_iter().flat_map(fields_of) {
@@ -174,7 +174,7 @@ pub(super) fn error(message: &str, code: i64, data: Option<&Value>, paint: Paint
             told.push(field);
         }
     }
-    // A list of fields within the message is said below.
+    // A list of fields in the message is rendered below.
     let message = match message.find('[') {
         Some(at) if !fields(message).is_empty() => message[..at].trim_end_matches([' ', ':']),
         _ => message,
@@ -187,7 +187,7 @@ pub(super) fn error(message: &str, code: i64, data: Option<&Value>, paint: Paint
     text
 }
 
-/// What is wrong with each field, where a text holds that as JSON: `[{"path": ["a", "b"], "message": "..."}]`.
+/// Parses field errors from JSON text: `[{"path": ["a", "b"], "message": "..."}]`.
 fn fields(text: &str) -> Vec<FieldError> {
     let Some(start) = text.find('[') else {
         return Vec::new();

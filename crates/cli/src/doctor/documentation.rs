@@ -1,4 +1,4 @@
-//! What models are told of the tools, resources and prompts, and how much of it there is.
+//! Checks the descriptions of tools, resources and prompts, and their total size.
 
 use std::sync::Arc;
 
@@ -11,18 +11,18 @@ use crate::net;
 use longshore_app::config::Config;
 
 const AREA: &str = "documentation";
-/// Shorter than this, a description says hardly more than the name.
+/// A shorter description adds little to the name.
 const DESCRIPTION_MIN: usize = 20;
-/// Listings beyond this crowd out what a model is to work on.
+/// Larger tool lists crowd out the model's working context.
 const TOKENS_MAX: usize = 20_000;
-/// More tools than this, and models begin to choose wrongly.
+/// With more tools, models begin to choose wrong ones.
 const TOOLS_MAX: usize = 100;
-/// A token of English and JSON is about four bytes.
+/// A token of English and JSON has about four bytes.
 const BYTES_A_TOKEN: usize = 4;
-/// Names that are told of at most, in one finding.
+/// Maximum number of names in a finding.
 const NAMED_MAX: usize = 8;
 
-/// Builds the server that the settings describe, as far as serving would, and lists what it offers.
+/// Builds the configured server without its listeners, and lists its items.
 pub(super) async fn examine(config: Config, report: &mut Report) {
     let server = match offered(config).await {
         Ok(server) => server,
@@ -55,7 +55,7 @@ pub(super) async fn examine(config: Config, report: &mut Report) {
     report.add(listing(&tools));
 }
 
-/// On a thread of its own: asking upstream servers waits.
+/// Runs on its own thread, because connecting to upstream servers blocks.
 async fn offered(config: Config) -> Result<Arc<Harness>, AppError> {
     let built = net::spawn_blocking(|| App::new().config(config).harness());
     match built.await {
@@ -78,7 +78,7 @@ fn named(names: &[String]) -> String {
     text
 }
 
-/// Whether each has a description that says something.
+/// Checks that each item has a useful description.
 fn described(kind: &'static str, entries: &[Value]) -> Finding {
     let length = |entry: &Value| {
         let text = entry["description"].as_str().unwrap_or_default();
@@ -109,7 +109,7 @@ fn described(kind: &'static str, entries: &[Value]) -> Finding {
     )
 }
 
-/// Whether each parameter of each tool is described.
+/// Checks that each parameter of each tool is described.
 fn parameters(tools: &[Value]) -> Finding {
     const CHECK: &str = "parameters";
     let mut bare = Vec::new();
@@ -120,7 +120,7 @@ fn parameters(tools: &[Value]) -> Finding {
             all += 1;
             let says = schema["description"].as_str().unwrap_or_default();
             let is_choice = schema.get("enum").is_some() || schema.get("const").is_some();
-            // What refers to a definition may be described there.
+            // A reference may be described at its definition.
             if says.trim().is_empty() && !is_choice && schema.get("$ref").is_none() {
                 bare.push(format!("{}.{parameter}", name(tool)));
             }
@@ -137,7 +137,7 @@ fn parameters(tools: &[Value]) -> Finding {
     .advise("say what each means, in which unit, with an example: `arguments.<name>.description`, or a doc comment on the parameter")
 }
 
-/// How large the list of tools is, which every conversation carries.
+/// Checks the size of the tool list, which is part of every conversation.
 fn listing(tools: &[Value]) -> Finding {
     const CHECK: &str = "listing";
     let sizes = tools.iter().map(|tool| tool.to_string().len());

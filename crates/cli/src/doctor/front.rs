@@ -1,17 +1,17 @@
-//! Who answers in front of a server, as far as headers tell, and what to change there.
+//! Detects the proxy in front of a server by its response headers, for specific advice.
 
 use http::HeaderMap;
 
-/// What stands between the internet and the server.
+/// Kind of proxy between the internet and the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Front {
     Nginx,
     Cloudflare,
-    /// Cloud Run, App Engine and the load balancers of Google.
+    /// Google: Cloud Run, App Engine and load balancers.
     Google,
-    /// Application Load Balancers, API Gateway, CloudFront.
+    /// Amazon: Application Load Balancer, API Gateway, CloudFront.
     Amazon,
-    /// Envoy, and with it Istio, Contour and Gateway controllers.
+    /// Envoy, also in Istio, Contour and Gateway controllers.
     Envoy,
     Azure,
     Caddy,
@@ -67,7 +67,7 @@ impl Front {
         }
     }
 
-    /// Event streams arrive in one piece, or not at all.
+    /// Advice against buffered event streams.
     pub(super) fn against_buffering(self) -> Vec<String> {
         self.choose(&[
             (Self::Nginx, "nginx: proxy_buffering off; proxy_cache off; gzip off; in the location of the endpoint, and no proxy_ignore_headers X-Accel-Buffering"),
@@ -81,7 +81,7 @@ impl Front {
         ])
     }
 
-    /// Streams are cut off.
+    /// Advice against streams that are cut off.
     pub(super) fn against_cut_offs(self) -> Vec<String> {
         self.choose(&[
             (Self::Nginx, "nginx: proxy_read_timeout 3600s; proxy_send_timeout 3600s; send_timeout 3600s;"),
@@ -96,7 +96,7 @@ impl Front {
         ])
     }
 
-    /// Messages are refused for their size.
+    /// Advice against limits of the message size.
     pub(super) fn against_small_bodies(self) -> Vec<String> {
         self.choose(&[
             (Self::Nginx, "nginx: client_max_body_size 4m"),
@@ -110,7 +110,7 @@ impl Front {
         ])
     }
 
-    /// What is for this one; for one that nobody knows, all of it.
+    /// Selects the advice for this proxy, or all advice if the proxy is unknown.
     fn choose(self, all: &[(Self, &str)]) -> Vec<String> {
         let own: Vec<_> = all
             .iter()

@@ -1,4 +1,4 @@
-//! What needs nobody else: ports, files, processor, memory, keys, programs, the clock.
+//! Local checks: ports, files, CPU, memory, keys, programs and the clock.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -13,15 +13,15 @@ use crate::transport::http::Tls;
 use longshore_app::config::{Config, Loaded, Origin, Transport};
 
 const AREA: &str = "machine";
-/// What the server keeps open besides connections.
+/// Open files of the server besides connections.
 const OTHER_FILES: u64 = 512;
-/// So many connections are enough for a server whose settings say nothing of it.
+/// Sufficient number of connections if the settings have none.
 const MANY_CONNECTIONS: u64 = 4096;
-/// What a connection is reckoned with, buffers and a stream included.
+/// Estimated memory of a connection, with buffers and a stream.
 const CONNECTION_BYTES: u64 = 32 * 1024;
-/// What the process takes without any of the budgets.
+/// Memory of the process outside of all budgets.
 const BASE_BYTES: u64 = 48 * 1024 * 1024;
-/// Nobody's clock is right who believes that it is before this: 2025-01-01.
+/// 2025-01-01: a clock before this date is wrong.
 const PAST: Duration = Duration::from_secs(1_735_689_600);
 
 pub(super) fn examine(loaded: &Loaded, probe: &Probe, report: &mut Report) {
@@ -123,7 +123,7 @@ fn port(check: &str, address: SocketAddr, setting: &str) -> Finding {
     }
 }
 
-/// Whether a socket can be put at a path.
+/// Checks that a socket can be created at a path.
 fn socket(path: &Path) -> Finding {
     const CHECK: &str = "socket";
     let folder = path
@@ -177,7 +177,8 @@ fn open_files(loaded: &Loaded) -> Finding {
     judge_open_files(limit.current, wanted, is_said)
 }
 
-/// Who has not said how many connections there may be gets as many as there are files for, and is told only if that is few.
+/// Without a configured maximum, the number of connections follows from the file limit, and only a low one is
+/// reported.
 fn judge_open_files(may: Option<u64>, connections: u64, is_said: bool) -> Finding {
     const CHECK: &str = "open files";
     let Some(may) = may else {
@@ -278,7 +279,7 @@ fn judge_memory(there: u64, evidence: &str, needed: u64) -> Finding {
         .advise("or less to keep: http.limits.connections, state.memory_bytes, server.contents_cache_bytes")
 }
 
-/// Whether so many bytes, at which requests are refused, are in use before the first one comes. 0 is no limit.
+/// Checks that memory use at start is below the configured limit. 0 is no limit.
 fn memory_limit(bytes: u64) -> Option<Finding> {
     (1..BASE_BYTES).contains(&bytes).then(|| {
         let seen = format!("limits.memory_bytes is {bytes}: an idle server may have that in use, and refuses everything then");
@@ -375,7 +376,7 @@ fn certificate(config: &Config) -> Option<Finding> {
     })
 }
 
-/// Programs that upstream servers and commands need.
+/// Checks for programs that upstream servers and command tools need.
 fn programs(config: &Config, probe: &Probe) -> Vec<Finding> {
     let folders = probe.variable("PATH").unwrap_or_default();
     let mut findings = Vec::new();
@@ -426,7 +427,7 @@ fn is_executable(path: &Path) -> bool {
 fn writable(setting: &str, folder: &Path) -> Finding {
     let probe = folder.join(".longshore-doctor");
     let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&probe, b""));
-    // If it cannot be taken away, nobody is hurt.
+    // A leftover probe file is harmless.
     let _ = std::fs::remove_file(&probe);
     match written {
         Ok(()) => Finding::ok(AREA, setting, format!("{} can be written", folder.display())),

@@ -1,7 +1,7 @@
-//! `longshore doctor`: what this machine and configuration will do, and what a client would meet at a deployed server.
+//! `longshore doctor`: diagnoses this machine and configuration, or a deployed server.
 //!
-//! Each check is a [`Finding`]: what was seen, and if that is not right, what to change. Nothing is changed here; what a
-//! check has to write, it takes away again.
+//! Each check yields a [`Finding`]: an observation, and advice if it is a problem. Nothing is changed; files that a
+//! check writes are removed again.
 
 mod documentation;
 mod front;
@@ -24,16 +24,16 @@ use remote::Remote;
 pub(super) use remote::examining;
 use report::{Finding, Report, Status};
 
-/// What `doctor` is told.
+/// Options of `doctor`.
 #[derive(Debug, Args)]
 pub(super) struct DoctorArgs {
-    /// Examine a deployed server instead, ours or anyone's, at the URL of its MCP endpoint: https://mcp.example.com/mcp.
-    /// A token for it is read from the variable LONGSHORE_TOKEN
+    /// Diagnose a deployed server, Longshore or another, by the URL of its MCP endpoint: https://mcp.example.com/mcp.
+    /// A token for it is read from LONGSHORE_TOKEN
     #[arg(long, value_name = "URL")]
     url: Option<String>,
 
-    /// With --url: how long to hold a stream open, to see who cuts it off, in seconds; 120 and more find the usual limits
-    /// of balancers
+    /// With --url: how long to hold a stream open, in seconds, to detect idle timeouts; 120 or more finds the usual
+    /// limits of load balancers
     #[arg(
         long,
         value_name = "SECONDS",
@@ -43,7 +43,7 @@ pub(super) struct DoctorArgs {
     )]
     hold: u64,
 
-    /// With --url: how long to wait for any one answer, in seconds
+    /// With --url: timeout of each request, in seconds
     #[arg(
         long,
         value_name = "SECONDS",
@@ -53,7 +53,7 @@ pub(super) struct DoctorArgs {
     )]
     patience: u64,
 
-    /// With --url: how many connections a session is taken to, to meet every replica
+    /// With --url: number of connections to use for one session, to reach every replica
     #[arg(
         long,
         value_name = "N",
@@ -63,11 +63,11 @@ pub(super) struct DoctorArgs {
     )]
     connections: u32,
 
-    /// With --url: a web origin whose pages are to call the server, such as https://app.example.com
+    /// With --url: web origin whose pages call the server, such as https://app.example.com
     #[arg(long, value_name = "ORIGIN", requires = "url")]
     origin: Option<String>,
 
-    /// With --url: accept certificates of the authorities in this file too, in PEM
+    /// With --url: trust the CA certificates in this PEM file too
     #[arg(long, value_name = "FILE", requires = "url")]
     ca: Option<PathBuf>,
 
@@ -83,7 +83,7 @@ pub(super) struct DoctorArgs {
     run: RunArgs,
 }
 
-/// Examines, and prints what was found. `false` if anything is to be mended.
+/// Runs the checks and prints the findings. Returns false if there are failures.
 pub(super) fn doctor(args: DoctorArgs) -> Result<bool, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -139,14 +139,14 @@ pub(super) fn doctor(args: DoctorArgs) -> Result<bool, Failure> {
         })
 }
 
-/// This machine, with the settings that `run` would have.
+/// Checks this machine with the settings that `run` would use.
 fn here(settings: RunArgs, runtime: &tokio::runtime::Runtime, report: &mut Report) {
     let probe = Probe::real();
     match run::load(settings) {
         Ok(loaded) => {
             machine::examine(&loaded, &probe, report);
             runtime.block_on(reach::examine(&loaded, &probe, report));
-            // It may have to start upstream servers, which wait on threads of their own.
+            // Upstream servers may have to be started, which blocks a thread.
             let config = loaded.config.clone();
             runtime.block_on(documentation::examine(config, report));
         }

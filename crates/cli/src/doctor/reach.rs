@@ -1,4 +1,4 @@
-//! What the server will ask over the network: issuers, the collector, the shared state.
+//! Network checks: issuers, the collector and the shared state.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -13,9 +13,9 @@ use crate::state::{SharedState, StateError};
 use crate::telemetry::{Reached, examine_export};
 use longshore_app::config::{Config, Loaded};
 
-/// By how much clocks may differ before tokens are refused.
+/// Clock difference above which tokens are rejected.
 const SKEW_MAX: Duration = Duration::from_secs(60);
-/// How long the first connection to the shared state may take.
+/// Timeout of the first connection to the shared state.
 const STATE_PATIENCE: Duration = Duration::from_secs(5);
 
 pub(super) async fn examine(loaded: &Loaded, probe: &Probe, report: &mut Report) {
@@ -51,7 +51,7 @@ async fn issuers(config: &OAuthConfig, report: &mut Report) {
     }
 }
 
-/// By how much two clocks differ, if that is too much.
+/// Returns the difference of two clocks, if it is too large.
 pub(super) fn skew(here: SystemTime, there: SystemTime) -> Option<Duration> {
     let skew = here
         .duration_since(there)
@@ -109,10 +109,10 @@ async fn state(config: &Config, report: &mut Report) {
     };
     let timeout = Duration::from_millis(config.state.timeout_ms);
     let begun = Instant::now();
-    // The first call connects, and has longer.
+    // The first call includes the connection, and has a longer timeout.
     let first = write(&SharedState::new(store.clone(), STATE_PATIENCE)).await;
     let first = match first {
-        // A connection that is on its way is refused to those who do not wait.
+        // Calls during a pending connection attempt fail immediately.
         Err(StateError::Unreachable { .. }) if begun.elapsed() < STATE_PATIENCE => {
             tokio::time::sleep(Duration::from_millis(300)).await;
             write(&SharedState::new(store.clone(), STATE_PATIENCE)).await
@@ -145,7 +145,7 @@ async fn state(config: &Config, report: &mut Report) {
     natures(config, report).await;
 }
 
-/// What the servers say of themselves: whether they are new enough, and what they do when they are full.
+/// Checks the version and eviction policy of the servers.
 #[cfg(feature = "redis")]
 async fn natures(config: &Config, report: &mut Report) {
     const AREA: &str = "state";
@@ -154,7 +154,7 @@ async fn natures(config: &Config, report: &mut Report) {
         timeout_ms: STATE_PATIENCE.as_millis() as u64,
         ..config.state.clone()
     };
-    // Whether the address is one was looked at before.
+    // The address was validated before.
     let Ok(store) = crate::state::Redis::new(&patient) else {
         return;
     };

@@ -1,4 +1,4 @@
-//! What was found.
+//! Findings and their report.
 
 use std::io::{self, IsTerminal as _};
 
@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 /// How something is. The later are worse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Status {
-    /// As it should be.
+    /// No problem.
     #[default]
     Ok,
-    /// It could not be looked at.
+    /// The check could not run.
     Skipped,
-    /// It works, and some clients or some day will have trouble with it.
+    /// It works now, but may fail for some clients or in some situations.
     Warning,
     /// It does not work.
     Failure,
@@ -30,17 +30,18 @@ impl Status {
     }
 }
 
-/// One thing that was looked at.
+/// Result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
-    /// What it belongs to: `machine`, `tls`, `sessions`.
+    /// Area of the check: `machine`, `tls`, `sessions`.
     pub(super) area: &'static str,
-    /// What was looked at, in a word or two.
+    /// Name of the check, in a word or two.
     pub(super) check: String,
     pub(super) status: Status,
-    /// What was seen.
+    /// The observation.
     pub(super) seen: String,
-    /// What to change: each a setting, a value or an annotation. Several are alternatives for different surroundings.
+    /// Recommended changes: settings, values or annotations. Several entries are alternatives for different
+    /// environments.
     pub(super) advice: Vec<String>,
 }
 
@@ -93,14 +94,14 @@ impl Finding {
         self
     }
 
-    /// Says what to change, in several surroundings.
+    /// Adds recommendations for several environments.
     pub(super) fn advise_all(mut self, advice: impl IntoIterator<Item = String>) -> Self {
         self.advice.extend(advice);
         self
     }
 }
 
-/// Everything that was found, in the order in which it was looked at.
+/// All findings, in the order of the checks.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     findings: Vec<Finding>,
@@ -170,7 +171,7 @@ impl Report {
     }
 }
 
-/// What strangers say, without what could steer a terminal, and cut where it gets long.
+/// Cleans untrusted text of terminal control characters, and limits its length.
 fn clean(text: &str) -> String {
     const CHARACTERS_MAX: usize = 1000;
     text.chars()

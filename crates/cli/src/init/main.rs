@@ -1,11 +1,11 @@
-//! An MCP server: `cargo run` serves it, and logs at which address; `cargo test` tests its tools.
+//! An MCP server. `cargo run` serves it and logs its address; `cargo test` tests its tools.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use longshore::{App, ToolError, tools};
 
-/// The state that calls share. Put a pool of connections, or the client of an API, in its place.
+/// State that calls share. Replace it with a connection pool or an API client.
 #[derive(Default)]
 struct Notebook {
     notes: Mutex<BTreeMap<String, String>>,
@@ -13,16 +13,16 @@ struct Notebook {
 
 #[tools]
 impl Notebook {
-    /// Writes a note. A note of the same title is replaced.
+    /// Writes a note. It replaces a note with the same title.
     #[tool(idempotent)]
     async fn write_note(
         &self,
-        /// What the note is about, in a few words.
+        /// Topic of the note, in a few words.
         title: String,
         text: String,
     ) -> Result<String, ToolError> {
         if title.trim().is_empty() {
-            // The model reads this, and can do better.
+            // The model reads this message and can retry.
             return Err(ToolError::new(
                 "the title is empty: say what the note is about",
             ));
@@ -58,7 +58,7 @@ fn app(notebook: Notebook) -> App {
 }
 
 fn main() -> longshore::Result {
-    // Standard output is for messages, should the server be asked to serve over it.
+    // Standard output carries messages if the server uses stdio.
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .init();

@@ -1,4 +1,4 @@
-//! What can be set about the audit log.
+//! Audit log settings.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,9 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::Conflicts;
 
-/// Who did what, and what was decided about it: a record for each call and for each request that was turned away.
+/// Audit log: a record for each call and each rejected request, with the caller and the decision.
 ///
-/// Without a place to write to there are none. What a record says is told in [security.md](security.md).
+/// Records need a destination: a file, standard error or the collector. [security.md](security.md) lists the fields
+/// of a record.
 ///
 /// ```toml
 /// [audit]
@@ -20,32 +21,30 @@ use crate::environment::Conflicts;
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AuditConfig {
-    /// A file to write to, a JSON object in each line. It is made with mode 0600 if it is not there, and opened again on
-    /// SIGHUP. Default: none.
+    /// File to write to, one JSON object per line. It is created with mode 0600 and reopened on SIGHUP.
     #[schemars(extend("x-path" = "file"))]
     pub file: Option<PathBuf>,
-    /// Whether to write to standard error, between the lines of the log. Default: false.
+    /// Write to standard error, between the lines of the log.
     pub stderr: bool,
-    /// Whether to send records to the OpenTelemetry collector that gets the log. Default: false.
+    /// Send records to the OpenTelemetry collector that receives the log.
     pub otlp: bool,
-    /// Whether nothing may happen that is not recorded: while records cannot be written, calls are refused (503) and the
-    /// server is not ready. Demands `audit.file` or `audit.stderr`. Default: false, and records that cannot be written are
-    /// lost and counted.
+    /// Reject calls that cannot be recorded: while records cannot be written, calls get 503 and the server is not
+    /// ready. Requires `audit.file` or `audit.stderr`. If false, records that cannot be written are counted and lost.
     pub required: bool,
-    /// How many records may wait to be written. Default: 8192.
+    /// Maximum number of records that wait to be written.
     pub queue: usize,
-    /// Whether requests are recorded too that only ask: lists, completions, pings, handshakes. Default: false.
+    /// Record read-only requests too: lists, completions, pings, handshakes.
     pub all_methods: bool,
-    /// How many requests a second are recorded that were turned away before it was known who sent them; others are
-    /// counted. 0 records none. Default: 100.
+    /// Maximum number of records per second for rejected unauthenticated requests; others are only counted. 0 records
+    /// none.
     pub refusals_per_second: u32,
-    /// Whether the arguments of calls are recorded, without what looks like a secret. Default: false.
+    /// Record the arguments of calls, with secrets redacted.
     pub arguments: bool,
-    /// Bytes of arguments that a record may have; longer texts in them are cut, and of what is still too large only the
-    /// size is recorded. Default: 4096.
+    /// Maximum size of recorded arguments, in bytes. Long strings are cut; if the rest is still too large, only the
+    /// size is recorded.
     pub arguments_bytes: usize,
-    /// Names of further arguments whose values are left out, at any depth; `*` and `?` stand for anything. Default:
-    /// none, beside names such as `password`, `token` and `api_key`.
+    /// Names of further arguments to redact at any depth; `*` and `?` are wildcards. Names such as `password`,
+    /// `token` and `api_key` are always redacted.
     #[serde(deserialize_with = "crate::environment::list")]
     pub redact: Vec<String>,
 }
@@ -80,7 +79,7 @@ impl Default for AuditConfig {
     }
 }
 
-/// Why there can be no audit log as it was configured.
+/// Error in the audit log settings.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuditError {
@@ -89,17 +88,17 @@ pub enum AuditError {
     Open {
         /// Which one.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// It is no file to which lines can be added.
+    /// The path is not a regular file.
     #[error("audit.file: {} is a folder or a pipe; name a file", path.display())]
     NoFile {
         /// Which one.
         path: PathBuf,
     },
-    /// What is demanded cannot be known.
+    /// Records are required but have no reliable destination.
     #[error(
         "audit.required is true, but nothing is written here; set audit.file or audit.stderr: whether a collector has kept a record is not known in time"
     )]
@@ -112,7 +111,7 @@ pub enum AuditError {
         "audit.redact has {pattern:?}, which is no name of an argument; `*` and `?` stand for anything"
     )]
     Pattern {
-        /// What it says instead.
+        /// The pattern.
         pattern: String,
     },
     /// The thread that writes cannot be started.
@@ -121,12 +120,12 @@ pub enum AuditError {
 }
 
 impl AuditConfig {
-    /// Whether there is a place for records.
+    /// Returns true if the audit log has a destination.
     pub fn is_on(&self) -> bool {
         self.file.is_some() || self.stderr || self.otlp
     }
 
-    /// Whether records are demanded, and nobody would know of one that was written.
+    /// Returns true if records are required but have no destination that confirms a write.
     pub fn lacks_a_place(&self) -> bool {
         self.required && self.file.is_none() && !self.stderr
     }

@@ -1,13 +1,13 @@
-//! Who did what, and what was decided about it: one record for each.
+//! Audit log: a record of each call and each rejected request.
 //!
-//! Records are put down where something is decided, and written by a thread of their own, so that no request waits for a
-//! disk or a collector. What waits to be written is bounded. Where records are [required](AuditConfig::required), a call
-//! takes its record's place in the queue before it runs, and does not run if there is none.
+//! Records are queued where a decision is made, and written by a separate thread, so that no request waits for a disk
+//! or a collector. The queue is bounded. If records are [required](AuditConfig::required), a call reserves its place
+//! in the queue before it runs, or does not run.
 //!
 //! # Failure
 //!
-//! What could not be written is counted. Where records are required nothing is given up: the thread keeps what it has and
-//! tries again, calls are refused meanwhile, and the server is not ready.
+//! Lost records are counted. If records are required, none is dropped: the thread retries, calls are rejected
+//! meanwhile, and the server is not ready.
 
 mod config;
 mod queue;
@@ -27,22 +27,22 @@ use writer::Writer;
 
 use crate::telemetry::{Redaction, Telemetry, omitted, records_are_sent, secret_properties};
 
-/// Where records are put down.
+/// The audit log. Clones share it.
 #[derive(Debug)]
 pub struct Audit {
     queue: Arc<Queue>,
-    /// How arguments are shown; `None` if they are not.
+    /// Redaction of arguments. `None` if they are not recorded.
     arguments: Option<Redaction>,
     all_methods: bool,
     required: bool,
 }
 
 impl Audit {
-    /// Begins to write records. `None` if nobody wants any.
+    /// Starts the audit log. Returns `None` if it is not configured.
     ///
     /// # Errors
     ///
-    /// The file cannot be opened, or a setting makes no sense.
+    /// The file cannot be opened, or a setting is invalid.
     pub fn start(
         config: &AuditConfig,
         telemetry: &Telemetry,
@@ -87,17 +87,17 @@ impl Audit {
         Ok(Arc::new(audit))
     }
 
-    /// Says that records are written from here on.
+    /// Records the start of the log.
     pub fn begin(&self) {
         self.note(Entry::new(Event::Start).saying("version", env!("CARGO_PKG_VERSION")));
     }
 
-    /// Whether requests are recorded too that change nothing and call nothing.
+    /// Returns true if read-only requests are recorded too.
     pub fn records_all_methods(&self) -> bool {
         self.all_methods
     }
 
-    /// A place for the record of a call that is about to run.
+    /// Reserves the record of a call that is about to run.
     ///
     /// # Errors
     ///
@@ -110,18 +110,17 @@ impl Audit {
         }
     }
 
-    /// Puts a record down.
+    /// Queues a record.
     pub fn note(&self, entry: Entry) {
         self.queue.push(entry);
     }
 
-    /// Puts down that somebody was turned away who may be anybody. Such records leave room for others, and are only so
-    /// many a second.
+    /// Queues a record of a rejected unauthenticated request. These are rate-limited and leave room for others.
     pub fn note_stranger(&self, entry: Entry) {
         self.queue.push_of_stranger(entry);
     }
 
-    /// Arguments as a record shows them, if it does; without what their schema calls a secret.
+    /// Returns the redacted arguments, if arguments are recorded.
     pub fn arguments(
         &self,
         json: &str,
@@ -135,18 +134,18 @@ impl Audit {
         Some(redaction.show(json, &marked))
     }
 
-    /// Arguments of which a record says only how large they are, if it shows arguments.
+    /// Returns a placeholder with the size of the arguments, if arguments are recorded.
     pub fn omitted(&self, json: &str) -> Option<serde_json::Value> {
         self.arguments.as_ref()?;
         Some(omitted(json))
     }
 
-    /// Has the file opened again, after it was moved away.
+    /// Reopens the file, after log rotation.
     pub(crate) fn reopen(&self) {
         self.queue.reopen();
     }
 
-    /// Opens the file again whenever the process is sent SIGHUP, for as long as it is polled.
+    /// Reopens the file on SIGHUP, for as long as it is polled.
     pub async fn keep_reopening(&self) -> std::convert::Infallible {
         #[cfg(unix)]
         {
@@ -160,7 +159,7 @@ impl Audit {
         std::future::pending().await
     }
 
-    /// Waits until everything is written that was put down so far, but not for longer.
+    /// Waits until all queued records are written, with a timeout.
     pub async fn flush(&self, within: Duration) {
         self.note(Entry::new(Event::Stop));
         if tokio::time::timeout(within, self.queue.written())
@@ -181,16 +180,16 @@ impl Drop for Audit {
     }
 }
 
-/// There is no place for a record.
+/// Error: the queue has no room for a required record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unrecorded;
 
-/// Where lines go. Files and standard error are; tests have others.
+/// Destination of lines: a file, standard error, or a test double.
 trait Sink: Send {
-    /// Writes some of the bytes, as [`io::Write`] does.
+    /// Writes a part of the bytes, like [`io::Write`].
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Opens anew what has a name.
+    /// Reopens a named file.
     fn reopen(&mut self) -> io::Result<()>;
 }
 

@@ -1,4 +1,4 @@
-//! Records on their way to the thread that writes them.
+//! Queue of records for the writer thread.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -12,13 +12,13 @@ use super::config::AuditConfig;
 use super::record::{Entry, Event};
 use crate::telemetry::{AUDIT_FAILING, AUDIT_LOST, AUDIT_RECORDS, Counter, Gate, Gauge, Telemetry};
 
-/// A bounded queue. Whoever puts something in never waits for whoever takes it out.
+/// A bounded queue with non-blocking writers.
 #[derive(Debug)]
 pub(super) struct Queue {
     state: Mutex<State>,
-    /// There is something to do for the thread.
+    /// Wakes the writer thread.
     news: Condvar,
-    /// Something was written.
+    /// Signals that records were written.
     progress: Notify,
     capacity: usize,
     strangers_per_second: u32,
@@ -35,9 +35,9 @@ pub(super) struct Queue {
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<Entry>,
-    /// Places of calls that run.
+    /// Reserved records of running calls.
     reserved: usize,
-    /// The thread could not write what it has.
+    /// The last write failed.
     failing: bool,
     given: u64,
     done: u64,
@@ -51,11 +51,11 @@ struct State {
 pub(super) struct Work {
     pub(super) entries: Vec<Entry>,
     pub(super) reopens: bool,
-    /// Nothing more will come, or what is at hand cannot be written.
+    /// True if the writer must stop, and give up records that cannot be written.
     pub(super) stops: bool,
 }
 
-/// How many records are written at a time.
+/// Maximum number of records in a write.
 const BATCH_MAX: usize = 256;
 
 impl Queue {
@@ -96,7 +96,7 @@ impl Queue {
         Ok(Ticket(Some(Arc::clone(queue))))
     }
 
-    /// Puts a record in, if there is room.
+    /// Queues a record, or counts it as lost.
     pub(super) fn push(&self, entry: Entry) {
         let state = self.state();
         if self.capacity <= state.waiting.len() + state.reserved {
@@ -107,7 +107,7 @@ impl Queue {
         self.put(state, entry);
     }
 
-    /// Puts a record in that anybody can cause as often as they like.
+    /// Queues a record that any client can cause at any rate.
     pub(super) fn push_of_stranger(&self, entry: Entry) {
         let mut state = self.state();
         let now = Instant::now();
@@ -123,7 +123,7 @@ impl Queue {
             self.not_recorded.add(1);
             return;
         }
-        // Half of the room is for those who were let in.
+        // Half of the queue is reserved for authenticated callers.
         if self.capacity / 2 <= state.waiting.len() + state.reserved {
             drop(state);
             self.lost_for_room.add(1);
@@ -145,19 +145,19 @@ impl Queue {
         self.records[event as usize].add(1);
     }
 
-    /// Has what has a name opened anew.
+    /// Requests that files are reopened.
     pub(super) fn reopen(&self) {
         self.state().reopens = true;
         self.news.notify_one();
     }
 
-    /// Nothing more will be put in.
+    /// Closes the queue.
     pub(super) fn stop(&self) {
         self.state().stops = true;
         self.news.notify_one();
     }
 
-    /// Waits until all is written, or lost, that was put in before.
+    /// Waits until all records queued before are written or lost.
     pub(super) async fn written(&self) {
         let given = self.state().given;
         loop {
@@ -190,18 +190,18 @@ impl Queue {
         }
     }
 
-    /// For the thread: so many were written, and calls can be recorded.
+    /// Writer thread: records were written, so calls can be recorded again.
     pub(super) fn wrote(&self, count: usize) {
         self.finish(count, false);
     }
 
-    /// For the thread: so many are lost.
+    /// Writer thread: records are lost.
     pub(super) fn lost(&self, count: usize) {
         self.lost_in_writing.add(count as u64);
         self.finish(count, true);
     }
 
-    /// For the thread: it keeps what it has, and tries again.
+    /// Writer thread: the write failed and will be retried.
     pub(super) fn stuck(&self) {
         self.finish(0, true);
     }
@@ -216,7 +216,7 @@ impl Queue {
         self.progress.notify_waiters();
     }
 
-    /// Under the lock, so that who has found no room does not close behind who has made some.
+    /// Holds the lock, so that a failed reservation cannot close the gate after a write has opened it.
     fn set_ready(&self, _: &MutexGuard<'_, State>, ready: bool) {
         match &self.gate {
             Some(gate) if ready => gate.open(),
@@ -234,7 +234,7 @@ impl Queue {
     }
 }
 
-/// The place of a record that will come. Dropped, it is free again.
+/// Reserved room for a record, released on drop.
 #[derive(Debug)]
 pub struct Ticket(Option<Arc<Queue>>);
 

@@ -1,4 +1,4 @@
-//! What a record says.
+//! Audit records.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -10,20 +10,20 @@ use serde_json::{Map, Value};
 use crate::auth::Principal;
 use crate::telemetry::{Record, TraceContext};
 
-/// What happened.
+/// Kind of event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Records are written from now on.
+    /// The audit log starts.
     Start,
-    /// No further ones are.
+    /// The audit log ends.
     Stop,
-    /// A request was answered that calls or changes something, or all of them are recorded.
+    /// A call or change, or any request if all are recorded.
     Call,
-    /// A call came to its end that had outlived its request.
+    /// A task has finished after its request.
     Task,
-    /// A request was turned away.
+    /// A request was rejected.
     Refusal,
-    /// Other rules are in force.
+    /// The access policy changed.
     Policy,
 }
 
@@ -49,25 +49,25 @@ impl Event {
     }
 }
 
-/// How it ended.
+/// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Ok,
-    /// The tool says that it has failed.
+    /// The tool returned an error result.
     ToolError,
-    /// It was understood, and could not be answered.
+    /// The request was valid but failed.
     Error,
-    /// Who asked may not do that.
+    /// The caller lacks permission.
     Denied,
-    /// Asked too often, or too much at once.
+    /// A rate or concurrency limit was exceeded.
     Limited,
-    /// It was not done, for another reason.
+    /// The request was rejected for another reason.
     Refused,
-    /// It took too long.
+    /// The request timed out.
     TimedOut,
-    /// Nobody wanted the answer any more.
+    /// The client cancelled the request.
     Cancelled,
-    /// It goes on as a task.
+    /// The request continues as a task.
     Started,
 }
 
@@ -87,7 +87,7 @@ impl Outcome {
     }
 }
 
-/// What a request is about.
+/// Kind of a request's subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubjectKind {
     Tool,
@@ -107,14 +107,14 @@ impl SubjectKind {
     }
 }
 
-/// What a request is about, by the name that the caller has written.
+/// Subject of a request, by the name that the client sent.
 #[derive(Clone, Debug)]
 pub struct Subject {
     pub kind: SubjectKind,
     pub name: Box<str>,
 }
 
-/// Names are a stranger's text.
+/// Names are client input of any length.
 const NAME_MAX_BYTES: usize = 1024;
 
 impl Subject {
@@ -126,7 +126,7 @@ impl Subject {
     }
 }
 
-/// One record while it is put together.
+/// A record under construction.
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub event: Event,
@@ -135,16 +135,16 @@ pub struct Entry {
     pub mount: Option<Box<str>>,
     pub method: Option<Box<str>>,
     pub subject: Option<Subject>,
-    /// The tool by way of which the subject was called, such as `call_tool`.
+    /// Tool through which the subject was called, such as `call_tool`.
     pub via: Option<Box<str>>,
     pub principal: Option<Arc<Principal>>,
     pub client: Option<IpAddr>,
     pub session: Option<Arc<str>>,
-    /// The rule of the policy that decided.
+    /// Name of the policy rule that decided.
     pub rule: Option<Box<str>>,
-    /// Why it ended as it did, in a word: a reason, or the setting of a limit.
+    /// Reason of the outcome: a keyword, or the setting of a limit.
     pub reason: Option<Cow<'static, str>>,
-    /// Of a JSON-RPC error.
+    /// JSON-RPC error code.
     pub code: Option<i32>,
     pub elapsed: Option<Duration>,
     pub trace: Option<TraceContext>,
@@ -175,13 +175,13 @@ impl Entry {
         }
     }
 
-    /// Adds something that few records say.
+    /// Adds an optional field.
     pub fn saying(mut self, name: &'static str, value: impl Into<Value>) -> Self {
         self.more.push((name, value.into()));
         self
     }
 
-    /// One object, without the line end.
+    /// Serializes the record as one object, without a line end.
     pub(super) fn to_json(&self) -> Value {
         let mut object = Map::new();
         let mut put = |name: &str, value: Value| {
@@ -221,7 +221,7 @@ impl Entry {
             put("code", code.into());
         }
         if let Some(elapsed) = self.elapsed {
-            // Microseconds are enough, and keep the number short.
+            // Microsecond precision keeps the number short.
             let ms = (elapsed.as_secs_f64() * 1e6).round() / 1e3;
             put("duration_ms", ms.into());
         }
@@ -241,7 +241,7 @@ impl Entry {
         Value::Object(object)
     }
 
-    /// The same for a collector.
+    /// Converts the record for a collector.
     pub(super) fn to_record(&self) -> Record {
         let mut fields = Vec::new();
         if let Value::Object(object) = self.to_json() {
@@ -267,7 +267,7 @@ impl Entry {
     }
 }
 
-/// A stranger's text, cut.
+/// Cuts client input to a maximum length.
 pub(super) fn cut(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes.min(text.len()))]
 }

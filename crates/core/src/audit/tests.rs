@@ -13,9 +13,9 @@ struct Disk(Arc<Mutex<Written>>);
 #[derive(Debug, Default)]
 struct Written {
     bytes: Vec<u8>,
-    /// What was there before it was opened again.
+    /// Content before the file was reopened.
     before: Vec<u8>,
-    /// How much more it takes; `None` for any.
+    /// Remaining capacity; `None` for unlimited.
     room: Option<usize>,
 }
 
@@ -121,7 +121,7 @@ async fn strangers_fill_neither_the_log_nor_the_queue() {
     });
     audit.queue.written().await;
     let held = disk.written();
-    // What the thread has taken already is no longer in the queue.
+    // The thread may already have taken a record from the queue.
     audit.note(Entry::new(Event::Call));
     for _ in 0..300 {
         audit.note_stranger(refusal());

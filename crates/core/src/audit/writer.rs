@@ -1,4 +1,4 @@
-//! The thread that writes records.
+//! The writer thread of the audit log.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -11,10 +11,10 @@ use super::config::{AuditConfig, AuditError};
 use super::queue::Queue;
 use crate::telemetry::{legible_json, send_record};
 
-/// How long to wait before what could not be written is tried again.
+/// Delay before a failed write is retried.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// Writes what is in the queue.
+/// Writes the queue to all sinks.
 pub(super) struct Writer {
     queue: Arc<Queue>,
     sinks: Vec<Place>,
@@ -22,12 +22,12 @@ pub(super) struct Writer {
     told: bool,
 }
 
-/// A sink, and what it has not taken yet.
+/// A sink, and the bytes it has not accepted yet.
 struct Place {
     sink: Box<dyn Sink>,
     name: String,
     bytes: Vec<u8>,
-    /// How much of that it has taken.
+    /// Number of bytes already written.
     taken: usize,
 }
 
@@ -59,9 +59,9 @@ impl Writer {
         }
     }
 
-    /// Writes until the queue ends.
+    /// Writes until the queue is closed.
     pub(super) fn run(mut self) {
-        // How many records the bytes at hand are.
+        // Number of records in the buffer.
         let mut count = 0;
         loop {
             let is_free = count == 0;
@@ -97,7 +97,7 @@ impl Writer {
         }
     }
 
-    /// Writes what is at hand, and says how much of it is left.
+    /// Writes the buffer, and returns the number of remaining bytes.
     fn write(&mut self, count: usize) -> usize {
         let mut failed = None;
         for place in &mut self.sinks {
@@ -159,7 +159,7 @@ impl Place {
         Ok(())
     }
 
-    /// What was not taken is lost; but a line that has begun comes to an end, so that the next one is whole.
+    /// Drops pending bytes, but ends a partially written line, so that the next line is complete.
     fn give_up(&mut self) {
         let torn = self.taken > 0 && self.bytes.get(self.taken - 1) != Some(&b'\n');
         self.bytes.clear();
@@ -169,7 +169,7 @@ impl Place {
         }
     }
 
-    /// A line that was begun elsewhere is written whole.
+    /// Restarts a line that was partially written elsewhere.
     fn begin_line_anew(&mut self) {
         let taken = &self.bytes[..self.taken];
         self.taken = taken
@@ -179,7 +179,7 @@ impl Place {
     }
 }
 
-/// A file, by its name.
+/// A file, reopened by name.
 struct NamedFile {
     path: PathBuf,
     file: File,
@@ -187,7 +187,7 @@ struct NamedFile {
 
 impl NamedFile {
     fn open(path: &Path) -> Result<Self, AuditError> {
-        // Opening a pipe waits for somebody to read it.
+        // Opening a pipe would block until it has a reader.
         let is_none = std::fs::metadata(path).is_ok_and(|it| it.is_dir() || is_pipe(&it));
         if is_none {
             return Err(AuditError::NoFile { path: path.into() });
@@ -239,7 +239,7 @@ struct StandardError;
 
 impl Sink for StandardError {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Whole lines, so that those of the log do not come in between.
+        // Writes whole lines, so that log lines do not interleave.
         let mut stderr = io::stderr().lock();
         stderr.write_all(bytes)?;
         Ok(bytes.len())

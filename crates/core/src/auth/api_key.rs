@@ -1,4 +1,4 @@
-//! API keys: kept as digests, found by digest, read again when they change.
+//! API keys: stored and looked up by digest, and reloaded when their files change.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,37 +19,37 @@ use super::shown::{Changes, FOREVER, Lasting};
 use super::{AuthMethod, AuthOutcome, Credentials, Principal, PrincipalKind};
 use crate::environment::SAMPLES;
 
-/// Longest key that there can be.
+/// Maximum length of a key.
 const KEY_MAX_BYTES: usize = 512;
-/// A key that people made up themselves has at least so many bytes; shorter ones can be guessed.
+/// Minimum length of a user-chosen key, because shorter ones can be guessed.
 const KEY_MIN_BYTES: usize = 24;
-/// Largest file of keys.
+/// Maximum size of a key file.
 const FILE_MAX_BYTES: u64 = 1024 * 1024;
-/// Most files in a folder of keys.
+/// Maximum number of files in a key folder.
 const FILES_MAX: usize = 1024;
-/// What new keys begin with, so that scanners for leaked secrets know them.
+/// Prefix of generated keys, for secret scanners.
 const PREFIX: &str = "lsk_";
 const HASH_PREFIX: &str = "sha256:";
 
 type Digest = [u8; 32];
 
-/// A key, as nobody can get it back.
+/// SHA-256 hash of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyHash(Digest);
 
 impl KeyHash {
-    /// The hash of a key.
+    /// Hashes a key.
     pub fn of(key: &str) -> Self {
         let mut hash = [0; 32];
         hash.copy_from_slice(digest(&SHA256, key.as_bytes()).as_ref());
         Self(hash)
     }
 
-    /// Reads `sha256:` and 64 hexadecimal digits, or a key itself.
+    /// Parses `sha256:` and 64 hexadecimal digits, or a plain key.
     ///
     /// # Errors
     ///
-    /// What is wrong with it, without repeating it.
+    /// The error describes the problem without repeating the text.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         let hash = Self::read(text)?;
         if SAMPLES.iter().any(|sample| Self::of(sample) == hash) {
@@ -82,7 +82,7 @@ impl KeyHash {
     }
 }
 
-/// As it is written in configuration.
+/// Writes the form that the configuration accepts.
 impl fmt::Display for KeyHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{HASH_PREFIX}{}", HEXLOWER.encode(&self.0))
@@ -95,35 +95,35 @@ impl fmt::Debug for KeyHash {
     }
 }
 
-/// Makes a key that nobody can guess: 256 random bits.
+/// Generates a key with 256 random bits.
 ///
 /// # Errors
 ///
-/// The system gives out no random numbers.
+/// The system provides no random numbers.
 pub fn new_key() -> Result<String, std::io::Error> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
     Ok(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes)))
 }
 
-/// The keys that open the gate.
+/// The API key authentication method.
 #[derive(Debug)]
 pub struct ApiKeys {
-    /// Longest key that is looked up.
+    /// Maximum length of a key that is looked up.
     key_bytes: usize,
-    /// From the configuration.
+    /// Keys of the configuration.
     fixed: ArcSwap<Vec<Holder>>,
     file: Option<PathBuf>,
     folder: Option<PathBuf>,
     implied: ArcSwap<Implied>,
     table: ArcSwap<Table>,
-    /// What the file and the folder said when they were last read.
+    /// Keys of the file and the folder when they were last read.
     seen: Mutex<Vec<Holder>>,
     /// Where other keys are noted.
     changes: Changes,
 }
 
-/// Whose keys.
+/// A key holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Holder {
     name: String,
@@ -132,7 +132,7 @@ struct Holder {
     groups: Vec<String>,
 }
 
-/// By digest. Whoever measures how long a look-up takes learns something of digests, and from these nothing of keys.
+/// Principals by digest. Timing of a look-up reveals at most parts of a digest, from which a key cannot be derived.
 #[derive(Clone, Default)]
 struct Table(HashMap<KeyHash, Arc<Principal>, foldhash::fast::RandomState>);
 
@@ -143,7 +143,7 @@ impl fmt::Debug for Table {
 }
 
 impl ApiKeys {
-    /// Reads keys from wherever the configuration says that they are.
+    /// Loads the keys from all configured places.
     pub fn new(config: &AuthConfig) -> Result<Self, AuthSetupError> {
         let keys = Self::read_from(config, (&config.api_keys_file, &config.api_keys_dir))?;
         if keys.is_empty() {
@@ -152,8 +152,8 @@ impl ApiKeys {
         Ok(keys)
     }
 
-    /// The keys that a changed configuration has, to be [taken on](Self::take_on). There may be none, since a key that is
-    /// taken away has to be revoked even if it is the last one. The file and the folder are those of the start.
+    /// Loads the keys of a changed configuration, for [`take_on`](Self::take_on). There may be none, because the
+    /// removal of the last key revokes it. Changed file and folder settings are ignored.
     pub fn changed(&self, config: &AuthConfig) -> Result<Self, AuthSetupError> {
         Self::read_from(config, (&self.file, &self.folder))
     }
@@ -185,17 +185,17 @@ impl ApiKeys {
         self
     }
 
-    /// Returns true if there is no key, so that nobody is let in by one.
+    /// Returns true if there are no keys.
     pub fn is_empty(&self) -> bool {
         self.table.load().0.is_empty()
     }
 
-    /// Whether keys may change while the server runs.
+    /// Returns true if keys can change at run time.
     pub(crate) fn is_watched(&self) -> bool {
         self.file.is_some() || self.folder.is_some()
     }
 
-    /// Takes on the keys that a changed configuration has, instead of its own. Files and folders stay those that they are.
+    /// Replaces the configured keys. The file and the folder stay the same.
     pub fn take_on(&self, other: Self) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         self.fixed.store(other.fixed.into_inner());
@@ -207,7 +207,7 @@ impl ApiKeys {
             .unwrap_or_else(PoisonError::into_inner);
     }
 
-    /// Reads the file and the folder again. What does not make sense leaves the keys as they are.
+    /// Reloads the file and the folder. Invalid content leaves the keys unchanged.
     pub fn refresh(&self) {
         let read = match self.read() {
             Ok(read) => read,
@@ -236,8 +236,7 @@ impl ApiKeys {
         }
     }
 
-    /// Puts another table in force. A key that is in both and stands for the same keeps its principal; the principals of all
-    /// other keys are withdrawn.
+    /// Replaces the table. Unchanged keys keep their principal; principals of all other keys are revoked.
     fn replace(&self, mut table: Table) {
         let before = self.table.load_full();
         for (key, principal) in &mut table.0 {
@@ -265,13 +264,13 @@ impl ApiKeys {
         tracing::error!(%error, "API keys were not read again: those from before stay in force");
     }
 
-    /// The principal of a name.
+    /// Returns the principal of a holder.
     pub fn principal(&self, name: &str) -> Option<Arc<Principal>> {
         let table = self.table.load();
         table.0.values().find(|p| p.name() == name).cloned()
     }
 
-    /// What the file and the folder say.
+    /// Reads the file and the folder.
     fn read(&self) -> Result<Vec<Holder>, AuthSetupError> {
         let mut holders = Vec::new();
         if let Some(file) = &self.file {
@@ -311,7 +310,7 @@ impl ApiKeys {
         let implied = self.implied.load();
         for holder in fixed.iter().chain(read) {
             let principal = principals.entry(&holder.name).or_insert_with(|| {
-                // All that is said of one name counts, wherever it stands.
+                // Entries for the same name are merged, wherever they come from.
                 let same = fixed.iter().chain(read);
                 let same = || same.clone().filter(|other| other.name == holder.name);
                 let scopes = same().flat_map(|other| &other.scopes);
@@ -327,7 +326,7 @@ impl ApiKeys {
                 Arc::new(principal.with_facts(facts))
             });
             for key in &holder.keys {
-                // Each key can be taken away by itself.
+                // Each key can be revoked separately.
                 let own = Arc::new(principal.by_another_credential());
                 let before = table.0.insert(*key, own);
                 if before.is_some_and(|before| before != *principal) {
@@ -347,13 +346,13 @@ impl ApiKeys {
         let hash = KeyHash::of(key);
         let table = self.table.load();
         let (known, principal) = table.0.get_key_value(&hash)?;
-        // A look-up may compare digests byte by byte; what lets somebody in does not.
+        // The look-up may use a comparison with variable time; the final check is constant-time.
         verify_slices_are_equal(&known.0, &hash.0).ok()?;
         Some(Arc::clone(principal))
     }
 }
 
-/// Returns true if two principals are called the same and may do the same.
+/// Returns true if two principals have the same name and permissions.
 fn is_same(one: &Principal, other: &Principal) -> bool {
     one == other && one.scopes().eq(other.scopes()) && one.groups().eq(other.groups())
 }
@@ -401,7 +400,7 @@ impl Holder {
         })
     }
 
-    /// `name key scope scope ...`; a word that begins with `@` is a group.
+    /// Parses `name key scope scope ...`; a word with `@` is a group.
     fn line(line: &str) -> Result<Self, &'static str> {
         let mut words = line.split_ascii_whitespace();
         let (Some(name), Some(key)) = (words.next(), words.next()) else {
@@ -427,7 +426,7 @@ fn is_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.bytes().all(good)
 }
 
-/// Lines that say something, with their numbers.
+/// Returns the lines with content, and their numbers.
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let lines = text.lines().enumerate();
     lines
@@ -449,7 +448,7 @@ fn read_file(path: &Path) -> Result<String, AuthSetupError> {
         path: path.to_owned(),
         source,
     };
-    // Not by its length, which a file need not have.
+    // Limits the read itself, because the size of a special file is unknown.
     let file = std::fs::File::open(path).map_err(failed)?;
     let mut text = String::new();
     let mut file = file.take(FILE_MAX_BYTES + 1);
@@ -460,7 +459,7 @@ fn read_file(path: &Path) -> Result<String, AuthSetupError> {
     Ok(text)
 }
 
-/// The files of a folder, by name. Those that begin with a dot are how Kubernetes mounts secrets.
+/// Returns the files of a folder by name, except dot files, which Kubernetes uses to mount secrets.
 fn files_of(folder: &Path) -> Result<Vec<PathBuf>, AuthSetupError> {
     let failed = |source| AuthSetupError::Read {
         path: folder.to_owned(),

@@ -1,4 +1,4 @@
-//! Clients that prove themselves with a certificate.
+//! Authentication by TLS client certificate.
 
 #[cfg(feature = "tls")]
 mod x509;
@@ -15,9 +15,9 @@ use super::principal::Facts;
 use super::shown::{FOREVER, Lasting};
 use super::{AuthMethod, AuthOutcome, Credentials, Principal, PrincipalKind};
 
-/// What a certificate says of its holder.
+/// Identity data of a client certificate.
 ///
-/// There is one only where the server itself speaks TLS and asks clients for a certificate, and only if it leads to one of
+/// Present only if this server terminates TLS and requests certificates, and the certificate was verified with
 /// `http.tls.client_ca`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientCertificate {
@@ -30,26 +30,26 @@ pub struct ClientCertificate {
     fingerprint: Box<str>,
 }
 
-/// What of a certificate is its holder's name.
+/// Part of a certificate that names its holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum CertificateName {
-    /// The common name of the subject.
+    /// The subject's common name.
     CommonName,
-    /// The whole subject, as RFC 4514 writes it.
+    /// The subject in the format of RFC 4514.
     Subject,
-    /// The first URI among the alternative names, as SPIFFE has it.
+    /// The first URI in the alternative names, as in SPIFFE.
     Uri,
-    /// The first DNS name among the alternative names.
+    /// The first DNS name in the alternative names.
     Dns,
-    /// The first e-mail address among the alternative names.
+    /// The first e-mail address in the alternative names.
     Email,
     /// The SHA-256 of the certificate in 64 hexadecimal digits.
     Fingerprint,
 }
 
-/// Clients that prove themselves with a certificate, over TLS that ends here.
+/// Client certificate authentication, if this server terminates TLS.
 ///
 /// ```toml
 /// [http.tls]
@@ -63,43 +63,43 @@ pub enum CertificateName {
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CertificateConfig {
-    /// What of the certificate is the holder's name: `common_name`, `subject`, `uri`, `dns`, `email` or `fingerprint`; the
-    /// principal is `cert:` and that. The organizational units of the subject are groups. Default: none, certificates prove
-    /// nobody.
+    /// Part of the certificate that names the principal: `common_name`, `subject`, `uri`, `dns`, `email` or
+    /// `fingerprint`. The principal is `cert:` and this name; organizational units become groups. If unset,
+    /// certificates do not authenticate.
     pub name: Option<CertificateName>,
-    /// Names, with `*` and `?` for anything, of those who are let in. Default: everybody whose certificate leads to
-    /// one of the authorities.
+    /// Accepted names, with `*` and `?` as wildcards. If empty, every certificate that the CA certificates verify is
+    /// accepted.
     #[serde(deserialize_with = "crate::environment::list")]
     pub names: Vec<String>,
 }
 
 impl ClientCertificate {
-    /// The subject, as RFC 4514 writes it.
+    /// Returns the subject in the format of RFC 4514.
     pub fn subject(&self) -> &str {
         &self.subject
     }
 
-    /// The common name of the subject, if there is one and no more.
+    /// Returns the common name, if there is exactly one.
     pub fn common_name(&self) -> Option<&str> {
         self.common_name.as_deref()
     }
 
-    /// The organizational units of the subject.
+    /// Returns the organizational units of the subject.
     pub fn units(&self) -> impl Iterator<Item = &str> {
         self.units.iter().map(|unit| &**unit)
     }
 
-    /// DNS names among the alternative names.
+    /// Returns the DNS names in the alternative names.
     pub fn dns_names(&self) -> impl Iterator<Item = &str> {
         self.dns.iter().map(|name| &**name)
     }
 
-    /// URIs among the alternative names.
+    /// Returns the URIs in the alternative names.
     pub fn uris(&self) -> impl Iterator<Item = &str> {
         self.uris.iter().map(|uri| &**uri)
     }
 
-    /// E-mail addresses among the alternative names.
+    /// Returns the e-mail addresses in the alternative names.
     pub fn emails(&self) -> impl Iterator<Item = &str> {
         self.emails.iter().map(|email| &**email)
     }
@@ -109,7 +109,7 @@ impl ClientCertificate {
         &self.fingerprint
     }
 
-    /// The name of a kind.
+    /// Returns the name of this kind.
     pub(super) fn name(&self, kind: CertificateName) -> Option<&str> {
         let first = |names: &'_ [Box<str>]| names.first().map(|name| name.len());
         match kind {
@@ -123,7 +123,7 @@ impl ClientCertificate {
         }
     }
 
-    /// Returns true if one of its names of a kind fits.
+    /// Returns true if a name of this kind matches.
     fn has(&self, kind: CertificateName, names: &GlobSet) -> bool {
         let any = |all: &[Box<str>]| all.iter().any(|name| names.is_match(&**name));
         match kind {
@@ -139,15 +139,15 @@ impl ClientCertificate {
     }
 }
 
-/// Names of certificates, each with its kind: `uri:spiffe://example.org/*`, `dns:proxy.example.com`.
+/// Patterns of certificate names, each with its kind: `uri:spiffe://example.org/*`, `dns:proxy.example.com`.
 ///
-/// The kind is part of the name, since who issues certificates does not check all kinds alike: a holder may choose its common
-/// name, and be given no URI.
+/// The kind is required because CAs do not verify all kinds alike: a holder may choose its common name but not its
+/// URI.
 #[derive(Debug)]
 pub(super) struct CertificatePatterns(Vec<(CertificateName, GlobSet)>);
 
 impl CertificatePatterns {
-    /// `None` if there are none.
+    /// Returns `None` if there are no patterns.
     pub(super) fn read(setting: &str, patterns: &[String]) -> Result<Option<Self>, AuthSetupError> {
         let kinds = CertificateName::ALL.into_iter();
         let mut sorted: Vec<(CertificateName, Vec<String>)> =
@@ -177,7 +177,7 @@ impl CertificatePatterns {
         Ok((!all.is_empty()).then_some(Self(all)))
     }
 
-    /// Returns true if one of them is a name of the certificate.
+    /// Returns true if a pattern matches the certificate.
     pub(super) fn fit(&self, certificate: &ClientCertificate) -> bool {
         self.0
             .iter()
@@ -196,7 +196,7 @@ impl CertificateName {
     ];
 }
 
-/// Names with `*` and `?` for anything; `None` if there are none.
+/// Compiles name patterns with `*` and `?`. Returns `None` if there are none.
 pub(super) fn name_globs(
     setting: &str,
     names: &[String],
@@ -219,20 +219,20 @@ pub(super) fn name_globs(
         .map_err(|_| no_name(&names.join(", ")))
 }
 
-/// The holder of a certificate.
+/// The certificate authentication method.
 #[derive(Debug)]
 pub(super) struct Certificates {
     name: CertificateName,
     names: Option<GlobSet>,
-    /// A connection shows the same certificate with each request, and clients come back.
+    /// Principals by fingerprint: each request of a connection has the same certificate.
     known: Cache<Box<str>, Arc<Principal>>,
 }
 
-/// Holders that are remembered.
+/// Maximum number of cached principals.
 const KNOWN_MAX: usize = 4096;
 
 impl Certificates {
-    /// `None` if certificates prove nobody.
+    /// Returns `None` if certificates are not an authentication method.
     pub(super) fn new(config: &CertificateConfig) -> Result<Option<Self>, AuthSetupError> {
         let Some(name) = config.name else {
             return Ok(None);
@@ -275,7 +275,7 @@ impl Certificates {
 impl AuthMethod for Certificates {
     fn judge(&self, presented: &Credentials<'_>) -> AuthOutcome {
         match presented.certificate() {
-            // A credential that was sent says more than the connection that it was sent on.
+            // A credential in the request takes precedence over the certificate of its connection.
             Some(certificate) if !presented.is_something() => self.principal(certificate),
             _ => AuthOutcome::Absent,
         }

@@ -1,4 +1,4 @@
-//! What can be set about who may call.
+//! Authentication settings.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,10 +14,10 @@ use super::oauth::{OAuthConfig, OAuthSetupError};
 use super::scopes::{SCOPE_ADVICE, is_scope};
 use crate::environment::{Conflicts, Secret};
 
-/// Who may call.
+/// Authentication.
 ///
-/// Without any of these, nobody is asked for a proof. What each proof is, and how to set it up, is told in
-/// [security.md](security.md).
+/// Without any method, callers are not authenticated. [security.md](security.md) describes the methods and their
+/// setup.
 ///
 /// ```toml
 /// [auth]
@@ -26,51 +26,50 @@ use crate::environment::{Conflicts, Secret};
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AuthConfig {
-    /// Which proofs are accepted, in the order in which they are tried. Default: all that are configured, in the order
-    /// of their list here.
+    /// Accepted authentication methods, in order of precedence. If unset, all configured methods are accepted, in the
+    /// order of this list.
     #[serde(deserialize_with = "methods")]
     pub methods: Vec<AuthMethodKind>,
-    /// The name of the principal that callers become who show nothing. Default: none, they are refused if there is any
-    /// proof.
+    /// Principal name of unauthenticated callers. If unset, they are rejected once any authentication method is
+    /// configured.
     pub anonymous: Option<String>,
-    /// API keys: tables of a `name`, its `keys` and their `scopes` and `groups`; or texts, `name=key`. A key is itself
-    /// or its hash, as `longshore key new` prints it.
+    /// API keys: tables with `name`, `keys`, `scopes` and `groups`, or strings `name=key`. A key is given itself or
+    /// as the hash that `longshore key new` prints.
     #[schemars(extend("x-reload" = "live"))]
     #[serde(deserialize_with = "api_keys")]
     #[schemars(with = "Vec<ApiKeyConfig>")]
     pub api_keys: Vec<ApiKeyConfig>,
-    /// A file of keys, a line for each: name, key or hash, then scopes, and groups with `@` in front. It is read again
-    /// when it changes.
+    /// File of API keys, reloaded when it changes. Each line has a name, a key or hash, then scopes, and groups
+    /// prefixed with `@`.
     #[schemars(extend("x-path" = "file"))]
     pub api_keys_file: Option<PathBuf>,
-    /// A folder of keys, such as a mounted secret: a file for each name, with a key or a hash in each line. It is read
-    /// again when it changes.
+    /// Folder of API keys, such as a mounted secret, reloaded when it changes. Each file is named after a holder and
+    /// has a key or hash in each line.
     #[schemars(extend("x-path" = "file"))]
     pub api_keys_dir: Option<PathBuf>,
-    /// Bytes of a key that is looked up, 512 at most; at least 64, as those of `longshore key new` have fewer. Default: 512;
-    /// beyond: 401.
+    /// Maximum length of an API key, in bytes: 64 to 512. A longer one is rejected with 401.
     pub key_bytes: usize,
-    /// Bytes of an access token that is looked at, 16384 at most; at least 1024. Default: 16384, 16 KiB; beyond: 401.
+    /// Maximum length of an access token, in bytes: 1024 to 16384. A longer one is rejected with 401.
     pub token_bytes: usize,
-    /// Access tokens.
+    /// OAuth 2.1 access tokens.
     pub oauth: OAuthConfig,
     /// Certificates of clients.
     pub certificate: CertificateConfig,
     /// Users that a trusted proxy names.
     pub forwarded: ForwardedConfig,
-    /// Scopes that bring others along: `{ admin = ["files:read", "files:write"] }`.
+    /// Scopes that imply other scopes: `{ admin = ["files:read", "files:write"] }`.
     #[schemars(extend("x-reload" = "live"))]
     pub implied_scopes: BTreeMap<String, Vec<String>>,
 }
 
-/// A kind of proof.
+/// An authentication method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum AuthMethodKind {
     /// API keys.
     ApiKey,
-    /// Access tokens of OAuth 2.1.
+    /// OAuth 2.1 access tokens.
     #[serde(rename = "oauth")]
     OAuth,
     /// Certificates of clients.
@@ -79,41 +78,41 @@ pub enum AuthMethodKind {
     Forwarded,
 }
 
-/// Whose keys.
+/// An API key holder.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApiKeyConfig {
-    /// Whose; the principal is `key:` and this name.
+    /// Name of the holder; the principal is `key:` and this name.
     pub name: String,
-    /// Keys, or their hashes: `sha256:` and 64 hexadecimal digits. To rotate, add the new one, and take the old one
-    /// away later.
+    /// Keys, or their hashes: `sha256:` and 64 hexadecimal digits. To rotate a key, add the new one, and remove the
+    /// old one later.
     #[serde(deserialize_with = "crate::environment::list")]
     pub keys: Vec<Secret>,
-    /// Scopes that the holder has.
+    /// Scopes of the holder.
     #[serde(default)]
     pub scopes: Vec<String>,
-    /// Groups that the holder is in.
+    /// Groups of the holder.
     #[serde(default)]
     pub groups: Vec<String>,
 }
 
-/// Users that a proxy in front has signed in. It counts only from `http.trusted_proxies`, and from proxies whose
-/// certificate is one of `certificates`.
+/// Users that a proxy has authenticated. The headers are accepted from `http.trusted_proxies`, and from proxies with
+/// one of `certificates`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ForwardedConfig {
-    /// The header with the user's name, such as `X-Forwarded-User`. Default: none, no user is forwarded.
+    /// Header with the user name, such as `X-Forwarded-User`. If unset, user names are not accepted.
     pub user_header: Option<String>,
-    /// The header with the user's groups, separated by commas. Default: none.
+    /// Header with the user's groups, separated by commas.
     pub groups_header: Option<String>,
-    /// Names in the certificates of proxies that are trusted wherever they are, each with its kind in front and `*` and `?` for
-    /// anything: `uri:spiffe://example.org/*`, `dns:proxy.example.com`, also `email:`, `common_name:`, `subject:` and
-    /// `fingerprint:`. Demands `http.tls.client_ca`. Default: none.
+    /// Certificate names of proxies to trust at any address, each prefixed with its kind; `*` and `?` are wildcards:
+    /// `uri:spiffe://example.org/*`, `dns:proxy.example.com`. Other kinds are `email:`, `common_name:`, `subject:`
+    /// and `fingerprint:`. Requires `http.tls.client_ca`.
     #[serde(deserialize_with = "crate::environment::list")]
     pub certificates: Vec<String>,
 }
 
-/// Why nobody could be let in as it was configured.
+/// Error in the authentication settings.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthSetupError {
@@ -122,34 +121,34 @@ pub enum AuthSetupError {
     Read {
         /// Which one.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// A line of a file makes no sense.
+    /// A line of a key file is invalid.
     #[error("{}, line {line}: {problem}", path.display())]
     Line {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Which line, from 1.
+        /// The line, counted from 1.
         line: usize,
         /// What is wrong with it.
         problem: &'static str,
     },
-    /// A configured key makes no sense.
+    /// A configured key is invalid.
     #[error("auth.api_keys, {name:?}: {problem}")]
     Key {
-        /// Whose it is.
+        /// Name of the holder.
         name: String,
         /// What is wrong with it.
         problem: &'static str,
     },
-    /// One key for two.
+    /// Two holders have the same key.
     #[error(
         "auth.api_keys: a key of {name:?} belongs to somebody else too; make another with `longshore key new`"
     )]
     SharedKey {
-        /// One of the two.
+        /// Name of one of them.
         name: String,
     },
     /// API keys are wanted, and there is none.
@@ -160,23 +159,23 @@ pub enum AuthSetupError {
     NotConfigured {
         /// Which one.
         kind: &'static str,
-        /// What has to be set.
+        /// The setting that it needs.
         setting: &'static str,
     },
-    /// Access tokens cannot be accepted as it was configured.
+    /// The access token settings are invalid.
     #[error(transparent)]
     OAuth(#[from] OAuthSetupError),
-    /// No proxy could forward a user.
+    /// Forwarded users need a trusted proxy.
     #[error(
         "auth.forwarded.user_header is set, but no proxy is trusted; name the networks of your proxies in http.trusted_proxies, or their certificates in auth.forwarded.certificates"
     )]
     ForwardedByNobody,
-    /// Certificates are to be looked at that nobody is asked for.
+    /// Certificates are used but TLS clients are not asked for any.
     #[error(
         "{setting} is set, but clients are not asked for certificates; name the authorities that sign them in http.tls.client_ca"
     )]
     NoCertificates {
-        /// What is set.
+        /// The setting.
         setting: &'static str,
     },
     /// What should name the holder of a certificate does not.
@@ -187,7 +186,7 @@ pub enum AuthSetupError {
         /// What it says instead.
         name: String,
     },
-    /// What should name the holder of a certificate does not say by which kind of name.
+    /// A certificate name has no kind.
     #[error(
         "{setting} has {name:?}, which does not say what kind of name it is; write uri:, dns:, email:, common_name:, subject: or fingerprint: in front, as in dns:proxy.example.com"
     )]
@@ -197,7 +196,7 @@ pub enum AuthSetupError {
         /// What it says instead.
         name: String,
     },
-    /// What should name a header does not.
+    /// A header name is invalid.
     #[error(
         "auth.forwarded: {name:?} is no name of a header that can come in; names have letters, digits and hyphens, and requests with underscores in them are refused"
     )]
@@ -205,7 +204,7 @@ pub enum AuthSetupError {
         /// What it says instead.
         name: String,
     },
-    /// A name that others have.
+    /// The name is reserved for other principals.
     #[error(
         "auth.anonymous is {name:?}; give it a name of 1 to 64 visible characters without ':', which names of others have, that is not \"local\""
     )]
@@ -279,7 +278,7 @@ impl Default for AuthConfig {
 }
 
 impl AuthConfig {
-    /// The proofs that are accepted, in their order.
+    /// Returns the accepted methods in order.
     pub fn kinds(&self) -> Vec<AuthMethodKind> {
         if !self.methods.is_empty() {
             return self.methods.clone();
@@ -288,7 +287,7 @@ impl AuthConfig {
         all.into_iter().filter(|kind| self.has(*kind)).collect()
     }
 
-    /// Whether a kind of proof is configured.
+    /// Returns true if the method is configured.
     pub fn has(&self, kind: AuthMethodKind) -> bool {
         match kind {
             AuthMethodKind::ApiKey => {
@@ -302,7 +301,7 @@ impl AuthConfig {
         }
     }
 
-    /// Whether callers are asked for a proof.
+    /// Returns true if any method is configured.
     pub fn proves_anything(&self) -> bool {
         !self.kinds().is_empty()
     }
@@ -316,7 +315,7 @@ impl AuthMethodKind {
         ("forwarded", Self::Forwarded),
     ];
 
-    /// What it is called, and what has to be set for it.
+    /// Returns the name of the method and the setting that configures it.
     pub fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::ApiKey => (
@@ -345,7 +344,7 @@ fn methods<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<AuthMethodK
     names.iter().map(kind).collect()
 }
 
-/// A list of tables or texts, or one text with commas. What does not fit is not repeated: it may be a key.
+/// A list of tables or strings, or one string with commas. Error messages omit the value because it may be a key.
 fn api_keys<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ApiKeyConfig>, D::Error> {
     struct Entries;
     struct Entry(ApiKeyConfig);

@@ -1,45 +1,45 @@
-//! Why nobody was let in.
+//! Authentication errors.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// Why a request was refused for what it shows, or does not show, of its sender.
+/// Reason for which a request's credentials were rejected.
 ///
-/// Nothing in it repeats a credential.
+/// Messages never contain a credential.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthError {
     /// Nothing was shown. 401.
     #[error("no credential was presented")]
     Missing,
-    /// Credentials in a form that may mean several things. 400.
+    /// Ambiguous or malformed credentials (400).
     #[error("{0}")]
     Malformed(&'static str),
-    /// A credential that is not known, has ended, or is for somebody else. 401. The caller is told the text, in which
-    /// there is nothing but ASCII without quotation marks and backslashes.
+    /// Unknown or expired credential, or one issued for another server (401). The client receives the text, which
+    /// must be ASCII without quotation marks and backslashes.
     #[error("{0}")]
     Invalid(Cow<'static, str>),
-    /// A credential that is longer than any may be, by `auth.token_bytes` or `auth.key_bytes`. 401.
+    /// Credential longer than `auth.token_bytes` or `auth.key_bytes` (401).
     #[error("the {0} is too long")]
     TooLong(Credential),
     /// The credential is good, but lacks scopes that are needed. 403.
     #[error("the credential lacks a scope that is needed: {}", .required.join(" "))]
     InsufficientScope {
-        /// All that are needed.
+        /// All required scopes.
         required: Vec<String>,
     },
-    /// Whether the credential is good cannot be found out at this time. 503.
+    /// The credential cannot be verified at this time (503).
     #[error("{0}")]
     Unavailable(Cow<'static, str>),
 }
 
-/// What a request shows to say who sent it.
+/// Kind of a credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Credential {
-    /// What `Authorization: Bearer` has.
+    /// The token of `Authorization: Bearer`.
     Token,
-    /// What `X-API-Key` has.
+    /// The value of `X-API-Key`.
     ApiKey,
 }
 

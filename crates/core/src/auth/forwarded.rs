@@ -1,4 +1,4 @@
-//! Users whose names a trusted proxy forwards.
+//! Authentication by a user name that a trusted proxy forwards.
 
 use std::sync::Arc;
 
@@ -10,23 +10,23 @@ use super::principal::Facts;
 use super::{AuthError, AuthMethod, AuthOutcome, Credentials, Principal, PrincipalKind};
 use crate::net::TrustedProxies;
 
-/// Longest name, in bytes.
+/// Maximum length of a user name, in bytes.
 const NAME_MAX_BYTES: usize = 256;
-/// Most groups that are taken.
+/// Maximum number of groups.
 const GROUPS_MAX: usize = 256;
 
-/// A header in which a proxy names the user that it has signed in. From anybody else it counts for nothing.
+/// The method that reads the user header of a proxy. Headers from other peers are ignored.
 #[derive(Debug)]
 pub struct Forwarded {
     user: HeaderName,
     groups: Option<HeaderName>,
     trusted: TrustedProxies,
-    /// Names in the certificates of proxies.
+    /// Certificate names of trusted proxies.
     certificates: Option<CertificatePatterns>,
 }
 
 impl Forwarded {
-    /// `None` if no header is configured.
+    /// Returns `None` if no header is configured.
     pub fn new(
         config: &ForwardedConfig,
         trusted: &TrustedProxies,
@@ -41,7 +41,7 @@ impl Forwarded {
         }
         let name = |text: &String| {
             let name = text.parse::<HeaderName>().ok();
-            // Such requests are turned away before anybody looks for a name.
+            // Requests with an underscore in a header name are rejected before authentication.
             name.filter(|name| !name.as_str().contains('_'))
                 .ok_or_else(|| AuthSetupError::Header { name: text.clone() })
         };

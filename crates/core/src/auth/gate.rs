@@ -1,4 +1,4 @@
-//! Who is let in: the proofs in their order, and what happens to those who have none.
+//! The authenticator: runs the configured methods in order and decides about unauthenticated callers.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::resource::{Resource, Seen};
 use super::shown::{Changes, Lasting, Shown};
 use super::{AuthError, AuthMethod, AuthOutcome, Credentials, Principal, PrincipalKind};
 
-/// Says of each request who sent it.
+/// Determines the principal of each request.
 #[derive(Debug)]
 pub struct Gate {
     proofs: Vec<Asked>,
@@ -18,15 +18,15 @@ pub struct Gate {
     changes: Option<Changes>,
     /// Who callers are that show nothing; `None` if they are refused.
     anonymous: Option<Arc<Principal>>,
-    /// Headers that nobody behind the gate gets to see.
+    /// Credential headers, which are removed from requests before any tool sees them.
     credentials: Vec<HeaderName>,
     resource: Resource,
-    /// How long credentials may be.
+    /// Maximum lengths of credentials, in bytes.
     token_bytes: usize,
     key_bytes: usize,
 }
 
-/// A proof, and whether its judgements last.
+/// An authentication method and whether its results can be cached.
 #[derive(Debug)]
 pub(super) enum Asked {
     /// For each request.
@@ -63,7 +63,7 @@ impl Gate {
         }
     }
 
-    /// Says how long a token may be, and an API key.
+    /// Sets the maximum lengths of tokens and of API keys.
     pub(super) fn with_sizes(mut self, token_bytes: usize, key_bytes: usize) -> Self {
         self.token_bytes = token_bytes;
         self.key_bytes = key_bytes;
@@ -76,7 +76,7 @@ impl Gate {
         self
     }
 
-    /// Says what is told of this server to those who may not call it yet.
+    /// Sets the protected resource metadata, which is public.
     pub(super) fn with_resource(mut self, resource: Resource) -> Self {
         self.resource = resource;
         self
@@ -87,7 +87,7 @@ impl Gate {
         self.resource.challenge(seen, error, &[])
     }
 
-    /// Whether somebody who was let in may be at an endpoint; an empty name is `/mcp`.
+    /// Checks that a principal may use an endpoint. An empty name is `/mcp`.
     pub fn check_endpoint(&self, principal: &Principal, endpoint: &str) -> Result<(), AuthError> {
         if !principal.is_for(endpoint) {
             return Err(AuthError::Invalid(
@@ -103,8 +103,8 @@ impl Gate {
         })
     }
 
-    /// The refusal of somebody who lacks a scope, and the value of `WWW-Authenticate`. Who has shown nothing is asked
-    /// for a credential.
+    /// Returns the error for a missing scope, and the value of `WWW-Authenticate`. An unauthenticated caller is
+    /// asked for a credential instead.
     pub fn lacking(
         &self,
         principal: &Principal,
@@ -127,12 +127,12 @@ impl Gate {
         self.resource.document(seen)
     }
 
-    /// What stands in front of each path in the URLs that clients use.
+    /// Returns the path prefix of the server in its public URLs.
     pub fn prefix(&self) -> &str {
         self.resource.prefix()
     }
 
-    /// The principal of everybody, if nobody is asked for a proof.
+    /// Returns the principal of all callers if authentication is off.
     #[inline]
     pub fn everybody(&self) -> Option<&Arc<Principal>> {
         if self.proofs.is_empty() {
@@ -142,8 +142,8 @@ impl Gate {
         }
     }
 
-    /// Who sent a request, if its connection has shown the same before and nothing has changed since. The headers that
-    /// hold credentials are taken away then, and left as they are if not. `now` says the time, in seconds of Unix time.
+    /// Returns the cached principal of the connection, if the request has the same credential and nothing has
+    /// changed since. On a hit, the credential headers are removed. `now` returns Unix time in seconds.
     #[inline]
     pub fn recall(
         &self,
@@ -152,12 +152,12 @@ impl Gate {
         query: Option<&str>,
         now: impl FnOnce() -> u64,
     ) -> Option<Arc<Principal>> {
-        // What has a query is looked at, since a credential may be in it.
+        // A query may contain a credential, so such a request is not served from the cache.
         let (Some(changes), None) = (&self.changes, query) else {
             return None;
         };
         let principal = shown.recall(headers, changes.count(), now)?;
-        // Both that may hold a key are settled.
+        // The cache has already handled both headers that may contain a key.
         for name in &self.credentials[1..] {
             if *name != API_KEY_HEADER {
                 headers.remove(name);
@@ -166,8 +166,8 @@ impl Gate {
         Some(principal)
     }
 
-    /// Has a connection remember what was presented, and whom the proof at this place has found. `changes` is how many
-    /// there were before it was asked.
+    /// Caches the result of the method at this index for the connection. `changes` is the epoch before the method
+    /// ran.
     fn remember(
         &self,
         shown: &Shown,
@@ -185,8 +185,7 @@ impl Gate {
         }
     }
 
-    /// Finds out who sent a request. What was shown and is no good never passes for nothing. `shown` is what its
-    /// connection remembers.
+    /// Authenticates a request. An invalid credential is always an error. `shown` is the cache of the connection.
     pub async fn admit(
         &self,
         presented: Result<Credentials<'_>, AuthError>,
@@ -222,8 +221,7 @@ impl Gate {
         self.anonymous.clone().ok_or(AuthError::Missing)
     }
 
-    /// Takes away the headers that hold credentials: what is behind the gate has no use for them, and must not pass
-    /// them on.
+    /// Removes the credential headers, so that tools cannot forward them.
     pub fn strip(&self, headers: &mut HeaderMap) {
         for name in &self.credentials {
             headers.remove(name);

@@ -1,15 +1,15 @@
-//! Who is calling, and whether they may.
+//! Authentication and authorization.
 //!
 //! The `Gate` asks each [`AuthMethod`] in turn what it makes of a request ([`Credentials`]), until one has found out the
 //! [`Principal`]. That is what every later step asks; how it was proved is this room's own matter. Without any proof the
 //! gate is open, and everybody is the anonymous principal.
 //!
-//! Nothing here knows routes or messages.
+//! This module knows neither routes nor messages.
 //!
 //! # Failure
 //!
-//! What was shown and is no good never passes for nothing shown. Errors say why to the caller, and never repeat what it
-//! has shown.
+//! An invalid credential is never treated as a missing one. Errors state a reason to the caller and never repeat the
+//! credential.
 
 mod api_key;
 mod certificate;

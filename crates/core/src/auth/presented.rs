@@ -1,4 +1,4 @@
-//! What a request shows to say who sent it. The one file of the room that reads HTTP headers.
+//! Credentials of a request. No other file of this module reads HTTP headers.
 
 use std::net::IpAddr;
 
@@ -7,13 +7,13 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{AuthError, ClientCertificate, Credential};
 
-/// Where keys may stand beside `Authorization`.
+/// Alternative header for API keys.
 pub(super) const API_KEY_HEADER: HeaderName = HeaderName::from_static("x-api-key");
 
-/// Longest credential that is looked at: the limit of access tokens. Keys have a smaller one of their own.
+/// Maximum length of a credential, which is that of access tokens. API keys have a lower limit.
 const CREDENTIAL_MAX_BYTES: usize = 16 * 1024;
 
-/// What a request shows to say who sent it.
+/// Credentials of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Credentials<'r> {
     headers: &'r HeaderMap,
@@ -25,8 +25,8 @@ pub struct Credentials<'r> {
 }
 
 impl<'r> Credentials<'r> {
-    /// Finds the credentials of a request. `query` is the query of its target, `peer` the other end of the socket,
-    /// `now` in seconds of Unix time.
+    /// Reads the credentials of a request. `query` is the query of its target, `peer` the address of the socket, and
+    /// `now` Unix time in seconds.
     pub fn read(
         headers: &'r HeaderMap,
         query: Option<&str>,
@@ -43,7 +43,7 @@ impl<'r> Credentials<'r> {
                 "Authorization and X-API-Key are both there; send one of them",
             ));
         }
-        // AUTH-08: logs of proxies and histories of browsers keep queries.
+        // AUTH-08: proxies log queries, and browsers keep them in their history.
         if (bearer.is_some() || api_key.is_some()) && query.is_some_and(has_credential) {
             return Err(AuthError::Malformed(
                 "credentials are not taken from the query; send them in Authorization",
@@ -59,22 +59,22 @@ impl<'r> Credentials<'r> {
         })
     }
 
-    /// The token of `Authorization: Bearer`.
+    /// Returns the token of `Authorization: Bearer`.
     pub fn bearer(&self) -> Option<&'r str> {
         self.bearer
     }
 
-    /// The value of `X-API-Key`.
+    /// Returns the value of `X-API-Key`.
     pub fn api_key(&self) -> Option<&'r str> {
         self.api_key
     }
 
-    /// The other end of the socket: the client, or the proxy in front of this server.
+    /// Returns the address of the socket: the client, or the proxy in front of this server.
     pub fn peer(&self) -> Option<IpAddr> {
         self.peer
     }
 
-    /// Adds the certificate that the client has shown for its connection.
+    /// Adds the client certificate of the connection.
     pub fn with_certificate(self, certificate: Option<&'r ClientCertificate>) -> Self {
         Self {
             certificate,
@@ -82,27 +82,27 @@ impl<'r> Credentials<'r> {
         }
     }
 
-    /// The certificate that was shown on the connection; that of the proxy in front, if it speaks TLS to this server.
-    /// It leads to one of `http.tls.client_ca`.
+    /// Returns the certificate of the TLS connection: the client's, or that of a proxy that uses TLS to this server.
+    /// It was verified with `http.tls.client_ca`.
     pub fn certificate(&self) -> Option<&'r ClientCertificate> {
         self.certificate
     }
 
-    /// The time, in seconds of Unix time.
+    /// Returns Unix time in seconds.
     pub fn now(&self) -> u64 {
         self.now
     }
 
-    /// A header that may be there once.
+    /// Returns a header that must not be repeated.
     ///
     /// # Errors
     ///
-    /// It is there more than once.
+    /// The header is repeated.
     pub fn header(&self, name: &HeaderName) -> Result<Option<&'r HeaderValue>, AuthError> {
         only(self.headers, name)
     }
 
-    /// Whether what is shown is no longer than it may be.
+    /// Checks the lengths of the credentials.
     pub(super) fn check_size(&self, token_bytes: usize, key_bytes: usize) -> Result<(), AuthError> {
         if self.bearer.is_some_and(|token| token_bytes < token.len()) {
             return Err(AuthError::TooLong(Credential::Token));
@@ -113,7 +113,7 @@ impl<'r> Credentials<'r> {
         Ok(())
     }
 
-    /// Whether there is any credential of the usual form, so that the request cannot pass for one without.
+    /// Returns true if a standard credential is present, so that the request is not unauthenticated.
     pub(super) fn is_something(&self) -> bool {
         self.bearer.is_some() || self.api_key.is_some()
     }
@@ -143,8 +143,8 @@ fn bearer(headers: &HeaderMap) -> Result<Option<&str>, AuthError> {
     Ok(Some(token))
 }
 
-/// What RFC 6750 has for b64token, with which no list and no second parameter can pass for a token. Tokens are long, and
-/// one look at each byte is a part of what a request costs.
+/// Characters of b64token (RFC 6750), which exclude lists and parameters. A table keeps the check at one look-up for
+/// each byte.
 const IN_TOKENS: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte: u8 = 0;
@@ -173,7 +173,7 @@ fn only<'h>(
 }
 
 fn text(value: &HeaderValue) -> Result<&str, AuthError> {
-    // What is not visible is no part of a token, nor of a key.
+    // Tokens and keys consist of visible characters.
     std::str::from_utf8(value.as_bytes())
         .map_err(|_| AuthError::Invalid("the credential is not ASCII".into()))
 }

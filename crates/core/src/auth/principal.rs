@@ -1,4 +1,4 @@
-//! Who a request comes from, whatever it was proved with.
+//! The principal: the identity of a caller, independent of the authentication method.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -11,10 +11,10 @@ use serde_json::{Map, Value};
 
 use super::policy::Standing;
 
-/// Who is calling.
+/// The authenticated caller.
 ///
-/// State, sessions and limits are bound to the principal, never to what a client says of itself. Two principals are
-/// the same if their [`id`](Self::id) is.
+/// State, sessions and limits belong to the principal, never to client-supplied names. Two principals are equal if
+/// their [`id`](Self::id) is equal.
 ///
 /// | proved by | name |
 /// |---|---|
@@ -36,11 +36,11 @@ pub struct Principal {
     withdrawn: Withdrawn,
 }
 
-/// Set when the credential that proved a principal is taken away. A copy of a principal shares it.
+/// Set when a credential is revoked. Copies of a principal share it.
 #[derive(Clone, Debug, Default)]
 struct Withdrawn(Arc<AtomicBool>);
 
-/// What is known of a principal beside its name.
+/// Attributes of a principal other than its name.
 #[derive(Clone, Default)]
 pub(super) struct Facts {
     pub(super) subject: Option<Arc<str>>,
@@ -49,34 +49,34 @@ pub(super) struct Facts {
     pub(super) scopes: Arc<[Box<str>]>,
     pub(super) groups: Arc<[Box<str>]>,
     pub(super) claims: Arc<Map<String, Value>>,
-    /// The endpoints that its token is for, where they are told apart by that; an empty name is `/mcp`.
+    /// Endpoints that the token is valid for, if audiences differ by endpoint. An empty name is `/mcp`.
     pub(super) endpoints: Option<Arc<[Box<str>]>>,
-    /// Until when what was shown is good, in seconds of Unix time.
+    /// Expiry of the credential, in seconds of Unix time.
     pub(super) expires: Option<u64>,
 }
 
-/// How a principal came to be known.
+/// How the principal was authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PrincipalKind {
-    /// Nobody was asked for a proof.
+    /// Authentication is off, or unauthenticated callers are accepted.
     Anonymous,
-    /// The process at the other end of standard input and output.
+    /// The parent process, over standard input and output.
     Local,
     /// An API key.
     ApiKey,
-    /// An access token of an issuer that is trusted.
+    /// An access token of a trusted issuer.
     Token,
-    /// A certificate that leads to an authority which is trusted.
+    /// A verified client certificate.
     Certificate,
-    /// A proxy that is trusted said so.
+    /// A user name from a trusted proxy.
     Forwarded,
-    /// A proof of the application's own.
+    /// An authentication method of the application.
     Custom,
 }
 
 impl PrincipalKind {
-    /// A word for it, for logs.
+    /// Returns the kind as a word, for logs.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Anonymous => "anonymous",
@@ -90,33 +90,33 @@ impl PrincipalKind {
     }
 }
 
-/// Ids are sealed into session ids, which have an end.
+/// IDs are part of encrypted session IDs, whose length is limited.
 const ID_MAX_BYTES: usize = 128;
 
 impl Principal {
-    /// A principal that a [`AuthMethod`](super::AuthMethod) of the application's own has found out. Nobody else may get the
-    /// name.
+    /// Creates a principal for an [`AuthMethod`](super::AuthMethod) of the application. Built-in methods never use
+    /// the same name.
     pub fn new(name: impl AsRef<str>) -> Self {
         let name = name.as_ref();
         Self::of(PrincipalKind::Custom, name, &[name])
     }
 
-    /// The caller of a server that asks for no proof.
+    /// Creates the principal of all callers if authentication is off.
     pub fn anonymous() -> Self {
         Self::anonymous_called("anonymous")
     }
 
-    /// A caller without a proof, under the name that was configured for it.
+    /// Creates the principal of unauthenticated callers, with a configured name.
     pub(super) fn anonymous_called(name: &str) -> Self {
         Self::of(PrincipalKind::Anonymous, name, &[name])
     }
 
-    /// The process that started this one and talks to it over standard input and output.
+    /// Creates the principal of the parent process, for standard input and output.
     pub fn local() -> Self {
         Self::of(PrincipalKind::Local, "local", &["local"])
     }
 
-    /// A principal of a kind; `marks` are what tells it from all others of that kind.
+    /// Creates a principal of a kind. `marks` identify it within the kind.
     pub(super) fn of(kind: PrincipalKind, name: &str, marks: &[&str]) -> Self {
         Self {
             name: name.into(),
@@ -128,7 +128,7 @@ impl Principal {
         }
     }
 
-    /// The same principal, proved by another credential.
+    /// Returns the same principal with another credential.
     pub(super) fn by_another_credential(&self) -> Self {
         Self {
             withdrawn: Withdrawn::default(),
@@ -136,12 +136,12 @@ impl Principal {
         }
     }
 
-    /// Notes that the credential that proved it was taken away.
+    /// Marks the credential as revoked.
     pub(super) fn withdraw(&self) {
         self.withdrawn.0.store(true, Ordering::Release);
     }
 
-    /// Returns true if the credential that proved it was taken away, so that nothing may go on in its name.
+    /// Returns true if the credential is revoked, so that open streams and calls must end.
     pub fn is_withdrawn(&self) -> bool {
         self.withdrawn.0.load(Ordering::Acquire)
     }
@@ -151,14 +151,14 @@ impl Principal {
         &self.standing
     }
 
-    /// Adds what is known beside the name.
+    /// Sets the attributes.
     pub(super) fn with_facts(mut self, facts: Facts) -> Self {
         self.facts = facts;
         self.standing = Standing::default();
         self
     }
 
-    /// Says which scopes it was given.
+    /// Sets the granted scopes.
     #[must_use]
     pub fn with_scopes<S: Into<Box<str>>>(mut self, scopes: impl IntoIterator<Item = S>) -> Self {
         self.facts.scopes = scopes.into_iter().map(Into::into).collect();
@@ -166,7 +166,7 @@ impl Principal {
         self
     }
 
-    /// Says which groups it is in.
+    /// Sets the groups.
     #[must_use]
     pub fn with_groups<S: Into<Box<str>>>(mut self, groups: impl IntoIterator<Item = S>) -> Self {
         self.facts.groups = groups.into_iter().map(Into::into).collect();
@@ -174,7 +174,7 @@ impl Principal {
         self
     }
 
-    /// Says what else is known of it.
+    /// Sets further claims.
     #[must_use]
     pub fn with_claims(mut self, claims: Map<String, Value>) -> Self {
         self.facts.claims = Arc::new(claims);
@@ -182,47 +182,47 @@ impl Principal {
         self
     }
 
-    /// The name that rules and logs know it by.
+    /// Returns the name for policy rules and logs.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What tells it from all others: at most 128 bytes, the same on every replica, and not for people.
+    /// Returns the unique ID: at most 128 bytes, equal on all replicas, and not meant for display.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// How it came to be known.
+    /// Returns how the principal was authenticated.
     pub fn kind(&self) -> PrincipalKind {
         self.kind
     }
 
-    /// The subject of its token, as the issuer writes it.
+    /// Returns the subject of the token.
     pub fn subject(&self) -> Option<&str> {
         self.facts.subject.as_deref()
     }
 
-    /// The issuer of its token.
+    /// Returns the issuer of the token.
     pub fn issuer(&self) -> Option<&str> {
         self.facts.issuer.as_deref()
     }
 
-    /// The OAuth client that its token was issued to.
+    /// Returns the OAuth client that the token was issued to.
     pub fn client(&self) -> Option<&str> {
         self.facts.client.as_deref()
     }
 
-    /// The scopes that it was given.
+    /// Returns the granted scopes.
     pub fn scopes(&self) -> impl Iterator<Item = &str> {
         self.facts.scopes.iter().map(|scope| &**scope)
     }
 
-    /// Whether it was given a scope. The local principal may do everything: it has started the process.
+    /// Returns true if the scope was granted. The local principal has all scopes because it started the process.
     pub fn has_scope(&self, scope: &str) -> bool {
         self.kind == PrincipalKind::Local || self.facts.scopes.iter().any(|s| **s == *scope)
     }
 
-    /// Whether its token is for an endpoint; an empty name is `/mcp`.
+    /// Returns true if the token is valid for an endpoint. An empty name is `/mcp`.
     pub(super) fn is_for(&self, endpoint: &str) -> bool {
         match &self.facts.endpoints {
             None => true,
@@ -230,24 +230,24 @@ impl Principal {
         }
     }
 
-    /// The groups that it is in.
+    /// Returns the groups.
     pub fn groups(&self) -> impl Iterator<Item = &str> {
         self.facts.groups.iter().map(|group| &**group)
     }
 
-    /// Says until when its proof is good, in seconds of Unix time. Streams of its end then at the latest.
+    /// Sets the expiry of the credential, in seconds of Unix time. Streams of the principal end then.
     #[must_use]
     pub fn with_expiry(mut self, unix_seconds: u64) -> Self {
         self.facts.expires = Some(unix_seconds);
         self
     }
 
-    /// Until when its proof is good, in seconds of Unix time; `None` if nobody knows of an end.
+    /// Returns the expiry of the credential in seconds of Unix time, or `None` if it does not expire.
     pub fn expires(&self) -> Option<u64> {
         self.facts.expires
     }
 
-    /// What else its proof says of it: the claims of a token.
+    /// Returns another claim of the token.
     pub fn claim(&self, name: &str) -> Option<&Value> {
         self.facts.claims.get(name)
     }
@@ -272,7 +272,7 @@ impl Hash for Principal {
     }
 }
 
-/// Claims are left out: they may say more of a person than belongs into a log.
+/// Omits claims, which may contain personal data.
 impl fmt::Debug for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Principal")
@@ -284,10 +284,9 @@ impl fmt::Debug for Principal {
     }
 }
 
-/// One text for several marks, such that no two lists of marks have the same: as it is while it is short, else its
-/// digest.
+/// Joins marks into a unique ID. A long ID is replaced by its digest.
 fn id(kind: PrincipalKind, marks: &[&str]) -> Arc<str> {
-    // The two that are only one each.
+    // These kinds have one principal each.
     if let (PrincipalKind::Anonymous | PrincipalKind::Local, [mark]) = (kind, marks)
         && mark.len() <= ID_MAX_BYTES
     {
@@ -295,7 +294,7 @@ fn id(kind: PrincipalKind, marks: &[&str]) -> Arc<str> {
     }
     let mut text = kind.as_str().to_owned();
     for mark in marks {
-        // With its length in front, no mark can pass for two.
+        // Length prefixes make the encoding unambiguous.
         text += &format!(":{}:{mark}", mark.len());
     }
     if text.len() <= ID_MAX_BYTES {

@@ -1,4 +1,4 @@
-//! What this server says of itself as a protected resource (RFC 9728), and what callers have to show.
+//! Protected resource metadata (RFC 9728) and authentication challenges.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -9,21 +9,21 @@ use serde_json::json;
 use super::AuthError;
 use crate::net::TrustedProxies;
 
-/// The path of the MCP endpoint below the server's root.
+/// Path of the MCP endpoint.
 const ENDPOINT: &str = "/mcp";
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
-/// The URL under which clients reach the server's root, as whoever runs it has said.
+/// The configured public URL of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicUrl {
     /// Scheme, host and port.
     origin: String,
-    /// A path in front of all others; empty, or `/` and something without a slash at its end.
+    /// Path prefix of all paths: empty, or `/` and a path without a trailing slash.
     prefix: String,
 }
 
 impl PublicUrl {
-    /// Reads a URL of `http` or `https`, that of the root or that of the endpoint. `None` if it is neither.
+    /// Parses an `http` or `https` URL of the root or the endpoint. Returns `None` for others.
     pub fn parse(text: &str) -> Option<Self> {
         let url: Uri = text.parse().ok()?;
         let (scheme, default_port) = match url.scheme_str()? {
@@ -33,7 +33,7 @@ impl PublicUrl {
         };
         let authority = url.authority()?;
         let host = authority.host();
-        // What is left of the authority is the port; `Uri` itself drops a fragment.
+        // The rest of the authority is the port; `Uri` itself drops a fragment.
         let rest = authority.as_str().get(host.len()..)?;
         let port = match rest.strip_prefix(':') {
             None if rest.is_empty() => None,
@@ -56,7 +56,7 @@ impl PublicUrl {
             return None;
         }
         let path = url.path().trim_end_matches('/');
-        // As RFC 3986 has it. `Uri` lets quotation marks pass, which would end the value that this becomes part of.
+        // Characters of RFC 3986. `Uri` accepts quotation marks, which would end the quoted value of the challenge.
         let is_path = |b: u8| b.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:%/".contains(&b);
         if !path.bytes().all(is_path) || path.split('/').any(|part| matches!(part, "." | "..")) {
             return None;
@@ -70,7 +70,7 @@ impl PublicUrl {
         })
     }
 
-    /// The URL of the endpoint: how clients and issuers name this server (RFC 8707).
+    /// Returns the URL of the endpoint, which identifies this server to clients and issuers (RFC 8707).
     pub fn endpoint(&self) -> String {
         format!("{}{}{ENDPOINT}", self.origin, self.prefix)
     }
@@ -80,12 +80,12 @@ impl PublicUrl {
         format!("{}{}", self.origin, self.prefix)
     }
 
-    /// Scheme, host and port, as browsers write an origin.
+    /// Returns scheme, host and port in the form of an origin.
     pub fn origin(&self) -> &str {
         &self.origin
     }
 
-    /// The host, without a port.
+    /// Returns the host without a port.
     pub fn host(&self) -> &str {
         let authority = self.origin.split_once("://").map_or("", |(_, rest)| rest);
         match authority.rsplit_once(':') {
@@ -94,12 +94,12 @@ impl PublicUrl {
         }
     }
 
-    /// Where the metadata is: the well-known name between host and path (RFC 9728, 3.1).
+    /// Returns the URL of the metadata, with the well-known name between host and path (RFC 9728, 3.1).
     fn metadata(&self) -> String {
         format!("{}{WELL_KNOWN}{}{ENDPOINT}", self.origin, self.prefix)
     }
 
-    /// A path as it is below the server's root.
+    /// Returns a path without the prefix.
     fn below<'p>(&self, path: &'p str) -> &'p str {
         match path.strip_prefix(&*self.prefix) {
             Some(rest) if rest.starts_with('/') => rest,
@@ -112,7 +112,7 @@ impl PublicUrl {
         let from_proxy = seen.peer.is_some_and(|peer| trusted.contains(peer));
         let said = |name: &HeaderName| {
             let value = seen.headers.get(name).filter(|_| from_proxy)?;
-            // What stands first is what the client asked for.
+            // The first value is the one of the original client.
             Some(value.to_str().ok()?.split(',').next()?.trim())
         };
         let forwarded = said(&FORWARDED);
@@ -143,7 +143,7 @@ const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
 
-/// What a request shows of where it was sent.
+/// The parts of a request that contain its target.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'r> {
     pub headers: &'r HeaderMap,
@@ -151,19 +151,19 @@ pub struct Seen<'r> {
     pub peer: Option<IpAddr>,
 }
 
-/// What callers have to show, and where they learn how to get it.
+/// Protected resource data for metadata and challenges.
 #[derive(Clone, Debug, Default)]
 pub struct Resource {
-    /// The issuers of tokens; without any there is no metadata.
+    /// Token issuers. Without any, there is no metadata.
     pub(super) issuers: Vec<String>,
     /// Scopes that every request needs.
     pub(super) scopes: Vec<String>,
     pub(super) public: Option<PublicUrl>,
     pub(super) trusted: TrustedProxies,
     pub(super) metadata_url: Option<String>,
-    /// A name for people.
+    /// Display name.
     pub(super) name: String,
-    /// Endpoints beside the first one, and the scopes that each needs.
+    /// Endpoints besides the first one, with the scopes that each needs.
     pub(super) mounts: Vec<(Box<str>, Vec<String>)>,
 }
 
@@ -175,12 +175,12 @@ impl Resource {
         }
     }
 
-    /// What stands in front of each path in the URLs that clients use.
+    /// Returns the path prefix of public URLs.
     pub(super) fn prefix(&self) -> &str {
         self.public.as_ref().map_or("", |public| &public.prefix)
     }
 
-    /// The endpoint beside the first one that a path below the root belongs to, with its scopes.
+    /// Returns the additional endpoint at a path, with its scopes.
     fn mount_at(&self, path: &str) -> Option<(&str, &[String])> {
         let name = path.strip_prefix(ENDPOINT)?.strip_prefix('/')?;
         let name = name.trim_end_matches('/');
@@ -188,7 +188,7 @@ impl Resource {
         mount.map(|(name, scopes)| (&**name, &**scopes))
     }
 
-    /// The scopes that every request to an endpoint beside the first one needs.
+    /// Returns the scopes that every request to an additional endpoint needs.
     pub(super) fn scopes_of(&self, mount: &str) -> &[String] {
         let known = self.mounts.iter().find(|(known, _)| **known == *mount);
         known.map_or(&[], |(_, scopes)| scopes)
@@ -233,7 +233,8 @@ impl Resource {
         Some(document.to_string().into_bytes())
     }
 
-    /// `WWW-Authenticate` (RFC 6750, 3; RFC 9728, 5.1). Who has shown nothing is told no error.
+    /// Returns `WWW-Authenticate` (RFC 6750, 3; RFC 9728, 5.1). It has no error code if the request had no
+    /// credential.
     pub(super) fn challenge(
         &self,
         seen: Seen<'_>,
@@ -245,7 +246,7 @@ impl Resource {
             AuthError::Malformed(_) => Some("invalid_request"),
             AuthError::Invalid(_) | AuthError::TooLong(_) => Some("invalid_token"),
             AuthError::InsufficientScope { .. } => Some("insufficient_scope"),
-            // Nothing that the caller could show would help.
+            // Another credential would not help.
             AuthError::Unavailable(_) => return None,
         };
         let mut parameters = Vec::new();
@@ -282,7 +283,7 @@ impl Resource {
         HeaderValue::try_from(text.trim_end()).ok()
     }
 
-    /// All scopes that a request needs which needs some.
+    /// Returns all scopes that a request needs which lacks these.
     pub(super) fn with_scopes(&self, needed: &[String]) -> Vec<String> {
         let mut all = self.scopes.clone();
         for scope in needed {
@@ -294,7 +295,7 @@ impl Resource {
     }
 }
 
-/// What may stand between quotation marks as it is.
+/// Escapes or drops characters that cannot occur in a quoted string.
 fn quotable(text: &str) -> String {
     let good = |c: &char| matches!(c, ' '..='~') && !matches!(c, '"' | '\\');
     text.chars().filter(good).collect()

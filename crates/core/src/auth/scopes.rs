@@ -1,9 +1,9 @@
-//! Scopes that stand for others.
+//! Scopes that imply other scopes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Which scopes others bring along (AUTH-10).
+/// The implied scopes of each scope (AUTH-10).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Implied(BTreeMap<String, Vec<String>>);
 
@@ -12,7 +12,7 @@ impl Implied {
         Self(implied.clone())
     }
 
-    /// The scopes, and all that they bring along.
+    /// Returns the scopes with all implied ones.
     pub fn expand<'s>(&self, scopes: impl Iterator<Item = &'s str>) -> Arc<[Box<str>]> {
         let mut known = BTreeSet::new();
         let mut all: Vec<Box<str>> = Vec::new();

@@ -1,4 +1,4 @@
-//! From settings to a gate.
+//! Builds the authenticator from settings.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use super::{AuthMethod, Gate, Principal};
 use crate::net::{self, TrustedProxies};
 use crate::telemetry::{self, Life, Metrics};
 
-/// How often files of keys are looked at.
+/// Interval between checks of the key files.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
-/// The gate, and what has to be done to keep it up to date.
+/// The authenticator and its background work.
 #[derive(Debug)]
 pub struct Authentication {
     pub gate: Arc<Gate>,
@@ -28,12 +28,12 @@ pub struct Authentication {
     tokens: Option<Tokens>,
 }
 
-/// What the gate has to know of the server that it belongs to.
+/// Facts about the server that authentication needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'p> {
     /// What it is called.
     pub name: &'p str,
-    /// The URL under which clients reach it.
+    /// The public URL of the server.
     pub public_url: Option<&'p str>,
     pub trusted: &'p TrustedProxies,
     /// Its endpoints beside `/mcp`.
@@ -42,13 +42,13 @@ pub struct Place<'p> {
     pub asks_for_certificates: bool,
 }
 
-/// What the gate has to know of an endpoint beside `/mcp`.
+/// Facts about an endpoint besides `/mcp`.
 #[derive(Clone, Debug)]
 pub struct MountPlace {
     pub name: Box<str>,
-    /// Whom tokens have to be for; empty for what follows from the rest.
+    /// Accepted token audiences. Empty to derive them from the other settings.
     pub audience: Vec<String>,
-    /// Scopes that every request to it needs.
+    /// Scopes that each request to the endpoint needs.
     pub scopes: Vec<String>,
 }
 
@@ -67,7 +67,7 @@ impl MountPlace {
 }
 
 impl Authentication {
-    /// What the settings say. `custom` are proofs of the application's own, which come first.
+    /// Builds the authenticator. `custom` are methods of the application, which run first.
     pub fn new(
         config: &AuthConfig,
         place: Place<'_>,
@@ -96,7 +96,8 @@ impl Authentication {
                     let implied = Implied::new(&config.implied_scopes);
                     let endpoint = public.as_ref().map(PublicUrl::endpoint);
                     let proof = Tokens::new(&config.oauth, &implied, endpoint.as_deref())?;
-                    // Where one has an audience of its own, each has: a token says whom it is for.
+                    // If one endpoint has an audience of its own, all have, because the audience determines the
+                    // endpoint of a token.
                     let each = place.mounts.iter().map(|mount| {
                         let audiences = mount.audiences(config, endpoint.as_deref());
                         (mount.name.clone(), audiences)
@@ -166,17 +167,17 @@ impl Authentication {
         })
     }
 
-    /// How to take on the keys of another configuration; `None` where no keys are asked for.
+    /// Returns the API keys for a configuration reload, or `None` if keys are not a method.
     pub fn keys(&self) -> Option<Arc<ApiKeys>> {
         self.keys.clone()
     }
 
-    /// The principal of an API key's holder.
+    /// Returns the principal of an API key's holder.
     pub fn holder(&self, name: &str) -> Option<Arc<Principal>> {
         self.keys.as_ref()?.principal(name)
     }
 
-    /// Has tokens checked with these keys, which nobody was asked for.
+    /// Installs a fixed key set for token verification, without fetching it.
     pub fn hold(&self, keys: &str) {
         if let Some(tokens) = &self.tokens {
             tokens.hold(keys);
@@ -189,7 +190,7 @@ impl Authentication {
         tokens.map(|_| life.gate("keys of the issuers of tokens"))
     }
 
-    /// Shows operators how old the keys of the issuers are.
+    /// Registers metrics for the age of issuer keys.
     pub fn show(&self, metrics: &Metrics) {
         if let Some(tokens) = &self.tokens {
             tokens.show(metrics);
@@ -222,12 +223,12 @@ async fn look_again(keys: &Arc<ApiKeys>) -> Infallible {
     loop {
         tokio::time::sleep(LOOK_AGAIN).await;
         let keys = Arc::clone(keys);
-        // A file system may be slow to answer, and others wait for this thread.
+        // File systems can be slow, and this thread serves other tasks.
         let _ = net::spawn_blocking(move || keys.refresh()).await;
     }
 }
 
-/// Whether a name is nobody else's.
+/// Returns true if the name has none of the reserved prefixes.
 fn is_free(name: &str) -> bool {
     let good = |b: u8| b.is_ascii_graphic() && b != b':';
     (1..=64).contains(&name.len()) && name.bytes().all(good) && name != "local"

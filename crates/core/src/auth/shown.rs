@@ -1,10 +1,10 @@
-//! What a connection has shown last, so that a credential is not judged anew for each request that shows it.
+//! Per-connection cache of the last authenticated credential.
 //!
-//! Clients keep their connections, and show the same credential with each request. To find out who that is takes a digest
-//! of it and some look-ups, about a tenth of what a small request costs. So a connection remembers the last header that
-//! proved something, and who that was. A request that shows the same bytes comes from the same principal.
+//! Clients reuse connections and send the same credential with each request. Verifying it takes a digest and several
+//! look-ups, about a tenth of the cost of a small request. A connection therefore stores its last accepted header
+//! with its principal. A request with identical bytes has the same principal.
 //!
-//! It is safe because nothing is concluded that judging would not conclude:
+//! A cache hit never differs from a full verification:
 //!
 //! - The whole header is compared, byte for byte, in a time that does not depend on where it differs. Whoever shares a
 //!   connection with others, as behind a proxy, is each time judged by what its own request shows.
@@ -27,12 +27,12 @@ use zeroize::Zeroizing;
 use super::presented::API_KEY_HEADER;
 use super::{AuthMethod, Credentials, Principal};
 
-/// Longest header that is remembered. There is one for each connection.
+/// Maximum size of a cached header. Each connection has one.
 const REMEMBERED_MAX_BYTES: usize = 4096;
-/// Where several callers share a connection, at most so many others are judged before one is remembered again.
+/// Maximum number of misses before another credential is cached, for connections that several callers share.
 const PATIENCE_MAX: u32 = 63;
 
-/// A proof that stands by what it has said of a credential, and notes when it does not any longer.
+/// An authentication method with cacheable results.
 ///
 /// It looks at nothing of a request but the credential, and at nothing of a connection that may change.
 pub(super) trait Lasting: AuthMethod {
@@ -40,10 +40,10 @@ pub(super) trait Lasting: AuthMethod {
     fn holds_until(&self, presented: &Credentials<'_>) -> Option<u64>;
 }
 
-/// The end of what has none.
+/// Expiry of results that do not expire.
 pub(super) const FOREVER: u64 = u64::MAX;
 
-/// How often something has changed because of which a credential may not prove any more what it did.
+/// Counter of events that invalidate cached results.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Changes(Arc<AtomicU64>);
 
@@ -53,32 +53,32 @@ impl Changes {
         self.0.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Read before a judgement, this tells whether anything has changed since.
+    /// Returns the epoch. If it is read before a verification, a later comparison detects changes.
     #[inline]
     pub(super) fn count(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }
 }
 
-/// What a connection has shown last.
+/// Cache of one connection's last accepted credential.
 ///
-/// Its requests are served by one thread, so the lock is never waited for.
+/// One thread serves the connection, so the lock is never contended.
 #[derive(Default)]
 pub struct Shown(Mutex<State>);
 
 #[derive(Default)]
 struct State {
     last: Option<Box<Proven>>,
-    /// How many are to be judged before one is remembered again.
+    /// Remaining misses before a credential is cached.
     patience: u32,
-    /// What `patience` was the last time.
+    /// Previous value of `patience`.
     was_patient: u32,
 }
 
-/// A header, and who it proved.
+/// A header and its principal.
 struct Proven {
     header: &'static HeaderName,
-    /// The other one, which must not be there.
+    /// The other credential header, which must be absent.
     other: &'static HeaderName,
     value: Zeroizing<Vec<u8>>,
     principal: Arc<Principal>,
@@ -95,8 +95,8 @@ impl Shown {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who a request comes from, if it shows what was shown last and that still holds. The credential is taken out of the
-    /// headers. `changes` is how many there were by now; `now` says the time, in seconds of Unix time.
+    /// Returns the principal if the credential is cached and still valid, and removes the header. `changes` is the
+    /// current epoch; `now` returns Unix time in seconds.
     #[inline]
     pub(super) fn recall(
         &self,
@@ -118,7 +118,7 @@ impl Shown {
         Some(Arc::clone(&proven.principal))
     }
 
-    /// Remembers what was presented, and whom it proved.
+    /// Stores a credential and its principal.
     pub(super) fn remember(
         &self,
         presented: &Credentials<'_>,
@@ -134,7 +134,7 @@ impl Shown {
             state.patience -= 1;
             return;
         }
-        // It costs more than to be judged, and where callers take turns it is for nothing.
+        // Storing costs more than a verification, and has no benefit if callers alternate on a connection.
         let was_in_vain = state.last.as_ref().is_some_and(|last| !last.was_of_use);
         state.was_patient = match was_in_vain {
             true => (2 * state.was_patient + 1).min(PATIENCE_MAX),
@@ -154,7 +154,7 @@ impl Shown {
 }
 
 impl Proven {
-    /// Whether a request shows the same, and nothing else that could be a credential.
+    /// Returns true if the request has the same credential and no other.
     #[inline]
     fn is_shown(&self, headers: &HeaderMap) -> bool {
         let mut values = headers.get_all(self.header).iter();
@@ -165,7 +165,7 @@ impl Proven {
     }
 }
 
-/// The one header that proves something, if it is short enough.
+/// Returns the only credential header, if it is short enough.
 fn credential<'p>(
     presented: &Credentials<'p>,
 ) -> Option<(&'static HeaderName, &'static HeaderName, &'p HeaderValue)> {
@@ -179,13 +179,13 @@ fn credential<'p>(
     (!has_other && value.len() <= REMEMBERED_MAX_BYTES).then_some((header, other, value))
 }
 
-/// Compares two texts in a time that tells nothing but whether they are of one length.
+/// Compares two strings in constant time, except for their length.
 #[inline]
 pub fn is_same(one: &[u8], other: &[u8]) -> bool {
     if one.len() != other.len() {
         return false;
     }
-    // By words, whatever becomes of the loop, which has no end in between; libraries for it go byte by byte.
+    // Compares whole words without an early exit. Library functions compare byte by byte.
     let word = |bytes: &[u8; 8]| u64::from_ne_bytes(*bytes);
     let (words, rest) = one.as_chunks();
     let (other_words, other_rest) = other.as_chunks();

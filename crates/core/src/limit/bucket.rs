@@ -264,8 +264,8 @@ pub fn subnet(address: IpAddr) -> u128 {
     }
 }
 
-/// Returns true if an address belongs to one client or household. Addresses of private networks may be load
-/// balancers.
+/// Returns true if an address is public, and therefore belongs to one client or household. Private addresses may be
+/// load balancers.
 pub fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => {

@@ -9,15 +9,15 @@ use serde::{Deserialize, Serialize};
 use super::places::Queue;
 use crate::environment::Conflicts;
 
-/// How often, and how many at once.
+/// Rate and concurrency limits.
 ///
-/// Rates are token buckets: `per_second` in the long run, `burst` at once; 0 a second is no limit. Who asks too often gets
-/// 429, and who finds no place gets 503, each with `Retry-After`, and in the JSON-RPC error `data.retryAfterMs` and
-/// `data.setting`. A call that is done at once takes no place among those that run. A queue that has been standing for 100
-/// milliseconds takes nobody in until it moves again.
+/// Rates are token buckets: `per_second` is the sustained rate, `burst` the maximum at one time; 0 per second means
+/// no limit. A request over a rate gets 429, a call without a permit 503. Both have `Retry-After`, and
+/// `data.retryAfterMs` and `data.setting` in the JSON-RPC error. Calls that finish without waiting do not count
+/// toward the concurrency limit. If the queue has not moved for 100 ms, new calls are rejected.
 ///
-/// An address of a private network, or loopback, may be a proxy or a balancer that stands for everybody. Where the default
-/// is for public addresses, it is for others only if the setting is written down.
+/// A private or loopback address may be a proxy that stands for all clients. Defaults for public addresses apply to
+/// private ones only if the setting is written down.
 ///
 /// ```toml
 /// [limits]
@@ -33,50 +33,49 @@ use crate::environment::Conflicts;
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitConfig {
-    /// Requests of everybody together. Default: no limit.
+    /// Rate of all requests together. If unset: no limit.
     pub server: RateConfig,
-    /// Requests from one address, before it is known who asks. Default: no limit, since behind a balancer all clients
-    /// have one address.
+    /// Rate of requests from one address, before authentication. If unset: no limit, because clients behind a load
+    /// balancer share one address.
     pub address: RateConfig,
-    /// Requests of one principal that was proved. Default: 50 a second, 100 at once.
+    /// Rate of requests of one authenticated principal.
     pub principal: PrincipalRateConfig,
-    /// Sessions that may begin in a minute, of one principal, or where none was proved from one address; as many may
-    /// begin at once. 0 for no limit. Default: 600 for principals and public addresses.
+    /// Maximum number of new sessions per minute of one principal, or of one address of unauthenticated clients. 0
+    /// for no limit. If unset: 600 for principals and public addresses.
     pub initialize_per_minute: Option<u32>,
-    /// Failed attempts to authenticate from one address in a minute that are answered as such; further ones get 429.
-    /// 0 for no limit. Default: 10 for public addresses.
+    /// Maximum number of failed authentications per minute from one address, before further ones get 429. 0 for no
+    /// limit. If unset: 10 for public addresses.
     pub failed_authentications_per_minute: Option<u32>,
-    /// Calls that run at once. 0 for no limit. Default: 256 for each core.
+    /// Maximum number of concurrent calls. 0 for no limit. If unset: 256 per core.
     pub calls: Option<usize>,
-    /// Calls of one principal that run at once, if it was proved. 0 for no limit. Default: 64.
+    /// Maximum number of concurrent calls of one authenticated principal. 0 for no limit.
     pub calls_per_principal: usize,
-    /// Calls of one address that run at once, of callers without a name. 0 for no limit. Default: a quarter of `limits.calls`
-    /// for public addresses.
+    /// Maximum number of concurrent calls of unauthenticated clients at one address. 0 for no limit. If unset: a
+    /// quarter of `limits.calls` for public addresses.
     pub calls_per_address: Option<usize>,
-    /// Calls that wait until another one ends. Default: 256.
+    /// Maximum number of calls that wait for a permit.
     pub queue: usize,
-    /// Milliseconds that a call waits at most. Default: 1000.
+    /// Maximum time that a call waits for a permit, in milliseconds.
     pub queue_ms: u64,
-    /// Memory that the process may have in use, in bytes; programs that it starts have limits of their own. 0 for no limit.
-    /// Default: that of its control group, where there is one.
+    /// Memory limit of the process, in bytes, without its child processes. 0 for no limit. If unset: the limit of the
+    /// control group, if there is one.
     pub memory_bytes: u64,
-    /// From how many hundredths of that on no sessions begin, and connections are closed once they are answered.
-    /// Default: 80.
+    /// Memory use, in percent of `memory_bytes`, above which new sessions are rejected and connections close after
+    /// their response.
     pub memory_high_percent: u8,
-    /// From how many hundredths on all is refused but health, metrics and ends of sessions, and the server is not ready.
-    /// Default: 90.
+    /// Memory use, in percent of `memory_bytes`, above which everything but health, metrics and session ends is
+    /// rejected, and the server is not ready.
     pub memory_critical_percent: u8,
-    /// Maximum size of large responses that wait for their clients to read them, in bytes, of all clients together. One
-    /// principal, or one address of clients without a name, may have half of it. Responses below 64 KiB are not counted. 0
-    /// for no limit. Default: a quarter of `limits.memory_bytes`; 268435456 where memory is not limited.
+    /// Maximum size of large responses that wait to be read by clients, in bytes, over all clients. One principal, or
+    /// one address of unauthenticated clients, may use half of it. Responses below 64 KiB do not count. 0 for no
+    /// limit. If unset: a quarter of `limits.memory_bytes`, or 268435456 if memory is not limited.
     pub response_bytes: Option<u64>,
-    /// How many addresses or principals are told apart, for each kind of limit. Default: 100000, of 16 bytes each.
+    /// Maximum number of addresses or principals to track, for each kind of limit; each takes 16 bytes.
     pub buckets: usize,
-    /// Whether rates hold for all replicas together, and not for each of them. They tell one another several times a
-    /// second what they let through, by way of the shared state; this takes `state.url` and `seal.keys`. Places for calls
-    /// stay each replica's own. Default: false.
+    /// Apply rates to all replicas together. Replicas exchange their counts several times a second through the shared
+    /// state; requires `state.url` and `seal.keys`. Concurrency limits still apply to each replica.
     pub shared: bool,
-    /// Limits of single tools, by name: `per_second`, `burst`, `calls`. Default: none.
+    /// Limits of single tools, by name: `per_second`, `burst`, `calls`.
     pub tools: BTreeMap<String, ToolLimitConfig>,
 }
 
@@ -84,19 +83,19 @@ pub struct LimitConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RateConfig {
-    /// How many a second, in the long run; 0 for no limit.
+    /// Sustained rate, in requests per second; 0 for no limit.
     pub per_second: f64,
     /// How many at once; 0 for as many as a second brings.
     pub burst: u32,
 }
 
-/// The token bucket of each principal.
+/// Rate of requests of each principal.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PrincipalRateConfig {
-    /// How many a second, in the long run; 0 for no limit. Default: 50.
+    /// Sustained rate, in requests per second; 0 for no limit.
     pub per_second: f64,
-    /// How many at once; 0 for as many as a second brings. Default: 100.
+    /// Maximum burst, in requests; 0 for the number of one second.
     pub burst: u32,
 }
 
@@ -118,15 +117,15 @@ impl PrincipalRateConfig {
     }
 }
 
-/// The limits of one tool.
+/// Limits of one tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ToolLimitConfig {
-    /// How many calls a second, in the long run; 0 for no limit.
+    /// Sustained rate, in calls per second; 0 for no limit.
     pub per_second: f64,
     /// How many at once; 0 for as many as a second brings.
     pub burst: u32,
-    /// How many calls run at once. Default: no limit, and so is 0.
+    /// Maximum number of concurrent calls. No limit if unset or 0.
     pub calls: Option<usize>,
 }
 

@@ -1,9 +1,9 @@
 //! Rates shared by all replicas.
 //!
-//! Each replica has buckets of its own, and none waits for another one. Several times a second it tells the others what
-//! was taken from its buckets, and takes from them what the others say that was taken from theirs. So all together let
-//! through what one would, and for a moment after a burst a little more. Words that are lost let through more, too. Who
-//! is meant is told by a number that only those know who have the same sealing keys.
+//! Each replica has its own buckets and never waits for another. Several times a second it publishes the tokens taken
+//! from its buckets, and takes the tokens that other replicas report. Together they allow the rate of one, and
+//! slightly more just after a burst or when messages are lost. Keys are sent as keyed hashes, so that only replicas
+//! with the same sealing keys can interpret them.
 
 use std::sync::Arc;
 use std::time::Duration;

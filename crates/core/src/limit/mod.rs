@@ -43,7 +43,7 @@ use exchange::{Kind, Taken};
 
 /// All limits on requests and calls, with counters of their hits.
 ///
-/// They may be changed while the server runs: buckets and places whose setting stays go on as they are.
+/// Settings can change at run time: buckets and permits with unchanged settings keep their state.
 #[derive(Debug)]
 pub struct Limits {
     pub hits: Arc<Hits>,
@@ -96,7 +96,7 @@ pub struct ToolLimits {
 }
 
 impl Rules {
-    /// Creates the limits of a configuration and keeps unchanged ones. With a seed, rates may be shared by replicas.
+    /// Creates the limits of a configuration and keeps unchanged ones. A shared seed lets replicas share rates.
     fn new(config: &LimitConfig, before: Option<&Self>, seed: Option<u64>) -> Self {
         let seed = seed.filter(|_| config.shared);
         let before = before.filter(|before| before.config.shared == config.shared);
@@ -395,11 +395,11 @@ impl Limits {
         }
     }
 
-    /// Admits a new session. Unauthenticated callers are told apart by their address.
+    /// Admits a new session. Unauthenticated callers are distinguished by their address.
     ///
     /// # Errors
     ///
-    /// Too many began lately.
+    /// Too many sessions began recently.
     pub fn begin_session(
         &self,
         principal: &Principal,

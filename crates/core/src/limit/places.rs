@@ -1,9 +1,8 @@
 //! Concurrency limits with a short queue.
 //!
-//! A call has a place from when it has to wait for something: what is done at once takes none. The queue is short in
-//! number and in time, and whoever comes last is refused first. When the queue has been standing for a while, so that
-//! even the one that waited least waited long, those who come are refused at once: then waiting helps nobody (the rule
-//! of CoDel).
+//! A call needs a permit once it has to wait for something; a call that finishes immediately needs none. The queue is
+//! short in length and time, and the newest call is rejected first. When even the shortest wait in the queue has been
+//! long for a while, new calls are rejected immediately, because waiting no longer helps (the rule of CoDel).
 
 use std::collections::HashMap;
 use std::future::Future;

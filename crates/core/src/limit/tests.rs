@@ -161,7 +161,7 @@ fn changed_limits_hold_at_once_and_what_is_unchanged_goes_on() {
     config.tools.insert("slow".to_owned(), tool);
     config.initialize_per_minute = Some(2);
     limits.take_on(&config);
-    // One of two tokens was taken before.
+    // The first assertion took one of the two tokens.
     assert!(limits.arrive(SOMEBODY).is_ok() && limits.arrive(SOMEBODY).is_err());
     let begin = || limits.begin_session(&anonymous, Some(SOMEBODY));
     assert!(begin().is_ok() && begin().is_ok() && begin().is_err());

@@ -5,17 +5,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::Secret;
 
-/// How session ids and cursors are sealed.
+/// Encryption of session IDs and cursors.
 ///
-/// A session id is not a key into a table: it is the session, sealed. A server that has the key opens it, whichever
-/// server issued it. So replicas that share `seal.keys` answer each other's sessions, and sessions outlive a restart. With
-/// a key made at start they end with the process; clients then get 404 and begin a new one.
+/// A session ID is not a key of a table: it contains the encrypted session. Any server with the key can decrypt it,
+/// so replicas with the same `seal.keys` accept each other's sessions, and sessions survive a restart. With a key
+/// generated at start, sessions end with the process; clients then get 404 and initialize again.
 ///
-/// Replicas that share a state (`state.url`) seal what lies there with the same keys.
+/// Replicas with a shared state (`state.url`) encrypt its entries with the same keys.
 ///
-/// Make a key with `openssl rand -base64 32`. The first seals, all of them open, and no session lives longer than a day. So
-/// to rotate keys, first add the new one at the end on all replicas, then put it in front, and take the old one away a day
-/// later; a server that is alone can begin with the second step.
+/// Generate a key with `openssl rand -base64 32`. The first key encrypts, all keys decrypt, and sessions live at most
+/// one day. To rotate keys, add the new key at the end on all replicas, then move it to the front, and remove the old
+/// key a day later. A single server can begin with the second step.
 ///
 /// ```toml
 /// [seal]
@@ -24,9 +24,9 @@ use crate::environment::Secret;
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SealConfig {
-    /// Secrets of at least 32 bytes that all replicas share. The first seals, all of them open: to rotate, add a new
-    /// one at the end everywhere, then put it in front, and take the old one away a day later. Default: one made at start,
-    /// which other replicas do not have.
+    /// Secrets of at least 32 bytes that all replicas share. The first encrypts, all decrypt: to rotate, add a new
+    /// one at the end everywhere, then move it to the front, and remove the old one a day later. If unset: a key that
+    /// is generated at start, which other replicas do not have.
     #[serde(deserialize_with = "crate::environment::list")]
     pub keys: Vec<Secret>,
 }
@@ -35,7 +35,7 @@ pub struct SealConfig {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// Too little to be hard to guess.
+    /// The key is too short to be secure.
     #[error(
         "seal.keys[{index}] has {bytes} bytes; a key needs at least 32, for example from `openssl rand -base64 32`"
     )]

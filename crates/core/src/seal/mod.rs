@@ -1,14 +1,13 @@
-//! What the server hands out and must recognise later, on any replica: sealed session ids and cursors,
-//! and the states of requests that wait for their client's input.
+//! Encryption of data that the server issues and must recognise on any replica: session IDs, cursors, and the state
+//! of requests that wait for client input.
 //!
-//! No id is stored. An id *is* its content, encrypted and authenticated under a key that the replicas
-//! share ([`KeyRing`]); whoever holds the key can open it. What it is for and which mount it belongs to are
-//! bound into the seal, so that one thing cannot be passed off as another.
+//! No ID is stored. An ID *is* its content, encrypted and authenticated with a key that the replicas share
+//! ([`KeyRing`]). Purpose and endpoint are authenticated too, so that one kind of data cannot be used as another.
 //!
 //! # Failure
 //!
-//! What was tampered with, sealed for something else, or sealed by a key that is gone looks all the same from
-//! outside: it does not open.
+//! Tampered data, data for another purpose, and data under a removed key are indistinguishable to clients: decryption
+//! fails.
 
 mod config;
 mod digest;

@@ -16,11 +16,11 @@ const REMEMBERED_MAX: usize = 200_000;
 /// Number of records that are dropped at a time when the limit is reached.
 const DROPPED_AT_ONCE: usize = REMEMBERED_MAX / 64;
 
-/// The sessions that their clients have ended with DELETE.
+/// Sessions that clients have ended with DELETE.
 ///
-/// Each is remembered by itself until it would have expired, so ending sessions never ends another one. The number of records
-/// is bounded. When it is reached, the callers that have ended most lose records, those that would expire soonest first: such
-/// a session can be used again until it expires, by a client that has its id and is its principal.
+/// Each entry stays until the session would have expired, so an ended session never affects another. The number of
+/// entries is bounded. At the bound, callers with the most entries lose those that expire soonest. Such a session can
+/// be used again until it expires, by its principal with its ID.
 #[derive(Debug, Default)]
 pub struct Revoked {
     /// True if there is a record at all, so that a server without ended sessions pays one load.

@@ -179,10 +179,10 @@ pub(super) fn log_name(nonce: &[u8; 16]) -> Arc<str> {
     std::str::from_utf8(&name).unwrap_or_default().into()
 }
 
-/// Ids that were opened lately, so that a busy session costs a look-up and not a decryption.
+/// Cache of recently decrypted IDs, so that a busy session costs a look-up instead of a decryption.
 ///
-/// Holds at most two times [`GENERATION_MAX`]: when the young half is full it becomes the old half, and what
-/// was old is dropped. What is used moves to the young half.
+/// Holds at most two times [`GENERATION_MAX`]: a full young half becomes the old half, and the previous old half is
+/// dropped. A hit moves an entry to the young half.
 #[derive(Debug, Default)]
 pub struct OpenedSessions {
     young: HashMap<Box<[u8]>, Arc<Session>, RandomState>,

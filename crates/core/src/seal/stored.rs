@@ -1,9 +1,8 @@
-//! What replicas keep in a store that others may be able to write to.
+//! Encryption of shared state, for stores that others may be able to write to.
 //!
-//! Everything that goes into the store is sealed for the place that it lies in, and only what opens there comes out.
-//! Whoever can write to the store but has no key of the ring can take things away and bring old ones back to their
-//! place, and can neither make one up, change one, nor put it anywhere else; and who can read it learns no content.
-//! Counters stay plain, since the store itself adds to them.
+//! Each entry is encrypted and bound to its key in the store; only matching entries are decrypted. Without a key of
+//! the ring, someone with write access can delete entries and restore old ones in place, but not forge, change or
+//! move them; read access reveals no content. Counters stay plain, because the store increments them.
 
 use std::fmt;
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::{Conflicts, Secret};
 
-/// What replicas share.
+/// State that replicas share.
 ///
 /// ```toml
 /// [state]
@@ -16,27 +16,27 @@ use crate::environment::{Conflicts, Secret};
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StateConfig {
-    /// Address of a Redis or Valkey server (version 7 or later) that all replicas share, such as
-    /// `redis://redis:6379` or, with TLS, `rediss://user:password@host:6379/0`; of sentinels and the name of their master,
-    /// `redis+sentinel://user:password@one:26379,two:26379/name/0`; or of nodes of a cluster,
-    /// `redis+cluster://user:password@one:6379,two:6379`. Default: none, the state is kept in memory.
+    /// URL of a Redis or Valkey server (version 7 or later) that all replicas share, such as `redis://redis:6379`, or
+    /// with TLS `rediss://user:password@host:6379/0`. For Sentinel:
+    /// `redis+sentinel://user:password@one:26379,two:26379/name/0`. For a cluster:
+    /// `redis+cluster://user:password@one:6379,two:6379`. If unset: in memory.
     pub url: Option<Secret>,
-    /// What the keys on that server begin with. Default: `longshore:`.
+    /// Prefix of all keys on the server.
     pub prefix: String,
-    /// How much the state may take in memory, in bytes, where it is kept there. Default: 67108864, 64 MiB.
+    /// Maximum size of the in-memory state, in bytes.
     pub memory_bytes: usize,
     /// Maximum share of `memory_bytes` that running tasks, unread messages to tasks and pending elicitations of one
     /// principal, or of one unauthenticated client address, may take, in per cent from 1 to 100. Default: 25.
     pub share_percent: u8,
-    /// How long one call of the store may take, in milliseconds. Default: 100.
+    /// Timeout of a request to the store, in milliseconds.
     pub timeout_ms: u64,
-    /// Certificates for servers that are reached over TLS.
+    /// TLS for the Redis connection.
     pub tls: StateTlsConfig,
 }
 
-/// Whom a store over TLS is believed to be, and what is shown to it.
+/// TLS for the Redis connection: trusted CA certificates and the client certificate.
 ///
-/// The files are read at start. They are for addresses that begin with `rediss`, of sentinels and nodes too.
+/// The files are read at start. They apply to `rediss` addresses, Sentinel and cluster nodes included.
 ///
 /// ```toml
 /// [state]
@@ -48,15 +48,13 @@ pub struct StateConfig {
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StateTlsConfig {
-    /// A file with the certificates of the authorities that vouch for the store, in PEM. Default: none, and those are
-    /// believed that the web trusts.
+    /// File with the CA certificates of the store, in PEM. If unset: public CA certificates.
     #[schemars(extend("x-path" = "file"))]
     pub ca: Option<PathBuf>,
-    /// A file with the certificate that is shown to the store and those that lead to its authority, in PEM. Default:
-    /// none, nothing is shown.
+    /// File with the client certificate and its chain, in PEM. If unset, no client certificate is sent.
     #[schemars(extend("x-path" = "file"))]
     pub certificate: Option<PathBuf>,
-    /// A file with that certificate's private key, in PEM.
+    /// File with the client certificate's private key, in PEM.
     #[schemars(extend("x-path" = "file"))]
     pub key: Option<PathBuf>,
 }

@@ -35,22 +35,20 @@ pub use shared::SharedState;
 
 /// A store that replicas share.
 ///
-/// Everything in it has an end: values, counters and logs go away by themselves. Keys are at most 512 bytes of visible
-/// ASCII, values at most [`VALUE_MAX_BYTES`], entries of logs at most [`ENTRY_MAX_BYTES`]; callers keep to that.
+/// All entries expire: values, counters and logs. Keys have at most 512 bytes of visible ASCII, values at most
+/// [`VALUE_MAX_BYTES`], and log entries at most [`ENTRY_MAX_BYTES`]; callers ensure this.
 ///
-/// A key that holds a value is no counter and no log. Using it as one is [`StateError::WrongType`], and changes
-/// nothing.
+/// A key has one type. Using a value as a counter or log returns [`StateError::WrongType`] and changes nothing.
 ///
 /// # What an implementer may get wrong
 ///
-/// - Each call is atomic towards all replicas, not only towards this process.
-/// - Numbers of a log grow, and none is given twice: not by a log that has gone away and begins anew, and not by a
-///   store that was set back to what it held earlier. Numbers that are at least the time in microseconds do for that.
-///   Whoever holds an old number can so be told that what came after it is lost, and misses nothing new.
-/// - A future may be dropped at any time: its caller has waited long enough. What was asked may or may not have
-///   happened then.
-/// - No call waits for a connection to come back. A store that cannot be reached says so at once
-///   ([`StateError::Unreachable`]), and finds its way back by itself.
+/// - Each call is atomic across all replicas.
+/// - Log numbers increase and are never reused, even if a log expires and starts again, or the store is restored from
+///   a backup. The time in microseconds as a lower bound ensures this. A reader with an old number can thus detect
+///   lost entries, and misses no new ones.
+/// - A future may be dropped at any time. The operation may or may not have happened then.
+/// - No call waits for a reconnection. An unreachable store returns [`StateError::Unreachable`] immediately, and
+///   reconnects by itself.
 pub trait State: fmt::Debug + Send + Sync + 'static {
     /// Reads a value.
     fn get<'a>(&'a self, key: &'a str) -> StateFuture<'a, Option<Bytes>>;
@@ -58,7 +56,7 @@ pub trait State: fmt::Debug + Send + Sync + 'static {
     /// Writes a value, in place of a present one.
     fn put<'a>(&'a self, key: &'a str, value: Bytes, life: Duration) -> StateFuture<'a, ()>;
 
-    /// Writes a value if there is none. Returns true if it did.
+    /// Writes a value if the key is free. Returns true if it did.
     fn put_if_absent<'a>(
         &'a self,
         key: &'a str,

@@ -14,9 +14,9 @@ use super::{
     Usage, VALUE_MAX_BYTES,
 };
 
-/// A [`State`] whose calls end in time.
+/// A [`State`] with a timeout for each call.
 ///
-/// Its methods are those of the trait. None takes longer than `state.timeout_ms`, whatever the store does.
+/// Its methods are those of the trait, limited to `state.timeout_ms`.
 #[derive(Clone, Debug)]
 pub struct SharedState {
     store: Arc<dyn State>,
@@ -148,7 +148,7 @@ impl SharedState {
     ///
     /// # Errors
     ///
-    /// Whatever is wrong with the store or the entry's size.
+    /// The store failed, or the size is above the limit.
     pub async fn append(
         &self,
         log: &str,
@@ -189,7 +189,7 @@ impl SharedState {
     ///
     /// # Errors
     ///
-    /// Whatever is wrong with the store or the message's size.
+    /// The store failed, or the size is above the limit.
     pub async fn publish(&self, channel: &str, message: Bytes) -> Result<(), StateError> {
         check_value(channel, &message)?;
         self.in_time(self.store.publish(channel, message)).await

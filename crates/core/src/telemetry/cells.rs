@@ -1,4 +1,4 @@
-//! What every request is counted in. Each worker has cells of its own, so no two cores fight over one.
+//! Request counters of one worker. Workers do not share them, so counting causes no cache contention.
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -8,13 +8,13 @@ use super::histogram::{self, Distribution, Histogram};
 use super::names::{OPERATIONS_MAX, OTHER, OperationId};
 use crate::protocol::Revision;
 
-/// One worker's counts. Only what is used takes memory.
+/// Counters of one worker, allocated on first use.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Cells {
     /// Requests of the protocol that are being answered.
     in_flight: AtomicI64,
-    /// HTTP requests that are being answered.
+    /// HTTP requests in progress.
     active_requests: AtomicI64,
     /// By operation; empty if nothing is to be counted.
     operations: Box<[OnceLock<Box<OperationCells>>]>,
@@ -22,7 +22,7 @@ pub struct Cells {
     http: Box<[OnceLock<Box<HttpCells>>]>,
 }
 
-/// What carries a message.
+/// The transport that carries a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Wire {
@@ -49,7 +49,7 @@ impl Wire {
         }
     }
 
-    /// The version of HTTP, if it is that.
+    /// Returns the HTTP version, or `None` for stdio.
     pub(crate) fn http_version(self) -> Option<&'static str> {
         match self {
             Self::Http10 => Some("1.0"),
@@ -67,18 +67,18 @@ impl Wire {
     }
 }
 
-/// How an operation ended.
+/// Outcome of an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Verdict {
     #[default]
     Done,
     /// A result with `isError`.
     ToolError,
-    /// A JSON-RPC error of this code.
+    /// A JSON-RPC error with this code.
     Error(i32),
-    /// Nobody wanted the answer any more.
+    /// The client cancelled the request.
     Cancelled,
-    /// A failure of one kind too many.
+    /// More kinds of failure than are counted separately.
     Other,
 }
 
@@ -94,7 +94,7 @@ impl Verdict {
         }
     }
 
-    /// The value of `rpc.response.status_code`: the code of a JSON-RPC error.
+    /// Returns the value of `rpc.response.status_code`, which is the code of a JSON-RPC error.
     pub fn status_code(self) -> Option<String> {
         match self {
             Self::Error(code) => Some(code.to_string()),
@@ -103,10 +103,10 @@ impl Verdict {
     }
 }
 
-/// What one kind of outcome is told apart by, beside its operation.
+/// Labels of an operation's outcome, without its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OperationKey {
-    /// `None` if it was not settled.
+    /// `None` if no protocol version was negotiated.
     pub revision: Option<Revision>,
     pub wire: Wire,
     pub verdict: Verdict,
@@ -120,29 +120,29 @@ const FAILURES_MAX: usize = 64;
 #[derive(Debug)]
 struct OperationCells {
     done: [OnceLock<Box<Histogram>>; REVISIONS * WIRES],
-    /// Failures are rare enough for a lock that nobody waits for.
+    /// Failures are rare, so a lock on them is not contended.
     failed: Mutex<Vec<(OperationKey, Box<Histogram>)>>,
 }
 
-/// Where an HTTP request went, as far as that is told apart.
+/// Route label of an HTTP request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Route {
-    /// Nothing is there, or it was not looked for.
+    /// No route matched, or routing did not take place.
     #[default]
     None,
     /// The MCP endpoint.
     Mcp,
-    /// Tools for those who speak no MCP.
+    /// Tools as REST endpoints.
     Rest,
-    /// Health and the like.
+    /// Health, metrics and other operator pages.
     Operators,
 }
 
 impl Route {
     const ALL: [Self; 4] = [Self::None, Self::Mcp, Self::Rest, Self::Operators];
 
-    /// The value of `http.route`.
+    /// Returns the value of `http.route`.
     pub fn label(self) -> Option<&'static str> {
         match self {
             Self::None => None,
@@ -159,7 +159,7 @@ const HTTP_METHODS: [&str; 8] = [
 const STATUS_MIN: u16 = 100;
 const STATUSES: usize = 500;
 
-/// What one kind of HTTP request is told apart by.
+/// Labels of an HTTP request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HttpKey {
     pub route: Route,
@@ -216,7 +216,7 @@ impl Cells {
         }
     }
 
-    /// Cells into which everything falls without a trace.
+    /// Creates counters that discard everything.
     pub(super) fn idle() -> Self {
         Self {
             in_flight: AtomicI64::new(0),
@@ -231,7 +231,7 @@ impl Cells {
         self.in_flight.fetch_add(1, Relaxed);
     }
 
-    /// One of two entries of the same operation goes.
+    /// Removes one of two entries of the same operation.
     pub(crate) fn operation_replaced(&self) {
         self.in_flight.fetch_sub(1, Relaxed);
     }
@@ -258,7 +258,7 @@ impl Cells {
         self.active_requests.fetch_add(1, Relaxed);
     }
 
-    /// The answer's head is there; `None` if there will be none.
+    /// Records the response head. `None` means that no response will be sent.
     #[inline]
     pub(crate) fn http_ends(&self, answered: Option<(HttpKey, Duration)>) {
         self.active_requests.fetch_sub(1, Relaxed);
@@ -287,7 +287,7 @@ impl Cells {
         self.active_requests.load(Relaxed)
     }
 
-    /// Everything that was counted of operations.
+    /// Calls `see` for each operation counter.
     pub(super) fn operations(&self, mut see: impl FnMut(usize, OperationKey, Distribution)) {
         for (id, cells) in self.operations.iter().enumerate() {
             let Some(cells) = cells.get() else { continue };
@@ -309,7 +309,7 @@ impl Cells {
         }
     }
 
-    /// Everything that was counted of HTTP.
+    /// Calls `see` for each HTTP counter.
     pub(super) fn http(&self, mut see: impl FnMut(HttpKey, Distribution)) {
         for (index, cells) in self.http.iter().enumerate() {
             let Some(cells) = cells.get() else { continue };
@@ -329,7 +329,7 @@ impl Cells {
     }
 }
 
-/// Where a success is counted.
+/// Counter slot of a success.
 #[inline]
 fn place(key: OperationKey) -> usize {
     let revision = key.revision.map_or(REVISIONS - 1, |r| r as usize);

@@ -1,14 +1,14 @@
-//! What can be set about telemetry.
+//! Telemetry settings.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::environment::Conflicts;
 
-/// What operators get to see.
+/// Traces, metrics and logs.
 ///
-/// The standard variables of OpenTelemetry (`OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_TRACES_SAMPLER` and so on) are
-/// understood, and outdo what is set here.
+/// The standard OpenTelemetry variables, such as `OTEL_EXPORTER_OTLP_ENDPOINT` and `OTEL_TRACES_SAMPLER`, override
+/// these settings.
 ///
 /// ```toml
 /// [telemetry]
@@ -18,25 +18,24 @@ use crate::environment::Conflicts;
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TelemetryConfig {
-    /// When requests are counted. Default: `auto`.
+    /// When to count requests.
     pub metrics: MetricsPolicy,
-    /// Where traces, metrics and logs are sent by the OpenTelemetry protocol, such as `http://collector:4318`. The paths
-    /// of the signals are added to it. Default: what `OTEL_EXPORTER_OTLP_ENDPOINT` or `MCP_OTEL_ENDPOINT` says, else
-    /// nothing is sent.
+    /// URL of an OpenTelemetry collector for traces, metrics and logs, such as `http://collector:4318`. Each
+    /// signal's path is appended. If unset: `OTEL_EXPORTER_OTLP_ENDPOINT` or `MCP_OTEL_ENDPOINT` applies; without
+    /// any, nothing is exported.
     pub endpoint: Option<String>,
-    /// In which form. Default: `http`.
+    /// OTLP transport.
     pub protocol: ExportProtocol,
-    /// Which share of the traces that begin here is recorded, from 0 to 1; traces that a caller has begun are recorded
-    /// if the caller records them. Default: 1, all of them.
+    /// Share of new traces to record, from 0 to 1; unset records all. Traces begun by a caller follow the caller's
+    /// sampling decision.
     pub sample: Option<f64>,
-    /// What spans of tool calls are called. Default: `convention`.
+    /// Names of tool call spans.
     pub span_names: SpanNames,
-    /// Whether spans tell the arguments of tool calls, up to 4 KiB. What is named like a
-    /// secret, marked as one by the tool's schema, or has the form of a credential is left out; personal data are not.
-    /// Default: false.
+    /// Record the arguments of tool calls in spans, up to 4 KiB. Values named like a secret, marked as secret by the
+    /// tool's schema, or formatted like a credential are redacted; personal data is not.
     pub record_arguments: bool,
-    /// The same of their results, structured ones and what is JSON within a text. Of other texts nothing is left out unless
-    /// it is a credential as a whole. Default: false.
+    /// Record the results of tool calls in spans, up to 4 KiB. Structured results and JSON in text are redacted like
+    /// arguments; other text is redacted only if all of it is a credential.
     pub record_results: bool,
 }
 
@@ -59,36 +58,35 @@ impl TelemetryConfig {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum MetricsPolicy {
-    /// If somebody can read what was counted: there is a port for operators, callers prove who they are, or metrics
-    /// are exported.
+    /// If metrics can be read: there is an operator port, authentication is configured, or metrics are exported.
     #[default]
     Auto,
     /// Always.
     On,
-    /// Never. Counters outside of requests go on, and `/metrics` shows them.
+    /// Never. Other counters still work, and `/metrics` shows them.
     Off,
 }
 
-/// In which form traces, metrics and logs are sent.
+/// OTLP transport for traces, metrics and logs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ExportProtocol {
-    /// Protocol buffers over HTTP, mostly at port 4318.
+    /// Protocol buffers over HTTP, usually on port 4318.
     #[default]
     Http,
-    /// gRPC, mostly at port 4317.
+    /// gRPC, usually on port 4317.
     Grpc,
 }
 
-/// What spans of tool calls are called.
+/// Names of tool call spans.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum SpanNames {
-    /// As the conventions of OpenTelemetry have it: `tools/call add`.
+    /// The OpenTelemetry convention: `tools/call add`.
     #[default]
     Convention,
-    /// `tool.add`, as dashboards of other servers may want it.
+    /// `tool.add`, for dashboards that group by this name.
     Tool,
 }

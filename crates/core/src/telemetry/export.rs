@@ -1,4 +1,4 @@
-//! Telemetry from its settings: what is counted, what is traced, and where both are sent.
+//! Telemetry setup from settings: what is counted and traced, and the export of both.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::watch::Telemetry;
 use crate::environment::Probe;
 use crate::net::Background;
 
-/// Sends what is observed, if anybody is to be sent it.
+/// Running exporters, if any are configured.
 #[derive(Debug, Default)]
 pub struct Export {
     #[cfg(feature = "otlp")]
@@ -17,7 +17,7 @@ pub struct Export {
 }
 
 impl Telemetry {
-    /// What is watched if nothing is sent anywhere. `is_read`: whether somebody can look at what was counted.
+    /// Creates telemetry without export. `is_read`: true if metrics can be scraped.
     pub fn of(config: &TelemetryConfig, is_read: bool) -> Self {
         let counting = match config.metrics {
             MetricsPolicy::On => true,
@@ -27,7 +27,8 @@ impl Telemetry {
         Self::new(Metrics::default(), counting)
     }
 
-    /// The same, and begins to send what the settings and the environment say. `service` is a name and a version.
+    /// Creates telemetry and starts the exporters that settings and environment ask for. `service` is a name and a
+    /// version.
     #[cfg(feature = "otlp")]
     pub fn start(
         config: &TelemetryConfig,
@@ -78,7 +79,7 @@ impl Telemetry {
         (telemetry, Export { exporter })
     }
 
-    /// The same, in a program that cannot send anything.
+    /// Creates telemetry in a build without exporters.
     #[cfg(not(feature = "otlp"))]
     pub fn start(
         config: &TelemetryConfig,
@@ -98,7 +99,7 @@ impl Telemetry {
     }
 }
 
-/// What is passed on where nothing is sent.
+/// Returns the propagation formats of a server without export.
 fn propagation_of(probe: &Probe) -> Propagation {
     const NAME: &str = "OTEL_PROPAGATORS";
     Propagation::read(probe.variable(NAME), |word| {
@@ -107,7 +108,7 @@ fn propagation_of(probe: &Probe) -> Propagation {
 }
 
 impl Export {
-    /// Sends what has not been sent yet, if the collector takes it in that time.
+    /// Flushes pending data, for at most this time.
     pub async fn flush(self, within: Duration) {
         #[cfg(feature = "otlp")]
         if let Some(exporter) = self.exporter {
@@ -129,19 +130,19 @@ pub struct Examined {
     pub reached: Vec<Reached>,
 }
 
-/// What one collector answers.
+/// Result of a test export to one collector.
 #[cfg(feature = "cli")]
 #[derive(Debug)]
 pub struct Reached {
     /// `traces`, `metrics` or `logs`.
     pub signal: &'static str,
-    /// Where they are sent, without secrets.
+    /// The collector's URL, without secrets.
     pub endpoint: String,
-    /// Whether it takes them, or why not.
+    /// `Ok` if the collector accepted the data, else the reason.
     pub answer: Result<(), String>,
 }
 
-/// Asks every collector that would be sent something whether it takes it.
+/// Sends a test export to each configured collector.
 #[cfg(all(feature = "cli", feature = "otlp"))]
 pub async fn examine_export(
     config: &TelemetryConfig,
@@ -154,7 +155,7 @@ pub async fn examine_export(
     }
 }
 
-/// A program that cannot send anything has nobody to ask.
+/// A build without exporters has no collectors.
 #[cfg(all(feature = "cli", not(feature = "otlp")))]
 pub async fn examine_export(
     _config: &TelemetryConfig,

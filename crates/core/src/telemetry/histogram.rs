@@ -1,16 +1,16 @@
-//! How long things took, counted into buckets.
+//! Duration histograms with fixed buckets.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Upper bounds of buckets, in nanoseconds; one more bucket is above them all.
+/// Upper bounds of buckets, in nanoseconds. A last bucket has no upper bound.
 pub type Bounds = &'static [u64];
 
 const MICRO: u64 = 1_000;
 const MILLI: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;
 
-/// For operations: below 10 ms finer than the conventions have it, from there on as they do.
+/// Bounds for operations: finer than the semantic conventions below 10 ms, and equal to them above.
 pub(crate) const OPERATION: Bounds = &[
     10 * MICRO,
     15 * MICRO,
@@ -46,10 +46,10 @@ pub(crate) const OPERATION: Bounds = &[
     300 * SECOND,
 ];
 
-/// The bounds of the conventions for MCP are the last ones of [`OPERATION`].
+/// Bounds of the semantic conventions for MCP, which are the last ones of [`OPERATION`].
 pub(crate) const OPERATION_CONVENTION: Bounds = OPERATION.split_at(OPERATION.len() - 14).1;
 
-/// The bounds of the conventions for HTTP.
+/// Bounds of the semantic conventions for HTTP.
 pub const HTTP: Bounds = &[
     5 * MILLI,
     10 * MILLI,
@@ -69,7 +69,7 @@ pub const HTTP: Bounds = &[
 
 const BUCKETS_MAX: usize = 33;
 
-/// Counts by bucket, and a sum. Two additions for each value; a reader may see one of them before the other.
+/// Bucket counts and a sum. A record costs two atomic additions; a reader may see one before the other.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Histogram {
@@ -105,11 +105,11 @@ impl Histogram {
     }
 }
 
-/// What a histogram held when it was read.
+/// Values of a histogram at the time of reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Distribution {
     pub bounds: Bounds,
-    /// One for each bound and one above them; not cumulative.
+    /// Count of each bucket, not cumulative.
     pub counts: Vec<u64>,
     pub(crate) sum_ns: u64,
 }
@@ -139,7 +139,7 @@ impl Distribution {
         self.sum_ns = self.sum_ns.wrapping_add(other.sum_ns);
     }
 
-    /// The same with fewer bounds, all of which are among those it has.
+    /// Merges buckets into coarser bounds. All of `bounds` must be among the existing bounds.
     pub(crate) fn coarser(&self, bounds: Bounds) -> Self {
         let mut coarse = Self::empty(bounds);
         coarse.sum_ns = self.sum_ns;

@@ -1,6 +1,6 @@
-//! Every instrument, declared once with its unit and meaning.
+//! All instruments, each declared once with its unit and description.
 //!
-//! Whoever adds one adds it to [`ALL`] too, and to the table in `docs/observability.md`.
+//! A new instrument must also be added to [`ALL`] and to the table in `docs/observability.md`.
 #![allow(dead_code, reason = "some are for rooms below")]
 
 use super::metrics::Instrument;
@@ -26,7 +26,7 @@ pub const HTTP_ACTIVE: Instrument = Instrument::gauge(
     "{request}",
     "HTTP requests that are being answered",
 );
-/// How long operations took, finer than the conventions have it and by operation alone.
+/// Operation durations by operation alone, with finer buckets than the conventions.
 pub const LATENCY: Instrument = Instrument::timing(
     "longshore.operation.latency",
     "Time from a request to its answer, by method and tool, in fine buckets",
@@ -72,37 +72,37 @@ pub const UNREAD_BYTES: Instrument = Instrument::gauge(
     "By",
     "Bytes of large responses that wait for their clients to read them",
 );
-/// By why; limits are counted by themselves.
+/// By reason. Limits have their own metric.
 pub const REFUSALS: Instrument = Instrument::counter(
     "longshore.refusals",
     "{request}",
     "Requests that were refused, by reason; those that a limit refused are counted as its hits",
 );
-/// By what they are about.
+/// By event.
 pub const AUDIT_RECORDS: Instrument = Instrument::counter(
     "longshore.audit.records",
     "{record}",
     "Records of the audit log that were put down, by event",
 );
-/// By why.
+/// By cause.
 pub const AUDIT_LOST: Instrument = Instrument::counter(
     "longshore.audit.lost",
     "{record}",
     "Records of the audit log that were lost, by reason",
 );
-/// 1 while it cannot be written.
+/// 1 while the audit log cannot be written.
 pub const AUDIT_FAILING: Instrument = Instrument::gauge(
     "longshore.audit.failing",
     "1",
     "1 while the audit log cannot be written, else 0",
 );
-/// By what has become of them.
+/// By outcome.
 pub const QUESTIONS: Instrument = Instrument::counter(
     "longshore.client_requests",
     "{question}",
     "Questions to clients, by what has become of them",
 );
-/// Within sessions: without them nothing waits.
+/// Sessions only: stateless requests do not wait for a response.
 pub const QUESTIONS_WAITING: Instrument = Instrument::gauge(
     "longshore.client_requests.waiting",
     "{question}",
@@ -114,13 +114,13 @@ pub const STREAMS: Instrument = Instrument::gauge(
     "{stream}",
     "Streams that last, by kind",
 );
-/// Of streams that are open on this replica.
+/// Subscriptions of streams that are open on this replica.
 pub const SUBSCRIPTIONS: Instrument = Instrument::gauge(
     "longshore.subscriptions",
     "{subscription}",
     "Resources that open streams have subscribed to",
 );
-/// Whether or not anybody comes back for them.
+/// Counted even if no client resumes the stream.
 pub const REPLAY_BYTES: Instrument = Instrument::counter(
     "longshore.streams.replay",
     "By",
@@ -138,25 +138,25 @@ pub const RELOADS: Instrument = Instrument::counter(
     "{reload}",
     "Attempts to reload the configuration, by outcome",
 );
-/// Until the next attempt succeeds.
+/// 1 until a reload succeeds.
 pub const RELOAD_FAILED: Instrument = Instrument::gauge(
     "longshore.config.last_reload_failed",
     "1",
     "1 while the last attempt to reload the configuration has failed, else 0",
 );
-/// The generation that is served.
+/// Number of the active configuration.
 pub const GENERATION: Instrument = Instrument::gauge(
     "longshore.config.generation",
     "{generation}",
     "Which configuration is in effect, counted from 1",
 );
-/// By state: `connected`, `idle` since nobody needs it, or `down`.
+/// By state: `connected`, `idle` (not in use) or `down`.
 pub const BACKENDS: Instrument = Instrument::gauge(
     "longshore.upstreams",
     "{backend}",
     "Backends by state: connected, or not",
 );
-/// By backend. What they were turned away from is counted too.
+/// By backend. Requests rejected by a limit are included.
 pub const BACKEND_REQUESTS: Instrument = Instrument::counter(
     "longshore.backend.requests",
     "{request}",
@@ -210,7 +210,7 @@ pub const BACKEND_CONNECTIONS: Instrument = Instrument::counter(
     "{connection}",
     "Connections to a backend that were made, programs that were started among them",
 );
-/// By backend and message: `log` or `request`.
+/// By backend and message kind: `log` or `request`.
 pub const BACKEND_WITHHELD: Instrument = Instrument::counter(
     "longshore.backend.withheld",
     "{message}",
@@ -234,12 +234,12 @@ pub const STATE_ENTRIES: Instrument = Instrument::gauge(
     "{entry}",
     "Entries of the state in this process, by kind of what is kept",
 );
-/// Of the conventions for MCP: an upstream's answers, as its client sees them.
+/// Semantic conventions for MCP: responses of an upstream, as seen by its client.
 pub const CLIENT_DURATION: Instrument = Instrument::timing(
     "mcp.client.operation.duration",
     "Time from a request to an upstream server to its answer",
 );
-/// Of the conventions for MCP: sessions with upstreams that have any.
+/// Semantic conventions for MCP: sessions with upstreams.
 pub const CLIENT_SESSION_DURATION: Instrument = Instrument::timing(
     "mcp.client.session.duration",
     "Life of sessions with upstream servers",
@@ -250,19 +250,19 @@ pub const KEYS_AGE: Instrument = Instrument::gauge(
     "s",
     "Time since the keys of an issuer of tokens were last read; since the start, where they never were",
 );
-/// Log lines that nobody took.
+/// Log lines that were dropped because the output was too slow.
 pub const LOG_DROPPED: Instrument = Instrument::counter(
     "longshore.log.dropped",
     "{line}",
     "Log lines that were dropped since standard error did not take them",
 );
-/// Log lines that were too long.
+/// Log lines that were cut because of their length.
 pub const LOG_CUT: Instrument = Instrument::counter(
     "longshore.log.cut",
     "{line}",
     "Log lines that were cut, being longer than log.line_bytes",
 );
-/// Spans and log records that no collector took.
+/// Spans and log records that were not delivered.
 pub const EXPORT_DROPPED: Instrument = Instrument::counter(
     "longshore.export.dropped",
     "{item}",
@@ -289,7 +289,7 @@ pub const TOOLS_SIZE: Instrument = Instrument::gauge(
     "By",
     "The list of tools as clients get it, which every conversation carries",
 );
-/// Always 1; its label says which version runs.
+/// Always 1. Its label is the version.
 pub const BUILD: Instrument = Instrument::gauge(
     "longshore.build.info",
     "1",
@@ -314,7 +314,7 @@ pub const FILES: Instrument = Instrument::gauge(
     "Files and sockets that the process has open",
 );
 
-/// All of them.
+/// All instruments.
 #[cfg(test)]
 pub const ALL: &[&Instrument] = &[
     &OPERATION_DURATION,

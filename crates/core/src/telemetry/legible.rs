@@ -1,35 +1,35 @@
-//! Characters that fool whoever reads a line, escaped.
+//! Escapes characters that mislead readers of a log line.
 //!
-//! Names and arguments are a stranger's text. Control characters move the cursor of a terminal, line and paragraph separators
-//! begin a line in some viewers, and marks of direction show a text in another order than it has.
+//! Names and arguments come from clients. Control characters move the cursor of a terminal, and separators begin new
+//! lines in some viewers. Bidirectional marks display text in another order than it is stored.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Returns true if a character is not shown as itself.
+/// Returns true for a character that is invisible or changes how text is displayed.
 pub fn is_misleading(c: char) -> bool {
     c.is_control()
         || matches!(
             c,
-            // Marks of direction, and what sets and ends a direction.
+            // Bidirectional marks, embeddings and isolates.
             '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-            // Separators of lines and paragraphs.
+            // Line and paragraph separators.
             | '\u{2028}' | '\u{2029}'
-            // Nothing to see.
+            // Zero-width no-break space.
             | '\u{feff}'
         )
 }
 
-/// A line of JSON with the escapes that JSON has for such characters. It means the same.
+/// Escapes misleading characters in a line of JSON. The value does not change.
 pub fn legible_json(line: &str) -> Cow<'_, str> {
-    // All of them are beyond ASCII, but for those that JSON escapes anyway and DEL.
+    // Fast path: the other misleading ASCII characters are escaped in JSON anyway.
     if line.bytes().all(|b| b.is_ascii() && b != 0x7f) {
         return Cow::Borrowed(line);
     }
     let mut legible = String::with_capacity(line.len() + 16);
     for c in line.chars() {
         if is_misleading(c) {
-            // All of them have four digits. Writing to a string does not fail.
+            // All these characters have four digits. Writing to a string does not fail.
             let _ = write!(legible, "\\u{:04x}", u32::from(c));
         } else {
             legible.push(c);

@@ -1,4 +1,4 @@
-//! Whether the server starts, serves or stops, and what it has to wait for before it is ready.
+//! Lifecycle phase of the server and the conditions of its readiness.
 #![allow(dead_code, reason = "some of it is for rooms below")]
 
 use std::borrow::Cow;
@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 type CountBackends = Box<dyn Fn() -> BackendCounts + Send + Sync>;
 type DescribeBackends = Box<dyn Fn() -> Value + Send + Sync>;
 
-/// How many backends there are, by how they are.
+/// Number of backends in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackendCounts {
     pub configured: usize,
@@ -20,7 +20,7 @@ pub struct BackendCounts {
     pub down: usize,
 }
 
-/// Who knows how backends are.
+/// Callbacks that report the state of the backends.
 #[derive(Default)]
 struct Backends {
     counts: OnceLock<CountBackends>,
@@ -33,7 +33,7 @@ impl std::fmt::Debug for Backends {
     }
 }
 
-/// The state of one server, as probes are told of it.
+/// Lifecycle of one server: phase, readiness gates and open connections. Health probes read it.
 #[derive(Debug)]
 pub struct Life {
     phase: AtomicU8,
@@ -45,17 +45,17 @@ pub struct Life {
     clients: AtomicUsize,
 }
 
-/// How far a server has come.
+/// Lifecycle phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Phase {
     Starting,
     Serving,
-    /// It was told to stop; for a while it goes on to serve.
+    /// Shutdown has begun. The server still serves for the drain period.
     Draining,
 }
 
-/// Something without which a server is not ready.
+/// A named condition that must hold before the server is ready.
 #[derive(Debug)]
 pub struct Gate {
     name: Cow<'static, str>,
@@ -68,7 +68,7 @@ impl Gate {
         self.open.store(true, Ordering::Release);
     }
 
-    /// It is not there any more.
+    /// Marks the condition as no longer met.
     pub fn close(&self) {
         self.open.store(false, Ordering::Release);
     }
@@ -103,9 +103,9 @@ impl Life {
         self.phase() == Phase::Draining
     }
 
-    /// Listeners are there, and workers.
+    /// Enters the serving phase, once listeners and workers run.
     pub fn begin_to_serve(&self) {
-        // Whoever is told to stop before that stays told.
+        // A shutdown that was requested earlier takes precedence.
         let _ = self.phase.compare_exchange(
             Phase::Starting as u8,
             Phase::Serving as u8,
@@ -114,13 +114,13 @@ impl Life {
         );
     }
 
-    /// Probes are told from now on that the server stops.
+    /// Enters the draining phase. Readiness probes fail from here.
     pub fn begin_to_drain(&self) {
         self.phase.store(Phase::Draining as u8, Ordering::Release);
         self.drained.notify_waiters();
     }
 
-    /// Waits until the server was told to stop.
+    /// Waits until the draining phase begins.
     pub(crate) async fn drains(&self) {
         loop {
             let mut news = std::pin::pin!(self.drained.notified());
@@ -142,7 +142,7 @@ impl Life {
         gate
     }
 
-    /// What is still waited for.
+    /// Returns the names of unmet conditions.
     pub fn waits_for(&self) -> Vec<Cow<'static, str>> {
         let gates = self.gates();
         let closed = gates
@@ -151,7 +151,7 @@ impl Life {
         closed.map(|gate| gate.name.clone()).collect()
     }
 
-    /// Whether requests should be sent here.
+    /// Returns true if load balancers should send requests here.
     pub fn is_ready(&self) -> bool {
         self.phase() == Phase::Serving && self.waits_for().is_empty()
     }
@@ -160,29 +160,29 @@ impl Life {
         self.started.elapsed()
     }
 
-    /// Which configuration is served, counted from 1.
+    /// Number of the active configuration, counted from 1.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Relaxed)
     }
 
-    /// A further configuration is served.
+    /// Counts a new active configuration.
     pub fn next_generation(&self) {
         self.generation.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many backends there are, by how they are.
+    /// Returns the number of backends in each state.
     pub fn backends(&self) -> BackendCounts {
         let counts = self.backends.counts.get();
         counts.map_or_else(BackendCounts::default, |count| count())
     }
 
-    /// Each backend, as whoever runs the server may see it.
+    /// Returns the state of each backend, for operators.
     pub fn described_backends(&self) -> Value {
         let described = self.backends.described.get();
         described.map_or_else(|| Value::Array(Vec::new()), |describe| describe())
     }
 
-    /// Who knows how backends are. Only the first is asked.
+    /// Registers the callbacks that report backends. Only the first registration counts.
     pub fn watch_backends(
         &self,
         counts: impl Fn() -> BackendCounts + Send + Sync + 'static,
@@ -192,12 +192,12 @@ impl Life {
         let _ = self.backends.described.set(Box::new(described));
     }
 
-    /// How many connections are open.
+    /// Returns the number of open connections.
     pub fn clients(&self) -> usize {
         self.clients.load(Ordering::Relaxed)
     }
 
-    /// One more connection, for as long as what is returned lives.
+    /// Counts a connection until the returned guard is dropped.
     pub fn client(self: &Arc<Self>) -> Client {
         self.clients.fetch_add(1, Ordering::Relaxed);
         Client(Arc::clone(self))
@@ -208,7 +208,7 @@ impl Life {
     }
 }
 
-/// One open connection.
+/// Guard of one open connection.
 #[derive(Debug)]
 pub struct Client(Arc<Life>);
 

@@ -1,4 +1,4 @@
-//! Counters and gauges, and who reads them.
+//! Counters, gauges and timings, and the registry that collects them.
 
 use std::fmt;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -10,7 +10,7 @@ use super::histogram::{self, Histogram};
 use super::names::{Names, OTHER, OperationId, Target};
 use super::snapshot::{self, Family, Kind, Label, Series, Value};
 
-/// What is measured: a name with dots, a unit as UCUM has it, and a meaning.
+/// An instrument: dotted name, UCUM unit and description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instrument {
     pub name: &'static str,
@@ -20,7 +20,7 @@ pub struct Instrument {
 }
 
 impl Instrument {
-    /// Something that only grows.
+    /// A monotonic counter.
     pub const fn counter(name: &'static str, unit: &'static str, help: &'static str) -> Self {
         Self {
             name,
@@ -30,7 +30,7 @@ impl Instrument {
         }
     }
 
-    /// Something that goes up and down.
+    /// A value that can increase and decrease.
     pub const fn gauge(name: &'static str, unit: &'static str, help: &'static str) -> Self {
         Self {
             name,
@@ -40,7 +40,7 @@ impl Instrument {
         }
     }
 
-    /// How long something takes, in seconds.
+    /// A duration histogram, in seconds.
     pub const fn timing(name: &'static str, help: &'static str) -> Self {
         Self {
             name,
@@ -51,7 +51,7 @@ impl Instrument {
     }
 }
 
-/// All that is counted in one server. Clones are the same.
+/// Metrics of one server. Clones share them.
 ///
 /// ```ignore
 /// const HITS: Instrument = Instrument::counter("longshore.limit.hits", "{request}", "Requests refused by a limit");
@@ -63,7 +63,7 @@ pub struct Metrics(Arc<Registry>);
 
 #[derive(Default)]
 struct Registry {
-    /// What clients speak, if it is not HTTP in clear.
+    /// URL scheme of the listeners. Unset means plain HTTP.
     scheme: OnceLock<&'static str>,
     declared: Mutex<Vec<Declared>>,
     workers: Mutex<Vec<Arc<Cells>>>,
@@ -80,14 +80,14 @@ enum Source {
     Counter(Arc<AtomicU64>),
     Gauge(Arc<AtomicI64>),
     Timing(Arc<Histogram>),
-    /// Read when somebody looks.
+    /// A callback, evaluated on each collection.
     Read(Arc<dyn Fn() -> f64 + Send + Sync>),
 }
 
-/// How many series one instrument may have.
+/// Maximum number of series of an instrument.
 const SERIES_MAX: usize = 1024;
 
-/// Something that only grows. By default nobody reads it.
+/// A counter. The default one is not collected.
 #[derive(Clone, Debug, Default)]
 pub struct Counter(Arc<AtomicU64>);
 
@@ -102,7 +102,7 @@ impl Counter {
     }
 }
 
-/// Something that goes up and down. By default nobody reads it.
+/// A gauge. The default one is not collected.
 #[derive(Clone, Debug, Default)]
 pub struct Gauge(Arc<AtomicI64>);
 
@@ -123,7 +123,7 @@ impl Gauge {
     }
 }
 
-/// One of what a gauge counts.
+/// Decrements a gauge when dropped.
 #[derive(Debug)]
 pub struct Hold(Gauge);
 
@@ -133,7 +133,7 @@ impl Drop for Hold {
     }
 }
 
-/// How long something takes. By default nobody reads it.
+/// A timing. The default one is not collected.
 #[derive(Clone, Debug, Default)]
 pub struct Timing(Arc<Histogram>);
 
@@ -143,24 +143,24 @@ impl Timing {
     }
 }
 
-/// Timings that are declared all have the same buckets.
+/// Bucket bounds of declared timings.
 fn bounds() -> histogram::Bounds {
     histogram::OPERATION
 }
 
 impl Metrics {
-    /// Says what clients speak: `http` or `https`. Only the first word counts.
+    /// Sets the URL scheme of the listeners, `http` or `https`. Only the first call counts.
     pub fn speaks(&self, scheme: &'static str) {
         let _ = self.0.scheme.set(scheme);
     }
 
-    /// What clients speak.
+    /// Returns the URL scheme of the listeners.
     pub fn scheme(&self) -> &'static str {
         self.0.scheme.get().copied().unwrap_or("http")
     }
 
-    /// The cell of a counter and these labels: always the same one. Labels come from a set that is known, never from
-    /// strangers; those of more series than there may be share one.
+    /// Returns the counter with these labels, and creates it on first use. Label values must come from a fixed set,
+    /// never from clients. Beyond the maximum, series share one counter.
     pub fn counter(&self, instrument: &Instrument, labels: &[(&'static str, &str)]) -> Counter {
         match self.declare(instrument, labels, || Source::Counter(Arc::default())) {
             Source::Counter(cell) => Counter(cell),
@@ -168,7 +168,7 @@ impl Metrics {
         }
     }
 
-    /// The cell of a gauge, likewise.
+    /// Returns the gauge with these labels, like `counter`.
     pub fn gauge(&self, instrument: &Instrument, labels: &[(&'static str, &str)]) -> Gauge {
         match self.declare(instrument, labels, || Source::Gauge(Arc::default())) {
             Source::Gauge(cell) => Gauge(cell),
@@ -176,7 +176,7 @@ impl Metrics {
         }
     }
 
-    /// The cells of a timing, likewise.
+    /// Returns the timing with these labels, like `counter`.
     pub fn timing(&self, instrument: &Instrument, labels: &[(&'static str, &str)]) -> Timing {
         match self.declare(instrument, labels, || Source::Timing(Arc::default())) {
             Source::Timing(cell) => Timing(cell),
@@ -184,7 +184,7 @@ impl Metrics {
         }
     }
 
-    /// Has a counter's or a gauge's value read when somebody looks. Replaces what was there.
+    /// Registers a callback for a counter or gauge, and replaces an earlier one.
     pub fn read(
         &self,
         instrument: &Instrument,
@@ -246,12 +246,12 @@ impl Metrics {
         workers.clone()
     }
 
-    /// How many requests of the protocol are being answered.
+    /// Returns the number of MCP requests in progress.
     pub fn in_flight(&self) -> i64 {
         self.workers().iter().map(|cells| cells.in_flight()).sum()
     }
 
-    /// The id of an operation; see [`Names::id`].
+    /// Returns the ID of an operation; see [`Names::id`].
     pub fn operation(&self, method: &str, target: Option<(Target, &str)>) -> OperationId {
         self.0.names.id(method, target)
     }
@@ -260,7 +260,7 @@ impl Metrics {
         &self.0.names
     }
 
-    /// Everything that was counted, as of now, in the order of names.
+    /// Returns all metrics, sorted by name.
     pub fn families(&self) -> Vec<Family> {
         let mut families = snapshot::of_cells(self);
         families.extend(super::process::families());
@@ -272,7 +272,7 @@ impl Metrics {
                     Source::Gauge(cell) => Value::Number(cell.load(Relaxed) as f64),
                     Source::Timing(cell) => {
                         let fine = cell.read(bounds());
-                        // The conventions' own have the conventions' buckets.
+                        // Instruments of the semantic conventions have the buckets of the conventions.
                         let is_theirs = declared.instrument.name.starts_with("mcp.");
                         Value::Distribution(match is_theirs {
                             true => fine.coarser(histogram::OPERATION_CONVENTION),

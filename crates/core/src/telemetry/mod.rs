@@ -1,11 +1,11 @@
-//! What operators see of a running server.
+//! Telemetry: metrics, traces, log records and readiness.
 //!
 //! Rooms below count: simple counters and gauges come from `Metrics`, which hands out cells by the `Instrument` that
 //! describes them; what every request passes through is counted in `Cells`, of which each worker has its own. Readers
 //! (`/metrics`, an exporter) look at a `Family` list made for them, so that both say the same.
 //!
-//! Nothing here knows sockets or messages. Names that strangers choose never become labels: cells are found by ids that
-//! were given to names of the catalog when it was built.
+//! This module knows neither sockets nor messages. Client-chosen names never become labels. Operation IDs are
+//! assigned to catalog names when the catalog is built.
 
 mod cells;
 mod config;

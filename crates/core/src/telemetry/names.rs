@@ -1,33 +1,33 @@
-//! Names of operations, and the ids that stand for them where it must be quick.
+//! Interned names of operations, so that hot paths compare and index by ID.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Stands for one method, or for one method of one tool or prompt. Given once, good for ever.
+/// ID of a method, or of a method with a tool or prompt. An ID never changes its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OperationId(u16);
 
-/// What a method is about, where that is named in the catalog.
+/// Kind of catalog item that a method names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
     Tool,
     Prompt,
 }
 
-/// Stands for every name that a stranger made up, and for those that came after there were too many.
+/// Label for names that are not in the catalog, and for names beyond the maximum.
 pub const OTHER: &str = "_OTHER";
 
-/// How many operations are told apart.
+/// Maximum number of operations that are counted separately.
 pub(crate) const OPERATIONS_MAX: usize = 4096;
 
-/// What an id stands for.
+/// Names of an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Operation {
     pub method: Arc<str>,
     pub target: Option<(Target, Arc<str>)>,
 }
 
-/// All ids that were given.
+/// Table of all operation IDs.
 #[derive(Debug)]
 pub struct Names(RwLock<Known>);
 
@@ -38,7 +38,7 @@ struct Known {
 }
 
 impl OperationId {
-    /// A method that is not known.
+    /// An unknown method.
     pub const OTHER: Self = Self(0);
 
     #[inline]
@@ -61,7 +61,7 @@ impl Default for Names {
 }
 
 impl Names {
-    /// The id of an operation; the same for the same names, whenever it is asked for.
+    /// Returns the ID of an operation. The same names always have the same ID.
     pub fn id(&self, method: &str, target: Option<(Target, &str)>) -> OperationId {
         let operation = Operation {
             method: method.into(),
@@ -74,14 +74,14 @@ impl Names {
         if OPERATIONS_MAX <= known.operations.len() {
             return OperationId::OTHER;
         }
-        // Checked just now.
+        // The cast is lossless: the length was checked above.
         let id = OperationId(known.operations.len() as u16);
         known.operations.push(operation.clone());
         known.ids.insert(operation, id);
         id
     }
 
-    /// What an id stands for.
+    /// Returns the names of an operation.
     #[cfg(feature = "otlp")]
     pub fn get(&self, id: OperationId) -> Operation {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
@@ -92,7 +92,7 @@ impl Names {
         })
     }
 
-    /// All operations, each at the place that its id says.
+    /// Returns all operations, indexed by ID.
     pub fn all(&self) -> Vec<Operation> {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         known.operations.clone()

@@ -1,4 +1,5 @@
-//! What a call passes on of its trace to those whom it asks something, and the spans that tell of these requests.
+//! Trace propagation to other servers: the context that a call passes on, and CLIENT spans for its outgoing
+//! requests.
 
 use std::borrow::Cow;
 use std::iter;
@@ -12,7 +13,7 @@ use super::trace::{
     TraceContext, Tracer, cut, new_span_id, of_headers,
 };
 
-/// Where a call belongs in a trace, for whomever it asks something.
+/// Trace context of a call, for the requests that it sends.
 #[derive(Debug, Default)]
 pub struct Onward {
     /// The place of its own span, or what its message said where nothing is traced here.
@@ -22,7 +23,7 @@ pub struct Onward {
     /// What the message said beside that.
     pub carried: Option<Box<Carried>>,
     pub propagation: Propagation,
-    /// Who is told of what the call asks for; `None` if the call is not recorded.
+    /// Recorder of outgoing spans. `None` if the call is not sampled.
     pub tracer: Option<Arc<Tracer>>,
 }
 
@@ -32,7 +33,7 @@ impl Onward {
         self.place.or_else(|| of_headers(headers?))
     }
 
-    /// Adds what is passed on to the headers of a request.
+    /// Adds the propagated context to the headers of a request.
     pub fn add_to(&self, headers: Option<&HeaderMap>, to: &mut HeaderMap) {
         let Some(place) = self.place(headers) else {
             return;
@@ -56,7 +57,8 @@ impl Onward {
         }
     }
 
-    /// As the caller said it; empty if that is none (W3C Trace Context, 3.3.1): it goes to others, and into environments.
+    /// Returns the caller's `tracestate`, or an empty string if it is invalid (W3C Trace Context, 3.3.1). Validation
+    /// is required because it is passed on to other servers and to environment variables.
     fn tracestate(&self, headers: Option<&HeaderMap>) -> Box<str> {
         let carried = self.carried.as_deref();
         let said = carried.and_then(|c| c.tracestate.as_deref());
@@ -68,7 +70,7 @@ impl Onward {
         }
     }
 
-    /// What is passed on of this place.
+    /// Returns the fields to propagate for this context.
     fn passed(&self, traceparent: TraceContext, headers: Option<&HeaderMap>) -> Option<Passed> {
         self.propagation.trace_context.then(|| Passed {
             traceparent,
@@ -76,7 +78,7 @@ impl Onward {
         })
     }
 
-    /// `traceparent` and `tracestate` for what works on the call itself, as far as there are any.
+    /// Returns `traceparent` and `tracestate` for code that runs in the call's own span, such as a child process.
     pub fn here(
         &self,
         headers: Option<&HeaderMap>,
@@ -86,7 +88,7 @@ impl Onward {
         passed.into_iter().flat_map(|passed| passed.pairs())
     }
 
-    /// What the message says, or else its HTTP request; nothing is the empty text.
+    /// Reads a field from the message, or else from its HTTP request. An empty string counts as absent.
     fn said<'a>(
         &self,
         in_message: Option<&'a str>,
@@ -132,7 +134,7 @@ impl Onward {
     }
 }
 
-/// A member of `tracestate`, or nothing, which may stand between two commas.
+/// Returns true if `text` is a valid member of `tracestate`. An empty member is allowed.
 fn is_member(text: &str) -> bool {
     let text = text.trim_matches([' ', '\t']);
     let Some((key, value)) = text.split_once('=') else {
@@ -156,7 +158,7 @@ fn add(headers: &mut HeaderMap, name: &HeaderName, value: &str) {
     }
 }
 
-/// A request of another server, as its span tells of it.
+/// Attributes of an outgoing request, for its span.
 #[derive(Debug)]
 #[cfg_attr(not(feature = "otlp"), allow(dead_code))]
 pub struct Asked {
@@ -191,15 +193,14 @@ impl From<u16> for Told {
     }
 }
 
-/// A request of another server that is under way: a span of the kind CLIENT, if the call that makes it is recorded. Dropped
-/// without its end, it was given up.
+/// A CLIENT span of an outgoing request, if its call is recorded. Dropping it unfinished records a cancellation.
 #[derive(Debug, Default)]
 pub struct Hop {
     passed: Option<Passed>,
     draft: Option<Box<Draft>>,
 }
 
-/// What the other server is told.
+/// Fields to propagate to the other server.
 #[derive(Debug)]
 struct Passed {
     traceparent: TraceContext,
@@ -226,14 +227,14 @@ struct Draft {
     asked: Asked,
 }
 
-/// How a request of another server ended.
+/// Outcome of an outgoing request.
 #[derive(Debug, Default)]
 pub struct HopEnd {
     /// What became known on the way.
     pub attributes: Vec<(&'static str, Told)>,
     /// `None` if it went well.
     pub error_type: Option<Cow<'static, str>>,
-    /// What the other server says of it.
+    /// Error message of the other server.
     pub message: Option<String>,
 }
 
@@ -243,7 +244,7 @@ impl Hop {
         self.passed.iter().flat_map(Passed::pairs)
     }
 
-    /// Adds them to the headers of a request; not where whoever wrote the request says something else.
+    /// Adds them to the headers of a request, unless the author of the request has set them.
     pub fn add_to(&self, headers: &mut HeaderMap) {
         if headers.contains_key(&TRACEPARENT) {
             return;

@@ -1,12 +1,12 @@
-//! What waits to be sent: many put in, one takes out.
+//! Export queue: many producers, one consumer.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// A bounded queue whose reader is woken once for each batch. A channel would wake it for each thing that is put in, which is
-/// a call to the system, and another thread that takes a worker's core for a moment. Clones are the same.
+/// A bounded queue that wakes its reader once for each batch. A channel would wake it for each item, which costs a
+/// system call and preempts the worker. Clones share the queue.
 #[derive(Debug)]
 pub struct Outbox<T>(Arc<Shared<T>>);
 
@@ -36,7 +36,7 @@ impl<T> Outbox<T> {
         }))
     }
 
-    /// Puts something in. Says whether there was room.
+    /// Adds an item. Returns false if the queue is full.
     pub fn put(&self, thing: T) -> bool {
         let mut waiting = self.waiting();
         if self.0.max <= waiting.len() {
@@ -51,12 +51,12 @@ impl<T> Outbox<T> {
         true
     }
 
-    /// Waits until there was a batch.
+    /// Waits until a batch was complete.
     pub async fn filled(&self) {
         self.0.filled.notified().await;
     }
 
-    /// Takes out the next batch, if there is a whole one.
+    /// Takes the next batch if it is complete, else nothing.
     pub(crate) fn take_batch(&self) -> Vec<T> {
         let mut waiting = self.waiting();
         match self.0.batch <= waiting.len() {
@@ -65,7 +65,7 @@ impl<T> Outbox<T> {
         }
     }
 
-    /// Takes out a batch, or what there is.
+    /// Takes up to one batch.
     pub(crate) fn take_some(&self) -> Vec<T> {
         let mut waiting = self.waiting();
         let count = self.0.batch.min(waiting.len());

@@ -1,9 +1,9 @@
-//! What the process takes of the machine, from `/proc`; nothing where that is not there.
+//! Resource usage of the process, from `/proc`. Without `/proc`, nothing is reported.
 
 use super::instruments::{CPU_TIME, FILES, MEMORY};
 use super::snapshot::{Family, number};
 
-/// Clock ticks a second, in which Linux counts processor time for everybody.
+/// Clock ticks per second. Linux reports CPU time in this unit on all architectures.
 const TICKS: f64 = 100.0;
 
 pub(super) fn families() -> Vec<Family> {
@@ -17,12 +17,12 @@ pub(super) fn families() -> Vec<Family> {
     families
 }
 
-/// Memory that the process has resident.
+/// Returns the resident memory of the process.
 pub fn memory_bytes() -> Option<u64> {
     resident_bytes(&std::fs::read_to_string("/proc/self/status").ok()?)
 }
 
-/// User and system time; the command's name before them may hold anything.
+/// Parses user and system time. The command name before them may contain any character.
 fn cpu_seconds(stat: &str) -> Option<f64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace().skip(11);

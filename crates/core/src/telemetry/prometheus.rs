@@ -1,14 +1,14 @@
-//! The text that Prometheus reads, format 0.0.4.
+//! Prometheus text exposition format 0.0.4.
 
 use std::fmt::Write as _;
 
 use super::metrics::Instrument;
 use super::snapshot::{Family, Kind, Label, Value};
 
-/// What the page is, for `Content-Type`.
+/// The `Content-Type` of the page.
 pub const MEDIA: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// One page with everything.
+/// Renders all metrics as one page.
 pub fn page(families: &[Family]) -> String {
     let mut page = String::new();
     for family in families.iter().filter(|family| !family.series.is_empty()) {
@@ -17,7 +17,7 @@ pub fn page(families: &[Family]) -> String {
     page
 }
 
-/// An instrument's name as Prometheus wants it: underscores, the unit behind it, and `_total` where it only grows.
+/// Returns the Prometheus name of an instrument: underscores, a unit suffix, and `_total` for counters.
 pub fn name(instrument: &Instrument) -> String {
     let mut name = instrument.name.replace('.', "_");
     match instrument.unit {
@@ -66,7 +66,7 @@ fn write_family(page: &mut String, family: &Family) {
     }
 }
 
-/// Labels in braces, with the bound of a bucket if there is one.
+/// Labels in braces, with the bucket bound of a histogram.
 struct Labels<'a>(&'a [Label], Option<f64>);
 
 impl std::fmt::Display for Labels<'_> {

@@ -1,78 +1,78 @@
-//! Why requests are refused, and how often each of that happens.
+//! Reasons for rejected requests, and their counters.
 
 use super::instruments::REFUSALS;
 use super::metrics::{Counter, Metrics};
 
-/// Why a request was refused.
+/// Reason for which a request was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Reason {
-    /// The head is not one: framing, a header twice.
+    /// The request head is invalid: framing, or a repeated header.
     Head,
-    /// The `Host` is missing, or no host.
+    /// The `Host` header is missing or invalid.
     Host,
-    /// A host that is not answered to.
+    /// The `Host` header is not allowed.
     HostForeign,
-    /// A page of an origin that may not call.
+    /// The browser origin is not allowed.
     Origin,
-    /// No credential was shown.
+    /// The request has no credential.
     CredentialMissing,
-    /// Credentials in a form that may mean several things.
+    /// The credentials are ambiguous or malformed.
     CredentialMalformed,
-    /// A credential that is not known, has ended, or is for somebody else.
+    /// The credential is unknown, expired, or issued for another server.
     CredentialInvalid,
-    /// Whether a credential is good cannot be found out.
+    /// The credential could not be verified.
     CredentialUnchecked,
     /// The credential lacks a scope.
     Scope,
-    /// There is nothing at the path, or nothing for the caller.
+    /// The path does not exist, or not for this caller.
     Path,
-    /// A method that the path does not have.
+    /// The path does not support the method.
     PathMethod,
-    /// A body that is not JSON by its type, or compressed.
+    /// The media type is not JSON, or the body is compressed.
     MediaType,
-    /// No form of answer that the client takes.
+    /// The client accepts no available media type.
     NotAcceptable,
-    /// A body that broke off.
+    /// The body ended early.
     Body,
-    /// No JSON-RPC message.
+    /// The body is not a JSON-RPC message.
     Malformed,
-    /// `_meta` lacks what it must have.
+    /// A required `_meta` field is missing.
     Meta,
     /// A header contradicts the message.
     Header,
-    /// A version that is not served.
+    /// The protocol version is not supported.
     Version,
-    /// A method that does not exist.
+    /// The method does not exist.
     Method,
-    /// A capability that the client has not declared.
+    /// The client has not declared a required capability.
     Capability,
-    /// An answer to a question of another process.
+    /// The response belongs to a request of another process.
     AskedElsewhere,
-    /// No session where one is needed.
+    /// The request needs a session.
     SessionMissing,
-    /// A session that has ended, never was, or is another's.
+    /// The session has ended, does not exist, or belongs to another caller.
     SessionUnknown,
-    /// A tool that does not exist, or not for the caller.
+    /// The tool does not exist, or not for this caller.
     Tool,
-    /// Arguments that the tool does not take.
+    /// The arguments are invalid.
     Arguments,
-    /// The call ran out of time.
+    /// The call timed out.
     TimedOut,
-    /// More streams than one caller may have.
+    /// The caller has too many streams.
     Streams,
-    /// An event after which nothing can be replayed.
+    /// The event ID is unknown, so the stream cannot be resumed.
     EventUnknown,
-    /// What replicas share cannot be reached.
+    /// The shared state is unavailable.
     State,
-    /// What happens cannot be recorded, and has to be.
+    /// The request could not be recorded in the audit log, which is required.
     Audit,
-    /// A limit, by its setting.
+    /// A limit, by the name of its setting.
     Limit(&'static str),
 }
 
 impl Reason {
-    /// Those that are counted here, in the order of their places.
+    /// Reasons with a counter here, in the order of their indexes.
     const COUNTED: [Self; 30] = [
         Self::Head,
         Self::Host,
@@ -106,7 +106,7 @@ impl Reason {
         Self::Audit,
     ];
 
-    /// The word for it, in metrics and records; of a limit its setting.
+    /// Returns the label in metrics and records. For a limit it is the setting.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Head => "head",
@@ -143,7 +143,7 @@ impl Reason {
         }
     }
 
-    /// Its place among the counters; limits have counters of their own.
+    /// Returns the index of the counter. Limits are counted elsewhere.
     fn place(self) -> Option<usize> {
         Self::COUNTED.iter().position(|reason| *reason == self)
     }
@@ -154,7 +154,7 @@ impl Reason {
 pub struct Refusals([Counter; Reason::COUNTED.len()]);
 
 impl Refusals {
-    /// Those that metrics show.
+    /// Registers the counters.
     pub fn new(metrics: &Metrics) -> Self {
         Self(
             Reason::COUNTED
@@ -162,7 +162,7 @@ impl Refusals {
         )
     }
 
-    /// One more.
+    /// Increments a counter.
     pub fn count(&self, reason: Reason) {
         if let Some(place) = reason.place() {
             self.0[place].add(1);

@@ -1,4 +1,4 @@
-//! Lines of the log on their way to a collector.
+//! Log records on their way to a collector.
 
 use std::borrow::Cow;
 use std::sync::{PoisonError, RwLock};
@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use super::metrics::Counter;
 use super::trace::TraceContext;
 
-/// One line of the log.
+/// One log record.
 #[derive(Debug)]
 pub struct Record {
     pub time: SystemTime,
@@ -20,7 +20,7 @@ pub struct Record {
     pub trace: Option<TraceContext>,
 }
 
-/// Where records go; the log begins before there is a place for them, and is the whole process's.
+/// Destination of records. It is process-wide, and unset until exporters start after the log does.
 static SINK: RwLock<Option<Sink>> = RwLock::new(None);
 
 #[derive(Debug)]
@@ -29,27 +29,27 @@ struct Sink {
     dropped: Counter,
 }
 
-/// Has records sent from now on.
+/// Starts the export of records.
 #[cfg(feature = "otlp")]
 pub(super) fn send_to(records: mpsc::Sender<Record>, dropped: Counter) {
     let mut sink = SINK.write().unwrap_or_else(PoisonError::into_inner);
     *sink = Some(Sink { records, dropped });
 }
 
-/// Has no further records sent.
+/// Stops the export of records.
 #[cfg(feature = "otlp")]
 pub(super) fn send_nowhere() {
     *SINK.write().unwrap_or_else(PoisonError::into_inner) = None;
 }
 
-/// Whether there is a place for records.
+/// Returns true if records are exported.
 pub fn are_sent() -> bool {
     SINK.read()
         .unwrap_or_else(PoisonError::into_inner)
         .is_some()
 }
 
-/// Sends a record, if there is a place for it; it is only made if there is.
+/// Queues a record for export. `record` is evaluated only if records are exported.
 pub fn send(record: impl FnOnce() -> Record) {
     let sink = SINK.read().unwrap_or_else(PoisonError::into_inner);
     if let Some(sink) = &*sink

@@ -1,16 +1,16 @@
-//! Arguments without what nobody should read in a log or a trace.
+//! Redaction of arguments and results for logs and traces.
 
 use std::collections::BTreeSet;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use serde_json::{Map, Value, json};
 
-/// What stands in the place of a secret.
+/// Replacement for a secret value.
 const MASK: &str = "[redacted]";
-/// Longer texts are cut.
+/// Longer strings are cut.
 const TEXT_MAX_BYTES: usize = 512;
 
-/// Which members are left out, and how much is shown of the others.
+/// Redaction rules: which members to omit, and how much to keep of the others.
 #[derive(Debug)]
 pub struct Redaction {
     names: GlobSet,
@@ -18,11 +18,11 @@ pub struct Redaction {
 }
 
 impl Redaction {
-    /// Names that everybody knows, and these; `*` and `?` stand for anything. `max_bytes` is how much is shown at most.
+    /// Adds these patterns to the built-in ones; `*` and `?` are wildcards. `max_bytes` limits the output.
     ///
     /// # Errors
     ///
-    /// The first name that is none.
+    /// The error is the first invalid pattern.
     pub fn new(names: &[String], max_bytes: usize) -> Result<Self, String> {
         let mut globs = GlobSetBuilder::new();
         for name in names {
@@ -33,10 +33,10 @@ impl Redaction {
         Ok(Self { names, max_bytes })
     }
 
-    /// The arguments as they may be read; or how large they are, if that is too much. `marked` are names that schemas
-    /// call secret.
+    /// Redacts arguments. If they are too large, the result states their size only. `marked` are names that schemas
+    /// mark as secret.
     pub fn show(&self, json: &str, marked: &BTreeSet<String>) -> Value {
-        // What does not parse was refused already, or will be.
+        // Invalid JSON is rejected elsewhere.
         let Ok(mut value) = serde_json::from_str::<Value>(json) else {
             return omitted(json);
         };
@@ -63,7 +63,7 @@ impl Redaction {
                 .for_each(|value| self.redact(value, marked)),
             Value::String(text) if is_secret_text(text) => *text = MASK.to_owned(),
             Value::String(text) => {
-                // What a tool gives is often there once more, as text.
+                // Tools often repeat their structured result as a string of JSON.
                 if let Some(mut inner) = document_in(text) {
                     self.redact(&mut inner, marked);
                     *text = inner.to_string();
@@ -82,7 +82,7 @@ impl Redaction {
     }
 }
 
-/// Whether everybody would take what has this name for a secret.
+/// Returns true if the name is commonly used for secrets.
 pub fn is_named_like_a_secret(name: &str) -> bool {
     const SECRET: [&str; 14] = [
         "password",
@@ -105,12 +105,12 @@ pub fn is_named_like_a_secret(name: &str) -> bool {
     SECRET.iter().any(|secret| plain.contains(secret)) || plain == "pin" || plain == "auth"
 }
 
-/// What is shown instead of arguments: how large they are.
+/// Returns the placeholder for omitted arguments, which states their size.
 pub fn omitted(json: &str) -> Value {
     json!({ "omitted_bytes": json.len() })
 }
 
-/// The names of properties that a schema says are for writing only, or passwords.
+/// Collects the names of properties that a schema marks as write-only or as passwords.
 pub fn secret_properties(schema: &Value, found: &mut BTreeSet<String>) {
     let is_secret = |property: &Map<String, Value>| {
         property.get("writeOnly") == Some(&Value::Bool(true))
@@ -138,13 +138,13 @@ pub fn secret_properties(schema: &Value, found: &mut BTreeSet<String>) {
     }
 }
 
-/// The object or array that a text is in JSON.
+/// Parses a string that contains a JSON object or array.
 fn document_in(text: &str) -> Option<Value> {
     let begins = text.trim_start().starts_with(['{', '[']);
     begins.then(|| serde_json::from_str(text).ok()).flatten()
 }
 
-/// Whether a text is of a form that only credentials have.
+/// Returns true if a string has the format of a credential.
 fn is_secret_text(text: &str) -> bool {
     const BEGINNINGS: [&str; 14] = [
         "lsk_",
@@ -168,7 +168,7 @@ fn is_secret_text(text: &str) -> bool {
         beginning.is_some_and(|b| b.eq_ignore_ascii_case(scheme))
     };
     let is_token = text.starts_with("eyJ") && text.split('.').count() >= 3 && !text.contains(' ');
-    // A password in a URL.
+    // A URL with a password.
     let has_userinfo = text.split_once("://").is_some_and(|(_, rest)| {
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
         authority

@@ -1,4 +1,4 @@
-//! What the standard variables of OpenTelemetry say, read once at start.
+//! The standard OpenTelemetry variables, parsed once at start.
 
 mod target;
 
@@ -15,7 +15,7 @@ use super::trace::{Propagation, Sampler};
 use super::variables::{Effect, VARIABLES};
 use crate::environment::{Environment, Probe};
 
-/// Everything that is to be known about exporting.
+/// All export settings.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ExportSettings {
     pub(crate) traces: Option<Target>,
@@ -29,28 +29,28 @@ pub(crate) struct ExportSettings {
     pub(crate) record_limits: AttributeLimits,
     pub(crate) metric_interval: Duration,
     pub(crate) metric_timeout: Duration,
-    /// Who sends: `service.name` and the like.
+    /// Resource attributes, such as `service.name`.
     pub resource: BTreeMap<String, String>,
-    /// What was said that means nothing, for the log.
+    /// Settings that have no effect, for the log.
     pub doubts: Vec<String>,
 }
 
-/// Where one signal goes.
+/// Destination of one signal.
 #[derive(Clone, PartialEq)]
 pub struct Target {
     pub endpoint: String,
     pub protocol: Protocol,
     pub headers: Vec<(String, String)>,
     pub timeout: Duration,
-    /// Whether what is sent is compressed, by gzip.
+    /// True for gzip compression.
     pub compressed: bool,
     pub certificate: Option<PathBuf>,
-    /// What is shown to the collector: files with a certificate and its key.
+    /// Client certificate and key for the collector, as file paths.
     pub identity: Option<(PathBuf, PathBuf)>,
 }
 
 impl fmt::Debug for Target {
-    /// Leaves the headers out: they hold credentials.
+    /// Omits the headers, which contain credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Target")
             .field("endpoint", &self.endpoint)
@@ -65,33 +65,33 @@ pub enum Protocol {
     Grpc,
 }
 
-/// How spans and log records are collected before they are sent.
+/// Batching of spans and log records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Batching {
     pub delay: Duration,
-    /// How long sending a batch may take.
+    /// Timeout for a batch.
     pub timeout: Duration,
     pub queue: usize,
     pub batch: usize,
 }
 
-/// How much is told of one span or record.
+/// Attribute limits of a span or record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AttributeLimits {
-    /// How many attributes there may be.
+    /// Maximum number of attributes.
     pub count: usize,
-    /// How many characters the text of one may have.
+    /// Maximum length of a value, in characters.
     pub length: usize,
 }
 
-/// What is as good as no limit of time, and can still be added to one.
+/// Represents "no timeout", small enough to be added to any instant.
 const NO_LIMIT: Duration = Duration::from_secs(24 * 3600);
-/// The name of a service that nobody named.
+/// Service name if none is configured.
 const SERVICE: &str = "longshore";
 
 impl ExportSettings {
-    /// What there is to export, if anything. A signal is exported if somebody said where to: `telemetry.endpoint`,
-    /// `OTEL_EXPORTER_OTLP_ENDPOINT` or one for the signal alone, or `MCP_OTEL_ENDPOINT`.
+    /// Returns the export settings, or `None` if no endpoint is configured. Endpoints come from
+    /// `telemetry.endpoint`, `OTEL_EXPORTER_OTLP_ENDPOINT`, a variable for one signal, or `MCP_OTEL_ENDPOINT`.
     pub fn read(config: &TelemetryConfig, probe: &Probe, service: (&str, &str)) -> Option<Self> {
         let mut reader = Reader {
             probe,
@@ -120,7 +120,7 @@ impl ExportSettings {
         settings.doubts = reader.doubts;
         let any =
             settings.traces.is_some() || settings.metrics.is_some() || settings.logs.is_some();
-        // Where somebody wants to export and cannot, there is something to be told.
+        // If an endpoint is configured but invalid, the warnings must still be reported.
         (any || reader.is_refused).then_some(settings)
     }
 }
@@ -128,7 +128,7 @@ impl ExportSettings {
 struct Reader<'p> {
     probe: &'p Probe,
     doubts: Vec<String>,
-    /// There is an endpoint that is none.
+    /// True if an endpoint is invalid.
     is_refused: bool,
 }
 
@@ -148,7 +148,7 @@ impl Reader<'_> {
         }
     }
 
-    /// One of a few words, in whichever case it is written.
+    /// Returns a keyword in lower case.
     fn word(&self, name: &str) -> Option<String> {
         let value = self.probe.variable(name)?;
         Some(value.trim().to_ascii_lowercase())
@@ -175,7 +175,7 @@ impl Reader<'_> {
         Duration::from_millis(self.number(name, default).max(1))
     }
 
-    /// How long something may take; 0 is as long as it wants.
+    /// Reads a timeout; 0 means no timeout.
     fn timeout(&mut self, name: &str, default: u64) -> Duration {
         match self.number(name, default) {
             0 => NO_LIMIT,
@@ -183,7 +183,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Attribute limits of a kind, or those for all.
+    /// Reads attribute limits of a kind, or the general ones.
     fn limits(&mut self, kind: &str) -> AttributeLimits {
         let mut limit = |what: &str, default: usize| {
             let all = self.number(&format!("OTEL_ATTRIBUTE_{what}_LIMIT"), default);
@@ -195,7 +195,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Whoever sets a variable should learn that it does nothing.
+    /// Warns about variables that are set but have no effect.
     fn tell_of_what_has_no_effect(&mut self) {
         for (name, effect) in VARIABLES {
             if let Effect::None(reason) = effect
@@ -237,7 +237,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A share from 0 to 1; all, if nobody says so.
+    /// Reads a sampling ratio from 0 to 1. Default: 1.
     fn share(&mut self, name: &str) -> f64 {
         let share: f64 = self.number(name, 1.0);
         if (0.0..=1.0).contains(&share) {
@@ -276,7 +276,7 @@ impl Reader<'_> {
             ("service.name".to_owned(), name.to_owned()),
             ("service.version".to_owned(), version.to_owned()),
         ]);
-        // Whoever has given the server no name of its own has perhaps named the project.
+        // Without a configured name, the detected project names the service.
         let surroundings = Environment::detect(self.probe);
         for (key, value) in surroundings.resource_attributes(self.probe) {
             if key != "service.name" || name.is_empty() || name == SERVICE {
@@ -301,7 +301,7 @@ impl Reader<'_> {
     }
 }
 
-/// `key=value` with commas between them, values percent-encoded.
+/// Parses comma-separated `key=value` pairs with percent-encoded values.
 fn pairs(list: &str) -> Vec<(String, String)> {
     let pairs = list.split(',').filter_map(|pair| pair.split_once('='));
     pairs

@@ -1,4 +1,4 @@
-//! What was counted, as readers see it.
+//! Snapshot of all metrics, for readers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use super::instruments::{HTTP_ACTIVE, HTTP_DURATION, IN_FLIGHT, LATENCY, OPERATI
 use super::metrics::{Instrument, Metrics};
 use super::names::{Operation, Target};
 
-/// A label: a name with dots, and a value.
+/// A label: dotted name and value.
 pub type Label = (&'static str, Arc<str>);
 
-/// How values of an instrument behave.
+/// Kind of an instrument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Counter,
@@ -20,14 +20,14 @@ pub enum Kind {
     Histogram,
 }
 
-/// Everything of one instrument.
+/// All series of an instrument.
 #[derive(Clone, Debug)]
 pub struct Family {
     pub instrument: Instrument,
     pub(crate) series: Vec<Series>,
 }
 
-/// The value of one set of labels.
+/// Value of one label set.
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
     pub labels: Vec<Label>,
@@ -47,7 +47,7 @@ pub(super) fn labels(labels: &[(&'static str, &str)]) -> Vec<Label> {
         .collect()
 }
 
-/// What all workers have counted, added up.
+/// Sums the counters of all workers.
 pub(super) fn of_cells(metrics: &Metrics) -> Vec<Family> {
     let mut operations: BTreeMap<(usize, String), (OperationKey, Distribution)> = BTreeMap::new();
     let mut latencies: BTreeMap<usize, Distribution> = BTreeMap::new();
@@ -106,7 +106,7 @@ fn family(instrument: &Instrument, series: impl Iterator<Item = Series>) -> Fami
     }
 }
 
-/// An instrument that has one value.
+/// Creates a family with a single value.
 pub(super) fn number(instrument: &Instrument, value: f64) -> Family {
     let series = Series {
         labels: Vec::new(),
@@ -123,7 +123,7 @@ fn name_labels(operation: &Operation) -> Vec<Label> {
     labels
 }
 
-/// The attributes that the conventions for MCP give to an operation.
+/// Labels of an operation, after the semantic conventions for MCP.
 fn operation_labels(operation: &Operation, key: OperationKey) -> Vec<Label> {
     let mut labels = name_labels(operation);
     if matches!(operation.target, Some((Target::Tool, _))) {
@@ -149,7 +149,7 @@ fn operation_labels(operation: &Operation, key: OperationKey) -> Vec<Label> {
     labels
 }
 
-/// The attributes that the conventions for HTTP give to a request.
+/// Labels of an HTTP request, after the semantic conventions for HTTP.
 fn http_labels(key: HttpKey, scheme: &str) -> Vec<Label> {
     let mut labels: Vec<Label> = vec![
         ("http.request.method", key.method().into()),
@@ -169,7 +169,7 @@ fn http_labels(key: HttpKey, scheme: &str) -> Vec<Label> {
 }
 
 impl Target {
-    /// The attribute that names it.
+    /// Returns the name of the attribute.
     pub fn attribute(self) -> &'static str {
         match self {
             Self::Tool => "gen_ai.tool.name",

@@ -1,4 +1,4 @@
-//! Trace context as W3C has it, and which requests are traced.
+//! W3C trace context, sampling and server spans.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -22,7 +22,7 @@ use crate::net::Peer;
 use crate::protocol::Method;
 use crate::protocol::message::{self, Meta, Params, Request};
 
-/// Where a piece of work belongs in a trace: what `traceparent` says.
+/// A trace context: the content of a `traceparent` header.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TraceContext {
     pub trace_id: u128,
@@ -33,7 +33,7 @@ pub struct TraceContext {
 const SAMPLED: u8 = 1;
 
 impl TraceContext {
-    /// Reads `traceparent`. Versions to come may say more behind what is known; anything else is nothing.
+    /// Parses `traceparent`. Fields that a later version appends are ignored; any other deviation is an error.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.trim().split('-');
         let version = hex(parts.next()?, 2)?;
@@ -46,28 +46,28 @@ impl TraceContext {
         }
         Some(Self {
             trace_id,
-            // Of 16 and 2 digits.
+            // The casts are lossless: the texts have 16 and 2 digits.
             span_id: span_id as u64,
             flags: flags as u8,
         })
     }
 
-    /// The trace, in 32 hexadecimal digits.
+    /// Returns the trace ID in 32 hexadecimal digits.
     pub fn trace_id(&self) -> String {
         format!("{:032x}", self.trace_id)
     }
 
-    /// The piece of work, in 16 hexadecimal digits.
+    /// Returns the span ID in 16 hexadecimal digits.
     pub fn span_id(&self) -> String {
         format!("{:016x}", self.span_id)
     }
 
-    /// Whether the trace is recorded.
+    /// Returns true if the trace is recorded.
     pub fn is_sampled(&self) -> bool {
         self.flags & SAMPLED != 0
     }
 
-    /// The value of `traceparent` that says the same.
+    /// Returns the value of `traceparent`.
     pub fn traceparent(&self) -> String {
         self.to_string()
     }
@@ -90,7 +90,7 @@ impl fmt::Debug for TraceContext {
     }
 }
 
-/// Lower-case digits, so many of them.
+/// Parses exactly `digits` lower-case hexadecimal digits.
 fn hex(text: &str, digits: usize) -> Option<u128> {
     let is_digit = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
     (text.len() == digits && text.bytes().all(is_digit))
@@ -98,22 +98,22 @@ fn hex(text: &str, digits: usize) -> Option<u128> {
         .flatten()
 }
 
-/// What goes along with a trace context, and is passed on as it came.
+/// `tracestate` and baggage, which are passed on unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
     pub tracestate: Option<Box<str>>,
     pub(crate) baggage: Option<Box<str>>,
 }
 
-/// More than this is not passed on.
+/// Larger values are not passed on.
 pub(crate) const CARRIED_MAX_BYTES: usize = 8 * 1024;
 
-/// Who decides whether a trace is recorded.
+/// Sampler: decides which traces are recorded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampler {
-    /// Whether a caller's decision counts.
+    /// True if the caller's sampling decision is followed.
     pub(crate) follows_parent: bool,
-    /// Which share of the others is recorded, in parts of 2^63.
+    /// Threshold for new traces, in parts of 2^63.
     bound: u64,
 }
 
@@ -124,12 +124,12 @@ impl Sampler {
         let all = (1_u64 << 63) as f64;
         Self {
             follows_parent,
-            // What is below 0 or above 1 is taken for that; casts do the same.
+            // Values outside of 0 to 1 are clamped; the cast saturates.
             bound: (share.clamp(0.0, 1.0) * all) as u64,
         }
     }
 
-    /// Whether to record. Others who look at the same trace id with the same share decide alike.
+    /// Decides whether to record. Samplers with the same share decide alike for the same trace ID.
     #[inline]
     pub fn samples(self, parent: Option<&TraceContext>, trace_id: u128) -> bool {
         match parent {
@@ -139,7 +139,7 @@ impl Sampler {
     }
 }
 
-/// A number that nobody needs to be unable to guess, from a generator of the thread's own.
+/// Returns a random number that need not be unpredictable, from a generator of the thread.
 #[inline]
 pub(crate) fn random_u64() -> u64 {
     thread_local! {
@@ -158,7 +158,7 @@ pub(crate) fn random_u64() -> u64 {
 #[cold]
 fn seed() -> u64 {
     let mut bytes = [0; 8];
-    // Without the system's help the address of a local has to do.
+    // Without random bytes from the system, the address of a local variable is the seed.
     if getrandom::fill(&mut bytes).is_err() {
         return std::ptr::from_ref(&bytes) as u64;
     }
@@ -180,18 +180,18 @@ thread_local! {
     static CURRENT: Cell<Option<TraceContext>> = const { Cell::new(None) };
 }
 
-/// What the thread works on right now.
+/// Returns the trace context of the work on the current thread.
 pub fn current() -> Option<TraceContext> {
     CURRENT.with(Cell::get)
 }
 
-/// Says what the thread works on, until what is returned is dropped.
+/// Sets the current trace context until the returned guard is dropped.
 #[inline]
 pub fn enter(context: TraceContext) -> Entered {
     Entered(CURRENT.with(|current| current.replace(Some(context))))
 }
 
-/// Ends with it.
+/// Restores the previous trace context when dropped.
 #[derive(Debug)]
 pub struct Entered(Option<TraceContext>);
 
@@ -202,7 +202,7 @@ impl Drop for Entered {
     }
 }
 
-/// What is read from callers and passed on.
+/// Propagation formats that are read from callers and passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Propagation {
     pub(crate) trace_context: bool,
@@ -219,11 +219,11 @@ impl Default for Propagation {
 }
 
 impl Propagation {
-    /// What is said of a word that means nothing here.
+    /// Warning for an unknown name in `OTEL_PROPAGATORS`.
     pub const UNKNOWN: &str =
         "of which only tracecontext, baggage and none are known; it is ignored";
 
-    /// Reads `OTEL_PROPAGATORS`, and tells of words that mean nothing here. Default: both.
+    /// Parses `OTEL_PROPAGATORS`, and calls `doubt` for unknown names. Default: both formats.
     pub fn read(list: Option<&str>, mut doubt: impl FnMut(&str)) -> Self {
         let Some(list) = list else {
             return Self::default();
@@ -272,37 +272,37 @@ impl Carried {
     }
 }
 
-/// The context that `_meta` says.
+/// Reads the trace context in `_meta`.
 pub fn of_meta(meta: &Meta<'_>) -> Option<TraceContext> {
     TraceContext::parse(&message::string(meta.traceparent?)?)
 }
 
-// By name and not by text, which takes seven times as long.
+// A constant header name: a look-up by string takes seven times as long.
 pub(super) static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 pub(super) static TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 pub(super) static BAGGAGE: HeaderName = HeaderName::from_static("baggage");
 
-/// The context that HTTP headers say.
+/// Reads the trace context in HTTP headers.
 #[inline]
 pub fn of_headers(headers: &HeaderMap) -> Option<TraceContext> {
     TraceContext::parse(headers.get(&TRACEPARENT)?.to_str().ok()?)
 }
 
-/// Traces requests.
+/// Creates server spans.
 #[derive(Debug)]
 pub struct Tracer {
     pub(crate) sampler: Sampler,
-    /// How arguments of calls are shown; `None` if they are not.
+    /// Redaction of call arguments. `None` if they are not recorded.
     pub arguments: Option<Redaction>,
-    /// The same of their results.
+    /// Redaction of call results. `None` if they are not recorded.
     pub results: Option<Redaction>,
-    /// Names of arguments that schemas call secret.
+    /// Names of arguments that a schema marks as secret.
     pub secrets: ArcSwap<BTreeSet<String>>,
     pub spans: Outbox<Box<Span>>,
     pub dropped: Counter,
 }
 
-/// A request that is being traced, if only by its ids.
+/// A traced request. An unsampled one has only its IDs.
 #[derive(Debug)]
 pub struct Traced {
     pub context: TraceContext,
@@ -310,7 +310,7 @@ pub struct Traced {
     pub draft: Option<Box<Draft>>,
 }
 
-/// What will be told of a request.
+/// A span under construction.
 #[derive(Debug)]
 pub struct Draft {
     tracer: Arc<Tracer>,
@@ -321,15 +321,15 @@ pub struct Draft {
     said: Said,
 }
 
-/// More of a call's arguments, or of its result, is not told.
+/// Arguments and results are cut to this length.
 #[cfg(feature = "otlp")]
 pub(crate) const SHOWN_MAX_BYTES: usize = 4 * 1024;
-/// More of a URI, or of what another server says, is not told.
+/// URIs and messages of other servers are cut to this length.
 pub(super) const TOLD_MAX_BYTES: usize = 1024;
 
 impl Tracer {
-    /// Decides whether a request is recorded, before anything is made that only a recorded one needs. What the message
-    /// says comes before what its HTTP request says, which is linked to then.
+    /// Makes the sampling decision before anything is allocated for a span. A trace context in the message takes
+    /// precedence over the one in its HTTP request, which becomes a link.
     #[inline]
     pub fn begin(
         self: &Arc<Self>,
@@ -388,7 +388,7 @@ impl Tracer {
         }
     }
 
-    /// The result of a call as it may be read, if it is told and there is one.
+    /// Returns the redacted result of a call, if results are recorded.
     fn result(&self, answer: &[u8]) -> Option<String> {
         #[derive(Deserialize)]
         struct Envelope<'a> {
@@ -401,7 +401,7 @@ impl Tracer {
         Some(shown.to_string())
     }
 
-    /// Has a span sent, if there is room for it.
+    /// Queues a span for export, or drops it if the queue is full.
     pub fn take(&self, span: Span) {
         if !self.spans.put(Box::new(span)) {
             self.dropped.add(1);
@@ -409,7 +409,7 @@ impl Tracer {
     }
 }
 
-/// The message of the error that an answer is.
+/// Returns the message of the JSON-RPC error in a response.
 fn message_of(answer: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Envelope {
@@ -423,7 +423,7 @@ fn message_of(answer: &[u8]) -> Option<String> {
     Some(envelope.error.message)
 }
 
-/// What systems of tracing have said of the context, at the place that says it.
+/// Returns the `tracestate` from where the trace context came from.
 fn tracestate(
     propagation: Propagation,
     params: &Params<'_>,
@@ -484,42 +484,42 @@ impl Draft {
         });
     }
 
-    /// Who is told of it.
+    /// Returns the tracer.
     pub fn tracer(&self) -> &Arc<Tracer> {
         &self.tracer
     }
 }
 
-/// What is known of a request at its end.
+/// Facts that are known at the end of a request.
 #[derive(Debug)]
 pub struct Ending {
     pub context: TraceContext,
     pub elapsed: Duration,
     pub operation: OperationId,
     pub key: OperationKey,
-    /// What the client gets, as JSON, if that was asked for.
+    /// The response as JSON, if the span needs it.
     pub answer: Option<Bytes>,
     pub session: Option<Arc<str>>,
 }
 
-/// One request that was traced to its end.
+/// A finished span.
 #[derive(Debug)]
 #[cfg_attr(not(feature = "otlp"), allow(dead_code))]
 pub struct Span {
     pub context: TraceContext,
-    /// 0 if it is the first of its trace.
+    /// 0 for a root span.
     pub(crate) parent_span_id: u64,
-    /// What else it has to do with: the trace of the HTTP request, where the message belongs to another.
+    /// Trace context of the HTTP request, if the message belongs to another trace.
     pub link: Option<TraceContext>,
     pub tracestate: Option<Box<str>>,
     pub start: SystemTime,
     pub elapsed: Duration,
-    /// What is said of what went wrong, such as the message of a JSON-RPC error.
+    /// Error description, such as the message of a JSON-RPC error.
     pub error: Option<String>,
     pub about: About,
 }
 
-/// Whose request a span is of.
+/// Details by span kind.
 #[derive(Debug)]
 #[cfg_attr(not(feature = "otlp"), allow(dead_code))]
 pub enum About {
@@ -533,7 +533,7 @@ pub enum About {
     Asked(Asked),
 }
 
-/// What a span tells of its request, beside what is counted.
+/// Attributes of a request span that are not metric labels.
 #[derive(Debug, Default)]
 #[cfg_attr(not(feature = "otlp"), allow(dead_code))]
 pub struct Said {
@@ -543,7 +543,7 @@ pub struct Said {
     pub session: Option<Arc<str>>,
     pub peer: Option<Peer>,
     pub arguments: Option<String>,
-    /// Whether it is a call of a tool.
+    /// True for a tool call.
     pub(crate) is_call: bool,
     pub result: Option<String>,
 }

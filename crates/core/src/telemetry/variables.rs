@@ -1,11 +1,11 @@
-//! The standard variables of OpenTelemetry: each of them, and what becomes of it here.
+//! The standard environment variables of OpenTelemetry, and their effect.
 
-/// What a variable does.
+/// Effect of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// What its specification says.
+    /// The effect that the specification describes.
     Has,
-    /// Nothing, for this reason.
+    /// No effect, for this reason.
     None(&'static str),
 }
 
@@ -17,8 +17,8 @@ const OUR_BUCKETS: &str = "counts are cumulative, in the buckets that the conven
 const OUR_PAGE: &str = "/metrics is served at the server's own port, or at http.admin.port";
 const NO_ZIPKIN: &str = "traces are sent by OTLP alone";
 
-/// All that the specification lists (environment variables of the SDK and of the OTLP exporter), but for the signals' own
-/// forms of what the exporter is told, which [`of_exporter`] has.
+/// All variables of the specification (SDK and OTLP exporter). Per-signal forms of exporter variables are in
+/// [`of_exporter`].
 pub(crate) const VARIABLES: [(&str, Effect); 41] = [
     ("OTEL_SDK_DISABLED", Has),
     ("OTEL_SERVICE_NAME", Has),
@@ -81,7 +81,7 @@ pub(crate) const VARIABLES: [(&str, Effect); 41] = [
     ("OTEL_EXPERIMENTAL_CONFIG_FILE", Without(ONE_SDK)),
 ];
 
-/// What can be said of the exporter, for all signals and for each.
+/// Exporter settings that exist for all signals and for each signal.
 #[cfg(test)]
 pub(crate) const OF_EXPORTER: [&str; 9] = [
     "ENDPOINT",
@@ -95,7 +95,7 @@ pub(crate) const OF_EXPORTER: [&str; 9] = [
     "CLIENT_KEY",
 ];
 
-/// The variables for something of [`OF_EXPORTER`]: for all signals, for traces, metrics and logs.
+/// Returns the variables of an exporter setting: for all signals, traces, metrics and logs.
 #[cfg(test)]
 pub(crate) fn of_exporter(name: &str) -> [String; 4] {
     ["", "TRACES_", "METRICS_", "LOGS_"].map(|signal| format!("OTEL_EXPORTER_OTLP_{signal}{name}"))

@@ -1,4 +1,4 @@
-//! One request, watched from its beginning to its end.
+//! Request scope: metrics, trace and audit hooks around one request.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -20,7 +20,7 @@ use crate::net::Peer;
 use crate::protocol::Revision;
 use crate::protocol::message::Request;
 
-/// What is watched of one server. Clones are the same.
+/// Telemetry of one server: its metrics and its tracer. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Telemetry {
     pub metrics: Metrics,
@@ -31,7 +31,7 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// `counting`: whether requests are counted.
+    /// `counting`: true if requests are counted.
     pub fn new(metrics: Metrics, counting: bool) -> Self {
         Self {
             metrics,
@@ -40,29 +40,29 @@ impl Telemetry {
         }
     }
 
-    /// The same, with requests traced.
+    /// Enables tracing.
     #[cfg(feature = "otlp")]
     pub(crate) fn traced_by(mut self, tracer: Tracer) -> Self {
         self.tracer = Some(Arc::new(tracer));
         self
     }
 
-    /// The same, with this read from callers and passed on.
+    /// Sets the propagation formats to read from callers and to pass on.
     pub(crate) fn propagating(mut self, propagation: Propagation) -> Self {
         self.propagation = propagation;
         self
     }
 
-    /// What is read from callers and passed on.
+    /// Returns the enabled propagation formats.
     #[inline]
     pub fn propagation(&self) -> Propagation {
         self.propagation
     }
 
-    /// Says which arguments of tools are secret, by their names: traces leave their values out.
+    /// Marks tool arguments as secret by name. Traces omit their values.
     pub fn mark_secret(&self, names: &BTreeSet<String>) {
         if let Some(tracer) = &self.tracer {
-            // What is secret at one endpoint is so at all, and stays so.
+            // A name that is secret at one endpoint is secret at all endpoints, and stays secret.
             let known = tracer.secrets.load();
             if !names.is_subset(&known) {
                 let all: BTreeSet<String> = known.union(names).cloned().collect();
@@ -71,13 +71,13 @@ impl Telemetry {
         }
     }
 
-    /// Whether requests are watched at all. If not, this is all that they cost.
+    /// Returns true if requests are counted, traced or audited. Otherwise this check is their only cost.
     #[inline]
     pub fn watches(&self) -> bool {
         self.counting || self.tracer.is_some()
     }
 
-    /// Whether requests are counted.
+    /// Returns true if requests are counted.
     #[inline]
     pub fn counts(&self) -> bool {
         self.counting
@@ -92,7 +92,7 @@ impl Telemetry {
         }
     }
 
-    /// Begins to watch a request of the protocol.
+    /// Begins the scope of an MCP request.
     #[inline]
     pub fn watch<'a>(
         &self,
@@ -125,12 +125,12 @@ impl Telemetry {
     }
 }
 
-/// How a message came in.
+/// Transport and client of a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen<'h> {
     pub wire: Wire,
     pub headers: Option<&'h HeaderMap>,
-    /// The client, as far as it is known.
+    /// The client's address and port, if known.
     pub peer: Option<Peer>,
 }
 
@@ -158,11 +158,11 @@ pub struct Watch<'a> {
     barred: bool,
     /// It goes on behind its answer.
     goes_on: Cell<bool>,
-    /// Set by the watch that takes its place, if one may.
+    /// Set by the scope that replaces this one, if replacement is allowed.
     replaced: Cell<Option<Arc<AtomicBool>>>,
 }
 
-/// What a second watch of one request needs to take the place of the first.
+/// State that a second scope of the same request needs to replace the first.
 #[derive(Debug)]
 pub struct Succession {
     pub cells: Arc<Cells>,
@@ -177,7 +177,7 @@ pub trait Witness: fmt::Debug + Send {
     fn ends(self: Box<Self>, ended: Ended);
 }
 
-/// How a request has ended.
+/// Result of a request.
 #[derive(Debug)]
 pub struct Ended {
     pub verdict: Verdict,
@@ -185,7 +185,7 @@ pub struct Ended {
     pub reason: Option<Reason>,
     pub elapsed: Duration,
     pub session: Option<Arc<str>>,
-    /// Whether it goes on behind its answer.
+    /// True if the request continues after its response.
     pub goes_on: bool,
 }
 
@@ -205,13 +205,13 @@ impl Watch<'_> {
         self
     }
 
-    /// Has it not done.
+    /// Marks the request as one that must be rejected.
     pub fn bar(mut self) -> Self {
         self.barred = true;
         self
     }
 
-    /// Whether it must not be done.
+    /// Returns true if the request must be rejected.
     #[inline]
     pub fn is_barred(&self) -> bool {
         self.barred
@@ -222,7 +222,8 @@ impl Watch<'_> {
         self.goes_on.set(true);
     }
 
-    /// Another watch of the same request may take its place: one that begins once more is known of what it is about.
+    /// Allows another scope of the same request to replace this one. It is used when more becomes known about the
+    /// request.
     #[cold]
     pub fn hand_over(&self) -> Succession {
         let replaced = Arc::new(AtomicBool::new(false));
@@ -235,8 +236,8 @@ impl Watch<'_> {
         }
     }
 
-    /// Takes the place of another watch, which tells of nothing any more. The time that the request takes is counted from
-    /// the beginning of that one.
+    /// Replaces another scope, which then records nothing. The duration is counted from the start of the replaced
+    /// scope.
     #[cold]
     pub fn taking_over(mut self, succession: &Succession) -> Self {
         if !succession.replaced.swap(true, Ordering::AcqRel) {
@@ -261,7 +262,7 @@ impl Watch<'_> {
         self.revision.set(Some(revision));
     }
 
-    /// The request is one of a session; `name` opens nothing.
+    /// Sets the session of the request. `name` is a digest, not the session ID.
     #[inline]
     pub fn is_in(&self, name: &Arc<str>) {
         if self.is_recorded() || self.witness.is_some() {
@@ -269,25 +270,26 @@ impl Watch<'_> {
         }
     }
 
-    /// Where the request belongs in a trace.
+    /// Returns the trace context of the request.
     #[inline]
     pub fn context(&self) -> Option<TraceContext> {
         self.traced.as_ref().map(|traced| traced.context)
     }
 
-    /// Whether a span will tell of it.
+    /// Returns true if the request is recorded as a span.
     #[inline]
     pub(crate) fn is_recorded(&self) -> bool {
         self.tracer().is_some()
     }
 
-    /// Who is told of it, and of what it asks of others; `None` if it is not recorded.
+    /// Returns the recorder of the request's spans, or `None` if it is not sampled.
     #[inline]
     pub fn tracer(&self) -> Option<&Arc<Tracer>> {
         Some(self.traced.as_ref()?.draft.as_ref()?.tracer())
     }
 
-    /// The answer is there. `error` is the message of a JSON-RPC error, which is asked for only if somebody will read it.
+    /// Records the response. `error` is the message of a JSON-RPC error; it is evaluated only if a span or record
+    /// needs it.
     #[inline]
     pub fn end(
         self,
@@ -353,7 +355,7 @@ fn since(started: Option<Instant>) -> Duration {
     started.map_or(Duration::ZERO, |started| started.elapsed())
 }
 
-/// A request whose answer has to be waited for. If it is dropped before it ends, nobody waits any more.
+/// Scope of a request whose response is asynchronous. Dropping it unfinished records a cancellation.
 #[derive(Debug)]
 pub struct WatchedLater {
     cells: Arc<Cells>,
@@ -376,7 +378,7 @@ impl WatchedLater {
         replaced.is_some_and(|replaced| replaced.load(Ordering::Acquire))
     }
 
-    /// The answer is there.
+    /// Records the response.
     pub fn end(
         mut self,
         verdict: Verdict,
@@ -436,7 +438,7 @@ impl Drop for WatchedLater {
     }
 }
 
-/// An HTTP request that is being answered.
+/// Scope of an HTTP request in progress.
 #[derive(Debug)]
 pub struct HttpWatch {
     cells: Arc<Cells>,
@@ -457,7 +459,7 @@ impl HttpWatch {
         }
     }
 
-    /// The head of the answer is there.
+    /// Records the response head.
     #[inline]
     pub fn end(mut self, status: u16) {
         self.answered = true;

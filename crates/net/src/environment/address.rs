@@ -1,11 +1,11 @@
-//! Addresses as people write them.
+//! IP addresses in settings.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use serde::de::Error as _;
 use serde::{Deserialize as _, Deserializer};
 
-/// Reads an IP address. `localhost` is 127.0.0.1; other names are not looked up.
+/// Parses an IP address. `localhost` is 127.0.0.1; other names are not resolved.
 pub fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<IpAddr, D::Error> {
     let text = String::deserialize(deserializer)?;
     if text.eq_ignore_ascii_case("localhost") {

@@ -1,11 +1,11 @@
-//! Which cloud, and which of its products.
+//! Detection of the cloud and its products.
 //!
-//! Platforms say so in variables that they set. A region, a project or credentials say nothing: developers have them on
-//! their own machines.
+//! Platforms are detected by variables that they set. Regions, projects and credentials are no evidence, because
+//! developers set them on their own machines.
 
 use super::{Probe, Seen};
 
-/// Whose cloud.
+/// A cloud provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Provider {
@@ -15,11 +15,11 @@ pub enum Provider {
     Aws,
     /// Microsoft Azure.
     Azure,
-    /// Whoever runs the platform.
+    /// Another provider.
     Other,
 }
 
-/// Where programs are run.
+/// A platform that runs programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Platform {
@@ -39,7 +39,7 @@ pub enum Platform {
     AppRunner,
     /// Amazon ECS on Fargate.
     Fargate,
-    /// Amazon ECS on machines of one's own.
+    /// Amazon ECS on EC2 instances.
     Ecs,
     /// Amazon EKS.
     Eks,
@@ -73,7 +73,7 @@ pub enum Platform {
 
 use Platform as P;
 
-/// Variables that only one platform sets; the first one counts.
+/// Variables that only one platform sets, in order of precedence.
 const MARKS: [(&str, Platform); 19] = [
     ("AWS_LAMBDA_FUNCTION_NAME", P::Lambda),
     ("FUNCTION_TARGET", P::CloudFunctions),
@@ -97,7 +97,7 @@ const MARKS: [(&str, Platform); 19] = [
 ];
 
 impl Platform {
-    /// Its name as its maker writes it.
+    /// Returns the official name.
     pub fn name(self) -> &'static str {
         match self {
             Self::CloudRun => "Google Cloud Run",
@@ -126,7 +126,7 @@ impl Platform {
         }
     }
 
-    /// Whose cloud it belongs to.
+    /// Returns the provider.
     pub fn provider(self) -> Provider {
         match self {
             Self::CloudRun
@@ -152,7 +152,7 @@ impl Platform {
         }
     }
 
-    /// The values of `cloud.provider` and `cloud.platform` in the conventions of OpenTelemetry, where they have one.
+    /// Returns `cloud.provider` and `cloud.platform` of the OpenTelemetry conventions, if defined.
     pub fn telemetry_names(self) -> (Option<&'static str>, Option<&'static str>) {
         let provider = match self.provider() {
             Provider::Gcp => Some("gcp"),
@@ -182,12 +182,12 @@ impl Platform {
         (provider, Some(platform))
     }
 
-    /// Whether the platform brings requests to the process, so that there is nobody at its standard input.
+    /// Returns true if the platform routes requests to the process, so that standard input is not used.
     pub fn is_managed(self) -> bool {
         !matches!(self, Self::ComputeEngine | Self::Ec2 | Self::AzureVm)
     }
 
-    /// Whether processes come and go with requests.
+    /// Returns true if instances start and stop with the load.
     pub fn is_serverless(self) -> bool {
         matches!(
             self,
@@ -202,7 +202,7 @@ impl Platform {
     }
 }
 
-/// The platform, if it can be told.
+/// Detects the platform.
 pub(super) fn detect(probe: &Probe) -> Option<Seen<Platform>> {
     if let Some(host) = probe.variable("KUBERNETES_SERVICE_HOST") {
         return of_kubernetes(probe, host);
@@ -232,7 +232,7 @@ pub(super) fn detect(probe: &Probe) -> Option<Seen<Platform>> {
     of_machine(probe, [P::ComputeEngine, P::Ec2, P::AzureVm])
 }
 
-/// Whose Kubernetes it is: by what is put into pods for their identity, or else by the machine.
+/// Detects the Kubernetes provider, by its workload identity or else by the machine.
 fn of_kubernetes(probe: &Probe, host: &str) -> Option<Seen<Platform>> {
     const IDENTITIES: [(&str, &str, Platform); 3] = [
         ("AWS_WEB_IDENTITY_TOKEN_FILE", "eks.amazonaws.com", P::Eks),
@@ -257,9 +257,9 @@ fn of_kubernetes(probe: &Probe, host: &str) -> Option<Seen<Platform>> {
     of_machine(probe, [P::KubernetesEngine, P::Eks, P::Aks])
 }
 
-/// What the firmware says of who made the machine: Google, Amazon or Microsoft.
+/// Detects the machine's manufacturer from the firmware: Google, Amazon or Microsoft.
 fn of_machine(probe: &Probe, [google, amazon, microsoft]: [Platform; 3]) -> Option<Seen<Platform>> {
-    /// The tag of every machine of Azure, which tells them from other machines with Hyper-V.
+    /// The asset tag of all Azure machines, which distinguishes them from other Hyper-V machines.
     const AZURE: &str = "7783-7084-3265-9085-8269-3286-77";
     const FOLDER: &str = "/sys/class/dmi/id";
 
@@ -278,8 +278,8 @@ fn of_machine(probe: &Probe, [google, amazon, microsoft]: [Platform; 3]) -> Opti
     };
     Some(Seen::new(platform, format!("{FOLDER}/{file}")))
 }
-/// Whether a mark has what its platform writes into it. Four of them are words that others use too, for other things, and
-/// say yes or no.
+/// Returns true if the value is one that the platform sets. Four of the names are also used for other purposes, with
+/// a boolean value.
 fn says_so(mark: &str, value: &str) -> bool {
     match mark {
         "VERCEL" | "NETLIFY" | "CF_PAGES" | "RENDER" => {

@@ -1,12 +1,12 @@
-//! Whether the process is in a container, and whose.
+//! Detection of containers.
 
 use super::{Probe, Seen};
 
-/// What runs the container.
+/// A container runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Container {
-    /// Kubernetes, whatever it runs containers with.
+    /// Kubernetes with any runtime.
     Kubernetes,
     /// Docker.
     Docker,
@@ -16,12 +16,12 @@ pub enum Container {
     Containerd,
     /// LXC or LXD.
     Lxc,
-    /// Something else.
+    /// Another runtime.
     Other,
 }
 
 impl Container {
-    /// Its name.
+    /// Returns the name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Kubernetes => "Kubernetes",
@@ -36,7 +36,7 @@ impl Container {
 
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// The container, if the process is in one.
+/// Detects the container.
 pub(super) fn detect(probe: &Probe) -> Option<Seen<Container>> {
     if let Some(host) = probe.variable("KUBERNETES_SERVICE_HOST") {
         let evidence = format!("KUBERNETES_SERVICE_HOST={host}");
@@ -65,7 +65,7 @@ pub(super) fn detect(probe: &Probe) -> Option<Seen<Container>> {
     by_control_group(probe).or_else(|| by_mounts(probe))
 }
 
-/// Names in paths of control groups and mounts, and who gives them.
+/// Names in paths of control groups and mounts, with their runtimes.
 const NAMES: [(&str, Container); 7] = [
     ("kubepods", Container::Kubernetes),
     ("/kubelet/pods/", Container::Kubernetes),
@@ -79,14 +79,14 @@ const NAMES: [(&str, Container); 7] = [
 fn by_control_group(probe: &Probe) -> Option<Seen<Container>> {
     const FILE: &str = "/proc/self/cgroup";
     let text = probe.read(FILE)?;
-    // `system.slice/docker.service` is the daemon, on a machine that is no container.
+    // `system.slice/docker.service` is the daemon on the host.
     let lines = text.lines().filter(|line| !line.ends_with(".service"));
     let paths: Vec<_> = lines.filter_map(|line| line.rsplit(':').next()).collect();
     named(&paths).map(|(container, name)| Seen::new(container, format!("{name} in {FILE}")))
 }
 
-/// Behind a namespace of control groups all paths are `/`; but a container's root and its names come from its engine. A
-/// machine that runs containers has their mounts too, so only these few count.
+/// With a cgroup namespace all paths are `/`, but the mounts of a container come from its runtime. A host has mounts
+/// of its containers too, so only these few are evidence.
 fn by_mounts(probe: &Probe) -> Option<Seen<Container>> {
     const FILE: &str = "/proc/self/mountinfo";
     const POINTS: [&str; 4] = ["/", "/etc/hostname", "/etc/hosts", "/etc/resolv.conf"];

@@ -1,4 +1,4 @@
-//! All detectors together, and what follows from what they saw.
+//! All detectors, and the settings that follow.
 
 use std::sync::OnceLock;
 
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use super::{Container, Kind, Network, Platform, Probe, System};
 use super::{cloud, container, kind, network, project, system};
 
-/// Something that was found out, and by what.
+/// A detected value with its evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen<T> {
-    /// What was found out.
+    /// The value.
     pub value: T,
-    /// The variable, the file or the fact that says so.
+    /// The variable, file or fact that shows it.
     pub evidence: String,
 }
 
@@ -25,47 +25,47 @@ impl<T> Seen<T> {
     }
 }
 
-/// Where the process finds itself. Nothing is asked over the network to find out.
+/// The environment of the process, detected without network access.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Environment {
-    /// The cloud, and which of its products.
+    /// The cloud platform.
     pub cloud: Option<Seen<Platform>>,
-    /// The container.
+    /// The container runtime.
     pub container: Option<Seen<Container>>,
-    /// What the process is run for.
+    /// The kind of deployment.
     pub kind: Seen<Kind>,
-    /// Where to listen.
+    /// Listen address and transport.
     pub network: Network,
-    /// What it is called.
+    /// Name of the project.
     pub project: Option<Seen<String>>,
-    /// What it may use of the machine.
+    /// CPU and memory limits.
     pub system: System,
     /// `json` or `text`.
     pub log_format: Option<Seen<&'static str>>,
-    /// Seconds between the signal to stop and the end by force.
+    /// Seconds between the stop signal and a forced end.
     pub grace_seconds: Seen<u32>,
-    /// Seconds during which others still send requests after that signal.
+    /// Seconds after the stop signal in which requests still arrive.
     pub delay_seconds: Seen<u32>,
 }
 
-/// A setting's value that follows from the surroundings.
+/// A default that was derived from the environment.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Detected {
-    /// Which setting, such as `http.port`.
+    /// The setting, such as `http.port`.
     pub setting: &'static str,
-    /// What it should be.
+    /// The value.
     pub value: Value,
-    /// Why.
+    /// The evidence.
     pub evidence: String,
 }
 
-/// Memory that a connection is reckoned with, streams and buffers included.
+/// Estimated memory of a connection, streams and buffers included.
 const CONNECTION_BYTES: u64 = 64 * 1024;
 
 impl Environment {
-    /// What is seen through a probe.
+    /// Detects the environment through a probe.
     pub fn detect(probe: &Probe) -> Self {
         let cloud = cloud::detect(probe);
         let container = container::detect(probe);
@@ -91,13 +91,13 @@ impl Environment {
         }
     }
 
-    /// The surroundings of this process, looked at once.
+    /// Returns the environment of this process, detected once.
     pub fn current() -> &'static Self {
         static CURRENT: OnceLock<Environment> = OnceLock::new();
         CURRENT.get_or_init(|| Self::detect(&Probe::real()))
     }
 
-    /// The settings that follow from it.
+    /// Returns the derived settings.
     pub fn settings(&self) -> Vec<Detected> {
         let mut settings = Vec::new();
         let mut set = |setting, value: Value, evidence: &str| {
@@ -130,7 +130,7 @@ impl Environment {
             .filter(|_| self.system.memory_is_limited)
         {
             set("limits.memory_bytes", seen.value.into(), &seen.evidence);
-            // A part of what there is, where that is less than the default.
+            // Shares of the available memory, if below the defaults.
             for (setting, part, default) in [
                 (
                     "http.limits.connections",
@@ -161,7 +161,7 @@ impl Environment {
         settings
     }
 
-    /// What it all comes to, in one line for people.
+    /// Returns a summary in one line.
     pub fn summary(&self) -> String {
         let mut parts = Vec::new();
         if let Some(cloud) = &self.cloud {
@@ -175,7 +175,7 @@ impl Environment {
     }
 }
 
-/// How long the process has from the signal to stop, and how long others go on sending.
+/// Returns the times between the stop signal, the last requests and the forced end.
 fn stopping(
     probe: &Probe,
     cloud: Option<&Seen<Platform>>,

@@ -1,25 +1,25 @@
-//! What the process is run for.
+//! Detection of the kind of deployment.
 
 use super::{Container, Platform, Probe, Seen};
 
-/// What the process is run for.
+/// A kind of deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
-    /// Somebody works on it.
+    /// A developer's machine.
     Development,
     /// A test run.
     Ci,
-    /// Almost in earnest.
+    /// Staging.
     Staging,
-    /// In earnest.
+    /// Production.
     Production,
-    /// In earnest, by processes that come and go with requests.
+    /// Production on instances that start and stop with the load.
     Serverless,
 }
 
 impl Kind {
-    /// Its name.
+    /// Returns the name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Development => "development",
@@ -31,7 +31,7 @@ impl Kind {
     }
 }
 
-/// Variables with which people say it.
+/// Variables by which people declare the kind.
 const SAID: [&str; 7] = [
     "ENVIRONMENT",
     "APP_ENV",
@@ -42,7 +42,7 @@ const SAID: [&str; 7] = [
     "NODE_ENV",
 ];
 
-/// Variables that services for test runs set.
+/// Variables that CI services set.
 const CI: [&str; 11] = [
     "GITHUB_ACTIONS",
     "GITLAB_CI",

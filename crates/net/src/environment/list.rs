@@ -1,4 +1,4 @@
-//! Lists as environment variables have them.
+//! Lists in environment variables.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use serde::Deserializer;
 use serde::de::{SeqAccess, Visitor};
 
-/// Reads a list of texts, or one text with commas.
+/// Parses a list of strings, or one string with commas.
 pub fn list<'de, T, D>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     T: From<String>,

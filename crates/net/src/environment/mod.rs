@@ -1,7 +1,7 @@
-//! Where the process finds itself: environment variables, files and the machine, and what six detectors make of them.
+//! Detection of the environment: variables, files and the machine.
 //!
-//! Detectors are pure over a [`Probe`], which tests can fake, and ask nothing over the network. Each reports what it saw.
-//! [`Environment::settings`] says which settings follow; the configuration puts them below everything that people say.
+//! Detectors are pure functions of a [`Probe`], which tests can fake, and use no network. Each reports its evidence.
+//! [`Environment::settings`] returns the derived settings, which any explicit setting overrides.
 
 mod address;
 mod cloud;
@@ -33,12 +33,12 @@ pub use secret::{MASK, SAMPLES};
 pub use system::System;
 
 impl Probe {
-    /// Whether the process runs in a container or on a platform, where the network around it is somebody's decision.
+    /// Returns true in a container or on a platform, which control network access to the process.
     pub fn is_in_container(&self) -> bool {
         container::detect(self).is_some() || self.is_orchestrated()
     }
 
-    /// Whether a platform runs the process, Kubernetes or Cloud Run for example, and nobody watches it start.
+    /// Returns true if an orchestrator runs the process, for example Kubernetes or Cloud Run.
     pub fn is_orchestrated(&self) -> bool {
         self.variable("KUBERNETES_SERVICE_HOST").is_some()
             || cloud::detect(self).is_some_and(|cloud| cloud.value.is_managed())

@@ -1,8 +1,8 @@
-//! Where to listen, for whom, and how clients reach the process.
+//! Detection of the listen address, the transport and trusted proxies.
 
 use super::{Container, Platform, Probe, Seen, StandardStreams};
 
-/// Where to listen, as far as the surroundings decide it.
+/// Network settings, as far as the environment determines them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Network {
@@ -12,21 +12,21 @@ pub struct Network {
     pub port: Option<Seen<u16>>,
     /// `http` or `stdio`.
     pub transport: Option<Seen<&'static str>>,
-    /// The networks that the platform's own proxies speak from.
+    /// Address ranges of the platform's proxies.
     pub trusted_proxies: Option<Seen<&'static [&'static str]>>,
 }
 
-/// Variables other than `PORT` with which platforms say which port they will ask.
+/// Variables other than `PORT` that set the port of the platform's requests.
 const PORTS: [&str; 4] = [
     "FUNCTIONS_CUSTOMHANDLER_PORT",
     "CONTAINER_APP_PORT",
     "WEBSITES_PORT",
     "AWS_LWA_PORT",
 ];
-/// The port that platforms ask if nobody says otherwise.
+/// Default port of platforms.
 const PORT: u16 = 8080;
 
-/// Networks that nobody on the internet has an address in.
+/// Private address ranges.
 const PRIVATE: [&str; 6] = [
     "127.0.0.0/8",
     "10.0.0.0/8",
@@ -69,8 +69,8 @@ pub(super) fn detect(
     }
 }
 
-/// HTTP where something brings requests; standard input and output if another program holds both and nothing does. In a
-/// container a pipe at standard input says nothing.
+/// HTTP on platforms that route requests; stdio if another program holds both streams. In a container, a pipe at
+/// standard input is no evidence.
 fn transport(probe: &Probe, place: Option<&str>) -> Option<Seen<&'static str>> {
     if let Some(place) = place {
         return Some(Seen::new("http", place));
@@ -89,7 +89,7 @@ fn is_ipv6_only(probe: &Probe) -> Option<String> {
     is_ipv6.then(|| format!("KUBERNETES_SERVICE_HOST={host} is IPv6"))
 }
 
-/// Platforms on which every connection comes from their own proxies, and which append to `X-Forwarded-For` themselves.
+/// Platforms whose proxies are the only peers, and which append to `X-Forwarded-For`.
 fn only_its_proxies_connect(platform: Platform) -> bool {
     matches!(
         platform,

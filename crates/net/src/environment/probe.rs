@@ -1,12 +1,12 @@
-//! What can be looked at: environment variables, files, and the machine.
+//! Access to environment variables, files and the machine.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-/// The environment, as detectors and the configuration see it.
+/// The environment as detectors and configuration see it.
 ///
-/// Detectors see nothing else, so that they can be tried on any platform from anywhere.
+/// Detectors use nothing else, so that tests can simulate any platform.
 #[derive(Clone, Debug, Default)]
 pub struct Probe {
     variables: BTreeMap<String, String>,
@@ -28,30 +28,30 @@ impl Default for Files {
     }
 }
 
-/// The machine, as far as the process may use it at most.
+/// CPU cores and memory of the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
-    /// Cores on which the process may run; 0 if nobody knows.
+    /// Available cores; 0 if unknown.
     pub cores: usize,
-    /// Memory that is built in, in bytes; 0 if nobody knows.
+    /// Physical memory in bytes; 0 if unknown.
     pub memory_bytes: u64,
 }
 
-/// What standard input and output are connected to.
+/// Kind of the standard streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StandardStreams {
-    /// Both to pipes, or sockets: another program started this one, and may be talking to it.
+    /// Pipes or sockets: another program started this one, and may communicate with it.
     Pipes,
-    /// At least one to something else: a terminal, a file, nothing.
+    /// A terminal, a file or nothing, on at least one of them.
     #[default]
     Other,
 }
 
-/// Bytes of a file that are looked at.
+/// Maximum bytes read from a file.
 const READ_MAX: u64 = 256 * 1024;
 
 impl Probe {
-    /// The real environment of this process. Variables that are not UTF-8 are left out.
+    /// The real environment. Variables that are not UTF-8 are omitted.
     pub fn real() -> Self {
         let utf8 = |(key, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((key.into_string().ok()?, value.into_string().ok()?))
@@ -68,7 +68,7 @@ impl Probe {
         }
     }
 
-    /// An environment of these variables and no files.
+    /// An environment with these variables and no files.
     pub fn of<K: Into<String>, V: Into<String>>(
         variables: impl IntoIterator<Item = (K, V)>,
     ) -> Self {
@@ -81,7 +81,7 @@ impl Probe {
         }
     }
 
-    /// The same with a file that has this content, instead of the real ones.
+    /// Adds a file with this content and hides the real ones.
     #[must_use]
     pub fn with_file(mut self, path: impl Into<PathBuf>, content: impl Into<String>) -> Self {
         if let Files::Given(files) = &mut self.files {
@@ -92,28 +92,28 @@ impl Probe {
         self
     }
 
-    /// The same on another machine.
+    /// Replaces the machine.
     #[must_use]
     pub fn with_machine(mut self, machine: Machine) -> Self {
         self.machine = machine;
         self
     }
 
-    /// The same with other standard streams.
+    /// Replaces the standard streams.
     #[must_use]
     pub fn with_standard_streams(mut self, streams: StandardStreams) -> Self {
         self.standard_streams = streams;
         self
     }
 
-    /// The same with somebody who reads standard error as it is written.
+    /// Declares standard error a terminal.
     #[must_use]
     pub fn at_terminal(mut self) -> Self {
         self.at_terminal = true;
         self
     }
 
-    /// A variable's value; an empty one counts as absent.
+    /// Returns a variable. An empty value counts as absent.
     pub fn variable(&self, name: &str) -> Option<&str> {
         self.variables
             .get(name)
@@ -121,12 +121,12 @@ impl Probe {
             .filter(|value| !value.is_empty())
     }
 
-    /// Whether a variable is there, be it empty.
+    /// Returns true if the variable is set, even to an empty value.
     pub fn is_set(&self, name: &str) -> bool {
         self.variables.contains_key(name)
     }
 
-    /// The variables whose names begin with `prefix`, in the order of their names.
+    /// Returns the variables with the prefix, sorted by name.
     pub fn variables<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.variables
             .iter()
@@ -134,17 +134,17 @@ impl Probe {
             .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The machine that the process runs on.
+    /// Returns the machine.
     pub fn machine(&self) -> Machine {
         self.machine
     }
 
-    /// What standard input and output are connected to.
+    /// Returns the kind of the standard streams.
     pub fn standard_streams(&self) -> StandardStreams {
         self.standard_streams
     }
 
-    /// Whether standard error is a terminal.
+    /// Returns true if standard error is a terminal.
     pub fn is_at_terminal(&self) -> bool {
         self.at_terminal
     }
@@ -162,7 +162,7 @@ impl Probe {
         }
     }
 
-    /// Whether there is a file or a folder.
+    /// Returns true if the file or folder exists.
     pub(super) fn exists(&self, path: &str) -> bool {
         match &self.files {
             Files::Given(files) => files.keys().any(|known| known.starts_with(path)),
@@ -197,7 +197,7 @@ fn real_streams() -> StandardStreams {
 fn real_streams() -> StandardStreams {
     use std::io::IsTerminal as _;
 
-    // What is no terminal is a pipe often enough; a file or nothing ends at once, and with it the server.
+    // Anything but a terminal may be a pipe. With a file or nothing, the server ends immediately.
     if std::io::stdin().is_terminal() || std::io::stdout().is_terminal() {
         StandardStreams::Other
     } else {

@@ -1,8 +1,8 @@
-//! What the process is called, by those who wrote it or run it.
+//! Detection of the project's name.
 
 use super::{Probe, Seen};
 
-/// The name of what is served. A platform's name for it comes before its source's.
+/// Detects the name of the service. A name from the platform takes precedence over one from the source code.
 pub(super) fn detect(probe: &Probe) -> Option<Seen<String>> {
     by_variable(probe)
         .or_else(|| by_labels(probe))
@@ -30,7 +30,7 @@ fn by_variable(probe: &Probe) -> Option<Seen<String>> {
         .find_map(|name| seen(probe.variable(name)?, name))
 }
 
-/// The labels of a pod, where they are mounted from the downward API.
+/// Reads the labels of a pod, if the downward API mounts them.
 fn by_labels(probe: &Probe) -> Option<Seen<String>> {
     const FILE: &str = "/etc/podinfo/labels";
     let labels = probe.read(FILE)?;
@@ -47,7 +47,7 @@ fn by_labels(probe: &Probe) -> Option<Seen<String>> {
         })
 }
 
-/// Podman tells a container its image.
+/// Podman stores the image name in the container.
 fn by_image(probe: &Probe) -> Option<Seen<String>> {
     const FILE: &str = "/run/.containerenv";
     let text = probe.read(FILE)?;
@@ -69,8 +69,8 @@ fn by_manifest(probe: &Probe) -> Option<Seen<String>> {
         .or_else(|| from_toml("pyproject.toml", "[tool.poetry]"))
 }
 
-/// Returns the string at `name` in a table of a TOML manifest. These tables have a header line of their own in practice, so a
-/// scan of the lines does without a parser.
+/// Returns the string at `name` in a table of a TOML manifest. A line scan is enough, because these tables have their
+/// own header line.
 fn name_in_table<'t>(manifest: &'t str, header: &str) -> Option<&'t str> {
     let mut lines = manifest.lines().map(str::trim);
     lines.find(|line| *line == header)?;
@@ -84,7 +84,7 @@ fn name_in_table<'t>(manifest: &'t str, header: &str) -> Option<&'t str> {
         })
 }
 
-/// The last part of where the repository came from.
+/// Returns the last segment of the repository's URL.
 fn by_git(probe: &Probe) -> Option<Seen<String>> {
     const FILE: &str = ".git/config";
     let text = probe.read(FILE)?;
@@ -103,7 +103,7 @@ fn by_git(probe: &Probe) -> Option<Seen<String>> {
     seen(name.rsplit(['/', ':']).next()?, FILE)
 }
 
-/// A name that is one: neither empty nor endless.
+/// Accepts a name of sensible length.
 fn seen(name: &str, evidence: &str) -> Option<Seen<String>> {
     const NAME_MAX: usize = 128;
     let name = name.trim();

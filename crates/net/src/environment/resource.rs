@@ -1,9 +1,9 @@
-//! What telemetry says of the process, by the resource conventions of OpenTelemetry.
+//! Resource attributes, after the OpenTelemetry conventions.
 
 use super::{Container, Environment, Platform, Probe};
 
 impl Environment {
-    /// Attributes of the resource: who this is, and where it runs. Without those that nobody knows.
+    /// Returns the known attributes of the process and its host.
     pub fn resource_attributes(&self, probe: &Probe) -> Vec<(&'static str, String)> {
         let mut attributes: Vec<(&'static str, String)> = Vec::new();
         let mut set = |name, value: Option<String>| {
@@ -72,7 +72,7 @@ impl Environment {
             .as_ref()
             .is_some_and(|container| container.value == Container::Kubernetes)
         {
-            // A pod's host name is its own, unless it shares that of its node.
+            // A pod has its own host name, unless it uses the host network.
             set(
                 "k8s.pod.name",
                 first(&["POD_NAME", "K8S_POD_NAME", "HOSTNAME"]),
@@ -91,7 +91,7 @@ impl Environment {
 
 const NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
-/// The id that the engine gave the container: 64 hexadecimal digits in the path of its group, or of what it mounted.
+/// Finds the container ID: 64 hexadecimal digits in the path of a control group or mount.
 fn container_id(probe: &Probe) -> Option<String> {
     let texts = ["/proc/self/cgroup", "/proc/self/mountinfo"];
     texts.into_iter().find_map(|file| {

@@ -1,4 +1,4 @@
-//! Texts that are never shown.
+//! Secret strings.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize, Serializer};
 
-/// A text that is never shown: not by `Debug`, not when it is serialised.
+/// A secret string, masked in `Debug` output and serialization.
 ///
 /// A setting of this type, or a list of it, may also be read from a file: `LONGSHORE_SEAL__KEYS_FILE` names one for
 /// `seal.keys`.
@@ -14,18 +14,18 @@ use serde::{Deserialize, Serialize, Serializer};
 #[serde(transparent)]
 pub struct Secret(String);
 
-/// What stands in its place.
+/// Replacement for the secret.
 pub const MASK: &str = "[secret]";
 
 impl Secret {
-    /// The text itself. Do not log it.
+    /// Returns the secret. Do not log it.
     pub fn expose(&self) -> &str {
         &self.0
     }
 }
 
-/// Secrets that the documentation shows, so that everybody knows them. A test holds each key that it shows to be one of these,
-/// or of a form that is refused anyway.
+/// Keys in the documentation, which are public and therefore rejected. A test checks that each documented key is
+/// listed here or is rejected for its form.
 pub const SAMPLES: [&str; 2] = [
     "a long random secret shared by all replicas",
     "a long random secret that all of them have",

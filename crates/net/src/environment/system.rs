@@ -1,16 +1,16 @@
-//! How much of the machine the process may use: its control group's limits, and where there are none, what is built in.
+//! Detection of CPU and memory limits, from control groups or else from the machine.
 
 use super::{Probe, Seen};
 
-/// What the process may use.
+/// Resources that the process may use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct System {
-    /// Processor time, in thousandths of a core; `None` if nobody knows.
+    /// CPU time, in thousandths of a core; `None` if unknown.
     pub cpu_millis: Option<Seen<u64>>,
-    /// Memory, in bytes; `None` if nobody knows.
+    /// Memory, in bytes; `None` if unknown.
     pub memory_bytes: Option<Seen<u64>>,
-    /// Whether the memory is a limit, beyond which the process is ended; otherwise it is what is built in.
+    /// True if the memory is a hard limit; false if it is the physical memory.
     pub memory_is_limited: bool,
 }
 
@@ -40,7 +40,7 @@ pub(super) fn detect(probe: &Probe) -> System {
 }
 
 impl System {
-    /// Threads that serve: one for each core, of which a part counts as one, but no more than there is memory for.
+    /// Number of worker threads: one per core, rounded up, within the available memory.
     pub fn parallelism(&self) -> Option<Seen<u64>> {
         let cpu = self.cpu_millis.as_ref()?;
         let cores = cpu.value.div_ceil(1000).max(1);
@@ -59,7 +59,7 @@ impl System {
     }
 }
 
-/// Memory that one worker should find: its runtime, its connections' buffers and its part of what is cached.
+/// Memory that a worker needs: runtime, connection buffers and its share of caches.
 const WORKER_BYTES: u64 = 32 * 1024 * 1024;
 
 fn counted(cores: usize) -> String {
@@ -82,17 +82,17 @@ fn of_lambda(probe: &Probe) -> Option<Seen<u64>> {
     ))
 }
 
-/// The control groups that the process is in, by version of the interface.
+/// Control groups of the process, by version of the interface.
 #[derive(Debug, Default)]
 struct Groups {
-    /// The group in the one hierarchy of version 2.
+    /// The group in the unified hierarchy of version 2.
     unified: Option<String>,
-    /// Groups of version 1, with the controllers of each.
+    /// Groups of version 1, with their controllers.
     by_controller: Vec<(String, String)>,
 }
 
 const ROOT: &str = "/sys/fs/cgroup";
-/// Groups within groups that are looked at.
+/// Maximum nesting of groups.
 const DEPTH_MAX: usize = 16;
 
 impl Groups {
@@ -129,7 +129,7 @@ impl Groups {
         unified.or_else(|| {
             self.old_files("cpu", |folder| {
                 let read = |file: &str| probe.read(&format!("{folder}/{file}"));
-                // -1 is no limit, and no number without a sign.
+                // -1 means no limit, and fails to parse as unsigned.
                 let quota: u64 = read("cpu.cfs_quota_us")?.trim().parse().ok()?;
                 let period: u64 = read("cpu.cfs_period_us")?.trim().parse().ok()?;
                 let millis = quota.saturating_mul(1000).checked_div(period)?;
@@ -142,7 +142,7 @@ impl Groups {
     }
 
     fn memory_bytes(&self, probe: &Probe) -> Option<Seen<u64>> {
-        // `max` is no limit, and no number.
+        // `max` means no limit, and fails to parse.
         let number = |text: &str| text.trim().parse::<u64>().ok();
         let least = [
             self.unified_files(probe, "memory.max", number),
@@ -153,14 +153,14 @@ impl Groups {
             self.old_files("memory", |folder| {
                 let file = format!("{folder}/memory.limit_in_bytes");
                 let bytes = number(&probe.read(&file)?)?;
-                /// What version 1 says instead of nothing: the largest number of pages that it can count.
+                /// Version 1 reports "no limit" as its largest number of pages.
                 const UNLIMITED: u64 = 1 << 60;
                 (bytes < UNLIMITED).then(|| Seen::new(bytes, format!("{file}: {}", in_mib(bytes))))
             })
         })
     }
 
-    /// The smallest value of a file in the group and all groups around it. In a container its group is the root.
+    /// Returns the smallest value of a file in the group and its ancestors. In a container, the group is the root.
     fn unified_files(
         &self,
         probe: &Probe,
@@ -186,7 +186,7 @@ impl Groups {
         least
     }
 
-    /// What is found in the folder of a controller's group, or else in that of its root, which a container sees.
+    /// Reads a file in the folder of a controller's group, or of the root, which a container sees.
     fn old_files(
         &self,
         controller: &str,
@@ -206,7 +206,7 @@ impl Groups {
     }
 }
 
-/// A group, and those around it, the root last.
+/// Returns the group and its ancestors, the root last.
 fn folders(group: &str) -> Vec<String> {
     let mut folders = Vec::new();
     let mut group = group.trim_end_matches('/');

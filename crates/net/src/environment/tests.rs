@@ -1,4 +1,4 @@
-//! What real platforms look like, and what an expert would choose there.
+//! Detection on simulated platforms, with the settings that an expert would choose.
 
 use std::collections::BTreeMap;
 

@@ -13,18 +13,19 @@ use super::backoff::chance;
 use super::breaker::{BreakerState, Breakers, Tripped};
 use super::share::{FairPermit, FairSemaphore, ShareKey};
 
-/// How many may be on their way to one place, and when to stop trying.
+/// Concurrency limit and circuit breaker of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct BulkheadConfig {
-    /// How many calls may be under way at once; one caller has at most three quarters of them. Default: 128.
+    /// Maximum number of concurrent calls; one caller may have three quarters of them.
     pub concurrency: usize,
-    /// How long a call waits for its turn, in milliseconds. Default: 1000.
+    /// Maximum time that a call waits for a permit, in milliseconds.
     pub queue_ms: u64,
-    /// After how many failures in a row no more calls are let through for a while: calls of everybody where it cannot be
-    /// reached, else those of the caller whose calls fail. 0 for never. Default: 5.
+    /// Number of consecutive failures that opens the circuit breaker: for all callers if the upstream is unreachable,
+    /// else for the caller whose calls fail. 0 for never.
     pub breaker_failures: u32,
-    /// How long that is at first, in milliseconds; it doubles up to a minute while failures go on. Default: 5000.
+    /// Time for which the circuit breaker stays open, in milliseconds. It doubles up to a minute while failures
+    /// continue.
     pub breaker_pause_ms: u64,
 }
 

@@ -30,7 +30,7 @@ pub struct Guard {
     web_ports_only: bool,
 }
 
-/// What may be reached, as it is written in a configuration.
+/// Network access policy, as configured.
 ///
 /// ```yaml
 /// egress: { hosts: [api.example.com, "*.example.org"], networks: [10.20.0.0/16] }
@@ -38,19 +38,19 @@ pub struct Guard {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EgressConfig {
-    /// Hosts that may be reached, and no others: `api.example.com`, `*.example.com` for all below a domain, with
-    /// `:8443` for one port only. Default: every host.
+    /// Hosts to allow: `api.example.com`, `*.example.com` for all subdomains, with `:8443` for one port only. If
+    /// empty, all hosts are allowed.
     #[serde(deserialize_with = "crate::environment::list")]
     pub hosts: Vec<String>,
-    /// Hosts that may not be reached, written alike. Default: none.
+    /// Hosts to deny, in the same form.
     #[serde(deserialize_with = "crate::environment::list")]
     pub denied_hosts: Vec<String>,
-    /// Networks that may be reached though they are not public, such as `10.20.0.0/16`. Default: none.
+    /// Non-public networks to allow, such as `10.20.0.0/16`.
     #[schemars(with = "Vec<String>")]
     pub networks: Vec<IpNet>,
-    /// Whether this machine itself may be reached, for development. Default: false.
+    /// Allow connections to this machine, for development.
     pub loopback: bool,
-    /// Whether plain `http` is refused. Default: false.
+    /// Reject plain `http`.
     pub https_only: bool,
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::Conflicts;
 
-/// Streams that stay open, and what is kept of those that break.
+/// Long-lived streams, and their resumption.
 ///
 /// ```toml
 /// [server.streams]
@@ -15,36 +15,35 @@ use crate::environment::Conflicts;
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StreamsConfig {
-    /// How many streams a session may hold open by GET; what there is to say goes to the newest. 0 offers none.
-    /// Default: 4; beyond: 429.
+    /// Maximum number of open GET streams of a session; notifications go to the newest. 0 disables GET streams.
+    /// Beyond it: 429.
     pub per_session: usize,
-    /// How many standing streams one caller may hold open, if it has a name. Default: 100; beyond: 429.
+    /// Maximum number of long-lived streams of an authenticated caller. Beyond it: 429.
     pub per_principal: usize,
-    /// Maximum number of standing streams of one address whose callers have no name. Default: 1000 for public addresses;
-    /// beyond: 429.
+    /// Maximum number of long-lived streams of unauthenticated clients at one address. If unset: 1000 for public
+    /// addresses. Beyond it: 429.
     pub per_address: Option<usize>,
-    /// How many streams may stand open in all, whoever holds them. Default: 10000; beyond: 429.
+    /// Maximum number of long-lived streams of all callers. Beyond it: 429.
     pub total: usize,
-    /// How many resources a session, or a stream of `subscriptions/listen`, may subscribe to. Default: 256.
+    /// Maximum number of subscribed resources of a session, or of a stream of `subscriptions/listen`.
     pub subscriptions: usize,
-    /// After how many seconds a standing stream is ended, so that its client begins a new one; a tenth more or less
-    /// is drawn for each. Default: 3600.
+    /// Maximum age of a long-lived stream, in seconds, randomised by a tenth. The client then opens a new one.
     pub max_age_seconds: u64,
-    /// After how many milliseconds a client should come back to a stream that was ended. Default: 1000.
+    /// Delay before a client should reopen a stream that was ended, in milliseconds.
     pub retry_ms: u32,
-    /// After how many seconds the stream of a call that is still running is ended, for clients of 2025-11-25, who
-    /// come back for the rest of it. 0 never ends one. Default: 0.
+    /// Seconds after which the stream of a running call is ended, for clients of 2025-11-25, which resume it for the
+    /// rest. 0 for never.
     pub poll_after_seconds: u64,
-    /// How many messages of a call, such as reports of its progress, may wait until its client takes them, 65536 at most.
-    /// Default: 256; what comes beyond is left out, and never the answer.
+    /// Maximum number of unsent notifications of a call, such as progress, at most 65536. Further ones are dropped,
+    /// but never the response.
     pub queue_messages: u32,
-    /// How many bytes they may have together, 67108864 at most. Default: 1048576, 1 MiB.
+    /// Maximum total size of these notifications, in bytes, at most 67108864.
     pub queue_bytes: u32,
-    /// How many events of a call's stream are kept for clients that come back. Default: 100.
+    /// Maximum number of events of a call's stream to keep for resumption.
     pub replay_events: usize,
-    /// How many bytes of a call's stream are kept, at most 262144. Default: 262144.
+    /// Maximum size of these events, in bytes, at most 262144.
     pub replay_bytes: usize,
-    /// How many seconds they are kept after the call's end. Default: 300.
+    /// Time to keep these events after the end of the call, in seconds.
     pub replay_seconds: u64,
 }
 

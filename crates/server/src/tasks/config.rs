@@ -14,14 +14,13 @@ use crate::environment::Conflicts;
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TaskConfig {
-    /// How long a task may run, and how long what it gave is kept after its end, in seconds. A client may ask for
-    /// less. Default: 3600, one hour.
+    /// Maximum duration of a task, and retention time of its result, in seconds. A client may ask for less.
     pub ttl_seconds: u64,
-    /// How often clients are told to look, in milliseconds. Default: 1000.
+    /// Polling interval that is recommended to clients, in milliseconds.
     pub poll_interval_ms: u64,
-    /// How many tasks of one caller may run at once. Default: 32.
+    /// Maximum number of concurrent tasks of one caller.
     pub per_principal: usize,
-    /// How many tasks may run at once in all. Default: 1000.
+    /// Maximum number of concurrent tasks of all callers.
     pub total: usize,
 }
 

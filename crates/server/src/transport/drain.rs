@@ -17,12 +17,11 @@ use crate::environment::{Conflicts, Probe};
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DrainConfig {
-    /// Seconds from the signal to stop until whoever sent it ends the process by force. 3.5 seconds of them are set
-    /// aside for what has to be done at the end; calls get the rest. Default: 30, and 10 on Cloud Run and in
-    /// containers that no Kubernetes runs.
+    /// Seconds between the stop signal and the forced end of the process. 3.5 of them are reserved for the shutdown
+    /// itself; calls get the rest. If unset: 30, or 10 on Cloud Run and in containers without Kubernetes.
     pub grace_seconds: Option<u32>,
-    /// Seconds during which new connections are still served after that signal, since those who send them hear of it
-    /// late. Default: 5 on Kubernetes, elsewhere 0.
+    /// Seconds after the stop signal in which new connections are still accepted, until load balancers have noticed.
+    /// If unset: 5 on Kubernetes, else 0.
     pub delay_seconds: Option<u32>,
 }
 

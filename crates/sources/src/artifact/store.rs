@@ -41,9 +41,9 @@ pub type ArtifactFuture<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + Se
 /// use longshore::source::{Artifact, ArtifactFuture, ArtifactStore};
 ///
 /// #[derive(Debug, Default)]
-/// struct Shelf(Mutex<HashMap<String, Artifact>>);
+/// struct ItemKind(Mutex<HashMap<String, Artifact>>);
 ///
-/// impl ArtifactStore for Shelf {
+/// impl ArtifactStore for ItemKind {
 ///     fn put<'a>(&'a self, key: &'a str, artifact: Artifact, _: SystemTime) -> ArtifactFuture<'a, ()> {
 ///         self.0.lock().expect("no panics").insert(key.to_owned(), artifact);
 ///         Box::pin(ready(Ok(())))

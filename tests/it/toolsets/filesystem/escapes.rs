@@ -1,6 +1,6 @@
-//! No path leads out of the directories that may be used, whatever it looks like and whatever is done with it.
+//! No path leads out of the permitted directories, for any tool.
 //!
-//! Each tool is tried with each path: a case is the two together. After each of them, all that is outside is as it was.
+//! Each tool is tried with each path. After each case, everything outside must be unchanged.
 
 use std::os::unix::fs::symlink;
 
@@ -10,7 +10,7 @@ use super::{Grounds, Server, everything_in};
 
 const SECRET: &str = "what nobody inside may read";
 
-/// A root with every kind of thing in it that may lead outside, and what is to be protected beside it.
+/// Creates a root with every kind of entry that may lead outside, and files to protect beside it.
 fn grounds() -> Grounds {
     let grounds = Grounds::new();
     grounds.file("outside/secret.txt", SECRET);
@@ -65,7 +65,7 @@ fn grounds() -> Grounds {
     grounds
 }
 
-/// Each with a name, and so that `{base}` and `{root}` stand for the folders. None of them may be used for anything.
+/// Named paths, with `{base}` and `{root}` for the folders. All must be rejected.
 const OUTSIDE: [(&str, &str); 80] = [
     ("parent", ".."),
     ("parent with a slash", "../"),
@@ -185,7 +185,7 @@ const OUTSIDE: [(&str, &str); 80] = [
     ("link to standard input", "to_stdin"),
 ];
 
-/// What is no path here, or none at all.
+/// Invalid paths.
 const NO_PATHS: [(&str, &str); 14] = [
     ("NUL at the end", "a.txt\0"),
     ("NUL within", "a.txt\0/../../outside/secret.txt"),
@@ -203,7 +203,7 @@ const NO_PATHS: [(&str, &str); 14] = [
     ("name that is too long", "{long}"),
 ];
 
-/// What looks like a way out and is nothing but a name: nothing is there to be read, and what is made is made inside.
+/// Names that look like an escape but are literal: reading finds nothing, and writing stays inside.
 const NAMES: [(&str, &str); 16] = [
     ("percent", "..%2f..%2foutside%2fsecret.txt"),
     ("percent twice", "..%252foutside%252fsecret.txt"),
@@ -311,13 +311,13 @@ impl Trial {
             .replace("{long}", &"x".repeat(256))
     }
 
-    /// Tries one case; what is outside must neither be seen nor be changed.
+    /// Tries one case; files outside must be neither seen nor changed.
     fn case(&mut self, name: &str, tool: &str, arguments: Value) -> bool {
         self.cases += 1;
         let called = self.server.call(tool, arguments.clone());
         let (Ok(text) | Err(text)) = &called;
         let is_refused = called.is_err() || text.contains(": Error - ");
-        // Names of what is outside are known to whoever asks for it, but for this one.
+        // The caller knows the names that it asks for, except for this one.
         let is_silent = ["what nobody", "hidden-name", "root:x:0:0", "PATH="];
         if is_silent.iter().any(|word| text.contains(word)) {
             self.failed
@@ -348,7 +348,7 @@ impl Trial {
     }
 }
 
-/// All that is beside the root.
+/// Returns everything outside of the root.
 fn outside(grounds: &Grounds) -> std::collections::BTreeMap<std::path::PathBuf, String> {
     let mut found = std::collections::BTreeMap::new();
     for entry in std::fs::read_dir(&grounds.base).expect("a folder") {
@@ -539,7 +539,7 @@ fn pipes_and_devices_are_not_waited_for() {
         info.contains("isFile: false") && info.contains("isDirectory: false"),
         "{info}"
     );
-    // A walk sees them, and goes on.
+    // A directory walk skips them.
     let found = server.call("search_files", json!({"path": ".", "pattern": "**/pipe"}));
     assert!(found.expect("found").ends_with("/pipe"));
     drop(socket);
@@ -564,7 +564,7 @@ fn walks_do_not_follow_links() {
             "{text}"
         );
     }
-    // Nothing can be done with links that lead outside, so they are not found; in a listing they are names like others.
+    // Links that lead outside cannot be used, so a search omits them; a listing shows their names.
     assert!(!all.contains("to_folder"), "{all}");
     assert!(tree.contains("to_folder"), "{tree}");
     assert!(all.contains("to_itself"), "{all}");

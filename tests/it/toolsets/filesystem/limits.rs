@@ -1,4 +1,4 @@
-//! How far one call goes, and what is told when it would have to go further.
+//! Limits of a call, and the messages at these limits.
 
 use std::os::unix::fs::PermissionsExt as _;
 

@@ -17,13 +17,13 @@ use std::path::{Path, PathBuf};
 use longshore::{App, Config, Harness};
 use serde_json::{Value, json};
 
-/// A folder in which one directory may be used, beside others that may not.
+/// A folder with one permitted directory and others beside it.
 pub(super) struct Grounds {
     /// Ends with this.
     _folder: tempfile::TempDir,
-    /// What everything is in; without symbolic links.
+    /// The whole folder, without symbolic links in its path.
     pub(super) base: PathBuf,
-    /// What may be used.
+    /// The permitted directory.
     pub(super) root: PathBuf,
 }
 

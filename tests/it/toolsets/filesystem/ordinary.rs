@@ -1,4 +1,4 @@
-//! What the tools do on an ordinary day.
+//! Normal use of the tools.
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 

@@ -1,4 +1,4 @@
-//! What is exchanged while a path is followed leads nowhere else either.
+//! Entries that are replaced while a path is resolved cannot lead outside.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -56,8 +56,8 @@ impl Drop for Exchange {
     }
 }
 
-/// Calls tools while two names inside are exchanged for one another; nothing outside may be seen or changed. Returns
-/// how many calls were done, and how many were refused.
+/// Calls tools while two names inside are swapped; nothing outside may be seen or changed. Returns the numbers of
+/// successful and of rejected calls.
 fn try_while_exchanged(
     grounds: &Grounds,
     names: [&str; 2],
@@ -169,7 +169,7 @@ fn a_file_that_becomes_a_link_before_it_is_opened() {
             json!({"path": "one.txt", "edits": [{"oldText": "inside too", "newText": "inside"}]}),
         ),
     ];
-    // A write takes the place of whatever has the name, the link too; the exchange goes on with what is there.
+    // A write replaces the entry with this name, even a link; swapping continues with the new one.
     try_while_exchanged(&grounds, ["one.txt", "two.txt"], &calls, 150);
 }
 

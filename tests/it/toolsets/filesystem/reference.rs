@@ -268,8 +268,7 @@ fn filled(arguments: &Value, grounds: &Grounds) -> Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// What has to be the same: the content, where it is no failure; words for failures are each server's own, and so is the
-/// way to write a time.
+/// Returns the parts that must be equal: the content of successes. Error texts and time formats differ by server.
 fn comparable(tool: &str, result: &Value, grounds: &Grounds) -> Value {
     if result["isError"] == true {
         return json!("refused");

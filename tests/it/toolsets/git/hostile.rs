@@ -1,4 +1,4 @@
-//! Repositories as somebody prepares them who means harm, and arguments that mean harm.
+//! Malicious repositories and arguments.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -130,7 +130,7 @@ fn values_are_never_options_and_paths_never_lead_out() {
         );
     }
     assert!(!marker.exists());
-    // A folder in the repository stands for it, and so does its name from the configured folder.
+    // A folder in the repository selects it, and so does its name relative to the configured folder.
     git.write("folder/b", "b\n");
     for path in [
         git.repository.join("folder"),

@@ -1,4 +1,4 @@
-//! The git toolset: repositories as they are, and as somebody prepares them who means harm.
+//! The git toolset with normal and malicious repositories.
 
 mod hostile;
 mod work;
@@ -61,7 +61,7 @@ impl Git {
         fs::read_to_string(self.repository.join(path)).expect("a file")
     }
 
-    /// What a tool answers, or why not.
+    /// Returns the result of a tool, or its error.
     fn try_call(&self, tool: &str, more: Value) -> Result<String, String> {
         let mut arguments = json!({ "repo_path": self.repository });
         let more = more.as_object().expect("an object").clone();
@@ -104,7 +104,7 @@ impl Git {
     }
 }
 
-/// What git itself says; nothing if there is none on this machine.
+/// Returns the output of git, or nothing if git is not installed.
 fn git(folder: &Path, arguments: &[&str]) -> Option<String> {
     let said = Command::new("git")
         .current_dir(folder)

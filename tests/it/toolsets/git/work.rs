@@ -364,7 +364,7 @@ fn an_unfinished_merge_is_seen_and_concluded() {
     assert!(said.contains("unmerged paths, 'a'"), "{said}");
     let said = ours.refused("git_checkout", json!({"branch_name": "topic"}));
     assert!(said.contains("in progress"), "{said}");
-    // Something else can be added meanwhile; what is not merged stays so.
+    // Other files can be added meanwhile; unmerged entries stay unmerged.
     ours.write("c", "c\n");
     ours.call("git_add", json!({"files": ["c"]}));
     let unmerged = git(at, &["ls-files", "--unmerged"]).expect("git");

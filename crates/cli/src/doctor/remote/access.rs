@@ -1,4 +1,4 @@
-//! How a client gets to the endpoint: redirects, and what it learns of whom to ask for a token.
+//! Checks how a client reaches the endpoint: redirects, and discovery of the authorization server.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use super::wire::{Ask, Seen, Wire};
 const AREA: &str = "access";
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
-/// Whether those who write `http://` find the way.
+/// Checks the redirect from `http://`.
 pub(super) async fn to_https(wire: &Wire, report: &mut Report) {
     if !wire.is_secure() || wire.port != 443 {
         return;
@@ -46,7 +46,7 @@ pub(super) async fn to_https(wire: &Wire, report: &mut Report) {
     });
 }
 
-/// What a client gets that shows nothing. `None` if nobody answers at all.
+/// Checks the response to an unauthenticated request. Returns `None` if nothing responds.
 pub(super) async fn first_answer(wire: &Wire, report: &mut Report) -> Option<Seen> {
     let asked = Ask::message(wire, &initialize("2025-11-25")).anonymous();
     let seen = match wire.ask(&asked).await {
@@ -88,7 +88,7 @@ pub(super) async fn first_answer(wire: &Wire, report: &mut Report) -> Option<See
         return None;
     }
     let speaks = seen.json()["jsonrpc"] == "2.0";
-    // A stream that says nothing is looked at when it comes to streams.
+    // A silent stream is diagnosed by the stream checks.
     let media = seen.header("content-type").unwrap_or("no content type");
     let streams = seen.is_success() && media.starts_with("text/event-stream");
     if speaks && seen.status != 503 || streams {
@@ -114,7 +114,7 @@ pub(super) async fn first_answer(wire: &Wire, report: &mut Report) -> Option<See
     Some(seen)
 }
 
-/// Whether a redirect leads people to where they show who they are.
+/// Returns true if a redirect leads to a login page.
 fn asks_to_log_in(target: &str) -> bool {
     const WORDS: [&str; 9] = [
         "login",
@@ -136,7 +136,7 @@ fn asks_to_log_in(target: &str) -> bool {
         || place.contains("accounts.google.com")
 }
 
-/// Whether a client that has no token learns where to get one.
+/// Checks that a client without a token can discover where to get one.
 pub(super) async fn authorization(wire: &Wire, first: &Seen, report: &mut Report) {
     const AREA: &str = "authorization";
     let path = wire.url.path().trim_end_matches('/');
@@ -211,7 +211,7 @@ pub(super) async fn authorization(wire: &Wire, first: &Seen, report: &mut Report
     }
 }
 
-/// Whether the metadata is about this server: clients compare (RFC 9728, 3.3).
+/// Checks that the metadata is about this server, as clients do (RFC 9728, 3.3).
 fn resource(wire: &Wire, document: &Value) -> Finding {
     const AREA: &str = "authorization";
     let said = document["resource"].as_str().unwrap_or_default();
@@ -230,7 +230,7 @@ fn resource(wire: &Wire, document: &Value) -> Finding {
     .advise("or have the proxy say where requests came from (X-Forwarded-Host, X-Forwarded-Proto), and trust it: http.trusted_proxies")
 }
 
-/// Whether an authorization server can be asked, and speaks what clients need.
+/// Checks that an authorization server is reachable and supports what clients need.
 async fn issuer(wire: &Wire, server: &str) -> Finding {
     const AREA: &str = "authorization";
     let Ok(url) = Url::parse(server) else {
@@ -302,7 +302,7 @@ async fn issuer(wire: &Wire, server: &str) -> Finding {
         .advise("auth.oauth.issuer has to be what the issuer calls itself; it must be reachable for clients")
 }
 
-/// A JSON document, if there is one.
+/// Fetches a JSON document, if it exists.
 async fn metadata(wire: &Wire, path: &str) -> Option<Value> {
     let asked = Ask::new(Method::GET, path)
         .header("accept", "application/json")
@@ -313,7 +313,7 @@ async fn metadata(wire: &Wire, path: &str) -> Option<Value> {
     (seen.status == 200 && document.is_object()).then_some(document)
 }
 
-/// A parameter of a challenge: `name="value"` (RFC 9110, 11.2).
+/// Returns a parameter of a challenge: `name="value"` (RFC 9110, 11.2).
 fn parameter(challenge: &str, name: &str) -> Option<String> {
     let (_, rest) = challenge.split_once(&format!("{name}=\""))?;
     let (value, _) = rest.split_once('"')?;

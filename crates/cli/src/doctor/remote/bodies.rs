@@ -1,4 +1,4 @@
-//! How large a message may be on its way to the server.
+//! Checks the maximum message size on the way to the server.
 
 use super::super::front::Front;
 use super::super::report::{Finding, Report};
@@ -6,9 +6,9 @@ use super::limited;
 use super::protocol::{Eras, usual};
 use super::wire::Wire;
 
-/// A little more than what nginx lets through unless it is told to.
+/// Slightly above the default limit of nginx.
 const LARGE: usize = (1024 + 64) * 1024;
-/// What is tried if that is too much.
+/// Sizes to try after a failure.
 const SMALLER: [usize; 4] = [512 * 1024, 128 * 1024, 64 * 1024, 16 * 1024];
 
 /// Sends a message that is nothing but long. What it is filled up with are blanks, which mean nothing in JSON.
@@ -53,7 +53,7 @@ pub(super) async fn examine(wire: &Wire, front: Front, eras: &Eras, report: &mut
         .add(finding.advise("the server itself: http.limits.body_bytes (4 MiB unless it is set)"));
 }
 
-/// Why a message of a size is not answered; `None` if that is not for its size.
+/// Sends a message of this size. The error is `None` if the failure is not due to the size.
 async fn attempt(wire: &Wire, eras: &Eras, bytes: usize) -> Result<(), Option<String>> {
     let seen = wire.ask(&usual(wire, eras).padded(bytes)).await?;
     match seen {

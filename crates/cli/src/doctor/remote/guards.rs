@@ -1,4 +1,4 @@
-//! Who is kept out: other names, other sites.
+//! Checks the protection against foreign hosts and origins.
 
 use http::Method;
 use serde_json::json;
@@ -9,7 +9,7 @@ use super::protocol::{Eras, stateless, usual};
 use super::wire::{Ask, Seen, Wire};
 
 const AREA: &str = "guards";
-/// A name that nobody has (RFC 2606).
+/// A reserved name (RFC 2606).
 const STRANGER: &str = "attacker.example";
 
 pub(super) async fn examine(wire: &Wire, eras: &Eras, origin: Option<&str>, report: &mut Report) {
@@ -25,7 +25,7 @@ fn is_private(wire: &Wire) -> bool {
     })
 }
 
-/// A page can make its own name resolve to an address behind a firewall; only `Host` tells (T-DNS).
+/// A page can point its own host name at an address behind a firewall; only `Host` reveals it (T-DNS).
 async fn host(wire: &Wire, eras: &Eras, report: &mut Report) {
     const CHECK: &str = "Host";
     const ADVICE: &str = "http.allowed_hosts = [\"the name that clients use\"]; or a default server in the proxy that answers 421: nginx: server { listen 443 ssl default_server; return 421; }";
@@ -78,7 +78,7 @@ async fn strange_origin(wire: &Wire, eras: &Eras, report: &mut Report) {
     });
 }
 
-/// What a browser asks before a page of another site may call.
+/// Checks the preflight request of a foreign page.
 async fn preflight(wire: &Wire, origin: Option<&str>, report: &mut Report) {
     const CHECK: &str = "preflight";
     const SENT: &str = "authorization, content-type, last-event-id, mcp-method, mcp-protocol-version, mcp-session-id";
@@ -138,7 +138,7 @@ async fn preflight(wire: &Wire, origin: Option<&str>, report: &mut Report) {
     }
 }
 
-/// Whether a page that may call can send what it has to and read what it needs.
+/// Checks that an allowed page can send the required headers and read the response headers.
 async fn readable(wire: &Wire, wanted: &str, seen: &Seen, advice: String, report: &mut Report) {
     const CHECK: &str = "preflight";
     let list = seen

@@ -1,7 +1,7 @@
-//! What a client would meet at a deployed server, whoever made it.
+//! Checks a deployed server of any make from a client's view.
 //!
-//! Nothing is called that could change anything: discovery, a session that is ended again, lists, and streams. Every
-//! request has a connection of its own.
+//! The checks change nothing: they use discovery, lists, streams and a session that they end. Each request has its
+//! own connection.
 
 mod access;
 mod bodies;
@@ -27,7 +27,7 @@ use super::report::{Finding, Report};
 use crate::environment::Secret;
 use wire::{Ask, Seen, Wire};
 
-/// What is examined, and how.
+/// The target, and the options of the checks.
 pub(super) struct Remote {
     pub(super) url: Url,
     pub(super) token: Option<Secret>,
@@ -35,15 +35,15 @@ pub(super) struct Remote {
     pub(super) patience: Duration,
     pub(super) connections: u32,
     pub(super) origin: Option<String>,
-    /// Authorities that are trusted too, in PEM.
+    /// Additional CA certificates, in PEM.
     pub(super) roots: Vec<u8>,
 }
 
-/// Looks at everything that can be looked at.
+/// Runs all checks.
 ///
 /// # Errors
 ///
-/// What was asked for makes no sense: no URL of a server, no certificate in a file.
+/// The options are invalid: the URL, or the certificate file.
 pub(super) async fn examine(remote: Remote, report: &mut Report) -> Result<(), String> {
     let url = remote.url;
     let is_http = matches!(url.scheme(), "http" | "https");
@@ -138,7 +138,7 @@ pub(super) async fn examine(remote: Remote, report: &mut Report) -> Result<(), S
     Ok(())
 }
 
-/// What cannot be told since the server has been asked too often.
+/// Finding for a check that rate limiting has prevented.
 fn limited(area: &'static str, check: &str) -> Finding {
     let seen = "the server takes no more requests for now (429): ask again later, or with a token that may ask more";
     Finding::skipped(area, check, seen)
@@ -179,7 +179,7 @@ fn clock(first: &Seen, now: SystemTime) -> Finding {
     }
 }
 
-/// The form in which servers write dates (RFC 9110, 5.6.7).
+/// Parses an HTTP date (RFC 9110, 5.6.7).
 pub(in crate::doctor) fn http_date(text: &str) -> Option<SystemTime> {
     let timestamp = jiff::fmt::rfc2822::parse(&text.replace("GMT", "+0000")).ok()?;
     Some(timestamp.timestamp().into())

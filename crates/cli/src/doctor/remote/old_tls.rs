@@ -1,7 +1,7 @@
-//! Whether versions of TLS are spoken that nobody should speak any more (RFC 8996).
+//! Checks for deprecated versions of TLS (RFC 8996).
 //!
-//! The library that all else is done with knows none of them. So the first message of a client is written by hand, and
-//! of the answer it is only looked at whether it goes on from there.
+//! The TLS library supports none of them. So this module writes the first client message itself, and only checks
+//! whether the server continues the handshake.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use super::super::report::{Finding, Report};
 use super::wire::Wire;
 use crate::seal::random_bytes;
 
-/// As they are called, and on the wire.
+/// Names and wire values.
 const OLD: [(&str, [u8; 2]); 2] = [("1.1", [3, 2]), ("1.0", [3, 1])];
 
 pub(super) async fn examine(wire: &Wire, report: &mut Report) {
@@ -41,7 +41,7 @@ pub(super) async fn examine(wire: &Wire, report: &mut Report) {
     });
 }
 
-/// The beginning of what is answered; nothing if the connection is closed or nobody answers.
+/// Returns the first bytes of the response, or nothing if the connection is closed.
 async fn answer(wire: &Wire, version: [u8; 2]) -> Result<Vec<u8>, String> {
     let mut socket = wire.connect(wire.port).await?;
     let talk = async {
@@ -60,10 +60,11 @@ async fn answer(wire: &Wire, version: [u8; 2]) -> Result<Vec<u8>, String> {
     Ok(timeout(wire.patience, talk).await.unwrap_or_default())
 }
 
-/// As much of an answer as says which version it is of.
+/// Length of the part that contains the version.
 const ANSWER_BYTES: usize = 11;
 
-/// Whether the handshake goes on in an old version: with a `ServerHello` that names one. An alert is as long or shorter.
+/// Returns true if the server continues the handshake with an old version, by a `ServerHello`. An alert is at most as
+/// long.
 fn goes_on(said: &[u8]) -> bool {
     const HANDSHAKE: u8 = 22;
     const SERVER_HELLO: u8 = 2;
@@ -73,9 +74,10 @@ fn goes_on(said: &[u8]) -> bool {
     )
 }
 
-/// The first message of a client that speaks no version above this one (RFC 4346, 7.4.1.2; extensions of RFC 6066 and 8422).
+/// Builds the first message of a client that supports no later version (RFC 4346, 7.4.1.2; extensions of RFC 6066 and
+/// 8422).
 fn hello(host: &str, version: [u8; 2], random: [u8; 32]) -> Vec<u8> {
-    // ECDHE and plain RSA with AES, and 3DES, which TLS 1.0 asks for.
+    // ECDHE and plain RSA with AES, and 3DES, which TLS 1.0 requires.
     const SUITES: [u8; 14] = [
         0xc0, 0x09, 0xc0, 0x0a, 0xc0, 0x13, 0xc0, 0x14, 0x00, 0x2f, 0x00, 0x35, 0x00, 0x0a,
     ];
@@ -105,7 +107,7 @@ fn hello(host: &str, version: [u8; 2], random: [u8; 32]) -> Vec<u8> {
     [&[22, 3, 1][..], &with_length(2, &message)].concat()
 }
 
-/// Bytes after their number, in so many bytes.
+/// Prefixes bytes with their length, in a field of `width` bytes.
 fn with_length(width: usize, bytes: &[u8]) -> Vec<u8> {
     let length = bytes.len().to_be_bytes();
     [&length[length.len() - width..], bytes].concat()

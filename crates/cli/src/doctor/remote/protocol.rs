@@ -1,4 +1,4 @@
-//! Which revisions are spoken, and how tolerant the endpoint is of clients that differ.
+//! Checks the supported protocol versions, and the tolerance for differences between clients.
 
 use serde_json::{Value, json};
 
@@ -7,19 +7,19 @@ use super::limited;
 use super::wire::{Ask, Seen, Wire};
 
 const AREA: &str = "protocol";
-/// Revisions that begin with `initialize`, newest first.
+/// Protocol versions with `initialize`, newest first.
 const HANDSHAKE: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 pub(super) const STATELESS: &str = "2026-07-28";
 
-/// What is spoken.
+/// Supported versions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Eras {
-    /// The newest revision with sessions, if any.
+    /// The newest version with sessions, if any.
     pub(super) handshake: Option<String>,
     pub(super) stateless: bool,
 }
 
-/// The first message of a client up to 2025-11-25.
+/// First message of a client up to 2025-11-25.
 pub(super) fn initialize(revision: &str) -> Value {
     json!({
         "jsonrpc": "2.0",
@@ -33,7 +33,7 @@ pub(super) fn initialize(revision: &str) -> Value {
     })
 }
 
-/// A request of 2026-07-28, which says everything about itself.
+/// Self-contained request of 2026-07-28.
 pub(super) fn stateless(wire: &Wire, method: &str, mut params: Value) -> Ask {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": STATELESS,
@@ -57,7 +57,7 @@ pub(super) async fn examine(wire: &Wire, report: &mut Report) -> Eras {
     eras
 }
 
-/// Any request that the server answers.
+/// A request that the server supports.
 pub(super) fn usual(wire: &Wire, eras: &Eras) -> Ask {
     match &eras.handshake {
         Some(revision) => Ask::message(wire, &initialize(revision)),
@@ -160,7 +160,7 @@ fn refused(wire: &Wire, seen: &Seen) -> Finding {
     )
 }
 
-/// A revision that nobody knows has to be answered with one that the server knows (LH-05).
+/// An unknown version must be answered with a supported one (LH-05).
 async fn negotiation(wire: &Wire, report: &mut Report) {
     let asked = Ask::message(wire, &initialize("1999-12-31"));
     let Ok(seen) = wire.ask(&asked).await else {
@@ -250,7 +250,7 @@ async fn slash(wire: &Wire, eras: &Eras, report: &mut Report) {
     });
 }
 
-/// Forms of other sites can send any text; only JSON that says so is asked for by whoever may.
+/// Forms on foreign sites can send any text, but a JSON content type triggers a preflight request.
 async fn content_type(wire: &Wire, eras: &Eras, report: &mut Report) {
     const CHECK: &str = "content type";
     let asked = usual(wire, eras).header("content-type", "text/plain");

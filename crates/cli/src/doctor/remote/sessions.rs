@@ -1,4 +1,4 @@
-//! Whether a session holds wherever a balancer sends its requests.
+//! Checks that a session works on every replica.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::wire::{Ask, Wire};
 
 const AREA: &str = "sessions";
 
-/// Begins a session and takes it to several connections. Its id, if there is one.
+/// Starts a session and uses it over several connections. Returns its ID, if there is one.
 pub(super) async fn examine(
     wire: &Wire,
     connections: u32,
@@ -88,7 +88,7 @@ fn judge(statuses: &BTreeMap<String, u32>, connections: u32) -> Finding {
     .advise("servers that keep sessions in memory: one replica; or affinity by the header Mcp-Session-Id: nginx: hash $http_mcp_session_id consistent; Istio: consistentHash.httpHeaderName: mcp-session-id. Affinity by cookie does not help: clients keep none")
 }
 
-/// Only 404 has a client begin anew (LH-11).
+/// Clients start a new session only on 404 (LH-11).
 async fn unknown(wire: &Wire, revision: &str, report: &mut Report) {
     const CHECK: &str = "unknown session";
     let ping = json!({"jsonrpc": "2.0", "id": 3, "method": "ping"});

@@ -1,4 +1,4 @@
-//! Whether streams arrive as they are sent, and how long they are let live.
+//! Checks that streams are delivered without buffering, and how long they stay open.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use super::wire::{Ask, More, Open, Wire};
 use crate::net::{EventDecoder, Said};
 
 const AREA: &str = "streams";
-/// What is said at once has to arrive within this.
+/// Maximum delay of an event that is sent immediately.
 const AT_ONCE: Duration = Duration::from_secs(3);
 const EVENT_MAX: usize = 1024 * 1024;
 
@@ -130,7 +130,7 @@ async fn compression(wire: &Wire, front: Front, report: &mut Report) {
         ));
         return;
     };
-    // An acknowledgement takes more than this, however well it is compressed; the head of a block does not.
+    // A compressed acknowledgement is longer than this; the header of a compressed block is not.
     const ARRIVED: usize = 40;
     let until = Instant::now() + AT_ONCE;
     let mut arrived = 0;
@@ -156,7 +156,7 @@ async fn compression(wire: &Wire, front: Front, report: &mut Report) {
     ));
 }
 
-/// The stream of a session. Many servers say nothing at its beginning, so that silence proves nothing.
+/// Opens the stream of a session. Many servers send nothing at first, so silence proves nothing.
 async fn of_session(
     wire: &Wire,
     front: Front,
@@ -224,7 +224,7 @@ fn buffered(check: &str, what: &str, front: Front) -> Finding {
     .advise_all(front.against_buffering())
 }
 
-/// What makes others hold streams back.
+/// Checks headers that cause proxies to buffer.
 fn headers(stream: &Open, report: &mut Report) {
     const CHECK: &str = "headers";
     let mut problems = Vec::new();

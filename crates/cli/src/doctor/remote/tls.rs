@@ -1,4 +1,4 @@
-//! Certificates, and which versions of TLS are spoken.
+//! Checks certificates and TLS versions.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,19 +18,19 @@ use super::super::report::{Finding, Report};
 use super::wire::Wire;
 
 const AREA: &str = "tls";
-/// A certificate that ends this soon should have been renewed.
+/// Remaining lifetime below which a certificate should have been renewed.
 const RENEWED: Duration = Duration::from_secs(14 * 24 * 60 * 60);
-/// A time at which no certificate is valid any more: the year 2500.
+/// A time at which every certificate has expired: the year 2500.
 const FAR: Duration = Duration::from_secs(16_725_225_600);
 
-/// What a server shows in a handshake.
+/// Data from a handshake.
 pub(super) struct Shown {
     pub(super) chain: Vec<CertificateDer<'static>>,
     pub(super) version: Option<ProtocolVersion>,
     pub(super) speaks_http2: bool,
 }
 
-/// Authorities that browsers trust, and those that were named.
+/// Public CA certificates, and the given ones.
 pub(super) fn roots(own: &[u8]) -> Result<Arc<RootCertStore>, String> {
     let mut roots = RootCertStore::empty();
     roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
@@ -49,8 +49,7 @@ pub(super) fn roots(own: &[u8]) -> Result<Arc<RootCertStore>, String> {
     Ok(Arc::new(roots))
 }
 
-/// A client that shakes hands with whoever is there: what is wrong with the certificate is a finding, and no reason not
-/// to look at the rest.
+/// A TLS client that accepts any certificate: an invalid one is a finding and must not end the checks.
 pub(crate) fn examining(
     versions: &[&'static SupportedProtocolVersion],
     with_http2: bool,
@@ -70,7 +69,7 @@ pub(crate) fn examining(
     Ok(Arc::new(config))
 }
 
-/// Believes every certificate, and no signature that is not its own.
+/// Accepts every certificate, but verifies handshake signatures.
 #[derive(Debug)]
 struct Anybody(Arc<rustls::crypto::CryptoProvider>);
 
@@ -111,7 +110,7 @@ impl ServerCertVerifier for Anybody {
     }
 }
 
-/// What a chain comes to for a client at a time.
+/// Verifies a chain at a point in time.
 fn verify(
     chain: &[CertificateDer<'_>],
     host: &str,
@@ -132,7 +131,7 @@ fn verify(
         .map(drop)
 }
 
-/// When the certificate ends that a chain begins with. Whoever verifies it at a far time is told.
+/// Returns the expiry of the leaf certificate. The verifier reports it for a time in the far future.
 pub(super) fn not_after(chain: &[CertificateDer<'_>]) -> Option<SystemTime> {
     let roots = roots(&[]).ok()?;
     match verify(chain, "localhost", &roots, UnixTime::since_unix_epoch(FAR)) {
@@ -143,13 +142,13 @@ pub(super) fn not_after(chain: &[CertificateDer<'_>]) -> Option<SystemTime> {
     }
 }
 
-/// The same of a file in PEM.
+/// Returns the expiry of a certificate in a PEM file.
 pub(in crate::doctor) fn not_after_in(path: &Path) -> Option<SystemTime> {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).ok()?.collect();
     not_after(&chain.ok()?)
 }
 
-/// What is to be said of a certificate's end, if it is near.
+/// Returns a finding about the expiry of a certificate, if it is near.
 pub(in crate::doctor) fn judge_expiry(
     area: &'static str,
     end: SystemTime,

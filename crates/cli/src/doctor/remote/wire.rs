@@ -1,4 +1,4 @@
-//! Requests to the server that is examined: each over a connection of its own, so that a balancer chooses anew.
+//! Requests to the diagnosed server, each over its own connection, so that a load balancer chooses again.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use super::tls::Shown;
 use crate::environment::Secret;
 use crate::net::{self, EventDecoder, Resolve as _, Said, SystemResolver};
 
-/// How much of an answer is read.
+/// Maximum response size.
 const BODY_MAX: usize = 8 * 1024 * 1024;
 
-/// The server that is examined.
+/// The diagnosed server.
 pub(super) struct Wire {
     pub(super) url: Url,
     pub(super) host: String,
@@ -37,7 +37,7 @@ pub(super) struct Wire {
     pub(super) tls: Arc<rustls::ClientConfig>,
 }
 
-/// What is asked.
+/// A request.
 pub(super) struct Ask {
     method: Method,
     /// Path and query.
@@ -45,11 +45,11 @@ pub(super) struct Ask {
     headers: Vec<(&'static str, String)>,
     host: Option<String>,
     body: Bytes,
-    /// Whether the caller shows who they are.
+    /// True if the request has the credential.
     proven: bool,
 }
 
-/// A whole answer.
+/// A complete response.
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) status: u16,
@@ -57,7 +57,7 @@ pub(super) struct Seen {
     pub(super) body: Bytes,
 }
 
-/// An answer whose body is still to come.
+/// A response whose body has not been read.
 pub(super) struct Open {
     pub(super) status: u16,
     pub(super) headers: HeaderMap,
@@ -65,14 +65,14 @@ pub(super) struct Open {
     connection: AbortHandle,
 }
 
-/// How waiting for more of a stream ended.
+/// Result of waiting for more data of a stream.
 pub(super) enum More {
     Bytes(Bytes),
-    /// The stream ended as it should.
+    /// The stream ended regularly.
     End,
-    /// The connection broke.
+    /// The connection failed.
     Broken(String),
-    /// Nothing came in time.
+    /// The wait timed out.
     Silence,
 }
 
@@ -91,7 +91,7 @@ impl Ask {
         }
     }
 
-    /// A message to the endpoint, as every client sends it.
+    /// Creates a message for the endpoint, with the headers of a normal client.
     pub(super) fn message(wire: &Wire, message: &Value) -> Self {
         Self::new(Method::POST, wire.url.path())
             .header("content-type", "application/json")
@@ -99,7 +99,7 @@ impl Ask {
             .body(message.to_string())
     }
 
-    /// Sets a header, instead of what it was.
+    /// Sets a header.
     pub(super) fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.headers.retain(|(known, _)| *known != name);
         self.headers.push((name, value.into()));
@@ -121,7 +121,7 @@ impl Ask {
         self
     }
 
-    /// Fills the body up with blanks.
+    /// Pads the body with white space.
     pub(super) fn padded(mut self, bytes: usize) -> Self {
         let mut body = self.body.to_vec();
         body.resize(bytes.max(body.len()), b' ');
@@ -134,7 +134,7 @@ impl Ask {
         self
     }
 
-    /// Shows nothing.
+    /// Removes the credential.
     pub(super) fn anonymous(mut self) -> Self {
         self.proven = false;
         self
@@ -142,7 +142,7 @@ impl Ask {
 }
 
 impl Wire {
-    /// Where its host is.
+    /// Resolves the host.
     pub(super) async fn resolve(url: &Url) -> Result<Vec<IpAddr>, String> {
         let host = url.host_str().unwrap_or_default();
         if let Ok(address) = host.trim_matches(['[', ']']).parse() {
@@ -154,7 +154,7 @@ impl Wire {
             .map_err(|error| error.to_string())
     }
 
-    /// `host`, or `host:port` if the port is not the scheme's.
+    /// Returns `host`, or `host:port` if the port is not the default.
     pub(super) fn authority(&self) -> String {
         match self.url.port() {
             Some(port) => format!("{}:{port}", self.url.host_str().unwrap_or_default()),
@@ -166,7 +166,7 @@ impl Wire {
         self.url.scheme() == "https"
     }
 
-    /// A connection to the first address that takes one.
+    /// Connects to the first address that accepts.
     pub(super) async fn connect(&self, port: u16) -> Result<TcpStream, String> {
         let mut problem = "it has no address".to_owned();
         for address in &self.addresses {
@@ -180,7 +180,7 @@ impl Wire {
         Err(problem)
     }
 
-    /// Shakes hands, and says what was shown.
+    /// Performs a TLS handshake, and returns its data.
     pub(super) async fn shake_hands(
         &self,
         config: Arc<rustls::ClientConfig>,
@@ -195,7 +195,7 @@ impl Wire {
             .map_err(|error| error.to_string())
     }
 
-    /// Asks, and waits for the head of the answer.
+    /// Sends a request, and waits for the response head.
     pub(super) async fn open(&self, ask: &Ask) -> Result<Open, String> {
         let socket: Box<dyn Socket> = if self.is_secure() {
             Box::new(self.shake_hands(Arc::clone(&self.tls)).await?)
@@ -206,7 +206,7 @@ impl Wire {
             .await
             .map_err(|error| error.to_string())?;
         let connection = net::spawn(async move {
-            // Whoever reads the answer learns of it.
+            // Connection errors surface when the response is read.
             let _ = connection.await;
         })
         .abort_handle();
@@ -248,7 +248,7 @@ impl Wire {
         })
     }
 
-    /// Asks, and reads the whole answer; of a stream up to the answer to the request.
+    /// Sends a request and reads the response; a stream is read up to the response message.
     pub(super) async fn ask(&self, ask: &Ask) -> Result<Seen, String> {
         let mut open = self.open(ask).await?;
         let is_stream = open.is_stream();
@@ -292,7 +292,7 @@ impl Wire {
         })
     }
 
-    /// What the certificate of a handshake comes to.
+    /// Returns the data of a handshake.
     pub(super) async fn shown(&self, config: Arc<rustls::ClientConfig>) -> Result<Shown, String> {
         let stream = self.shake_hands(config).await?;
         let (_, session) = stream.get_ref();
@@ -309,7 +309,7 @@ impl Wire {
     }
 }
 
-/// Whether this is the answer to a request, rather than something that is said before it.
+/// Returns true for the response to a request, as opposed to an earlier notification.
 fn is_answer(text: &str) -> bool {
     serde_json::from_str::<Value>(text).is_ok_and(|message| {
         message.get("method").is_none()
@@ -330,17 +330,17 @@ impl Seen {
         (200..300).contains(&self.status)
     }
 
-    /// Whether the request was done, which its status alone does not say.
+    /// Returns true if the response has a result, which the status alone does not show.
     pub(super) fn is_result(&self) -> bool {
         self.is_success() && self.json()["result"].is_object()
     }
 
-    /// Whether it was refused for how many there are (RFC 6585, section 4): it says nothing of what was asked.
+    /// Returns true for a rate-limited response (RFC 6585, section 4), which says nothing about the check.
     pub(super) fn is_limited(&self) -> bool {
         self.status == 429
     }
 
-    /// Whether it redirects, and where to.
+    /// Returns the target of a redirect.
     pub(super) fn redirect(&self) -> Option<&str> {
         (300..400)
             .contains(&self.status)
@@ -348,7 +348,7 @@ impl Seen {
             .flatten()
     }
 
-    /// The status, and what the answer says of it.
+    /// Summarises the status and error of a response.
     pub(super) fn summary(&self) -> String {
         const CHARACTERS_MAX: usize = 120;
         let json = self.json();
@@ -376,7 +376,7 @@ impl Open {
             .is_some_and(|media| media.starts_with("text/event-stream"))
     }
 
-    /// The next bytes of the body.
+    /// Reads more of the body.
     pub(super) async fn more(&mut self, within: Duration) -> More {
         loop {
             match timeout(within, self.body.frame()).await {

@@ -1,4 +1,4 @@
-//! Parses X.509 certificates (RFC 5280; feature `tls`).
+//! X.509 certificate parser (RFC 5280; feature `tls`).
 
 use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::HEXLOWER;
@@ -14,7 +14,7 @@ use x509_cert::ext::pkix::name::GeneralName;
 use super::ClientCertificate;
 
 impl ClientCertificate {
-    /// Reads a certificate. `None` if it is not one.
+    /// Parses a certificate. Returns `None` if it is invalid.
     pub fn read(der: &[u8]) -> Option<Self> {
         let certificate = Certificate::from_der(der).ok()?.tbs_certificate;
         let subject = &certificate.subject;
@@ -25,7 +25,7 @@ impl ClientCertificate {
                 .filter_map(text)
         };
         let (mut dns, mut uris, mut emails) = (Vec::new(), Vec::new(), Vec::new());
-        // Names that cannot be read must not pass for none.
+        // Unreadable names must not be treated as absent ones.
         if let Some((_, names)) = certificate.get::<SubjectAltName>().ok()? {
             for name in names.0 {
                 match name {
@@ -38,7 +38,7 @@ impl ClientCertificate {
         }
         Some(Self {
             subject: subject.to_string().into(),
-            // Which of several would be meant is not for us to say.
+            // Several common names are ambiguous.
             common_name: only(of(COMMON_NAME)),
             units: of(ORGANIZATIONAL_UNIT_NAME).collect(),
             dns,
@@ -54,7 +54,7 @@ fn only(mut names: impl Iterator<Item = Box<str>>) -> Option<Box<str>> {
     names.next().is_none().then_some(first)
 }
 
-/// The text of an attribute, if it is one of the forms that texts have.
+/// Returns the text of an attribute, if it has a string type.
 fn text(attribute: &AttributeTypeAndValue) -> Option<Box<str>> {
     let value = &attribute.value;
     let text = match value.tag() {

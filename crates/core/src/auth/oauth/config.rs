@@ -1,4 +1,4 @@
-//! What can be set about access tokens.
+//! Access token settings.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use url::Url;
 use super::facade::{FacadeConfig, FacadeSetupError};
 use super::preset::Preset;
 
-/// Access tokens of OAuth 2.1: this server is a resource server, and others issue the tokens.
+/// OAuth 2.1 access tokens: this server is a resource server, and other servers issue the tokens.
 ///
 /// ```toml
 /// [http]
@@ -20,26 +20,26 @@ use super::preset::Preset;
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct OAuthConfig {
-    /// The issuer whose tokens are accepted, as it writes its own name: `https://id.example.com`. Default: none.
+    /// Issuer of accepted tokens, exactly as in their `iss` claim: `https://id.example.com`.
     pub issuer: Option<String>,
-    /// What is known of the issuer's product. Default: by the issuer's URL, else `generic`.
+    /// Product of the issuer. If unset: derived from the issuer's URL, else `generic`.
     pub preset: Option<Preset>,
-    /// Whom tokens have to be issued for: one of these. Default: the URL of the endpoint, by `http.public_url`.
+    /// Accepted audiences of tokens. If empty: the URL of the endpoint, derived from `http.public_url`.
     #[serde(deserialize_with = "crate::environment::list")]
     pub audience: Vec<String>,
-    /// Where the issuer has its keys. Default: discovered from the issuer.
+    /// URL of the issuer's keys. If unset: discovered.
     pub jwks_url: Option<String>,
-    /// The claim that names the caller's groups; a dot goes into an object: `realm_access.roles`. Default: by preset,
-    /// else `groups`.
+    /// Claim with the caller's groups; a dot selects a member of an object: `realm_access.roles`. If unset: by
+    /// `preset`, else `groups`.
     pub groups_claim: Option<String>,
-    /// Scopes that every access token needs. Those of other credentials are not asked for them; what every request to an
-    /// endpoint needs, whatever the credential, is `endpoints.<name>.scopes`. Default: none.
+    /// Scopes that every access token needs. Other credentials do not need them; `endpoints.<name>.scopes` applies to
+    /// all credentials.
     #[serde(deserialize_with = "crate::environment::list")]
     pub scopes: Vec<String>,
-    /// By how many seconds the issuer's clock may differ, 60 at most. Default: 60.
+    /// Tolerated clock difference to the issuer, in seconds; at most 60.
     pub leeway_seconds: u64,
-    /// The URL of the resource's metadata, where clients learn whom to ask for a token. Default: by `http.public_url`,
-    /// else by the request.
+    /// URL of the protected resource metadata that clients are directed to. If unset: derived from
+    /// `http.public_url`, else from the request.
     pub metadata_url: Option<String>,
     /// Further issuers.
     pub issuers: Vec<IssuerConfig>,
@@ -64,39 +64,39 @@ impl Default for OAuthConfig {
     }
 }
 
-/// By how many seconds clocks may differ.
+/// Maximum clock difference, in seconds.
 const LEEWAY_MAX: u64 = 60;
-/// How many issuers there may be.
+/// Maximum number of issuers.
 const ISSUERS_MAX: usize = 32;
 
-/// One of several issuers.
+/// An additional token issuer.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IssuerConfig {
-    /// The issuer, as it writes its own name.
+    /// Issuer, exactly as in the `iss` claim of its tokens.
     pub issuer: String,
-    /// What it is called in the names of principals. Default: its host and path.
+    /// Name of the issuer in principal names. If unset: its host and path.
     #[serde(default)]
     pub name: Option<String>,
-    /// What is known of its product. Default: by its URL, else `generic`.
+    /// Product of the issuer. If unset: derived from its URL, else `generic`.
     #[serde(default)]
     pub preset: Option<Preset>,
-    /// Whom its tokens have to be issued for. Default: as for the first issuer.
+    /// Accepted audiences of its tokens. If empty: those of the first issuer.
     #[serde(default, deserialize_with = "crate::environment::list")]
     pub audience: Vec<String>,
-    /// Where it has its keys. Default: discovered.
+    /// URL of its keys. If unset: discovered.
     #[serde(default)]
     pub jwks_url: Option<String>,
-    /// The claim that names groups. Default: by preset, else `groups`.
+    /// Claim with the caller's groups. If unset: by `preset`, else `groups`.
     #[serde(default)]
     pub groups_claim: Option<String>,
 }
 
-/// Why access tokens cannot be accepted as it was configured.
+/// Error in the access token settings.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OAuthSetupError {
-    /// No issuer's name.
+    /// The issuer is not a valid URL.
     #[error(
         "{setting} is {text:?}; write the issuer's URL as it writes it itself: https, no query and no fragment (http is for issuers on this machine only)"
     )]
@@ -106,13 +106,13 @@ pub enum OAuthSetupError {
         /// What it says.
         text: String,
     },
-    /// One issuer twice.
+    /// An issuer is configured twice.
     #[error("the issuer {issuer:?} is configured twice; configure it once")]
     Twice {
-        /// Which one.
+        /// The issuer.
         issuer: String,
     },
-    /// Too many.
+    /// There are too many issuers.
     #[error("there are more than 32 issuers")]
     TooMany,
     /// No URL.
@@ -123,15 +123,15 @@ pub enum OAuthSetupError {
         /// What it says.
         text: String,
     },
-    /// Nobody knows whom tokens are to be for.
+    /// The audience is unknown.
     #[error(
         "whom tokens of {issuer} have to be issued for is not known; set http.public_url to the URL that clients use, or auth.oauth.audience to what the issuer writes into tokens"
     )]
     NoAudience {
-        /// Of which issuer.
+        /// The issuer.
         issuer: String,
     },
-    /// An audience that no token can have.
+    /// The audience is invalid.
     #[error(
         "auth.oauth.audience has {text:?}, which no token says; write one audience exactly as the issuer puts it into `aud`"
     )]
@@ -139,7 +139,7 @@ pub enum OAuthSetupError {
         /// What it says.
         text: String,
     },
-    /// What should be a scope is none.
+    /// The scope is invalid.
     #[error(
         "auth.oauth.scopes has {text:?}, which is no scope to ask for; a scope has visible ASCII characters, no quotation mark and no backslash, and offline_access is between clients and issuers"
     )]
@@ -147,13 +147,13 @@ pub enum OAuthSetupError {
         /// What it says.
         text: String,
     },
-    /// Clocks that differ by more than anybody should accept.
+    /// The clock difference is too large.
     #[error("auth.oauth.leeway_seconds is {0}; give it at most 60")]
     Leeway(u64),
     /// The authorization server cannot be built.
     #[error(transparent)]
     Facade(#[from] FacadeSetupError),
-    /// This build verifies no access tokens.
+    /// This build has no access token verification.
     #[error(
         "auth.oauth requires the feature `oauth`, which this build does not have; enable the feature, or remove the setting"
     )]
@@ -164,17 +164,17 @@ pub enum OAuthSetupError {
 }
 
 impl OAuthConfig {
-    /// Whether it is written down whom tokens have to be for.
+    /// Returns true if audiences are configured explicitly.
     pub(crate) fn names_audiences(&self) -> bool {
         !self.audience.is_empty() || self.all().any(|(_, one)| !one.audience.is_empty())
     }
 
-    /// Whether any issuer is configured.
+    /// Returns true if any issuer is configured.
     pub fn is_configured(&self) -> bool {
         self.issuer.is_some() || !self.issuers.is_empty() || self.facade.is_configured()
     }
 
-    /// A setting that means nothing without an issuer, of those that are set.
+    /// Returns a setting that has no effect without an issuer, if one is set.
     pub fn said_without_issuer(&self) -> Option<&'static str> {
         [
             (self.preset.is_some(), "preset"),
@@ -188,7 +188,7 @@ impl OAuthConfig {
         .find_map(|(is_set, setting)| is_set.then_some(setting))
     }
 
-    /// All issuers, the one that is written in short first.
+    /// Returns all issuers, the short form first.
     pub(super) fn all(&self) -> impl Iterator<Item = (String, IssuerConfig)> + '_ {
         let short = self.issuer.as_ref().map(|issuer| {
             let config = IssuerConfig {
@@ -207,7 +207,7 @@ impl OAuthConfig {
         short.into_iter().chain(others)
     }
 
-    /// What does not depend on anything else.
+    /// Checks that do not depend on other settings.
     #[cfg(feature = "oauth")]
     pub(super) fn check(&self) -> Result<(), OAuthSetupError> {
         if LEEWAY_MAX < self.leeway_seconds {
@@ -216,7 +216,7 @@ impl OAuthConfig {
         if ISSUERS_MAX < self.all().count() {
             return Err(OAuthSetupError::TooMany);
         }
-        // AUTH-11
+        // Scopes are announced to clients, and `offline_access` is not a scope of a resource (AUTH-11).
         let is_good = |scope: &&String| crate::auth::is_scope(scope) && **scope != "offline_access";
         if let Some(scope) = self.scopes.iter().find(|scope| !is_good(scope)) {
             return Err(OAuthSetupError::Scope {
@@ -242,7 +242,7 @@ impl OAuthConfig {
     }
 }
 
-/// An issuer's name as a URL. What is compared with tokens is the text.
+/// Parses an issuer as a URL. Tokens are compared with the text.
 #[cfg(feature = "oauth")]
 pub(super) fn issuer_url(setting: &str, text: &str) -> Result<Url, OAuthSetupError> {
     let fault = || OAuthSetupError::Issuer {
@@ -267,7 +267,7 @@ pub(super) fn url(setting: &str, text: &str) -> Result<Url, OAuthSetupError> {
     })
 }
 
-/// `https`, or `http` on this machine.
+/// Returns true for `https`, or for `http` on this machine.
 #[cfg(feature = "oauth")]
 pub(super) fn is_safe(url: &Url) -> bool {
     let local = match url.host() {

@@ -1,4 +1,4 @@
-//! One issuer, and its keys: found, kept fresh, and kept through outages.
+//! An issuer and its keys: discovery, refresh, and use during outages.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,32 +18,32 @@ use super::strict;
 use crate::auth::shown::Changes;
 use crate::net::{Client, FetchError, OutgoingRequest, with_causes};
 
-/// How long keys are good for that say nothing of it, and the bounds of what they may say.
+/// Lifetime of keys without caching headers, and bounds of the lifetime.
 const LIFE_DEFAULT: Duration = Duration::from_secs(60 * 60);
 const LIFE_MIN: Duration = Duration::from_secs(5 * 60);
 const LIFE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// How long keys stay in force while the issuer does not answer.
+/// Maximum use of keys while the issuer is unreachable.
 const STALE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// How often keys are asked for because of a token whose key is not known.
+/// Minimum interval between fetches that an unknown key causes.
 const UNKNOWN_EVERY: Duration = Duration::from_secs(30);
-/// How long a request waits for keys.
+/// Maximum time that a request waits for keys.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How long to wait after a failure: before there are keys, and with them.
+/// Retry delays: initially without keys, and later with keys.
 const RETRY_MIN: Duration = Duration::from_millis(500);
 const RETRY_MAX_WITHOUT_KEYS: Duration = Duration::from_secs(5);
 const RETRY_MAX: Duration = Duration::from_secs(60);
 
-/// An issuer whose tokens are accepted.
+/// A trusted issuer.
 #[derive(Debug)]
 pub(super) struct Issuer {
-    /// What it is called in names of principals.
+    /// Name in principal names.
     pub(super) name: String,
     /// What tokens call it; the first is its own name for itself.
     pub(super) names: Vec<String>,
     pub(super) preset: Preset,
     pub(super) audiences: Vec<String>,
     pub(super) group_claims: Vec<String>,
-    /// Where its keys are, if that need not be found out.
+    /// Configured URL of the keys. `None` if it is discovered.
     pub(super) jwks_url: Option<Url>,
     pub(super) url: Url,
     /// True for this server's own authorization server: its keys are given, never fetched, and do not expire.
@@ -51,14 +51,14 @@ pub(super) struct Issuer {
     pub(super) state: IssuerState,
 }
 
-/// What is known of an issuer's keys.
+/// State of an issuer's keys.
 #[derive(Debug)]
 pub(super) struct IssuerState {
     held: ArcSwapOption<Held>,
     wanted: Notify,
-    /// How often it was tried to get keys, so that whoever waits knows when it was.
+    /// Number of fetch attempts, which wakes waiting requests.
     attempts: watch::Sender<u64>,
-    /// When an unknown key last made somebody ask, in milliseconds since `began`; 0 if never.
+    /// Time of the last fetch caused by an unknown key, in milliseconds since `began`; 0 if never.
     unknown_at: AtomicU64,
     began: Instant,
     fetches: AtomicU64,
@@ -66,7 +66,7 @@ pub(super) struct IssuerState {
     pub(super) changes: Changes,
 }
 
-/// Keys, and since when.
+/// Keys and the time of their fetch.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) keys: KeySet,
@@ -83,13 +83,13 @@ pub(super) struct Held {
 pub struct Found {
     /// How many keys it has that can be used.
     pub keys: usize,
-    /// Where.
+    /// URL of the keys.
     pub url: Url,
     /// What it says of the time, as HTTP writes it.
     pub date: Option<String>,
 }
 
-/// Why there are no keys.
+/// Error when fetching keys.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum KeysError {
     #[error("{url}: {source}")]
@@ -138,14 +138,13 @@ impl Issuer {
         is_current.then_some(held)
     }
 
-    /// How long ago its keys were read; since the start, if they never were.
+    /// Returns the age of the keys, counted from the start if there are none.
     pub(super) fn keys_age(&self) -> Duration {
         let held = self.state.held.load_full();
         held.map_or(self.state.began, |held| held.since).elapsed()
     }
 
-    /// For how many seconds its keys stay in force, if nobody can be asked for others; `None` if they are not those of an
-    /// edition.
+    /// Returns for how many seconds the keys stay valid without a refresh, or `None` if their edition differs.
     pub(super) fn holds_for(&self, edition: u64) -> Option<u64> {
         let held = self.state.held.load_full()?;
         let left = match self.is_local {
@@ -155,7 +154,7 @@ impl Issuer {
         (held.edition == edition).then_some(left.as_secs())
     }
 
-    /// Has keys asked for because of a key that is not known, unless that was done lately. `None` if it was.
+    /// Requests a fetch because of an unknown key. Returns `None` if the last one is too recent.
     pub(super) fn ask_for_unknown(&self) -> Option<watch::Receiver<u64>> {
         if self.is_local {
             return None;
@@ -174,21 +173,21 @@ impl Issuer {
         if swapped.is_ok() {
             self.state.wanted.notify_one();
         }
-        // Whoever was later waits for the same.
+        // Later requests wait for the same fetch.
         Some(waiting)
     }
 
-    /// Has keys asked for because there are none.
+    /// Requests the first fetch.
     pub(super) fn ask_for_first(&self) -> watch::Receiver<u64> {
         self.state.attempts.subscribe()
     }
 
-    /// Waits until it was tried to get keys, but not for long.
+    /// Waits for the next fetch attempt, with a timeout.
     pub(super) async fn wait(mut waiting: watch::Receiver<u64>) {
         let _ = tokio::time::timeout(PATIENCE, waiting.changed()).await;
     }
 
-    /// Keeps the keys up to date, for as long as it is polled.
+    /// Refreshes the keys for as long as it is polled.
     pub(super) async fn keep_up(&self, client: &Client) -> std::convert::Infallible {
         if self.is_local {
             return std::future::pending().await;
@@ -199,7 +198,7 @@ impl Issuer {
             let pause = match result {
                 Ok(life) => {
                     failures = 0;
-                    // Before they end, so that nobody has to wait.
+                    // Refresh before expiry, so that no request has to wait.
                     life * 4 / 5
                 }
                 Err(error) => {
@@ -231,7 +230,7 @@ impl Issuer {
         }
     }
 
-    /// Asks for the keys once. Says how long they are good for.
+    /// Fetches the keys once, and returns their lifetime.
     async fn refresh(&self, client: &Client) -> Result<Duration, KeysError> {
         self.state.fetches.fetch_add(1, Ordering::Relaxed);
         let url = match &self.jwks_url {
@@ -242,7 +241,7 @@ impl Issuer {
         let held = self.state.held.load_full();
         let life = life(&answer.headers);
         let edition = match &held {
-            // The same to the letter: tokens that were verified with them stay so.
+            // Unchanged keys keep their edition, so that verified tokens stay cached.
             Some(held) if held.text == answer.body => held.edition,
             Some(held) => held.edition + 1,
             None => 1,
@@ -265,13 +264,13 @@ impl Issuer {
         Ok(life)
     }
 
-    /// Finds out where the keys are, from whichever document the issuer has (RFC 8414, 3.1; OpenID Connect Discovery).
+    /// Discovers the URL of the keys from the issuer's metadata (RFC 8414, 3.1; OpenID Connect Discovery).
     async fn discover(&self, client: &Client) -> Result<Url, KeysError> {
         let mut failure = None;
         for url in documents(&self.url) {
             match self.discover_at(client, &url).await {
                 Ok(jwks) => return Ok(jwks),
-                // A document about somebody else is no reason to go on looking, and worth telling.
+                // Metadata of another issuer ends the discovery, because the error must be reported.
                 Err(error @ (KeysError::OtherIssuer { .. } | KeysError::JwksUrl { .. })) => {
                     return Err(error);
                 }
@@ -300,7 +299,7 @@ impl Issuer {
         let jwks = found.get("jwks_uri").and_then(Value::as_str);
         let jwks = jwks.ok_or_else(document)?;
         match Url::parse(jwks) {
-            // What is on this machine may name what is, and nobody else may.
+            // Only an issuer on this machine may refer to a key URL on this machine.
             Ok(jwks)
                 if jwks.scheme() == "https" || is_safe(&jwks) && self.url.scheme() == "http" =>
             {
@@ -336,14 +335,14 @@ impl Issuer {
         })
     }
 
-    /// Asks for the keys once.
+    /// Fetches the keys once.
     #[cfg(test)]
     pub(super) async fn try_once(&self, client: &Client) -> Result<(), String> {
         let tried = self.refresh(client).await;
         tried.map(drop).map_err(|error| error.to_string())
     }
 
-    /// Has these keys from now on, if they are some.
+    /// Installs a key set, if it is valid.
     pub(super) fn hold(&self, text: &str) {
         let edition = self.keys().map_or(1, |held| held.edition + 1);
         let Ok(keys) = KeySet::read(text.as_bytes()) else {
@@ -359,7 +358,7 @@ impl Issuer {
         self.state.changes.note();
     }
 
-    /// How often somebody asked for keys.
+    /// Returns the number of fetches.
     #[cfg(test)]
     pub(super) fn fetches(&self) -> u64 {
         self.state.fetches.load(Ordering::Relaxed)
@@ -383,7 +382,7 @@ async fn get(client: &Client, url: &Url) -> Result<crate::net::Fetched, KeysErro
     Ok(answer)
 }
 
-/// Where an issuer may say where its keys are: with the well-known name between host and path, and behind the path.
+/// Returns the metadata URLs: with the well-known name before the path, and after it.
 fn documents(issuer: &Url) -> Vec<Url> {
     let path = issuer.path().trim_end_matches('/').to_owned();
     let mut paths = vec![

@@ -1,4 +1,4 @@
-//! The keys that an issuer signs with (RFC 7517).
+//! Key sets of an issuer (RFC 7517).
 
 use std::fmt;
 
@@ -10,9 +10,9 @@ use serde_json::{Map, Value};
 
 use super::strict;
 
-/// Most bytes of a set of keys.
+/// Maximum size of a key set, in bytes.
 pub(super) const SET_MAX_BYTES: usize = 256 * 1024;
-/// Most keys of a set.
+/// Maximum number of keys in a set.
 const KEYS_MAX: usize = 64;
 
 /// All keys of an issuer that can verify a signature.
@@ -21,7 +21,7 @@ pub(super) struct KeySet {
     keys: Vec<Key>,
 }
 
-/// One key, and the algorithms that it is for. Which one that is, a token does not get to say.
+/// A key and its algorithms. The token does not choose the algorithm.
 pub(super) struct Key {
     id: Option<Box<str>>,
     algorithms: &'static [Algorithm],
@@ -37,7 +37,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Why a document is no set of keys.
+/// Reason for which a document is not a key set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum KeySetError {
     #[error("it is no JSON object with a list of keys")]
@@ -49,8 +49,8 @@ pub(super) enum KeySetError {
 }
 
 impl KeySet {
-    /// Reads a set. Keys that cannot be used are left out: those for something else, shared secrets, and those that
-    /// are too short.
+    /// Parses a key set. Keys that cannot be used are skipped: other uses, shared secrets, and keys that are too
+    /// short.
     pub(super) fn read(text: &[u8]) -> Result<Self, KeySetError> {
         if SET_MAX_BYTES < text.len() {
             return Err(KeySetError::Form);
@@ -72,14 +72,13 @@ impl KeySet {
         Ok(Self { keys })
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     #[cfg(feature = "cli")]
     pub(super) fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// The keys that a token may have been signed with. A token without a key's id names one only if there is no
-    /// other.
+    /// Returns the keys that may have signed a token. A token without a key ID matches only a set with one key.
     pub(super) fn candidates(&self, id: Option<&str>, algorithm: Algorithm) -> Vec<&Key> {
         let fits = |key: &&Key| key.algorithms.contains(&algorithm);
         match id {
@@ -94,7 +93,7 @@ impl KeySet {
         }
     }
 
-    /// Whether there is a key of this id, whatever it is for.
+    /// Returns true if a key has this ID, whatever its use.
     pub(super) fn has(&self, id: &str) -> bool {
         self.keys.iter().any(|key| key.id.as_deref() == Some(id))
     }
@@ -111,7 +110,7 @@ impl Key {
         {
             return None;
         }
-        // Whoever publishes the secret half of a key has given it away.
+        // A published private key is compromised.
         if key.contains_key("d") {
             return None;
         }
@@ -166,9 +165,9 @@ impl Key {
         })
     }
 
-    /// Whether the holder of the secret half has signed a message.
+    /// Returns true if the signature is valid.
     pub(super) fn verifies(&self, algorithm: Algorithm, message: &[u8], signature: &[u8]) -> bool {
-        // Both halves of ES256, and nothing else; what a library makes of other lengths is not asked.
+        // Signatures of fixed length are checked here, because libraries differ in what they accept.
         let fixed = matches!(algorithm, Algorithm::ES256 | Algorithm::EdDSA);
         if fixed && signature.len() != 64 {
             return false;
@@ -178,7 +177,7 @@ impl Key {
     }
 }
 
-/// An algorithm that is accepted at all.
+/// Returns a supported algorithm.
 pub(super) fn algorithm(name: &str) -> Option<Algorithm> {
     match name {
         "RS256" => Some(Algorithm::RS256),
@@ -193,7 +192,7 @@ fn bytes(text: &str) -> Option<Vec<u8>> {
     URL_SAFE_NO_PAD.decode(text).ok()
 }
 
-/// How long a number is, without zeros in front.
+/// Returns the length of a number in bits, without leading zeros.
 fn bits(number: &[u8]) -> usize {
     let zeros = number.iter().take_while(|byte| **byte == 0).count();
     match number.get(zeros) {
@@ -202,8 +201,8 @@ fn bits(number: &[u8]) -> usize {
     }
 }
 
-/// Whether a modulus has the form that one maker's chips gave it, and that gives its factors away (CVE-2017-15361):
-/// modulo each small prime it is a power of 65537.
+/// Detects ROCA keys (CVE-2017-15361): modulo each small prime the modulus is a power of 65537. Such a modulus can be
+/// factored.
 fn has_roca_form(modulus: &[u8]) -> bool {
     const PRIMES: [u32; 38] = [
         3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89,

@@ -1,13 +1,12 @@
-//! Access tokens of OAuth 2.1. This server is a resource server: it checks tokens, and issues none.
+//! OAuth 2.1 access tokens. This server is a resource server: it verifies tokens and does not issue them.
 //!
-//! A token is read without believing it ([`token`]); its issuer's keys ([`issuer`], [`keys`]) decide about the
-//! signature, by the algorithm that the key is for; then its claims have to be what was demanded. What was verified is
-//! remembered for a short while.
+//! A token is parsed without trust ([`token`]). Its issuer's keys ([`issuer`], [`keys`]) verify the signature with
+//! the algorithm of the key. Then the claims are checked. Verified tokens are cached for a short time.
 //!
 //! # Failure
 //!
-//! While an issuer does not answer, its keys stay in force for a day. Before there are any, nobody can say whether a
-//! token is good, and the answer is 503.
+//! While an issuer is unreachable, its keys stay valid for a day. Without keys, tokens cannot be verified, and the
+//! response is 503.
 
 mod config;
 mod facade;
@@ -51,15 +50,15 @@ use issuer::{Issuer, IssuerState};
 use keys::SET_MAX_BYTES;
 use token::{Demands, Fault, Token, UNKNOWN_KEY};
 
-/// How many verified tokens are remembered, of the usual size.
+/// Maximum number of cached tokens of usual size.
 const VERIFIED_MAX: usize = 10_000;
-/// How many bytes of them: tokens may have up to 16 KiB, and their claims are kept.
+/// Maximum memory of the token cache: tokens have up to 16 KiB, and their claims are kept.
 const VERIFIED_MAX_BYTES: u64 = 32 * 1024 * 1024;
-/// For how many seconds at most.
+/// Maximum cache time, in seconds.
 const VERIFIED_SECONDS: u64 = 300;
-/// How long an issuer may take to answer.
+/// Timeout of requests to an issuer.
 const DEADLINE: Duration = Duration::from_secs(3);
-/// Most scopes, and most groups, of one token.
+/// Maximum number of scopes and of groups in a token.
 const WORDS_MAX: usize = 1024;
 
 /// Asks every issuer that is configured for its keys, for whoever examines a configuration: each by its own name, with
@@ -69,7 +68,7 @@ pub async fn examine_issuers(config: &OAuthConfig) -> Vec<(String, Result<Found,
     if !config.is_configured() {
         return Vec::new();
     }
-    // Whom tokens are for does not matter here.
+    // The audience does not matter here.
     let tokens = match Tokens::new(config, &Implied::default(), Some("https://localhost/mcp")) {
         Ok(tokens) => tokens,
         Err(error) => return vec![("settings".to_owned(), Err(error.to_string()))],
@@ -84,7 +83,7 @@ pub async fn examine_issuers(config: &OAuthConfig) -> Vec<(String, Result<Found,
     join_all(each).await
 }
 
-/// The proof that an access token is.
+/// The access token authentication method.
 #[derive(Clone, Debug)]
 pub struct Tokens(Arc<Inner>);
 
@@ -94,13 +93,13 @@ struct Inner {
     leeway: u64,
     required: Vec<String>,
     implied: Implied,
-    /// Endpoints beside `/mcp`, where they are told apart by whom tokens are for; `None` is the same as at `/mcp`.
+    /// Endpoints besides `/mcp`, if audiences differ by endpoint. `None` means the audience of `/mcp`.
     endpoints: Vec<(Box<str>, Option<Vec<String>>)>,
-    /// By the digest of the token: whoever reads the memory finds no token in it.
+    /// Verified tokens by digest, so that memory contains no token.
     verified: Cache<[u8; 32], Arc<Verified>, BySize>,
 }
 
-/// What a verified token takes.
+/// Weighs a verified token by its size.
 #[derive(Clone, Debug)]
 struct BySize;
 
@@ -110,16 +109,16 @@ impl Weighter<[u8; 32], Arc<Verified>> for BySize {
     }
 }
 
-/// A token that was verified.
+/// A verified token.
 #[derive(Debug)]
 struct Verified {
-    /// How much memory it takes, about.
+    /// Approximate memory size.
     bytes: u64,
     principal: Arc<Principal>,
     issuer: usize,
-    /// Of the issuer's keys, when it was.
+    /// Edition of the issuer's keys at verification.
     edition: u64,
-    /// In seconds of Unix time.
+    /// Expiry, in seconds of Unix time.
     until: u64,
 }
 
@@ -127,9 +126,9 @@ struct Verified {
 enum Looked {
     Good(Arc<Principal>),
     Bad(AuthError),
-    /// Its issuer has no keys.
+    /// The issuer has no keys yet.
     NoKeys(Arc<Issuer>),
-    /// Its issuer has no such key.
+    /// The issuer has no such key.
     UnknownKey(Arc<Issuer>),
 }
 
@@ -143,7 +142,7 @@ impl fmt::Debug for Inner {
 }
 
 impl Tokens {
-    /// What the settings say. `resource` is the URL of the endpoint, if it is known.
+    /// Builds the method from settings. `resource` is the URL of the endpoint, if known.
     pub fn new(
         config: &OAuthConfig,
         implied: &Implied,
@@ -161,7 +160,7 @@ impl Tokens {
                 let Some(resource) = resource else {
                     return Err(OAuthSetupError::NoAudience { issuer: one.issuer });
                 };
-                // RFC 8707: with and without a slash at its end, as clients write it.
+                // RFC 8707: clients write the URL with or without a trailing slash.
                 audiences = vec![resource.to_owned(), format!("{resource}/")];
             }
             let address = issuer_url(&setting, &one.issuer)?;
@@ -248,7 +247,7 @@ impl Tokens {
         })
     }
 
-    /// Takes tokens for endpoints beside `/mcp` too: of each the name, and whom its tokens have to be for.
+    /// Accepts tokens for endpoints besides `/mcp`: the name and the audiences of each.
     #[must_use]
     pub(crate) fn with_endpoints(
         mut self,
@@ -260,7 +259,7 @@ impl Tokens {
         self
     }
 
-    /// Has it noted whenever the keys of an issuer are others.
+    /// Sets the epoch to advance when an issuer's keys change.
     #[must_use]
     pub(super) fn noting(mut self, changes: &Changes) -> Self {
         let issuers = Arc::get_mut(&mut self.0).map(|inner| &mut inner.issuers);
@@ -272,25 +271,25 @@ impl Tokens {
         self
     }
 
-    /// Gives the first issuer these keys, for benchmarks.
+    /// Installs keys for the first issuer, for benchmarks.
     pub fn hold(&self, keys: &str) {
         if let Some(issuer) = self.0.issuers.first() {
             issuer.hold(keys);
         }
     }
 
-    /// Whether every issuer's keys are there.
+    /// Returns true if the keys of every issuer are available.
     pub fn is_ready(&self) -> bool {
         self.0.issuers.iter().all(|issuer| issuer.keys().is_some())
     }
 
-    /// The issuers, as they write their own names.
+    /// Returns the canonical names of the issuers.
     pub fn issuers(&self) -> Vec<String> {
         let issuers = self.0.issuers.iter();
         issuers.map(|issuer| issuer.names[0].clone()).collect()
     }
 
-    /// Shows operators how old the keys of each issuer are.
+    /// Registers a metric for the age of each issuer's keys.
     pub fn show(&self, metrics: &telemetry::Metrics) {
         for issuer in &self.0.issuers {
             let labels = [("issuer", &*issuer.names[0])];
@@ -375,7 +374,7 @@ impl Lasting for Tokens {
     }
 }
 
-/// What a token is remembered by.
+/// Cache key of a token.
 fn hash(text: &str) -> [u8; 32] {
     let mut hash = [0; 32];
     hash.copy_from_slice(digest(&SHA256, text.as_bytes()).as_ref());
@@ -383,7 +382,7 @@ fn hash(text: &str) -> [u8; 32] {
 }
 
 impl Tokens {
-    /// Looks again once it was tried to get keys.
+    /// Checks a token again after a fetch of the keys.
     fn later(
         &self,
         text: &str,
@@ -444,7 +443,7 @@ impl Inner {
                 self.verified.insert(
                     hash,
                     Arc::new(Verified {
-                        // Parsed, claims take more room than in the token.
+                        // Parsed claims take more memory than the encoded token.
                         bytes: 512 + 4 * text.len() as u64,
                         principal: Arc::clone(&principal),
                         issuer: at,
@@ -460,7 +459,7 @@ impl Inner {
         }
     }
 
-    /// What a token proves whose signature is right.
+    /// Checks the claims of a token with a valid signature, and builds the principal.
     fn accept(
         &self,
         issuer: &Issuer,
@@ -527,7 +526,7 @@ fn refused(fault: Fault) -> AuthError {
     AuthError::Invalid(fault.0.into())
 }
 
-/// The words of several claims: lists of texts, or texts; these with spaces between the words, if they may have some.
+/// Collects words from several claims: strings or lists of strings, split at spaces where the claim allows it.
 fn words_of(
     claims: &Map<String, Value>,
     names: &[&str],
@@ -556,7 +555,7 @@ fn words_of(
     Ok(words)
 }
 
-/// A claim by its name, or by the path to it.
+/// Returns a claim by name or by path.
 fn claim<'c>(claims: &'c Map<String, Value>, name: &str) -> Option<&'c Value> {
     if let Some(value) = claims.get(name) {
         return Some(value);

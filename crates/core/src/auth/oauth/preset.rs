@@ -1,4 +1,4 @@
-//! In what the products differ that issue tokens.
+//! Differences between products that issue tokens.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,14 +11,14 @@ use url::{Host, Url};
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Preset {
-    /// Tokens as RFC 9068 has them: `aud`, `scope`, `client_id`.
+    /// Tokens as in RFC 9068: `aud`, `scope`, `client_id`.
     #[default]
     Generic,
-    /// Google. Its access tokens can be read by nobody but Google; clients send its ID tokens, whose audience is the
-    /// client's id. The issuer may be written without `https://`.
+    /// Google. Its access tokens are opaque, so clients send ID tokens, whose audience is the client ID. The issuer
+    /// may be written without `https://`.
     Google,
-    /// Microsoft Entra ID. Scopes are in `scp`, groups in `groups` and `roles`, the client is `azp` or `appid`. The
-    /// audience is the application's id, a GUID, or `api://` and that.
+    /// Microsoft Entra ID. Scopes are in `scp`, groups in `groups` and `roles`, and the client in `azp` or `appid`.
+    /// The audience is the application ID, a GUID, or `api://` and that.
     Entra,
     /// Auth0. The issuer ends with a slash; `permissions` are scopes too.
     Auth0,
@@ -31,7 +31,7 @@ pub enum Preset {
 }
 
 impl Preset {
-    /// What an issuer's URL gives away.
+    /// Detects the product from an issuer's URL.
     #[cfg(feature = "oauth")]
     pub(super) fn of(issuer: &Url) -> Self {
         let Some(Host::Domain(host)) = issuer.host() else {
@@ -67,7 +67,7 @@ impl Preset {
         }
     }
 
-    /// The names that tokens have for an issuer.
+    /// Returns the `iss` values of an issuer's tokens.
     pub fn issuer_names(self, issuer: &str) -> Vec<String> {
         let mut names = vec![issuer.to_owned()];
         if self == Self::Google
@@ -78,7 +78,7 @@ impl Preset {
         names
     }
 
-    /// The claim that says whom a token is for.
+    /// Returns the claim with the audience.
     pub(super) fn audience_claim(self) -> &'static str {
         match self {
             Self::Cognito => "client_id",
@@ -86,17 +86,17 @@ impl Preset {
         }
     }
 
-    /// Whether something about a token shows that it is not for calling servers with.
+    /// Returns false if a claim shows that the token is not an access token.
     pub(super) fn is_for_calls(self, claims: &Map<String, Value>) -> bool {
         match self {
             Self::Cognito => claims.get("token_use").is_some_and(|kind| kind == "access"),
-            // Refresh and ID tokens of Keycloak's say so.
+            // Refresh and ID tokens of Keycloak have another `typ`.
             Self::Keycloak => claims.get("typ").is_none_or(|kind| kind == "Bearer"),
             _ => true,
         }
     }
 
-    /// The claims in which scopes are.
+    /// Returns the claims with scopes.
     pub(super) fn scope_claims(self) -> &'static [&'static str] {
         match self {
             Self::Auth0 => &["scope", "permissions"],
@@ -104,7 +104,7 @@ impl Preset {
         }
     }
 
-    /// The claims in which groups are.
+    /// Returns the claims with groups.
     pub(super) fn group_claims(self) -> &'static [&'static str] {
         match self {
             Self::Entra => &["groups", "roles"],
@@ -114,7 +114,7 @@ impl Preset {
         }
     }
 
-    /// The claims that name the client, the first that is there.
+    /// Returns the claims with the client, in order of precedence.
     pub(super) fn client_claims(self) -> &'static [&'static str] {
         &["client_id", "azp", "cid", "appid"]
     }

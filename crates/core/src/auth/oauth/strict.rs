@@ -1,7 +1,6 @@
-//! JSON without the liberties: bounded in depth, and no member twice.
+//! Strict JSON parser: bounded depth and no duplicate members.
 //!
-//! Two readers of a token with two audiences may each see another one. So a document that says something twice says
-//! nothing.
+//! Two parsers may disagree about a duplicate member, such as an audience. Such a document is rejected.
 
 use std::cell::Cell;
 use std::fmt;
@@ -9,10 +8,10 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// How deep values may be nested.
+/// Maximum nesting depth.
 const DEPTH_MAX: usize = 16;
 
-/// Reads an object. `None` if it is none, is nested too deep, or has a member twice.
+/// Parses an object. Returns `None` if it is invalid, nested too deeply, or has a duplicate member.
 pub(super) fn object(text: &[u8]) -> Option<Map<String, Value>> {
     let mut reader = serde_json::Deserializer::from_slice(text);
     let depth = Cell::new(0);

@@ -1,4 +1,4 @@
-//! One access token: a JWS in its compact form (RFC 7515), with the claims of RFC 9068.
+//! Access token: a compact JWS (RFC 7515) with the claims of RFC 9068.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -8,19 +8,19 @@ use serde_json::{Map, Value};
 use super::keys::{self, KeySet};
 use super::strict;
 
-/// Longest token that is looked at.
+/// Maximum length of a token.
 pub(super) const TOKEN_MAX_BYTES: usize = 16 * 1024;
-/// Longest subject, in bytes.
+/// Maximum length of a subject, in bytes.
 const SUBJECT_MAX_BYTES: usize = 1024;
 
-/// Why a token is no good. Said to the caller; nothing in it comes out of the token.
+/// Reason for which a token is invalid. The client receives it; it contains no part of the token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fault(pub(super) &'static str);
 
-/// A token that was read and not yet believed.
+/// A parsed, unverified token.
 #[derive(Debug)]
 pub(super) struct Token<'t> {
-    /// What was signed.
+    /// The signed part.
     message: &'t str,
     signature: Vec<u8>,
     algorithm: Algorithm,
@@ -28,23 +28,23 @@ pub(super) struct Token<'t> {
     claims: Map<String, Value>,
 }
 
-/// What has to hold of a token's claims.
+/// Required values of a token's claims.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Demands<'d> {
     /// Who may have issued it; one name, or its variants.
     pub(super) issuers: &'d [String],
-    /// Whom it may be for.
+    /// Accepted audiences.
     pub(super) audiences: &'d [String],
-    /// The claim that says so.
+    /// Claim with the audience.
     pub(super) audience_claim: &'d str,
-    /// In seconds of Unix time.
+    /// Unix time in seconds.
     pub(super) now: u64,
-    /// By how many seconds clocks may differ.
+    /// Tolerated clock difference, in seconds.
     pub(super) leeway: u64,
 }
 
 impl<'t> Token<'t> {
-    /// Whether a text is of this form, so that nobody else need look at it.
+    /// Returns true if the text has the form of a JWS, so that other parsers need not try.
     pub(super) fn is_one(text: &str) -> bool {
         text.bytes().filter(|b| *b == b'.').count() == 2
     }
@@ -58,7 +58,7 @@ impl<'t> Token<'t> {
         let (header, claims) = message.split_once('.').ok_or(FORM)?;
         let (algorithm, key_id) = read_header(header)?;
         let claims = object(claims)?;
-        // Where keys could be had (jku, x5u), or are (jwk, x5c), is not looked at: only the issuer's own keys count.
+        // Key references and embedded keys (jku, x5u, jwk, x5c) are ignored: only the issuer's own keys are trusted.
         Ok(Self {
             message,
             signature: URL_SAFE_NO_PAD.decode(signature).map_err(|_| FORM)?,
@@ -68,12 +68,12 @@ impl<'t> Token<'t> {
         })
     }
 
-    /// Who it says has issued it.
+    /// Returns the issuer that the token claims.
     pub(super) fn issuer(&self) -> Option<&str> {
         self.claims.get("iss").and_then(Value::as_str)
     }
 
-    /// The id of the key that it says it was signed with.
+    /// Returns the key ID that the token claims.
     pub(super) fn key_id(&self) -> Option<&str> {
         self.key_id.as_deref()
     }
@@ -95,7 +95,7 @@ impl<'t> Token<'t> {
         }
     }
 
-    /// Whether a JWS was signed with one of these keys, whatever it says.
+    /// Returns true if one of these keys signed the JWS, without checking its claims.
     #[cfg(test)]
     pub(super) fn verifies(text: &str, keys: &KeySet) -> bool {
         let read = || {
@@ -148,7 +148,7 @@ impl<'t> Token<'t> {
             Some(Value::Array(list)) if !list.is_empty() => {
                 let mut found = false;
                 for audience in list {
-                    // One that is no text makes the list one that nobody should go by.
+                    // A list with an element that is not a string is rejected as a whole.
                     found |= is_ours(audience.as_str().ok_or(NONE)?);
                 }
                 if found { Ok(()) } else { Err(FOREIGN) }
@@ -170,7 +170,7 @@ impl<'t> Token<'t> {
         }
     }
 
-    /// When it ends, in seconds of Unix time.
+    /// Returns the expiry, in seconds of Unix time.
     pub(super) fn expires(&self) -> u64 {
         self.time("exp").ok().flatten().unwrap_or(0)
     }
@@ -198,12 +198,12 @@ impl<'t> Token<'t> {
         }
     }
 
-    /// What it says of itself.
+    /// Returns the claims.
     pub(super) fn claims(&self) -> &Map<String, Value> {
         &self.claims
     }
 
-    /// The same, to keep.
+    /// Returns the claims, consuming the token.
     pub(super) fn into_claims(self) -> Map<String, Value> {
         self.claims
     }
@@ -212,7 +212,7 @@ impl<'t> Token<'t> {
 /// Reads a header: the algorithm that it names, and the id of the key.
 fn read_header(part: &str) -> Result<(Algorithm, Option<String>), Fault> {
     let header = object(part)?;
-    // RFC 7515, 4.1.11: whoever does not know an extension must not accept the token. None is known.
+    // RFC 7515, 4.1.11: a token with an unknown critical extension must be rejected. No extension is supported.
     if header.contains_key("crit") || header.contains_key("b64") {
         return Err(Fault("the token demands an extension that is not known"));
     }
@@ -225,7 +225,7 @@ fn read_header(part: &str) -> Result<(Algorithm, Option<String>), Fault> {
         Some(Value::String(id)) => Some(id.clone()),
         Some(_) => return Err(FORM),
     };
-    // RFC 8725, 3.11: a token of another kind, signed with the same key, is none.
+    // RFC 8725, 3.11: a token of another type with the same key must be rejected.
     let is_access_token = match header.get("typ") {
         None => true,
         Some(Value::String(kind)) => {

@@ -1,25 +1,26 @@
-//! Whether a tool changes anything: by what was configured, else by what it says, else by its name, else it does.
+//! Classifies a tool as reading or writing: by configuration, else by its own hint, else by its name. Default:
+//! writing.
 
 use super::Access;
 use super::names::Names;
 
-/// A tool's class, and where that comes from.
+/// Class of a tool, and its origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Classified {
     /// The class.
     pub access: Access,
-    /// Where it comes from, in words.
+    /// Origin of the class, for explanations.
     pub reason: &'static str,
 }
 
-/// Verbs that read, and nothing else.
+/// Verbs of tools that only read.
 const READS: [&str; 24] = [
     "check", "compare", "count", "describe", "diff", "echo", "explain", "fetch", "find", "get",
     "has", "inspect", "is", "list", "lookup", "peek", "preview", "query", "read", "search", "show",
     "status", "validate", "view",
 ];
 
-/// Verbs that change things, wherever they stand in a name.
+/// Verbs of tools that change data, at any place in a name.
 const WRITES: [&str; 34] = [
     "add", "apply", "approve", "archive", "assign", "cancel", "clear", "close", "commit", "copy",
     "create", "delete", "deploy", "disable", "drop", "edit", "enable", "execute", "insert", "kill",
@@ -27,7 +28,7 @@ const WRITES: [&str; 34] = [
     "set", "update", "write",
 ];
 
-/// Decides about one tool. `said` is its own hint.
+/// Classifies a tool. `said` is its own hint.
 pub(super) fn classify(
     name: &str,
     said: Option<bool>,
@@ -36,7 +37,7 @@ pub(super) fn classify(
     strict: bool,
 ) -> Classified {
     let is = |access, reason| Classified { access, reason };
-    // Who names a tool in both means the worse.
+    // A tool in both lists counts as writing.
     if write.is_match(name) {
         return is(Access::Write, "policy.write names it");
     }
@@ -64,7 +65,7 @@ pub(super) fn classify(
     }
 }
 
-/// The words of `snake_case`, `kebab-case`, `dotted.case` and `camelCase`.
+/// Splits `snake_case`, `kebab-case`, `dotted.case` and `camelCase` into words.
 fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut before = '_';

@@ -1,13 +1,13 @@
-//! What can be set about who sees and uses what.
+//! Access policy settings.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Who sees and uses what.
+/// Access policy: which callers may see and use which tools, resources and prompts.
 ///
-/// Without any rule, who is let in may use everything.
+/// Without rules, every authenticated caller may use everything.
 ///
 /// ```toml
 /// [[policy.rules]]
@@ -18,84 +18,85 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PolicyConfig {
-    /// What holds where no rule says anything. Default: `deny` if any rule allows something, else `allow`.
+    /// Effect where no rule applies. If unset: `deny` if any rule allows something, else `allow`.
     pub default: Option<Effect>,
-    /// The rules. Their order does not matter: what one denies, no other allows.
+    /// Rules, in any order: a denial takes precedence over an approval.
     pub rules: Vec<RuleConfig>,
-    /// Tools that only read, whatever they and their names say: `["query_*"]`. Default: none.
+    /// Tools to classify as reading, whatever their hints and names: `["query_*"]`.
     #[serde(deserialize_with = "crate::environment::list")]
     pub read: Vec<String>,
-    /// Tools that change things, whatever they and their names say. Default: none.
+    /// Tools to classify as writing, whatever their hints and names.
     #[serde(deserialize_with = "crate::environment::list")]
     pub write: Vec<String>,
-    /// Take nobody's name for a sign that it only reads: tools that say nothing of it count as changing things.
-    /// Default: false.
+    /// Ignore names when classifying tools: tools without a hint count as writing.
     pub strict_classification: bool,
 }
 
-/// What a rule does.
+/// Effect of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Effect {
-    /// Lets it be seen and used.
+    /// The item can be seen and used.
     Allow,
-    /// Hides it. What is hidden is answered like what there is not.
+    /// The item is hidden and behaves as if it did not exist.
     Deny,
 }
 
-/// Whether a tool changes anything.
+/// Class of a tool: reading or writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Access {
-    /// It only reads.
+    /// The tool only reads.
     Read,
-    /// It changes things, or nobody knows.
+    /// The tool changes data, or its class is unknown.
     Write,
 }
 
-/// One rule: for whom, about what. What is left out holds for all; names may have `*` and `?` for anything.
+/// A rule: callers, items and an effect. An omitted condition matches all; names may contain the wildcards `*` and
+/// `?`.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RuleConfig {
-    /// What it is called in explanations. Default: its place in the list.
+    /// Name of the rule in explanations. If unset: its place in the list.
     #[serde(default)]
     pub name: Option<String>,
-    /// What it does.
+    /// Effect of the rule.
     pub effect: Effect,
-    /// For principals of one of these names: `key:ci`, `oauth:id.example.com#*`, `user:alice`, `local`.
+    /// Names of principals: `key:ci`, `oauth:id.example.com#*`, `user:alice`, `local`.
     #[serde(default, deserialize_with = "crate::environment::list")]
     pub principals: Vec<String>,
-    /// For principals in one of these groups.
+    /// Groups of principals; one must match.
     #[serde(default, deserialize_with = "crate::environment::list")]
     pub groups: Vec<String>,
-    /// For principals whose tokens have one of these values in each of these claims.
+    /// Claims of tokens: each listed claim must have one of its values.
     #[serde(default)]
     pub claims: BTreeMap<String, Vec<String>>,
-    /// For principals that have all of these scopes.
+    /// Scopes of principals; all are required.
     #[serde(default, deserialize_with = "crate::environment::list")]
     pub scopes: Vec<String>,
-    /// About tools of one of these names. A rule that names tools, resources or prompts is about these only.
+    /// Names of tools. A rule with tools, resources or prompts applies to these kinds only.
     #[serde(default, deserialize_with = "crate::environment::list")]
     pub tools: Vec<String>,
-    /// About resources of one of these URIs.
+    /// URIs of resources.
     #[serde(default, deserialize_with = "crate::environment::list")]
     pub resources: Vec<String>,
-    /// About prompts of one of these names.
+    /// Names of prompts.
     #[serde(default, deserialize_with = "crate::environment::list")]
     pub prompts: Vec<String>,
-    /// About tools that only read, or about those that change things.
+    /// Class of tools: reading or writing.
     #[serde(default)]
     pub access: Option<Access>,
-    /// Scopes that a caller needs for it beside those that it needs anyway. Who lacks one sees it, and is told.
+    /// Additional scopes that the item requires. Callers without them see the item and are told which scope is
+    /// missing.
     #[serde(default, deserialize_with = "crate::environment::list")]
     pub requires: Vec<String>,
 }
 
-/// Why a policy cannot be used.
+/// Error in the policy settings.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PolicyError {
-    /// A pattern that is none.
+    /// The pattern is invalid.
     #[error(
         "{setting} has {pattern:?}, which is no pattern; write a name, with * and ? for anything"
     )]

@@ -1,8 +1,7 @@
-//! Who sees and uses what.
+//! Access policy: which principals may see and use which items.
 //!
-//! A rule is for some principals and about some things. Which rules are for a principal decides about everything that it
-//! sees: all principals with the same rules are one [`Class`]. What a class sees is found out once, and lists and calls
-//! ask the same.
+//! The rules that match a principal determine everything that it may see. Principals with the same matching rules
+//! form one [`Class`]. The visibility of items is computed once for each class; lists and calls use the same result.
 
 mod classify;
 mod config;
@@ -25,58 +24,57 @@ use names::Names;
 use super::Principal;
 use super::scopes::is_scope;
 
-/// How many classes are remembered. More are found out anew each time.
+/// Maximum number of cached classes.
 const CLASSES_MAX: usize = 4096;
 
-/// What may be seen and used.
+/// Kind of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A tool, by its name.
+    /// A tool, by name.
     Tool,
-    /// A resource or a template of resources, by its URI.
+    /// A resource or resource template, by URI.
     Resource,
-    /// A prompt, by its name.
+    /// A prompt, by name.
     Prompt,
 }
 
-/// One thing that is offered, as rules see it.
+/// An item as policy rules see it.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'t> {
-    /// What it is.
+    /// Kind of the item.
     pub kind: Kind,
-    /// Its name or URI.
+    /// Name or URI.
     pub name: &'t str,
-    /// Whether it changes anything; what is no tool only reads.
+    /// Class of the tool. Items of other kinds only read.
     pub access: Access,
 }
 
-/// What was decided about a thing, and because of which rule.
+/// Decision about an item, and the rule that caused it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// Whether it may be seen.
+    /// True if the item may be seen.
     pub allowed: bool,
-    /// The name of the rule that decided; `None` if no rule said anything.
+    /// Name of the deciding rule, or `None` if no rule matched.
     pub rule: Option<String>,
-    /// Scopes that rules demand for it.
+    /// Scopes that rules require for the item.
     pub requires: Vec<String>,
 }
 
-/// All rules, ready to be asked.
+/// All rules, compiled.
 pub struct Policy {
     rules: Vec<Rule>,
     default: Effect,
     read: Names,
     write: Names,
     strict: bool,
-    /// Tells this policy from all others of the process, so that what a principal remembers of one is not taken for
-    /// what holds in another.
+    /// Unique number of this policy in the process, so that results cached for one policy are not used for another.
     edition: u64,
     classes: Mutex<HashMap<Box<[u64]>, Arc<Class>>>,
     /// What each rule is about, of each table: found out once for all classes that have the rule.
     about: [Box<[Matches]>; Shelf::COUNT],
 }
 
-/// The entries of a table that a rule is about, a bit for each, once somebody has asked.
+/// Bit set of the table entries that a rule matches, computed on first use.
 type Matches = OnceLock<Box<[u64]>>;
 
 struct Rule {
@@ -94,12 +92,12 @@ struct Rule {
     digest: [u8; 32],
 }
 
-/// All principals for whom the same rules are.
+/// All principals that the same rules match.
 #[derive(Debug)]
 pub struct Class {
-    /// The rules that are for it.
+    /// Bit set of the matching rules.
     rules: Box<[u64]>,
-    /// The same for the same rules, on every replica.
+    /// Digest of the rules, equal on all replicas.
     pub digest: Arc<str>,
     /// The digest as a number.
     pub number: u64,
@@ -109,17 +107,17 @@ pub struct Class {
     prompts: OnceLock<Visible>,
 }
 
-/// What a class sees of one table.
+/// Visible items of a class in one table.
 #[derive(Debug, Default)]
 pub struct Visible {
     bits: Box<[u64]>,
-    /// Whether it sees all there is.
+    /// True if all items are visible.
     pub everything: bool,
-    /// Scopes that rules demand, by place in the table.
+    /// Required scopes, by index in the table.
     requires: HashMap<usize, Arc<[String]>>,
 }
 
-/// A table of things that are offered.
+/// A table of catalog items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shelf {
     Tools,
@@ -133,7 +131,7 @@ impl Shelf {
     const COUNT: usize = Self::Prompts as usize + 1;
 }
 
-/// What a principal remembers of the policy that it was last asked about.
+/// Class of a principal in the policy that was last evaluated for it.
 #[derive(Default)]
 pub(super) struct Standing(ArcSwapOption<(u64, Arc<Class>)>);
 
@@ -154,14 +152,14 @@ impl fmt::Debug for Policy {
 }
 
 impl Policy {
-    /// Reads the rules. `None` if there are none and everything is allowed.
+    /// Compiles the rules. Returns `None` if there are none and everything is allowed.
     pub fn new(config: &PolicyConfig) -> Result<Option<Self>, PolicyError> {
         let policy = Self::build(config)?;
         let says_nothing = policy.rules.is_empty() && policy.default == Effect::Allow;
         Ok((!says_nothing).then_some(policy))
     }
 
-    /// Reads the rules, even if there are none.
+    /// Compiles the rules, even if there are none.
     pub fn build(config: &PolicyConfig) -> Result<Self, PolicyError> {
         static EDITIONS: AtomicU64 = AtomicU64::new(1);
         let rules = config.rules.iter().enumerate();
@@ -185,12 +183,12 @@ impl Policy {
         })
     }
 
-    /// The class of a tool. `said` is its own hint that it only reads.
+    /// Classifies a tool. `said` is its own read-only hint.
     pub fn classify(&self, name: &str, said: Option<bool>) -> Classified {
         classify::classify(name, said, &self.read, &self.write, self.strict)
     }
 
-    /// The class of a principal. It is found out once for each.
+    /// Returns the class of a principal, computed once for each.
     pub fn class_of(&self, principal: &Principal) -> Arc<Class> {
         let standing = principal.standing();
         if let Some(known) = &*standing.0.load()
@@ -247,7 +245,7 @@ impl Policy {
         ones(mask).filter_map(|at| self.rules.get(at))
     }
 
-    /// What a class sees of a table of so many entries, which are in order.
+    /// Returns what a class sees of a table. The entries must be sorted.
     pub fn visible<'c, 't>(
         &self,
         class: &'c Class,
@@ -264,7 +262,7 @@ impl Policy {
         visible.get_or_init(|| self.look(class, shelf, count, entries))
     }
 
-    /// What [`decide`](Self::decide) says of all entries of a table, each rule being asked about each of them once.
+    /// Evaluates [`decide`](Self::decide) for all entries of a table. Each rule is matched with each entry once.
     fn look<'t>(
         &self,
         class: &Class,
@@ -322,7 +320,7 @@ impl Policy {
         }
     }
 
-    /// Decides about one thing. What one rule denies, no other allows.
+    /// Decides about one item. A denial takes precedence over an approval.
     pub fn decide(&self, class: &Class, target: Target<'_>) -> Decision {
         let mut allowed = None;
         let mut requires = Vec::new();
@@ -355,8 +353,8 @@ impl Policy {
         }
     }
 
-    /// Decides about a resource by the URI that a caller has written. The decision holds for each [form](uri::Forms) that
-    /// another reader may take it for: none is denied, and what it means is allowed.
+    /// Decides about a resource by the URI that the caller sent. Every [form](uri::Forms) that a server may interpret
+    /// it as must not be denied, and its meaning must be allowed.
     pub fn decide_uri(&self, class: &Class, uri: &str) -> Decision {
         let target = |name| Target {
             kind: Kind::Resource,
@@ -397,7 +395,7 @@ impl Policy {
         }
     }
 
-    /// Checks that each name of a tool or prompt in a rule is one of something.
+    /// Checks that each tool or prompt name in a rule matches an existing item.
     pub fn check_names<'n>(
         config: &PolicyConfig,
         tools: &[&'n str],
@@ -421,7 +419,7 @@ impl Policy {
                 "prompt",
             ));
         }
-        // Most patterns are names, which are found without going through all.
+        // Most patterns are plain names, which a set finds without a scan.
         let known = |names: &[&'n str]| -> HashSet<&'n str> { names.iter().copied().collect() };
         let (known_tools, known_prompts) = (known(tools), known(prompts));
         for (setting, patterns, names, what) in settings {
@@ -434,7 +432,7 @@ impl Policy {
                     continue;
                 }
                 let one = Names::read(&setting, std::slice::from_ref(pattern))?.unwrap_or_default();
-                // What fits everything fits nothing in particular.
+                // A pattern that matches everything is not checked.
                 if pattern != "*" && !names.iter().any(|name| one.is_match(name)) {
                     return Err(PolicyError::Nothing {
                         setting,
@@ -448,13 +446,13 @@ impl Policy {
     }
 }
 
-/// The places of the bits that are set, so that a thousand rules for others cost nothing.
+/// Indexes of the set bits, so that rules for other principals cost nothing.
 fn ones(words: &[u64]) -> impl Iterator<Item = usize> {
     let words = words.iter().enumerate();
     words.flat_map(|(word, bits)| Ones(*bits).map(move |bit| word * 64 + bit))
 }
 
-/// The same of one word.
+/// Indexes of the set bits of one word.
 struct Ones(u64);
 
 impl Iterator for Ones {
@@ -468,7 +466,7 @@ impl Iterator for Ones {
 }
 
 impl Class {
-    /// How much memory it takes, with what it sees.
+    /// Returns the memory of the class and its visible items.
     #[cfg(any(test, feature = "testing"))]
     pub fn bytes(&self) -> usize {
         let seen = [&self.tools, &self.resources, &self.templates, &self.prompts];
@@ -482,14 +480,14 @@ impl Class {
 }
 
 impl Visible {
-    /// Whether the entry at a place is seen.
+    /// Returns true if the entry at this index is visible.
     #[inline]
     pub fn sees(&self, place: usize) -> bool {
         let word = self.bits.get(place / 64);
         word.is_some_and(|word| word & (1 << (place % 64)) != 0)
     }
 
-    /// Scopes that rules demand for the entry at a place.
+    /// Returns the scopes that rules require for the entry at this index.
     pub fn requires(&self, place: usize) -> Option<&Arc<[String]>> {
         if self.requires.is_empty() {
             return None;

@@ -1,4 +1,4 @@
-//! Patterns of names, asked by how most of them are written.
+//! Name patterns, optimised for the common forms.
 
 use std::collections::HashSet;
 
@@ -7,10 +7,10 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use super::PolicyError;
 
-/// Patterns, of which a name has to fit one.
+/// A list of patterns, one of which must match.
 ///
-/// Most are a name, or the beginning of names with a star behind it. These two are compared; a set of globs is only made for
-/// others, since one takes a while to make and to ask. Rules are asked about each tool that there is.
+/// Most are plain names or prefixes with a trailing star, which are compared directly. Other patterns are compiled
+/// into a glob set, which is slower to build and to match. Rules are matched with every tool.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     whole: HashSet<Box<str>, RandomState>,
@@ -19,11 +19,11 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// `None` if there are no patterns.
+    /// Returns `None` if there are no patterns.
     ///
     /// # Errors
     ///
-    /// The first pattern that is none, and the setting that it stands in.
+    /// The error is the first invalid pattern and its setting.
     pub(super) fn read(setting: &str, patterns: &[String]) -> Result<Option<Self>, PolicyError> {
         if patterns.is_empty() {
             return Ok(None);
@@ -51,7 +51,7 @@ impl Names {
         Ok(Some(names))
     }
 
-    /// Whether a name fits one of them.
+    /// Returns true if a pattern matches the name.
     pub(super) fn is_match(&self, name: &str) -> bool {
         self.whole.contains(name)
             || self
@@ -62,7 +62,7 @@ impl Names {
     }
 }
 
-/// Whether nothing in a pattern stands for anything but itself.
+/// Returns true if the pattern has no wildcards.
 fn is_plain(pattern: &str) -> bool {
     !pattern.contains(['*', '?', '[', ']', '{', '}', '\\'])
 }

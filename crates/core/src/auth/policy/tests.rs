@@ -219,7 +219,7 @@ fn however_a_uri_is_written_what_it_means_is_decided_about() {
         ("file:///secret%20/x", false),
         ("file:///sec\tret/x", false),
         (" file:///secret/x", false),
-        // What is somewhere else.
+        // Other resources.
         ("file:///public/secret/x", true),
         ("file:///public//x", true),
         ("https://secret/x", true),

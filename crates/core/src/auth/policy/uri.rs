@@ -1,26 +1,26 @@
-//! Forms of a resource's URI that different readers take for the same.
+//! Equivalent forms of a resource URI.
 //!
-//! A rule is about a resource, and the resource is whatever the server behind this one takes a URI for. Servers differ in how
-//! often they undo escapes, and in what empty segments, dots and backslashes mean. So rules are asked about each form that a
-//! reader may arrive at.
+//! A rule is about a resource, but each server interprets a URI in its own way. Servers differ in how often they
+//! decode escapes, and in the meaning of empty segments, dots and backslashes. Rules are therefore matched with every
+//! plausible form.
 
 use std::collections::BTreeSet;
 
 use percent_encoding::percent_decode_str;
 
-/// How often escapes are undone. What has escapes within escapes beyond that is no sensible URI.
+/// Maximum number of decodings. URIs with deeper nested escapes are rejected.
 const DECODINGS_MAX: usize = 8;
 
-/// What a URI may be taken for.
+/// Forms of a URI.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Forms {
-    /// Each is a resource that the URI may name, so each has to be allowed.
+    /// Resources that the URI may name, all of which must be allowed.
     pub(super) meant: BTreeSet<String>,
-    /// What lenient readers take it for; none of it may be denied.
+    /// Forms that lenient parsers may see, none of which may be denied.
     pub(super) lenient: BTreeSet<String>,
 }
 
-/// Collects the forms of a URI. `None` if escapes are nested too deeply.
+/// Computes the forms of a URI. Returns `None` if escapes are nested too deeply.
 pub(super) fn forms(uri: &str) -> Option<Forms> {
     let mut forms = Forms::default();
     let mut text = uri.to_owned();
@@ -43,7 +43,7 @@ impl Forms {
             self.meant.insert(parts.with_path(&parts.resolved(true)));
         }
         self.be_lenient(&parts);
-        // Parsers of URLs for browsers leave these out.
+        // URL parsers of browsers drop these characters.
         let is_left_out = |c: char| matches!(c, '\t' | '\n' | '\r');
         let trimmed = text.trim_matches(|c: char| c <= ' ');
         if trimmed.len() < text.len() || text.contains(is_left_out) {
@@ -80,14 +80,14 @@ impl Forms {
         }
         for parts in all {
             let path = parts.resolved(true);
-            // Some file systems take no notice of dots and blanks at the end of a name.
+            // Some file systems ignore trailing dots and spaces of a name.
             let trimmed: Vec<_> = path
                 .split('/')
                 .map(|segment| segment.trim_end_matches(['.', ' ']))
                 .collect();
             let paths = [trimmed.join("/"), path];
             for path in &paths {
-                // A file has no query.
+                // `file` URIs have no query.
                 let file = match &*parts.scheme {
                     "file" => path.split(['?', '#']).next().unwrap_or_default(),
                     _ => path,
@@ -105,7 +105,7 @@ impl Forms {
     }
 }
 
-/// A URI, taken apart; scheme and authority in lower case, and slashes for backslashes.
+/// The parts of a URI, with scheme and authority in lower case and backslashes replaced.
 #[derive(Clone, Debug)]
 struct Parts {
     /// Empty if there is none.
@@ -142,8 +142,8 @@ impl Parts {
         }
     }
 
-    /// The path with its dot segments resolved. With `collapsed`, empty segments count for nothing, as in a file system;
-    /// otherwise they are segments, as in a URI.
+    /// Resolves dot segments. With `collapsed`, empty segments are dropped, as in a file system; otherwise they are
+    /// kept, as in a URI.
     fn resolved(&self, collapsed: bool) -> String {
         if self.path.is_empty() {
             return String::new();
@@ -182,7 +182,7 @@ impl Parts {
     }
 }
 
-/// A pattern of URIs as canonical URIs have it: scheme and host in lower case. `None` if it is so already.
+/// Returns a pattern with scheme and host in lower case, or `None` if it is canonical already.
 pub(super) fn canonical_pattern(pattern: &str) -> Option<String> {
     let (scheme, rest) = pattern.split_once("://")?;
     let end = rest.find('/').unwrap_or(rest.len());

@@ -18,7 +18,7 @@ use super::channels::Channels;
 pub(super) struct Stake {
     pub(super) owner: u64,
     pub(super) kind: &'static str,
-    /// True if the values may be evicted for others. Logs carry this themselves.
+    /// True if entries may be evicted to make room. Logs have this flag themselves.
     pub(super) may_go: bool,
 }
 
@@ -43,7 +43,7 @@ const TABLE_MIN: usize = 64;
 
 pub(super) struct Inner {
     entries: BTreeMap<Arc<str>, Entry>,
-    /// The same keys by their expiry.
+    /// Keys ordered by expiry.
     ends: BTreeSet<(Instant, Arc<str>)>,
     owners: HashMap<u64, Owner, RandomState>,
     kinds: Vec<Usage>,

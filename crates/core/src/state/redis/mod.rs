@@ -1,9 +1,8 @@
-//! State on Redis or Valkey, shared by all replicas that name the same server and prefix.
+//! State on Redis or Valkey, shared by all replicas with the same server and prefix.
 //!
-//! Values and counters are strings, logs are streams, and what takes several steps is a script, so that it happens at
-//! once. Every key expires. A server that cannot be reached is noticed at the first call; after a few failures in a row
-//! calls are refused at once for a moment, so that nobody waits for what does not answer. Connections come back by
-//! themselves.
+//! Values and counters are strings, logs are streams, and operations with several steps are scripts, so that they are
+//! atomic. Every key expires. After several failures in a row, calls are rejected immediately for a moment, so that
+//! nothing waits for an unreachable server. Connections are re-established automatically.
 
 mod address;
 mod listener;
@@ -47,11 +46,11 @@ struct Scripts {
 const FAILURES_MAX: u32 = 5;
 
 impl Redis {
-    /// A state on the server that is configured. Nothing is connected yet.
+    /// Creates a state on the configured server, without connecting.
     ///
     /// # Errors
     ///
-    /// An address that is none; files of `state.tls` that cannot be used.
+    /// The address is invalid, or files of `state.tls` cannot be used.
     pub fn new(config: &StateConfig) -> Result<Self, OpenStateError> {
         let url = config.url.as_ref().map_or("", |url| url.expose());
         let within = Duration::from_millis(config.timeout_ms);

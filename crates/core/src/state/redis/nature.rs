@@ -17,7 +17,7 @@ pub struct Nature {
 }
 
 impl Redis {
-    /// Asks every server what it is.
+    /// Queries the version and settings of every server.
     ///
     /// # Errors
     ///

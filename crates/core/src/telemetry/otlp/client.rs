@@ -1,4 +1,4 @@
-//! The way to the collector: the program's one client, as OpenTelemetry's crates want it.
+//! Adapter that lets the OpenTelemetry crates use the program's HTTP client.
 
 use std::fmt;
 use std::future::Future;
@@ -21,10 +21,10 @@ use url::Url;
 use crate::net::{Client, ClientBuilder, Deadlines, Guard, OutgoingRequest, with_causes};
 use crate::telemetry::settings::Target;
 
-/// How much a collector may answer.
+/// Maximum size of a collector's response.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
-/// Why there is no way to a collector.
+/// Error when creating a client for a collector.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ClientError {
     #[error("the endpoint is no URL")]
@@ -43,23 +43,23 @@ pub(super) enum ClientError {
     Build(#[from] opentelemetry_otlp::ExporterBuildError),
 }
 
-/// What was wrong when something was sent last. OpenTelemetry's exporters keep it to themselves.
+/// Errors of the last export, which the OpenTelemetry exporters do not return.
 #[derive(Clone, Default)]
 pub(super) struct Trouble(Arc<Mutex<Met>>);
 
-/// What was met with.
+/// Result of an export.
 #[derive(Debug, Default)]
 pub(super) struct Met {
     /// Why nothing was taken.
     pub(super) problem: Option<String>,
-    /// What was not taken of what otherwise was.
+    /// Items that the collector rejected from an accepted export.
     pub(super) rejected: Option<Rejected>,
 }
 
-/// What a collector says that it did not take (OTLP, "Partial Success").
+/// A partial success (OTLP, "Partial Success").
 #[derive(Debug)]
 pub(super) struct Rejected {
-    /// How many spans, log records or data points.
+    /// Number of rejected spans, log records or data points.
     pub(super) items: u64,
     pub(super) why: String,
 }
@@ -69,7 +69,7 @@ impl Trouble {
         self.met().problem = Some(problem);
     }
 
-    /// A collector has taken what it was sent, but for so many. None and a text is a warning of its own.
+    /// Records a partial success. Zero items with a text is a warning of the collector.
     pub(super) fn rejects(&self, items: i64, why: String) {
         let items = u64::try_from(items).unwrap_or_default();
         if 0 < items || !why.is_empty() {
@@ -87,7 +87,7 @@ impl Trouble {
     }
 }
 
-/// Asks a collector over HTTP.
+/// HTTP client for a collector.
 pub(super) struct OverHttp {
     client: Client,
     trouble: Trouble,
@@ -101,7 +101,7 @@ impl fmt::Debug for OverHttp {
     }
 }
 
-/// A client that may reach the collector and nobody else.
+/// Builds a client that may connect to the collector only.
 fn builder(target: &Target) -> Result<ClientBuilder, ClientError> {
     let url = Url::parse(&target.endpoint)?;
     let builder = Client::builder(Guard::public().trust(&url))
@@ -134,7 +134,7 @@ impl OverHttp {
     }
 }
 
-/// A way that speaks gRPC; it is gone when it is first needed.
+/// Creates a gRPC channel, which connects on first use.
 pub(super) fn channel(target: &Target) -> Result<Channel, ClientError> {
     let connector = builder(target)?.connector()?;
     let endpoint = Endpoint::from_shared(target.endpoint.clone())?.timeout(target.timeout);
@@ -176,7 +176,7 @@ impl HttpClient for OverHttp {
             } else if let Ok(answer) = ExportTraceServiceResponse::decode(fetched.body.clone())
                 && let Some(partial) = answer.partial_success
             {
-                // Those of all signals are the same on the wire.
+                // The partial success fields of all signals are encoded alike.
                 self.trouble
                     .rejects(partial.rejected_spans, partial.error_message);
             }

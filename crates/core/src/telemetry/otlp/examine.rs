@@ -49,7 +49,7 @@ async fn send(signal: &str, target: &Target) -> Result<(), Problem> {
         for (name, value) in &target.headers {
             request = request.header(name, value);
         }
-        // No bytes are a message of which every field has its default.
+        // An empty body is a valid message with default values.
         let request = request.body(Bytes::new())?;
         let response = OverHttp::new(target, &Trouble::default())?
             .send_bytes(request)
@@ -89,19 +89,19 @@ fn with<M>(message: M, metadata: MetadataMap) -> tonic::Request<M> {
     request
 }
 
-/// An endpoint without what may be secret in it.
+/// Returns an endpoint without its secret parts.
 fn shown(endpoint: &str) -> String {
     let Ok(mut url) = Url::parse(endpoint) else {
         return "the endpoint".to_owned();
     };
-    // They fail only for URLs that have no host.
+    // These calls fail only for URLs without a host.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url.set_query(None);
     url.to_string()
 }
 
-/// An error with what lies behind it.
+/// Formats an error with its causes.
 fn told(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,5 +1,5 @@
-//! What was counted, as the protocol has it. OpenTelemetry's SDK keeps its own counts, and takes nobody else's; so the
-//! message is built here.
+//! Metrics as an OTLP message. The OpenTelemetry SDK cannot export foreign counters, so this module builds the
+//! message itself.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -14,7 +14,7 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 
 use crate::telemetry::snapshot::{Family, Kind, Label, Series, Value};
 
-/// Everything that was counted since `start`.
+/// Builds the message with all metrics since `start`.
 pub(super) fn request<'a>(
     families: &[Family],
     resource: impl IntoIterator<Item = (&'a String, &'a String)>,

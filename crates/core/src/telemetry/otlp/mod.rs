@@ -1,4 +1,4 @@
-//! Sending what was observed to a collector, by the OpenTelemetry protocol.
+//! OTLP export to a collector.
 //!
 //! A background task on the control runtime collects and sends, so that no request waits for a collector. Each signal is
 //! sent separately, so that none waits for the collector of another. Data that exceeds a queue is dropped and counted.
@@ -76,7 +76,7 @@ impl Exporter {
         exporter
     }
 
-    /// Sends what is there, and ends.
+    /// Exports the queued items and stops the thread.
     pub async fn flush(self, within: Duration) {
         drop(self.spans);
         drop(self.records);
@@ -87,7 +87,7 @@ impl Exporter {
     }
 }
 
-/// Sends spans, a batch at once and what there is from time to time; and what waits, when it is stopped.
+/// Exports complete batches immediately and incomplete ones periodically. Exports the rest when stopped.
 async fn pass_spans(
     spans: Outbox<Box<Span>>,
     sender: Option<SpanSender>,
@@ -107,7 +107,7 @@ async fn pass_spans(
         }
         while !stopped.is() && sender.send(spans.take_batch()).await {}
     }
-    // No more than there may be at the end: who goes on putting spans in does not keep it from ending.
+    // Bounded by the queue's capacity: continued writes must not delay the shutdown.
     let batches = settings.queue.div_ceil(settings.batch);
     for _ in 0..batches {
         if !sender.send(spans.take_some()).await {
@@ -116,7 +116,7 @@ async fn pass_spans(
     }
 }
 
-/// The same with log records.
+/// Exports log records in the same way.
 async fn pass_records(
     mut inbox: mpsc::Receiver<Record>,
     sender: Option<RecordSender>,
@@ -149,7 +149,7 @@ async fn pass_records(
     sender.send(batch).await;
 }
 
-/// Sends what was counted, each time that `interval` is over and when it is stopped.
+/// Exports metrics at each interval and when stopped.
 async fn pass_metrics(sender: Option<MetricSender>, interval: Duration, mut stopped: Stopped) {
     let Some(mut sender) = sender else { return };
     let mut ticks = ticks(interval).await;
@@ -163,7 +163,7 @@ async fn pass_metrics(sender: Option<MetricSender>, interval: Duration, mut stop
     sender.send().await;
 }
 
-/// The first tick comes after `period`, and none is made up for.
+/// Creates an interval whose first tick comes after `period`. Missed ticks are skipped.
 async fn ticks(period: Duration) -> Interval {
     let mut ticks = interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -171,18 +171,18 @@ async fn ticks(period: Duration) -> Interval {
     ticks
 }
 
-/// Whether what is there is to be sent, and nothing more.
+/// Shutdown signal: export the rest, then stop.
 #[derive(Clone)]
 struct Stopped(watch::Receiver<bool>);
 
 impl Stopped {
-    /// It is, too, when the one who would say so is gone.
+    /// Returns true also if the sender of the signal is gone.
     fn is(&self) -> bool {
         *self.0.borrow() || self.0.has_changed().is_err()
     }
 
     async fn wait(&mut self) {
-        // An error is that nobody is left who could say it.
+        // An error means that the sender is gone, which also means shutdown.
         let _ = self.0.wait_for(|is_stopped| *is_stopped).await;
     }
 }

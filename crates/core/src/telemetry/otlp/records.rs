@@ -1,4 +1,4 @@
-//! Lines of the log as records.
+//! Conversion of log lines to OTLP records.
 
 use opentelemetry::logs::{AnyValue, LogRecord as _, Logger as _, Severity};
 use opentelemetry::trace::{SpanId, TraceFlags, TraceId};

@@ -1,4 +1,4 @@
-//! The way to each signal's collector, and what is said of one that does not answer.
+//! Exporters of each signal, with log messages on failure and recovery.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
@@ -34,7 +34,7 @@ use crate::telemetry::records::Record;
 use crate::telemetry::settings::{AttributeLimits, ExportSettings, Protocol, Target};
 use crate::telemetry::trace::Span;
 
-/// Sends spans.
+/// Span exporter.
 pub(super) struct SpanSender {
     exporter: SpanExporter,
     health: Health,
@@ -45,7 +45,7 @@ pub(super) struct SpanSender {
     timeout: Duration,
 }
 
-/// Sends log records.
+/// Log record exporter.
 pub(super) struct RecordSender {
     exporter: LogExporter,
     health: Health,
@@ -55,7 +55,7 @@ pub(super) struct RecordSender {
     timeout: Duration,
 }
 
-/// Sends metrics.
+/// Metric exporter.
 pub(super) struct MetricSender {
     exporter: MetricExporter,
     health: Health,
@@ -65,10 +65,10 @@ pub(super) struct MetricSender {
     started: SystemTime,
 }
 
-/// What is said of the process, whatever it sends.
+/// Resource attributes of the process.
 pub(super) type Attributes = BTreeMap<String, String>;
 
-/// Whether a collector takes what it is sent. A change is told once.
+/// State of a collector. Changes are logged once.
 struct Health {
     signal: &'static str,
     endpoint: String,
@@ -83,7 +83,7 @@ enum MetricExporter {
     Grpc(Box<(MetricsServiceClient<Channel>, MetadataMap, Trouble)>),
 }
 
-/// What is told of this process: what is configured, and which exporters it has in which version.
+/// Returns the resource attributes: the configured ones, and versions of the exporters.
 pub(super) fn resource(settings: &ExportSettings) -> Attributes {
     let mut attributes: Attributes = TelemetryResourceDetector
         .detect()
@@ -110,7 +110,7 @@ fn scope() -> InstrumentationScope {
 }
 
 impl SpanSender {
-    /// None where spans go nowhere, or cannot: then the log says why.
+    /// Returns `None` if spans are not exported or the exporter cannot be created. The reason is logged.
     pub(super) fn new(
         settings: &ExportSettings,
         resource: &Attributes,
@@ -132,7 +132,7 @@ impl SpanSender {
         })
     }
 
-    /// Says whether there was anything to send.
+    /// Exports the queued items. Returns true if there were any.
     #[expect(
         clippy::vec_box,
         reason = "they come boxed, since they are large and moved often"
@@ -155,7 +155,7 @@ impl SpanSender {
 }
 
 impl RecordSender {
-    /// None where log records go nowhere, or cannot: then the log says why.
+    /// Returns `None` if log records are not exported or the exporter cannot be created. The reason is logged.
     pub(super) fn new(
         settings: &ExportSettings,
         resource: &Attributes,
@@ -192,7 +192,7 @@ impl RecordSender {
 }
 
 impl MetricSender {
-    /// None where metrics go nowhere, or cannot: then the log says why.
+    /// Returns `None` if metrics are not exported or the exporter cannot be created. The reason is logged.
     pub(super) fn new(
         settings: &ExportSettings,
         resource: Attributes,
@@ -215,12 +215,12 @@ impl MetricSender {
         let families = self.counted.families();
         let request = metrics::request(&families, &self.resource, self.started);
         let sent = in_time(self.timeout, self.exporter.send(request)).await;
-        // What was counted stays counted: the next report has it too.
+        // Metrics are cumulative, so the next export includes them.
         self.health.tell(sent, 0);
     }
 }
 
-/// What comes of sending, which may not take for ever.
+/// Limits the duration of an export.
 async fn in_time<E: Display>(
     within: Duration,
     sending: impl Future<Output = Result<(), E>>,
@@ -232,7 +232,7 @@ async fn in_time<E: Display>(
 }
 
 impl AttributeLimits {
-    /// Cuts texts, and leaves out what is too much. Says how many were left out.
+    /// Cuts long values and drops surplus attributes. Returns the number of dropped attributes.
     fn apply(self, attributes: &mut Vec<KeyValue>) -> u32 {
         for attribute in attributes.iter_mut() {
             if let opentelemetry::Value::String(text) = &attribute.value
@@ -246,14 +246,14 @@ impl AttributeLimits {
         u32::try_from(dropped).unwrap_or(u32::MAX)
     }
 
-    /// The beginning of a text that is too long.
+    /// Returns the prefix of a value that is too long.
     pub(super) fn cut(self, text: &str) -> Option<&str> {
         let (end, _) = text.char_indices().nth(self.length)?;
         Some(&text[..end])
     }
 }
 
-/// An exporter, or nothing and why in the log.
+/// Logs the error if an exporter cannot be created.
 fn made<T>(exporter: Result<T, ClientError>, what: &str) -> Option<T> {
     exporter
         .inspect_err(|error| {
@@ -263,7 +263,7 @@ fn made<T>(exporter: Result<T, ClientError>, what: &str) -> Option<T> {
         .ok()
 }
 
-/// An endpoint as the log may have it.
+/// Returns an endpoint without its secret parts.
 fn without_secrets(endpoint: &str) -> String {
     let Ok(mut url) = Url::parse(endpoint) else {
         return String::new();
@@ -420,7 +420,7 @@ impl Health {
             }
         }
     }
-    /// What a collector did not take is not sent again (OTLP, "Partial Success").
+    /// Rejected items must not be resent (OTLP, "Partial Success").
     fn tell_rejected(&mut self, rejected: Option<Rejected>) {
         let is_rejecting = rejected.as_ref().is_some_and(|rejected| 0 < rejected.items);
         let was_rejecting = std::mem::replace(&mut self.rejecting, is_rejecting);
@@ -429,7 +429,7 @@ impl Health {
         };
         self.dropped.add(items);
         if items == 0 {
-            // A warning of the collector's own, which took everything.
+            // A warning of the collector, which accepted everything.
             tracing::debug!(
                 signal = self.signal,
                 endpoint = self.endpoint,

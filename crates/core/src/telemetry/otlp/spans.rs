@@ -1,4 +1,4 @@
-//! Spans as the conventions for MCP have them.
+//! Conversion of spans, after the semantic conventions for MCP.
 
 use std::borrow::Cow;
 use std::str::FromStr as _;
@@ -15,7 +15,7 @@ use crate::telemetry::names::{Names, OTHER, Operation, Target};
 use crate::telemetry::onward::{Asked, Told};
 use crate::telemetry::trace::{About, Said, Span, TraceContext};
 
-/// One span. `known` are the operations that ids stand for.
+/// Converts a span. `known` maps operation IDs to names.
 pub(super) fn span_data(
     span: Span,
     known: &Names,
@@ -81,7 +81,7 @@ fn context(context: TraceContext, tracestate: Option<&str>, is_remote: bool) -> 
     )
 }
 
-/// The method, and the tool or prompt if it is known; or the tool's name alone, as some dashboards want it.
+/// Returns the span name: method and tool or prompt, or the tool alone for some dashboards.
 fn name(operation: &Operation, names: SpanNames) -> Cow<'static, str> {
     let method = &operation.method;
     match &operation.target {
@@ -126,7 +126,7 @@ fn served(key: &OperationKey, said: Said, operation: &Operation) -> Vec<KeyValue
         "mcp.protocol.version",
         key.revision.map(|r| r.as_str().to_owned()),
     );
-    // Where there are no sessions there is no id of one either.
+    // Stateless protocol versions have no session ID.
     if key.revision.is_some_and(|revision| revision.has_sessions()) {
         add(
             "mcp.session.id",

@@ -1,4 +1,4 @@
-//! Where each signal goes, and how.
+//! Endpoint, transport and credentials of each signal.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{NO_LIMIT, Protocol, Reader, Target, pairs};
 use crate::telemetry::config::{ExportProtocol, TelemetryConfig};
 
-/// What is exported apart from the others.
+/// An exported signal.
 #[derive(Clone, Copy)]
 pub(super) enum Signal {
     Traces,
@@ -14,7 +14,7 @@ pub(super) enum Signal {
     Logs,
 }
 
-/// How long sending may take, unless somebody says so.
+/// Default timeout of an export.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Signal {
@@ -36,7 +36,7 @@ impl Signal {
 }
 
 impl Reader<'_> {
-    /// Where a signal goes, if it is exported.
+    /// Returns the destination of a signal, or `None` if it is not exported.
     pub(super) fn target(&mut self, config: &TelemetryConfig, signal: Signal) -> Option<Target> {
         if !self.is_exported(signal) {
             return None;
@@ -57,7 +57,7 @@ impl Reader<'_> {
         })
     }
 
-    /// The variable for a signal, or the one for all.
+    /// Returns the variable for the signal, or else the general one.
     fn exporter(&self, signal: Signal, name: &str) -> Option<&str> {
         let own = format!("OTEL_EXPORTER_OTLP_{}_{name}", signal.word());
         self.probe
@@ -65,13 +65,13 @@ impl Reader<'_> {
             .or_else(|| self.probe.variable(&format!("OTEL_EXPORTER_OTLP_{name}")))
     }
 
-    /// The same, if it is one of a few words.
+    /// Returns the keyword of a variable in lower case.
     fn exporter_word(&self, signal: Signal, name: &str) -> Option<String> {
         let value = self.exporter(signal, name)?;
         Some(value.trim().to_ascii_lowercase())
     }
 
-    /// Whether OTLP is among the exporters that are named for a signal.
+    /// Returns true if OTLP is among the signal's exporters.
     fn is_exported(&mut self, signal: Signal) -> bool {
         let name = format!("OTEL_{}_EXPORTER", signal.word());
         let Some(list) = self.word(&name) else {
@@ -148,7 +148,7 @@ impl Reader<'_> {
             }
             (None, None, _) => return None,
         };
-        // Over gRPC a host and a port will do; then it is said apart whether the way is secured.
+        // gRPC endpoints may be `host:port`. A separate variable then states whether TLS is used.
         let endpoint = match endpoint.contains("://") {
             false if protocol == Protocol::Grpc => {
                 let insecure = self.exporter(signal, "INSECURE");
@@ -163,7 +163,7 @@ impl Reader<'_> {
         });
         if !is_url {
             self.is_refused = true;
-            // The endpoint may hold a secret.
+            // The endpoint may contain a secret.
             self.doubts.push(format!(
                 "the endpoint for {} (telemetry.endpoint, OTEL_EXPORTER_OTLP_ENDPOINT) is no http:// or https:// URL, such as \
                  http://collector:4318; they are not exported",
@@ -205,7 +205,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What is shown to the collector.
+    /// Returns the client certificate and key for the collector.
     fn identity(&mut self, signal: Signal) -> Option<(PathBuf, PathBuf)> {
         let shown = self
             .exporter(signal, "CLIENT_CERTIFICATE")

@@ -187,7 +187,7 @@ fn the_surroundings_say_who_sends() {
     assert_eq!(resource["faas.name"], "weather-service");
     assert_eq!(resource["faas.version"], "weather-00001");
     assert_eq!(resource["cloud.region"], "here");
-    // Whoever named the server is not outdone by the surroundings.
+    // A configured name takes precedence over the detected one.
     assert_eq!(resource["service.name"], "weather");
     let in_a_pod = read(&[
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318"),

@@ -5,15 +5,15 @@ use std::io::{self, BufRead, Read as _, Write};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How messages are told apart on a byte stream.
+/// Message framing on a byte stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Framing {
-    /// Whatever the first bytes of the input speak.
+    /// Detected from the first bytes of the input.
     #[default]
     Auto,
-    /// One message for each line, as the specification has it (STD-01).
+    /// One message per line, as the specification requires (STD-01).
     Newline,
     /// A header `Content-Length`, as language servers have it.
     ContentLength,

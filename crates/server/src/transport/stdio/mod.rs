@@ -36,10 +36,9 @@ use crate::telemetry::Seen;
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StdioConfig {
-    /// How messages are told apart: `auto`, `newline` or `content-length`. Default: `auto`, by the first bytes of the
-    /// input.
+    /// Message framing: `auto`, `newline` or `content-length`. `auto` detects it from the first bytes of the input.
     pub framing: Framing,
-    /// Bytes of one message. Default: 4 MiB.
+    /// Maximum size of a message, in bytes.
     pub message_bytes: usize,
 }
 
