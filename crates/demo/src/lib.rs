@@ -1,7 +1,11 @@
 //! The toolsets `demo`, which the program serves without a configuration, and `everything`, an example of each protocol feature.
 
 // Only the crate `longshore` is a documented API.
-#![allow(missing_docs, missing_debug_implementations)]
+#![allow(
+    missing_docs,
+    missing_debug_implementations,
+    rustdoc::private_intra_doc_links
+)]
 
 mod demo;
 mod demo_verbs;

@@ -5,7 +5,11 @@
 //! and nothing on a request's way is fought over by two cores.
 
 // Only the crate `longshore` is a documented API.
-#![allow(missing_docs, missing_debug_implementations)]
+#![allow(
+    missing_docs,
+    missing_debug_implementations,
+    rustdoc::private_intra_doc_links
+)]
 // Without some features the items that only those use are unused. The default build still finds dead code.
 #![cfg_attr(not(all(feature = "tls")), allow(dead_code, unused_imports))]
 

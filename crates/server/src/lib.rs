@@ -5,7 +5,11 @@
 //! which calls the handler of the method.
 
 // Only the crate `longshore` is a documented API.
-#![allow(missing_docs, missing_debug_implementations)]
+#![allow(
+    missing_docs,
+    missing_debug_implementations,
+    rustdoc::private_intra_doc_links
+)]
 // Without some features the items that only those use are unused. The default build still finds dead code.
 #![cfg_attr(not(all(feature = "cli")), allow(dead_code, unused_imports))]
 

@@ -2,7 +2,11 @@
 //! it does not start, or offers less.
 
 // Only the crate `longshore` is a documented API.
-#![allow(missing_docs, missing_debug_implementations)]
+#![allow(
+    missing_docs,
+    missing_debug_implementations,
+    rustdoc::private_intra_doc_links
+)]
 
 // Paths in this crate begin with the name of a room, as if all rooms were modules of one crate: `crate::net::Body`. So the rooms of
 // other crates are imported here.

@@ -14,7 +14,7 @@ pub enum Tls {}
 
 /// A connection after its handshake. Never constructed.
 #[derive(Debug)]
-pub(crate) struct TlsConnection {
+pub struct TlsConnection {
     pub stream: TlsStream,
     pub certificate: Option<ClientCertificate>,
     pub(crate) multiplexed: bool,

@@ -197,7 +197,7 @@ impl Harness {
         self
     }
 
-    /// Adds a header that requests come with, for tests of tools that read [headers](crate::extract::Header).
+    /// Adds a header that requests come with, for tests of tools that read [headers](crate::catalog::extract::Header).
     ///
     /// # Panics
     ///
@@ -213,7 +213,7 @@ impl Harness {
     }
 
     /// Adds a value that requests come with, as if a `tower` layer had set it, for tests of tools that take an
-    /// [`Extension`](crate::extract::Extension).
+    /// [`Extension`](crate::catalog::extract::Extension).
     ///
     /// ```
     /// use longshore::extract::Extension;
