@@ -1,5 +1,6 @@
 //! Authentication: API keys, users that a proxy forwards, and methods of the application.
 
+mod authserver;
 mod keys;
 mod policy;
 mod proxies;

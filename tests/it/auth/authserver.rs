@@ -1,0 +1,87 @@
+//! The authorization server in front of an identity provider, over a socket. Its endpoints are tested in its crate; here is
+//! how it is served beside the MCP endpoint.
+
+use serde_json::json;
+
+use super::bearer;
+use crate::support::{Response, Running, Serve};
+
+fn served() -> Running {
+    Serve::new()
+        .configured(|c| {
+            c.toolsets.push("demo".to_owned());
+            c.http.public_url = Some("https://mcp.example.com".to_owned());
+            c.auth.oauth.scopes = vec!["mcp".to_owned()];
+            let facade = &mut c.auth.oauth.facade;
+            facade.provider = Some("https://id.example.com".to_owned());
+            facade.client_id = Some("longshore".to_owned());
+            facade.client_secret = Some("secret".to_owned().into());
+        })
+        .shared_key()
+        .start()
+}
+
+fn send(server: &Running, head: &str, body: &str) -> Response {
+    let length = body.len();
+    server
+        .connect()
+        .send(format!(
+            "{head} HTTP/1.1\r\nHost: mcp.example.com\r\nContent-Length: {length}\r\n\r\n{body}"
+        ))
+        .receive()
+}
+
+#[test]
+fn auth_an_unauthenticated_client_finds_the_authorization_server_and_registers() {
+    let server = served();
+    let challenge = server.post(&[], "{}");
+    assert_eq!(challenge.status, 401);
+    let resource = send(&server, "GET /.well-known/oauth-protected-resource/mcp", "").json();
+    let issuer = json!(["https://mcp.example.com"]);
+    assert_eq!(resource["authorization_servers"], issuer);
+
+    let metadata = send(&server, "GET /.well-known/oauth-authorization-server", "");
+    assert_eq!(metadata.header("access-control-allow-origin"), Some("*"));
+    let metadata = metadata.json();
+    assert_eq!(metadata["issuer"], "https://mcp.example.com");
+    assert_eq!(metadata["scopes_supported"], json!(["mcp"]));
+
+    let client = r#"{"client_name":"Editor","redirect_uris":["http://127.0.0.1/callback"]}"#;
+    let registered = send(&server, "POST /register", client);
+    assert_eq!(registered.status, 201);
+    assert!(registered.json()["client_id"].is_string());
+
+    let keys = send(&server, "GET /.well-known/jwks.json", "").json();
+    assert_eq!(keys["keys"][0]["crv"], "Ed25519");
+}
+
+#[test]
+fn tokens_of_others_and_values_of_other_purposes_do_not_open_the_endpoint() {
+    let server = served();
+    let client = r#"{"redirect_uris":["http://127.0.0.1/callback"]}"#;
+    let registered = send(&server, "POST /register", client).json();
+    let client_id = registered["client_id"].as_str().expect("an ID");
+    for token in [client_id, "a.b.c", "e30.e30.e30"] {
+        let denied = server.post(&[("Authorization", &bearer(token))], "{}");
+        assert_eq!(denied.status, 401, "{token}");
+    }
+}
+
+#[test]
+fn a_server_without_the_setting_has_none_of_the_paths() {
+    let server = Serve::demo();
+    for head in [
+        "GET /authorize",
+        "POST /token",
+        "POST /register",
+        "GET /oauth/callback",
+    ] {
+        let response = server
+            .connect()
+            .send(format!(
+                "{head} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
+            ))
+            .receive();
+        assert_eq!(response.status, 404, "{head}");
+    }
+}
