@@ -31,7 +31,7 @@ fn write_section(text: &mut String, section: &Section) {
     if !intro.is_empty() {
         let _ = writeln!(text, "{intro}\n");
     }
-    text.push_str("| Setting | Default | Variable | Changes | Meaning |\n|---|---|---|---|---|\n");
+    text.push_str("| Setting | Default | Variable | Reload | Meaning |\n|---|---|---|---|---|\n");
     for setting in &section.settings {
         let variable = match name_for(&setting.path) {
             name if name.is_empty() => String::new(),
@@ -55,26 +55,54 @@ fn write_section(text: &mut String, section: &Section) {
 fn default(setting: &Setting) -> String {
     let said = said_default(&setting.description);
     match (&setting.default, said) {
-        (Value::Null, None) => "none".to_owned(),
-        (Value::Null, Some(said)) => cell(said),
-        // A documented default describes more than an empty value.
-        (Value::Array(items), Some(said)) if items.is_empty() => cell(said),
+        (_, Some(said)) if shows_sentence(setting) => cell(said),
+        (Value::Null, _) => "none".to_owned(),
         (value, _) => format!("`{}`", cell(&value.to_string())),
     }
 }
 
+/// Returns true if the documented default describes more than the value does.
+fn shows_sentence(setting: &Setting) -> bool {
+    match &setting.default {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        _ => false,
+    }
+}
+
+/// Phrases that begin a default which depends on other settings or on the environment.
+const DEFAULTS: [&str; 3] = ["Default: ", "If unset: ", "If empty: "];
+
 /// Returns the documented default, up to the end of the sentence.
 fn said_default(description: &str) -> Option<&str> {
-    let (_, rest) = description.split_once("Default: ")?;
-    let end = rest
-        .find(".\n")
-        .or_else(|| rest.find(". "))
-        .unwrap_or(rest.len());
-    Some(rest[..end].trim_end_matches('.'))
+    let (from, to) = default_sentence(description)?;
+    let sentence = &description[from..to];
+    let (_, said) = sentence.split_once(": ")?;
+    Some(said.trim_end().trim_end_matches('.'))
+}
+
+/// Returns the range of the sentence about the default.
+fn default_sentence(description: &str) -> Option<(usize, usize)> {
+    let from = DEFAULTS.iter().find_map(|begin| description.find(begin))?;
+    let rest = &description[from..];
+    let end = [rest.find(".\n"), rest.find(". ")]
+        .into_iter()
+        .flatten()
+        .min()
+        .map_or(description.len(), |end| from + end + 1);
+    Some((from, end))
 }
 
 fn meaning(setting: &Setting) -> String {
-    let text = prose(&setting.description);
+    // The default has its own column.
+    let description = &setting.description;
+    let text = match default_sentence(description) {
+        Some((from, to)) if shows_sentence(setting) => {
+            format!("{}{}", description[..from].trim_end(), &description[to..])
+        }
+        _ => description.clone(),
+    };
+    let text = prose(&text);
     let text = text.split("```").next().unwrap_or_default();
     let mut text = cell(text);
     for (name, meaning) in &setting.choices {
@@ -131,6 +159,7 @@ mod tests {
             Some("one for each core")
         );
         assert_eq!(said_default("A.\nDefault: none"), Some("none"));
+        assert_eq!(said_default("A. If unset: 60."), Some("60"));
         assert_eq!(said_default("A."), None);
     }
 
@@ -139,8 +168,8 @@ mod tests {
         let text = reference();
         for row in [
             "| `transport` | `\"http\"` | `LONGSHORE_TRANSPORT` |",
-            "| `http.workers` | one for each core | `LONGSHORE_WORKERS` |",
-            "| `seal.keys` | one made at start",
+            "| `http.workers` | one per core, but at most one for each 32 MiB of memory | `LONGSHORE_WORKERS` |",
+            "| `seal.keys` | a key that is generated at start",
         ] {
             assert!(text.contains(row), "{row} is not in\n{text}");
         }
