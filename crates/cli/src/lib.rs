@@ -29,6 +29,7 @@ mod transport {
 
 mod client;
 mod config;
+mod connect;
 mod discover;
 mod doctor;
 mod healthcheck;
@@ -159,6 +160,17 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     /// Check whether the server on this machine is ready; fails if it is not
     Healthcheck(healthcheck::HealthcheckArgs),
+    /// Add this server to an MCP client, or remove it
+    ///
+    ///   longshore connect claude-code https://mcp.example.com/mcp
+    ///   longshore connect cursor --stdio --config longshore.yaml
+    ///   longshore connect vscode --project --token-variable SHOP_KEY
+    ///   longshore connect claude-desktop --remove
+    ///
+    /// The client's file is edited, not written anew, and copied before: comments and other servers stay. A token is never
+    /// written: the entry names an environment variable of the client.
+    #[command(verbatim_doc_comment)]
+    Connect(connect::ConnectArgs),
     /// Print shell completions
     ///
     /// bash: source <(longshore completions bash)
@@ -364,6 +376,13 @@ pub fn main() -> ExitCode {
         },
         Command::Healthcheck(args) => match healthcheck::healthcheck(&args) {
             Ok(health) => config::print(&format!("{health}\n")),
+            Err(problem) => {
+                output::complain(&problem, audience);
+                return ExitCode::FAILURE;
+            }
+        },
+        Command::Connect(args) => match connect::connect(&args, &Probe::real()) {
+            Ok(done) => config::print(&format!("{done}\n")),
             Err(problem) => {
                 output::complain(&problem, audience);
                 return ExitCode::FAILURE;
