@@ -462,7 +462,7 @@ impl FromCall for Undeclared {
 
 /// Returns a budget.
 #[tool]
-async fn budget(#[call] budget: Budget) -> String {
+async fn read_budget(#[call] budget: Budget) -> String {
     budget.0
 }
 
@@ -515,7 +515,7 @@ impl Office {
 
 fn budgets() -> App {
     App::new()
-        .tool(budget)
+        .tool(read_budget)
         .tool(budget_and_state)
         .resource(budget_resource)
         .resource(budget_of)
@@ -528,7 +528,7 @@ async fn extractors_get_values_that_the_application_provides() {
     let app = budgets().provide(Budgets("travel", 7)).provide(3_u32);
     let server = app.harness().expect("all is provided");
     for (tool, text) in [
-        ("budget", "local travel 7"),
+        ("read_budget", "local travel 7"),
         ("budget_and_state", "local travel 7 and 3"),
         ("office_budget", "local travel 7 of Rome"),
     ] {
@@ -555,12 +555,15 @@ async fn extractors_get_values_that_the_application_provides() {
 
 #[tokio::test]
 async fn each_part_of_an_application_has_its_own_values_in_extractors() {
-    let part = |place, amount| App::new().provide(Budgets(place, amount)).tool(budget);
+    let part = |place, amount| App::new().provide(Budgets(place, amount)).tool(read_budget);
     let app = App::new()
         .import("a_", part("food", 1))
         .import("b_", part("rent", 2));
     let server = app.harness().expect("all is provided");
-    for (tool, text) in [("a_budget", "local food 1"), ("b_budget", "local rent 2")] {
+    for (tool, text) in [
+        ("a_read_budget", "local food 1"),
+        ("b_read_budget", "local rent 2"),
+    ] {
         let result = server.call(tool, json!({})).await.expect("a result");
         assert_eq!(result.text(), text);
     }
@@ -572,7 +575,7 @@ fn a_value_that_an_extractor_needs_and_lacks_is_an_error_at_start() {
     let message = error.to_string();
     let needed = format!("needs `{}::Budgets`", module_path!());
     for function in [
-        "tool budget ",
+        "tool read_budget ",
         "tool budget_and_state ",
         "tool office_budget ",
         "resource budget://all ",

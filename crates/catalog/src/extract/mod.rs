@@ -108,13 +108,13 @@
 //!
 //! /// Returns the balance of your account.
 //! #[tool]
-//! async fn balance(#[call] balance: Balance) -> i64 {
+//! async fn show_balance(#[call] balance: Balance) -> i64 {
 //!     balance.0
 //! }
 //!
 //! let accounts = Accounts(HashMap::from([("local".to_owned(), 7)]));
-//! assert!(App::new().provide(accounts).tool(balance).harness().is_ok());
-//! assert!(App::new().tool(balance).harness().is_err());
+//! assert!(App::new().provide(accounts).tool(show_balance).harness().is_ok());
+//! assert!(App::new().tool(show_balance).harness().is_err());
 //! ```
 
 mod rejection;
