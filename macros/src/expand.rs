@@ -207,12 +207,52 @@ pub(crate) fn bound_type<O>(offered: &Function<O>) -> TokenStream {
     }
 }
 
-/// The method that binds a function to its state; `kind` is the trait.
+/// The method that binds a function to its state, and to what its extractors need; `kind` is the trait.
 pub(crate) fn bind<O>(offered: &Function<O>, kind: &TokenStream) -> TokenStream {
     let states = (0..offered.shared().count()).map(state);
     let values = offered.shared().map(|shared| {
         let ty = &shared.ty;
         quote_spanned!(ty.span()=> __longshore_provided.get::<#ty>()?)
+    });
+    let bound = match (has_state(offered), offered.place) {
+        (true, _) => quote!(__LongshoreBound { #(#states: #values,)* }),
+        (false, Place::Free) => quote!(*self),
+        (false, Place::Method) => quote! {
+            __LongshoreMethod {
+                __longshore_this: ::longshore::__private::Arc::clone(&self.__longshore_this),
+                __longshore_definition:
+                    ::longshore::__private::Arc::clone(&self.__longshore_definition),
+            }
+        },
+    };
+    let plain = match has_state(offered) {
+        true => quote! {
+            ::core::option::Option::Some(::longshore::__private::Arc::new(__longshore_bound))
+        },
+        false => quote!(::core::option::Option::None),
+    };
+    let requires = offered.extracted().map(|wanted| {
+        let ty = &wanted.ty;
+        quote_spanned! {ty.span()=>
+            <#ty as ::longshore::__private::FromCall>::requires(&mut __longshore_required);
+        }
+    });
+    let with_required = extracts(offered).then(|| {
+        quote! {
+            let mut __longshore_required =
+                ::longshore::__private::RequiredState::new(__longshore_provided);
+            #(#requires)*
+            if let ::core::option::Option::Some(__longshore_state) =
+                __longshore_required.finish()?
+            {
+                return ::core::result::Result::Ok(::core::option::Option::Some(
+                    ::longshore::__private::Arc::new(::longshore::__private::WithState::new(
+                        __longshore_bound,
+                        __longshore_state,
+                    ))
+                ));
+            }
+        }
     });
     quote! {
         fn bind(
@@ -222,13 +262,21 @@ pub(crate) fn bind<O>(offered: &Function<O>, kind: &TokenStream) -> TokenStream 
             ::core::option::Option<::longshore::__private::Arc<dyn #kind>>,
             ::longshore::__private::Unprovided,
         > {
-            ::core::result::Result::Ok(::core::option::Option::Some(
-                ::longshore::__private::Arc::new(__LongshoreBound {
-                    #(#states: #values,)*
-                })
-            ))
+            let __longshore_bound = #bound;
+            #with_required
+            ::core::result::Result::Ok(#plain)
         }
     }
+}
+
+/// The method [`bind`] of a function or a method without state; nothing without extractors.
+pub(crate) fn bind_extractors<O>(offered: &Function<O>, kind: &TokenStream) -> Option<TokenStream> {
+    (extracts(offered) && !has_state(offered)).then(|| bind(offered, kind))
+}
+
+/// Returns true if a function takes values from its call.
+fn extracts<O>(offered: &Function<O>) -> bool {
+    offered.extracted().next().is_some()
 }
 
 /// The future of a call that comes before [`bind`].
@@ -377,6 +425,7 @@ fn arguments_type(tool: &ToolFn) -> TokenStream {
 fn tool_impl(tool: &ToolFn, carrier: &Carrier) -> TokenStream {
     let returns = &tool.returns;
     let call = call(tool, &arguments_type(tool));
+    let bind = bind_extractors(tool, &quote!(::longshore::__private::Tool));
     // The span puts the error of a missing trait at the type.
     let finish = quote_spanned! {returns.span()=>
         let __longshore_returns = ::longshore::__private::Returns::<#returns>::new();
@@ -418,6 +467,8 @@ fn tool_impl(tool: &ToolFn, carrier: &Carrier) -> TokenStream {
                     #finish
                 })
             }
+
+            #bind
         }
     }
 }

@@ -7,8 +7,8 @@ use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 
 use crate::expand::{
-    Carrier, bind, bound_type, called, documentation, extract, extract_one, extracted, has_state,
-    local, preset, state, unbound, unit,
+    Carrier, bind, bind_extractors, bound_type, called, documentation, extract, extract_one,
+    extracted, has_state, local, preset, state, unbound, unit,
 };
 use crate::methods::Object;
 use crate::options::{CommonOptions, Complete, Preset, PromptOptions, ResourceOptions};
@@ -134,6 +134,7 @@ fn resource_traits() -> TokenStream {
 
 fn resource_impl(resource: &ResourceFn, carrier: &Carrier) -> TokenStream {
     let (trait_name, _) = kind(resource);
+    let bind = bind_extractors(resource, &trait_name);
     let called = answered(resource, &quote!(ResourceError));
     let Carrier {
         generics,
@@ -192,6 +193,7 @@ fn resource_impl(resource: &ResourceFn, carrier: &Carrier) -> TokenStream {
             }
 
             #completion
+            #bind
         }
     }
 }
@@ -272,6 +274,7 @@ fn prompt_traits() -> TokenStream {
 
 fn prompt_impl(prompt: &PromptFn, carrier: &Carrier) -> TokenStream {
     let called = answered(prompt, &quote!(PromptError));
+    let bind = bind_extractors(prompt, &quote!(::longshore::__private::Prompt));
     let completion = completion(
         prompt,
         carrier,
@@ -310,6 +313,7 @@ fn prompt_impl(prompt: &PromptFn, carrier: &Carrier) -> TokenStream {
             }
 
             #completion
+            #bind
         }
     }
 }

@@ -17,11 +17,11 @@ use crate::protocol::message::{Message, Payload};
 use crate::protocol::{ClientCapabilities, Revision};
 use crate::seal::{KeyRing, OpenedSessions, Purpose, Session, SessionIssue};
 use crate::telemetry::Metrics;
-use crate::transport::http::{Direct, HttpConfig};
+use crate::transport::http::{HttpConfig, InProcess};
 
 /// A server that is given requests and gives answers as its workers do, without sockets and without hyper.
 #[derive(Debug)]
-pub struct Pipeline(Direct);
+pub struct Pipeline(InProcess);
 
 /// The body of an answer in its pieces, and the session that it opens.
 #[derive(Debug, Default)]
@@ -55,7 +55,7 @@ impl Pipeline {
         let mut config = HttpConfig::default();
         config.limits.connection_requests = u32::MAX;
         let (server, gate) = app.guarded_server(keys)?;
-        Ok(Self(Direct::new(server, gate, config)))
+        Ok(Self(InProcess::new(server, gate, config)))
     }
 
     /// One request.

@@ -28,7 +28,7 @@ pub use offers::*;
 
 pub use crate::catalog::ToolError;
 pub use crate::catalog::collected::Collected;
-pub use crate::catalog::extract::FromCall;
+pub use crate::catalog::extract::{FromCall, RequiredState, WithState};
 pub use crate::catalog::typed::Described;
 pub use crate::catalog::{
     AnyResource, ArgumentFuture, Arguments, CallContext, CallFuture, CompletionRequest, Definition,

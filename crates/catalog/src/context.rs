@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::future::poll_fn;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
@@ -17,6 +17,7 @@ use serde_json::value::RawValue;
 
 use super::elicit::{Elicit, ElicitForm, ElicitUrl, Form};
 use super::outlet::Outlet;
+use super::provided::Provided;
 use super::replay::{self, ClientRequestError, ReplaySession, StepError, StepGuarantee, run_step};
 use super::sample::{Roots, Sample};
 use crate::auth::Principal;
@@ -41,6 +42,9 @@ pub struct CallContext {
     pub headers: Option<HeaderMap>,
     /// Values that layers of the application have put into the HTTP request.
     pub extensions: Option<Arc<Extensions>>,
+    /// Values of the application that the extractors of this call have declared.
+    #[doc(hidden)]
+    pub state: OnceLock<Arc<Provided>>,
     /// How long it may run. `None` without a limit.
     pub timeout: Option<Duration>,
     pub outlet: Outlet,
@@ -67,6 +71,7 @@ impl CallContext {
             meta: None,
             headers: None,
             extensions: None,
+            state: OnceLock::new(),
             timeout: None,
             outlet: Outlet::default(),
             replay: ReplaySession::default(),

@@ -49,11 +49,18 @@ impl Unprovided {
 impl Provided {
     /// Adds a value, or replaces the one of the same type.
     pub fn insert<T: Send + Sync + 'static>(&mut self, value: T) {
-        let value = Value {
-            type_name: type_name::<T>(),
-            value: Arc::new(value),
-        };
-        self.0.insert(TypeId::of::<T>(), value);
+        self.insert_shared(Arc::new(value));
+    }
+
+    /// Adds a value that others share, or replaces the one of the same type.
+    pub(super) fn insert_shared<T: Send + Sync + 'static>(&mut self, value: Arc<T>) {
+        let type_name = type_name::<T>();
+        self.0.insert(TypeId::of::<T>(), Value { type_name, value });
+    }
+
+    /// Returns true if there are no values.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// The value of a type.

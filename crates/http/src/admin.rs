@@ -14,12 +14,12 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
-use super::accept::TOLD_AGAIN_AFTER;
+use super::acceptor::TOLD_AGAIN_AFTER;
 use super::config::HttpConfig;
+use super::error_response::Rejection;
 use super::headers::Fields;
 use super::host_guard::HostGuard;
 use super::route::Route;
-use super::status::Rejection;
 use crate::net::{self, Body};
 use crate::server::Server;
 

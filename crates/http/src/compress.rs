@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, Response};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 
-use super::status::Rejection;
+use super::error_response::Rejection;
 use crate::net::Body;
 
 /// Minimum size in bytes; a smaller body fits into one packet.

@@ -15,7 +15,7 @@ use self::streams::Streams;
 use self::trust::Trust;
 pub(crate) use self::trust::Turn;
 use super::config::HttpLimits;
-use super::familiar::Familiar;
+use super::head_cache::HeadCache;
 use super::timer::WorkerClock;
 use crate::auth::{ClientCertificate, Shown};
 use crate::limit::{Hits, Limit};
@@ -32,7 +32,7 @@ pub(crate) struct ConnectionState {
     /// The credential that was shown last, and whom it proved.
     pub shown: Shown,
     /// The head that was sent last.
-    pub(super) familiar: Familiar,
+    pub(super) head_cache: HeadCache,
     phase: AtomicU8,
     /// The second in which the phase began.
     since: AtomicU32,
@@ -69,7 +69,7 @@ pub enum Phase {
     /// The response is a stream and may take any time.
     Stream,
     /// HTTP/2, whose streams have timers of their own.
-    Multiplexed,
+    Http2,
 }
 
 /// Values of [`ConnectionState::body_expired`]: the body exceeds its time limit, or arrives too slowly.
@@ -105,7 +105,7 @@ impl ConnectionState {
             peer,
             certificate: OnceLock::new(),
             shown: Shown::default(),
-            familiar: Familiar::default(),
+            head_cache: HeadCache::default(),
             phase: AtomicU8::new(Phase::Idle as u8),
             stalled: AtomicU32::new(0),
             received: AtomicU64::new(0),
@@ -144,7 +144,7 @@ impl ConnectionState {
     pub(crate) fn idle_for(&self) -> Option<u32> {
         let idle = match self.phase() {
             Phase::Idle => true,
-            Phase::Multiplexed => self.streams.are_idle(),
+            Phase::Http2 => self.streams.are_idle(),
             Phase::Head | Phase::Body | Phase::Answer | Phase::Sending | Phase::Stream => false,
         };
         let idle = idle && self.stalled.load(Relaxed) == 0;
@@ -191,7 +191,7 @@ impl ConnectionState {
             3 => Phase::Answer,
             4 => Phase::Sending,
             5 => Phase::Stream,
-            _ => Phase::Multiplexed,
+            _ => Phase::Http2,
         }
     }
 
@@ -206,7 +206,7 @@ impl ConnectionState {
     pub(crate) fn begin_request(&self, limits: &HttpLimits, hits: &Hits) -> bool {
         let requests = self.requests.load(Relaxed) + 1;
         self.requests.store(requests, Relaxed);
-        if self.phase() == Phase::Multiplexed {
+        if self.phase() == Phase::Http2 {
             self.since.store(self.clock.now(), Relaxed);
             self.streams.begin();
             if limits.connection_requests <= requests {
@@ -295,10 +295,10 @@ impl ConnectionState {
                 }
                 None
             }
-            Phase::Multiplexed => {
+            Phase::Http2 => {
                 if self
                     .streams
-                    .sendings
+                    .send_stalls
                     .stall_since(now, limits.write_stall_seconds)
                 {
                     return Some(Overdue::Write);
@@ -555,7 +555,7 @@ mod tests {
     fn http_2_retires_when_idle_or_old_or_after_its_requests_and_not_before() {
         let retires = |state: &ConnectionState| state.retires(&Context::from_waker(Waker::noop()));
         let watched = Watched::new();
-        watched.state.enter(Phase::Multiplexed);
+        watched.state.enter(Phase::Http2);
         assert!(watched.state.open_stream());
         assert_eq!(watched.ended_after(200), None);
         assert!(!retires(&watched.state), "a stream is open");
@@ -567,7 +567,7 @@ mod tests {
         assert_eq!(watched.hits.of(Limit::IdleSeconds), 1);
 
         let watched = Watched::new();
-        watched.state.enter(Phase::Multiplexed);
+        watched.state.enter(Phase::Http2);
         for _ in 0..999 {
             watched.begin_request();
             watched.ended_after(1);
@@ -577,7 +577,7 @@ mod tests {
         assert!(retires(&watched.state), "old");
 
         let watched = Watched::new();
-        watched.state.enter(Phase::Multiplexed);
+        watched.state.enter(Phase::Http2);
         for _ in 1..watched.limits.connection_requests {
             watched.begin_request();
         }
@@ -589,19 +589,19 @@ mod tests {
     #[test]
     fn an_answer_over_http_2_that_nobody_takes_ends_the_connection() {
         let watched = Watched::new();
-        watched.state.enter(Phase::Multiplexed);
-        let waiting = watched.state.streams.sendings.enter(watched.clock.now());
+        watched.state.enter(Phase::Http2);
+        let waiting = watched.state.streams.send_stalls.enter(watched.clock.now());
         assert_eq!(watched.ended_after(30), None);
         watched
             .state
             .streams
-            .sendings
+            .send_stalls
             .progress(waiting, Some(watched.clock.now()));
         assert_eq!(watched.ended_after(30), None);
         assert_eq!(watched.ended_after(1), Some((1, Overdue::Write)));
         // Where the answer itself is what is waited for, nothing is overdue.
-        watched.state.streams.sendings.progress(waiting, None);
+        watched.state.streams.send_stalls.progress(waiting, None);
         assert_eq!(watched.ended_after(100), None);
-        watched.state.streams.sendings.leave(waiting);
+        watched.state.streams.send_stalls.leave(waiting);
     }
 }

@@ -12,9 +12,9 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::config::{HttpConfig, HttpLimits};
 use super::connection::{ConnectionState, Phase};
+use super::error_response::{Rejection, respond, respond_in, respond_in_events};
 use super::headers::Summary;
-use super::service::Entered;
-use super::status::{Rejection, respond, respond_in, respond_in_events};
+use super::router::Caller;
 use crate::limit::Limit;
 use crate::net::{Body, Reader};
 use crate::server::{HttpHead, MaybeReady, Reply, Server, VersionHeader, WorkerState};
@@ -28,7 +28,7 @@ pub(crate) struct Endpoint {
 }
 
 /// Caller, worker and wire of a message.
-pub(super) type Sender<'a> = (&'a Entered<'a>, &'a WorkerState, Wire);
+pub(super) type Sender<'a> = (&'a Caller<'a>, &'a WorkerState, Wire);
 
 const METHODS: &str = "GET, POST, DELETE";
 const METHODS_WITHOUT_STREAMS: &str = "POST, DELETE";
@@ -100,7 +100,7 @@ impl Endpoint {
     /// Handles other methods: opens a session stream (LH-03), ends a session (LH-09), or rejects the request.
     pub(super) async fn other(
         &self,
-        entered: &Entered<'_>,
+        entered: &Caller<'_>,
         method: &Method,
         local: &WorkerState,
         connection: Option<&Arc<ConnectionState>>,
@@ -241,7 +241,7 @@ impl Reading {
                 }
                 Poll::Ready(body.map_err(Rejection::from))
             }
-            (Poll::Pending, Some(connection)) if connection.phase() != Phase::Multiplexed => {
+            (Poll::Pending, Some(connection)) if connection.phase() != Phase::Http2 => {
                 if let Some(limit) = connection.body_overdue(cx) {
                     connection.body_is_read();
                     return Poll::Ready(Err(Rejection::BodyTooSlow(limit)));

@@ -29,9 +29,7 @@ pub(crate) struct EventStream {
 
 impl EventStream {
     pub fn new(stream: Box<dyn EventSource>, connection: Option<&Arc<ConnectionState>>) -> Self {
-        let connection = connection
-            .filter(|c| c.phase() != Phase::Multiplexed)
-            .cloned();
+        let connection = connection.filter(|c| c.phase() != Phase::Http2).cloned();
         if let Some(connection) = &connection {
             connection.enter(Phase::Stream);
         }

@@ -10,8 +10,8 @@ use http::header::{
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Uri};
 
 use super::config::HttpLimits;
+use super::error_response::Rejection;
 use super::host_guard::split_host;
-use super::status::Rejection;
 use crate::server::McpHeaders;
 
 /// The header fields that decide over a request, found in one pass over all of them.
@@ -78,12 +78,12 @@ pub struct Summary {
     clippy::large_enum_variant,
     reason = "a box would be an allocation for each request"
 )]
-pub enum Said {
+pub enum AdmittedHead {
     Now(Summary),
     Before(Arc<Summary>),
 }
 
-impl Deref for Said {
+impl Deref for AdmittedHead {
     type Target = Summary;
 
     #[inline]

@@ -10,8 +10,8 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Uri, Version};
 
 use super::config::HttpConfig;
+use super::error_response::Rejection;
 use super::headers::Fields;
-use super::status::Rejection;
 use crate::auth::PublicUrl;
 
 /// Permitted hosts and origins: protection against DNS rebinding (HTTP-01, HTTP-08).

@@ -14,9 +14,9 @@ use tower::util::BoxCloneService;
 use tower::{Layer, Service};
 
 use super::connection::ConnectionState;
+use super::custom_routes::{CustomRoutes, PublicPaths, RouteHandler};
 use super::headers::Fields;
-use super::own::{OwnRoutes, PublicPaths, RouteHandler};
-use super::service::Router;
+use super::router::Router;
 use crate::net::{Body, BodyError};
 use crate::server::WorkerState;
 
@@ -79,7 +79,7 @@ impl fmt::Debug for McpService {
 #[derive(Clone, Default)]
 pub struct Layers {
     around: Vec<Arc<dyn Fn(McpService) -> McpService + Send + Sync>>,
-    pub(super) routes: OwnRoutes,
+    pub(super) routes: CustomRoutes,
     /// Paths without authentication that another part of the program serves.
     pub(super) public: Option<Arc<dyn PublicPaths>>,
 }
@@ -113,7 +113,7 @@ impl Layers {
         E: Into<BodyError> + 'static,
     {
         self.around.push(Arc::new(move |inner| {
-            McpService(Inner::Layered(BoxCloneService::new(Answering {
+            McpService(Inner::Layered(BoxCloneService::new(InnerService {
                 inner: layer.layer(inner),
                 failed: false,
             })))
@@ -158,13 +158,13 @@ impl fmt::Debug for Layers {
 
 /// A layered service that converts errors to responses.
 #[derive(Clone)]
-struct Answering<S> {
+struct InnerService<S> {
     inner: S,
     /// True if the service reported a readiness error and must not be called.
     failed: bool,
 }
 
-impl<S, B> Service<Request<Body>> for Answering<S>
+impl<S, B> Service<Request<Body>> for InnerService<S>
 where
     S: Service<Request<Body>, Response = Response<B>>,
     S::Future: Send + 'static,

@@ -8,9 +8,9 @@ use http::{Method, Response, StatusCode};
 
 use super::connection::ConnectionState;
 use super::endpoint::Endpoint;
+use super::error_response::{Rejection, respond};
 use super::headers::Summary;
-use super::service::Entered;
-use super::status::{Rejection, respond};
+use super::router::Caller;
 use crate::net::Body;
 use crate::server::{Reply, WorkerState};
 use crate::telemetry::Seen;
@@ -33,7 +33,7 @@ impl LegacyRequest<'_> {
     pub(super) async fn answer(
         self,
         endpoint: &Endpoint,
-        entered: &Entered<'_>,
+        entered: &Caller<'_>,
         body: &mut Body,
     ) -> Result<Response<Body>, Rejection> {
         if *self.method == Method::GET {

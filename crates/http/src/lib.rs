@@ -27,42 +27,42 @@ mod transport {
 
 mod admin;
 mod config;
-mod accept;
+mod acceptor;
 mod compress;
 mod connection;
 mod cors;
-mod direct;
-pub mod door;
-mod drive;
+mod in_process;
+pub mod listener;
+mod conn_driver;
 mod endpoint;
 mod events;
-mod familiar;
+mod head_cache;
 #[cfg(any(fuzzing, test, feature = "testing"))]
 mod fuzz;
 mod headers;
 mod host_guard;
 mod layers;
 mod legacy;
-mod multiplexed;
-mod pages;
+mod h2_conn;
+mod operator_pages;
 mod openapi;
-mod outgoing;
-mod own;
-mod peers;
+mod h2_response_body;
+mod custom_routes;
+mod conn_limits;
 mod playground;
-mod resets;
+mod rapid_reset;
 mod rest;
 mod route;
-mod sending;
-mod service;
-mod serving;
+mod h2_send_stalls;
+mod router;
+mod pipeline;
 mod socket;
-mod status;
+mod error_response;
 mod stream;
 mod timer;
 mod tls;
-mod turnstile;
-mod watch;
+mod admission;
+mod framing_guard;
 mod worker;
 
 use std::convert::Infallible;
@@ -79,14 +79,14 @@ use tokio::net::TcpListener;
 
 pub use admin::AdminListener;
 pub use config::{AdminConfig, HttpConfig, HttpLimits, SocketMode};
-pub use direct::Direct;
 #[cfg(any(fuzzing, test, feature = "testing"))]
 pub use fuzz::headers_hold;
+pub use in_process::InProcess;
 
+pub use custom_routes::PublicPaths;
+pub use custom_routes::{RouteFuture, RouteHandler};
 pub use layers::Layers;
 pub use layers::McpService;
-pub use own::PublicPaths;
-pub use own::{RouteFuture, RouteHandler};
 pub use route::{Route, routes};
 pub use tls::Tls;
 pub use tls::{TlsConfig, TlsError};
@@ -95,13 +95,13 @@ use crate::auth::Gate;
 use crate::server::Server;
 use crate::telemetry::Refusals;
 use crate::transport::drain::Budget;
-use accept::Acceptor;
+use acceptor::Acceptor;
+use conn_driver::Drain;
 use cors::Cors;
-use door::Door;
-use drive::Drain;
 use endpoint::Endpoint;
 use host_guard::HostGuard;
-use service::Router;
+use listener::BoundSocket;
+use router::Router;
 use worker::Worker;
 
 /// Servers beside the one at `/mcp`, by the names of their endpoints.
@@ -115,7 +115,7 @@ const BACKLOG: i32 = 1024;
 /// A bound socket that is not served yet.
 #[derive(Debug)]
 pub struct Listener {
-    door: Door,
+    door: BoundSocket,
     /// `None` if it is a socket in the file system.
     address: Option<SocketAddr>,
     tls: Option<Arc<Tls>>,
@@ -127,7 +127,7 @@ impl Listener {
         let door = match (inherited()?, &config.unix_socket) {
             (Some(door), _) => door,
             (None, Some(path)) => socket_file(path, config.unix_socket_mode)?,
-            (None, None) => Door::port(listen(SocketAddr::new(config.host, config.port))?)?,
+            (None, None) => BoundSocket::port(listen(SocketAddr::new(config.host, config.port))?)?,
         };
         Ok(Self {
             address: door.address()?,
@@ -287,28 +287,28 @@ fn start_workers(
 }
 
 #[cfg(unix)]
-fn socket_file(path: &Path, mode: SocketMode) -> io::Result<Door> {
-    door::SocketFile::bind(path, mode.0, BACKLOG).map(Door::File)
+fn socket_file(path: &Path, mode: SocketMode) -> io::Result<BoundSocket> {
+    listener::SocketFile::bind(path, mode.0, BACKLOG).map(BoundSocket::File)
 }
 
 #[cfg(not(unix))]
-fn socket_file(_: &Path, _: SocketMode) -> io::Result<Door> {
+fn socket_file(_: &Path, _: SocketMode) -> io::Result<BoundSocket> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
 /// The first socket that was handed over (`LISTEN_FDS`), if there is one.
 #[cfg(unix)]
-fn inherited() -> io::Result<Option<Door>> {
+fn inherited() -> io::Result<Option<BoundSocket>> {
     let mut handed = listenfd::ListenFd::from_env();
     let door = match handed.take_tcp_listener(0) {
         Ok(None) => return Ok(None),
         Ok(Some(listener)) => {
             listener.set_nonblocking(true)?;
-            Door::port(TcpListener::from_std(listener)?)?
+            BoundSocket::port(TcpListener::from_std(listener)?)?
         }
         // An inherited descriptor that is not a TCP socket may be a Unix socket. It stays in place until taken.
         Err(problem) => match handed.take_unix_listener(0) {
-            Ok(Some(listener)) => Door::File(door::SocketFile::handed_over(listener)?),
+            Ok(Some(listener)) => BoundSocket::File(listener::SocketFile::handed_over(listener)?),
             _ => return Err(problem),
         },
     };
@@ -325,7 +325,7 @@ fn inherited() -> io::Result<Option<Door>> {
 }
 
 #[cfg(not(unix))]
-fn inherited() -> io::Result<Option<Door>> {
+fn inherited() -> io::Result<Option<BoundSocket>> {
     Ok(None)
 }
 

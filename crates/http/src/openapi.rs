@@ -5,13 +5,13 @@ use serde_json::{Map, Value, json};
 
 use super::endpoint::Endpoint;
 use super::rest::{Outcome, list, refuse};
-use super::service::Entered;
+use super::router::Caller;
 use crate::net::Body;
 
 /// Describes the tools that the caller can see.
 pub(super) async fn describe(
     endpoint: &Endpoint,
-    entered: &Entered<'_>,
+    entered: &Caller<'_>,
 ) -> Result<Value, Response<Body>> {
     let mut tools = Vec::new();
     let mut cursor = None;

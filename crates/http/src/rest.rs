@@ -15,11 +15,11 @@ use serde_json::{Map, Value, json};
 
 use super::connection::ConnectionState;
 use super::endpoint::Endpoint;
+use super::error_response::{PROBLEM, Rejection, note_refusal, note_scopes, plain_status, problem};
 use super::headers::Summary;
 use super::openapi;
 use super::route::Rest;
-use super::service::Entered;
-use super::status::{PROBLEM, Rejection, note_refusal, note_scopes, plain_status, problem};
+use super::router::Caller;
 use crate::limit::share_of;
 use crate::net::Body;
 use crate::server::{Reply, WorkerState};
@@ -42,7 +42,7 @@ impl RestRequest<'_> {
     pub(super) async fn answer(
         mut self,
         endpoint: &Endpoint,
-        entered: &Entered<'_>,
+        entered: &Caller<'_>,
         body: &mut Body,
     ) -> Response<Body> {
         let offers_tools = endpoint.config.rest;
@@ -76,7 +76,7 @@ impl RestRequest<'_> {
     async fn call(
         &mut self,
         endpoint: &Endpoint,
-        entered: &Entered<'_>,
+        entered: &Caller<'_>,
         body: &mut Body,
     ) -> Result<Response<Body>, Rejection> {
         let body = endpoint.read(self.connection, body).await?;
@@ -101,7 +101,7 @@ impl RestRequest<'_> {
 }
 
 /// A page of the list of tools.
-async fn page(endpoint: &Endpoint, entered: &Entered<'_>, cursor: Option<&str>) -> Response<Body> {
+async fn page(endpoint: &Endpoint, entered: &Caller<'_>, cursor: Option<&str>) -> Response<Body> {
     match list(endpoint, entered, cursor).await {
         Outcome::Result(page) => held(endpoint, entered, StatusCode::OK, page),
         Outcome::Problem(response) => response,
@@ -111,7 +111,7 @@ async fn page(endpoint: &Endpoint, entered: &Entered<'_>, cursor: Option<&str>) 
 /// The result of listing tools, as the newest revision has it.
 pub(super) async fn list(
     endpoint: &Endpoint,
-    entered: &Entered<'_>,
+    entered: &Caller<'_>,
     cursor: Option<&str>,
 ) -> Outcome {
     let handled = poll_fn(|cx| {
@@ -276,7 +276,7 @@ fn problem_response(status: StatusCode, problem: &Value) -> Response<Body> {
 /// JSON that was made for one caller, and counts as unread until it is sent.
 fn held(
     endpoint: &Endpoint,
-    entered: &Entered<'_>,
+    entered: &Caller<'_>,
     status: StatusCode,
     json: Bytes,
 ) -> Response<Body> {

@@ -3,7 +3,7 @@
 use http::Method;
 
 use super::legacy::MESSAGES;
-use super::pages::Page;
+use super::operator_pages::Page;
 use crate::telemetry::Route as Counted;
 
 /// A path that is served over HTTP.
@@ -24,7 +24,7 @@ pub struct Route {
 pub(super) enum Place {
     /// Path without authentication: probes and clients without credentials must be able to read it.
     Open(Open),
-    /// Path for callers admitted by [`Router::enter`](super::service::Router::enter).
+    /// Path for callers admitted by [`Router::enter`](super::router::Router::enter).
     Guarded(Guarded),
 }
 
@@ -51,7 +51,7 @@ pub(super) enum Guarded {
     /// Operator pages. On the main port they require authentication; on the admin port they do not.
     Page(Page),
     /// Route that the application handles.
-    Own,
+    Custom,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,7 +140,7 @@ impl Route {
     }
 
     /// Common entry for all application routes.
-    pub(super) const OWN: &'static Self = &guarded("/*", "*", Guarded::Own);
+    pub(super) const CUSTOM: &'static Self = &guarded("/*", "*", Guarded::Custom);
 
     /// Returns true if the path is served without authentication.
     pub fn is_open(&self) -> bool {
@@ -199,7 +199,7 @@ impl Route {
             Place::Guarded(Guarded::Mcp | Guarded::Mount | Guarded::Respond | Guarded::Legacy) => {
                 Counted::Mcp
             }
-            Place::Guarded(Guarded::Rest(_) | Guarded::Own)
+            Place::Guarded(Guarded::Rest(_) | Guarded::Custom)
             | Place::Open(Open::ResourceMetadata | Open::Playground) => Counted::Rest,
             Place::Guarded(Guarded::Page(_)) | Place::Open(Open::Page(_)) => Counted::Operators,
         }

@@ -8,9 +8,9 @@ use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::connection::{ConnectionState, Phase};
-use super::resets::ResetWatch;
+use super::framing_guard::{BytePosition, FramingGuard};
+use super::rapid_reset::ResetGuard;
 use super::stream::Stream;
-use super::watch::{At, HeadWatch};
 use crate::limit::Limit;
 use crate::net;
 
@@ -22,9 +22,9 @@ pub struct Socket {
     guards: Option<Guards>,
     /// True if more data may be available than was read.
     unread: bool,
-    watch: HeadWatch,
+    watch: FramingGuard,
     /// Rate of stream resets. HTTP/2 has frames, whose heads are not ambiguous.
-    resets: Option<Box<ResetWatch>>,
+    resets: Option<Box<ResetGuard>>,
     /// True if the last write may be incomplete.
     unfinished: bool,
     /// True if data was written since a request was last read.
@@ -43,13 +43,13 @@ impl Socket {
         guards: Guards,
         (resets, frames): (u32, u32),
     ) -> Self {
-        let multiplexed = state.phase() == Phase::Multiplexed;
+        let multiplexed = state.phase() == Phase::Http2;
         Self {
             stream,
             guards: Some(guards),
             unread: false,
-            watch: HeadWatch::default(),
-            resets: multiplexed.then(|| Box::new(ResetWatch::new(resets, frames))),
+            watch: FramingGuard::default(),
+            resets: multiplexed.then(|| Box::new(ResetGuard::new(resets, frames))),
             unfinished: false,
             state,
             answered: false,
@@ -134,15 +134,15 @@ impl AsyncRead for Socket {
         let answered = std::mem::take(&mut socket.answered);
         match &mut socket.resets {
             None => {
-                let familiar = &socket.state.familiar;
+                let head_cache = &socket.state.head_cache;
                 let at = match socket.state.phase() {
-                    Phase::Idle if !familiar.waits() => At::Beginning,
-                    Phase::Idle | Phase::Head => At::Head,
-                    _ => At::Body,
+                    Phase::Idle if !head_cache.waits() => BytePosition::Beginning,
+                    Phase::Idle | Phase::Head => BytePosition::Head,
+                    _ => BytePosition::Body,
                 };
                 let came = socket.watch.look(&mut buffer.filled_mut()[before..], at);
-                if at == At::Beginning {
-                    familiar.note(came);
+                if at == BytePosition::Beginning {
+                    head_cache.note(came);
                 }
             }
             Some(watch) => {
@@ -259,7 +259,7 @@ mod tests {
         let (stream, _) = listener.accept().await.expect("a client");
         let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let state = ConnectionState::new(Arc::new(WorkerClock::default()), peer.into(), 1_000);
-        state.enter(Phase::Multiplexed);
+        state.enter(Phase::Http2);
         let state = Arc::new(state);
         let socket = Socket::new(
             Stream::Plain(stream),

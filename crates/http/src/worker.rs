@@ -20,18 +20,18 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::MissedTickBehavior;
 
+use super::admission::Admission;
 use super::config::HttpLimits;
+use super::conn_driver::{Drain, until_drained, until_retired};
+use super::conn_limits::ConnPermit;
 use super::connection::{ConnectionState, Phase};
-use super::drive::{Drain, until_drained, until_retired};
-use super::multiplexed::Multiplexed;
-use super::peers::PeerPlace;
-use super::service::{Router, Served, WorkerService};
-use super::serving::Answering;
+use super::h2_conn::H2Conn;
+use super::pipeline::RequestFuture;
+use super::router::{ConnService, Router, WorkerService};
 use super::socket::{Guards, Socket};
 use super::stream::Stream;
 use super::timer::WorkerClock;
 use super::tls::Tls;
-use super::turnstile::Turnstile;
 use crate::limit::{Limit, Limits, Pressure, subnet};
 use crate::net::{self, Peer};
 use crate::server::WorkerState;
@@ -69,7 +69,7 @@ pub(crate) struct Accepted {
     /// When it was accepted.
     pub at: Instant,
     /// Its place among those of its address.
-    pub place: PeerPlace,
+    pub place: ConnPermit,
 }
 
 /// Number of connections of a worker, including those on their way to it.
@@ -101,7 +101,7 @@ impl Worker {
             load: Arc::clone(&load),
             clock: Arc::default(),
             connections: Arc::default(),
-            turnstile: Arc::default(),
+            admission: Arc::default(),
             drain,
         };
         let connections = Arc::clone(&shared.connections);
@@ -212,7 +212,7 @@ struct Shared {
     clock: Arc<WorkerClock>,
     /// All connections, for the sweep.
     connections: Arc<Mutex<Vec<Swept>>>,
-    turnstile: Arc<Turnstile>,
+    admission: Arc<Admission>,
     drain: Arc<Drain>,
 }
 
@@ -250,8 +250,8 @@ impl Shared {
             Arc::clone(&self.local),
             Arc::clone(&self.connections),
         ));
-        let turnstile = Arc::clone(&self.turnstile);
-        tokio::spawn(async move { turnstile.keep().await });
+        let admission = Arc::clone(&self.admission);
+        tokio::spawn(async move { admission.keep().await });
         let random = RandomState::default();
         let take = async {
             let mut taken = 0_u64;
@@ -305,15 +305,15 @@ impl Shared {
         let retire_at = self.clock.now().saturating_add(life);
         let clock = Arc::clone(&self.clock);
         let state = Arc::new(ConnectionState::new(clock, peer, retire_at));
-        let serving = Serving {
+        let serving = ConnTask {
             state: Arc::clone(&state),
             service: Arc::clone(service),
             tls: tls.cloned(),
             drain: Arc::clone(&self.drain),
             limits: limits.clone(),
         };
-        let turnstile = Arc::clone(&self.turnstile);
-        let task = tokio::spawn(serving.in_turn(stream, Box::new(guards), turnstile));
+        let admission = Arc::clone(&self.admission);
+        let task = tokio::spawn(serving.in_turn(stream, Box::new(guards), admission));
         let mut connections = self
             .connections
             .lock()
@@ -388,7 +388,7 @@ async fn sweep(
 }
 
 /// Everything needed to serve one connection.
-struct Serving {
+struct ConnTask {
     state: Arc<ConnectionState>,
     service: Arc<WorkerService>,
     tls: Option<Arc<Tls>>,
@@ -396,12 +396,12 @@ struct Serving {
     limits: HttpLimits,
 }
 
-impl Serving {
-    /// Serves the connection until it ends, with its polls scheduled by the turnstile.
-    async fn in_turn(self, stream: TcpStream, guards: Guards, turnstile: Arc<Turnstile>) {
+impl ConnTask {
+    /// Serves the connection until it ends, with its polls scheduled by the admission.
+    async fn in_turn(self, stream: TcpStream, guards: Guards, admission: Arc<Admission>) {
         let state = Arc::clone(&self.state);
         let mut serving = pin!(self.run(stream, guards));
-        std::future::poll_fn(|cx| match turnstile.lets_pass(&state, cx) {
+        std::future::poll_fn(|cx| match admission.lets_pass(&state, cx) {
             true => serving.as_mut().poll(cx),
             false => Poll::Pending,
         })
@@ -455,8 +455,8 @@ impl Serving {
 }
 
 /// Serves HTTP until the connection ends.
-async fn serve(serving: Serving, stream: Stream, multiplexed: bool, guards: Guards) {
-    let Serving {
+async fn serve(serving: ConnTask, stream: Stream, multiplexed: bool, guards: Guards) {
+    let ConnTask {
         state,
         service,
         drain,
@@ -464,7 +464,7 @@ async fn serve(serving: Serving, stream: Stream, multiplexed: bool, guards: Guar
         ..
     } = serving;
     state.enter(if multiplexed {
-        Phase::Multiplexed
+        Phase::Http2
     } else {
         Phase::Idle
     });
@@ -474,9 +474,9 @@ async fn serve(serving: Serving, stream: Stream, multiplexed: bool, guards: Guar
     );
     let socket = Socket::new(stream, Arc::clone(&state), guards, resets);
     let hits = Arc::clone(&service.limits().hits);
-    let served = Arc::new(Served::new(service, Arc::clone(&state)));
+    let served = Arc::new(ConnService::new(service, Arc::clone(&state)));
     if multiplexed {
-        let connection = Multiplexed::new(socket, served, &limits);
+        let connection = H2Conn::new(socket, served, &limits);
         let Some(ended) = until_retired(connection, &drain, &state).await else {
             let limit = state.restless_for().unwrap_or(Limit::Http2ResetRate);
             hits.count(limit);
@@ -496,7 +496,7 @@ async fn serve(serving: Serving, stream: Stream, multiplexed: bool, guards: Guar
     }
     let respond = move |request: hyper::Request<Incoming>| {
         let (head, body) = request.into_parts();
-        Answering::new(Arc::clone(&served), head, body)
+        RequestFuture::new(Arc::clone(&served), head, body)
     };
     let connection = http1::Builder::new()
         .header_read_timeout(None)

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -348,6 +348,7 @@ impl<'a> Caller<'a> {
             request_id: RequestId::from_json(request.id),
             meta: request.params.rare().own_meta.map(Box::from),
             extensions: extensions.cloned(),
+            state: OnceLock::new(),
             timeout,
             headers: headers.map(|headers| std::mem::take(headers.all)),
             outlet,

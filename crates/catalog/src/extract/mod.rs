@@ -73,8 +73,52 @@
 //!     format!("{} approved invoice {invoice}", accountant.0.name())
 //! }
 //! ```
+//!
+//! # Values of the application
+//!
+//! An extractor that needs a value of `App::provide` declares it in [`FromCall::requires`]. If the value is missing, the
+//! server does not start, and the error names the function and the type.
+//!
+//! ```
+//! use std::collections::HashMap;
+//! use std::sync::Arc;
+//!
+//! use longshore::extract::{Caller, FromCall, Rejection, RequiredState};
+//! use longshore::{App, CallContext, tool};
+//!
+//! /// Accounts by the name of their owner.
+//! struct Accounts(HashMap<String, i64>);
+//!
+//! /// Balance of the caller's account.
+//! struct Balance(i64);
+//!
+//! impl FromCall for Balance {
+//!     fn requires(state: &mut RequiredState<'_>) {
+//!         state.needs::<Accounts>();
+//!     }
+//!
+//!     async fn from_call(context: &Arc<CallContext>) -> Result<Self, Rejection> {
+//!         let accounts = context.state::<Accounts>()?;
+//!         let caller = Caller::from_call(context).await?;
+//!         let balance = accounts.0.get(caller.name());
+//!         let balance = balance.ok_or_else(|| Rejection::forbidden("you have no account"))?;
+//!         Ok(Self(*balance))
+//!     }
+//! }
+//!
+//! /// Returns the balance of your account.
+//! #[tool]
+//! async fn show_balance(#[call] balance: Balance) -> i64 {
+//!     balance.0
+//! }
+//!
+//! let accounts = Accounts(HashMap::from([("local".to_owned(), 7)]));
+//! assert!(App::new().provide(accounts).tool(show_balance).harness().is_ok());
+//! assert!(App::new().tool(show_balance).harness().is_err());
+//! ```
 
 mod rejection;
+mod state;
 mod values;
 
 use std::future::Future;
@@ -84,6 +128,7 @@ use crate::catalog::CallContext;
 
 pub use rejection::MissingScopes;
 pub use rejection::Rejection;
+pub use state::{RequiredState, WithState};
 pub use values::{
     Caller, Claims, Deadline, Extension, Header, Headers, Log, Progress, RequestHeader,
 };
@@ -105,6 +150,14 @@ pub trait FromCall: Sized + Send {
     fn from_call(
         context: &Arc<CallContext>,
     ) -> impl Future<Output = Result<Self, Rejection>> + Send;
+
+    /// Declares the values of the application that [`from_call`](Self::from_call) gets from [`CallContext::state`].
+    /// Called once for each function, at start. Default: none.
+    ///
+    /// An extractor that calls other extractors calls their `requires`, too.
+    fn requires(state: &mut RequiredState<'_>) {
+        let _ = state;
+    }
 }
 
 impl FromCall for Arc<CallContext> {
@@ -116,6 +169,10 @@ impl FromCall for Arc<CallContext> {
 impl<T: FromCall> FromCall for Result<T, Rejection> {
     async fn from_call(context: &Arc<CallContext>) -> Result<Self, Rejection> {
         Ok(T::from_call(context).await)
+    }
+
+    fn requires(state: &mut RequiredState<'_>) {
+        T::requires(state);
     }
 }
 

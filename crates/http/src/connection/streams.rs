@@ -8,7 +8,7 @@ use futures_util::task::AtomicWaker;
 
 use super::{ConnectionState, Phase};
 use crate::limit::{Hits, Limit};
-use crate::transport::http::sending::Sendings;
+use crate::transport::http::h2_send_stalls::SendStalls;
 
 /// Bytes that are read from an HTTP/2 connection until others have their turn.
 const ROOM: u32 = 32 * 1024;
@@ -28,7 +28,7 @@ pub(crate) struct Streams {
     /// Number of streams without a response.
     open: AtomicU32,
     /// Responses in progress.
-    pub(crate) sendings: Sendings,
+    pub(crate) send_stalls: SendStalls,
     /// Set when the client must not open further streams.
     retires: AtomicBool,
     /// Second from which the connection is polled unconditionally.
@@ -44,7 +44,7 @@ impl Default for Streams {
             begun: AtomicBool::new(false),
             restless: OnceLock::new(),
             open: AtomicU32::new(0),
-            sendings: Sendings::default(),
+            send_stalls: SendStalls::default(),
             retires: AtomicBool::new(false),
             look_at: AtomicU32::new(u32::MAX),
             driver: AtomicWaker::new(),
@@ -55,7 +55,7 @@ impl Default for Streams {
 impl Streams {
     /// Returns true if no stream waits for its response and no response waits for its client.
     pub(super) fn are_idle(&self) -> bool {
-        self.open.load(Relaxed) == 0 && self.sendings.is_empty()
+        self.open.load(Relaxed) == 0 && self.send_stalls.is_empty()
     }
 
     /// A stream has begun.
@@ -160,7 +160,7 @@ impl ConnectionState {
     /// Counts an HTTP/2 stream until [`close_stream`](Self::close_stream). Returns true if the request is one.
     #[inline]
     pub(crate) fn open_stream(&self) -> bool {
-        let is_stream = self.phase() == Phase::Multiplexed;
+        let is_stream = self.phase() == Phase::Http2;
         if is_stream {
             self.streams
                 .open

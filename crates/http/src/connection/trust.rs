@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use super::ConnectionState;
 
-/// Queue state of an untrusted connection ([`super::turnstile`]).
+/// Queue state of an untrusted connection ([`super::admission`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Turn {

@@ -15,7 +15,7 @@ use crate::net::Peer;
 
 /// A socket that listens.
 #[derive(Debug)]
-pub enum Door {
+pub enum BoundSocket {
     Port(TcpListener),
     #[cfg(unix)]
     File(SocketFile),
@@ -23,7 +23,7 @@ pub enum Door {
 
 /// A client connection that was accepted.
 #[derive(Debug)]
-pub(super) enum Arrived {
+pub(super) enum AcceptedSocket {
     ByPort(TcpStream, Peer),
     #[cfg(unix)]
     ByFile(UnixStream),
@@ -44,7 +44,7 @@ pub struct SocketFile {
 /// Peer address of Unix socket clients, which are always on this machine.
 const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
-impl Door {
+impl BoundSocket {
     /// Creates a listener for a TCP port.
     pub(super) fn port(listener: TcpListener) -> io::Result<Self> {
         // On Linux, accepted sockets inherit these options, which saves four system calls for each.
@@ -71,22 +71,22 @@ impl Door {
         }
     }
 
-    pub(super) async fn accept(&self) -> io::Result<Arrived> {
+    pub(super) async fn accept(&self) -> io::Result<AcceptedSocket> {
         match self {
             Self::Port(listener) => {
                 let (stream, peer) = listener.accept().await?;
-                Ok(Arrived::ByPort(stream, peer.into()))
+                Ok(AcceptedSocket::ByPort(stream, peer.into()))
             }
             #[cfg(unix)]
             Self::File(file) => {
                 let (stream, _) = file.listener.accept().await?;
-                Ok(Arrived::ByFile(stream))
+                Ok(AcceptedSocket::ByFile(stream))
             }
         }
     }
 }
 
-impl Arrived {
+impl AcceptedSocket {
     pub(super) fn peer(&self) -> Peer {
         match self {
             Self::ByPort(_, peer) => *peer,
@@ -199,7 +199,7 @@ mod tests {
     #[tokio::test]
     async fn who_comes_in_is_answered_at_once_and_missed_when_gone() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let door = Door::port(listener).expect("settings");
+        let door = BoundSocket::port(listener).expect("settings");
         let address = door.address().expect("bound").expect("a port");
         let _client = TcpStream::connect(address).await.expect("it listens");
         let arrived = door.accept().await.expect("a client");

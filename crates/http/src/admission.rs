@@ -26,7 +26,7 @@ const PART_OLD: usize = 4;
 
 /// The line of one worker.
 #[derive(Debug)]
-pub(super) struct Turnstile {
+pub(super) struct Admission {
     line: Mutex<Line>,
     /// Number of polls of trusted connections in this round.
     looks: AtomicUsize,
@@ -44,7 +44,7 @@ struct Line {
 
 type Waiting = (Arc<ConnectionState>, Waker);
 
-impl Default for Turnstile {
+impl Default for Admission {
     fn default() -> Self {
         Self {
             line: Mutex::new(Line {
@@ -58,7 +58,7 @@ impl Default for Turnstile {
     }
 }
 
-impl Turnstile {
+impl Admission {
     /// Returns true if a connection may be polled now. Otherwise `cx` is woken at its turn.
     #[inline]
     pub(super) fn lets_pass(&self, state: &Arc<ConnectionState>, cx: &Context<'_>) -> bool {
@@ -168,91 +168,91 @@ mod tests {
 
     #[test]
     fn strangers_have_so_many_turns_a_round_and_then_stand_in_line() {
-        let turnstile = Turnstile::default();
+        let admission = Admission::default();
         let cx = Context::from_waker(Waker::noop());
         let all: Vec<_> = (0..TURNS * 2 + 1).map(|_| connection()).collect();
         let pass = || {
-            let passed = all.iter().map(|state| turnstile.lets_pass(state, &cx));
+            let passed = all.iter().map(|state| admission.lets_pass(state, &cx));
             passed.filter(|passes| *passes).count()
         };
         assert_eq!(pass(), TURNS);
         // Who has had a turn stands at the end for another one; nobody passes those who wait.
         assert_eq!(pass(), 0);
-        assert_eq!(turnstile.begin_round(), TURNS);
+        assert_eq!(admission.begin_round(), TURNS);
         assert_eq!(pass(), TURNS);
-        assert_eq!(turnstile.line().new.len(), TURNS + 1);
+        assert_eq!(admission.line().new.len(), TURNS + 1);
         assert!(all[TURNS..TURNS * 2].iter().all(|s| s.turn() == Turn::None));
-        assert_eq!(turnstile.begin_round(), TURNS);
-        assert_eq!(turnstile.begin_round(), 1);
-        assert_eq!(turnstile.begin_round(), 0);
-        assert_eq!(turnstile.line().left, TURNS);
+        assert_eq!(admission.begin_round(), TURNS);
+        assert_eq!(admission.begin_round(), 1);
+        assert_eq!(admission.begin_round(), 0);
+        assert_eq!(admission.line().left, TURNS);
     }
 
     #[test]
     fn who_has_just_come_goes_first_and_leaves_the_others_a_quarter() {
-        let turnstile = Turnstile::default();
+        let admission = Admission::default();
         let cx = Context::from_waker(Waker::noop());
         let bad: Vec<_> = (0..100).map(|_| connection()).collect();
         for state in &bad {
             // One way to be known is as good as the other.
-            match turnstile.line().old.len() % 2 {
+            match admission.line().old.len() % 2 {
                 0 => (0..100).for_each(|_| state.takes_turn()),
                 _ => state.takes_back(1),
             }
-            turnstile.lets_pass(state, &cx);
+            admission.lets_pass(state, &cx);
         }
-        assert_eq!(turnstile.line().old.len(), 100 - TURNS);
+        assert_eq!(admission.line().old.len(), 100 - TURNS);
         let good: Vec<_> = (0..TURNS).map(|_| connection()).collect();
         for state in &good {
-            assert!(!turnstile.lets_pass(state, &cx));
+            assert!(!admission.lets_pass(state, &cx));
         }
-        assert_eq!(turnstile.begin_round(), TURNS);
+        assert_eq!(admission.begin_round(), TURNS);
         let come = |all: &[Arc<ConnectionState>]| {
             let come = all.iter().filter(|state| state.turn() == Turn::Come);
             come.count()
         };
         let kept = TURNS / PART_OLD;
         assert_eq!((come(&good), come(&bad)), (TURNS - kept, kept));
-        turnstile.begin_round();
+        admission.begin_round();
         assert_eq!(come(&good), TURNS);
     }
 
     #[test]
     fn who_is_trusted_waits_for_nobody_and_takes_no_turn() {
-        let turnstile = Turnstile::default();
+        let admission = Admission::default();
         let cx = Context::from_waker(Waker::noop());
         let good = connection();
         good.has_answered();
-        assert!((0..100).all(|_| turnstile.lets_pass(&good, &cx)));
-        assert_eq!(turnstile.line().left, TURNS);
+        assert!((0..100).all(|_| admission.lets_pass(&good, &cx)));
+        assert_eq!(admission.line().left, TURNS);
         let strangers: Vec<_> = (0..100).map(|_| connection()).collect();
         for stranger in &strangers {
-            turnstile.lets_pass(stranger, &cx);
+            admission.lets_pass(stranger, &cx);
         }
-        assert!(turnstile.lets_pass(&good, &cx));
+        assert!(admission.lets_pass(&good, &cx));
         // Whoever comes gets as many turns more, once.
-        assert_eq!(turnstile.begin_round(), 100 - TURNS);
-        assert_eq!(turnstile.begin_round(), 0);
-        assert_eq!(turnstile.line().left, TURNS);
+        assert_eq!(admission.begin_round(), 100 - TURNS);
+        assert_eq!(admission.begin_round(), 0);
+        assert_eq!(admission.line().left, TURNS);
         // Trust is lost faster than it is won.
         good.takes_back(1);
-        turnstile.line().left = 0;
-        assert!(!turnstile.lets_pass(&good, &cx));
+        admission.line().left = 0;
+        assert!(!admission.lets_pass(&good, &cx));
     }
 
     #[tokio::test(start_paused = true)]
     async fn everybody_comes_to_a_turn() {
-        let turnstile = Arc::new(Turnstile::default());
+        let admission = Arc::new(Admission::default());
         let keeping = tokio::spawn({
-            let turnstile = Arc::clone(&turnstile);
-            async move { turnstile.keep().await }
+            let admission = Arc::clone(&admission);
+            async move { admission.keep().await }
         });
         let waiting: Vec<_> = (0..500)
             .map(|_| {
-                let (state, turnstile) = (connection(), Arc::clone(&turnstile));
+                let (state, admission) = (connection(), Arc::clone(&admission));
                 tokio::spawn(async move {
                     for _ in 0..3 {
-                        poll_fn(|cx| match turnstile.lets_pass(&state, cx) {
+                        poll_fn(|cx| match admission.lets_pass(&state, cx) {
                             true => Poll::Ready(()),
                             false => Poll::Pending,
                         })
@@ -267,7 +267,7 @@ mod tests {
         for _ in 0..4 {
             to_the_end_of_the_line().await;
         }
-        assert_eq!(turnstile.line().left, TURNS);
+        assert_eq!(admission.line().left, TURNS);
         keeping.abort();
     }
 

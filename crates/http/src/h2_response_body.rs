@@ -26,7 +26,7 @@ pub(super) fn send(
     response: Response<Body>,
     second: u32,
     head_only: bool,
-) -> Option<Outgoing> {
+) -> Option<H2ResponseBody> {
     let (mut head, body) = response.into_parts();
     let has_body = !body.is_end_stream();
     let length = match has_body {
@@ -52,20 +52,20 @@ pub(super) fn send(
             let _ = stream.send_data(piece, true);
             None
         }
-        Ok(piece) => Some(Outgoing::new(stream, Body::from(piece))),
-        Err(body) => Some(Outgoing::new(stream, body)),
+        Ok(piece) => Some(H2ResponseBody::new(stream, Body::from(piece))),
+        Err(body) => Some(H2ResponseBody::new(stream, body)),
     }
 }
 
 /// A response body that is sent as flow control permits.
-pub(super) struct Outgoing {
+pub(super) struct H2ResponseBody {
     stream: SendStream<Bytes>,
     body: Body,
     /// A piece that there is no room for, and whether it is the last one.
     waits: Option<(Bytes, bool)>,
 }
 
-impl Outgoing {
+impl H2ResponseBody {
     fn new(stream: SendStream<Bytes>, body: Body) -> Self {
         Self {
             stream,
@@ -121,7 +121,7 @@ impl Outgoing {
     }
 }
 
-impl Future for Outgoing {
+impl Future for H2ResponseBody {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {

@@ -14,18 +14,18 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, V
 
 use super::connection::ConnectionState;
 use super::cors::Cors;
+use super::custom_routes::{self, PublicPaths};
 use super::endpoint::Endpoint;
-use super::headers::{Fields, Said, Summary};
+use super::error_response::{NeededScopes, Rejection, RejectionRecord, deny};
+use super::framing_guard::HeadMatch;
+use super::headers::{AdmittedHead, Fields, Summary};
 use super::host_guard::HostGuard;
 use super::layers::{Layers, McpService};
 use super::legacy::LegacyRequest;
-use super::own::{self, PublicPaths};
 use super::playground;
 use super::rest::RestRequest;
 use super::route::{Guarded, Open, Place, Route};
-use super::status::{NeededScopes, Rejection, Turned, deny};
 use super::tls::Tls;
-use super::watch::Came;
 use crate::audit::{Entry, Event, Outcome};
 use crate::auth::{AuthError, Credentials, Gate, Principal, PrincipalKind, Seen};
 use crate::limit::{Limit, Limits};
@@ -88,12 +88,12 @@ impl WorkerService {
 
 /// A connection with the service for its requests; each request future holds one.
 #[derive(Debug)]
-pub struct Served {
+pub struct ConnService {
     pub(super) service: Arc<WorkerService>,
     pub(super) connection: Arc<ConnectionState>,
 }
 
-impl Served {
+impl ConnService {
     pub fn new(service: Arc<WorkerService>, connection: Arc<ConnectionState>) -> Self {
         Self {
             service,
@@ -124,22 +124,22 @@ impl Router {
     #[inline]
     pub(super) fn said(
         &self,
-        came: Came,
+        head_match: HeadMatch,
         connection: &ConnectionState,
         head: &Parts,
-    ) -> Result<Said, Rejection> {
-        if came == Came::Unknown || !self.is_message(head) {
-            return self.admit(head).map(Said::Now);
+    ) -> Result<AdmittedHead, Rejection> {
+        if head_match == HeadMatch::Unknown || !self.is_message(head) {
+            return self.admit(head).map(AdmittedHead::Now);
         }
-        if came == Came::Same
-            && let Some(said) = connection.familiar.recall()
+        if head_match == HeadMatch::Same
+            && let Some(said) = connection.head_cache.recall()
             && said.count() == head.headers.len()
         {
-            return Ok(Said::Before(said));
+            return Ok(AdmittedHead::Before(said));
         }
         let summary = self.admit(head)?;
-        connection.familiar.remember(summary.to_keep());
-        Ok(Said::Now(summary))
+        connection.head_cache.remember(summary.to_keep());
+        Ok(AdmittedHead::Now(summary))
     }
 
     /// Checks that apply to every request, before any layer sees it.
@@ -194,7 +194,7 @@ impl Router {
 
     /// Counts a rejected request, and adds an audit entry if no message exists yet.
     #[cold]
-    pub(super) fn turned_away(&self, turned: Turned, client: Peer) {
+    pub(super) fn turned_away(&self, turned: RejectionRecord, client: Peer) {
         let server = &self.endpoint.server;
         self.refusals.count(turned.reason);
         if let Some(limit) = turned.limit {
@@ -256,7 +256,7 @@ impl Router {
             self.layers
                 .routes
                 .at(head.uri.path())
-                .map(|_| (Route::OWN, ""))
+                .map(|_| (Route::CUSTOM, ""))
         };
         let known = Route::of(self.path(&head.uri));
         let known = known.filter(|(route, _)| !route.gives_way() || own().is_none());
@@ -310,7 +310,7 @@ impl Router {
                 }
             }
         };
-        let entered = Entered { principal, client };
+        let entered = Caller { principal, client };
         let Parts {
             method,
             uri,
@@ -384,7 +384,7 @@ impl Router {
                 Rejection::ForOperators.into_problem()
             }
             Guarded::Page(page) => page.answer(&self.endpoint.server, true),
-            Guarded::Own => {
+            Guarded::Custom => {
                 let mut request = Request::new(Bytes::new());
                 *request.method_mut() = method.clone();
                 *request.uri_mut() = uri.clone();
@@ -486,7 +486,7 @@ impl Router {
             return Err(Rejection::NotFound);
         };
         let body = self.endpoint.read(connection, body).await?;
-        Ok(own::answer(&**handler, request.map(|_| body)).await)
+        Ok(custom_routes::answer(&**handler, request.map(|_| body)).await)
     }
 
     /// Authenticates and rate-limits a request on a path that is not open, before its body is read (AUTH-07). Headers
@@ -561,7 +561,7 @@ impl Router {
     ) -> Result<Arc<Principal>, Response<Body>> {
         if let Err(refused) = self.endpoint.server.limits.admit(&principal) {
             let mut response = Rejection::Limited(refused).into_response(Some(route));
-            if let Some(turned) = response.extensions_mut().get_mut::<Turned>() {
+            if let Some(turned) = response.extensions_mut().get_mut::<RejectionRecord>() {
                 turned.principal = Some(principal);
             }
             return Err(response);
@@ -642,7 +642,7 @@ const METADATA_METHODS: &str = "GET, HEAD";
 
 /// An admitted caller; constructed only by the router.
 #[derive(Debug)]
-pub(super) struct Entered<'r> {
+pub(super) struct Caller<'r> {
     pub(super) principal: &'r Arc<Principal>,
     /// The client; `None` where no socket brought the request.
     pub(super) client: Option<Peer>,

@@ -4,12 +4,12 @@ use super::fields::{Field, NAME_MAX};
 
 /// Buffer with the size of the longest field name.
 #[derive(Debug, Default)]
-pub(super) struct Tail {
+pub(super) struct Lookbehind {
     bytes: [u8; NAME_MAX],
     len: usize,
 }
 
-impl Tail {
+impl Lookbehind {
     pub(super) fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.len]
     }

@@ -9,7 +9,7 @@ use crate::net::TrustedProxies;
 
 /// Connection counts by client network.
 #[derive(Clone, Debug)]
-pub(crate) struct Peers {
+pub(crate) struct ConnLimits {
     /// Maximum number; 0 for no limit, which disables counting.
     max: usize,
     /// True if shared addresses, such as private ones, are limited too.
@@ -21,9 +21,9 @@ pub(crate) struct Peers {
 
 /// A counted connection of its network, released on drop.
 #[derive(Debug)]
-pub(crate) struct PeerPlace(Option<(u128, Peers)>);
+pub(crate) struct ConnPermit(Option<(u128, ConnLimits)>);
 
-impl Peers {
+impl ConnLimits {
     /// Applies the configured limit; the default is 1024, for public addresses only. Trusted proxies have no limit,
     /// since many clients share them.
     pub fn new(max: Option<usize>, trusted: TrustedProxies) -> Self {
@@ -36,10 +36,10 @@ impl Peers {
     }
 
     /// Counts a connection. Also returns true if the limit is exceeded.
-    pub fn enter(&self, address: IpAddr) -> (PeerPlace, bool) {
+    pub fn enter(&self, address: IpAddr) -> (ConnPermit, bool) {
         let is_limited = self.everywhere || is_public(address);
         if self.max == 0 || !is_limited || self.trusted.contains(address) {
-            return (PeerPlace(None), false);
+            return (ConnPermit(None), false);
         }
         let network = subnet(address);
         let mut counts = self.counts();
@@ -47,7 +47,7 @@ impl Peers {
         *count += 1;
         let too_many = self.max < *count;
         drop(counts);
-        (PeerPlace(Some((network, self.clone()))), too_many)
+        (ConnPermit(Some((network, self.clone()))), too_many)
     }
 
     fn counts(&self) -> MutexGuard<'_, HashMap<u128, usize>> {
@@ -55,7 +55,7 @@ impl Peers {
     }
 }
 
-impl Drop for PeerPlace {
+impl Drop for ConnPermit {
     fn drop(&mut self) {
         let Some((network, peers)) = self.0.take() else {
             return;
@@ -78,7 +78,7 @@ mod tests {
     fn connections_of_an_address_are_counted_to_the_one() {
         let address = |text: &str| -> IpAddr { text.parse().expect("an address") };
         let (one, other) = (address("192.0.2.1"), address("192.0.2.2"));
-        let peers = Peers::new(Some(2), TrustedProxies::default());
+        let peers = ConnLimits::new(Some(2), TrustedProxies::default());
         let first = peers.enter(one);
         let second = peers.enter(one);
         let third = peers.enter(one);
@@ -88,7 +88,7 @@ mod tests {
         assert!(!peers.enter(one).1);
         drop(second);
         assert!(peers.counts().is_empty());
-        let unlimited = Peers::new(Some(0), TrustedProxies::default());
+        let unlimited = ConnLimits::new(Some(0), TrustedProxies::default());
         let all: Vec<_> = (0..10).map(|_| unlimited.enter(one)).collect();
         assert!(all.iter().all(|(_, too_many)| !too_many));
     }
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn trusted_proxies_have_as_many_as_they_want() {
         let proxy = "192.0.2.0/24".parse().expect("a network");
-        let peers = Peers::new(Some(1), TrustedProxies::from_iter([proxy]));
+        let peers = ConnLimits::new(Some(1), TrustedProxies::from_iter([proxy]));
         let all: Vec<_> = (0..3).map(|_| peers.enter([192, 0, 2, 1].into())).collect();
         assert!(all.iter().all(|(_, too_many)| !too_many));
         let others: Vec<_> = (0..2).map(|_| peers.enter([192, 0, 3, 1].into())).collect();
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn by_default_only_public_addresses_are_counted() {
-        let peers = Peers::new(None, TrustedProxies::default());
+        let peers = ConnLimits::new(None, TrustedProxies::default());
         for (address, last) in [([192, 0, 2, 1], true), ([127, 0, 0, 1], false)] {
             let all: Vec<_> = (0..1025).map(|_| peers.enter(address.into())).collect();
             assert!(all[..1024].iter().all(|(_, too_many)| !too_many));

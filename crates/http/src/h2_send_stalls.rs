@@ -21,7 +21,7 @@ const PART_BYTES: usize = 64 * 1024;
 
 /// Responses of one connection in progress.
 #[derive(Debug, Default)]
-pub(crate) struct Sendings(Mutex<Vec<Sending>>);
+pub(crate) struct SendStalls(Mutex<Vec<Sending>>);
 
 #[derive(Clone, Copy, Debug)]
 enum Sending {
@@ -32,7 +32,7 @@ enum Sending {
     Since(u32),
 }
 
-impl Sendings {
+impl SendStalls {
     pub(super) fn enter(&self, now: u32) -> usize {
         let mut all = self.all();
         let sending = Sending::Since(now);
@@ -86,7 +86,7 @@ pub(super) fn watch(connection: &Arc<ConnectionState>, body: Body) -> Body {
     match body.size_hint().exact() {
         Some(size) if size < WATCHED_BYTES => body,
         _ => Body::new(Watched {
-            place: connection.streams.sendings.enter(connection.now()),
+            place: connection.streams.send_stalls.enter(connection.now()),
             connection: Arc::clone(connection),
             body,
             rest: Bytes::new(),
@@ -122,7 +122,7 @@ impl HttpBody for Watched {
                     watched
                         .connection
                         .streams
-                        .sendings
+                        .send_stalls
                         .progress(watched.place, None);
                     return Poll::Pending;
                 }
@@ -132,7 +132,7 @@ impl HttpBody for Watched {
         watched
             .connection
             .streams
-            .sendings
+            .send_stalls
             .progress(watched.place, Some(now));
         let part = watched.rest.len().min(PART_BYTES);
         let part = watched.rest.split_to(part);
@@ -156,6 +156,6 @@ impl HttpBody for Watched {
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        self.connection.streams.sendings.leave(self.place);
+        self.connection.streams.send_stalls.leave(self.place);
     }
 }

@@ -14,20 +14,20 @@
 
 mod chunks;
 mod fields;
-mod known;
+mod known_heads;
 mod lines;
-mod tail;
+mod lookbehind;
 #[cfg(test)]
 mod tests;
 
 use chunks::Chunks;
 use fields::Framing;
-use known::Known;
-use tail::Tail;
+use known_heads::KnownHeads;
+use lookbehind::Lookbehind;
 
 /// Framing checker for the incoming bytes of one connection.
 #[derive(Debug, Default)]
-pub(crate) struct HeadWatch {
+pub(crate) struct FramingGuard {
     /// Number of bytes before the current buffer.
     read: u64,
     /// End offset of the latest request, if its length is known.
@@ -41,14 +41,14 @@ pub(crate) struct HeadWatch {
     lost: bool,
     /// Incomplete head that contains one of the two fields.
     head: Option<Framing>,
-    tail: Tail,
-    known: Known,
+    tail: Lookbehind,
+    known: KnownHeads,
 }
 
 /// Result of comparing a head with the remembered one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Came {
+pub(crate) enum HeadMatch {
     /// No information.
     Unknown,
     /// The head is remembered for later comparison.
@@ -59,7 +59,7 @@ pub(crate) enum Came {
 
 /// Position of the bytes within a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum At {
+pub enum BytePosition {
     /// A head begins with them.
     Beginning,
     /// Continuation of a head.
@@ -68,27 +68,27 @@ pub enum At {
     Body,
 }
 
-impl HeadWatch {
+impl FramingGuard {
     /// Inspects the bytes of a read before any other consumer. Returns the comparison with the remembered head for
     /// bytes that begin a later head of the connection.
     #[inline]
-    pub fn look(&mut self, bytes: &mut [u8], at: At) -> Came {
+    pub fn look(&mut self, bytes: &mut [u8], at: BytePosition) -> HeadMatch {
         // Otherwise the head could not be attributed to a request.
-        let begins_one = at == At::Beginning && self.end == Some(self.read) && !self.lost;
+        let begins_one = at == BytePosition::Beginning && self.end == Some(self.read) && !self.lost;
         if begins_one && let Some(ends) = self.known.recognise(bytes) {
             let end = self.read + ends.body as u64;
             self.end = Some(end);
             self.body_end = end;
             self.tail.clear();
             self.read += bytes.len() as u64;
-            return Came::Same;
+            return HeadMatch::Same;
         }
         let begins = self.read;
         self.look_closely(bytes, at);
         if begins_one && self.remember(bytes, begins) {
-            Came::New
+            HeadMatch::New
         } else {
-            Came::Unknown
+            HeadMatch::Unknown
         }
     }
 
@@ -101,8 +101,8 @@ impl HeadWatch {
         is_whole && !self.lost && self.chunks.is_none() && self.known.remember(bytes, end - begins)
     }
 
-    fn look_closely(&mut self, bytes: &mut [u8], at: At) {
-        if at == At::Beginning {
+    fn look_closely(&mut self, bytes: &mut [u8], at: BytePosition) {
+        if at == BytePosition::Beginning {
             self.end = None;
         }
         let from = self.body_left(bytes.len());

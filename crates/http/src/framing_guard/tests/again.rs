@@ -1,13 +1,13 @@
 use proptest::prelude::*;
 
-use super::super::known::Known;
-use super::super::{At, Came, HeadWatch};
+use super::super::known_heads::KnownHeads;
+use super::super::{BytePosition, FramingGuard, HeadMatch};
 use super::HEAD;
 
 /// Comparison results for sequential requests on one connection.
-fn came(requests: &[String]) -> Vec<Came> {
-    let mut watch = HeadWatch::default();
-    let look = |text: &String| watch.look(&mut text.clone().into_bytes(), At::Beginning);
+fn came(requests: &[String]) -> Vec<HeadMatch> {
+    let mut watch = FramingGuard::default();
+    let look = |text: &String| watch.look(&mut text.clone().into_bytes(), BytePosition::Beginning);
     requests.iter().map(look).collect()
 }
 
@@ -22,17 +22,22 @@ fn a_head_is_known_from_its_second_request_on() {
     let calls: Vec<String> = [3, 4, 5, 1_000].map(call).into();
     assert_eq!(
         came(&calls),
-        [Came::Unknown, Came::New, Came::Same, Came::Same]
+        [
+            HeadMatch::Unknown,
+            HeadMatch::New,
+            HeadMatch::Same,
+            HeadMatch::Same
+        ]
     );
     let other = call(3).replace("Host: a", "Host: b");
     let calls = [call(1), call(2), call(3), other.clone(), other, call(4)];
     let found = [
-        Came::Unknown,
-        Came::New,
-        Came::Same,
-        Came::New,
-        Came::Same,
-        Came::New,
+        HeadMatch::Unknown,
+        HeadMatch::New,
+        HeadMatch::Same,
+        HeadMatch::New,
+        HeadMatch::Same,
+        HeadMatch::New,
     ];
     assert_eq!(came(&calls), found);
 }
@@ -46,7 +51,7 @@ fn behind_what_has_no_length_or_is_not_alone_nothing_is_known() {
         format!("{HEAD}Content-Length: x\r\n\r\n"),
     ] {
         let calls = [call.clone(), call.clone(), before.clone(), call.clone()];
-        assert_eq!(came(&calls).last(), Some(&Came::Unknown), "{before:?}");
+        assert_eq!(came(&calls).last(), Some(&HeadMatch::Unknown), "{before:?}");
     }
 }
 
@@ -67,23 +72,23 @@ proptest! {
             format!("{one}{}", &both[..30]),
             both,
         ];
-        let (mut knows, mut forgets) = (HeadWatch::default(), HeadWatch::default());
+        let (mut knows, mut forgets) = (FramingGuard::default(), FramingGuard::default());
         for (text, cut) in requests {
             let text = &texts[text];
             let cut = cut.min(text.len());
             let head = text.find("\r\n\r\n").map_or(text.len(), |end| end + 4);
             for (piece, begins) in [(&text[..cut], 0), (&text[cut..], cut)] {
                 let at = match begins {
-                    0 => At::Beginning,
-                    begins if begins < head => At::Head,
-                    _ => At::Body,
+                    0 => BytePosition::Beginning,
+                    begins if begins < head => BytePosition::Head,
+                    _ => BytePosition::Body,
                 };
                 let (mut one, mut other) = (piece.as_bytes().to_vec(), piece.as_bytes().to_vec());
-                forgets.known = Known::default();
+                forgets.known = KnownHeads::default();
                 knows.look(&mut one, at);
                 forgets.look(&mut other, at);
                 prop_assert_eq!(one, other);
-                let state = |watch: &HeadWatch| {
+                let state = |watch: &FramingGuard| {
                     (watch.read, watch.end, watch.body_end, watch.lost, watch.tail.as_slice().to_vec())
                 };
                 prop_assert_eq!(state(&knows), state(&forgets));

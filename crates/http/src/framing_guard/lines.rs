@@ -4,7 +4,7 @@
 
 use super::chunks::{Chunks, Followed};
 use super::fields::{Ending, Field};
-use super::{At, HeadWatch};
+use super::{BytePosition, FramingGuard};
 
 /// Next step of the parser.
 #[derive(Clone, Copy)]
@@ -19,11 +19,11 @@ enum Next {
     Chunks(usize),
 }
 
-impl HeadWatch {
+impl FramingGuard {
     /// Parses the bytes line by line.
-    pub(super) fn follow(&mut self, bytes: &mut [u8], from: usize, at: At) {
+    pub(super) fn follow(&mut self, bytes: &mut [u8], from: usize, at: BytePosition) {
         // Bodies may have line feeds alone; heads may not (RFC 9112 section 2.2 lets us, and others read them otherwise).
-        let mut is_head = !self.lost || at != At::Body;
+        let mut is_head = !self.lost || at != BytePosition::Body;
         // Earlier bytes belong to another request or were inspected.
         let mut begins = from;
         let rest = &bytes[from..];

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use super::connection::ConnectionState;
-use super::multiplexed::{Broken, Looks, Multiplexed};
+use super::h2_conn::{Broken, H2Conn, Looks};
 use crate::net::ConnectionWaker;
 
 /// Signals all connections to shut down.
@@ -55,12 +55,12 @@ pub(super) async fn until_drained<C: Future>(
 /// Drives an HTTP/2 connection and its streams, and shuts it down when the server stops or its state requires it.
 /// Returns `None` if streams are reset too often.
 pub(super) async fn until_retired(
-    connection: Multiplexed,
+    connection: H2Conn,
     drain: &Drain,
     state: &Arc<ConnectionState>,
 ) -> Option<Result<(), Broken>> {
     let mut looks = None;
-    let look = |connection: Pin<&mut Multiplexed>, cx: &Context<'_>| {
+    let look = |connection: Pin<&mut H2Conn>, cx: &Context<'_>| {
         state.begin_look();
         let looks = looks.get_or_insert_with(|| Looks::new(state, cx.waker()));
         match looks.look(connection) {
@@ -68,7 +68,7 @@ pub(super) async fn until_retired(
             ended => ended.map(Some),
         }
     };
-    let end = |connection: Pin<&mut Multiplexed>| connection.get_mut().retire();
+    let end = |connection: Pin<&mut H2Conn>| connection.get_mut().retire();
     drive(connection, drain, |cx| state.retires(cx), look, end).await
 }
 

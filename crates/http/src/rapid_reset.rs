@@ -19,7 +19,7 @@ const CONTINUATION: u8 = 9;
 
 /// Follows the frames of one connection.
 #[derive(Debug)]
-pub(super) struct ResetWatch {
+pub(super) struct ResetGuard {
     /// More than that in a second are too many.
     limit: u32,
     /// Maximum number per second of frames that carry nothing for a request.
@@ -54,7 +54,7 @@ struct Counts {
     idle: u32,
 }
 
-impl ResetWatch {
+impl ResetGuard {
     /// Creates a watch with limits per second: `limit` resets, and `frames` that carry nothing for a request.
     pub(super) fn new(limit: u32, frames: u32) -> Self {
         Self {
@@ -163,12 +163,12 @@ mod tests {
     fn frames_are_counted_however_they_are_cut() {
         let sent = streams(7);
         for size in 1..=sent.len() {
-            let mut watch = ResetWatch::new(100, 100);
+            let mut watch = ResetGuard::new(100, 100);
             let seen = sent.chunks(size).map(|part| watch.look(part, 1).count);
             assert_eq!(seen.sum::<u32>(), 7, "{size}");
             assert_eq!(watch.rest_of_frame(), 0);
         }
-        let mut watch = ResetWatch::new(100, 100);
+        let mut watch = ResetGuard::new(100, 100);
         watch.look(&streams(0), 1);
         watch.look(&frame(0, b"data")[..10], 1);
         assert_eq!(watch.rest_of_frame(), 3);
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn so_many_in_a_second_and_not_one_more() {
-        let mut watch = ResetWatch::new(5, 100);
+        let mut watch = ResetGuard::new(5, 100);
         assert!(!watch.look(&streams(5), 1).too_many);
         let one = frame(RST_STREAM, &[0; 4]);
         assert!(!watch.look(&one, 2).too_many, "another second");
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn frames_that_are_for_nothing_are_bounded() {
         for kind in [PRIORITY, SETTINGS, PING, 0x55] {
-            let mut watch = ResetWatch::new(5, 100);
+            let mut watch = ResetGuard::new(5, 100);
             watch.look(&streams(0), 1);
             let one = frame(kind, &[0; 5]);
             for _ in 0..99 {
@@ -200,7 +200,7 @@ mod tests {
             assert!(watch.look(&one, 1).too_idle, "{kind}");
             assert!(!watch.look(&one, 2).too_idle, "another second");
         }
-        let mut watch = ResetWatch::new(5, 100);
+        let mut watch = ResetGuard::new(5, 100);
         watch.look(&streams(0), 1);
         for _ in 0..1000 {
             assert!(!watch.look(&frame(0, b"data"), 1).too_idle);

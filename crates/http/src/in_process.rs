@@ -1,4 +1,4 @@
-//! Serving requests that no socket brought, for benchmarks.
+//! Requests that no socket brought, for benchmarks.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr};
@@ -7,8 +7,8 @@ use std::sync::Arc;
 use http::{Request, Response};
 
 use super::connection::{ConnectionState, Phase};
-use super::service::{Served, WorkerService};
-use super::serving::Answering;
+use super::pipeline::RequestFuture;
+use super::router::{ConnService, WorkerService};
 use super::timer::WorkerClock;
 use super::{HttpConfig, Layers, router};
 use crate::auth::Gate;
@@ -17,9 +17,9 @@ use crate::server::{Server, WorkerState};
 
 /// Request handling of a worker for one HTTP/1 connection, without its I/O.
 #[derive(Debug)]
-pub struct Direct(Arc<Served>);
+pub struct InProcess(Arc<ConnService>);
 
-impl Direct {
+impl InProcess {
     pub fn new(server: Arc<Server>, gate: Arc<Gate>, config: HttpConfig) -> Self {
         let cells = server.telemetry().cells();
         let router = Arc::new(router(server, gate, config, Layers::default()));
@@ -29,7 +29,7 @@ impl Direct {
             IpAddr::from(Ipv4Addr::LOCALHOST).into(),
             u32::MAX,
         );
-        Self(Arc::new(Served::new(
+        Self(Arc::new(ConnService::new(
             Arc::new(service),
             Arc::new(connection),
         )))
@@ -39,7 +39,7 @@ impl Direct {
     pub async fn serve(&self, request: Request<Body>) -> Response<Body> {
         self.0.connection().enter(Phase::Head);
         let (head, body) = request.into_parts();
-        match Answering::new(Arc::clone(&self.0), head, body).await {
+        match RequestFuture::new(Arc::clone(&self.0), head, body).await {
             Ok(response) => response,
             Err(never) => {
                 let never: Infallible = never;

@@ -24,7 +24,7 @@ const DIGITS_MAX: usize = 9;
 
 /// Remembered head of a connection.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct KnownHeads {
     last: Option<Box<KnownHead>>,
     /// Number of heads to parse before one is remembered again.
     patience: u32,
@@ -48,7 +48,7 @@ pub(super) struct Ends {
     pub(super) body: usize,
 }
 
-impl Known {
+impl KnownHeads {
     /// Looks whether these bytes begin with the head that came last.
     #[inline]
     pub(super) fn recognise(&mut self, bytes: &[u8]) -> Option<Ends> {
@@ -145,9 +145,9 @@ fn number_in(bytes: &[u8]) -> Option<(usize, usize)> {
 }
 
 /// Redacts the contents, which may include credentials.
-impl fmt::Debug for Known {
+impl fmt::Debug for KnownHeads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Known")
+        f.write_str("KnownHeads")
     }
 }
 
@@ -162,13 +162,13 @@ mod tests {
         head.len() as u64 + 3
     }
 
-    fn knowing(head: &str) -> Known {
-        let mut known = Known::default();
+    fn knowing(head: &str) -> KnownHeads {
+        let mut known = KnownHeads::default();
         assert!(known.remember(head.as_bytes(), all(head)), "{head:?}");
         known
     }
 
-    fn body_ends(known: &mut Known, text: &str) -> Option<usize> {
+    fn body_ends(known: &mut KnownHeads, text: &str) -> Option<usize> {
         let ends = known.recognise(text.as_bytes())?;
         assert_eq!(
             &text[..ends.head],
@@ -241,16 +241,16 @@ mod tests {
             format!("\r\n{HEAD}"),
         ] {
             assert!(
-                !Known::default().remember(head.as_bytes(), all(&head)),
+                !KnownHeads::default().remember(head.as_bytes(), all(&head)),
                 "{head:?}"
             );
         }
-        assert!(!Known::default().remember(HEAD.as_bytes(), all(HEAD) + 1));
+        assert!(!KnownHeads::default().remember(HEAD.as_bytes(), all(HEAD) + 1));
     }
 
     #[test]
     fn where_heads_differ_all_the_time_few_are_remembered() {
-        let mut known = Known::default();
+        let mut known = KnownHeads::default();
         let remembered = (0..1_000).filter(|number| {
             let head = HEAD.replace("Host: a", &format!("Host: {number}"));
             known.remember(head.as_bytes(), all(&head))

@@ -5,8 +5,8 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use super::config::{HttpConfig, HttpLimits};
-use super::door::{Arrived, Door};
-use super::peers::Peers;
+use super::conn_limits::ConnLimits;
+use super::listener::{AcceptedSocket, BoundSocket};
 use super::worker::{Accepted, Worker};
 use crate::limit::{Hits, Limit, subnet};
 
@@ -20,11 +20,11 @@ const SHORT_PAUSE: Duration = Duration::from_millis(1);
 /// Takes connections, and gives each to the worker that has the fewest.
 #[derive(Debug)]
 pub(crate) struct Acceptor<'s> {
-    door: &'s Door,
+    door: &'s BoundSocket,
     workers: &'s [Worker],
     hits: &'s Hits,
     max: usize,
-    peers: Peers,
+    peers: ConnLimits,
     /// An open file to give up when there can be no more of them: so that a connection can be taken, and closed, and
     /// its client need not wait.
     reserve: Option<File>,
@@ -35,14 +35,19 @@ pub(crate) struct Acceptor<'s> {
 }
 
 impl<'s> Acceptor<'s> {
-    pub fn new(door: &'s Door, workers: &'s [Worker], config: &HttpConfig, hits: &'s Hits) -> Self {
+    pub fn new(
+        door: &'s BoundSocket,
+        workers: &'s [Worker],
+        config: &HttpConfig,
+        hits: &'s Hits,
+    ) -> Self {
         let limits = &config.limits;
         Self {
             door,
             workers,
             hits,
             max: max_connections(limits),
-            peers: Peers::new(
+            peers: ConnLimits::new(
                 limits.connections_per_address,
                 config.trusted_proxies.clone(),
             ),
@@ -91,7 +96,7 @@ impl<'s> Acceptor<'s> {
         }
     }
 
-    pub(super) async fn take(&mut self, arrived: Arrived) {
+    pub(super) async fn take(&mut self, arrived: AcceptedSocket) {
         let peer = arrived.peer();
         let (place, too_many) = self.peers.enter(peer.address);
         if too_many {
@@ -229,7 +234,7 @@ mod tests {
     async fn a_worker_that_is_blocked_does_not_keep_connections_from_the_others() {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let address = listener.local_addr().expect("bound");
-        let peers = Peers::new(None, crate::net::TrustedProxies::default());
+        let peers = ConnLimits::new(None, crate::net::TrustedProxies::default());
         let accepted = || {
             let stream = std::net::TcpStream::connect(address).expect("it listens");
             let (place, _) = peers.enter(IpAddr::V4(Ipv4Addr::LOCALHOST));

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http::{Request, Response};
 
-use super::status::Rejection;
+use super::error_response::Rejection;
 use crate::net::Body;
 
 /// Future of one response.
@@ -45,9 +45,9 @@ pub trait PublicPaths: fmt::Debug + Send + Sync {
 
 /// All of them, by path.
 #[derive(Clone, Default)]
-pub(super) struct OwnRoutes(HashMap<String, Arc<dyn RouteHandler>>);
+pub(super) struct CustomRoutes(HashMap<String, Arc<dyn RouteHandler>>);
 
-impl OwnRoutes {
+impl CustomRoutes {
     pub(super) fn add(&mut self, path: String, handler: Arc<dyn RouteHandler>) {
         self.0.insert(path, handler);
     }
@@ -73,7 +73,7 @@ pub(super) async fn answer(handler: &dyn RouteHandler, request: Request<Bytes>) 
     }
 }
 
-impl fmt::Debug for OwnRoutes {
+impl fmt::Debug for CustomRoutes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()
     }

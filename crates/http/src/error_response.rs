@@ -260,7 +260,7 @@ impl Rejection {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         if let Some(reason) = self.reason() {
-            response.extensions_mut().insert(Turned {
+            response.extensions_mut().insert(RejectionRecord {
                 reason,
                 limit: self.limit(),
                 principal: None,
@@ -273,7 +273,7 @@ impl Rejection {
 
 /// Response extension that carries the rejection to metrics and audit.
 #[derive(Clone, Debug)]
-pub(super) struct Turned {
+pub(super) struct RejectionRecord {
     pub(super) reason: Reason,
     /// The limit that was hit, where it was not counted before.
     pub(super) limit: Option<Limit>,
@@ -295,7 +295,7 @@ pub(super) fn note_refusal(response: &mut Response<Body>, refusal: &Refusal) {
         let seconds = HeaderValue::from_static(seconds);
         response.headers_mut().insert(RETRY_AFTER, seconds);
     }
-    response.extensions_mut().insert(Turned {
+    response.extensions_mut().insert(RejectionRecord {
         reason: refusal.reason(),
         limit: None,
         principal: None,
@@ -385,7 +385,7 @@ pub(super) fn deny(
     };
     let mut response = Response::new(Body::from(bytes::Bytes::from(body)));
     *response.status_mut() = status;
-    response.extensions_mut().insert(Turned {
+    response.extensions_mut().insert(RejectionRecord {
         reason: reason_of(error),
         limit: limit_of(error),
         principal: None,

@@ -10,7 +10,7 @@ use super::*;
 /// Remaining text of input that arrives in pieces, and whether more arrived than the latest request. Bytes after the
 /// first head arrive during its response.
 fn watched(text: &str, cuts: &[usize]) -> (String, bool) {
-    let mut watch = HeadWatch::default();
+    let mut watch = FramingGuard::default();
     let begins = text.len() - text.trim_start_matches(['\r', '\n']).len();
     let head_end = text[begins..].find("\r\n\r\n").map(|at| begins + at + 4);
     let mut out = Vec::new();
@@ -19,9 +19,9 @@ fn watched(text: &str, cuts: &[usize]) -> (String, bool) {
         let (piece, after) = rest.split_at((*cut).min(rest.len()));
         let mut piece = piece.to_vec();
         let at = match out.len() {
-            0 => At::Beginning,
-            at if head_end.is_none_or(|end| at < end) => At::Head,
-            _ => At::Body,
+            0 => BytePosition::Beginning,
+            at if head_end.is_none_or(|end| at < end) => BytePosition::Head,
+            _ => BytePosition::Body,
         };
         watch.look(&mut piece, at);
         out.extend(piece);

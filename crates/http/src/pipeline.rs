@@ -1,8 +1,8 @@
 //! Request processing from head to response: the order of the steps before the endpoint's own.
 //!
 //! hyper moves the request future, and HTTP/2 has one for each stream. The future therefore holds only the parts of the
-//! request. Nearly all requests complete on the first poll ([`Serving::at_once`]); the others continue in a box
-//! ([`Serving::later`]).
+//! request. Nearly all requests complete on the first poll ([`Pipeline::at_once`]); the others continue in a box
+//! ([`Pipeline::later`]).
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -20,12 +20,12 @@ use tower::ServiceExt as _;
 use super::compress;
 use super::connection::Phase;
 use super::endpoint::{Reading, answer};
-use super::headers::Said;
+use super::error_response::{Rejection, RejectionRecord};
+use super::framing_guard::HeadMatch;
+use super::h2_send_stalls;
+use super::headers::AdmittedHead;
 use super::route::Route;
-use super::sending;
-use super::service::{Entered, Served};
-use super::status::{Rejection, Turned};
-use super::watch::Came;
+use super::router::{Caller, ConnService};
 use crate::auth::Principal;
 use crate::limit::Limits;
 use crate::net::{Body, Peer};
@@ -35,7 +35,7 @@ use crate::telemetry::{HttpKey, HttpWatch, Wire};
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 /// Future of the response to one request.
-pub(crate) struct Answering(State);
+pub(crate) struct RequestFuture(State);
 
 /// Progress of a response.
 #[expect(
@@ -43,7 +43,7 @@ pub(crate) struct Answering(State);
     reason = "nearly all of them come no further than to the large one"
 )]
 enum State {
-    Begun(Serving),
+    Begun(Pipeline),
     Later(Waiting<Response<Body>>),
     Over,
 }
@@ -51,19 +51,19 @@ enum State {
 type Waiting<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// A request in progress.
-struct Serving {
-    served: Counted,
+struct Pipeline {
+    served: StreamGuard,
     head: Parts,
     body: Body,
     /// Comparison of the head with the connection's previous head.
-    came: Came,
+    head_match: HeadMatch,
     /// True if the response may be compressed.
     gzip: bool,
-    terms: Terms,
+    terms: ResponseContext,
 }
 
 /// Inputs of the final steps.
-struct Terms {
+struct ResponseContext {
     client: Peer,
     /// The request is its connection's last.
     last: bool,
@@ -74,8 +74,8 @@ struct Terms {
 }
 
 /// A connection with its service. An HTTP/2 stream is counted until drop.
-struct Counted {
-    served: Arc<Served>,
+struct StreamGuard {
+    served: Arc<ConnService>,
     is_stream: bool,
 }
 
@@ -83,49 +83,49 @@ struct Counted {
 enum Progress {
     Answered(Response<Body>),
     /// The request was not checked.
-    Unjudged,
+    Unusual,
     /// The request is an admitted message; its caller is not authenticated yet.
-    Arrived(Said),
+    Admitted(AdmittedHead),
     /// The caller is authenticated; the body is arriving.
-    Reading(Arc<Principal>, Said, Reading),
+    Reading(Arc<Principal>, AdmittedHead, Reading),
     /// The server takes its time.
-    Waiting(Arc<Principal>, Said, Waiting<Reply>),
+    Waiting(Arc<Principal>, AdmittedHead, Waiting<Reply>),
 }
 
-impl Answering {
+impl RequestFuture {
     /// Begins to serve a request, which is taken as its parts: each time that it is put together it is copied.
     #[inline]
-    pub(super) fn new(served: Arc<Served>, head: Parts, body: impl Into<Body>) -> Self {
+    pub(super) fn new(served: Arc<ConnService>, head: Parts, body: impl Into<Body>) -> Self {
         let router = &*served.service.router;
         let config = &router.endpoint.config;
         let hits = &served.service.limits().hits;
         let connection = &served.connection;
         let last = connection.begin_request(&config.limits, hits);
-        let came = connection.familiar.begin();
+        let head_match = connection.head_cache.begin();
         let is_stream = connection.open_stream();
         let gzip = config.compression && compress::takes_gzip(&head.headers);
         let watch = router.telemetry.counts().then(|| {
             let key = key_of(router.path(&head.uri), &head);
             HttpWatch::begin(Arc::clone(served.service.local.cells()), key)
         });
-        let terms = Terms {
+        let terms = ResponseContext {
             client: router.client(connection, &head.headers),
             last,
             begun: config.server_timing.then(Instant::now),
             watch,
         };
-        Self(State::Begun(Serving {
-            served: Counted { served, is_stream },
+        Self(State::Begun(Pipeline {
+            served: StreamGuard { served, is_stream },
             head,
             body: body.into(),
-            came,
+            head_match,
             gzip,
             terms,
         }))
     }
 }
 
-impl Future for Answering {
+impl Future for RequestFuture {
     type Output = Result<Response<Body>, Infallible>;
 
     #[inline]
@@ -139,7 +139,7 @@ impl Future for Answering {
             }
             if let State::Begun(serving) = std::mem::replace(state, State::Over) {
                 *state = State::Later(match progress {
-                    Progress::Unjudged => Box::pin(serving.unusual()),
+                    Progress::Unusual => Box::pin(serving.unusual()),
                     rest => Box::pin(serving.later(rest)),
                 });
             }
@@ -151,7 +151,7 @@ impl Future for Answering {
     }
 }
 
-impl Serving {
+impl Pipeline {
     /// Runs all steps that do not wait: for nearly all messages, every step.
     #[inline]
     fn at_once(&mut self, cx: &mut Context<'_>) -> Progress {
@@ -159,11 +159,11 @@ impl Serving {
             served,
             head,
             body,
-            came,
+            head_match,
             gzip,
             terms,
         } = self;
-        let Served {
+        let ConnService {
             service,
             connection,
         } = &**served;
@@ -173,9 +173,9 @@ impl Serving {
             && router.is_message(head)
             && router.cors.origin(&head.headers).is_none();
         if !is_usual {
-            return Progress::Unjudged;
+            return Progress::Unusual;
         }
-        let said = match router.said(*came, connection, head) {
+        let said = match router.said(*head_match, connection, head) {
             Ok(said) => said,
             Err(rejection) => return terms.answered(served, router.refuse(rejection, head)),
         };
@@ -188,7 +188,7 @@ impl Serving {
         let principal = match router.gate.everybody() {
             Some(everybody) => everybody,
             None => match router.recall(Some(connection), route, head) {
-                None => return Progress::Arrived(said),
+                None => return Progress::Admitted(said),
                 Some(Err(refusal)) => return terms.answered(served, refusal),
                 Some(Ok(principal)) => {
                     proved = principal;
@@ -226,7 +226,7 @@ impl Serving {
 
     /// The rest of a request that has to wait for something.
     async fn later(mut self, rest: Progress) -> Response<Body> {
-        let Served {
+        let ConnService {
             service,
             connection,
         } = &*self.served;
@@ -235,8 +235,8 @@ impl Serving {
         let (route, wire) = (Route::MCP, Wire::of(head.version));
         let (principal, response) = match rest {
             Progress::Answered(response) => return response,
-            Progress::Unjudged => return Box::pin(self.unusual()).await,
-            Progress::Arrived(said) => {
+            Progress::Unusual => return Box::pin(self.unusual()).await,
+            Progress::Admitted(said) => {
                 let (at, client) = (Some(connection), Some(terms.client));
                 let found = Box::pin(router.enter(at, client, route, head)).await;
                 let principal = match found {
@@ -275,13 +275,13 @@ impl Serving {
 
     /// Handles requests that are not messages at `/mcp`, pass through application layers, or have another origin.
     async fn unusual(mut self) -> Response<Body> {
-        let Served {
+        let ConnService {
             service,
             connection,
         } = &*self.served;
         let router = &*service.router;
         let origin = router.cors.origin(&self.head.headers);
-        let mut response = match router.said(self.came, connection, &self.head) {
+        let mut response = match router.said(self.head_match, connection, &self.head) {
             Err(rejection) => router.refuse(rejection, &self.head),
             Ok(_) if origin.is_some() && router.cors.is_preflight(&self.head) => {
                 router.cors.preflight(&self.head.headers)
@@ -312,16 +312,16 @@ impl Serving {
     }
 }
 
-impl Terms {
-    fn entered<'p>(&self, principal: &'p Arc<Principal>) -> Entered<'p> {
-        Entered {
+impl ResponseContext {
+    fn entered<'p>(&self, principal: &'p Arc<Principal>) -> Caller<'p> {
+        Caller {
             principal,
             client: Some(self.client),
         }
     }
 
     #[inline]
-    fn answered(&mut self, served: &Served, response: Response<Body>) -> Progress {
+    fn answered(&mut self, served: &ConnService, response: Response<Body>) -> Progress {
         Progress::Answered(self.finish(served, response, None))
     }
 
@@ -329,24 +329,24 @@ impl Terms {
     #[inline]
     fn finish(
         &mut self,
-        served: &Served,
+        served: &ConnService,
         mut response: Response<Body>,
         origin: Option<HeaderValue>,
     ) -> Response<Body> {
-        let Served {
+        let ConnService {
             service,
             connection,
         } = served;
         let router = &*service.router;
         connection.body_is_read();
         connection.answer_is_ready();
-        if let Some(turned) = response.extensions_mut().remove::<Turned>() {
+        if let Some(turned) = response.extensions_mut().remove::<RejectionRecord>() {
             router.turned_away(turned, self.client);
         }
         if let Some(origin) = origin {
             router.cors.allow(origin, &mut response);
         }
-        let is_multiplexed = connection.phase() == Phase::Multiplexed;
+        let is_multiplexed = connection.phase() == Phase::Http2;
         if self.last || router.telemetry.life.is_draining() && !is_multiplexed {
             response
                 .headers_mut()
@@ -359,22 +359,22 @@ impl Terms {
             watch.end(response.status().as_u16());
         }
         if is_multiplexed {
-            response = response.map(|body| sending::watch(connection, body));
+            response = response.map(|body| h2_send_stalls::watch(connection, body));
         }
         response
     }
 }
 
-impl Deref for Counted {
-    type Target = Served;
+impl Deref for StreamGuard {
+    type Target = ConnService;
 
     #[inline]
-    fn deref(&self) -> &Served {
+    fn deref(&self) -> &ConnService {
         &self.served
     }
 }
 
-impl Drop for Counted {
+impl Drop for StreamGuard {
     #[inline]
     fn drop(&mut self) {
         if self.is_stream {

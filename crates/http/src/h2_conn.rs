@@ -21,9 +21,9 @@ use http::{Method, Request};
 
 use super::config::HttpLimits;
 use super::connection::ConnectionState;
-use super::outgoing::{self, Outgoing};
-use super::service::Served;
-use super::serving::Answering;
+use super::h2_response_body::{self, H2ResponseBody};
+use super::pipeline::RequestFuture;
+use super::router::ConnService;
 use super::socket::Socket;
 use crate::limit::Limit;
 use crate::net::Upload;
@@ -36,8 +36,8 @@ const SEND_BUFFER_MAX: usize = 400 * 1024;
 const BROKEN_STREAMS_MAX: usize = 1024;
 
 /// An HTTP/2 connection with its service.
-pub(super) struct Multiplexed {
-    served: Arc<Served>,
+pub(super) struct H2Conn {
+    served: Arc<ConnService>,
     ping_seconds: u32,
     /// Set if the connection must shut down before its handshake ends.
     retires: bool,
@@ -79,9 +79,9 @@ impl Broken {
     }
 }
 
-impl Multiplexed {
+impl H2Conn {
     /// Creates the connection for a socket that is unread.
-    pub(super) fn new(socket: Socket, served: Arc<Served>, limits: &HttpLimits) -> Self {
+    pub(super) fn new(socket: Socket, served: Arc<ConnService>, limits: &HttpLimits) -> Self {
         let handshake = server::Builder::new()
             .initial_window_size(WINDOW)
             .initial_connection_window_size(WINDOW)
@@ -108,7 +108,7 @@ impl Multiplexed {
     }
 }
 
-impl Future for Multiplexed {
+impl Future for H2Conn {
     type Output = Result<(), Broken>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -137,7 +137,11 @@ impl Future for Multiplexed {
 
 impl Open {
     #[inline]
-    fn poll(&mut self, cx: &mut Context<'_>, served: &Arc<Served>) -> Poll<Result<(), Broken>> {
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        served: &Arc<ConnService>,
+    ) -> Poll<Result<(), Broken>> {
         let Self { connection, pulse } = self;
         let state = served.connection();
         if pulse.is_to_be_felt(state.now()) {
@@ -162,11 +166,15 @@ impl Open {
 
 /// Serves a stream as far as it can be served at once, and has the rest done by a task.
 #[inline]
-fn begin(served: &Arc<Served>, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
+fn begin(
+    served: &Arc<ConnService>,
+    request: Request<RecvStream>,
+    mut respond: SendResponse<Bytes>,
+) {
     let (head, stream) = request.into_parts();
     let upload = Upload::new(stream, &head.headers);
     let head_only = head.method == Method::HEAD;
-    let mut answering = Answering::new(Arc::clone(served), head, upload);
+    let mut answering = RequestFuture::new(Arc::clone(served), head, upload);
     // The stream registers its real waker when its own task polls it.
     let cx = &mut Context::from_waker(Waker::noop());
     // A stream that breaks, breaks alone, as it would as a task.
@@ -175,7 +183,7 @@ fn begin(served: &Arc<Served>, request: Request<RecvStream>, mut respond: SendRe
             return Begun::Waits;
         };
         let second = served.connection().now();
-        if let Some(mut sending) = outgoing::send(&mut respond, response, second, head_only)
+        if let Some(mut sending) = h2_response_body::send(&mut respond, response, second, head_only)
             && Pin::new(&mut sending).poll(cx).is_pending()
         {
             return Begun::Sends(sending);
@@ -195,7 +203,7 @@ fn begin(served: &Arc<Served>, request: Request<RecvStream>, mut respond: SendRe
                 });
                 if let Some(response) = answered.await
                     && let Some(sending) =
-                        outgoing::send(&mut respond, response, connection.now(), head_only)
+                        h2_response_body::send(&mut respond, response, connection.now(), head_only)
                 {
                     sending.await;
                 }
@@ -208,7 +216,7 @@ fn begin(served: &Arc<Served>, request: Request<RecvStream>, mut respond: SendRe
 enum Begun {
     Done,
     Waits,
-    Sends(Outgoing),
+    Sends(H2ResponseBody),
 }
 
 /// Keep-alive check: a silent client receives a ping and has the same time to respond (RFC 9113 section 6.7).
@@ -359,7 +367,7 @@ mod tests {
     fn state_by(clock: &Arc<WorkerClock>) -> Arc<ConnectionState> {
         let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let state = ConnectionState::new(Arc::clone(clock), peer.into(), 1_000);
-        state.enter(Phase::Multiplexed);
+        state.enter(Phase::Http2);
         Arc::new(state)
     }
 
