@@ -22,7 +22,7 @@ pub(super) enum Client {
     Inspector,
 }
 
-/// How a client reaches the server.
+/// A client's connection to the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
     /// At a URL. The token, if any, is in the environment variable of this name.
@@ -77,7 +77,7 @@ impl Client {
         }
     }
 
-    /// What the user does for the client to read the changed file.
+    /// The user's next step after a change of the file.
     pub(super) fn next_step(self) -> &'static str {
         match self {
             Self::ClaudeDesktop | Self::Windsurf => "Restart it.",
