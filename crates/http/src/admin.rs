@@ -16,9 +16,9 @@ use tokio::sync::Semaphore;
 
 use super::acceptor::TOLD_AGAIN_AFTER;
 use super::config::HttpConfig;
-use super::error_response::Rejection;
 use super::headers::Fields;
 use super::host_guard::HostGuard;
+use super::rejection::HttpError;
 use super::route::Route;
 use crate::net::{self, Body};
 use crate::server::Server;
@@ -102,10 +102,10 @@ async fn converse(stream: TcpStream, server: Arc<Server>, guard: Arc<HostGuard>)
 fn answer(request: &Request<Incoming>, server: &Server, guard: &HostGuard) -> Response<Body> {
     let route = Route::of(request.uri().path());
     let Some((route, page)) = route.and_then(|(route, _)| Some((route, route.page()?))) else {
-        return Rejection::NoPage.into_problem();
+        return HttpError::NoPage.into_problem();
     };
     if !route.has(request.method()) {
-        return Rejection::MethodNotAllowed(route.methods).into_problem();
+        return HttpError::MethodNotAllowed(route.methods).into_problem();
     }
     let fields = Fields::read(request.headers());
     if !route.is_open()

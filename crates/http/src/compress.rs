@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, Response};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 
-use super::error_response::Rejection;
+use super::rejection::HttpError;
 use crate::net::Body;
 
 /// Minimum size in bytes; a smaller body fits into one packet.
@@ -70,7 +70,7 @@ pub(super) async fn compressed(
     let body = std::mem::take(response.body_mut());
     #[expect(clippy::disallowed_methods, reason = "it has said how long it is")]
     let Ok(body) = body.collect().await else {
-        return Rejection::Internal.into_problem();
+        return HttpError::Internal.into_problem();
     };
     let plain = body.to_bytes();
     let squeezed = if bytes <= ON_WORKER_BYTES {

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http::{Request, Response};
 
-use super::error_response::Rejection;
+use super::rejection::HttpError;
 use crate::net::Body;
 
 /// Future of one response.
@@ -68,7 +68,7 @@ pub(super) async fn answer(handler: &dyn RouteHandler, request: Request<Bytes>) 
                 path,
                 "a route panicked; its request failed, nothing else is affected"
             );
-            Rejection::Internal.into_problem()
+            HttpError::Internal.into_problem()
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Request steps on the MCP path, in order.
+//! Messages on the MCP path.
 
-use std::future::{Future as _, poll_fn};
+use std::future::Future as _;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -12,12 +12,12 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::config::{HttpConfig, HttpLimits};
 use super::connection::{ConnectionState, Phase};
-use super::error_response::{Rejection, respond, respond_in, respond_in_events};
+use super::context::RequestContext;
 use super::headers::Summary;
-use super::router::Caller;
+use super::rejection::HttpError;
 use crate::limit::Limit;
 use crate::net::{Body, Reader};
-use crate::server::{HttpHead, MaybeReady, Reply, Server, VersionHeader, WorkerState};
+use crate::server::{MaybeReady, Server, VersionHeader};
 use crate::telemetry::Wire;
 
 /// The MCP endpoint of one server.
@@ -27,52 +27,35 @@ pub(crate) struct Endpoint {
     pub config: HttpConfig,
 }
 
-/// Caller, worker and wire of a message.
-pub(super) type Sender<'a> = (&'a Caller<'a>, &'a WorkerState, Wire);
+/// Outcome of a request other than POST.
+pub(super) enum OtherMethod {
+    Reply(MaybeReady),
+    Response(Response<Body>),
+}
 
 const METHODS: &str = "GET, POST, DELETE";
 const METHODS_WITHOUT_STREAMS: &str = "POST, DELETE";
 const METHODS_STATELESS: &str = "POST";
 
 impl Endpoint {
-    /// Handles a message from head to response.
-    pub(super) async fn post(
-        &self,
-        by: Sender<'_>,
-        connection: Option<&Arc<ConnectionState>>,
-        summary: &Summary,
-        headers: &mut HeaderMap,
-        body: &mut Body,
-    ) -> Result<Response<Body>, Rejection> {
-        let reading = self.begin_to_post(summary, body)?;
-        self.read_on((reading, body), by, connection, summary, headers)
-            .await
-    }
-
     /// Begins to read a message, if its head allows for one.
     #[inline]
-    pub(super) fn begin_to_post(
+    pub(super) fn begin_message(
         &self,
         summary: &Summary,
         body: &Body,
-    ) -> Result<Reading, Rejection> {
+    ) -> Result<BodyReader, HttpError> {
         summary.check_media(self.config.strict_accept)?;
-        self.begin_to_read(body)
+        self.begin_body(body)
     }
 
-    /// Reads the rest of a message and returns its response.
-    pub(super) async fn read_on(
-        &self,
-        (mut reading, body): (Reading, &mut Body),
-        by: Sender<'_>,
-        connection: Option<&Arc<ConnectionState>>,
-        summary: &Summary,
-        headers: &mut HeaderMap,
-    ) -> Result<Response<Body>, Rejection> {
-        let body = poll_fn(|cx| reading.poll(cx, &self.config.limits, connection, body)).await?;
-        let handled = poll_fn(|cx| Poll::Ready(self.handle(cx, by, summary, headers, &body)));
-        let reply = handled.await.reply().await;
-        Ok(answer(reply, connection, summary, headers))
+    /// Begins to read a body within the limits of size and time.
+    #[inline]
+    pub(super) fn begin_body(&self, body: &Body) -> Result<BodyReader, HttpError> {
+        Ok(BodyReader {
+            reader: Reader::new(body, self.config.limits.body_bytes)?,
+            watch: None,
+        })
     }
 
     /// Handles a message that was read.
@@ -80,112 +63,64 @@ impl Endpoint {
     pub(super) fn handle(
         &self,
         cx: &mut Context<'_>,
-        (entered, local, wire): Sender<'_>,
-        summary: &Summary,
+        request: &RequestContext<'_>,
         headers: &mut HeaderMap,
         body: &Bytes,
     ) -> MaybeReady {
-        let mut head = HttpHead {
-            principal: entered.principal,
-            headers,
-            mcp: &summary.mcp,
-            extensions: summary.extensions.as_ref(),
-            takes_streams: summary.takes_streams(),
-            wire,
-            peer: entered.client,
-        };
-        self.server.handle_http(cx, local, &mut head, body)
+        let mut head = request.head(headers);
+        self.server
+            .handle_http(cx, request.origin.worker, &mut head, body)
     }
 
     /// Handles other methods: opens a session stream (LH-03), ends a session (LH-09), or rejects the request.
-    pub(super) async fn other(
+    pub(super) fn handle_other(
         &self,
-        entered: &Caller<'_>,
         method: &Method,
-        local: &WorkerState,
-        connection: Option<&Arc<ConnectionState>>,
-        summary: &Summary,
+        request: &RequestContext<'_>,
         headers: &mut HeaderMap,
-    ) -> Result<Response<Body>, Rejection> {
+    ) -> Result<OtherMethod, HttpError> {
+        let summary = request.summary;
         let version = summary.mcp.version();
         let opens = method == Method::GET && self.server.has_standing_streams();
         if version == VersionHeader::Stateless || !opens && method != Method::DELETE {
             // MH-01
-            return Err(Rejection::MethodNotAllowed(match version {
+            return Err(HttpError::MethodNotAllowed(match version {
                 VersionHeader::Stateless => METHODS_STATELESS,
                 _ if self.server.has_standing_streams() => METHODS,
                 _ => METHODS_WITHOUT_STREAMS,
             }));
         }
-        let head = HttpHead {
-            principal: entered.principal,
-            headers,
-            mcp: &summary.mcp,
-            extensions: summary.extensions.as_ref(),
-            takes_streams: summary.takes_streams(),
-            wire: Wire::default(),
-            peer: entered.client,
-        };
+        let mut head = request.head(headers);
+        head.wire = Wire::default();
+        let worker = request.origin.worker;
         if opens {
             // The client does not follow the specification: a browser or a probe.
             if !summary.mcp.names_session() && !summary.names_streams() {
-                return Err(Rejection::MethodNotAllowed(METHODS_STATELESS));
+                return Err(HttpError::MethodNotAllowed(METHODS_STATELESS));
             }
             if !head.takes_streams {
-                return Err(Rejection::NotAcceptable);
+                return Err(HttpError::NotAcceptable);
             }
-            let reply = match self.server.open_stream(local, &head, version) {
-                Ok(opening) => opening.await,
-                Err(refusal) => refusal,
-            };
-            return Ok(respond(reply, connection));
+            return Ok(OtherMethod::Reply(
+                match self.server.open_stream(worker, &head, version) {
+                    Ok(opening) => MaybeReady::Pending(opening),
+                    Err(refusal) => MaybeReady::Ready(refusal),
+                },
+            ));
         }
-        Ok(match self.server.end_session(local, &head, version) {
+        Ok(match self.server.end_session(worker, &head, version) {
             Ok(()) => {
                 let mut response = Response::new(Body::empty());
                 *response.status_mut() = StatusCode::NO_CONTENT;
-                response
+                OtherMethod::Response(response)
             }
-            Err(reply) => respond(reply, None),
+            Err(reply) => OtherMethod::Reply(MaybeReady::Ready(reply)),
         })
     }
-
-    /// Reads the whole body within the limits of size and time.
-    pub(super) async fn read(
-        &self,
-        connection: Option<&Arc<ConnectionState>>,
-        body: &mut Body,
-    ) -> Result<Bytes, Rejection> {
-        let mut reading = self.begin_to_read(body)?;
-        poll_fn(|cx| reading.poll(cx, &self.config.limits, connection, body)).await
-    }
-
-    #[inline]
-    fn begin_to_read(&self, body: &Body) -> Result<Reading, Rejection> {
-        let limits = &self.config.limits;
-        Ok(Reading {
-            reader: Reader::new(body, limits.body_bytes)?,
-            watch: None,
-        })
-    }
-}
-
-/// Builds the response in a format that the client accepts.
-#[inline]
-pub(super) fn answer(
-    reply: Reply,
-    connection: Option<&Arc<ConnectionState>>,
-    summary: &Summary,
-    headers: &mut HeaderMap,
-) -> Response<Body> {
-    if summary.takes_nothing_but_streams() {
-        return respond_in_events(reply, connection, headers);
-    }
-    respond_in(reply, connection, headers)
 }
 
 /// A body being read. On HTTP/1 the connection's timer limits it; on HTTP/2 each stream has a timer.
-pub(super) struct Reading {
+pub(super) struct BodyReader {
     reader: Reader,
     /// Allocated only on demand, since the body mostly arrives with the head.
     watch: Option<Box<StreamWatch>>,
@@ -224,7 +159,7 @@ impl StreamWatch {
     }
 }
 
-impl Reading {
+impl BodyReader {
     #[inline]
     pub(super) fn poll(
         &mut self,
@@ -232,19 +167,19 @@ impl Reading {
         limits: &HttpLimits,
         connection: Option<&Arc<ConnectionState>>,
         body: &mut Body,
-    ) -> Poll<Result<Bytes, Rejection>> {
+    ) -> Poll<Result<Bytes, HttpError>> {
         let read = self.reader.poll(cx, body);
         match (read, connection) {
             (Poll::Ready(body), connection) => {
                 if let Some(connection) = connection {
                     connection.body_is_read();
                 }
-                Poll::Ready(body.map_err(Rejection::from))
+                Poll::Ready(body.map_err(HttpError::from))
             }
             (Poll::Pending, Some(connection)) if connection.phase() != Phase::Http2 => {
                 if let Some(limit) = connection.body_overdue(cx) {
                     connection.body_is_read();
-                    return Poll::Ready(Err(Rejection::BodyTooSlow(limit)));
+                    return Poll::Ready(Err(HttpError::BodyTooSlow(limit)));
                 }
                 Poll::Pending
             }
@@ -253,7 +188,7 @@ impl Reading {
                     .watch
                     .get_or_insert_with(|| Box::new(StreamWatch::begin()));
                 let limit = ready!(watch.poll(cx, self.reader.received(), limits));
-                Poll::Ready(Err(Rejection::BodyTooSlow(limit)))
+                Poll::Ready(Err(HttpError::BodyTooSlow(limit)))
             }
         }
     }

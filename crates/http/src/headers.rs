@@ -10,8 +10,8 @@ use http::header::{
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Uri};
 
 use super::config::HttpLimits;
-use super::error_response::Rejection;
 use super::host_guard::split_host;
+use super::rejection::HttpError;
 use crate::server::McpHeaders;
 
 /// The header fields that decide over a request, found in one pass over all of them.
@@ -63,7 +63,7 @@ struct Accept {
 /// Facts from the headers that the endpoint needs.
 #[derive(Debug)]
 pub struct Summary {
-    is_json: Result<(), Rejection>,
+    is_json: Result<(), HttpError>,
     accept: Accept,
     /// Number of fields.
     count: usize,
@@ -146,16 +146,16 @@ impl<'h> Fields<'h> {
 
     /// The size of what came in before the body.
     #[inline]
-    pub(crate) fn check_size(&self, uri: &Uri, limits: &HttpLimits) -> Result<(), Rejection> {
+    pub(crate) fn check_size(&self, uri: &Uri, limits: &HttpLimits) -> Result<(), HttpError> {
         let target = uri.path_and_query().map_or(1, |p| p.as_str().len());
         if limits.target_bytes < target {
-            return Err(Rejection::TargetTooLong);
+            return Err(HttpError::TargetTooLong);
         }
         if limits.header_bytes < target + self.bytes {
-            return Err(Rejection::HeadersTooLarge);
+            return Err(HttpError::HeadersTooLarge);
         }
         if limits.header_fields < self.count {
-            return Err(Rejection::TooManyHeaders);
+            return Err(HttpError::TooManyHeaders);
         }
         Ok(())
     }
@@ -163,32 +163,32 @@ impl<'h> Fields<'h> {
     /// Rejects names that CGI-style gateways cannot tell from those with a hyphen. Such a name could pass for a header
     /// that a proxy has removed.
     #[inline]
-    pub fn check_names(&self) -> Result<(), Rejection> {
+    pub fn check_names(&self) -> Result<(), HttpError> {
         if self.has_underscore {
-            return Err(Rejection::HeaderName);
+            return Err(HttpError::HeaderName);
         }
         Ok(())
     }
 
     /// On HTTP/2 both may say for whom a request is; then they have to say the same (RFC 9113 section 8.3.1).
     #[inline]
-    pub(crate) fn check_authority(&self, uri: &Uri) -> Result<(), Rejection> {
+    pub(crate) fn check_authority(&self, uri: &Uri) -> Result<(), HttpError> {
         let (host, authority) = match (self.host, uri.authority()) {
             (Field::Absent, _) | (_, None) => return Ok(()),
             (Field::One(host), Some(authority)) => (host, authority),
-            (Field::Repeated, Some(_)) => return Err(Rejection::HeaderRepeated),
+            (Field::Repeated, Some(_)) => return Err(HttpError::HeaderRepeated),
         };
         let host = host.to_str().ok().and_then(split_host);
         match (host, split_host(authority.as_str())) {
             // The default port of the scheme is optional.
             (Some((host, _)), Some((other, _))) if host.eq_ignore_ascii_case(other) => Ok(()),
-            _ => Err(Rejection::HostInvalid),
+            _ => Err(HttpError::HostInvalid),
         }
     }
 
     /// Codings of the transfer other than the one that hyper undoes, and the one before HTTP/1.1 had it.
     #[inline]
-    pub(crate) fn check_framing(&self, http_10: bool) -> Result<(), Rejection> {
+    pub(crate) fn check_framing(&self, http_10: bool) -> Result<(), HttpError> {
         match self.transfer_encoding {
             Field::Absent => Ok(()),
             Field::One(coding)
@@ -196,7 +196,7 @@ impl<'h> Fields<'h> {
             {
                 Ok(())
             }
-            _ => Err(Rejection::BodyBroken),
+            _ => Err(HttpError::BodyBroken),
         }
     }
 }
@@ -211,11 +211,11 @@ impl<'h> Field<'h> {
     }
 
     #[inline]
-    pub(super) fn value(self) -> Result<Option<&'h HeaderValue>, Rejection> {
+    pub(super) fn value(self) -> Result<Option<&'h HeaderValue>, HttpError> {
         match self {
             Self::Absent => Ok(None),
             Self::One(value) => Ok(Some(value)),
-            Self::Repeated => Err(Rejection::HeaderRepeated),
+            Self::Repeated => Err(HttpError::HeaderRepeated),
         }
     }
 }
@@ -308,14 +308,14 @@ impl Summary {
     }
 
     /// Checks that the body is JSON.
-    pub(crate) fn check_body(&self) -> Result<(), Rejection> {
+    pub(crate) fn check_body(&self) -> Result<(), HttpError> {
         self.is_json
     }
 
     /// Checks that the body is JSON and that the client accepts both response types (HTTP-07). Without `strict`, one of
     /// them or a missing `Accept` header is sufficient, since some clients send that.
     #[inline]
-    pub(crate) fn check_media(&self, strict: bool) -> Result<(), Rejection> {
+    pub(crate) fn check_media(&self, strict: bool) -> Result<(), HttpError> {
         self.is_json?;
         let Accept {
             present,
@@ -332,7 +332,7 @@ impl Summary {
         if acceptable {
             Ok(())
         } else {
-            Err(Rejection::NotAcceptable)
+            Err(HttpError::NotAcceptable)
         }
     }
 }
@@ -340,14 +340,14 @@ impl Summary {
 /// Checks that the body is JSON (HTTP-07). A charset parameter is accepted, since old clients send one; the body is
 /// always read as UTF-8.
 #[inline]
-fn check_content_type(field: Field<'_>) -> Result<(), Rejection> {
+fn check_content_type(field: Field<'_>) -> Result<(), HttpError> {
     let Some(value) = field.value()? else {
-        return Err(Rejection::ContentType);
+        return Err(HttpError::ContentType);
     };
     if value == "application/json" {
         return Ok(());
     }
-    let value = value.to_str().map_err(|_| Rejection::ContentType)?;
+    let value = value.to_str().map_err(|_| HttpError::ContentType)?;
     let mut parts = value.split(';');
     let essence = parts.next().unwrap_or_default().trim();
     let charset = parts.all(|parameter| {
@@ -360,17 +360,17 @@ fn check_content_type(field: Field<'_>) -> Result<(), Rejection> {
     if essence.eq_ignore_ascii_case("application/json") && charset {
         Ok(())
     } else {
-        Err(Rejection::ContentType)
+        Err(HttpError::ContentType)
     }
 }
 
 /// Bodies are not unpacked: a small one could become a large one.
 #[inline]
-fn check_content_encoding(field: Field<'_>) -> Result<(), Rejection> {
+fn check_content_encoding(field: Field<'_>) -> Result<(), HttpError> {
     match field {
         Field::Absent => Ok(()),
         Field::One(coding) if coding.as_bytes().eq_ignore_ascii_case(b"identity") => Ok(()),
-        Field::One(_) | Field::Repeated => Err(Rejection::ContentEncoding),
+        Field::One(_) | Field::Repeated => Err(HttpError::ContentEncoding),
     }
 }
 
@@ -435,16 +435,16 @@ mod tests {
             "text/json",
             "application/x-www-form-urlencoded",
         ] {
-            assert_eq!(check(bad), Err(Rejection::ContentType), "{bad}");
+            assert_eq!(check(bad), Err(HttpError::ContentType), "{bad}");
         }
         let none = Fields::read(&HeaderMap::new()).summary().check_media(false);
-        assert_eq!(none, Err(Rejection::ContentType));
+        assert_eq!(none, Err(HttpError::ContentType));
         let twice = headers(&[
             (CONTENT_TYPE, "application/json"),
             (CONTENT_TYPE, "application/json"),
         ]);
         let twice = Fields::read(&twice).summary().check_media(false);
-        assert_eq!(twice, Err(Rejection::HeaderRepeated));
+        assert_eq!(twice, Err(HttpError::HeaderRepeated));
     }
 
     #[test]
@@ -484,11 +484,11 @@ mod tests {
             |target: &Uri, headers: &HeaderMap| Fields::read(headers).check_size(target, &limits);
         let none = HeaderMap::new();
         assert_eq!(check(&uri(8192), &none), Ok(()));
-        assert_eq!(check(&uri(8193), &none), Err(Rejection::TargetTooLong));
+        assert_eq!(check(&uri(8193), &none), Err(HttpError::TargetTooLong));
         let long = HeaderValue::try_from("x".repeat(32 * 1024)).expect("a value");
         let mut large = HeaderMap::new();
         large.insert(ACCEPT, long);
-        assert_eq!(check(&uri(1), &large), Err(Rejection::HeadersTooLarge));
+        assert_eq!(check(&uri(1), &large), Err(HttpError::HeadersTooLarge));
         let many = |number: usize| {
             let name = HeaderName::from_static("x");
             let each = (0..number).map(|_| (name.clone(), HeaderValue::from_static("y")));
@@ -498,6 +498,6 @@ mod tests {
             })
         };
         assert_eq!(check(&uri(1), &many(100)), Ok(()));
-        assert_eq!(check(&uri(1), &many(101)), Err(Rejection::TooManyHeaders));
+        assert_eq!(check(&uri(1), &many(101)), Err(HttpError::TooManyHeaders));
     }
 }

@@ -10,8 +10,8 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Uri, Version};
 
 use super::config::HttpConfig;
-use super::error_response::Rejection;
 use super::headers::Fields;
+use super::rejection::HttpError;
 use crate::auth::PublicUrl;
 
 /// Permitted hosts and origins: protection against DNS rebinding (HTTP-01, HTTP-08).
@@ -129,19 +129,19 @@ impl HostGuard {
 
     /// Checks `Host` (or the target's authority, which takes its place) and `Origin`.
     #[inline]
-    pub fn check(&self, uri: &Uri, fields: &Fields<'_>) -> Result<(), Rejection> {
+    pub fn check(&self, uri: &Uri, fields: &Fields<'_>) -> Result<(), HttpError> {
         if uri.scheme().is_some_and(|scheme| {
             *scheme != http::uri::Scheme::HTTP && *scheme != http::uri::Scheme::HTTPS
         }) {
-            return Err(Rejection::HostInvalid);
+            return Err(HttpError::HostInvalid);
         }
         if uri.scheme().is_none() && uri.authority().is_some() {
-            return Err(Rejection::Target);
+            return Err(HttpError::Target);
         }
         let host = match (fields.host.value()?, uri.authority()) {
             (_, Some(authority)) => authority.as_str().as_bytes(),
             (Some(host), None) => host.as_bytes(),
-            (None, None) => return Err(Rejection::HostMissing),
+            (None, None) => return Err(HttpError::HostMissing),
         };
         let usual = self.usual.get();
         if usual.is_none_or(|usual| usual.as_bytes() != host) {
@@ -155,32 +155,32 @@ impl HostGuard {
 
     /// Checks the syntax of `Host`, for routes that accept any host. HTTP/1.1 requires exactly one (RFC 9112 section
     /// 3.2); probes may leave it empty.
-    pub(crate) fn check_form(head: &Parts, fields: &Fields<'_>) -> Result<(), Rejection> {
+    pub(crate) fn check_form(head: &Parts, fields: &Fields<'_>) -> Result<(), HttpError> {
         match fields.host.value()? {
             _ if head.uri.authority().is_some() => Ok(()),
-            None if head.version == Version::HTTP_11 => Err(Rejection::HostMissing),
+            None if head.version == Version::HTTP_11 => Err(HttpError::HostMissing),
             None => Ok(()),
             Some(host) => match host.to_str() {
                 Ok(host) if host.is_empty() || is_host(host) => Ok(()),
-                _ => Err(Rejection::HostInvalid),
+                _ => Err(HttpError::HostInvalid),
             },
         }
     }
 
     #[cold]
-    fn check_unusual(&self, host: &[u8]) -> Result<(), Rejection> {
-        let host = std::str::from_utf8(host).map_err(|_| Rejection::HostInvalid)?;
+    fn check_unusual(&self, host: &[u8]) -> Result<(), HttpError> {
+        let host = std::str::from_utf8(host).map_err(|_| HttpError::HostInvalid)?;
         self.check_host(host)?;
         self.usual.get_or_init(|| host.into());
         Ok(())
     }
 
-    fn check_host(&self, host: &str) -> Result<(), Rejection> {
-        let (name, port) = split_host(host).ok_or(Rejection::HostInvalid)?;
+    fn check_host(&self, host: &str) -> Result<(), HttpError> {
+        let (name, port) = split_host(host).ok_or(HttpError::HostInvalid)?;
         match &self.hosts {
             None => Ok(()),
             Some(hosts) if hosts.iter().any(|host| host.matches(name, port)) => Ok(()),
-            Some(_) => Err(Rejection::HostForeign),
+            Some(_) => Err(HttpError::HostForeign),
         }
     }
 
@@ -190,8 +190,8 @@ impl HostGuard {
     /// `http.allowed_hosts`. Equality of `Origin` and `Host` alone is not enough: DNS rebinding makes both the attacker's
     /// name. It needs a name, though, so an address literal cannot be rebound, and browsers resolve `localhost` themselves.
     #[cold]
-    fn check_origin(&self, origin: &HeaderValue, host: &[u8]) -> Result<(), Rejection> {
-        let foreign = Err(Rejection::OriginForeign);
+    fn check_origin(&self, origin: &HeaderValue, host: &[u8]) -> Result<(), HttpError> {
+        let foreign = Err(HttpError::OriginForeign);
         let Ok(origin) = origin.to_str() else {
             return foreign;
         };
@@ -225,7 +225,7 @@ impl HostGuard {
         if self.hosts.is_some() {
             return foreign;
         }
-        Err(Rejection::OriginUnnamed)
+        Err(HttpError::OriginUnnamed)
     }
 }
 
@@ -321,15 +321,15 @@ mod tests {
         guard: &HostGuard,
         target: &'static str,
         headers: &HeaderMap,
-    ) -> Result<(), Rejection> {
+    ) -> Result<(), HttpError> {
         guard.check(&Uri::from_static(target), &Fields::read(headers))
     }
 
-    fn host(guard: &HostGuard, value: &'static str) -> Result<(), Rejection> {
+    fn host(guard: &HostGuard, value: &'static str) -> Result<(), HttpError> {
         check(guard, "/mcp", &headers(&[(HOST, value)]))
     }
 
-    fn origin(guard: &HostGuard, value: &'static str) -> Result<(), Rejection> {
+    fn origin(guard: &HostGuard, value: &'static str) -> Result<(), HttpError> {
         let host = if guard.local_origins {
             "localhost"
         } else {
@@ -358,7 +358,7 @@ mod tests {
         ] {
             assert_eq!(
                 host(&local(), foreign),
-                Err(Rejection::HostForeign),
+                Err(HttpError::HostForeign),
                 "{foreign}"
             );
         }
@@ -375,16 +375,16 @@ mod tests {
         ] {
             assert_eq!(
                 host(&local(), invalid),
-                Err(Rejection::HostInvalid),
+                Err(HttpError::HostInvalid),
                 "{invalid}"
             );
         }
         let none = HeaderMap::new();
-        assert_eq!(check(&local(), "/mcp", &none), Err(Rejection::HostMissing));
+        assert_eq!(check(&local(), "/mcp", &none), Err(HttpError::HostMissing));
         let twice = headers(&[(HOST, "localhost"), (HOST, "localhost")]);
         assert_eq!(
             check(&local(), "/mcp", &twice),
-            Err(Rejection::HeaderRepeated)
+            Err(HttpError::HeaderRepeated)
         );
     }
 
@@ -392,21 +392,21 @@ mod tests {
     fn http_08_the_authority_of_the_target_counts_as_the_host() {
         let headers = headers(&[(HOST, "localhost")]);
         let foreign = check(&local(), "http://evil.example.com/mcp", &headers);
-        assert_eq!(foreign, Err(Rejection::HostForeign));
+        assert_eq!(foreign, Err(HttpError::HostForeign));
     }
 
     #[test]
     fn http_08_elsewhere_all_hosts_or_those_that_are_named() {
         assert_eq!(host(&public(&[], &[]), "anything.example.com:99"), Ok(()));
-        assert_eq!(host(&public(&[], &[]), "a@b"), Err(Rejection::HostInvalid));
+        assert_eq!(host(&public(&[], &[]), "a@b"), Err(HttpError::HostInvalid));
         let named = public(&["mcp.example.com", "other.example.com:8080"], &[]);
         assert_eq!(host(&named, "mcp.example.com:1"), Ok(()));
         assert_eq!(host(&named, "other.example.com:8080"), Ok(()));
         assert_eq!(
             host(&named, "other.example.com"),
-            Err(Rejection::HostForeign)
+            Err(HttpError::HostForeign)
         );
-        assert_eq!(host(&named, "localhost"), Err(Rejection::HostForeign));
+        assert_eq!(host(&named, "localhost"), Err(HttpError::HostForeign));
     }
 
     #[test]
@@ -424,7 +424,7 @@ mod tests {
         assert_eq!(host(&everywhere, "mcp.example.com:8443"), Ok(()));
         assert_eq!(
             host(&everywhere, "other.example.com"),
-            Err(Rejection::HostForeign)
+            Err(HttpError::HostForeign)
         );
         let origin_of = |guard: &HostGuard, value| {
             check(
@@ -444,7 +444,7 @@ mod tests {
         ] {
             assert_eq!(
                 origin_of(&everywhere, foreign),
-                Err(Rejection::OriginForeign),
+                Err(HttpError::OriginForeign),
                 "{foreign}"
             );
         }
@@ -461,7 +461,7 @@ mod tests {
         );
         assert_eq!(
             host(&here, "other.example.com"),
-            Err(Rejection::HostForeign)
+            Err(HttpError::HostForeign)
         );
     }
 
@@ -486,7 +486,7 @@ mod tests {
         ] {
             assert_eq!(
                 origin(&local(), bad),
-                Err(Rejection::OriginForeign),
+                Err(HttpError::OriginForeign),
                 "{bad}"
             );
         }
@@ -497,7 +497,7 @@ mod tests {
             "http://app.example.com",
             "http://localhost",
         ] {
-            assert_eq!(origin(&listed, bad), Err(Rejection::OriginForeign), "{bad}");
+            assert_eq!(origin(&listed, bad), Err(HttpError::OriginForeign), "{bad}");
         }
         // The origins that are listed are those of other servers; this one's own page needs no listing.
         let own = headers(&[(HOST, "10.0.0.7:8080"), (ORIGIN, "http://10.0.0.7:8080")]);
@@ -507,7 +507,7 @@ mod tests {
             (ORIGIN, "http://localhost"),
             (ORIGIN, "http://localhost"),
         ]);
-        assert_eq!(check(&local(), "/", &twice), Err(Rejection::HeaderRepeated));
+        assert_eq!(check(&local(), "/", &twice), Err(HttpError::HeaderRepeated));
     }
 
     #[test]
@@ -536,7 +536,7 @@ mod tests {
             ("[::g]", "http://[::g]"),
         ] {
             let refused = from(&open, host, origin);
-            let unnamed = [Err(Rejection::OriginUnnamed), Err(Rejection::HostInvalid)];
+            let unnamed = [Err(HttpError::OriginUnnamed), Err(HttpError::HostInvalid)];
             assert!(unnamed.contains(&refused), "{host} {origin}: {refused:?}");
         }
         // Another port is another server, and so is another scheme.
@@ -551,7 +551,7 @@ mod tests {
             ("localhost:8080", "http://me@localhost:8080"),
         ] {
             let refused = from(&open, host, origin);
-            assert_eq!(refused, Err(Rejection::OriginForeign), "{host} {origin}");
+            assert_eq!(refused, Err(HttpError::OriginForeign), "{host} {origin}");
         }
         let named = public(&["mcp.example.com", "other.example.com:8080"], &[]);
         for (host, origin, expected) in [
@@ -561,9 +561,9 @@ mod tests {
             (
                 "mcp.example.com",
                 "https://other.example.com:8080",
-                Err(Rejection::OriginForeign),
+                Err(HttpError::OriginForeign),
             ),
-            ("localhost", "http://localhost", Err(Rejection::HostForeign)),
+            ("localhost", "http://localhost", Err(HttpError::HostForeign)),
         ] {
             assert_eq!(from(&named, host, origin), expected, "{host} {origin}");
         }
@@ -576,7 +576,7 @@ mod tests {
         assert_eq!(from(&tunnel, "abc.tunnel.example", page), Ok(()));
         assert_eq!(
             from(&tunnel, "localhost", page),
-            Err(Rejection::OriginForeign)
+            Err(HttpError::OriginForeign)
         );
     }
 }

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -14,8 +14,10 @@ use tower::util::BoxCloneService;
 use tower::{Layer, Service};
 
 use super::connection::ConnectionState;
+use super::context::Origin;
 use super::custom_routes::{CustomRoutes, PublicPaths, RouteHandler};
-use super::headers::Fields;
+use super::headers::{AdmittedHead, Fields};
+use super::progress::Progress;
 use super::router::Router;
 use crate::net::{Body, BodyError};
 use crate::server::WorkerState;
@@ -49,7 +51,7 @@ impl Service<Request<Body>> for McpService {
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         match &mut self.0 {
             Inner::Router { router, local } => {
-                let (router, local) = (Arc::clone(router), Arc::clone(local));
+                let (router, worker) = (Arc::clone(router), Arc::clone(local));
                 let connection = request.extensions_mut().remove::<Arc<ConnectionState>>();
                 let (mut head, mut body) = request.into_parts();
                 Box::pin(async move {
@@ -59,9 +61,15 @@ impl Service<Request<Body>> for McpService {
                         summary.extensions = Some(Arc::new(head.extensions.clone()));
                     }
                     let connection = connection.as_ref();
-                    Ok(router
-                        .route(&local, connection, &summary, &mut head, &mut body)
-                        .await)
+                    let origin = Origin {
+                        router: &router,
+                        worker: &worker,
+                        connection,
+                        client: connection.map(|c| router.client(c, &head.headers)),
+                    };
+                    let mut progress = Progress::new(AdmittedHead::Now(summary));
+                    let response = poll_fn(|cx| progress.poll(cx, &origin, &mut head, &mut body));
+                    Ok(response.await)
                 })
             }
             Inner::Layered(service) => Box::pin(service.call(request)),

@@ -1,37 +1,44 @@
 //! The tools as an OpenAPI document.
 
-use http::{Response, StatusCode};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
 use serde_json::{Map, Value, json};
 
-use super::endpoint::Endpoint;
-use super::rest::{Outcome, list, refuse};
-use super::router::Caller;
-use crate::net::Body;
+use super::context::RequestContext;
+use super::progress::{Outcome, Waiting};
+use super::rejection::HttpError;
+use super::rest::{ResultText, held};
 
 /// Describes the tools that the caller can see.
-pub(super) async fn describe(
-    endpoint: &Endpoint,
-    entered: &Caller<'_>,
-) -> Result<Value, Response<Body>> {
-    let mut tools = Vec::new();
-    let mut cursor = None;
-    loop {
-        let page = match list(endpoint, entered, cursor.as_deref()).await {
-            Outcome::Result(page) => page,
-            Outcome::Problem(response) => return Err(response),
-        };
-        let Ok(mut page) = serde_json::from_slice::<Value>(&page) else {
-            return Err(refuse(StatusCode::INTERNAL_SERVER_ERROR, "Internal error"));
-        };
-        if let Value::Array(more) = page["tools"].take() {
-            tools.extend(more);
+pub(super) fn describe(request: &RequestContext<'_>) -> Waiting<Outcome> {
+    let server = Arc::clone(&request.origin.router.endpoint.server);
+    let (principal, share) = (Arc::clone(request.principal), request.share());
+    Box::pin(async move {
+        let mut tools = Vec::new();
+        let mut cursor: Option<String> = None;
+        loop {
+            let listed = poll_fn(|cx| {
+                Poll::Ready(server.list_tools_rest(cx, &principal, cursor.as_deref()))
+            });
+            let page = match ResultText::of(listed.await.reply().await)? {
+                ResultText::Result(page) => page,
+                ResultText::Problem(response) => return Ok(response),
+            };
+            let page = serde_json::from_slice::<Value>(&page);
+            let mut page = page.map_err(|_| HttpError::Internal)?;
+            if let Value::Array(more) = page["tools"].take() {
+                tools.extend(more);
+            }
+            match page["nextCursor"].take() {
+                Value::String(next) => cursor = Some(next),
+                _ => break,
+            }
         }
-        match page["nextCursor"].take() {
-            Value::String(next) => cursor = Some(next),
-            _ => break,
-        }
-    }
-    Ok(document(&endpoint.server.info(), &tools))
+        let document = document(&server.info(), &tools);
+        held(&server, share, document.to_string().into())
+    })
 }
 
 /// An OpenAPI 3.1 document, whose schemas are those of JSON Schema.

@@ -1,194 +1,120 @@
 //! REST access to tools for clients without MCP: a POST with arguments returns the result. Also serves descriptions of
 //! the server.
 
-use std::future::poll_fn;
-use std::sync::Arc;
-use std::task::Poll;
+use std::task::Context;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::connection::ConnectionState;
-use super::endpoint::Endpoint;
-use super::error_response::{PROBLEM, Rejection, note_refusal, note_scopes, plain_status, problem};
-use super::headers::Summary;
+use super::context::RequestContext;
+use super::dispatch::Dispatched;
 use super::openapi;
+use super::problem::{Envelope, problem, problem_response, text_of};
+use super::progress::Outcome;
+use super::rejection::{HttpError, Rejection};
 use super::route::Rest;
-use super::router::Caller;
-use crate::limit::share_of;
-use crate::net::Body;
-use crate::server::{Reply, WorkerState};
-use crate::telemetry::Seen;
+use crate::net::{Body, ShareKey};
+use crate::server::{Reply, Server};
 
-/// A request outside of the MCP endpoint, its method already one that the path has.
-pub(super) struct RestRequest<'r> {
+/// A request outside of the MCP endpoint.
+pub(super) struct RestCall<'r> {
     pub(super) rest: Rest,
-    /// Whose worker it came to, and how.
-    pub(super) by: (&'r WorkerState, Seen<'static>),
     /// Raw path after `/tools/`.
     pub(super) name: &'r str,
     pub(super) query: Option<&'r str>,
-    pub(super) summary: &'r Summary,
-    pub(super) headers: &'r mut HeaderMap,
-    pub(super) connection: Option<&'r Arc<ConnectionState>>,
 }
 
-impl RestRequest<'_> {
-    pub(super) async fn answer(
-        mut self,
-        endpoint: &Endpoint,
-        entered: &Caller<'_>,
-        body: &mut Body,
-    ) -> Response<Body> {
-        let offers_tools = endpoint.config.rest;
-        match self.rest {
-            Rest::Tools | Rest::Tool | Rest::OpenApi if !offers_tools => {
-                Rejection::NotFound.into_problem()
-            }
+impl RestCall<'_> {
+    /// Handles the request; `body` is that of a call.
+    pub(super) fn dispatch(
+        &self,
+        request: &RequestContext<'_>,
+        cx: &mut Context<'_>,
+        headers: &mut HeaderMap,
+        body: Option<Bytes>,
+    ) -> Result<Dispatched, Rejection> {
+        let server = &request.origin.router.endpoint.server;
+        Ok(match self.rest {
             Rest::Tools => match cursor(self.query) {
-                Ok(cursor) => page(endpoint, entered, cursor.as_deref()).await,
-                Err(detail) => refuse(StatusCode::BAD_REQUEST, detail),
+                Ok(cursor) => server
+                    .list_tools_rest(cx, request.principal, cursor.as_deref())
+                    .into(),
+                Err(detail) => {
+                    let problem = problem(StatusCode::BAD_REQUEST, detail);
+                    Dispatched::Done(problem_response(StatusCode::BAD_REQUEST, &problem))
+                }
             },
-            Rest::Tool => self
-                .call(endpoint, entered, body)
-                .await
-                .unwrap_or_else(Rejection::into_problem),
-            Rest::OpenApi => match openapi::describe(endpoint, entered).await {
-                Ok(document) => held(
-                    endpoint,
-                    entered,
-                    StatusCode::OK,
-                    document.to_string().into(),
-                ),
-                Err(refusal) => refusal,
-            },
-            Rest::Info => json_response(StatusCode::OK, &endpoint.server.info()),
-            Rest::Version => json_response(StatusCode::OK, &endpoint.server.version()),
-            Rest::Ping => json_response(StatusCode::OK, &json!({"status": "ok"})),
-        }
-    }
-
-    async fn call(
-        &mut self,
-        endpoint: &Endpoint,
-        entered: &Caller<'_>,
-        body: &mut Body,
-    ) -> Result<Response<Body>, Rejection> {
-        let body = endpoint.read(self.connection, body).await?;
-        if !body.is_empty() {
-            self.summary.check_body()?;
-        }
-        let Ok(name) = percent_decode_str(self.name).decode_utf8() else {
-            return Err(Rejection::NotFound);
-        };
-        let handled = poll_fn(|cx| {
-            let server = &endpoint.server;
-            let principal = entered.principal;
-            let headers = (&mut *self.headers, self.summary.extensions.as_ref());
-            Poll::Ready(server.call_tool_rest(cx, self.by, principal, headers, &name, &body))
-        });
-        let reply = handled.await.reply().await;
-        Ok(match Outcome::of(reply) {
-            Outcome::Result(result) => called(&result),
-            Outcome::Problem(response) => response,
+            Rest::Tool => {
+                let body = body.unwrap_or_default();
+                if !body.is_empty() {
+                    request.summary.check_body()?;
+                }
+                let name = percent_decode_str(self.name).decode_utf8();
+                let name = name.map_err(|_| HttpError::NotFound)?;
+                let by = (&**request.origin.worker, request.telemetry());
+                let headers = (headers, request.summary.extensions.as_ref());
+                server
+                    .call_tool_rest(cx, by, request.principal, headers, &name, &body)
+                    .into()
+            }
+            Rest::OpenApi => Dispatched::Respond(openapi::describe(request)),
+            Rest::Info => Dispatched::Done(json_response(&server.info())),
+            Rest::Version => Dispatched::Done(json_response(&server.version())),
+            Rest::Ping => Dispatched::Done(json_response(&json!({"status": "ok"}))),
         })
     }
 }
 
-/// A page of the list of tools.
-async fn page(endpoint: &Endpoint, entered: &Caller<'_>, cursor: Option<&str>) -> Response<Body> {
-    match list(endpoint, entered, cursor).await {
-        Outcome::Result(page) => held(endpoint, entered, StatusCode::OK, page),
-        Outcome::Problem(response) => response,
+/// Builds the response to a reply of the server.
+pub(super) fn respond(rest: Rest, reply: Reply, request: &RequestContext<'_>) -> Outcome {
+    let result = match ResultText::of(reply)? {
+        ResultText::Result(result) => result,
+        ResultText::Problem(response) => return Ok(response),
+    };
+    match rest {
+        Rest::Tool => Ok(called(result)),
+        _ => {
+            let server = &request.origin.router.endpoint.server;
+            held(server, request.share(), result)
+        }
     }
 }
 
-/// The result of listing tools, as the newest revision has it.
-pub(super) async fn list(
-    endpoint: &Endpoint,
-    entered: &Caller<'_>,
-    cursor: Option<&str>,
-) -> Outcome {
-    let handled = poll_fn(|cx| {
-        Poll::Ready(
-            endpoint
-                .server
-                .list_tools_rest(cx, entered.principal, cursor),
-        )
-    });
-    Outcome::of(handled.await.reply().await)
-}
-
 /// A response without its JSON-RPC envelope.
-pub(super) enum Outcome {
+pub(super) enum ResultText {
     /// JSON text.
     Result(Bytes),
+    /// An error of a message that was not rejected, as a problem document.
     Problem(Response<Body>),
 }
 
-#[derive(Deserialize)]
-struct Envelope<'a> {
-    #[serde(borrow)]
-    result: Option<&'a RawValue>,
-    error: Option<EnvelopeError>,
-}
-
-#[derive(Deserialize)]
-struct EnvelopeError {
-    code: i64,
-    message: String,
-    #[serde(default)]
-    data: Map<String, Value>,
-}
-
-impl Outcome {
-    fn of(reply: Reply) -> Self {
-        let internal =
-            || Self::Problem(refuse(StatusCode::INTERNAL_SERVER_ERROR, "Internal error"));
-        let Some(mut answer) = reply.into_response() else {
-            return internal();
+impl ResultText {
+    pub(super) fn of(reply: Reply) -> Result<Self, Rejection> {
+        let Some(mut response) = reply.into_response() else {
+            return Err(HttpError::Internal.into());
         };
-        let refusal = answer.refusal.take();
-        let whole = answer.to_bytes();
-        let Ok(Envelope { result, error }) = serde_json::from_slice::<Envelope<'_>>(&whole) else {
-            return internal();
-        };
-        let status = refusal.as_ref().map(plain_status);
-        match (result, error, status) {
-            (Some(result), _, None | Some(StatusCode::OK)) => {
-                Self::Result(whole.slice_ref(result.get().as_bytes()))
+        if let Some(refusal) = response.refusal.take() {
+            return Err(Rejection::message(refusal, response));
+        }
+        let whole = response.to_bytes();
+        match serde_json::from_slice::<Envelope<'_>>(&whole) {
+            Ok(Envelope {
+                result: Some(result),
+                ..
+            }) => Ok(Self::Result(whole.slice_ref(result.get().as_bytes()))),
+            Ok(Envelope {
+                error: Some(error), ..
+            }) => {
+                let status = error_status(error.code);
+                let problem = error.into_problem(status);
+                Ok(Self::Problem(problem_response(status, &problem)))
             }
-            (Some(result), _, Some(status)) => {
-                let mut response = refuse(status, &text_of(result));
-                if let Some(refusal) = &refusal {
-                    note_refusal(&mut response, refusal);
-                }
-                Self::Problem(response)
-            }
-            (None, Some(error), status) => {
-                let status = status.unwrap_or_else(|| error_status(error.code));
-                let mut problem = problem(status, &error.message);
-                let retry = error.data.get("retryAfterMs").and_then(Value::as_u64);
-                if let Value::Object(problem) = &mut problem {
-                    problem.extend(error.data);
-                }
-                let mut response = problem_response(status, &problem);
-                if let Some(retry) = retry {
-                    let seconds = retry.div_ceil(1000).max(1);
-                    response.headers_mut().insert(RETRY_AFTER, seconds.into());
-                }
-                if let Some(refusal) = refusal {
-                    note_refusal(&mut response, &refusal);
-                    note_scopes(&mut response, refusal);
-                }
-                Self::Problem(response)
-            }
-            (None, None, _) => internal(),
+            _ => Err(HttpError::Internal.into()),
         }
     }
 }
@@ -208,39 +134,21 @@ fn error_status(code: i64) -> StatusCode {
     }
 }
 
-/// The result of a call: as it is, or what went wrong.
-fn called(result: &Bytes) -> Response<Body> {
+/// Builds the response to a call: its result, or the text of an error result.
+fn called(result: Bytes) -> Response<Body> {
     #[derive(Deserialize)]
     struct Flag {
         #[serde(default, rename = "isError")]
         is_error: bool,
     }
-    let raw = serde_json::from_slice::<&RawValue>(result);
-    match (serde_json::from_slice::<Flag>(result), raw) {
+    let raw = serde_json::from_slice::<&RawValue>(&result);
+    match (serde_json::from_slice::<Flag>(&result), raw) {
         (Ok(Flag { is_error: true }), Ok(raw)) => {
-            refuse(StatusCode::UNPROCESSABLE_ENTITY, &text_of(raw))
+            let status = StatusCode::UNPROCESSABLE_ENTITY;
+            problem_response(status, &problem(status, &text_of(raw)))
         }
-        _ => response(StatusCode::OK, "application/json", result.clone()),
+        _ => json_text(result),
     }
-}
-
-/// The texts of a tool's result.
-fn text_of(result: &RawValue) -> String {
-    #[derive(Deserialize)]
-    struct Blocks {
-        #[serde(default)]
-        content: Vec<Block>,
-    }
-    #[derive(Deserialize)]
-    struct Block {
-        #[serde(default)]
-        text: Option<String>,
-    }
-    let Ok(Blocks { content }) = serde_json::from_str::<Blocks>(result.get()) else {
-        return String::new();
-    };
-    let texts: Vec<_> = content.into_iter().filter_map(|block| block.text).collect();
-    texts.join("\n")
 }
 
 /// `cursor` in a query; the only parameter there is.
@@ -265,39 +173,23 @@ fn cursor(query: Option<&str>) -> Result<Option<String>, &'static str> {
     Ok(cursor)
 }
 
-pub(super) fn refuse(status: StatusCode, detail: &str) -> Response<Body> {
-    problem_response(status, &problem(status, detail))
-}
-
-fn problem_response(status: StatusCode, problem: &Value) -> Response<Body> {
-    response(status, PROBLEM, problem.to_string().into())
-}
-
-/// JSON that was made for one caller, and counts as unread until it is sent.
-fn held(
-    endpoint: &Endpoint,
-    entered: &Caller<'_>,
-    status: StatusCode,
-    json: Bytes,
-) -> Response<Body> {
-    let address = entered.client.map(|client| client.address);
-    let share = share_of(entered.principal, address);
-    match endpoint.server.limits.hold_response(share, json) {
-        Ok(json) => response(status, "application/json", json),
-        Err(refused) => Rejection::Limited(refused).into_problem(),
+/// Builds a response with JSON that was made for one caller, and counts as unread until it is sent.
+pub(super) fn held(server: &Server, share: ShareKey, json: Bytes) -> Outcome {
+    match server.limits.hold_response(share, json) {
+        Ok(json) => Ok(json_text(json)),
+        Err(refused) => Err(HttpError::Limited(refused).into()),
     }
 }
 
-fn json_response(status: StatusCode, value: &Value) -> Response<Body> {
-    response(status, "application/json", value.to_string().into())
+fn json_response(value: &Value) -> Response<Body> {
+    json_text(value.to_string().into())
 }
 
-fn response(status: StatusCode, media: &'static str, body: Bytes) -> Response<Body> {
+fn json_text(body: Bytes) -> Response<Body> {
     let mut response = Response::new(Body::from(body));
-    *response.status_mut() = status;
     response
         .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static(media));
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 

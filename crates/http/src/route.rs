@@ -24,7 +24,7 @@ pub struct Route {
 pub(super) enum Place {
     /// Path without authentication: probes and clients without credentials must be able to read it.
     Open(Open),
-    /// Path for callers admitted by [`Router::enter`](super::router::Router::enter).
+    /// Path for authenticated callers ([`super::authentication`]).
     Guarded(Guarded),
 }
 
@@ -35,6 +35,8 @@ pub(super) enum Open {
     ResourceMetadata,
     /// Playground page; it requests all its data from the endpoint.
     Playground,
+    /// Path that another part of the program serves, within the limits of size and rate.
+    Public,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,6 +144,18 @@ impl Route {
     /// Common entry for all application routes.
     pub(super) const CUSTOM: &'static Self = &guarded("/*", "*", Guarded::Custom);
 
+    /// Common entry for all paths of [`PublicPaths`](super::PublicPaths).
+    pub(super) const PUBLIC: &'static Self = &open("/*", "*", Open::Public);
+
+    /// Returns true if the request is served even under memory pressure: it frees memory or reports its use.
+    pub(super) fn frees_memory(&self, method: &Method) -> bool {
+        match self.place {
+            Place::Guarded(Guarded::Page(_)) => true,
+            Place::Guarded(_) => *method == Method::DELETE,
+            Place::Open(_) => false,
+        }
+    }
+
     /// Returns true if the path is served without authentication.
     pub fn is_open(&self) -> bool {
         matches!(self.place, Place::Open(_))
@@ -200,7 +214,9 @@ impl Route {
                 Counted::Mcp
             }
             Place::Guarded(Guarded::Rest(_) | Guarded::Custom)
-            | Place::Open(Open::ResourceMetadata | Open::Playground) => Counted::Rest,
+            | Place::Open(Open::ResourceMetadata | Open::Playground | Open::Public) => {
+                Counted::Rest
+            }
             Place::Guarded(Guarded::Page(_)) | Place::Open(Open::Page(_)) => Counted::Operators,
         }
     }
@@ -209,7 +225,8 @@ impl Route {
     pub(super) fn page(&self) -> Option<Page> {
         match self.place {
             Place::Guarded(Guarded::Page(page)) | Place::Open(Open::Page(page)) => Some(page),
-            Place::Guarded(_) | Place::Open(Open::ResourceMetadata | Open::Playground) => None,
+            Place::Guarded(_)
+            | Place::Open(Open::ResourceMetadata | Open::Playground | Open::Public) => None,
         }
     }
 

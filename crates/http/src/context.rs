@@ -1,0 +1,74 @@
+//! Context of a request: where it came from, and who sent it.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, Uri};
+
+use super::connection::ConnectionState;
+use super::headers::Summary;
+use super::router::Router;
+use crate::auth::{Principal, Seen};
+use crate::limit::share_of;
+use crate::net::{Peer, ShareKey};
+use crate::server::{HttpHead, WorkerState};
+use crate::telemetry::{self, Wire};
+
+/// Where a request is served, and the connection that brought it.
+pub(super) struct Origin<'r> {
+    pub(super) router: &'r Arc<Router>,
+    pub(super) worker: &'r Arc<WorkerState>,
+    /// `None` if a layer of the application has replaced the request.
+    pub(super) connection: Option<&'r Arc<ConnectionState>>,
+    /// Address of the client, which a trusted proxy may have named.
+    pub(super) client: Option<Peer>,
+}
+
+impl Origin<'_> {
+    /// The parts of a request that challenges and metadata name.
+    pub(super) fn seen<'h>(&self, headers: &'h HeaderMap, uri: &'h Uri) -> Seen<'h> {
+        Seen {
+            headers,
+            uri,
+            peer: self.connection.map(|connection| connection.peer().address),
+        }
+    }
+}
+
+/// An authenticated request without its headers, as all handlers see it.
+pub(super) struct RequestContext<'r> {
+    pub(super) origin: &'r Origin<'r>,
+    pub(super) principal: &'r Arc<Principal>,
+    pub(super) summary: &'r Summary,
+    pub(super) wire: Wire,
+}
+
+impl<'r> RequestContext<'r> {
+    /// Transport and client, for metrics and traces.
+    pub(super) fn telemetry(&self) -> telemetry::Seen<'static> {
+        telemetry::Seen {
+            wire: self.wire,
+            headers: None,
+            peer: self.origin.client,
+        }
+    }
+
+    /// Whose share of memory the response takes.
+    pub(super) fn share(&self) -> ShareKey {
+        let address = self.origin.client.map(|client| client.address);
+        share_of(self.principal, address)
+    }
+
+    /// The head of a message.
+    #[inline]
+    pub(super) fn head<'h>(&'h self, headers: &'h mut HeaderMap) -> HttpHead<'h> {
+        HttpHead {
+            principal: self.principal,
+            headers,
+            mcp: &self.summary.mcp,
+            extensions: self.summary.extensions.as_ref(),
+            takes_streams: self.summary.takes_streams(),
+            wire: self.wire,
+            peer: self.origin.client,
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Dispatch of an authenticated request to the handler of its path.
+
+use std::sync::Arc;
+use std::task::Context;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderMap, Method, Request, Response};
+
+use super::context::{Origin, RequestContext};
+use super::custom_routes;
+use super::endpoint::{BodyReader, Endpoint, OtherMethod};
+use super::headers::Summary;
+use super::legacy;
+use super::progress::{Outcome, Waiting};
+use super::rejection::{HttpError, Rejection};
+use super::reply;
+use super::rest;
+use super::route::{Guarded, Place, Rest, Route};
+use crate::auth::PrincipalKind;
+use crate::net::Body;
+use crate::server::{MaybeReady, Reply};
+
+/// What a handler returns, or what it waits for.
+pub(super) enum Dispatched {
+    /// Reply of the server, from which [`RequestContext::respond`] builds the response.
+    Ready(Reply),
+    Reply(Waiting<Reply>),
+    Done(Response<Body>),
+    Respond(Waiting<Outcome>),
+}
+
+impl From<MaybeReady> for Dispatched {
+    #[inline]
+    fn from(reply: MaybeReady) -> Self {
+        match reply {
+            MaybeReady::Ready(reply) => Self::Ready(reply),
+            MaybeReady::Pending(reply) => Self::Reply(reply),
+        }
+    }
+}
+
+impl Origin<'_> {
+    /// The endpoint of a guarded route.
+    #[inline]
+    fn endpoint(&self, guarded: Guarded, head: &Parts) -> Result<&Endpoint, HttpError> {
+        if guarded != Guarded::Mount {
+            return Ok(&self.router.endpoint);
+        }
+        let name = self.router.name_in(&head.uri);
+        self.router.mounts.get(name).ok_or(HttpError::NotFound)
+    }
+
+    /// Checks that a route is served with this method, and begins to read the body if the handler needs one.
+    #[inline]
+    pub(super) fn begin_body(
+        &self,
+        route: &Route,
+        summary: &Summary,
+        head: &Parts,
+        body: &Body,
+    ) -> Result<Option<BodyReader>, Rejection> {
+        let main = &self.router.endpoint;
+        let Place::Guarded(guarded) = route.place() else {
+            return Ok(Some(main.begin_body(body)?));
+        };
+        let is_served = match guarded {
+            Guarded::Respond => main.config.respond_alias,
+            Guarded::Legacy => main.config.legacy_sse,
+            Guarded::Rest(Rest::Tools | Rest::Tool | Rest::OpenApi) => {
+                main.config.rest || !route.has(&head.method)
+            }
+            _ => true,
+        };
+        if !is_served {
+            return Err(HttpError::NotFound.into());
+        }
+        let names_methods = !matches!(guarded, Guarded::Mcp | Guarded::Mount | Guarded::Custom);
+        if names_methods && !route.has(&head.method) {
+            return Err(HttpError::MethodNotAllowed(route.methods).into());
+        }
+        let is_post = head.method == Method::POST;
+        Ok(match guarded {
+            Guarded::Mcp | Guarded::Mount | Guarded::Respond if is_post => {
+                let endpoint = self.endpoint(guarded, head)?;
+                Some(endpoint.begin_message(summary, body)?)
+            }
+            Guarded::Legacy if is_post => {
+                summary.check_body()?;
+                legacy::session_id(head.uri.query()).ok_or(HttpError::SessionIdMissing)?;
+                Some(main.begin_body(body)?)
+            }
+            Guarded::Rest(Rest::Tool) | Guarded::Custom => Some(main.begin_body(body)?),
+            Guarded::Mcp
+            | Guarded::Mount
+            | Guarded::Respond
+            | Guarded::Legacy
+            | Guarded::Rest(_)
+            | Guarded::Page(_) => None,
+        })
+    }
+
+    /// Hands a request on a path without authentication to the part of the program that serves it.
+    pub(super) fn dispatch_public(&self, head: &mut Parts, body: Bytes) -> Dispatched {
+        let path = self.router.path(&head.uri);
+        let Some(public) = self.router.layers.public_at(path).cloned() else {
+            return Dispatched::Done(HttpError::NotFound.into_problem());
+        };
+        let mut request = Request::new(body);
+        *request.method_mut() = head.method.clone();
+        *request.uri_mut() = head.uri.clone();
+        *request.headers_mut() = std::mem::take(&mut head.headers);
+        let response = public.respond(path, request);
+        Dispatched::Respond(Box::pin(async move { Ok(response.await) }))
+    }
+}
+
+impl RequestContext<'_> {
+    /// Hands a request to the handler of its route. `body` is `None` if the handler needs none.
+    #[inline]
+    pub(super) fn dispatch(
+        &self,
+        cx: &mut Context<'_>,
+        route: &Route,
+        head: &mut Parts,
+        body: Option<Bytes>,
+    ) -> Result<Dispatched, Rejection> {
+        let guarded = match route.place() {
+            Place::Guarded(guarded) => guarded,
+            Place::Open(_) => return Err(HttpError::NotFound.into()),
+        };
+        match (guarded, body) {
+            (Guarded::Mcp | Guarded::Mount | Guarded::Respond, Some(body)) => {
+                let endpoint = self.origin.endpoint(guarded, head)?;
+                Ok(endpoint.handle(cx, self, &mut head.headers, &body).into())
+            }
+            (guarded, body) => self.dispatch_other(cx, guarded, head, body),
+        }
+    }
+
+    /// Handles everything other than a posted message.
+    fn dispatch_other(
+        &self,
+        cx: &mut Context<'_>,
+        guarded: Guarded,
+        head: &mut Parts,
+        body: Option<Bytes>,
+    ) -> Result<Dispatched, Rejection> {
+        let router = self.origin.router;
+        match guarded {
+            Guarded::Mcp | Guarded::Mount | Guarded::Respond => {
+                let endpoint = self.origin.endpoint(guarded, head)?;
+                let method = head.method.clone();
+                let handled = endpoint.handle_other(&method, self, &mut head.headers)?;
+                Ok(match handled {
+                    OtherMethod::Reply(reply) => reply.into(),
+                    OtherMethod::Response(response) => Dispatched::Done(response),
+                })
+            }
+            Guarded::Legacy => legacy::dispatch(self, cx, head.uri.query(), body),
+            Guarded::Rest(rest) => {
+                let name = router.name_in(&head.uri);
+                let call = rest::RestCall {
+                    rest,
+                    name,
+                    query: head.uri.query(),
+                };
+                call.dispatch(self, cx, &mut head.headers, body)
+            }
+            Guarded::Page(_) if self.principal.kind() == PrincipalKind::Anonymous => {
+                Err(HttpError::ForOperators.into())
+            }
+            Guarded::Page(page) => Ok(Dispatched::Done(page.answer(&router.endpoint.server, true))),
+            Guarded::Custom => self.dispatch_custom(head, body.unwrap_or_default()),
+        }
+    }
+
+    /// Hands a request to a handler of the application.
+    fn dispatch_custom(&self, head: &mut Parts, body: Bytes) -> Result<Dispatched, Rejection> {
+        let mut request = Request::new(body);
+        *request.method_mut() = head.method.clone();
+        *request.uri_mut() = head.uri.clone();
+        *request.version_mut() = head.version;
+        *request.headers_mut() = std::mem::take(&mut head.headers);
+        if let Some(extensions) = &self.summary.extensions {
+            *request.extensions_mut() = (**extensions).clone();
+        }
+        request.extensions_mut().insert(Arc::clone(self.principal));
+        let handler = self.origin.router.layers.routes.at(head.uri.path());
+        let handler = Arc::clone(handler.ok_or(HttpError::NotFound)?);
+        Ok(Dispatched::Respond(Box::pin(async move {
+            Ok(custom_routes::answer(&*handler, request).await)
+        })))
+    }
+
+    /// Builds the response to a reply of the server, in the format of the route.
+    #[inline]
+    pub(super) fn respond(&self, reply: Reply, route: &Route, head: &mut Parts) -> Outcome {
+        match route.place() {
+            Place::Guarded(Guarded::Rest(rest)) => rest::respond(rest, reply, self),
+            _ => self.respond_to_message(reply, &mut head.headers),
+        }
+    }
+
+    #[inline]
+    fn respond_to_message(&self, reply: Reply, headers: &mut HeaderMap) -> Outcome {
+        reply::respond(reply, self.origin.connection, self.summary, headers)
+    }
+}

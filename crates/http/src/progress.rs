@@ -1,0 +1,247 @@
+//! Stages of a request after its head was admitted: authenticate, read the body, dispatch, wait for the reply.
+//!
+//! ```mermaid
+//! stateDiagram-v2
+//!     [*] --> Route
+//!     Route --> Authenticate: unknown credentials
+//!     Route --> ReadBody
+//!     Route --> Done: page without authentication
+//!     Authenticate --> ReadBody
+//!     Authenticate --> Reply: no body
+//!     ReadBody --> Reply: the server waits
+//!     ReadBody --> Respond: another handler
+//!     ReadBody --> Done
+//!     Reply --> Done
+//!     Respond --> Done
+//! ```
+//!
+//! [`Progress`] lives on the stack of the request's first poll, in which nearly all requests complete. It is boxed only
+//! when a stage has to wait.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::Response;
+use http::request::Parts;
+
+use super::authentication::{Authentication, Caller};
+use super::context::{Origin, RequestContext};
+use super::dispatch::Dispatched;
+use super::endpoint::BodyReader;
+use super::headers::AdmittedHead;
+use super::rejection::{HttpError, Rejection};
+use super::route::{Open, Place, Route};
+use crate::limit::Limit;
+use crate::net::Body;
+use crate::server::Reply;
+use crate::telemetry::Wire;
+
+/// Future in which a stage waits.
+pub(super) type Waiting<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Result of a request before its rejection becomes a response.
+pub(super) type Outcome = Result<Response<Body>, Rejection>;
+
+/// Progress of one request.
+pub(super) struct Progress {
+    summary: AdmittedHead,
+    /// `None` if the path does not exist.
+    route: Option<&'static Route>,
+    caller: Caller,
+    stage: Stage,
+}
+
+enum Stage {
+    /// Find the route, check the limits and find the caller.
+    Route,
+    Authenticate(Authentication),
+    /// The caller is known.
+    Admitted,
+    ReadBody(BodyReader),
+    /// The server works on its reply.
+    Reply(Waiting<Reply>),
+    /// Another handler works on its response.
+    Respond(Waiting<Outcome>),
+}
+
+impl Progress {
+    #[inline]
+    pub(super) fn new(summary: AdmittedHead) -> Self {
+        Self {
+            summary,
+            route: None,
+            caller: Caller::Everybody,
+            stage: Stage::Route,
+        }
+    }
+
+    /// Continues with the request. A rejection becomes a response here, and is counted and recorded.
+    #[inline]
+    pub(super) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        origin: &Origin<'_>,
+        head: &mut Parts,
+        body: &mut Body,
+    ) -> Poll<Response<Body>> {
+        let outcome = ready!(self.advance(cx, origin, head, body));
+        Poll::Ready(match outcome {
+            Ok(response) => response,
+            Err(rejection) => self.reject(rejection, origin, head),
+        })
+    }
+
+    #[cold]
+    fn reject(&self, rejection: Rejection, origin: &Origin<'_>, head: &Parts) -> Response<Body> {
+        let rejection = match self.caller.principal(origin) {
+            Some(principal) => origin.with_needed_scopes(rejection, principal, head),
+            None => rejection,
+        };
+        origin.router.reject(rejection, self.route, origin.client)
+    }
+
+    /// Runs stage after stage until one has to wait.
+    #[inline]
+    fn advance(
+        &mut self,
+        cx: &mut Context<'_>,
+        origin: &Origin<'_>,
+        head: &mut Parts,
+        body: &mut Body,
+    ) -> Poll<Outcome> {
+        loop {
+            let dispatched = match &mut self.stage {
+                Stage::Route => match self.find(origin, head) {
+                    Ok(None) => continue,
+                    Ok(Some(response)) => return Poll::Ready(Ok(response)),
+                    Err(rejection) => return Poll::Ready(Err(rejection)),
+                },
+                Stage::Authenticate(found) => {
+                    let found = ready!(found.as_mut().poll(cx));
+                    let route = self.route.unwrap_or(Route::MCP);
+                    self.caller = origin.authenticated(found, route, head)?;
+                    self.stage = Stage::Admitted;
+                    continue;
+                }
+                Stage::Admitted => match self.begin_body(origin, head, body)? {
+                    Some(reader) => {
+                        self.stage = Stage::ReadBody(reader);
+                        continue;
+                    }
+                    None => self.dispatch(cx, origin, head, None)?,
+                },
+                Stage::ReadBody(reader) => {
+                    let limits = &origin.router.endpoint.config.limits;
+                    let read = ready!(reader.poll(cx, limits, origin.connection, body));
+                    let bytes = read?;
+                    self.dispatch(cx, origin, head, Some(bytes))?
+                }
+                Stage::Reply(reply) => Dispatched::Ready(ready!(reply.as_mut().poll(cx))),
+                Stage::Respond(response) => return response.as_mut().poll(cx),
+            };
+            match dispatched {
+                Dispatched::Ready(reply) => {
+                    return Poll::Ready(self.respond(reply, origin, head));
+                }
+                Dispatched::Done(response) => return Poll::Ready(Ok(response)),
+                Dispatched::Reply(reply) => self.stage = Stage::Reply(reply),
+                Dispatched::Respond(response) => self.stage = Stage::Respond(response),
+            }
+        }
+    }
+
+    /// Finds the route, checks the limits of the client's address, and finds the caller. Returns the response of a page
+    /// that needs no authentication.
+    #[inline]
+    fn find(
+        &mut self,
+        origin: &Origin<'_>,
+        head: &mut Parts,
+    ) -> Result<Option<Response<Body>>, Rejection> {
+        let router = origin.router;
+        let Some(route) = router.find(head) else {
+            return Err(HttpError::NotFound.into());
+        };
+        self.route = Some(route);
+        let open = match route.place() {
+            Place::Guarded(_) => None,
+            Place::Open(open) => Some(open),
+        };
+        if let Some(open) = open
+            && open != Open::Public
+        {
+            return router.open_page(open, route, origin, head).map(Some);
+        }
+        if let Some(client) = origin.client
+            && let Err(refused) = router.endpoint.server.limits.arrive(client.address)
+            && !(refused.limit == Limit::Memory && route.frees_memory(&head.method))
+        {
+            return Err(HttpError::Limited(refused).into());
+        }
+        self.stage = match open {
+            Some(_) => Stage::Admitted,
+            None => match origin.known_caller(route, head)? {
+                Some(caller) => {
+                    self.caller = caller;
+                    Stage::Admitted
+                }
+                None => Stage::Authenticate(origin.authenticate(head)),
+            },
+        };
+        Ok(None)
+    }
+
+    /// Begins to read the body, if the route has one for this method.
+    #[inline]
+    fn begin_body(
+        &self,
+        origin: &Origin<'_>,
+        head: &Parts,
+        body: &Body,
+    ) -> Result<Option<BodyReader>, Rejection> {
+        let route = self.route.unwrap_or(Route::MCP);
+        origin.begin_body(route, &self.summary, head, body)
+    }
+
+    #[inline]
+    fn dispatch(
+        &self,
+        cx: &mut Context<'_>,
+        origin: &Origin<'_>,
+        head: &mut Parts,
+        body: Option<Bytes>,
+    ) -> Result<Dispatched, Rejection> {
+        if self.route == Some(Route::PUBLIC) {
+            return Ok(origin.dispatch_public(head, body.unwrap_or_default()));
+        }
+        let (route, request) = self.request(origin, head)?;
+        request.dispatch(cx, route, head, body)
+    }
+
+    /// Builds the response to a reply of the server.
+    #[inline]
+    fn respond(&self, reply: Reply, origin: &Origin<'_>, head: &mut Parts) -> Outcome {
+        let (route, request) = self.request(origin, head)?;
+        request.respond(reply, route, head)
+    }
+
+    #[inline]
+    fn request<'r>(
+        &'r self,
+        origin: &'r Origin<'r>,
+        head: &Parts,
+    ) -> Result<(&'static Route, RequestContext<'r>), Rejection> {
+        let (Some(route), Some(principal)) = (self.route, self.caller.principal(origin)) else {
+            return Err(HttpError::Internal.into());
+        };
+        let request = RequestContext {
+            origin,
+            principal,
+            summary: &self.summary,
+            wire: Wire::of(head.version),
+        };
+        Ok((route, request))
+    }
+}

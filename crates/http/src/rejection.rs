@@ -1,0 +1,522 @@
+//! Rejected requests: what was wrong, and what follows from it for the response, metrics, limits and audit log.
+//!
+//! A rejection is a value that every step returns as its error. [`Rejection::row`] is the table of all kinds. The
+//! pipeline turns a rejection into a response in one place, which also counts and records it
+//! ([`Router::reject`](super::router::Router::reject)).
+
+mod response;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use http::{HeaderValue, StatusCode};
+
+use super::route::Route;
+use crate::audit::Outcome;
+use crate::auth::{AuthError, Credential, Principal};
+use crate::limit::{Limit, Refused};
+use crate::net::ReadError;
+use crate::server::{JsonResponse, Refusal};
+use crate::telemetry::Reason;
+
+/// Error in an HTTP request, found before its message is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HttpError {
+    TargetTooLong,
+    HeadersTooLarge,
+    TooManyHeaders,
+    /// The target is neither a path nor a URL.
+    Target,
+    HostMissing,
+    HostInvalid,
+    HostForeign,
+    OriginForeign,
+    /// The origin is a page of this server under a name that no setting has.
+    OriginUnnamed,
+    /// A header that may occur once is repeated.
+    HeaderRepeated,
+    /// The name of a header is ambiguous to other parsers.
+    HeaderName,
+    NotFound,
+    /// The playground page is disabled.
+    NoPlayground,
+    /// The server failed: a handler of the application panicked, or a response could not be built.
+    Internal,
+    /// The admin port has no such page.
+    NoPage,
+    /// The page is restricted to operators.
+    ForOperators,
+    /// The path does not have the method; the methods it has.
+    MethodNotAllowed(&'static str),
+    ContentType,
+    ContentEncoding,
+    NotAcceptable,
+    /// A rate or concurrency limit was exceeded.
+    Limited(Refused),
+    BodyTooLarge,
+    /// The body exceeded one of two limits.
+    BodyTooSlow(Limit),
+    BodyBroken,
+    /// A message of the transport of 2024-11-05 that names no session.
+    SessionIdMissing,
+}
+
+/// A rejected request. Small, since it is the error of every step.
+#[derive(Debug)]
+pub(crate) struct Rejection(Box<Rejected>);
+
+#[derive(Debug)]
+struct Rejected {
+    kind: Kind,
+    /// Value of `WWW-Authenticate`.
+    challenge: Option<HeaderValue>,
+    /// Authenticated caller, for the audit log.
+    principal: Option<Arc<Principal>>,
+}
+
+/// Kind of a rejection.
+#[derive(Debug)]
+enum Kind {
+    Http(HttpError),
+    Auth(AuthError),
+    /// The server rejected the message; its JSON-RPC response says why.
+    Message(Refusal, JsonResponse),
+}
+
+/// One row of the table of rejections. The JSON-RPC code is that of the message's response, or else derived from the
+/// status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Row {
+    pub(super) status: StatusCode,
+    /// Status for REST clients, if it is another one: without JSON-RPC, the status alone has to tell an error.
+    rest_status: Option<StatusCode>,
+    /// Label in metrics and audit log. `None` if the request was not at fault.
+    pub(super) reason: Option<Reason>,
+    /// Setting that would have let the request pass.
+    pub(super) setting: Option<&'static str>,
+    /// Limit whose hit is counted with the rejection. Other limits have counted it already.
+    pub(super) hit: Option<Limit>,
+    /// Outcome in the audit log; `None` if there is no entry, or the server has written it.
+    pub(super) audit: Option<Outcome>,
+    retry: Retry,
+    /// True if the body may still be arriving, so that the connection cannot be reused.
+    closes: bool,
+    /// Text for the client. Empty for messages, whose response has it.
+    text: &'static str,
+}
+
+/// When the client may try again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Retry {
+    /// With another request only.
+    No,
+    Seconds(u64),
+    /// When the limit allows it.
+    Limit(Refused),
+}
+
+impl Row {
+    const fn new(status: StatusCode, reason: Reason, text: &'static str) -> Self {
+        Self {
+            status,
+            rest_status: None,
+            reason: Some(reason),
+            setting: None,
+            hit: None,
+            audit: None,
+            retry: Retry::No,
+            closes: false,
+            text,
+        }
+    }
+
+    /// Row of a limit that is counted with the rejection.
+    fn limit(status: StatusCode, limit: Limit, text: &'static str) -> Self {
+        Self {
+            setting: Some(limit.setting()),
+            hit: Some(limit),
+            audit: Some(Outcome::Limited),
+            ..Self::new(status, Reason::Limit(limit.setting()), text)
+        }
+    }
+
+    /// Row of a rate or concurrency limit, which has counted its hit.
+    fn limited(refused: Refused) -> Self {
+        let status = match refused.limit.is_a_rate() {
+            true => StatusCode::TOO_MANY_REQUESTS,
+            false => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Self {
+            // The memory check does not count hits, since requests that are still served run it too.
+            hit: (refused.limit == Limit::Memory).then_some(Limit::Memory),
+            retry: Retry::Limit(refused),
+            ..Self::limit(status, refused.limit, "")
+        }
+    }
+
+    const fn setting(mut self, setting: &'static str) -> Self {
+        self.setting = Some(setting);
+        self
+    }
+
+    /// The audit log gets an entry.
+    const fn denied(mut self) -> Self {
+        self.audit = Some(Outcome::Denied);
+        self
+    }
+
+    const fn closes(mut self) -> Self {
+        self.closes = true;
+        self
+    }
+
+    const fn retry(mut self, seconds: u64) -> Self {
+        self.retry = Retry::Seconds(seconds);
+        self
+    }
+
+    const fn rest(mut self, status: StatusCode) -> Self {
+        self.rest_status = Some(status);
+        self
+    }
+}
+
+impl HttpError {
+    /// Rows of errors before the message.
+    fn row(self) -> Row {
+        use StatusCode as Status;
+        match self {
+            Self::TargetTooLong => Row::limit(
+                Status::URI_TOO_LONG,
+                Limit::TargetBytes,
+                "The request's target is too long",
+            ),
+            Self::HeadersTooLarge => Row::limit(
+                Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                Limit::HeaderBytes,
+                "The request's headers are too large",
+            ),
+            Self::TooManyHeaders => Row::limit(
+                Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                Limit::HeaderFields,
+                "The request has too many headers",
+            ),
+            Self::Target => Row::new(
+                Status::BAD_REQUEST,
+                Reason::Head,
+                "The request's target is neither a path nor a URL",
+            ),
+            Self::HostMissing => Row::new(
+                Status::BAD_REQUEST,
+                Reason::Host,
+                "The Host header is missing",
+            )
+            .denied(),
+            Self::HostInvalid => Row::new(
+                Status::BAD_REQUEST,
+                Reason::Host,
+                "The Host header is not a host name with an optional port",
+            )
+            .denied(),
+            Self::HostForeign => Row::new(
+                Status::FORBIDDEN,
+                Reason::HostForeign,
+                "This server does not answer to that Host",
+            )
+            .setting("http.allowed_hosts")
+            .denied(),
+            Self::OriginForeign => Row::new(
+                Status::FORBIDDEN,
+                Reason::Origin,
+                "Pages of that Origin may not call this server",
+            )
+            .setting("http.allowed_origins")
+            .denied(),
+            Self::OriginUnnamed => Row::new(
+                Status::FORBIDDEN,
+                Reason::Origin,
+                "Pages of this server may call it under localhost or an IP address; to use it in a browser under a name, add the name to http.allowed_hosts",
+            )
+            .setting("http.allowed_hosts")
+            .denied(),
+            Self::HeaderRepeated => Row::new(
+                Status::BAD_REQUEST,
+                Reason::Head,
+                "A header appears more than once that may appear once",
+            ),
+            Self::HeaderName => Row::new(
+                Status::BAD_REQUEST,
+                Reason::Head,
+                "The name of a header has an underscore, which others may take for a hyphen",
+            ),
+            Self::NotFound => Row::new(
+                Status::NOT_FOUND,
+                Reason::Path,
+                "There is nothing at this path; the MCP endpoint is /mcp",
+            ),
+            Self::NoPlayground => Row::new(
+                Status::NOT_FOUND,
+                Reason::Path,
+                "The playground is off here (http.playground); the MCP endpoint is /mcp",
+            )
+            .setting("http.playground"),
+            Self::Internal => Row {
+                reason: None,
+                ..Row::new(
+                    Status::INTERNAL_SERVER_ERROR,
+                    Reason::Path,
+                    "The server is at fault; its log says more",
+                )
+            },
+            Self::NoPage => Row::new(
+                Status::NOT_FOUND,
+                Reason::Path,
+                "There is nothing at this path; there are /metrics, /health, /health/detailed, /livez, /readyz and /startupz",
+            ),
+            Self::ForOperators => Row::new(
+                Status::FORBIDDEN,
+                Reason::Path,
+                "Only those who have proved who they are see this here; it is open to all on the admin port",
+            )
+            .setting("http.admin.port"),
+            Self::MethodNotAllowed(_) => Row::new(
+                Status::METHOD_NOT_ALLOWED,
+                Reason::PathMethod,
+                "This path does not have that method",
+            ),
+            Self::ContentType => Row::new(
+                Status::UNSUPPORTED_MEDIA_TYPE,
+                Reason::MediaType,
+                "Content-Type must be application/json",
+            ),
+            Self::ContentEncoding => Row::new(
+                Status::UNSUPPORTED_MEDIA_TYPE,
+                Reason::MediaType,
+                "The body must not be compressed",
+            ),
+            Self::NotAcceptable => Row::new(
+                Status::NOT_ACCEPTABLE,
+                Reason::NotAcceptable,
+                "Accept must allow application/json or text/event-stream",
+            ),
+            Self::Limited(refused) => Row::limited(refused),
+            Self::BodyTooLarge => Row::limit(
+                Status::PAYLOAD_TOO_LARGE,
+                Limit::BodyBytes,
+                "The body is too large",
+            )
+            .closes(),
+            Self::BodyTooSlow(limit) => Row::limit(
+                Status::REQUEST_TIMEOUT,
+                limit,
+                "The body did not arrive in time",
+            )
+            .closes(),
+            Self::BodyBroken => Row::new(
+                Status::BAD_REQUEST,
+                Reason::Body,
+                "The body broke off or is not framed as HTTP demands",
+            )
+            .closes(),
+            Self::SessionIdMissing => Row::new(
+                Status::BAD_REQUEST,
+                Reason::SessionMissing,
+                "sessionId is missing: post to the address that the stream's first event names",
+            ),
+        }
+    }
+
+    /// The setting that would have let the request pass.
+    pub fn setting(self) -> Option<&'static str> {
+        self.row().setting
+    }
+}
+
+/// Rows of authentication errors (AUTH-02, AUTH-04).
+fn auth_row(error: &AuthError) -> Row {
+    use StatusCode as Status;
+    match error {
+        AuthError::Missing => Row::new(
+            Status::UNAUTHORIZED,
+            Reason::CredentialMissing,
+            "A credential is needed: send Authorization: Bearer with a token or an API key",
+        ),
+        AuthError::Malformed(_) => Row::new(Status::BAD_REQUEST, Reason::CredentialMalformed, ""),
+        AuthError::Invalid(_) => Row::new(Status::UNAUTHORIZED, Reason::CredentialInvalid, ""),
+        AuthError::TooLong(credential) => {
+            let limit = match credential {
+                Credential::ApiKey => Limit::KeyBytes,
+                // `Token`, and credentials that are added later.
+                _ => Limit::TokenBytes,
+            };
+            Row {
+                setting: Some(limit.setting()),
+                hit: Some(limit),
+                ..Row::new(Status::UNAUTHORIZED, Reason::CredentialInvalid, "")
+            }
+        }
+        AuthError::InsufficientScope { .. } => Row::new(Status::FORBIDDEN, Reason::Scope, ""),
+        // `Unavailable`, and errors that are added later.
+        _ => Row::new(Status::SERVICE_UNAVAILABLE, Reason::CredentialUnchecked, "").retry(2),
+    }
+    .denied()
+}
+
+/// Rows of messages that the server rejected.
+fn message_row(refusal: &Refusal) -> Row {
+    use StatusCode as Status;
+    let row = |status| Row::new(status, refusal.reason(), "");
+    match refusal {
+        Refusal::Malformed
+        | Refusal::Meta
+        | Refusal::Header
+        | Refusal::Version
+        | Refusal::Capability
+        | Refusal::EventUnknown
+        | Refusal::SessionMissing => row(Status::BAD_REQUEST),
+        Refusal::NotAcceptable => row(Status::NOT_ACCEPTABLE),
+        Refusal::AskedElsewhere => row(Status::CONFLICT),
+        Refusal::TooManyStreams => row(Status::TOO_MANY_REQUESTS).retry(5),
+        Refusal::StateUnavailable | Refusal::Unrecorded => {
+            row(Status::SERVICE_UNAVAILABLE).retry(2)
+        }
+        Refusal::Method | Refusal::SessionUnknown => row(Status::NOT_FOUND),
+        Refusal::Scope(_) => row(Status::FORBIDDEN),
+        // Ordinary responses for JSON-RPC clients.
+        Refusal::Tool => row(Status::OK).rest(Status::NOT_FOUND),
+        Refusal::Arguments => row(Status::OK).rest(Status::BAD_REQUEST),
+        Refusal::TimedOut => row(Status::OK).rest(Status::GATEWAY_TIMEOUT),
+        Refusal::Limited(refused) => Row {
+            hit: None,
+            audit: None,
+            ..Row::limited(*refused)
+        },
+    }
+}
+
+impl Rejection {
+    fn new(kind: Kind) -> Self {
+        Self(Box::new(Rejected {
+            kind,
+            challenge: None,
+            principal: None,
+        }))
+    }
+
+    /// Rejects the credentials of a request. `challenge` is the value of `WWW-Authenticate`.
+    pub(super) fn auth(error: AuthError, challenge: Option<HeaderValue>) -> Self {
+        Self::new(Kind::Auth(error)).with_challenge(challenge)
+    }
+
+    /// Passes on the rejection of a message by the server.
+    pub(super) fn message(refusal: Refusal, response: JsonResponse) -> Self {
+        Self::new(Kind::Message(refusal, response))
+    }
+
+    pub(super) fn with_challenge(mut self, challenge: Option<HeaderValue>) -> Self {
+        self.0.challenge = challenge;
+        self
+    }
+
+    /// Names the authenticated caller in the audit log.
+    pub(super) fn with_principal(mut self, principal: Arc<Principal>) -> Self {
+        self.0.principal = Some(principal);
+        self
+    }
+
+    /// The authenticated caller, if it is named.
+    pub(super) fn principal(&self) -> Option<&Arc<Principal>> {
+        self.0.principal.as_ref()
+    }
+
+    /// Scopes of which the caller of the message needs one.
+    pub(super) fn needed_scopes(&self) -> Option<Arc<[String]>> {
+        match &self.0.kind {
+            Kind::Message(Refusal::Scope(scopes), _) => Some(Arc::clone(scopes)),
+            _ => None,
+        }
+    }
+
+    /// Returns true if the response is a JSON-RPC error on a route. A path that does not exist has no protocol.
+    pub(super) fn speaks_rpc(&self, route: Option<&Route>) -> bool {
+        route.is_some_and(Route::speaks_rpc)
+            && !matches!(self.0.kind, Kind::Http(HttpError::NotFound))
+    }
+
+    /// The row of the table.
+    pub(super) fn row(&self) -> Row {
+        match &self.0.kind {
+            Kind::Http(error) => error.row(),
+            Kind::Auth(error) => auth_row(error),
+            Kind::Message(refusal, _) => message_row(refusal),
+        }
+    }
+
+    /// Text for the client.
+    fn text(&self, row: &Row) -> Cow<'static, str> {
+        match &self.0.kind {
+            Kind::Http(HttpError::Limited(refused)) => refused.message().into(),
+            Kind::Auth(error) if row.text.is_empty() => error.to_string().into(),
+            _ => Cow::Borrowed(row.text),
+        }
+    }
+}
+
+impl From<HttpError> for Rejection {
+    #[cold]
+    fn from(error: HttpError) -> Self {
+        Self::new(Kind::Http(error))
+    }
+}
+
+impl From<ReadError> for HttpError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::TooLarge { .. } => Self::BodyTooLarge,
+            ReadError::Broken(_) => Self::BodyBroken,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_names_its_setting_and_counts_its_hit() {
+        for (error, limit) in [
+            (HttpError::TargetTooLong, Limit::TargetBytes),
+            (HttpError::HeadersTooLarge, Limit::HeaderBytes),
+            (HttpError::TooManyHeaders, Limit::HeaderFields),
+            (HttpError::BodyTooLarge, Limit::BodyBytes),
+            (HttpError::BodyTooSlow(Limit::BodyRate), Limit::BodyRate),
+        ] {
+            let row = error.row();
+            assert_eq!(row.setting, Some(limit.setting()));
+            assert_eq!(row.reason, Some(Reason::Limit(limit.setting())));
+            assert_eq!((row.hit, row.audit), (Some(limit), Some(Outcome::Limited)));
+        }
+        let too_long = auth_row(&AuthError::TooLong(Credential::ApiKey));
+        assert_eq!(too_long.hit, Some(Limit::KeyBytes));
+        assert_eq!(too_long.reason, Some(Reason::CredentialInvalid));
+    }
+
+    #[test]
+    fn the_server_records_the_messages_that_it_rejects() {
+        for refusal in [
+            Refusal::Malformed,
+            Refusal::Scope(Arc::from([])),
+            Refusal::StateUnavailable,
+            Refusal::Arguments,
+        ] {
+            let row = message_row(&refusal);
+            assert_eq!((row.audit, row.hit), (None, None), "{refusal:?}");
+            assert_eq!(row.reason, Some(refusal.reason()));
+        }
+    }
+
+    #[test]
+    fn rejections_are_small_errors() {
+        assert_eq!(size_of::<Rejection>(), size_of::<usize>());
+    }
+}
