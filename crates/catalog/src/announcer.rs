@@ -1,4 +1,4 @@
-//! Word that something has changed, on its way to those who want to know.
+//! Announcements of changes to subscribed clients.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::{Interest, UrlElicitation};
 
-/// Tells clients that a resource or a list has changed: those that have subscribed to it, on every replica.
+/// Announces to clients that a resource or a list has changed, on every replica. Only subscribed clients are notified.
 ///
 /// Get one from `App::announcer`, keep it, clone it, use it from any thread. It never blocks
 /// and never fails. Until the server runs, announcements wait.
@@ -28,7 +28,7 @@ use super::{Interest, UrlElicitation};
 #[derive(Clone, Default)]
 pub struct Announcer(Arc<Shared>);
 
-/// An [`Announcer`] of a server that may be gone.
+/// Handle to an [`Announcer`] that does not keep its server alive.
 #[derive(Debug)]
 pub struct WeakAnnouncer(Weak<Shared>);
 
@@ -42,9 +42,9 @@ impl WeakAnnouncer {
 struct Shared {
     waiting: Mutex<Waiting>,
     news: Notify,
-    /// Those who announce the same.
+    /// Further announcers with the same announcements.
     followers: Mutex<Vec<Announcer>>,
-    /// Which resources somebody listens to, here or at its leader's other followers.
+    /// Subscriptions to resources, counted over all announcers that follow the same leader.
     interest: Mutex<Interest>,
 }
 
@@ -54,7 +54,7 @@ struct Waiting {
     known: HashSet<Notice>,
 }
 
-/// That something has changed.
+/// A change to announce.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Notice {
     Tools,
@@ -69,7 +69,7 @@ pub enum Notice {
 const WAITING_MAX: usize = 1024;
 
 impl Announcer {
-    /// The contents of a resource have changed. Clients that have subscribed to this very URI are told.
+    /// Announces new contents of a resource. Clients that have subscribed to exactly this URI are notified.
     pub fn resource_changed(&self, uri: impl AsRef<str>) {
         self.announce(Notice::Resource(uri.as_ref().into()));
     }
@@ -89,21 +89,20 @@ impl Announcer {
         self.announce(Notice::Prompts);
     }
 
-    /// A page that a client was asked to visit is done with: the client is told, and no other (ELI-11).
-    ///
-    /// It hears of it on the stream of its session that is open, or when it next takes that up.
+    /// Announces that the user has finished with a page of a URL elicitation (ELI-11). Only the client that was asked
+    /// is notified: on its open session stream, or when it next resumes that stream.
     pub fn elicitation_completed(&self, elicitation: &UrlElicitation) {
         self.announce(Notice::Visited(elicitation.clone()));
     }
 
-    /// Whatever is announced by this one is announced by another too; who listens to that one listens to this one. A
-    /// server that is told by the follower has to be made afterwards.
+    /// Adds another announcer that repeats every announcement of this one and shares its subscriptions. The follower
+    /// must exist before the server that it notifies.
     pub fn lead(&self, follower: &Self) {
         *follower.interest_held() = self.interest();
         self.followers().push(follower.clone());
     }
 
-    /// Which resources somebody listens to.
+    /// Subscribed resources.
     pub fn interest(&self) -> Interest {
         self.interest_held().clone()
     }
@@ -122,7 +121,7 @@ impl Announcer {
         }
     }
 
-    /// One that does not keep the server's alive.
+    /// Creates a handle that does not keep the server's announcer alive.
     pub fn downgrade(&self) -> WeakAnnouncer {
         WeakAnnouncer(Arc::downgrade(&self.0))
     }
@@ -144,7 +143,7 @@ impl Announcer {
         Some(notice)
     }
 
-    /// Waits until there may be an announcement.
+    /// Waits until announcements may be pending.
     pub async fn news(&self) {
         self.0.news.notified().await;
     }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::catalog::located::{Located, Misfit, Track};
 use crate::catalog::{quick, strict};
 
-/// The `arguments` object of one `tools/call`: well-formed JSON that nobody has made a tree of yet.
+/// The `arguments` object of one `tools/call`: well-formed JSON, not parsed into a tree yet.
 #[derive(Clone, Debug)]
 pub struct Arguments(Form);
 
@@ -77,7 +77,7 @@ impl Arguments {
     }
 }
 
-/// What is short is looked at sooner without vector instructions.
+/// A short text is scanned faster without vector instructions.
 #[inline]
 fn utf_8(bytes: &[u8]) -> Option<&str> {
     const SHORT_BYTES: usize = 64;
@@ -88,7 +88,7 @@ fn utf_8(bytes: &[u8]) -> Option<&str> {
     }
 }
 
-/// An object's text as a tree: the same one whatever its size.
+/// Parses an object's text into a tree. The result does not depend on the size of the text.
 fn tree(object: &[u8]) -> Result<Map<String, Value>, InvalidArguments> {
     if SIMD_THRESHOLD_BYTES <= object.len()
         && let Some(tree) = tree_by_simd_json(object)
@@ -107,7 +107,7 @@ pub fn tree_by_simd_json(object: &[u8]) -> Option<Map<String, Value>> {
     simd_json::serde::from_slice(&mut object.to_vec()).ok()
 }
 
-/// Whether `-0` stands somewhere that is not the beginning of a longer number. May also be in a string.
+/// Returns true if the text contains `-0` that does not begin a longer number. A match inside a string also counts.
 fn may_have_negative_zero(text: &[u8]) -> bool {
     let next = |by: usize| text.get(by..).unwrap_or_default();
     // No early end, so that it compiles to vector instructions.
@@ -119,12 +119,12 @@ fn may_have_negative_zero(text: &[u8]) -> bool {
         })
 }
 
-/// Deserialises whatever the quick way does not, and says what is wrong with the rest.
+/// Deserialises arguments that the fast path rejects, with an error that names the invalid part.
 #[cold]
 fn by_serde_json<T: DeserializeOwned>(object: &str) -> Result<T, InvalidArguments> {
     let mut json = serde_json::Deserializer::from_str(object);
     strict::deserialize(&mut json).map_err(|refusal| {
-        // Where it is wrong is known of a tree, which has nothing to say of a member that is there twice.
+        // Only a tree yields the path of an error, and a tree cannot report repeated members.
         let tree = serde_json::from_str(object);
         match tree.map(|tree| by_tree::<T>(&tree)) {
             Ok(Err(misfit)) => InvalidArguments::at(&misfit),
@@ -152,7 +152,7 @@ pub struct InvalidArguments {
 }
 
 impl InvalidArguments {
-    /// Says what was wrong and where, in words for a model that wants to do better.
+    /// Describes the invalid part and its path, for a model that corrects its arguments.
     pub fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -182,10 +182,10 @@ impl InvalidArguments {
     }
 }
 
-/// What is wrong with a document, in words for those who do not know Rust's types.
+/// Describes an invalid document without the names of Rust types.
 pub fn in_words(cause: &serde_json::Error) -> String {
     let cause = cause.to_string();
-    // The position counts from the start of the document, which nobody has at hand.
+    // The reported position counts from the start of a document that the reader does not have.
     let cause = cause.split(" at line ").next().unwrap_or(&cause);
     in_json_words(cause).into_owned()
 }

@@ -45,7 +45,7 @@ pub struct CallContext {
     /// Values of the application that the extractors of this call have declared.
     #[doc(hidden)]
     pub state: OnceLock<Arc<Provided>>,
-    /// How long it may run. `None` without a limit.
+    /// Time limit of the call; `None` for no limit.
     pub timeout: Option<Duration>,
     pub outlet: Outlet,
     pub replay: ReplaySession,
@@ -94,7 +94,7 @@ impl CallContext {
         self
     }
 
-    /// The same call with a header, for unit tests of a tool that reads it.
+    /// Adds a header to the call, for unit tests of tools that read it.
     ///
     /// # Panics
     ///
@@ -106,7 +106,7 @@ impl CallContext {
         self
     }
 
-    /// The same call with a value that a layer would have set, for unit tests of a tool that takes an
+    /// Adds a value that a layer would have set, for unit tests of tools with an
     /// [`Extension`](crate::extract::Extension).
     #[must_use]
     pub fn with_extension<T: Clone + Send + Sync + 'static>(mut self, value: T) -> Self {
@@ -115,7 +115,7 @@ impl CallContext {
         self
     }
 
-    /// Who is calling.
+    /// Returns the caller.
     pub fn principal(&self) -> &Principal {
         &self.principal
     }
@@ -164,7 +164,7 @@ impl CallContext {
         self.extensions.as_ref()?.get()
     }
 
-    /// Tells the caller how far the call has come: `progress` of `total`, and what is being done.
+    /// Reports progress to the caller: `progress` of `total`, and a message about the current step.
     ///
     /// Does nothing unless the client has requested progress. Progress must increase: other reports are dropped, and
     /// so are reports within 20 ms of the last one, unless they reach `total`.

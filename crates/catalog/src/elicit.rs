@@ -1,4 +1,4 @@
-//! Elicitation: requests to the user behind the client.
+//! Elicitation requests to the user of the client.
 
 mod form;
 mod secret;

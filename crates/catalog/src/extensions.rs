@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{Catalog, CatalogError, TaskSupport, skill, view};
 use crate::protocol::Revision;
 
-/// What the application says it has, by identifier.
+/// Extensions that the application declares, by identifier.
 #[derive(Debug, Default)]
 pub struct Extensions(Map<String, Value>);
 
@@ -33,18 +33,17 @@ impl Extensions {
     }
 }
 
-/// What the extension calls itself.
+/// Identifier of the extension.
 pub const TASKS: &str = "io.modelcontextprotocol/tasks";
 
 impl Catalog {
-    /// Whether calls of any tool may outlive their request.
+    /// True if calls of any tool may outlive their request.
     pub fn has_tasks(&self) -> bool {
         let mut tools = self.tools.iter();
         tools.any(|entry| entry.tool.definition().task != TaskSupport::Forbidden)
     }
 
-    /// The extensions that clients of a revision are told of: those that were added, and those that what is offered
-    /// belongs to.
+    /// Extensions that clients of a revision see: those added explicitly, and those that the catalog's items belong to.
     pub fn extensions(&self, revision: Revision) -> Map<String, Value> {
         let mut extensions = self.extensions.0.clone();
         let has_views = self

@@ -1,4 +1,4 @@
-//! Which resources somebody listens to, for those who have to ask elsewhere whether they change.
+//! Counts of resource subscriptions, for sources that subscribe elsewhere on behalf of clients.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -17,7 +17,7 @@ struct Inner {
 }
 
 impl Interest {
-    /// Somebody listens to these from now on.
+    /// Adds one subscription for each URI.
     pub fn begin<'a>(&self, uris: impl IntoIterator<Item = &'a Arc<str>>) {
         let mut counts = self.counts();
         let mut is_news = false;
@@ -32,7 +32,7 @@ impl Interest {
         }
     }
 
-    /// Somebody does no longer.
+    /// Removes one subscription for each URI.
     pub fn end<'a>(&self, uris: impl IntoIterator<Item = &'a Arc<str>>) {
         let mut counts = self.counts();
         let mut is_news = false;
@@ -51,12 +51,12 @@ impl Interest {
         }
     }
 
-    /// All that somebody listens to.
+    /// Returns all subscribed URIs.
     pub fn uris(&self) -> BTreeSet<Arc<str>> {
         self.counts().keys().cloned().collect()
     }
 
-    /// Waits until there may be others. For one who waits.
+    /// Waits until the set may have changed. Supports a single waiter.
     pub async fn changed(&self) {
         self.0.changed.notified().await;
     }

@@ -1,5 +1,4 @@
-//! What a server offers: the contract between those who write tools, resources and prompts, and the server that runs
-//! them.
+//! The catalog: the contract between authors of tools, resources and prompts, and the server that runs them.
 
 // Only the crate `longshore` is a documented API.
 #![allow(

@@ -14,12 +14,12 @@ pub struct Listing {
     pages: Vec<Bytes>,
 }
 
-/// What is the same for all pages.
+/// Parts that all pages share.
 #[derive(Clone, Copy, Debug)]
 pub struct ListingFrame<'a> {
     pub revision: Revision,
     pub page_size: usize,
-    /// Members that stand behind the list in each result, with a comma in front of them.
+    /// Members after the list in each result, with a leading comma.
     pub tail: &'a str,
     pub keys: &'a KeyRing,
     pub mount: &'a str,
@@ -68,16 +68,16 @@ impl Listing {
     }
 }
 
-/// The entries of a table, each serialised once for one revision, as they stand in a page that has all of them: with
-/// commas between them, and what ends the page behind the last one.
+/// All entries of a table in one text, serialised once for each revision, with the commas between them and the end of
+/// the last page.
 #[derive(Debug)]
 pub struct Fragments {
     text: Bytes,
-    /// Where each entry ends.
+    /// End offset of each entry.
     ends: Vec<usize>,
 }
 
-/// What ends a page that has no more to say.
+/// End of a last page.
 const END: &[u8] = b"]}}";
 
 impl Fragments {
@@ -116,13 +116,13 @@ impl Fragments {
         }
     }
 
-    /// How much memory they take.
+    /// Returns the memory use in bytes.
     #[cfg(any(test, feature = "testing"))]
     pub fn bytes(&self) -> usize {
         self.text.len() + size_of_val(&*self.ends)
     }
 
-    /// What is said of what stands at a place.
+    /// Text of the entry at an index.
     pub fn get(&self, place: usize) -> &[u8] {
         &self.text[self.start(place)..self.ends[place]]
     }
@@ -134,8 +134,8 @@ impl Fragments {
         }
     }
 
-    /// The text from one place to another, both included; with the comma in front of it, if something comes before it,
-    /// and with the end of a page behind it, if that is what follows.
+    /// Text from one entry to another, inclusive. A comma precedes it unless it is first on the page, and the page's
+    /// end follows it if it is last.
     fn stretch(&self, run: &Run) -> Bytes {
         let start = self.start(run.first) - usize::from(run.follows);
         let end = match run.ends_page {
@@ -154,12 +154,12 @@ struct Run {
     ends_page: bool,
 }
 
-/// A page is in at most so many pieces: hyper gathers no more than sixteen for one write, and each costs something.
+/// Maximum number of pieces in a page. hyper gathers at most sixteen for one write, and each has a cost.
 const PIECES_MAX: usize = 9;
 /// A smaller page is in one piece.
 const IN_PIECES_MIN_BYTES: usize = 8 * 1024;
 
-/// The page of what is seen of a table, from a place on: what comes behind the request's id and [`opening`].
+/// Builds a page of the visible entries from an index on: everything after the request's ID and [`opening`].
 ///
 /// Pages of those who see nearly the same consist of nearly the same entries. They are not copied: such a page is a few
 /// stretches of the one text that has all entries. So a thousand roles take little memory, and what many of them see is in
@@ -212,14 +212,14 @@ pub fn page_of_seen<T: Listed>(
     Common::One(page.into())
 }
 
-/// What stands before the first entry of each page.
+/// Text before the first entry of each page.
 pub fn opening<T: Listed>(out: &mut Vec<u8>) {
     for part in opening_parts::<T>() {
         out.extend_from_slice(part.as_bytes());
     }
 }
 
-/// How long that is.
+/// Length of [`opening`] in bytes.
 pub fn opening_len<T: Listed>() -> usize {
     opening_parts::<T>().iter().map(|part| part.len()).sum()
 }
@@ -228,7 +228,8 @@ fn opening_parts<T: Listed>() -> [&'static str; 3] {
     [r#","result":{""#, T::MEMBER, r#"":["#]
 }
 
-/// Where the page begins that a cursor leads to. `None` if it was not made for this frame's mount.
+/// Returns the index at which the page of a cursor begins. `None` if the cursor was not issued for this frame's
+/// endpoint.
 pub fn start_after<T: Listed>(
     table: &Table<T>,
     frame: ListingFrame<'_>,
@@ -240,14 +241,15 @@ pub fn start_after<T: Listed>(
     };
     let text = frame.keys.verify(purpose, cursor.as_bytes())?;
     let cursor = Cursor::read(&text)?;
-    // The table may have changed since: go on after what was last, or else at the same place.
+    // The table may have changed since the cursor was issued: the page continues after the last entry, or else at the
+    // same index.
     Some(match table.position(cursor.last) {
         Some(position) => position + 1,
         None => cursor.position.min(table.len()),
     })
 }
 
-/// Where a page ended.
+/// Position at which a page ended.
 struct Cursor<'a> {
     position: usize,
     last: &'a str,
@@ -289,7 +291,7 @@ fn write_page<T: Listed>(table: &Table<T>, frame: ListingFrame<'_>, start: usize
     page.into()
 }
 
-/// The end of a page's list, and what follows: the cursor that leads on behind the entry at `last`, if there are more.
+/// End of a page: the end of its list, and the cursor after the entry at `last` if more entries follow.
 fn close<T: Listed>(
     out: &mut Vec<u8>,
     table: &Table<T>,

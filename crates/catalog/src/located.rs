@@ -1,4 +1,4 @@
-//! A JSON tree read as a type, and where in it something was refused.
+//! Deserialisation of a JSON tree, with the path of an error.
 //!
 //! serde says what is wrong and not where. [`Located`] reads a tree as `serde_json` does, in the same words, and notes on
 //! the way out of a refusal which members and items it was in. Nothing is noted while all is well, so this is also how a
@@ -23,7 +23,7 @@ use serde_json::{Error, Map, Value};
 use key::Key;
 pub use path::{Misfit, Piece, Track};
 
-/// Reads a tree as a `T`.
+/// Deserialises a tree as a `T`.
 ///
 /// # Errors
 ///
@@ -239,7 +239,8 @@ impl<'de> Deserializer<'de> for Located<'de, '_> {
         }
     }
 
-    /// Not from an array of the members' values in their order: nobody means that, and it is half the code of a type.
+    /// Structs are not read from arrays of their members' values. No client sends that, and it would double the code of
+    /// each type.
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         _: &'static str,

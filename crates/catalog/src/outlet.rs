@@ -1,4 +1,4 @@
-//! What a running call says to its caller before its answer.
+//! Messages of a running call to its caller, before the response.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,27 +20,27 @@ use crate::protocol::push_string;
 pub struct Outlet {
     wanted: Wanted,
     cancelled: AtomicBool,
-    /// Something was said.
+    /// A message was queued.
     spoke: AtomicBool,
-    /// Whoever reads may come back later.
+    /// The reader should detach and resume later.
     release_connection: AtomicBool,
     queue: Mutex<Queue>,
 }
 
-/// What the caller asked to be told.
+/// Messages that the caller requested.
 #[derive(Debug, Default)]
 pub struct Wanted {
     /// JSON text of the token that progress is reported under.
     pub progress_token: Option<Box<str>>,
-    /// Whether the caller's revision has messages in progress reports.
+    /// True if progress notifications have messages in the caller's revision.
     pub progress_messages: bool,
     /// The least level of log messages.
     pub log_level: Option<LogLevel>,
-    /// How much may wait.
+    /// Limits of the queue.
     pub room: Room,
 }
 
-/// How much may wait to be sent.
+/// Maximum size of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     pub messages: u32,
@@ -68,7 +68,7 @@ struct Queue {
     dropped: Dropped,
 }
 
-/// How many messages found no place, by what there was too much of.
+/// Number of messages dropped by each limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
     pub messages: u64,
@@ -77,7 +77,7 @@ pub struct Dropped {
 
 /// Reports of progress come at most this often (PROG-02).
 const PROGRESS_PAUSE: Duration = Duration::from_millis(20);
-/// So many log messages a second.
+/// Maximum number of log messages in one second.
 const LOGS_PER_SECOND: u32 = 200;
 
 impl Outlet {
@@ -88,13 +88,13 @@ impl Outlet {
         }
     }
 
-    /// Whether progress is reported to anybody.
+    /// Returns true if the caller requested progress.
     pub fn wants_progress(&self) -> bool {
         self.wanted.progress_token.is_some()
     }
 
-    /// Reports progress (PROG-01): only where it was asked for, only what is more than before. What comes too soon
-    /// is left out, unless it is the end.
+    /// Reports progress (PROG-01), if the caller requested it and the value has increased. Drops reports that follow
+    /// too soon, except the last.
     pub fn progress(&self, progress: f64, total: Option<f64>, message: &str) -> bool {
         let Some(token) = &self.wanted.progress_token else {
             return false;
@@ -160,7 +160,7 @@ impl Outlet {
         true
     }
 
-    /// Sends a message that must not be lost: a question, or that it is taken back. Those are bounded elsewhere.
+    /// Sends a message that must not be lost: a client request, or its cancellation. Other limits bound their number.
     pub fn say(&self, message: Vec<u8>) {
         self.queue().keep(message.into());
         self.spoke.store(true, Ordering::Release);
@@ -171,7 +171,7 @@ impl Outlet {
         self.wanted.log_level
     }
 
-    /// The next message. If there is none, `cx` is woken by the next one.
+    /// Polls for the next message. If none is queued, `cx` is woken by the next one.
     pub fn next(&self, cx: &Context<'_>) -> Option<Bytes> {
         let mut queue = self.queue();
         let message = queue.messages.pop_front();
@@ -182,7 +182,7 @@ impl Outlet {
         message
     }
 
-    /// Whether a message waits. If none does, `cx` is woken by the next one.
+    /// Returns true if a message is queued. Otherwise `cx` is woken by the next one.
     pub fn has_messages(&self, cx: &Context<'_>) -> bool {
         let mut queue = self.queue();
         let has = !queue.messages.is_empty();
@@ -192,18 +192,18 @@ impl Outlet {
         has
     }
 
-    /// Whether nothing was said yet.
+    /// Returns true if no message was sent yet.
     #[inline]
     pub fn is_silent(&self) -> bool {
         !self.spoke.load(Ordering::Acquire)
     }
 
-    /// How many messages found no place since this was last asked.
+    /// Returns and resets the number of dropped messages.
     pub fn take_dropped(&self) -> Dropped {
         std::mem::take(&mut self.queue().dropped)
     }
 
-    /// Has a reader who can come back do so, now.
+    /// Asks a reader that can resume to detach now.
     pub fn release_connection(&self) {
         self.release_connection.store(true, Ordering::Release);
         self.spoke.store(true, Ordering::Release);

@@ -1,4 +1,4 @@
-//! What a tool answers.
+//! Results of tools.
 
 use std::error::Error;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::catalog::{ClientRequestError, InvalidArguments};
 use crate::protocol::{ClientAbility, Content};
 
-/// What a call produced: content for the model, and where there is one, a structured value.
+/// Result of a call: content for the model, and optionally a structured value.
 ///
 /// Most tools return a `String`, a serialisable value or content blocks, and never name this type.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,9 +24,9 @@ pub struct Output {
 /// Content in the form that costs least to send.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OutputContent {
-    /// One text block.
+    /// A single text block.
     Text(String),
-    /// One text block that holds the structured value's own JSON.
+    /// A single text block with the JSON of the structured value.
     Structured,
     Blocks(Vec<Content>),
 }
@@ -49,7 +49,7 @@ impl Output {
         }
     }
 
-    /// One block of text.
+    /// Creates a result with one text block.
     pub fn text(text: impl Into<String>) -> Self {
         Self {
             content: OutputContent::Text(text.into()),
@@ -104,7 +104,7 @@ impl Output {
     }
 }
 
-/// Why a call failed. It becomes a result with `isError: true`, which the model reads and may act on.
+/// Error of a call. It becomes a result with `isError: true`, which the model reads and may act on.
 ///
 /// Any error converts into one with `?`; its `Display` is what the model is told. Where that would tell
 /// too much, say it in your own words and keep the cause for the log:
@@ -123,21 +123,21 @@ pub struct ToolError {
     kind: ToolErrorKind,
     message: String,
     source: Option<Box<dyn Error + Send + Sync>>,
-    /// It was converted from an error of something else's.
+    /// Converted from the error of another library.
     foreign: bool,
 }
 
-/// What sort of failure it was.
+/// Category of the failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ToolErrorKind {
     /// The tool ran, and could not do what it was asked to do.
     Failed,
-    /// The arguments were not what the schema asks for. Revisions up to 2025-06-18 are told by the
-    /// JSON-RPC error -32602, later ones by a result that the model can correct itself from.
+    /// The arguments do not match the schema. Clients up to 2025-06-18 receive the JSON-RPC error -32602; later ones a
+    /// result from which the model can correct itself.
     InvalidArguments,
-    /// The client would have to be able to do something that it has not declared. 2026-07-28 has the error -32021
-    /// for that; clients before it are told as of any failure.
+    /// The client has not declared a required capability. 2026-07-28 has the error -32021 for it; earlier clients
+    /// receive an ordinary error result.
     MissingCapability(ClientAbility),
     /// The client's person has to visit a page first. 2025-11-25 has the error -32042 for that; no other revision comes
     /// to it.
@@ -155,7 +155,7 @@ impl ToolError {
         Self::of(ToolErrorKind::Failed, message)
     }
 
-    /// A fault of the tool's own, in words for the log; the caller is told no details.
+    /// Creates an internal error. The log receives the message, the caller no details.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::of(ToolErrorKind::Internal, message)
     }
@@ -181,18 +181,18 @@ impl ToolError {
         self
     }
 
-    /// What the model is told.
+    /// Returns the message for the model.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// What sort of failure it was.
+    /// Returns the category of the failure.
     pub fn kind(&self) -> ToolErrorKind {
         self.kind
     }
 
-    /// Whether its words are those of an error that was converted (`?`), and not written for the model. With
-    /// `server.mask_errors` the model is not told them.
+    /// Returns true if the message is that of a converted error (`?`), which was not written for the model.
+    /// `server.mask_errors` hides such messages.
     pub fn is_foreign(&self) -> bool {
         self.foreign
     }
@@ -228,7 +228,7 @@ impl ToolError {
             }
         };
         let of_error = Self {
-            // What has become of a question the model may know.
+            // Errors of client requests are shown to the model.
             foreign: kind == ToolErrorKind::Failed && !error.is::<ClientRequestError>(),
             ..Self::of(kind, error.to_string())
         };

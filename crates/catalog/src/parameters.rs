@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::Value;
 
-/// Named strings: the arguments of a prompt, or what the variables of a template stand for in a URI.
+/// Named strings: the arguments of a prompt, or the values of a URI template's variables.
 ///
 /// They come from a stranger. The value of a variable is percent-decoded; it may be `..`, and may hold slashes.
 ///
@@ -41,12 +41,12 @@ impl Parameters {
         self.0.iter().map(|(name, value)| (&**name, &**value))
     }
 
-    /// How many there are.
+    /// Returns the number of parameters.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no parameters.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -88,7 +88,7 @@ impl InvalidParameter {
         }
     }
 
-    /// Which parameter it is.
+    /// Name of the parameter.
     pub fn name(&self) -> &str {
         &self.name
     }

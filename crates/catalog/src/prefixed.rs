@@ -1,4 +1,4 @@
-//! What others offer, under names with something in front.
+//! Prefixes for the names of another source's items.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::{
 };
 
 impl Offered {
-    /// The same with a prefix in front of the names of tools and prompts. Resources keep their URIs.
+    /// Adds a prefix to the names of tools and prompts. Resources keep their URIs.
     #[must_use]
     pub fn prefixed(mut self, prefix: &str) -> Self {
         if prefix.is_empty() {

@@ -1,4 +1,4 @@
-//! Arguments read as their type without a second parser for what is mostly in them: strings.
+//! Fast deserialisation of arguments that consist mostly of strings.
 //!
 //! An object's members are found by the scanner that has checked the message, and strings without escapes are handed on
 //! as they stand there. Everything else is read by `serde_json`, member by member. What
@@ -15,7 +15,7 @@ use crate::protocol::scan::{JsonString, ScanError, Scanner};
 /// An object's text.
 pub(super) struct Object<'de>(pub(super) &'de str);
 
-/// It has to be read in another way.
+/// The fast path does not apply; the general deserialiser decides.
 #[derive(Debug)]
 pub(super) struct Unread;
 

@@ -1,4 +1,4 @@
-//! What one server offers, checked and ready.
+//! The checked and prepared catalog of one server.
 
 mod entry;
 mod error;
@@ -35,18 +35,18 @@ pub struct Catalog {
     pub prompts: Table<CatalogPrompt>,
     pub refused: Vec<Refused>,
     pub skills: Table<CatalogSkill>,
-    /// What is in the folders of skills, by URI: JSON of a list of resources.
+    /// Contents of skill folders by URI: JSON of a list of resources.
     pub folders: BTreeMap<String, String>,
     pub extensions: Extensions,
-    /// Who has added what, in order.
+    /// Sources of the items, in order of addition.
     owners: Vec<Owner>,
-    /// What can be read and is in no list.
+    /// Readable resources that no list shows.
     pub unlisted: UnlistedResources,
     /// Sources of which it is not known yet what they offer.
     pub starting: Vec<StartingSource>,
 }
 
-/// Who has added to a catalog, and how much was in it before.
+/// A source of items, and the number of items before its own.
 #[derive(Debug)]
 struct Owner {
     name: Box<str>,
@@ -108,7 +108,7 @@ impl Catalog {
             }
             let (entry, folders) = skill.into_entry();
             self.folders.extend(folders);
-            // Of one name there is one: its resources were added.
+            // Skills with the same name were rejected before: their resources collide.
             let _ = self.skills.add(entry);
         }
         Ok(self)
@@ -214,7 +214,7 @@ impl Catalog {
         self
     }
 
-    /// The same for a built-in toolset.
+    /// Adds a built-in toolset.
     #[must_use]
     pub fn with_toolset(self, name: &str, offered: Offered) -> Self {
         self.with_offered(&format!("{TOOLSET}{name}"), offered)
@@ -276,7 +276,8 @@ impl Catalog {
         }
     }
 
-    /// A part of it: what is taken, and views that tools which are taken have. Skills are no part of it but for their files.
+    /// Returns the part of the catalog that a filter selects, with the views of selected tools. Skills are included
+    /// only as files.
     ///
     /// # Errors
     ///
@@ -336,7 +337,7 @@ impl Catalog {
         Ok(part)
     }
 
-    /// Whether there is nothing in it.
+    /// Returns true if the catalog is empty.
     pub fn offers_nothing(&self) -> bool {
         self.tools.len() == 0
             && self.resources.len() == 0
@@ -344,7 +345,7 @@ impl Catalog {
             && self.prompts.len() == 0
     }
 
-    /// What was configured and cannot be offered.
+    /// Configured items that cannot be served.
     pub fn refused(&self) -> &[Refused] {
         &self.refused
     }
@@ -396,7 +397,7 @@ impl Catalog {
                 other: text,
             });
         }
-        // Of one text there is one template: what is the same matches the same.
+        // Templates are compared by text, since equal text matches the same URIs.
         let _ = self.templates.add(CatalogTemplate { template, uri });
         Ok(())
     }
@@ -434,7 +435,7 @@ impl Catalog {
         }
     }
 
-    /// Has the uses of each tool and prompt counted under its name.
+    /// Registers the usage counters of each tool and prompt.
     pub fn count_in(&mut self, metrics: &Metrics) {
         for entry in self.tools.iter_mut() {
             let name = entry.tool.definition().name();
@@ -448,12 +449,12 @@ impl Catalog {
         }
     }
 
-    /// How many tools there are.
+    /// Returns the number of tools.
     pub fn len(&self) -> usize {
         self.tools.len()
     }
 
-    /// Whether there are no tools.
+    /// Returns true if there are no tools.
     pub fn is_empty(&self) -> bool {
         self.tools.len() == 0
     }
@@ -493,12 +494,12 @@ impl Catalog {
         names
     }
 
-    /// Whether any resource or template of resources is offered.
+    /// Returns true if the catalog has any resource or resource template.
     pub fn has_resources(&self) -> bool {
         self.resources.len() + self.templates.len() > 0 || !self.unlisted.is_empty()
     }
 
-    /// Whether there are suggestions for anything.
+    /// Returns true if any argument has completion.
     pub fn has_completions(&self) -> bool {
         let of_prompts = self.prompts.iter().any(|entry| {
             let arguments = &entry.prompt.definition().arguments;
@@ -511,7 +512,7 @@ impl Catalog {
                 .any(|entry| entry.uri.variables().any(|v| entry.template.completes(v)))
     }
 
-    /// The first template that a URI fits, and what its variables stand for.
+    /// Returns the first template that matches a URI, with the values of its variables.
     pub fn template_for(&self, uri: &str) -> Option<(&CatalogTemplate, Parameters)> {
         self.templates.iter().find_map(|entry| {
             let variables = entry.uri.matches(uri)?;
@@ -519,8 +520,7 @@ impl Catalog {
         })
     }
 
-    /// The name most like one that is unknown, if any is like it at all.
-    /// Only what is seen is named.
+    /// Returns the visible name most similar to an unknown one, if any is similar.
     pub fn nearest(&self, unknown: &str, sees: impl Fn(usize) -> bool) -> Option<&str> {
         // Long names are not typing mistakes, and comparing them costs time.
         if unknown.len() > 64 || self.tools.len() > 1_000 {
@@ -564,7 +564,7 @@ fn is_prompt_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= 128 && !name.contains(char::is_control)
 }
 
-/// Whether a name follows the specification's advice (2025-11-25, tools, "Tool Names").
+/// Returns true if a name follows the specification's advice (2025-11-25, tools, "Tool Names").
 fn is_tool_name(name: &str) -> bool {
     (1..=128).contains(&name.len())
         && name

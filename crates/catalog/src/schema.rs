@@ -1,4 +1,4 @@
-//! JSON Schemas: refused when a tool is registered if they are unsound, and checked against once a call.
+//! JSON Schemas: checked for soundness at registration, and used to validate each call.
 //!
 //! [`Compiled::input`] and [`Compiled::output`] accept a schema that is valid in its dialect, resolves within
 //! itself, and is bounded: how deep it goes, how many subschemas it has, how many of them can apply to one
@@ -44,7 +44,7 @@ pub use generate::{inline, of_arguments, of_output, without_null};
 pub use mirrored::{HeaderParameter, ParameterKind, header_parameters};
 pub use sameness::says_no_more_than_type;
 
-/// Why a schema was refused, and where in it: a JSON pointer in fragment form, `#/properties/unit`.
+/// Error of a rejected schema, with its position: a JSON pointer in fragment form, `#/properties/unit`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{pointer}`: {problem}")]
 pub struct SchemaError {
@@ -52,7 +52,7 @@ pub struct SchemaError {
     problem: SchemaProblem,
 }
 
-/// What is wrong with a schema.
+/// Kind of schema error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchemaProblem {
@@ -65,7 +65,7 @@ pub enum SchemaProblem {
     /// `$schema` names something else than one of the dialects.
     #[error("there is no support for the dialect {0:?}; use 2020-12, which needs no `$schema`")]
     Dialect(String),
-    /// It is not valid in its dialect.
+    /// The schema is not valid in its dialect.
     #[error("not a valid schema: {0}")]
     Invalid(String),
     /// A reference that leads out of the schema.
@@ -76,15 +76,15 @@ pub enum SchemaProblem {
     /// A reference into this schema that leads nowhere.
     #[error("{0:?} leads nowhere in this schema")]
     Unresolved(String),
-    /// A reference that comes back to itself without having looked at a part of the value.
+    /// A reference loop that consumes no part of the value.
     #[error("this reference comes back to itself, and checks nothing")]
     Endless,
-    /// One of the limits on size.
+    /// A size limit was exceeded.
     #[error("more than {limit} {what}; split the tool, or make its arguments simpler")]
     TooLarge {
-        /// How many there may be.
+        /// Value of the limit.
         limit: usize,
-        /// Of what.
+        /// Counted quantity.
         what: &'static str,
     },
     /// A pattern that cannot be compiled, or not within the limits.
@@ -93,7 +93,7 @@ pub enum SchemaProblem {
          back-references, and must not be huge"
     )]
     Pattern(String),
-    /// It says more than a Rust type, and this build does not validate.
+    /// The schema is stricter than a Rust type, and this build has no validator.
     #[error(
         "the schema requires the feature `validation`, which this build does not have; enable the feature, or remove \
          ranges, lengths and patterns and check them in the tool"
@@ -104,7 +104,7 @@ pub enum SchemaProblem {
     Header(String),
 }
 
-/// Whether a schema's root says that it is an object's, as that of arguments has to (TOOL-08).
+/// Returns true if a schema's root has the type `object`, as arguments require (TOOL-08).
 pub(crate) fn check_is_of_object(schema: &Value) -> Result<(), SchemaError> {
     match schema.get("type") {
         Some(kind) if kind == "object" => Ok(()),
@@ -120,12 +120,12 @@ impl SchemaError {
         }
     }
 
-    /// Where it is.
+    /// Returns the position of the error.
     pub fn pointer(&self) -> &str {
         &self.pointer
     }
 
-    /// What it is.
+    /// Returns the kind of the error.
     pub fn problem(&self) -> &SchemaProblem {
         &self.problem
     }

@@ -1,4 +1,4 @@
-//! What a revision's clients are told of each thing in a list.
+//! Serialised form of each list entry, by revision.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};

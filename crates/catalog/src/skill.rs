@@ -13,7 +13,7 @@ use super::table::Listed;
 use super::{AnyResource, ResourceDefinition, StaticResource};
 use crate::protocol::Revision;
 
-/// What the extension calls itself.
+/// Identifier of the extension.
 pub const EXTENSION: &str = "io.modelcontextprotocol/skills";
 
 /// A skill: a manifest `SKILL.md` that tells a model how to do something, and files that it refers to.
@@ -40,7 +40,7 @@ pub struct Skill {
     files: BTreeMap<String, Vec<u8>>,
 }
 
-/// Why a skill cannot be offered.
+/// Error of a skill that cannot be served.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SkillError {
@@ -52,15 +52,15 @@ pub enum SkillError {
     File {
         /// Its path within the skill.
         path: String,
-        /// What is wrong with it.
+        /// Details of an invalid skill.
         problem: String,
     },
     /// A folder or a file that cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
-        /// Which one.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// Reason of the error.
         #[source]
         source: io::Error,
     },
@@ -68,9 +68,9 @@ pub enum SkillError {
 
 /// The manifest's path.
 const MANIFEST: &str = "SKILL.md";
-/// So many files a skill may have.
+/// Maximum number of files in a skill.
 const FILES_MAX: usize = 512;
-/// So many bytes they may have together.
+/// Maximum total size of a skill's files, in bytes.
 const BYTES_MAX: usize = 16 * 1024 * 1024;
 
 impl Skill {
@@ -205,7 +205,7 @@ impl Skill {
         format!("skill://{}/{path}", self.name)
     }
 
-    /// What clients read: each file, the manifest first.
+    /// Resources for clients: each file, the manifest first.
     pub fn resources(&self) -> impl Iterator<Item = AnyResource> {
         let manifest = self.files.get_key_value(MANIFEST);
         let others = self.files.iter().filter(|(path, _)| *path != MANIFEST);
@@ -250,7 +250,7 @@ impl Skill {
         (entry, folders)
     }
 
-    /// What is in each folder, by the folder's URI: JSON of a list of resources.
+    /// Contents of each folder, by the folder's URI: JSON of a list of resources.
     fn folders(&self) -> BTreeMap<String, String> {
         let files = self.files.iter();
         let files = files.map(|(path, contents)| (path.as_str(), Some(contents.len() as u64)));
@@ -258,8 +258,8 @@ impl Skill {
     }
 }
 
-/// What is in each folder of a skill at a URI, by the folder's URI: JSON of a list of resources. `files` has the size of
-/// each by its path.
+/// Returns the contents of each folder of a skill at a URI, by the folder's URI: JSON of a list of resources. `files`
+/// has the size of each file by path.
 fn folders(root: &str, files: &BTreeMap<&str, Option<u64>>) -> BTreeMap<String, String> {
     let mut within: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for path in files.keys() {

@@ -1,4 +1,4 @@
-//! What fills a catalog besides code.
+//! Sources that add items to a catalog at run time.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use tokio::sync::Notify;
 
 use super::{AnyResource, OfferedSkill, Prompt, StartingSource, Tool, Unlisted};
 
-/// Something that has tools, resources or prompts to offer, which may change while the server runs: a database of
-/// queries, a folder of scripts, another server. `App::source` adds one.
+/// A provider of tools, resources or prompts that may change while the server runs: a database of queries, a folder of
+/// scripts, another server. `App::source` adds one.
 ///
 /// What is wrong with one of them does not keep the others from being offered.
 ///
@@ -44,15 +44,15 @@ use super::{AnyResource, OfferedSkill, Prompt, StartingSource, Tool, Unlisted};
 /// let app = App::new().source("math_", Sums);
 /// ```
 pub trait Source: Send + Sync + 'static {
-    /// What it is called in logs and in the server's health.
+    /// Returns the source's name in logs and in the server's health.
     fn name(&self) -> &str;
 
     /// Everything it has, and what it cannot offer. It is asked at start, when the configuration is read again, and
     /// whenever it says that something has changed.
     fn offer(&self) -> BoxFuture<'_, Offered>;
 
-    /// Called before anything is asked. Whoever can change keeps what it is given, and tells when it has. If its application
-    /// becomes a part of another it is called again, and the newer one counts.
+    /// Passes the handle with which a source reports changes, before the first [`offer`](Self::offer). If the
+    /// application becomes a part of another, the method is called again, and the newer handle counts.
     fn watch(&self, changed: Changed) {
         drop(changed);
     }
@@ -63,7 +63,7 @@ pub trait Source: Send + Sync + 'static {
 pub struct Changed(Arc<Notify>);
 
 impl Changed {
-    /// Something is offered that was not, or the other way round. The server asks again, and tells its clients.
+    /// Reports that the items have changed. The server calls [`Source::offer`] again and notifies its clients.
     pub fn tell(&self) {
         self.0.notify_one();
     }
@@ -74,7 +74,7 @@ impl Changed {
     }
 }
 
-/// What a source has, each in the order in which it is listed.
+/// Items of a source, each kind in listing order.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct Offered {
@@ -84,11 +84,11 @@ pub struct Offered {
     pub resources: Vec<AnyResource>,
     /// Prompts.
     pub prompts: Vec<Arc<dyn Prompt>>,
-    /// What cannot be offered.
+    /// Items that cannot be served.
     pub refused: Vec<Refused>,
     /// Skills of other servers, whose files are read from those.
     pub skills: Vec<OfferedSkill>,
-    /// What can be read and is not listed.
+    /// Readable resources that no list shows.
     pub unlisted: Option<Arc<dyn Unlisted>>,
     /// Parts of the source that have not said yet what they offer.
     pub starting: Vec<StartingSource>,
@@ -113,20 +113,20 @@ impl fmt::Debug for Offered {
     }
 }
 
-/// Something that is configured and cannot be offered, while the rest can.
+/// A configured item that cannot be served, while others can.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refused {
     /// The source's name.
     pub source: String,
-    /// Where it stands: `sources[0].http.tools[2].url`, or `GET /pets` in a document.
+    /// Position of the item: `sources[0].http.tools[2].url`, or `GET /pets` in a document.
     pub place: String,
-    /// What is wrong, and what to do.
+    /// Description of the problem and of its solution.
     pub problem: String,
 }
 
 impl Refused {
-    /// Something at a place that has a problem.
+    /// Creates the record of a problem at a position.
     pub fn new(
         source: impl Into<String>,
         place: impl Into<String>,

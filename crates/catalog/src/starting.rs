@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-/// A source that has not said yet what it offers. A catalog names those that were starting when it was put together.
+/// A source that has not provided its items yet. A catalog lists the sources that were starting when it was built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartingSource {
     pub name: String,
-    /// What the names of its tools and prompts begin with. Empty if they may be any.
+    /// Prefix of the names of its tools and prompts. Empty if the names are not known.
     pub prefix: String,
-    /// How long it may take to say what it offers.
+    /// Maximum duration of the start.
     pub patience: Duration,
 }
 

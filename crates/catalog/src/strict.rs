@@ -207,7 +207,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Integer<V> {
 
     #[inline]
     fn visit_f64<E: Error>(self, value: f64) -> Result<V::Value, E> {
-        /// Beyond this, one `f64` stands for several integers.
+        /// Above this value, an `f64` represents several integers.
         const EXACT: f64 = 9_007_199_254_740_992.0;
         if value.fract() == 0.0 && value.abs() <= EXACT {
             #[expect(clippy::cast_possible_truncation, reason = "it is whole and in range")]
@@ -238,7 +238,7 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Strict<A> {
 impl<'de, A: MapAccess<'de>> MapAccess<'de> for Strict<A> {
     type Error = A::Error;
 
-    /// Keys are left alone: they are strings, whatever type they are read as.
+    /// Keys are not converted: they are strings, also for other types.
     #[inline]
     fn next_key_seed<S: DeserializeSeed<'de>>(
         &mut self,

@@ -6,17 +6,17 @@ use foldhash::fast::RandomState;
 
 use crate::protocol::Revision;
 
-/// Something that a list shows.
+/// An entry of a list.
 pub trait Listed {
     /// The member of the result that holds the list.
     const MEMBER: &'static str;
-    /// What cursors of the list are signed for.
+    /// Purpose for which the list's cursors are signed.
     const CURSOR: &'static str;
 
-    /// What it is found by; no other of its kind has it.
+    /// Unique key of the entry among its kind.
     fn key(&self) -> &str;
 
-    /// Writes what a revision's clients are told of it.
+    /// Serialises the entry for clients of a revision.
     fn write(&self, out: &mut Vec<u8>, revision: Revision);
 }
 
@@ -28,7 +28,7 @@ pub struct Table<T> {
 }
 
 impl<T: Listed> Table<T> {
-    /// Whether clients are told the same of both.
+    /// Returns true if clients see both entries alike.
     pub fn looks_like(&self, other: &Self) -> bool {
         let told = |table: &Self| {
             let mut told = Vec::new();
@@ -42,7 +42,7 @@ impl<T: Listed> Table<T> {
         self.len() == other.len() && told(self) == told(other)
     }
 
-    /// How many bytes a revision's clients are told of it, with a comma for each entry.
+    /// Returns the serialised size for a revision in bytes, with a comma for each entry.
     pub fn size(&self, revision: Revision) -> usize {
         let mut told = Vec::new();
         let sizes = self.entries.iter().map(|entry| {

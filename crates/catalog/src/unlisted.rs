@@ -1,4 +1,4 @@
-//! Resources that can be read and are in no list, such as those that results of other servers link to.
+//! Readable resources that no list shows, such as links in the results of other servers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ type Takes = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 #[derive(Clone, Default)]
 pub struct UnlistedResources {
     finders: Vec<Arc<dyn Unlisted>>,
-    /// Which of them belong to it; `None` for all.
+    /// URIs of the source; `None` for all URIs.
     takes: Option<Takes>,
 }
 
@@ -39,7 +39,7 @@ impl UnlistedResources {
         self.finders.is_empty()
     }
 
-    /// Those with a URI that is taken.
+    /// Returns a view of the resources whose names `takes` selects.
     pub(super) fn part(&self, takes: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         Self {
             finders: self.finders.clone(),

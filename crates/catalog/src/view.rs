@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 use super::{CallContext, Definition, ReadFuture, Resource, ResourceDefinition};
 use crate::protocol::ResourceContents;
 
-/// What the extension calls itself.
+/// Identifier of the extension.
 pub const EXTENSION: &str = "io.modelcontextprotocol/ui";
-/// How URIs of views begin.
+/// URI scheme of views.
 pub(crate) const SCHEME: &str = "ui://";
 /// The media type of views (APP-01).
 pub const MIME_TYPE: &str = "text/html;profile=mcp-app";
@@ -39,7 +39,7 @@ pub struct View {
     ui: Map<String, Value>,
 }
 
-/// Something that a view may ask its host for.
+/// A permission that a view may request from its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ViewPermission {
@@ -47,9 +47,9 @@ pub enum ViewPermission {
     Camera,
     /// The microphone.
     Microphone,
-    /// Where the device is.
+    /// Location of the device.
     Geolocation,
-    /// To put something into the clipboard.
+    /// Write access to the clipboard.
     ClipboardWrite,
 }
 
@@ -77,7 +77,7 @@ impl View {
         self
     }
 
-    /// What it shows.
+    /// Sets the description.
     #[must_use]
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.definition = self.definition.description(description);
@@ -102,7 +102,7 @@ impl View {
         self.allowing("frameDomains", origin.into())
     }
 
-    /// Something that it may ask the host for.
+    /// Requests a permission from the host.
     #[must_use]
     pub fn permission(mut self, permission: ViewPermission) -> Self {
         let name = match permission {
@@ -117,7 +117,7 @@ impl View {
         self
     }
 
-    /// Whether the host should draw a border around it.
+    /// Sets the preference for a border around the view.
     #[must_use]
     pub fn prefers_border(mut self, prefers: bool) -> Self {
         self.ui.insert("prefersBorder".to_owned(), prefers.into());

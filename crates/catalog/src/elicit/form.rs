@@ -37,7 +37,7 @@ pub struct Form {
     required: Vec<String>,
 }
 
-/// Why a schema is no form.
+/// Reason for which a schema cannot be a form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place} {problem}")]
 pub struct FormError {
@@ -45,7 +45,7 @@ pub struct FormError {
     problem: String,
 }
 
-/// What fields of a type may say, beside their type, title, description and default.
+/// Keywords that fields of a type may have, besides type, title, description and default.
 const STRING: &[&str] = &[
     "minLength",
     "maxLength",
@@ -57,7 +57,7 @@ const STRING: &[&str] = &[
 const NUMBER: &[&str] = &["minimum", "maximum"];
 const ARRAY: &[&str] = &["minItems", "maxItems", "items"];
 const ALWAYS: &[&str] = &["type", "title", "description", "default"];
-/// What says nothing that a form could show, and is left out.
+/// Keywords without a visible effect in a form, which are removed.
 const IGNORED: &[&str] = &[
     "examples",
     "deprecated",
@@ -157,7 +157,7 @@ impl Form {
                         "its revision of the protocol has no choice of several, which `{name}` is"
                     ));
                 }
-                // What need not be answered need not be asked.
+                // Optional fields without input are omitted.
                 None => {}
             }
         }
@@ -168,7 +168,7 @@ impl Form {
         Ok(shown)
     }
 
-    /// Checks what was filled in.
+    /// Validates the submitted values.
     pub(super) fn check(&self, content: &Value) -> Result<(), String> {
         let schema = json!({
             "type": "object", "properties": self.fields, "required": self.required,
@@ -187,7 +187,7 @@ impl FormError {
     }
 }
 
-/// One field, with nothing but what forms have.
+/// Reduces a field to the keywords that forms have.
 fn tidied(field: Value) -> Result<Value, String> {
     let Value::Object(mut field) = field else {
         return Err("is a schema".to_owned());
@@ -207,7 +207,7 @@ fn tidied(field: Value) -> Result<Value, String> {
     };
     let format = field.get("format").and_then(Value::as_str);
     if format.is_some_and(|format| !FORMATS.contains(&format)) {
-        // `uint8` and the like, which say how the program keeps it.
+        // Removes formats such as `uint8`, which describe the Rust type only.
         field.shift_remove("format");
     }
     field.retain(|keyword, _| !IGNORED.contains(&&**keyword));

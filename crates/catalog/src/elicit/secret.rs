@@ -1,6 +1,6 @@
 //! Fields that ask for what no form may ask for (ELI-02).
 
-/// Words that stand for a secret by themselves.
+/// Single words that denote a secret.
 const SECRETS: [&str; 12] = [
     "password",
     "passwords",
@@ -16,7 +16,7 @@ const SECRETS: [&str; 12] = [
     "cvc",
 ];
 
-/// Two words that stand for one together.
+/// Pairs of words that denote a secret together.
 const PAIRS: [(&str, &str); 14] = [
     ("api", "key"),
     ("api", "token"),
@@ -34,8 +34,8 @@ const PAIRS: [(&str, &str); 14] = [
     ("pin", "code"),
 ];
 
-/// Whether a name, or a title, is that of a secret: credentials and what pays. A guess by words, which errs where a
-/// name says something else than it means; so whoever writes a form is told, and can name the field otherwise.
+/// Returns true if a field name or title denotes a secret: credentials or payment data. The match is by words and may
+/// err; the error names the field, so that its author can rename it.
 pub(super) fn names_a_secret(name: &str) -> bool {
     let words = words(name);
     let joined: String = words.concat();

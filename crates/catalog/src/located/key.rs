@@ -4,7 +4,7 @@ use serde::de::value::BorrowedStrDeserializer;
 use serde::de::{Deserializer, Error as _, Unexpected, Visitor};
 use serde_json::Error;
 
-/// A member's name, which may be read as a number or a truth value too.
+/// Name of a member, which may be read as a number or boolean.
 pub(super) struct Key<'de>(pub(super) &'de str);
 
 impl<'de> Key<'de> {

@@ -1,11 +1,11 @@
-//! Where in a tree something was refused.
+//! Path of an error in a JSON tree.
 
 use std::cell::RefCell;
 use std::fmt;
 
 use serde_json::Error;
 
-/// What does not fit a type, and where it stands.
+/// Error of a value that does not match a type, with its path.
 #[derive(Debug)]
 pub struct Misfit {
     pub path: Path,
@@ -46,7 +46,7 @@ impl fmt::Display for Path {
     }
 }
 
-/// What a refusal was in, noted from the inside outwards.
+/// Path segments of an error, collected from the innermost outwards.
 #[derive(Debug, Default)]
 pub struct Track(RefCell<Vec<Piece>>);
 

@@ -1,4 +1,4 @@
-//! What a catalog has of each thing that it offers.
+//! Entries of a catalog with their precomputed parts.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::catalog::{
 use crate::protocol::UriTemplate;
 use crate::telemetry::OperationId;
 
-/// A tool with what was computed from its definition once.
+/// A tool with the parts computed once from its definition.
 pub struct CatalogTool {
     pub tool: Arc<dyn Tool>,
     /// Arguments that HTTP headers mirror.
@@ -22,7 +22,7 @@ pub struct CatalogTool {
     /// `None` where the tool checks its arguments itself.
     input: Option<Compiled>,
     output: Option<Compiled>,
-    /// What its calls are counted under.
+    /// Counter of its calls.
     pub operation: OperationId,
     /// A result of it was large.
     is_large: AtomicBool,
@@ -42,7 +42,7 @@ pub struct CatalogTemplate {
 /// A prompt.
 pub struct CatalogPrompt {
     pub prompt: Arc<dyn Prompt>,
-    /// What its uses are counted under.
+    /// Counter of its uses.
     pub operation: OperationId,
 }
 
@@ -58,7 +58,7 @@ impl CatalogTool {
             }
         };
         schema::check_is_of_object(&definition.input_schema).map_err(failed("input"))?;
-        // A schema that says no more than a type is sound, and nobody will check anything with it.
+        // A schema that is no stricter than its type is sound, and is never used for validation.
         let input = if tool.checks_arguments() && says_no_more_than_type(&definition.input_schema) {
             None
         } else {

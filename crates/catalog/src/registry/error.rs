@@ -1,9 +1,9 @@
-//! Why something cannot be offered.
+//! Errors of items that cannot be served.
 
 use crate::catalog::schema::SchemaError;
 use crate::protocol::TemplateError;
 
-/// Why something cannot be offered.
+/// Error of an item that cannot be served.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CatalogError {
@@ -28,7 +28,7 @@ pub enum CatalogError {
         tool: String,
         /// `input` or `output`.
         which: &'static str,
-        /// What is wrong with it, and where.
+        /// Description and position of the error.
         #[source]
         source: SchemaError,
     },
@@ -38,12 +38,12 @@ pub enum CatalogError {
         /// The URI.
         uri: String,
     },
-    /// What should be a URI is none.
+    /// The text is not a valid URI.
     #[error("resource {uri:?}: that is no URI, {problem}")]
     Uri {
-        /// What should be a URI.
+        /// The invalid text.
         uri: String,
-        /// What is wrong with it.
+        /// Reason of the error.
         problem: &'static str,
     },
     /// A template that cannot be used.
@@ -51,7 +51,7 @@ pub enum CatalogError {
     Template {
         /// The template.
         template: String,
-        /// What is wrong with it.
+        /// Reason of the error.
         #[source]
         source: TemplateError,
     },
@@ -70,7 +70,7 @@ pub enum CatalogError {
         what: &'static str,
         /// Its URI or name.
         name: String,
-        /// What is wrong.
+        /// Reason of the error.
         problem: String,
     },
     /// Two prompts of one name.

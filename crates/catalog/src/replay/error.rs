@@ -98,7 +98,7 @@ impl RequiredElicitation {
     }
 }
 
-/// Reason why a call fails, whatever its tool returns.
+/// Reason for which a call fails, regardless of its tool's result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplayError {
     /// The tool made other requests than before, or a step has another type. This is a mistake in the tool.

@@ -294,7 +294,7 @@ impl ReplaySession {
         Some((claims, name))
     }
 
-    /// Makes the call fail, whatever the tool returns. The first error counts.
+    /// Fails the call, regardless of the tool's result. The first error counts.
     pub(super) fn fail(&self, error: ReplayError) {
         self.start().failure.get_or_insert(error);
         self.wake_driver();

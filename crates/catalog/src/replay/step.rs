@@ -32,7 +32,7 @@ pub enum StepError {
 /// Kind of a step in journal keys. The kinds of requests are 1 to 3.
 const STEP: u8 = 4;
 
-/// How often a step runs if its result is lost.
+/// Guarantee of a step whose result is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepGuarantee {
     AtLeastOnce,

@@ -21,7 +21,7 @@ pub struct Compiled {
 }
 
 impl Compiled {
-    /// Checks the schema of a tool's arguments.
+    /// Compiles the schema of a tool's arguments.
     ///
     /// # Errors
     ///
@@ -31,7 +31,7 @@ impl Compiled {
         Self::output(schema)
     }
 
-    /// Checks the schema of a tool's structured results, whose root may be of any type.
+    /// Compiles the schema of a tool's structured results, whose root may have any type.
     ///
     /// # Errors
     ///
@@ -45,7 +45,7 @@ impl Compiled {
         }
         survey::check_references(dialect, schema)?;
         if !is_plain {
-            // What is not found out above is found out here.
+            // The validator's own compilation finds the remaining errors.
             options(dialect)
                 .build(schema)
                 .map_err(|invalid| SchemaError::invalid(&invalid))?;
@@ -57,7 +57,7 @@ impl Compiled {
         })
     }
 
-    /// Checks a value.
+    /// Validates a value.
     ///
     /// # Errors
     ///
@@ -71,7 +71,7 @@ impl Compiled {
         match validator {
             Some(validator) if validator.is_valid(value) => Ok(()),
             Some(_) => Err(InvalidArguments::new(explain::explain(&self.schema, value))),
-            // It compiled before. If it does not now, nothing passes.
+            // Compilation has succeeded before. If it fails now, no value is accepted.
             None => Err(InvalidArguments::new(
                 "the schema of this tool cannot be checked against",
             )),
@@ -88,7 +88,7 @@ impl SchemaError {
     }
 }
 
-/// How large a compiled pattern may be.
+/// Maximum size of a compiled pattern.
 const PATTERN_BYTES: usize = 1 << 20;
 
 pub(super) fn options(dialect: Draft) -> jsonschema::ValidationOptions<'static> {

@@ -1,4 +1,5 @@
-//! Says what is wrong with a value, to a model that is to do better.
+//! Error messages for invalid values, written for models. Validation has already failed; this only explains. It may
+//! therefore stop early, which bounds its time: the validator would list each invalid item of an array of a million.
 //!
 //! Whether something is wrong is settled before; this is for words. So it may stop early, which bounds it: the
 //! validator would list each wrong item of an array of a million.
@@ -9,7 +10,7 @@ use std::rc::Rc;
 use jsonschema::{Draft, Validator};
 use serde_json::{Map, Value};
 
-/// The first few violations, each with its path and what was expected.
+/// Returns the first few violations, each with its path and the expected value.
 pub(super) fn explain(schema: &Value, value: &Value) -> String {
     let mut explanation = Explanation {
         root: schema,
@@ -40,19 +41,19 @@ pub(super) fn explain(schema: &Value, value: &Value) -> String {
     message
 }
 
-/// How many violations are told.
+/// Maximum number of violations.
 const VIOLATIONS: usize = 5;
-/// How many subschemas are held against how many parts of the value, at most.
+/// Maximum number of comparisons between a subschema and a part of the value.
 const STEPS: usize = 20_000;
-/// How many names or values are listed.
+/// Maximum number of names or values in a message.
 const LISTED: usize = 20;
-/// How many subschemas are compiled, for keywords that say whether another schema holds.
+/// Maximum number of subschemas compiled for keywords that depend on another schema's result.
 const COMPILED: usize = 32;
-/// How often one of those is held against a value.
+/// Maximum number of evaluations of one such subschema.
 const CHECKS: usize = 2_000;
-/// How many subschemas are followed into one another.
+/// Maximum nesting of subschemas.
 const DEPTH_MAX: usize = 256;
-/// How much of a subschema is shown, in characters.
+/// Maximum length of a quoted subschema, in characters.
 const SHOWN_SCHEMA: usize = 200;
 
 struct Explanation<'a> {
@@ -140,7 +141,7 @@ impl<'a> Explanation<'a> {
         self.compiled_as(schema, |schema| schema.clone())
     }
 
-    /// The same of a keyword's value, as the schema that has only that keyword.
+    /// Explains a keyword's value as a schema with only that keyword.
     fn compiled_keyword(&mut self, keyword: &str, value: &'a Value) -> Option<Rc<Validator>> {
         self.compiled_as(value, |value| Value::from_iter([(keyword, value.clone())]))
     }
@@ -170,7 +171,7 @@ impl<'a> Explanation<'a> {
         built
     }
 
-    /// Whether a schema holds; `None` where that cannot be told.
+    /// Returns true if a schema accepts the value; `None` if that cannot be decided.
     fn holds(&mut self, schema: &'a Value, value: &Value) -> Option<bool> {
         if let Value::Bool(holds) = schema {
             return Some(*holds);
@@ -201,8 +202,8 @@ impl<'a> Explanation<'a> {
         }
     }
 
-    /// What no part of a schema has described, where that is not allowed and nothing else is wrong. It is found out by
-    /// leaving it out, since to ask for all that is wrong could take very long.
+    /// Members that no part of a schema describes, if that is the only violation. It is found by validating without
+    /// them, since listing all violations could take very long.
     fn look_at_unevaluated(&mut self, schema: &'a Value, value: &'a Value) {
         if self.steps_left == 0 || self.holds(schema, value) != Some(false) {
             return;
@@ -371,7 +372,7 @@ impl<'a> Explanation<'a> {
         }
     }
 
-    /// How many items have a form that is asked for.
+    /// Checks the number of items with a required form.
     fn look_at_contents(&mut self, schema: &'a Map<String, Value>, items: &'a [Value]) {
         let Some(wanted) = schema.get("contains") else {
             return;
@@ -394,7 +395,7 @@ impl<'a> Explanation<'a> {
         self.add(format!("has {count} like {}, and {bound}", shown(wanted)));
     }
 
-    /// How many members there are, what they are called, and which of them need others.
+    /// Checks the number of members, their names, and their dependencies.
     fn look_at_names(&mut self, schema: &'a Map<String, Value>, object: &'a Map<String, Value>) {
         let count = match object.len() {
             1 => "1 property".to_owned(),
@@ -505,7 +506,7 @@ impl<'a> Explanation<'a> {
     }
 
     fn look_at_combinations(&mut self, schema: &'a Map<String, Value>, value: &'a Value) {
-        // Those of an object depend on its members.
+        // Keywords of an object depend on its members.
         if let Value::Object(object) = value {
             for keyword in ["dependentSchemas", "dependencies"] {
                 let dependent = schema.get(keyword).and_then(Value::as_object);
@@ -534,7 +535,7 @@ impl<'a> Explanation<'a> {
         }
     }
 
-    /// Of forms of which there may be but one, says that there is another.
+    /// Reports a second match where exactly one branch may match.
     fn look_at_surplus(&mut self, branches: &'a [Value], value: &'a Value) {
         let mut holding = 0;
         for branch in branches {
@@ -551,8 +552,7 @@ impl<'a> Explanation<'a> {
         }
     }
 
-    /// Of several ways to be right, tells what is wrong with the one that comes nearest: the one whose first
-    /// violation lies deepest in the value.
+    /// Explains the nearest of several branches: the one whose first violation is deepest in the value.
     fn look_at_branches(&mut self, branches: &'a [Value], value: &'a Value) {
         let mut failures = Vec::new();
         let earlier = std::mem::take(&mut self.found);
@@ -633,7 +633,7 @@ impl<'a> Explanation<'a> {
     }
 }
 
-/// Whether all other branches are wrong about the value itself, and not about a part of it.
+/// Returns true if all other branches fail at the value itself, and not in a part of it.
 fn is_only_one(
     failures: &[Vec<Violation>],
     nearest: usize,

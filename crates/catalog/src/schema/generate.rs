@@ -9,7 +9,7 @@ use super::says_no_more_than_type;
 use super::variants::{Refusal, flatten};
 use crate::catalog::Arguments;
 
-/// The schema of a tool's arguments, as its type has it.
+/// Generates the schema of a tool's arguments from its type.
 ///
 /// Members that may be left out lose the `null` that `Option` adds: deserialising takes `null` for nothing
 /// all the same, and models are told one way instead of two. Where the arguments are checked against the
@@ -18,7 +18,7 @@ pub fn of_arguments<A: JsonSchema + DeserializeOwned>() -> Value {
     finished_arguments(&A::schema_name(), A::json_schema, refusal::<A>)
 }
 
-/// Why a type refuses arguments.
+/// Error of a type that cannot describe arguments.
 fn refusal<A: DeserializeOwned>(sample: Value) -> Option<String> {
     let Value::Object(sample) = sample else {
         return None;
@@ -32,7 +32,7 @@ pub fn of_output<R: JsonSchema>() -> Value {
     finished_output(&R::schema_name(), R::json_schema)
 }
 
-/// What does not depend on the type.
+/// The part that does not depend on the type.
 #[inline(never)]
 fn finished_output(type_name: &str, generate: fn(&mut SchemaGenerator) -> Schema) -> Value {
     let settings = SchemaSettings::draft2020_12().for_serialize();
@@ -41,7 +41,7 @@ fn finished_output(type_name: &str, generate: fn(&mut SchemaGenerator) -> Schema
     schema
 }
 
-/// What does not depend on the type, of which there are many.
+/// Separate from the generic function, so that it is compiled once for all types.
 #[inline(never)]
 fn finished_arguments(
     type_name: &str,
@@ -108,7 +108,7 @@ fn root(
     schema
 }
 
-/// Has references to a definition mean the whole schema.
+/// Redirects references from a definition to the whole schema.
 fn mean_root(schema: &mut Value, reference: &str) {
     match schema {
         Value::Object(members) => {
@@ -144,7 +144,7 @@ fn inline_mirrored(schema: &mut Value) {
     }
 }
 
-/// Puts what a reference to one of its root's definitions means in its place, beside what stands there.
+/// Replaces a reference to a definition of its root by that definition, and keeps the keywords beside it.
 pub fn inline(schema: &mut Map<String, Value>, definitions: &Value) {
     let target = schema
         .get("$ref")

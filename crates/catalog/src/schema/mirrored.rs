@@ -12,7 +12,7 @@ pub struct HeaderParameter {
     pub header: HeaderName,
     /// The names of the properties that lead to the argument, from the root.
     pub path: Vec<String>,
-    /// How the header's value is compared with the argument.
+    /// Comparison of the header's value with the argument.
     pub kind: ParameterKind,
 }
 
@@ -151,12 +151,12 @@ impl Search {
 
 const KEYWORD: &str = "x-mcp-header";
 
-/// Whether a keyword's value is data, in which the annotation would be a member like any other.
+/// Returns true if a keyword's value is data, where the annotation is an ordinary member.
 fn is_data(keyword: &str) -> bool {
     matches!(keyword, "const" | "enum" | "default" | "examples" | KEYWORD)
 }
 
-/// Whether a keyword's value has schemas by name, so that the annotation would be the name of one.
+/// Returns true if a keyword's value maps names to schemas, where the annotation is a name.
 fn is_map_of_schemas(keyword: &str) -> bool {
     matches!(
         keyword,

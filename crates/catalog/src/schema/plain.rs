@@ -5,8 +5,8 @@
 
 use serde_json::{Map, Value};
 
-/// Whether a schema is valid in 2020-12, for all that can be told at a glance; if its references lead somewhere, a validator
-/// can be made of it then. If not, it may be valid all the same. Patterns are left to the engine that runs them.
+/// Returns true if a schema is evidently valid in 2020-12, apart from patterns and the targets of references. A schema
+/// may be valid even if the result is false. The caller has bounded the depth.
 ///
 /// What it goes down into has to be bounded already.
 pub(super) fn is_plainly_valid(schema: &Value) -> bool {
@@ -48,7 +48,7 @@ fn is_plain(word: &str, value: &Value) -> bool {
         "prefixItems" | "allOf" | "anyOf" | "oneOf" => value
             .as_array()
             .is_some_and(|all| !all.is_empty() && all.iter().all(is_plainly_valid)),
-        // Of words that are not its own a dialect says nothing.
+        // A dialect does not restrict unknown keywords.
         word => word.starts_with("x-"),
     }
 }

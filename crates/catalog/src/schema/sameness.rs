@@ -1,8 +1,8 @@
-//! Whether a schema says no more than the type it was made from.
+//! Comparison of a schema with the type that it was generated from.
 
 use serde_json::{Map, Value};
 
-/// Whether deserialising alone checks all that a schema, made from a type, says.
+/// Returns true if deserialisation alone checks everything that a schema, generated from a type, requires.
 ///
 /// True if the schema consists of what types say: member names and whether they may be left out, types of
 /// values, enumerated strings, and the ranges that integer formats stand for. Lengths, patterns, other
@@ -29,7 +29,7 @@ fn is_harmless(keyword: &str, value: &Value, schema: &Map<String, Value>) -> boo
         // Words for readers.
         "$schema" | "$comment" | "title" | "description" | "default" | "examples"
         | "deprecated" | "readOnly" | "writeOnly" | "format" | "x-mcp-header" => true,
-        // What a type is. `required` is missing for what may be left out; `enum` is a Rust enum.
+        // Keywords of types. `required` is absent for optional members; `enum` is a Rust enum.
         "type" | "required" => true,
         "enum" => has_type(schema, "string"),
         "additionalProperties" => value == false || says_no_more_than_type(value),

@@ -13,7 +13,7 @@ const SUBSCHEMAS: usize = 10_000;
 const APPLIED: usize = 10_000;
 const CHAIN: usize = 32;
 
-/// Refuses what is too deep or too large to be read at all.
+/// Rejects documents that are too deep or too large to be inspected.
 pub(super) fn check_size(schema: &Value) -> Result<(), SchemaError> {
     // A subschema is two levels below the one it is in: within a keyword, within its list or map.
     if json_depth(schema, 2 * DEPTH + 2).is_none() {
@@ -40,7 +40,7 @@ pub(super) fn check_references(dialect: Draft, schema: &Value) -> Result<(), Sch
     Ok(())
 }
 
-/// Stands for the address of a schema that does not say its own.
+/// Placeholder address of a schema without `$id`.
 const BASE: &str = "longshore:///";
 
 struct Survey<'s> {
@@ -60,12 +60,12 @@ struct Node<'s> {
     schema: &'s Value,
     pointer: String,
     base: Arc<Uri<String>>,
-    /// What else applies to the value that this one applies to.
+    /// Other subschemas that apply to the same value.
     applied: Vec<usize>,
     weight: Weight,
 }
 
-/// How many subschemas apply to one value, counted with each way that leads to them.
+/// Number of subschemas that apply to one value, counted once for each path to them.
 #[derive(Clone, Copy)]
 enum Weight {
     Unknown,
@@ -149,7 +149,7 @@ impl<'s> Survey<'s> {
         let id = members
             .get(self.dialect.id_keyword())
             .and_then(Value::as_str)
-            // Up to draft 7, what stands beside a `$ref` says nothing.
+            // Up to draft 7, keywords beside a `$ref` have no effect.
             .filter(|_| self.dialect >= Draft::Draft201909 || !members.contains_key("$ref"));
         let mut base = Arc::clone(base);
         let mut own_anchor = None;
@@ -187,7 +187,7 @@ impl<'s> Survey<'s> {
         Ok(base)
     }
 
-    /// Whether a pattern can be used is asked of the validator that is going to use it.
+    /// The validator itself decides whether a pattern is usable.
     fn check_patterns(
         &self,
         keyword: &str,
@@ -227,7 +227,7 @@ impl<'s> Survey<'s> {
             let target = self.target(reference, &self.nodes[node].base.clone(), &pointer)?;
             self.nodes[node].applied.push(target);
             if keyword != "$ref" {
-                // Where a dynamic reference leads depends on the way that led to it: it may be any of these.
+                // The target of a dynamic reference depends on the path to it, so all candidates count.
                 let anchor = reference.split_once('#').map_or("", |(_, anchor)| anchor);
                 for target in self.dynamic.get(anchor).cloned().unwrap_or_default() {
                     if !self.nodes[node].applied.contains(&target) {
@@ -311,7 +311,7 @@ impl<'s> Survey<'s> {
 struct Child<'s> {
     steps: Option<Vec<String>>,
     schema: &'s Value,
-    /// Whether it applies to the same value, and not to a part of it.
+    /// Returns true if the subschema applies to the same value, and not to a part of it.
     applies_here: bool,
 }
 
@@ -362,7 +362,7 @@ fn children<'s>(keyword: &str, value: &'s Value) -> Vec<Child<'s>> {
             Value::Object(schemas),
         ) => schemas
             .iter()
-            // In `dependencies`, a list of names may stand for a schema.
+            // In `dependencies`, a value may be a list of names instead of a schema.
             .filter(|(_, schema)| !schema.is_array())
             .map(|(name, schema)| child(Some(name.clone()), schema))
             .collect(),

@@ -9,7 +9,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// Has a type read a sample value, and returns the message with which it refuses it.
+/// Deserialises a sample value, and returns the error message of the type.
 pub(super) type Refusal = fn(Value) -> Option<String>;
 
 /// A variant that no type has.

@@ -86,7 +86,7 @@ pub enum AuditError {
     /// The file cannot be opened.
     #[error("audit.file: {} cannot be opened for writing; name a file in a folder that exists and that this process may write to", path.display())]
     Open {
-        /// Which one.
+        /// Name of the setting.
         path: PathBuf,
         /// The cause.
         #[source]
@@ -95,7 +95,7 @@ pub enum AuditError {
     /// The path is not a regular file.
     #[error("audit.file: {} is a folder or a pipe; name a file", path.display())]
     NoFile {
-        /// Which one.
+        /// Name of the setting.
         path: PathBuf,
     },
     /// Records are required but have no reliable destination.
@@ -106,7 +106,7 @@ pub enum AuditError {
     /// There is no room for anything.
     #[error("audit.queue is 0; give it at least 1, or leave it out for the default")]
     NoQueue,
-    /// A name that is none.
+    /// The value is not a valid name.
     #[error(
         "audit.redact has {pattern:?}, which is no name of an argument; `*` and `?` stand for anything"
     )]

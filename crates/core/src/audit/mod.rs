@@ -101,7 +101,7 @@ impl Audit {
     ///
     /// # Errors
     ///
-    /// There is none, and the call must not run without.
+    /// The record cannot be stored, and the call must not run without it.
     pub fn ticket(&self) -> Result<Option<Ticket>, Unrecorded> {
         if self.required {
             Queue::reserve(&self.queue).map(Some)

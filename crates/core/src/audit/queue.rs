@@ -47,7 +47,7 @@ struct State {
     strangers: u32,
 }
 
-/// What the thread has to do.
+/// Work for the thread.
 pub(super) struct Work {
     pub(super) entries: Vec<Entry>,
     pub(super) reopens: bool,

@@ -119,7 +119,7 @@ pub struct ApiKeys {
     table: ArcSwap<Table>,
     /// Keys of the file and the folder when they were last read.
     seen: Mutex<Vec<Holder>>,
-    /// Where other keys are noted.
+    /// Records changes of the keys.
     changes: Changes,
 }
 
@@ -152,7 +152,7 @@ impl ApiKeys {
         Ok(keys)
     }
 
-    /// Loads the keys of a changed configuration, for [`take_on`](Self::take_on). There may be none, because the
+    /// Loads the keys of a changed configuration, for [`take_on`](Self::take_on). The result can be empty, because the
     /// removal of the last key revokes it. Changed file and folder settings are ignored.
     pub fn changed(&self, config: &AuthConfig) -> Result<Self, AuthSetupError> {
         Self::read_from(config, (&self.file, &self.folder))
@@ -179,7 +179,7 @@ impl ApiKeys {
         Ok(keys)
     }
 
-    /// Has it noted whenever the keys are others.
+    /// Records each change of the keys in `changes`.
     pub(super) fn noting(mut self, changes: Changes) -> Self {
         self.changes = changes;
         self
@@ -359,7 +359,8 @@ fn is_same(one: &Principal, other: &Principal) -> bool {
 
 impl AuthMethod for ApiKeys {
     fn judge(&self, presented: &Credentials<'_>) -> AuthOutcome {
-        // A bearer token that is no key may be one of an issuer's. In its own header a key can be nothing else.
+        // A bearer token that is not a key may be an access token of an issuer. The header for keys has no such second
+        // meaning.
         let found = match (presented.api_key(), presented.bearer()) {
             (Some(key), _) => match self.find(key) {
                 None => return AuthOutcome::refused("the API key is not known"),
@@ -372,7 +373,7 @@ impl AuthMethod for ApiKeys {
     }
 }
 
-/// Keys that are taken back are noted.
+/// Revoked keys are recorded.
 impl Lasting for ApiKeys {
     fn holds_until(&self, _: &Credentials<'_>) -> Option<u64> {
         Some(FOREVER)

@@ -196,7 +196,7 @@ impl CertificateName {
     ];
 }
 
-/// Compiles name patterns with `*` and `?`. Returns `None` if there are none.
+/// Compiles name patterns with `*` and `?`. Returns `None` for an empty list.
 pub(super) fn name_globs(
     setting: &str,
     names: &[String],

@@ -119,7 +119,7 @@ pub enum AuthSetupError {
     /// A file or folder cannot be read.
     #[error("cannot read API keys from {}; name a file or folder that is there and that this process may read", path.display())]
     Read {
-        /// Which one.
+        /// Name of the setting.
         path: PathBuf,
         /// The cause.
         #[source]
@@ -132,7 +132,7 @@ pub enum AuthSetupError {
         path: PathBuf,
         /// The line, counted from 1.
         line: usize,
-        /// What is wrong with it.
+        /// Description of the error.
         problem: &'static str,
     },
     /// A configured key is invalid.
@@ -140,7 +140,7 @@ pub enum AuthSetupError {
     Key {
         /// Name of the holder.
         name: String,
-        /// What is wrong with it.
+        /// Description of the error.
         problem: &'static str,
     },
     /// Two holders have the same key.
@@ -151,13 +151,13 @@ pub enum AuthSetupError {
         /// Name of one of them.
         name: String,
     },
-    /// API keys are wanted, and there is none.
+    /// API keys are configured, but the list is empty.
     #[error("there is no API key, so that nobody could call; make one with `longshore key new`")]
     NoKeys,
     /// A proof that is listed and not configured.
     #[error("auth.methods has {kind:?}, but {setting} is not set; set it, or take {kind:?} out")]
     NotConfigured {
-        /// Which one.
+        /// Name of the setting.
         kind: &'static str,
         /// The setting that it needs.
         setting: &'static str,
@@ -178,12 +178,12 @@ pub enum AuthSetupError {
         /// The setting.
         setting: &'static str,
     },
-    /// What should name the holder of a certificate does not.
+    /// The setting for the holder's name of a certificate has an invalid value.
     #[error("{setting} has {name:?}, which is no name; `*` and `?` stand for anything")]
     CertificateName {
-        /// Where it stands.
+        /// Name of the setting.
         setting: String,
-        /// What it says instead.
+        /// Its value.
         name: String,
     },
     /// A certificate name has no kind.
@@ -191,9 +191,9 @@ pub enum AuthSetupError {
         "{setting} has {name:?}, which does not say what kind of name it is; write uri:, dns:, email:, common_name:, subject: or fingerprint: in front, as in dns:proxy.example.com"
     )]
     CertificateKind {
-        /// Where it stands.
+        /// Name of the setting.
         setting: String,
-        /// What it says instead.
+        /// Its value.
         name: String,
     },
     /// A header name is invalid.
@@ -201,7 +201,7 @@ pub enum AuthSetupError {
         "auth.forwarded: {name:?} is no name of a header that can come in; names have letters, digits and hyphens, and requests with underscores in them are refused"
     )]
     Header {
-        /// What it says instead.
+        /// Its value.
         name: String,
     },
     /// The name is reserved for other principals.
@@ -344,7 +344,7 @@ fn methods<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<AuthMethodK
     names.iter().map(kind).collect()
 }
 
-/// A list of tables or strings, or one string with commas. Error messages omit the value because it may be a key.
+/// A list of tables or strings, or one string with commas. Error messages omit the value because it can be a key.
 fn api_keys<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ApiKeyConfig>, D::Error> {
     struct Entries;
     struct Entry(ApiKeyConfig);

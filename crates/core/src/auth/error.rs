@@ -9,7 +9,7 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthError {
-    /// Nothing was shown. 401.
+    /// The request has no credentials (401).
     #[error("no credential was presented")]
     Missing,
     /// Ambiguous or malformed credentials (400).

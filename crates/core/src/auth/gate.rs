@@ -14,9 +14,9 @@ use super::{AuthError, AuthMethod, AuthOutcome, Credentials, Principal, Principa
 #[derive(Debug)]
 pub struct Gate {
     proofs: Vec<Asked>,
-    /// Notes what may make proofs judge otherwise; `None` if nobody does, and nothing is remembered.
+    /// Counts changes that invalidate cached results; `None` if no method reports changes, and nothing is cached.
     changes: Option<Changes>,
-    /// Who callers are that show nothing; `None` if they are refused.
+    /// Principal of callers without credentials; `None` if they are rejected.
     anonymous: Option<Arc<Principal>>,
     /// Credential headers, which are removed from requests before any tool sees them.
     credentials: Vec<HeaderName>,
@@ -82,7 +82,7 @@ impl Gate {
         self
     }
 
-    /// What a refused caller has to show: the value of `WWW-Authenticate`.
+    /// Returns the value of `WWW-Authenticate` for a rejected caller.
     pub fn challenge(&self, seen: Seen<'_>, error: &AuthError) -> Option<HeaderValue> {
         self.resource.challenge(seen, error, &[])
     }

@@ -55,7 +55,7 @@ pub(super) struct Facts {
     pub(super) expires: Option<u64>,
 }
 
-/// How the principal was authenticated.
+/// Authentication method of the principal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PrincipalKind {
@@ -146,7 +146,7 @@ impl Principal {
         self.withdrawn.0.load(Ordering::Acquire)
     }
 
-    /// What it remembers of the policy.
+    /// Cached policy decisions.
     pub(super) fn standing(&self) -> &Standing {
         &self.standing
     }

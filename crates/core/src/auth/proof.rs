@@ -1,4 +1,4 @@
-//! What a caller can prove itself with.
+//! Authentication methods.
 
 use std::fmt;
 use std::future::Future;
@@ -9,7 +9,7 @@ use http::HeaderName;
 
 use super::{AuthError, Credentials, Principal};
 
-/// A way in which callers prove who they are.
+/// An authentication method.
 ///
 /// API keys, access tokens and users forwarded by a proxy are such proofs. Add one of your own with
 /// `App::auth_method`; it is asked before those that are configured.
@@ -58,20 +58,20 @@ pub trait AuthMethod: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// What a proof says of a request.
+/// Result of an authentication method.
 pub enum AuthOutcome {
-    /// Nothing of this kind was shown, or something that another kind may know: the next one is asked.
+    /// The request has no credential of this kind, or one that another method may know. The next method runs.
     Absent,
-    /// It was proved who is calling. Whoever hands out the same `Arc` again spares the server some work.
+    /// The caller is authenticated. Returning the same `Arc` for the same caller saves the server some work.
     Proven(Arc<Principal>),
-    /// What was shown is no good. No other proof is asked.
+    /// The credential is invalid. No other method runs.
     Refused(AuthError),
-    /// It takes time to say. The judgement in it must not be `Later` again.
+    /// The result is not available yet. It must not be `Later` again.
     Later(Pin<Box<dyn Future<Output = AuthOutcome> + Send>>),
 }
 
 impl AuthOutcome {
-    /// What was shown is no good; the caller is told why.
+    /// The credential is invalid; the caller receives the reason.
     pub fn refused(reason: impl Into<std::borrow::Cow<'static, str>>) -> Self {
         Self::Refused(AuthError::Invalid(reason.into()))
     }

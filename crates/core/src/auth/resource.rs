@@ -107,7 +107,7 @@ impl PublicUrl {
         }
     }
 
-    /// Where it is reached, by a request's own word and that of proxies that are trusted.
+    /// The server's own URL, from the request's `Host` and the headers of trusted proxies.
     fn of(seen: Seen<'_>, trusted: &TrustedProxies) -> Option<Self> {
         let from_proxy = seen.peer.is_some_and(|peer| trusted.contains(peer));
         let said = |name: &HeaderName| {
@@ -194,7 +194,7 @@ impl Resource {
         known.map_or(&[], |(_, scopes)| scopes)
     }
 
-    /// The document about this server, at a path below the server's root (AUTH-01). `None` if there is none.
+    /// Returns the metadata document at a path below the server's root (AUTH-01), if the path has one.
     pub fn document(&self, seen: Seen<'_>) -> Option<Vec<u8>> {
         if self.issuers.is_empty() {
             return None;

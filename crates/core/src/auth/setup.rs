@@ -31,14 +31,14 @@ pub struct Authentication {
 /// Facts about the server that authentication needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'p> {
-    /// What it is called.
+    /// Name of the server.
     pub name: &'p str,
     /// The public URL of the server.
     pub public_url: Option<&'p str>,
     pub trusted: &'p TrustedProxies,
     /// Its endpoints beside `/mcp`.
     pub mounts: &'p [MountPlace],
-    /// Whether clients are asked for certificates.
+    /// True if clients are asked for certificates.
     pub asks_for_certificates: bool,
 }
 
@@ -53,7 +53,7 @@ pub struct MountPlace {
 }
 
 impl MountPlace {
-    /// Whom its tokens have to be for, if not for the same as those of `/mcp`.
+    /// Required audience of its tokens, if it is not that of `/mcp`.
     fn audiences(&self, config: &AuthConfig, endpoint: Option<&str>) -> Option<Vec<String>> {
         if !self.audience.is_empty() {
             return Some(self.audience.clone());
@@ -184,7 +184,7 @@ impl Authentication {
         }
     }
 
-    /// What the server has to wait for before it is ready, if there is anything.
+    /// Condition for readiness, if there is one.
     pub fn awaited(&self, life: &Life) -> Option<Arc<telemetry::Gate>> {
         let tokens = self.tokens.as_ref();
         tokens.map(|_| life.gate("keys of the issuers of tokens"))

@@ -36,7 +36,7 @@ const PATIENCE_MAX: u32 = 63;
 ///
 /// It looks at nothing of a request but the credential, and at nothing of a connection that may change.
 pub(super) trait Lasting: AuthMethod {
-    /// Until when it stands by its judgement of what is presented, in seconds of Unix time. `None` if it does not.
+    /// Unix time in seconds until which a result holds for a credential. `None` if it must not be cached.
     fn holds_until(&self, presented: &Credentials<'_>) -> Option<u64>;
 }
 
@@ -203,7 +203,7 @@ pub fn is_same(one: &[u8], other: &[u8]) -> bool {
     std::hint::black_box(differences) == 0
 }
 
-/// Nothing of what was shown.
+/// The cache is empty.
 impl fmt::Debug for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Shown")

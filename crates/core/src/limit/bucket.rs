@@ -113,7 +113,7 @@ impl<C: Clock + Clone> Keyed<C> {
         })
     }
 
-    /// Takes one token from a key's bucket. Keys are told apart by their hashes, whose seed is this process's own or
+    /// Takes one token from a key's bucket. Keys are distinguished by hash; its seed belongs to this process or is
     /// shared by all replicas.
     pub(super) fn take<K: Hash + ?Sized>(&self, key: &K) -> Result<(), Refused> {
         let number = match &self.tally {
@@ -264,8 +264,8 @@ pub fn subnet(address: IpAddr) -> u128 {
     }
 }
 
-/// Returns true if an address is public, and therefore belongs to one client or household. Private addresses may be
-/// load balancers.
+/// Returns true if an address is public, and therefore belongs to one client or household. A private address can be
+/// that of a load balancer.
 pub fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => {

@@ -85,7 +85,7 @@ pub struct LimitConfig {
 pub struct RateConfig {
     /// Sustained rate, in requests per second; 0 for no limit.
     pub per_second: f64,
-    /// How many at once; 0 for as many as a second brings.
+    /// Maximum burst; 0 for the amount of one second.
     pub burst: u32,
 }
 
@@ -123,7 +123,7 @@ impl PrincipalRateConfig {
 pub struct ToolLimitConfig {
     /// Sustained rate, in calls per second; 0 for no limit.
     pub per_second: f64,
-    /// How many at once; 0 for as many as a second brings.
+    /// Maximum burst; 0 for the amount of one second.
     pub burst: u32,
     /// Maximum number of concurrent calls. No limit if unset or 0.
     pub calls: Option<usize>,

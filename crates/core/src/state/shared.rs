@@ -65,7 +65,7 @@ impl SharedState {
     ///
     /// # Errors
     ///
-    /// Whatever is wrong with the store.
+    /// An error of the store.
     pub async fn remove_all(&self, prefix: &str) -> Result<(), StateError> {
         check(prefix.len(), KEY_MAX_BYTES)?;
         self.in_time(self.store.remove_all(prefix)).await
@@ -75,7 +75,7 @@ impl SharedState {
     ///
     /// # Errors
     ///
-    /// Whatever is wrong with the store.
+    /// An error of the store.
     pub async fn get(&self, key: &str) -> Result<Option<Bytes>, StateError> {
         check(key.len(), KEY_MAX_BYTES)?;
         self.in_time(self.store.get(key)).await
@@ -85,7 +85,7 @@ impl SharedState {
     ///
     /// # Errors
     ///
-    /// Whatever is wrong with the store or the value's size.
+    /// An error of the store, or a value that is too large.
     pub async fn put(&self, key: &str, value: Bytes, life: Duration) -> Result<(), StateError> {
         check_value(key, &value)?;
         self.in_time(self.store.put(key, value, life)).await
@@ -95,7 +95,7 @@ impl SharedState {
     ///
     /// # Errors
     ///
-    /// Whatever is wrong with the store or the value's size.
+    /// An error of the store, or a value that is too large.
     pub async fn put_if_absent(
         &self,
         key: &str,
@@ -111,7 +111,7 @@ impl SharedState {
     ///
     /// # Errors
     ///
-    /// Whatever is wrong with the store or the value's size.
+    /// An error of the store, or a value that is too large.
     pub async fn compare_and_swap(
         &self,
         key: &str,
@@ -128,7 +128,7 @@ impl SharedState {
     ///
     /// # Errors
     ///
-    /// Whatever is wrong with the store.
+    /// An error of the store.
     pub async fn remove(&self, key: &str) -> Result<bool, StateError> {
         check(key.len(), KEY_MAX_BYTES)?;
         self.in_time(self.store.remove(key)).await
@@ -138,7 +138,7 @@ impl SharedState {
     ///
     /// # Errors
     ///
-    /// Whatever is wrong with the store.
+    /// An error of the store.
     pub async fn count(&self, key: &str, by: u64, life: Duration) -> Result<u64, StateError> {
         check(key.len(), KEY_MAX_BYTES)?;
         self.in_time(self.store.count(key, by, life)).await
@@ -164,7 +164,7 @@ impl SharedState {
     ///
     /// # Errors
     ///
-    /// Whatever is wrong with the store.
+    /// An error of the store.
     pub async fn read_after(
         &self,
         log: &str,
@@ -179,7 +179,7 @@ impl SharedState {
     ///
     /// # Errors
     ///
-    /// Whatever is wrong with the store.
+    /// An error of the store.
     pub async fn trim(&self, log: &str, through: u64) -> Result<(), StateError> {
         check(log.len(), KEY_MAX_BYTES)?;
         self.in_time(self.store.trim(log, through)).await
@@ -199,7 +199,7 @@ impl SharedState {
     ///
     /// # Errors
     ///
-    /// Whatever is wrong with the store.
+    /// An error of the store.
     pub async fn subscribe(&self, channel: &str) -> Result<Box<dyn Subscription>, StateError> {
         check(channel.len(), KEY_MAX_BYTES)?;
         self.in_time(self.store.subscribe(channel)).await

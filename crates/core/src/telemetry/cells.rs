@@ -114,7 +114,7 @@ pub struct OperationKey {
 
 const REVISIONS: usize = Revision::ALL.len() + 1;
 const WIRES: usize = Wire::ALL.len();
-/// Different failures of one operation that are told apart.
+/// Maximum number of distinct failures of one operation.
 const FAILURES_MAX: usize = 64;
 
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! Telemetry setup from settings: what is counted and traced, and the export of both.
+//! Telemetry setup from settings: metrics, traces, and the export of both.
 
 use std::time::Duration;
 
@@ -120,13 +120,13 @@ impl Export {
     }
 }
 
-/// What becomes of a message to each collector, for whoever examines a configuration.
+/// Result of a test message to each collector, for configuration checks.
 #[cfg(feature = "cli")]
 #[derive(Debug, Default)]
 pub struct Examined {
-    /// What was said that means nothing.
+    /// Settings without effect.
     pub doubts: Vec<String>,
-    /// One for each signal that is sent.
+    /// One result for each exported signal.
     pub reached: Vec<Reached>,
 }
 

@@ -5,22 +5,22 @@
 
 use super::metrics::Instrument;
 
-/// Of the conventions for MCP.
+/// Metric of the semantic conventions for MCP.
 pub const OPERATION_DURATION: Instrument = Instrument::timing(
     "mcp.server.operation.duration",
     "Time from a request to its answer, by method, tool, outcome and revision",
 );
-/// Of the conventions for MCP.
+/// Metric of the semantic conventions for MCP.
 pub const SESSION_DURATION: Instrument = Instrument::timing(
     "mcp.server.session.duration",
     "Life of sessions that their clients ended",
 );
-/// Of the conventions for HTTP.
+/// Metric of the semantic conventions for HTTP.
 pub const HTTP_DURATION: Instrument = Instrument::timing(
     "http.server.request.duration",
     "Time from an HTTP request to the head of its answer",
 );
-/// Of the conventions for HTTP.
+/// Metric of the semantic conventions for HTTP.
 pub const HTTP_ACTIVE: Instrument = Instrument::gauge(
     "http.server.active_requests",
     "{request}",
@@ -31,13 +31,13 @@ pub const LATENCY: Instrument = Instrument::timing(
     "longshore.operation.latency",
     "Time from a request to its answer, by method and tool, in fine buckets",
 );
-/// What replicas are scaled by.
+/// Metric for autoscaling.
 pub const IN_FLIGHT: Instrument = Instrument::gauge(
     "mcp.inflight_requests",
     "{request}",
     "Requests of the protocol that are being answered",
 );
-/// What replicas are scaled by.
+/// Metric for autoscaling.
 pub const OPEN_STREAMS: Instrument = Instrument::gauge(
     "mcp.open_streams",
     "{stream}",
@@ -132,7 +132,7 @@ pub const TASKS_RUNNING: Instrument = Instrument::gauge(
     "{task}",
     "Calls that have outlived their request and still run",
 );
-/// Of configuration; by how each ended.
+/// Reloads of the configuration, by outcome.
 pub const RELOADS: Instrument = Instrument::counter(
     "longshore.config.reloads",
     "{reload}",
@@ -280,10 +280,10 @@ pub const DRAINING: Instrument = Instrument::gauge(
     "1",
     "1 while the server is stopping, else 0",
 );
-/// How many there are.
+/// Number of tools.
 pub const TOOLS: Instrument =
     Instrument::gauge("longshore.tools", "{tool}", "Tools that are served");
-/// Of those who see all tools.
+/// Size of the list for callers who see all tools.
 pub const TOOLS_SIZE: Instrument = Instrument::gauge(
     "longshore.tools.size",
     "By",
@@ -301,13 +301,13 @@ pub const CPU_TIME: Instrument = Instrument::counter(
     "s",
     "Processor time that the process has used",
 );
-/// Of the process.
+/// Metrics of the process.
 pub const MEMORY: Instrument = Instrument::gauge(
     "process.memory.usage",
     "By",
     "Memory that the process has in use",
 );
-/// Of the process.
+/// Metrics of the process.
 pub const FILES: Instrument = Instrument::gauge(
     "process.open_file_descriptor.count",
     "{file}",

@@ -63,7 +63,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// What is waited for is there.
+    /// The condition is met.
     pub fn open(&self) {
         self.open.store(true, Ordering::Release);
     }

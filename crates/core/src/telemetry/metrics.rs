@@ -116,7 +116,7 @@ impl Gauge {
         self.0.load(Relaxed)
     }
 
-    /// One more, for as long as what is returned lives.
+    /// Increments a gauge until the returned guard is dropped.
     pub fn hold(&self) -> Hold {
         self.0.fetch_add(1, Relaxed);
         Hold(self.clone())

@@ -20,7 +20,7 @@ pub struct Onward {
     pub place: Option<TraceContext>,
     /// The message said where it belongs, so that its HTTP request does not count.
     pub in_message: bool,
-    /// What the message said beside that.
+    /// Other members of the message's trace context.
     pub carried: Option<Box<Carried>>,
     pub propagation: Propagation,
     /// Recorder of outgoing spans. `None` if the call is not sampled.
@@ -28,7 +28,7 @@ pub struct Onward {
 }
 
 impl Onward {
-    /// Where the call belongs. `headers` are those of its HTTP request.
+    /// Reads the trace context of a call. `headers` are those of its HTTP request.
     pub fn place(&self, headers: Option<&HeaderMap>) -> Option<TraceContext> {
         self.place.or_else(|| of_headers(headers?))
     }
@@ -204,7 +204,7 @@ pub struct Hop {
 #[derive(Debug)]
 struct Passed {
     traceparent: TraceContext,
-    /// Empty if there is none.
+    /// Empty if the request has none.
     tracestate: Box<str>,
 }
 
@@ -230,7 +230,7 @@ struct Draft {
 /// Outcome of an outgoing request.
 #[derive(Debug, Default)]
 pub struct HopEnd {
-    /// What became known on the way.
+    /// Attributes that became known during the request.
     pub attributes: Vec<(&'static str, Told)>,
     /// `None` if it went well.
     pub error_type: Option<Cow<'static, str>>,
@@ -255,7 +255,7 @@ impl Hop {
         }
     }
 
-    /// It has ended. `end` is asked for only if somebody will read it.
+    /// Ends the span. `end` is called only if the span is recorded.
     pub fn ends(mut self, end: impl FnOnce() -> HopEnd) {
         if let Some(draft) = self.draft.take() {
             draft.finish(end());

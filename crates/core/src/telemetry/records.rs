@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use super::metrics::Counter;
 use super::trace::TraceContext;
 
-/// One log record.
+/// A log record.
 #[derive(Debug)]
 pub struct Record {
     pub time: SystemTime,

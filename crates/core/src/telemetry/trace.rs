@@ -245,7 +245,7 @@ impl Propagation {
 }
 
 impl Carried {
-    /// What `_meta` says. It is read again for that, since hardly any request says it.
+    /// The trace context of `_meta`. It is parsed separately, since hardly any request has it.
     pub fn of(params: &Params<'_>, propagation: Propagation) -> Option<Box<Self>> {
         #[derive(Deserialize)]
         struct Outer<'a> {
@@ -306,7 +306,7 @@ pub struct Tracer {
 #[derive(Debug)]
 pub struct Traced {
     pub context: TraceContext,
-    /// What will be told of it; `None` if it is not recorded.
+    /// Span builder; `None` if the request is not recorded.
     pub draft: Option<Box<Draft>>,
 }
 
@@ -446,7 +446,7 @@ pub(super) fn cut(text: &str, bytes: usize) -> &str {
 }
 
 impl Draft {
-    /// Whether something is told of what the client gets.
+    /// Returns true if the span needs the response's content: the result of a call, or an error.
     pub(crate) fn asks_for_answer(&self, verdict: Verdict) -> bool {
         let asks_for_result = self.said.is_call && self.tracer.results.is_some();
         asks_for_result || matches!(verdict, Verdict::Error(_))

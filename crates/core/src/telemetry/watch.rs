@@ -143,10 +143,10 @@ impl Seen<'static> {
     };
 }
 
-/// A request that is being looked at. What it is about becomes known on the way.
+/// A request that is observed. Its details become known during processing.
 pub struct Watch<'a> {
     cells: &'a Arc<Cells>,
-    /// `None` if nobody asks how long it takes, as of a request that is not sampled.
+    /// Start time; `None` if no metric or span needs the duration.
     started: Option<Instant>,
     wire: Wire,
     id: Cell<Option<OperationId>>,
@@ -154,9 +154,9 @@ pub struct Watch<'a> {
     session: Cell<Option<Arc<str>>>,
     traced: Option<Traced>,
     witness: Option<Box<dyn Witness>>,
-    /// It must not be done.
+    /// The call is denied.
     barred: bool,
-    /// It goes on behind its answer.
+    /// The call continues after its response.
     goes_on: Cell<bool>,
     /// Set by the scope that replaces this one, if replacement is allowed.
     replaced: Cell<Option<Arc<AtomicBool>>>,
@@ -171,9 +171,9 @@ pub struct Succession {
     replaced: Arc<AtomicBool>,
 }
 
-/// Somebody who is told how a request has ended. Dropped without that, it has not.
+/// Observer of a request's outcome. If it is dropped without one, the request has not ended.
 pub trait Witness: fmt::Debug + Send {
-    /// The answer is there, or nobody wants it any more.
+    /// The response is complete, or the client no longer waits for it.
     fn ends(self: Box<Self>, ended: Ended);
 }
 
@@ -181,7 +181,7 @@ pub trait Witness: fmt::Debug + Send {
 #[derive(Debug)]
 pub struct Ended {
     pub verdict: Verdict,
-    /// Why it was refused, if it was.
+    /// Reason of the rejection, if the request was rejected.
     pub reason: Option<Reason>,
     pub elapsed: Duration,
     pub session: Option<Arc<str>>,
@@ -198,7 +198,7 @@ impl fmt::Debug for Watch<'_> {
 }
 
 impl Watch<'_> {
-    /// Has somebody told how it ends.
+    /// Registers an observer for the outcome.
     pub fn witnessed_by(mut self, witness: Box<dyn Witness>) -> Self {
         self.started.get_or_insert_with(Instant::now);
         self.witness = Some(witness);
@@ -217,7 +217,7 @@ impl Watch<'_> {
         self.barred
     }
 
-    /// It goes on behind its answer.
+    /// The call continues after its response.
     pub fn goes_on(&self) {
         self.goes_on.set(true);
     }

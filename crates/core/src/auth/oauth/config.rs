@@ -101,9 +101,9 @@ pub enum OAuthSetupError {
         "{setting} is {text:?}; write the issuer's URL as it writes it itself: https, no query and no fragment (http is for issuers on this machine only)"
     )]
     Issuer {
-        /// Which setting.
+        /// Name of the setting.
         setting: String,
-        /// What it says.
+        /// Its value.
         text: String,
     },
     /// An issuer is configured twice.
@@ -118,9 +118,9 @@ pub enum OAuthSetupError {
     /// No URL.
     #[error("{setting} is {text:?}; write a URL with https (http is for this machine only)")]
     Url {
-        /// Which setting.
+        /// Name of the setting.
         setting: String,
-        /// What it says.
+        /// Its value.
         text: String,
     },
     /// The audience is unknown.
@@ -136,7 +136,7 @@ pub enum OAuthSetupError {
         "auth.oauth.audience has {text:?}, which no token says; write one audience exactly as the issuer puts it into `aud`"
     )]
     Audience {
-        /// What it says.
+        /// Its value.
         text: String,
     },
     /// The scope is invalid.
@@ -144,7 +144,7 @@ pub enum OAuthSetupError {
         "auth.oauth.scopes has {text:?}, which is no scope to ask for; a scope has visible ASCII characters, no quotation mark and no backslash, and offline_access is between clients and issuers"
     )]
     Scope {
-        /// What it says.
+        /// Its value.
         text: String,
     },
     /// The clock difference is too large.
@@ -158,7 +158,7 @@ pub enum OAuthSetupError {
         "auth.oauth requires the feature `oauth`, which this build does not have; enable the feature, or remove the setting"
     )]
     NotBuilt,
-    /// Nothing can be asked.
+    /// The HTTP client that fetches the issuers' keys cannot be created.
     #[error("the client that asks issuers for their keys cannot be made: {0}")]
     Client(String),
 }

@@ -162,7 +162,7 @@ pub enum FacadeSetupError {
     Client {
         /// Index of the client, from 0.
         index: usize,
-        /// What is wrong, and what to write.
+        /// Description of the error and of its correction.
         problem: &'static str,
     },
     /// A scope is not valid.

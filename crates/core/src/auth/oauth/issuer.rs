@@ -38,7 +38,7 @@ const RETRY_MAX: Duration = Duration::from_secs(60);
 pub(super) struct Issuer {
     /// Name in principal names.
     pub(super) name: String,
-    /// What tokens call it; the first is its own name for itself.
+    /// Names of the issuer in tokens; the first is its own.
     pub(super) names: Vec<String>,
     pub(super) preset: Preset,
     pub(super) audiences: Vec<String>,
@@ -62,7 +62,7 @@ pub(super) struct IssuerState {
     unknown_at: AtomicU64,
     began: Instant,
     fetches: AtomicU64,
-    /// Where other keys are noted.
+    /// Records changes of the keys.
     pub(super) changes: Changes,
 }
 
@@ -77,15 +77,15 @@ pub(super) struct Held {
     pub(super) edition: u64,
 }
 
-/// What an issuer shows to whoever examines a configuration.
+/// Report on an issuer, for configuration checks.
 #[cfg(feature = "cli")]
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// How many keys it has that can be used.
+    /// Number of usable keys.
     pub keys: usize,
     /// URL of the keys.
     pub url: Url,
-    /// What it says of the time, as HTTP writes it.
+    /// Its clock, in the format of the `Date` header.
     pub date: Option<String>,
 }
 
@@ -138,7 +138,7 @@ impl Issuer {
         is_current.then_some(held)
     }
 
-    /// Returns the age of the keys, counted from the start if there are none.
+    /// Returns the age of the keys, or the time since the start if none were loaded.
     pub(super) fn keys_age(&self) -> Duration {
         let held = self.state.held.load_full();
         held.map_or(self.state.began, |held| held.since).elapsed()
@@ -312,7 +312,7 @@ impl Issuer {
         }
     }
 
-    /// Asks for the keys once, for whoever examines a configuration. Nothing is kept.
+    /// Fetches the keys once, for configuration checks. The result is not stored.
     #[cfg(feature = "cli")]
     pub(super) async fn examine(&self, client: &Client) -> Result<Found, KeysError> {
         let url = match &self.jwks_url {

@@ -93,7 +93,7 @@ impl KeySet {
         }
     }
 
-    /// Returns true if a key has this ID, whatever its use.
+    /// Returns true if a key has this ID, regardless of its use.
     pub(super) fn has(&self, id: &str) -> bool {
         self.keys.iter().any(|key| key.id.as_deref() == Some(id))
     }

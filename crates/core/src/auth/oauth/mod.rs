@@ -61,8 +61,7 @@ const DEADLINE: Duration = Duration::from_secs(3);
 /// Maximum number of scopes and of groups in a token.
 const WORDS_MAX: usize = 1024;
 
-/// Asks every issuer that is configured for its keys, for whoever examines a configuration: each by its own name, with
-/// what was found or what went wrong.
+/// Fetches the keys of each configured issuer, for configuration checks. Returns each name with its report or error.
 #[cfg(feature = "cli")]
 pub async fn examine_issuers(config: &OAuthConfig) -> Vec<(String, Result<Found, String>)> {
     if !config.is_configured() {
@@ -122,7 +121,7 @@ struct Verified {
     until: u64,
 }
 
-/// What became of looking at a token.
+/// Result of a token's verification.
 enum Looked {
     Good(Arc<Principal>),
     Bad(AuthError),
@@ -316,7 +315,7 @@ impl Tokens {
 
     /// Says whenever it may have changed whether the keys are there.
     async fn tell(&self, told: &telemetry::Gate) -> std::convert::Infallible {
-        /// Keys end too, and nobody says so.
+        /// Keys expire without a notification.
         const AT_LEAST_EVERY: Duration = Duration::from_secs(30);
         let issuers = self.0.issuers.iter();
         let mut attempts: Vec<_> = issuers.map(|issuer| issuer.ask_for_first()).collect();

@@ -14,8 +14,8 @@ pub enum Preset {
     /// Tokens as in RFC 9068: `aud`, `scope`, `client_id`.
     #[default]
     Generic,
-    /// Google. Its access tokens are opaque, so clients send ID tokens, whose audience is the client ID. The issuer
-    /// may be written without `https://`.
+    /// Google. Its access tokens are opaque, so clients send ID tokens, whose audience is the client ID. Tokens can
+    /// name the issuer without `https://`.
     Google,
     /// Microsoft Entra ID. Scopes are in `scp`, groups in `groups` and `roles`, and the client in `azp` or `appid`.
     /// The audience is the application ID, a GUID, or `api://` and that.

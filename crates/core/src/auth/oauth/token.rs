@@ -31,7 +31,7 @@ pub(super) struct Token<'t> {
 /// Required values of a token's claims.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Demands<'d> {
-    /// Who may have issued it; one name, or its variants.
+    /// Accepted issuers: one name, or its variants.
     pub(super) issuers: &'d [String],
     /// Accepted audiences.
     pub(super) audiences: &'d [String],
@@ -157,7 +157,7 @@ impl<'t> Token<'t> {
         }
     }
 
-    /// Whom it is about.
+    /// Subject.
     pub(super) fn subject(&self) -> Result<&str, Fault> {
         match self.claims.get("sub") {
             Some(Value::String(subject))
@@ -175,10 +175,10 @@ impl<'t> Token<'t> {
         self.time("exp").ok().flatten().unwrap_or(0)
     }
 
-    /// A claim that is a time. What is there and is none spoils the token.
+    /// Reads a claim that is a time. A value of another type makes the token invalid.
     fn time(&self, name: &str) -> Result<Option<u64>, Fault> {
         const NO_TIME: Fault = Fault("a time in the token is not a number");
-        /// Beyond this, numbers of JSON are not exact; and nobody means it.
+        /// Larger JSON numbers are not exact, and no valid time is that large.
         const LATEST: f64 = 9_007_199_254_740_992.0;
         match self.claims.get(name) {
             None => Ok(None),

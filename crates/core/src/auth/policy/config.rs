@@ -22,10 +22,10 @@ pub struct PolicyConfig {
     pub default: Option<Effect>,
     /// Rules, in any order: a denial takes precedence over an approval.
     pub rules: Vec<RuleConfig>,
-    /// Tools to classify as reading, whatever their hints and names: `["query_*"]`.
+    /// Tools to classify as reading, regardless of their hints and names: `["query_*"]`.
     #[serde(deserialize_with = "crate::environment::list")]
     pub read: Vec<String>,
-    /// Tools to classify as writing, whatever their hints and names.
+    /// Tools to classify as writing, regardless of their hints and names.
     #[serde(deserialize_with = "crate::environment::list")]
     pub write: Vec<String>,
     /// Ignore names when classifying tools: tools without a hint count as writing.
@@ -86,8 +86,8 @@ pub struct RuleConfig {
     /// Class of tools: reading or writing.
     #[serde(default)]
     pub access: Option<Access>,
-    /// Additional scopes that the item requires. Callers without them see the item and are told which scope is
-    /// missing.
+    /// Additional scopes that the item requires. Callers without them see the item and receive the name of the missing
+    /// scope.
     #[serde(default, deserialize_with = "crate::environment::list")]
     pub requires: Vec<String>,
 }
@@ -101,9 +101,9 @@ pub enum PolicyError {
         "{setting} has {pattern:?}, which is no pattern; write a name, with * and ? for anything"
     )]
     Pattern {
-        /// Which setting.
+        /// Name of the setting.
         setting: String,
-        /// What it has.
+        /// Its value.
         pattern: String,
     },
     /// A pattern that no tool and no prompt has.
@@ -111,19 +111,19 @@ pub enum PolicyError {
         "{setting} has {pattern:?}, and there is no {what} of such a name; correct it, or take it out"
     )]
     Nothing {
-        /// Which setting.
+        /// Name of the setting.
         setting: String,
-        /// What it has.
+        /// Its value.
         pattern: String,
         /// `tool` or `prompt`.
         what: &'static str,
     },
-    /// What should be a scope is none.
+    /// The value is not a valid scope.
     #[error("{setting} has {scope:?}, which is no scope")]
     Scope {
-        /// Which setting.
+        /// Name of the setting.
         setting: String,
-        /// What it has.
+        /// Its value.
         scope: String,
     },
 }

@@ -52,7 +52,7 @@ pub struct Target<'t> {
 /// Decision about an item, and the rule that caused it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// True if the item may be seen.
+    /// True if the item is visible.
     pub allowed: bool,
     /// Name of the deciding rule, or `None` if no rule matched.
     pub rule: Option<String>,
@@ -70,7 +70,7 @@ pub struct Policy {
     /// Unique number of this policy in the process, so that results cached for one policy are not used for another.
     edition: u64,
     classes: Mutex<HashMap<Box<[u64]>, Arc<Class>>>,
-    /// What each rule is about, of each table: found out once for all classes that have the rule.
+    /// Matches of each rule in each table, computed once for all classes that have the rule.
     about: [Box<[Matches]>; Shelf::COUNT],
 }
 
@@ -127,7 +127,7 @@ pub enum Shelf {
 }
 
 impl Shelf {
-    /// How many there are.
+    /// Number of variants.
     const COUNT: usize = Self::Prompts as usize + 1;
 }
 
@@ -152,14 +152,14 @@ impl fmt::Debug for Policy {
 }
 
 impl Policy {
-    /// Compiles the rules. Returns `None` if there are none and everything is allowed.
+    /// Compiles the rules. Returns `None` without rules: everything is allowed.
     pub fn new(config: &PolicyConfig) -> Result<Option<Self>, PolicyError> {
         let policy = Self::build(config)?;
         let says_nothing = policy.rules.is_empty() && policy.default == Effect::Allow;
         Ok((!says_nothing).then_some(policy))
     }
 
-    /// Compiles the rules, even if there are none.
+    /// Compiles the rules, even an empty set.
     pub fn build(config: &PolicyConfig) -> Result<Self, PolicyError> {
         static EDITIONS: AtomicU64 = AtomicU64::new(1);
         let rules = config.rules.iter().enumerate();

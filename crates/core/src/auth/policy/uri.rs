@@ -16,7 +16,7 @@ const DECODINGS_MAX: usize = 8;
 pub(super) struct Forms {
     /// Resources that the URI may name, all of which must be allowed.
     pub(super) meant: BTreeSet<String>,
-    /// Forms that lenient parsers may see, none of which may be denied.
+    /// Further forms that lenient parsers accept. The policy must not deny any of them.
     pub(super) lenient: BTreeSet<String>,
 }
 
@@ -108,7 +108,7 @@ impl Forms {
 /// The parts of a URI, with scheme and authority in lower case and backslashes replaced.
 #[derive(Clone, Debug)]
 struct Parts {
-    /// Empty if there is none.
+    /// Empty if the URI has none.
     scheme: String,
     authority: Option<String>,
     path: String,

@@ -21,7 +21,7 @@ impl Redis {
     ///
     /// # Errors
     ///
-    /// Whatever is wrong with the store; that this user may not ask.
+    /// An error of the store, or a missing permission of the user.
     pub async fn nature(&self) -> Result<Vec<Nature>, StateError> {
         let mut command = cmd("INFO");
         command.arg("everything");

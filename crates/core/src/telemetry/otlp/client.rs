@@ -50,7 +50,7 @@ pub(super) struct Trouble(Arc<Mutex<Met>>);
 /// Result of an export.
 #[derive(Debug, Default)]
 pub(super) struct Met {
-    /// Why nothing was taken.
+    /// Reason for which the data were not accepted.
     pub(super) problem: Option<String>,
     /// Items that the collector rejected from an accepted export.
     pub(super) rejected: Option<Rejected>,
@@ -77,7 +77,7 @@ impl Trouble {
         }
     }
 
-    /// It is told once.
+    /// Logged once.
     pub(super) fn take(&self) -> Met {
         std::mem::take(&mut *self.met())
     }

@@ -1,4 +1,4 @@
-//! Whether a collector takes what it would be sent, for whoever examines a configuration.
+//! Test messages to collectors, for configuration checks.
 
 use std::error::Error;
 

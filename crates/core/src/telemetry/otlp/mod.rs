@@ -32,9 +32,9 @@ use send::{MetricSender, RecordSender, SpanSender, resource};
 pub(crate) struct Exporter {
     stop: watch::Sender<bool>,
     done: oneshot::Receiver<()>,
-    /// Where spans go, if there is a place for them.
+    /// Endpoint for spans, if configured.
     pub(super) spans: Option<Outbox<Box<Span>>>,
-    /// Where log records go, if there is a place for them.
+    /// Endpoint for log records, if configured.
     pub(super) records: Option<mpsc::Sender<Record>>,
 }
 

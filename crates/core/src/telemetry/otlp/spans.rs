@@ -93,7 +93,7 @@ fn name(operation: &Operation, names: SpanNames) -> Cow<'static, str> {
     }
 }
 
-/// Of a request of another server.
+/// Span of a request to another server.
 fn attributes_of(asked: Asked) -> Vec<KeyValue> {
     let error_type = asked
         .error_type
@@ -106,7 +106,7 @@ fn attributes_of(asked: Asked) -> Vec<KeyValue> {
     .collect()
 }
 
-/// Of a request that was answered here.
+/// Span of a request that this server handled.
 fn served(key: &OperationKey, said: Said, operation: &Operation) -> Vec<KeyValue> {
     let mut attributes = vec![
         KeyValue::new("mcp.method.name", operation.method.to_string()),

@@ -148,7 +148,7 @@ impl Reader<'_> {
             }
             (None, None, _) => return None,
         };
-        // gRPC endpoints may be `host:port`. A separate variable then states whether TLS is used.
+        // A gRPC endpoint can be `host:port`. A separate variable then states whether TLS is used.
         let endpoint = match endpoint.contains("://") {
             false if protocol == Protocol::Grpc => {
                 let insecure = self.exporter(signal, "INSECURE");
