@@ -11,8 +11,8 @@ use http::{HeaderMap, Method, Response, StatusCode};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::config::{HttpConfig, HttpLimits};
-use super::connection::{ConnectionState, Phase};
-use super::context::RequestContext;
+use super::connection::Phase;
+use super::context::{Origin, RequestContext};
 use super::headers::Summary;
 use super::rejection::HttpError;
 use crate::limit::Limit;
@@ -164,10 +164,11 @@ impl BodyReader {
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        limits: &HttpLimits,
-        connection: Option<&Arc<ConnectionState>>,
+        origin: &Origin<'_>,
         body: &mut Body,
     ) -> Poll<Result<Bytes, HttpError>> {
+        let connection = origin.connection;
+        let limits = &origin.router.endpoint.config.limits;
         let read = self.reader.poll(cx, body);
         match (read, connection) {
             (Poll::Ready(body), connection) => {

@@ -24,6 +24,7 @@ use super::connection::Phase;
 use super::context::Origin;
 use super::framing_guard::HeadMatch;
 use super::h2_send_stalls;
+use super::headers::AdmittedHead;
 use super::layers::McpService;
 use super::progress::{Progress, Waiting};
 use super::route::Route;
@@ -51,7 +52,7 @@ enum State {
     /// Not polled yet.
     New,
     /// Waits in one of the stages.
-    Waiting(Box<Progress>),
+    Waiting(Box<(AdmittedHead, Progress)>),
     /// Inside the layers of the application.
     Layered(Waiting<Response<Body>>),
     Compressing(Waiting<Response<Body>>),
@@ -145,10 +146,10 @@ impl RequestFuture {
             connection: Some(connection),
             client,
         };
-        let mut progress = Progress::new(summary);
-        let polled = progress.poll(cx, &origin, head, &mut self.body);
+        let mut progress = Progress::new();
+        let polled = progress.poll(cx, (&origin, &summary), head, &mut self.body);
         if polled.is_pending() {
-            self.state = State::Waiting(Box::new(progress));
+            self.state = State::Waiting(Box::new((summary, progress)));
         }
         polled
     }
@@ -175,7 +176,8 @@ impl RequestFuture {
     /// Continues with a request that had to wait.
     fn resume(&mut self, cx: &mut Context<'_>) -> Poll<Response<Body>> {
         match &mut self.state {
-            State::Waiting(progress) => {
+            State::Waiting(waiting) => {
+                let (summary, progress) = &mut **waiting;
                 let ConnService {
                     service,
                     connection,
@@ -186,7 +188,7 @@ impl RequestFuture {
                     connection: Some(connection),
                     client: Some(self.last_steps.client),
                 };
-                progress.poll(cx, &origin, &mut self.head, &mut self.body)
+                progress.poll(cx, (&origin, summary), &mut self.head, &mut self.body)
             }
             State::Layered(response) | State::Compressing(response) => response.as_mut().poll(cx),
             State::New | State::Done => Poll::Pending,
@@ -220,14 +222,15 @@ impl Future for RequestFuture {
             response = ready!(this.resume(cx));
         }
         this.state = State::Done;
-        Poll::Ready(Ok(this.last_steps.finish(&this.service, response)))
+        this.last_steps.finish(&this.service, &mut response);
+        Poll::Ready(Ok(response))
     }
 }
 
 impl LastSteps {
     /// The steps that are common to all responses.
     #[inline]
-    fn finish(&mut self, service: &ConnService, mut response: Response<Body>) -> Response<Body> {
+    fn finish(&mut self, service: &ConnService, response: &mut Response<Body>) {
         let ConnService {
             service,
             connection,
@@ -236,7 +239,7 @@ impl LastSteps {
         connection.body_is_read();
         connection.answer_is_ready();
         if let Some(origin) = self.origin.take() {
-            router.cors.allow(origin, &mut response);
+            router.cors.allow(origin, response);
         }
         let is_multiplexed = connection.phase() == Phase::Http2;
         if self.last || router.telemetry.life.is_draining() && !is_multiplexed {
@@ -245,15 +248,15 @@ impl LastSteps {
                 .insert(CONNECTION, HeaderValue::from_static("close"));
         }
         if let Some(begun) = self.begun {
-            add_server_timing(begun, &mut response);
+            add_server_timing(begun, response);
         }
         if let Some(watch) = self.watch.take() {
             watch.end(response.status().as_u16());
         }
         if is_multiplexed {
-            response = response.map(|body| h2_send_stalls::watch(connection, body));
+            let body = std::mem::take(response.body_mut());
+            *response.body_mut() = h2_send_stalls::watch(connection, body);
         }
-        response
     }
 }
 

@@ -30,7 +30,7 @@ use super::authentication::{Authentication, Caller};
 use super::context::{Origin, RequestContext};
 use super::dispatch::Dispatched;
 use super::endpoint::BodyReader;
-use super::headers::AdmittedHead;
+use super::headers::Summary;
 use super::rejection::{HttpError, Rejection};
 use super::route::{Open, Place, Route};
 use crate::limit::Limit;
@@ -46,7 +46,6 @@ pub(super) type Outcome = Result<Response<Body>, Rejection>;
 
 /// Progress of one request.
 pub(super) struct Progress {
-    summary: AdmittedHead,
     /// `None` if the path does not exist.
     route: Option<&'static Route>,
     caller: Caller,
@@ -68,9 +67,8 @@ enum Stage {
 
 impl Progress {
     #[inline]
-    pub(super) fn new(summary: AdmittedHead) -> Self {
+    pub(super) fn new() -> Self {
         Self {
-            summary,
             route: None,
             caller: Caller::Everybody,
             stage: Stage::Route,
@@ -82,11 +80,11 @@ impl Progress {
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        origin: &Origin<'_>,
+        (origin, summary): (&Origin<'_>, &Summary),
         head: &mut Parts,
         body: &mut Body,
     ) -> Poll<Response<Body>> {
-        let outcome = ready!(self.advance(cx, origin, head, body));
+        let outcome = ready!(self.advance(cx, (origin, summary), head, body));
         Poll::Ready(match outcome {
             Ok(response) => response,
             Err(rejection) => self.reject(rejection, origin, head),
@@ -107,7 +105,7 @@ impl Progress {
     fn advance(
         &mut self,
         cx: &mut Context<'_>,
-        origin: &Origin<'_>,
+        (origin, summary): (&Origin<'_>, &Summary),
         head: &mut Parts,
         body: &mut Body,
     ) -> Poll<Outcome> {
@@ -125,25 +123,31 @@ impl Progress {
                     self.stage = Stage::Admitted;
                     continue;
                 }
-                Stage::Admitted => match self.begin_body(origin, head, body)? {
-                    Some(reader) => {
-                        self.stage = Stage::ReadBody(reader);
-                        continue;
-                    }
-                    None => self.dispatch(cx, origin, head, None)?,
-                },
+                Stage::Admitted => {
+                    let route = self.route.unwrap_or(Route::MCP);
+                    let bytes = match origin.begin_body(route, summary, head, body)? {
+                        None => None,
+                        Some(mut reader) => match reader.poll(cx, origin, body) {
+                            Poll::Ready(read) => Some(read?),
+                            // The reader is stored only if it has to wait: it is large.
+                            Poll::Pending => {
+                                self.stage = Stage::ReadBody(reader);
+                                return Poll::Pending;
+                            }
+                        },
+                    };
+                    self.dispatch(cx, (origin, summary), head, bytes)?
+                }
                 Stage::ReadBody(reader) => {
-                    let limits = &origin.router.endpoint.config.limits;
-                    let read = ready!(reader.poll(cx, limits, origin.connection, body));
-                    let bytes = read?;
-                    self.dispatch(cx, origin, head, Some(bytes))?
+                    let bytes = ready!(reader.poll(cx, origin, body))?;
+                    self.dispatch(cx, (origin, summary), head, Some(bytes))?
                 }
                 Stage::Reply(reply) => Dispatched::Ready(ready!(reply.as_mut().poll(cx))),
                 Stage::Respond(response) => return response.as_mut().poll(cx),
             };
             match dispatched {
                 Dispatched::Ready(reply) => {
-                    return Poll::Ready(self.respond(reply, origin, head));
+                    return Poll::Ready(self.respond(reply, (origin, summary), head));
                 }
                 Dispatched::Done(response) => return Poll::Ready(Ok(response)),
                 Dispatched::Reply(reply) => self.stage = Stage::Reply(reply),
@@ -193,44 +197,32 @@ impl Progress {
         Ok(None)
     }
 
-    /// Begins to read the body, if the route has one for this method.
-    #[inline]
-    fn begin_body(
-        &self,
-        origin: &Origin<'_>,
-        head: &Parts,
-        body: &Body,
-    ) -> Result<Option<BodyReader>, Rejection> {
-        let route = self.route.unwrap_or(Route::MCP);
-        origin.begin_body(route, &self.summary, head, body)
-    }
-
     #[inline]
     fn dispatch(
         &self,
         cx: &mut Context<'_>,
-        origin: &Origin<'_>,
+        from: (&Origin<'_>, &Summary),
         head: &mut Parts,
         body: Option<Bytes>,
     ) -> Result<Dispatched, Rejection> {
         if self.route == Some(Route::PUBLIC) {
-            return Ok(origin.dispatch_public(head, body.unwrap_or_default()));
+            return Ok(from.0.dispatch_public(head, body.unwrap_or_default()));
         }
-        let (route, request) = self.request(origin, head)?;
+        let (route, request) = self.request(from, head)?;
         request.dispatch(cx, route, head, body)
     }
 
     /// Builds the response to a reply of the server.
     #[inline]
-    fn respond(&self, reply: Reply, origin: &Origin<'_>, head: &mut Parts) -> Outcome {
-        let (route, request) = self.request(origin, head)?;
+    fn respond(&self, reply: Reply, from: (&Origin<'_>, &Summary), head: &mut Parts) -> Outcome {
+        let (route, request) = self.request(from, head)?;
         request.respond(reply, route, head)
     }
 
     #[inline]
     fn request<'r>(
         &'r self,
-        origin: &'r Origin<'r>,
+        (origin, summary): (&'r Origin<'r>, &'r Summary),
         head: &Parts,
     ) -> Result<(&'static Route, RequestContext<'r>), Rejection> {
         let (Some(route), Some(principal)) = (self.route, self.caller.principal(origin)) else {
@@ -239,7 +231,7 @@ impl Progress {
         let request = RequestContext {
             origin,
             principal,
-            summary: &self.summary,
+            summary,
             wire: Wire::of(head.version),
         };
         Ok((route, request))
