@@ -36,6 +36,7 @@ mod everything;
 mod extensions;
 mod extractors;
 mod fixture;
+mod forward;
 mod hostile;
 #[cfg(all(feature = "cli", unix))]
 mod init;

@@ -60,8 +60,8 @@ fn assert_says_nothing(what: &str, text: &str) {
         let encoded = STANDARD.encode(format!("me:{canary}"));
         for form in [&canary, &encoded] {
             if let Some(at) = text.find(form.as_str()) {
-                let from = text.floor_char_boundary(at.saturating_sub(300));
-                let to = text.floor_char_boundary((at + 100).min(text.len()));
+                let from = longshore_protocol::floor_char_boundary(text, at.saturating_sub(300));
+                let to = longshore_protocol::floor_char_boundary(text, at + 100);
                 panic!("{what} shows {place}: ...{}", &text[from..to]);
             }
         }

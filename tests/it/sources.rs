@@ -132,5 +132,5 @@ fn the_example_of_the_readme_is_a_configuration() {
             examples += 1;
         }
     }
-    assert_eq!(examples, 5);
+    assert_eq!(examples, 6);
 }

@@ -146,6 +146,24 @@ impl Artifacts {
 #[derive(Clone, Debug, Default)]
 pub struct Tokens;
 
+/// See [`crate::source::SourceParts`].
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SourceParts {
+    pub(crate) tokens: Tokens,
+    pub(crate) signer: Option<AssertionSigner>,
+    pub(crate) memory_bytes: u64,
+}
+
+/// See [`crate::source::AssertionSigner`].
+#[derive(Clone, Debug)]
+pub(crate) enum AssertionSigner {}
+
+impl AssertionSigner {
+    pub(crate) fn new(_: &KeyRing, _: Option<String>) -> Option<Self> {
+        None
+    }
+}
+
 impl Tokens {
     pub fn new(_: &TokensConfig, _: &Probe) -> Result<Self, TokensError> {
         Ok(Self)
@@ -177,8 +195,7 @@ impl Collected {
 
 pub(crate) async fn offered(
     _: &[SourceConfig],
-    _: &Tokens,
-    _: u64,
+    _: &SourceParts,
 ) -> std::io::Result<Vec<Collected>> {
     Ok(Vec::new())
 }
@@ -186,8 +203,7 @@ pub(crate) async fn offered(
 pub(crate) async fn offered_at(
     _: &[SourceConfig],
     _: &[usize],
-    _: &Tokens,
-    _: u64,
+    _: &SourceParts,
 ) -> std::io::Result<Vec<Collected>> {
     Ok(Vec::new())
 }

@@ -17,12 +17,12 @@ use url::Url;
 
 use super::document::{DOCUMENT_MAX_BYTES, Documents};
 use super::error::OAuthError;
-use super::metadata::{self, SigningKeys};
+use super::metadata;
 use super::once::Once;
 use super::provider::Provider;
 use crate::auth::{FacadeConfig, FacadeSetupError};
 use crate::net::{Body, Client, ClientError, Deadlines, Guard};
-use crate::seal::{KeyRing, random_bytes};
+use crate::seal::{KeyRing, SigningKeys, random_bytes};
 use crate::state::SharedState;
 
 /// Time limit for requests to the provider and for client metadata documents.
@@ -189,7 +189,8 @@ impl AuthorizationServer {
         Ok(Self {
             origin: url.origin().ascii_serialization(),
             callback: format!("{issuer}{CALLBACK}"),
-            keys: SigningKeys::derive(&ring).ok_or(AuthorizationServerError::Keys)?,
+            keys: SigningKeys::derive(&ring, metadata::SIGNING)
+                .ok_or(AuthorizationServerError::Keys)?,
             provider: Provider::new(&config, web(Guard::public().trust(&provider))?)?,
             web: web(strangers)?,
             once: Once::new(state),
@@ -208,7 +209,7 @@ impl AuthorizationServer {
 
     /// The public keys as a JWK set, in JSON.
     pub fn public_keys(&self) -> &str {
-        &self.keys.public
+        self.keys.public()
     }
 
     /// Responds to a request for one of the paths of [`is_path`].
@@ -251,7 +252,7 @@ impl AuthorizationServer {
     ) -> Response<Body> {
         match endpoint {
             Endpoint::Metadata => public(&self.metadata),
-            Endpoint::Keys => public(&self.keys.public),
+            Endpoint::Keys => public(self.keys.public()),
             Endpoint::Authorize => match self.authorize(headers, query, now).await {
                 Ok(response) => response,
                 Err(failure) => self.failed(failure),

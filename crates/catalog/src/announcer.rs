@@ -97,17 +97,20 @@ impl Announcer {
 
     /// Adds another announcer that repeats every announcement of this one and shares its subscriptions. The follower
     /// must exist before the server that it notifies.
+    #[doc(hidden)]
     pub fn lead(&self, follower: &Self) {
         *follower.interest_held() = self.interest();
         self.followers().push(follower.clone());
     }
 
     /// Subscribed resources.
+    #[doc(hidden)]
     pub fn interest(&self) -> Interest {
         self.interest_held().clone()
     }
 
     /// A list of this very server has changed, and those of its followers may not have.
+    #[doc(hidden)]
     pub fn announce_alone(&self, notice: Notice) {
         let mut waiting = self.waiting();
         if WAITING_MAX <= waiting.notices.len() {
@@ -122,6 +125,7 @@ impl Announcer {
     }
 
     /// Creates a handle that does not keep the server's announcer alive.
+    #[doc(hidden)]
     pub fn downgrade(&self) -> WeakAnnouncer {
         WeakAnnouncer(Arc::downgrade(&self.0))
     }
@@ -136,6 +140,7 @@ impl Announcer {
     }
 
     /// The next announcement that waits.
+    #[doc(hidden)]
     pub fn take(&self) -> Option<Notice> {
         let mut waiting = self.waiting();
         let notice = waiting.notices.pop_front()?;
@@ -144,6 +149,7 @@ impl Announcer {
     }
 
     /// Waits until announcements may be pending.
+    #[doc(hidden)]
     pub async fn news(&self) {
         self.0.news.notified().await;
     }

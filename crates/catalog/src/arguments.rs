@@ -193,7 +193,7 @@ pub fn in_words(cause: &serde_json::Error) -> String {
 /// A path, unless it is too long to be of use.
 fn cut(path: &str) -> &str {
     const PATH_MAX_BYTES: usize = 200;
-    &path[..path.floor_char_boundary(PATH_MAX_BYTES)]
+    &path[..longshore_protocol::floor_char_boundary(path, PATH_MAX_BYTES)]
 }
 
 /// Says "a number" where serde names one of Rust's types, which a model need not know.

@@ -30,26 +30,39 @@ use crate::telemetry::{Asked, Hop, Onward, TraceContext};
 /// Identifies the caller and the request, and sends progress, log messages and requests to the client. It is the same
 /// for all protocol versions.
 pub struct CallContext {
+    #[doc(hidden)]
     pub principal: Arc<Principal>,
     /// Key of the caller's share of resources that callers use together.
+    #[doc(hidden)]
     pub share: ShareKey,
     /// Address of the client, over HTTP.
+    #[doc(hidden)]
     pub address: Option<IpAddr>,
+    #[doc(hidden)]
     pub session: Option<Arc<str>>,
+    #[doc(hidden)]
     pub request_id: RequestId,
     /// `_meta` of the request, if it has members that the protocol does not define.
+    #[doc(hidden)]
     pub meta: Option<Box<str>>,
+    #[doc(hidden)]
     pub headers: Option<HeaderMap>,
     /// Values that layers of the application have put into the HTTP request.
+    #[doc(hidden)]
     pub extensions: Option<Arc<Extensions>>,
     /// Values of the application that the extractors of this call have declared.
     #[doc(hidden)]
+    #[doc(hidden)]
     pub state: OnceLock<Arc<Provided>>,
     /// Time limit of the call; `None` for no limit.
+    #[doc(hidden)]
     pub timeout: Option<Duration>,
+    #[doc(hidden)]
     pub outlet: Outlet,
+    #[doc(hidden)]
     pub replay: ReplaySession,
     /// Trace context of the call, and the part of it that is propagated.
+    #[doc(hidden)]
     pub onward: Onward,
 }
 

@@ -13,11 +13,15 @@ use crate::protocol::{ClientAbility, Content};
 /// Most tools return a `String`, a serialisable value or content blocks, and never name this type.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Output {
+    #[doc(hidden)]
     pub content: OutputContent,
     /// JSON text of `structuredContent`.
+    #[doc(hidden)]
     pub structured: Option<String>,
+    #[doc(hidden)]
     pub meta: Option<Map<String, Value>>,
     /// `isError`: the content says why it failed.
+    #[doc(hidden)]
     pub is_error: bool,
 }
 

@@ -84,12 +84,19 @@ pub trait Prompt: Send + Sync + 'static {
 /// ```
 #[derive(Clone, Debug)]
 pub struct PromptDefinition {
+    #[doc(hidden)]
     pub name: String,
+    #[doc(hidden)]
     pub title: Option<String>,
+    #[doc(hidden)]
     pub description: Option<String>,
+    #[doc(hidden)]
     pub arguments: Vec<PromptArgument>,
+    #[doc(hidden)]
     pub icons: Vec<Icon>,
+    #[doc(hidden)]
     pub meta: Map<String, Value>,
+    #[doc(hidden)]
     pub timeout: Option<Duration>,
 }
 

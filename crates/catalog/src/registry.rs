@@ -29,20 +29,30 @@ use crate::telemetry::{Metrics, OperationId, Target, secret_properties};
 /// Tools, resources and prompts keep the order in which they were added.
 #[derive(Debug, Default)]
 pub struct Catalog {
+    #[doc(hidden)]
     pub tools: Table<CatalogTool>,
+    #[doc(hidden)]
     pub resources: Table<CatalogResource>,
+    #[doc(hidden)]
     pub templates: Table<CatalogTemplate>,
+    #[doc(hidden)]
     pub prompts: Table<CatalogPrompt>,
+    #[doc(hidden)]
     pub refused: Vec<Refused>,
+    #[doc(hidden)]
     pub skills: Table<CatalogSkill>,
     /// Contents of skill folders by URI: JSON of a list of resources.
+    #[doc(hidden)]
     pub folders: BTreeMap<String, String>,
+    #[doc(hidden)]
     pub extensions: Extensions,
     /// Sources of the items, in order of addition.
     owners: Vec<Owner>,
     /// Readable resources that no list shows.
+    #[doc(hidden)]
     pub unlisted: UnlistedResources,
     /// Sources of which it is not known yet what they offer.
+    #[doc(hidden)]
     pub starting: Vec<StartingSource>,
 }
 

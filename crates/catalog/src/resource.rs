@@ -116,17 +116,29 @@ pub trait ResourceTemplate: Send + Sync + 'static {
 /// ```
 #[derive(Clone, Debug)]
 pub struct ResourceDefinition {
+    #[doc(hidden)]
     pub uri: String,
+    #[doc(hidden)]
     pub name: String,
+    #[doc(hidden)]
     pub title: Option<String>,
+    #[doc(hidden)]
     pub description: Option<String>,
+    #[doc(hidden)]
     pub mime_type: Option<String>,
+    #[doc(hidden)]
     pub annotations: Annotations,
+    #[doc(hidden)]
     pub size: Option<u64>,
+    #[doc(hidden)]
     pub icons: Vec<Icon>,
+    #[doc(hidden)]
     pub meta: Map<String, Value>,
+    #[doc(hidden)]
     pub timeout: Option<Duration>,
+    #[doc(hidden)]
     pub ttl: Option<Duration>,
+    #[doc(hidden)]
     pub cache_scope: CacheScope,
 }
 

@@ -104,19 +104,32 @@ impl TaskSupport {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Definition {
+    #[doc(hidden)]
     pub name: String,
+    #[doc(hidden)]
     pub title: Option<String>,
+    #[doc(hidden)]
     pub description: Option<String>,
+    #[doc(hidden)]
     pub input_schema: Value,
+    #[doc(hidden)]
     pub output_schema: Option<Value>,
+    #[doc(hidden)]
     pub annotations: ToolAnnotations,
+    #[doc(hidden)]
     pub icons: Vec<Icon>,
+    #[doc(hidden)]
     pub meta: Map<String, Value>,
+    #[doc(hidden)]
     pub timeout: Option<Duration>,
+    #[doc(hidden)]
     pub scopes: Vec<String>,
+    #[doc(hidden)]
     pub task: TaskSupport,
+    #[doc(hidden)]
     pub deferred_task: bool,
     /// URI of the view that hosts show for it.
+    #[doc(hidden)]
     pub view: Option<String>,
 }
 

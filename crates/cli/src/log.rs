@@ -173,7 +173,10 @@ impl Line {
             let _ = write!(line, " trace_id={}", trace.trace_id());
         }
         let is_cut = line_bytes <= line.len();
-        line.truncate(line.floor_char_boundary(line_bytes - 1));
+        line.truncate(longshore_protocol::floor_char_boundary(
+            &line,
+            line_bytes - 1,
+        ));
         line.push('\n');
         (line.into_bytes(), is_cut)
     }
@@ -201,7 +204,8 @@ impl Line {
         if is_cut {
             // A cut line is still a valid object.
             let message = &self.fields.message;
-            let message = &message[..message.floor_char_boundary(line_bytes / 8)];
+            let message =
+                &message[..longshore_protocol::floor_char_boundary(message, line_bytes / 8)];
             object.retain(|name, _| {
                 ["timestamp", "level", "target", "trace_id", "span_id"].contains(&name.as_str())
             });

@@ -70,7 +70,10 @@ pub(super) fn start_logging(config: &LogConfig, probe: &Probe) -> Result<Level, 
         .init();
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string);
-        let message = panic.payload_as_str().unwrap_or("no message");
+        let payload = panic.payload();
+        let text = payload.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        let message = text.unwrap_or("no message");
         tracing::error!(place, message, "panicked");
     }));
     Ok(Level(handle))

@@ -16,7 +16,7 @@ use tower::{Layer, Service};
 use super::connection::ConnectionState;
 use super::context::Origin;
 use super::custom_routes::{CustomRoutes, PublicPaths, RouteHandler};
-use super::headers::{AdmittedHead, Fields};
+use super::headers::Fields;
 use super::progress::Progress;
 use super::router::Router;
 use crate::net::{Body, BodyError};
@@ -67,8 +67,9 @@ impl Service<Request<Body>> for McpService {
                         connection,
                         client: connection.map(|c| router.client(c, &head.headers)),
                     };
-                    let mut progress = Progress::new(AdmittedHead::Now(summary));
-                    let response = poll_fn(|cx| progress.poll(cx, &origin, &mut head, &mut body));
+                    let mut progress = Progress::new();
+                    let from = (&origin, &summary);
+                    let response = poll_fn(|cx| progress.poll(cx, from, &mut head, &mut body));
                     Ok(response.await)
                 })
             }
@@ -88,8 +89,8 @@ impl fmt::Debug for McpService {
 pub struct Layers {
     around: Vec<Arc<dyn Fn(McpService) -> McpService + Send + Sync>>,
     pub(super) routes: CustomRoutes,
-    /// Paths without authentication that another part of the program serves.
-    pub(super) public: Option<Arc<dyn PublicPaths>>,
+    /// Paths without authentication that other parts of the program serve.
+    public: Vec<Arc<dyn PublicPaths>>,
 }
 
 impl Layers {
@@ -100,13 +101,13 @@ impl Layers {
 
     /// Serves further paths without authentication. Paths of the server itself take precedence over those of the application.
     pub fn serve_publicly(&mut self, paths: Arc<dyn PublicPaths>) {
-        self.public = Some(paths);
+        self.public.push(paths);
     }
 
     /// Returns the part that serves a path without authentication, if any.
     #[inline]
     pub(super) fn public_at(&self, path: &str) -> Option<&Arc<dyn PublicPaths>> {
-        self.public.as_ref().filter(|public| public.has(path))
+        self.public.iter().find(|public| public.has(path))
     }
 
     /// Adds a layer inside the existing ones.

@@ -139,6 +139,7 @@ struct ModelHint {
 /// Message of the client's model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct SamplingResult {
     /// Sender: the assistant.
     pub role: Role,

@@ -54,3 +54,12 @@ pub use uri_template::fault_of_uri;
 pub use uri_template::template_holds;
 pub use uri_template::{TemplateError, URI_MAX_BYTES, UriTemplate};
 pub use write::{is_plain, push_escaped, push_string};
+
+/// Returns the largest index of a character boundary that is not after `index`. `str` has this method since Rust 1.91.
+pub fn floor_char_boundary(text: &str, index: usize) -> usize {
+    if text.len() <= index {
+        return text.len();
+    }
+    let is_boundary = |at: &usize| text.is_char_boundary(*at);
+    (0..=index).rev().find(is_boundary).unwrap_or(0)
+}

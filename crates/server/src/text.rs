@@ -10,6 +10,6 @@ pub fn truncated(text: &str) -> Cow<'_, str> {
     }
     Cow::Owned(format!(
         "{}...",
-        &text[..text.floor_char_boundary(MAX_BYTES)]
+        &text[..longshore_protocol::floor_char_boundary(text, MAX_BYTES)]
     ))
 }

@@ -163,5 +163,8 @@ fn summary(text: &str) -> String {
     if text.len() <= SUMMARY_MAX {
         return text.to_owned();
     }
-    format!("{}...", &text[..text.floor_char_boundary(SUMMARY_MAX)])
+    format!(
+        "{}...",
+        &text[..longshore_protocol::floor_char_boundary(text, SUMMARY_MAX)]
+    )
 }

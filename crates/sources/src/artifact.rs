@@ -380,7 +380,7 @@ fn told(link: Content, text: Option<&str>, bytes: usize) -> Vec<Content> {
     let words = match text {
         Some(text) => format!(
             "The result has {bytes} bytes, and is kept for a while: read the resource that is linked. It begins:\n{}",
-            &text[..text.floor_char_boundary(BEGINNING)]
+            &text[..longshore_protocol::floor_char_boundary(text, BEGINNING)]
         ),
         None => format!(
             "The result has {bytes} bytes, and is kept for a while: read the resource that is linked."

@@ -11,6 +11,7 @@ use tokio::runtime::Handle;
 use super::command::{self, CommandSourceConfig};
 use super::gauge::Gauge;
 use super::http::{self, HttpSourceConfig};
+use super::identity::AssertionSigner;
 use super::openapi::{self, OpenApiSourceConfig};
 use super::tokens::Tokens;
 use super::wasm::{self, ComponentSourceConfig};
@@ -137,20 +138,28 @@ impl Collected {
     }
 }
 
+/// Parts of the server that sources use.
+#[derive(Clone, Debug, Default)]
+pub struct SourceParts {
+    /// Token store for configured refresh tokens and for logins.
+    pub tokens: Tokens,
+    /// Signer of assertions about callers.
+    pub signer: Option<AssertionSigner>,
+    /// Memory limit of the process, in bytes; 0 for no limit.
+    pub memory_bytes: u64,
+}
+
 /// Returns the tools of each configured source by name. Documents may have to be fetched.
-///
-/// `memory_bytes` is the memory limit of the process; 0 means no limit.
 ///
 /// # Errors
 ///
 /// Reading a source panicked.
 pub async fn offered(
     sources: &[SourceConfig],
-    tokens: &Tokens,
-    memory_bytes: u64,
+    parts: &SourceParts,
 ) -> std::io::Result<Vec<Collected>> {
     let all: Vec<usize> = (0..sources.len()).collect();
-    offered_at(sources, &all, tokens, memory_bytes).await
+    offered_at(sources, &all, parts).await
 }
 
 /// Returns the tools of some sources, selected by their indices in the list.
@@ -161,16 +170,15 @@ pub async fn offered(
 pub async fn offered_at(
     sources: &[SourceConfig],
     places: &[usize],
-    tokens: &Tokens,
-    memory_bytes: u64,
+    parts: &SourceParts,
 ) -> std::io::Result<Vec<Collected>> {
     if places.is_empty() {
         return Ok(Vec::new());
     }
-    let (sources, places, tokens) = (sources.to_vec(), places.to_vec(), tokens.clone());
+    let (sources, places, parts) = (sources.to_vec(), places.to_vec(), parts.clone());
     // Parsing documents takes time, and other tasks wait for this thread.
     let collecting = net::spawn_blocking(move || {
-        Handle::current().block_on(collect_all(&sources, &places, &tokens, memory_bytes))
+        Handle::current().block_on(collect_all(&sources, &places, &parts))
     });
     collecting
         .await
@@ -180,8 +188,7 @@ pub async fn offered_at(
 async fn collect_all(
     sources: &[SourceConfig],
     places: &[usize],
-    tokens: &Tokens,
-    memory_bytes: u64,
+    parts: &SourceParts,
 ) -> Vec<Collected> {
     let each = sources
         .iter()
@@ -197,8 +204,7 @@ async fn collect_all(
             let twin = before.position(|other| other.name == config.name);
             let twin = twin.filter(|_| !config.name.is_empty());
             let mut one = Collector::new(&name, &place, config.prefix.as_deref());
-            one.tokens = tokens.clone();
-            one.memory_bytes = memory_bytes;
+            one.parts = parts.clone();
             if let Some(twin) = twin {
                 let problem = format!("sources[{twin}] has this name too; give it one of its own");
                 one.refuse("name", problem);
@@ -226,10 +232,7 @@ pub(super) struct Collector {
     pub(super) offered: Offered,
     gauges: Vec<Gauge>,
     is_awaited: bool,
-    /// Token store for configured refresh tokens and for logins.
-    pub(super) tokens: Tokens,
-    /// Memory limit of the process, in bytes; 0 for no limit.
-    pub(super) memory_bytes: u64,
+    pub(super) parts: SourceParts,
 }
 
 impl Collector {
@@ -241,8 +244,7 @@ impl Collector {
             offered: Offered::default(),
             gauges: Vec::new(),
             is_awaited: false,
-            tokens: Tokens::default(),
-            memory_bytes: 0,
+            parts: SourceParts::default(),
         }
     }
 

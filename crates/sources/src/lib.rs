@@ -30,6 +30,7 @@ mod credentials;
 mod exchange;
 mod gauge;
 mod http;
+mod identity;
 #[cfg(feature = "cli")]
 mod login;
 mod name;
@@ -57,10 +58,11 @@ pub use command::{
 };
 #[cfg(feature = "cli")]
 pub use command::{Discovery, discover};
-pub use config::{Collected, offered, offered_at};
+pub use config::{Collected, SourceParts, offered, offered_at};
 pub use config::{ExchangeLimits, SourceConfig};
 pub use credentials::{AuthConfig, BasicConfig, NamedSecret, OAuthConfig};
 pub use gauge::Gauge;
+pub use identity::{ASSERTION_KEYS_PATH, AssertionConfig, AssertionSigner, ForwardConfig};
 #[cfg(feature = "cli")]
 pub use login::{Known, LoginError, LoginRequest, log_in, log_out, logins};
 pub use openapi::{OpenApiSourceConfig, OperationTool, Selection};

@@ -4,11 +4,15 @@
 //! none elsewhere. A template that consists of one placeholder keeps the type of its value, and yields nothing if
 //! there is no value.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use minijinja::value::{Serde, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use super::identity::caller_value;
+use crate::auth::Principal;
 
 /// Context in which a template's values are inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -224,14 +228,16 @@ fn is_global(name: &str) -> bool {
 /// Builds the template context: each argument by its name, all of them as `arguments`, and the `caller`.
 pub(super) fn context(
     arguments: &serde_json::Map<String, serde_json::Value>,
-    caller: &str,
+    caller: &Principal,
 ) -> Value {
-    let mut all = serde_json::Map::with_capacity(arguments.len() + 2);
-    all.extend(arguments.clone());
+    let each = arguments.iter();
+    let mut all: BTreeMap<String, Value> = each
+        .map(|(name, value)| (name.clone(), Value::from(Serde(value))))
+        .collect();
     // Inserted last, so that an argument cannot override the caller.
-    all.insert("arguments".to_owned(), arguments.clone().into());
-    all.insert("caller".to_owned(), serde_json::json!({ "name": caller }));
-    Value::from(Serde(&all))
+    all.insert("arguments".to_owned(), Value::from(Serde(arguments)));
+    all.insert("caller".to_owned(), caller_value(caller));
+    Value::from_object(all)
 }
 
 /// Converts a scalar to a string.
@@ -321,7 +327,7 @@ mod tests {
 
     fn render(source: &str, place: Place, arguments: &serde_json::Value) -> Result<String, String> {
         let arguments = arguments.as_object().expect("an object");
-        Template::new(source, place, None)?.render(&context(arguments, "ann"))
+        Template::new(source, place, None)?.render(&context(arguments, &Principal::new("ann")))
     }
 
     #[test]
@@ -385,7 +391,10 @@ mod tests {
     #[test]
     fn a_lone_placeholder_keeps_its_type_and_may_stand_for_nothing() {
         let arguments = json!({"n": 7, "f": 1.5, "b": false, "l": [1, 2], "o": {"a": 1}, "s": "x", "null": null});
-        let context = context(arguments.as_object().expect("an object"), "ann");
+        let context = context(
+            arguments.as_object().expect("an object"),
+            &Principal::new("ann"),
+        );
         let value = |source: &str| {
             Template::new(source, Place::Text, None)
                 .expect(source)

@@ -8,6 +8,8 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 
 use super::admission::{check_search_names, checked_policy};
+#[cfg(feature = "sources")]
+use super::assertions::AssertionKeys;
 use super::catalog_builder::CatalogBuilder;
 use super::endpoints::{self, OtherApp, SharedParts};
 use super::error::AppError;
@@ -62,8 +64,8 @@ impl App {
         loaded: Option<Loaded>,
     ) -> Result<BoundServer, AppError> {
         #[cfg_attr(
-            not(feature = "oauth"),
-            expect(unused_mut, reason = "the feature adds paths")
+            not(any(feature = "oauth", feature = "sources")),
+            expect(unused_mut, reason = "the features add paths")
         )]
         let mut layers = std::mem::take(&mut self.layers);
         let mut hooks = std::mem::take(&mut self.hooks);
@@ -75,6 +77,15 @@ impl App {
         let keys = Arc::new(KeyRing::new(&config.seal)?);
         self.offers
             .prepare(&config, &keys, supervisor.background())?;
+        #[cfg(feature = "sources")]
+        if let Some(signer) = self
+            .offers
+            .signer
+            .clone()
+            .filter(|_| !config.sources.is_empty())
+        {
+            layers.serve_publicly(Arc::new(AssertionKeys(signer)));
+        }
         let upstreams = self.offers.upstreams.clone();
         let auth = self.authentication(&config)?;
         #[cfg(feature = "oauth")]
@@ -153,6 +164,7 @@ impl App {
     /// Does everything that serving would, except for binding the address. With `offline`, upstream servers and documents
     /// at URLs are left out.
     #[cfg(feature = "cli")]
+    #[doc(hidden)]
     pub async fn check(mut self, offline: bool) -> Result<Checked, AppError> {
         let (config, _) = self.take_config()?;
         let origins = self.offers.origins.clone();
@@ -213,6 +225,7 @@ impl App {
 
     /// Builds the server without a transport. Loading that has to wait is driven by a control runtime on a thread of its
     /// own, which connections keep.
+    #[doc(hidden)]
     pub fn server(mut self) -> Result<Arc<Server>, AppError> {
         let (config, _) = self.take_config()?;
         let needs_runtime = self.offers.need_runtime(&config);
@@ -226,6 +239,7 @@ impl App {
 
     /// Builds the server with its authentication, for benchmarks. `keys` are those of the first issuer, which is not
     /// contacted.
+    #[doc(hidden)]
     pub fn guarded_server(
         mut self,
         keys: Option<&str>,

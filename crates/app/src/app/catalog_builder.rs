@@ -147,7 +147,7 @@ impl CatalogBuilder {
 
     /// Loads unavailable sources again, and serves those that are available now. It must not run during a reload.
     pub(super) async fn retry_sources(&self) {
-        let (sources, memory_bytes, positions) = {
+        let (sources, parts, positions) = {
             let current = self.current();
             let each = current.loaded.sources.iter().enumerate();
             let positions: Vec<usize> = each
@@ -157,12 +157,12 @@ impl CatalogBuilder {
             let config = &current.config;
             (
                 config.sources.clone(),
-                config.limits.memory_bytes,
+                self.items.source_parts(config),
                 positions,
             )
         };
         // After an error it is tried the next time.
-        let found = offered_at(&sources, &positions, &self.items.tokens, memory_bytes).await;
+        let found = offered_at(&sources, &positions, &parts).await;
         let found = found.unwrap_or_default();
         let mut current = self.current();
         let mut came = false;

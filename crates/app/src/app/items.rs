@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::error::AppError;
 use super::origins::SettingOrigins;
+use crate::auth::PublicUrl;
 use crate::catalog::{
     Announcer, AnyResource, Catalog, Changed, Offered, Prompt, Provided, Refused, Skill, Source,
     Tool,
@@ -19,8 +20,9 @@ use crate::environment::Probe;
 use crate::net::Background;
 use crate::seal::KeyRing;
 use crate::source::{
-    ArtifactError, ArtifactStore, Artifacts, Collected, Gauge, Grounds, Naming, SEPARATOR,
-    SourceConfig, TIMEOUT_SECONDS, Tokens, UpstreamRules, Upstreams, builtin, offered,
+    ArtifactError, ArtifactStore, Artifacts, AssertionSigner, Collected, Gauge, Grounds, Naming,
+    SEPARATOR, SourceConfig, SourceParts, TIMEOUT_SECONDS, Tokens, UpstreamRules, Upstreams,
+    builtin, offered,
 };
 use crate::telemetry::Metrics;
 
@@ -49,6 +51,8 @@ pub(super) struct AppItems {
     pub(super) artifact_store: Option<Arc<dyn ArtifactStore>>,
     /// Store of tokens that this server obtains for itself.
     pub(super) tokens: Tokens,
+    /// Signer of assertions about callers.
+    pub(super) signer: Option<AssertionSigner>,
     /// Upstream servers of the settings at startup.
     pub(super) upstreams: Option<Arc<Upstreams>>,
     /// True if configured items were left out, so that rules can name items which are not known.
@@ -133,6 +137,8 @@ impl AppItems {
         self.bind()?;
         self.background = background.clone();
         self.tokens = Tokens::new(&config.tokens, &Probe::real())?;
+        let issuer = config.http.public_url.as_deref().and_then(PublicUrl::parse);
+        self.signer = AssertionSigner::new(keys, issuer.map(|url| url.root()));
         if !config.upstreams.is_empty() {
             let rules = self.upstream_rules(config, keys);
             let upstreams = Upstreams::new(&config.upstreams, rules)?;
@@ -202,13 +208,21 @@ impl AppItems {
             mounted: Vec::new(),
         };
         self.load_toolsets(config, &mut loaded)?;
-        let memory_bytes = config.limits.memory_bytes;
-        loaded.sources = offered(&config.sources, &self.tokens, memory_bytes).await?;
+        loaded.sources = offered(&config.sources, &self.source_parts(config)).await?;
         loaded.mounted = self.load_mounted().await?;
         if let Some(upstreams) = &self.upstreams {
             upstreams.discover().await?;
         }
         Ok(loaded)
+    }
+
+    /// Parts of the server that configured sources use.
+    pub(super) fn source_parts(&self, config: &Config) -> SourceParts {
+        SourceParts {
+            tokens: self.tokens.clone(),
+            signer: self.signer.clone(),
+            memory_bytes: config.limits.memory_bytes,
+        }
     }
 
     fn load_toolsets(&self, config: &Config, loaded: &mut LoadedItems) -> Result<(), AppError> {

@@ -1,5 +1,7 @@
 //! The builder: tools, resources, prompts and settings in, a running server out.
 
+#[cfg(feature = "sources")]
+mod assertions;
 mod admission;
 #[cfg(feature = "oauth")]
 mod authorization;
@@ -476,6 +478,7 @@ impl App {
     ///
     /// [`config`]: Self::config
     #[must_use]
+    #[doc(hidden)]
     pub fn loaded(mut self, loaded: Loaded) -> Self {
         self.loaded = Some(loaded);
         self

@@ -75,6 +75,7 @@ impl App {
     }
 
     /// Binds the address, unless a signal to stop comes first: binding can have to wait for upstream servers.
+    #[doc(hidden)]
     pub async fn bind_unless_stopped(
         self,
         mut signals: Signals,
@@ -171,6 +172,7 @@ impl App {
 
     /// Adds a hook that applies changed settings while the server runs.
     #[cfg(feature = "cli")]
+    #[doc(hidden)]
     pub fn on_reload(mut self, hook: Hook) -> Self {
         self.hooks.push(hook);
         self
@@ -178,6 +180,7 @@ impl App {
 
     /// Sets the notification of changed settings that need a restart.
     #[cfg(feature = "cli")]
+    #[doc(hidden)]
     pub fn restart_wanted(mut self, wanted: Arc<Notify>) -> Self {
         self.restart = Some(wanted);
         self

@@ -7,6 +7,7 @@ use super::value::{Node, Origin};
 
 /// A setting that does not exist, or cannot have its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Diagnostic {
     /// Setting, such as `http.port`; empty for the whole configuration.
     pub setting: String,

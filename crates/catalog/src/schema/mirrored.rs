@@ -18,6 +18,7 @@ pub struct HeaderParameter {
 
 /// The types that can be mirrored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ParameterKind {
     /// Compared as a number.
     Integer,

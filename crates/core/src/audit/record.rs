@@ -269,7 +269,7 @@ impl Entry {
 
 /// Cuts client input to a maximum length.
 pub(super) fn cut(text: &str, bytes: usize) -> &str {
-    &text[..text.floor_char_boundary(bytes.min(text.len()))]
+    &text[..longshore_protocol::floor_char_boundary(text, bytes.min(text.len()))]
 }
 
 fn stamp(time: SystemTime) -> String {

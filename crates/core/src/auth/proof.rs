@@ -59,6 +59,7 @@ pub trait AuthMethod: fmt::Debug + Send + Sync + 'static {
 }
 
 /// Result of an authentication method.
+#[non_exhaustive]
 pub enum AuthOutcome {
     /// The request has no credential of this kind, or one that another method may know. The next method runs.
     Absent,

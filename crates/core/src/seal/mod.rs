@@ -15,6 +15,7 @@ mod key_ring;
 mod request_state;
 mod revoked;
 mod session;
+mod signing;
 mod stored;
 
 pub use crate::environment::Secret;
@@ -29,4 +30,5 @@ pub use request_state::{
 };
 pub use revoked::{Ended, Revoked};
 pub use session::{OpenedSessions, Session, SessionIssue};
+pub use signing::SigningKeys;
 pub use stored::SealedState;

@@ -166,7 +166,7 @@ impl<'a> Reader<'a> {
 
 /// The longest beginning of a text that fits.
 fn cut(text: &str, max: usize) -> &str {
-    &text[..text.floor_char_boundary(max)]
+    &text[..longshore_protocol::floor_char_boundary(text, max)]
 }
 
 pub(super) fn log_name(nonce: &[u8; 16]) -> Arc<str> {

@@ -133,6 +133,7 @@ pub struct Claim<'a> {
 
 /// Memory that entries of one kind take in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Usage {
     /// The kind, as [`Claim::kind`] names it.
     pub kind: &'static str,

@@ -69,7 +69,8 @@ impl Redaction {
                     *text = inner.to_string();
                 }
                 if TEXT_MAX_BYTES < text.len() {
-                    let shown = &text[..text.floor_char_boundary(TEXT_MAX_BYTES)];
+                    let shown =
+                        &text[..longshore_protocol::floor_char_boundary(text, TEXT_MAX_BYTES)];
                     *text = format!("{shown}... ({} bytes)", text.len());
                 }
             }

@@ -442,7 +442,7 @@ fn tracestate(
 }
 
 pub(super) fn cut(text: &str, bytes: usize) -> &str {
-    &text[..text.floor_char_boundary(bytes.min(text.len()))]
+    &text[..longshore_protocol::floor_char_boundary(text, bytes.min(text.len()))]
 }
 
 impl Draft {

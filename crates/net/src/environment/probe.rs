@@ -39,6 +39,7 @@ pub struct Machine {
 
 /// Kind of the standard streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum StandardStreams {
     /// Pipes or sockets: another program started this one, and may communicate with it.
     Pipes,
@@ -171,6 +172,13 @@ impl Probe {
     }
 }
 
+#[cfg(target_os = "linux")]
+fn memory_built_in() -> u64 {
+    let info = rustix::system::sysinfo();
+    (info.totalram as u64).saturating_mul(u64::from(info.mem_unit))
+}
+
+#[cfg(not(target_os = "linux"))]
 fn memory_built_in() -> u64 {
     sysinfo::System::new().map_or(0, |mut system| {
         system.refresh_memory_specifics(sysinfo::MemoryRefreshKind::nothing().with_ram());

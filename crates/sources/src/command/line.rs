@@ -118,6 +118,7 @@ fn one(template: &Template, values: &Context) -> Result<Option<String>, String> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::auth::Principal;
     use crate::source::template;
     use serde_json::json;
 
@@ -126,7 +127,7 @@ mod tests {
         let line = Line::new(argv, false, None)?;
         line.fill(&template::context(
             arguments.as_object().expect("an object"),
-            "ann",
+            &Principal::new("ann"),
         ))
     }
 
@@ -249,7 +250,10 @@ mod tests {
             );
         }
         let allowed = Line::new(&[json!("echo"), json!("{{ a }}")], true, None).expect("a line");
-        let values = template::context(json!({"a": "-1"}).as_object().expect("an object"), "ann");
+        let values = template::context(
+            json!({"a": "-1"}).as_object().expect("an object"),
+            &Principal::new("ann"),
+        );
         assert_eq!(allowed.fill(&values), Ok(vec!["-1".to_owned()]));
         assert!(fill(&json!(["echo", "{{ a }}"]), &json!({"a": "a\0b"})).is_err());
     }

@@ -161,7 +161,7 @@ impl Plan {
     async fn run(&self, context: &CallContext, arguments: &Arguments) -> Result<Output, ToolError> {
         let mut arguments = arguments.to_map()?;
         fill_in(&mut arguments, &self.schema);
-        let values = template::context(&arguments, context.principal().name());
+        let values = template::context(&arguments, context.principal());
         let line = self.line.fill(&values).map_err(ToolError::new)?;
         let stdin = match &self.stdin {
             Some(template) => template.text(&values).map_err(ToolError::new)?,

@@ -151,7 +151,7 @@ impl Response {
         let body = self.json(answer).unwrap_or_else(|| text.clone().into());
         values.insert("body".to_owned(), body);
         values.insert("text".to_owned(), text.into());
-        template::context(&values, context.principal().name())
+        template::context(&values, context.principal())
     }
 }
 

@@ -11,6 +11,7 @@ use crate::net::EgressConfig;
 use crate::source::argument::ArgumentConfig;
 use crate::source::config::ExchangeLimits;
 use crate::source::credentials::AuthConfig;
+use crate::source::identity::ForwardConfig;
 
 /// Requests to an HTTP API, each described as a tool.
 ///
@@ -27,6 +28,8 @@ pub struct HttpSourceConfig {
     /// Caller headers to forward. The caller's credentials cannot be forwarded.
     #[serde(deserialize_with = "crate::environment::list")]
     pub forward_headers: Vec<String>,
+    /// Facts about the caller to send to the origin of `base_url`.
+    pub forward: ForwardConfig,
     /// Credentials for the origin of `base_url`.
     pub auth: AuthConfig,
     /// Hosts that requests may reach besides `base_url`, after a redirect.

@@ -7,7 +7,7 @@ mod request;
 use std::fmt;
 use std::sync::Arc;
 
-use http::Method;
+use http::{HeaderValue, Method};
 use url::Url;
 
 pub use config::{HttpSourceConfig, HttpToolConfig, PagesConfig, ReadAs, ResponseConfig};
@@ -16,12 +16,15 @@ use self::answer::{Pages, Response};
 use self::request::RequestPlan;
 pub(super) use self::request::{assemble, parse_base};
 use super::argument::{fill_in, input_schema, names};
+use super::conceal::{conceal, secrets_in};
 use super::config::Collector;
-use super::exchange::{Errand, Exchange, Manner, is_safe};
+use super::exchange::{Errand, Exchange, ExchangeError, Manner, is_safe};
 use super::gauge::Gauge;
+use super::identity::{Forward, names_authorization};
 use super::promise::{Mismatches, Promise};
 use super::template;
 use crate::catalog::{Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError};
+use crate::net::{Fetched, OutgoingRequest};
 use crate::protocol::ToolAnnotations;
 
 /// A tool that sends one request, or one for each page of a list.
@@ -34,6 +37,8 @@ struct Plan {
     schema: serde_json::Value,
     exchange: Arc<Exchange>,
     request: RequestPlan,
+    /// Applies only to requests with the source's credentials.
+    forward: Forward,
     response: Response,
     pages: Option<Pages>,
     manner: Manner,
@@ -65,7 +70,7 @@ pub fn collect(http: &HttpSourceConfig, collector: &mut Collector) {
         &source,
         &bases,
         &http.egress,
-        (&http.auth, &collector.tokens),
+        (&http.auth, &collector.parts.tokens),
         &http.limits,
     );
     let exchange = match exchange {
@@ -78,11 +83,24 @@ pub fn collect(http: &HttpSourceConfig, collector: &mut Collector) {
     if let Err(problem) = request::check_shared(http) {
         return collector.refuse("http", problem);
     }
+    let has_credentials = http.auth.is_some() || names_authorization(http.headers.keys());
+    let signer = collector.parts.signer.as_ref();
+    let forward = Forward::new(&http.forward, signer, has_credentials);
+    let forward = match forward {
+        Ok(forward) => forward,
+        Err((setting, problem)) => return collector.refuse(&format!("http.{setting}"), problem),
+    };
     let prefix = collector.prefix("");
     for (position, tool) in http.tools.iter().enumerate() {
         let made = match own(tool) {
             Some(Err(problem)) => Err(problem),
-            _ => HttpTool::new(http, tool, &prefix, exchange.clone(), &mismatches),
+            _ => HttpTool::new(
+                http,
+                tool,
+                &prefix,
+                (exchange.clone(), &forward),
+                &mismatches,
+            ),
         };
         match made {
             Ok(tool) => collector.offer(tool),
@@ -105,7 +123,7 @@ impl HttpTool {
         http: &HttpSourceConfig,
         config: &HttpToolConfig,
         prefix: &str,
-        exchange: Arc<Exchange>,
+        (exchange, forward): (Arc<Exchange>, &Forward),
         mismatches: &Mismatches,
     ) -> Result<Self, String> {
         let schema = input_schema(&config.arguments, config.input_schema.as_ref())?;
@@ -143,6 +161,10 @@ impl HttpTool {
                 schema,
                 exchange,
                 request,
+                forward: match authenticated {
+                    true => forward.clone(),
+                    false => Forward::default(),
+                },
                 response,
                 pages: config.pages.as_ref().map(Pages::new).transpose()?,
                 manner: Manner {
@@ -204,27 +226,27 @@ impl Plan {
     async fn run(&self, context: &CallContext, arguments: &Arguments) -> Result<Output, ToolError> {
         let mut arguments = arguments.to_map()?;
         fill_in(&mut arguments, &self.schema);
-        let values = template::context(&arguments, context.principal().name());
-        let request = self
+        let values = template::context(&arguments, context.principal());
+        let mut request = self
             .request
             .fill(&values, context.headers())
             .map_err(ToolError::new)?;
+        let assertion = self
+            .forward
+            .apply(context.principal(), &mut request.headers)?;
         let errand = Some(Errand {
             context,
             template: None,
         });
         let Some(pages) = &self.pages else {
-            let answer = self.exchange.send(request, self.manner, errand).await?;
+            let answer = self.send(request, errand, assertion.as_ref()).await?;
             return self.response.output(&answer, &arguments, context);
         };
         let first: Url = request.url.clone();
         let mut items = Vec::new();
         let mut next = request;
         for page in 1..=pages.max() {
-            let answer = self
-                .exchange
-                .send(next.clone(), self.manner, errand)
-                .await?;
+            let answer = self.send(next.clone(), errand, assertion.as_ref()).await?;
             if !self.response.is_ok(answer.status) {
                 return self.response.output(&answer, &arguments, context);
             }
@@ -236,6 +258,20 @@ impl Plan {
             context.progress(f64::from(page), None, "page read").await;
         }
         Response::list(&items)
+    }
+
+    /// Sends a request. An assertion that the API echoes is redacted.
+    async fn send(
+        &self,
+        request: OutgoingRequest,
+        errand: Option<Errand<'_>>,
+        assertion: Option<&HeaderValue>,
+    ) -> Result<Fetched, ExchangeError> {
+        let mut answer = self.exchange.send(request, self.manner, errand).await?;
+        if assertion.is_some() {
+            conceal(secrets_in(assertion), &mut answer);
+        }
+        Ok(answer)
     }
 }
 

@@ -36,7 +36,7 @@ fn collected(config: &HttpSourceConfig) -> Collector {
 
 fn collected_with(config: &HttpSourceConfig, tokens: Tokens) -> Collector {
     let mut collector = Collector::new("api", "sources[0]", None);
-    collector.tokens = tokens;
+    collector.parts.tokens = tokens;
     collect(config, &mut collector);
     collector
 }

@@ -9,6 +9,7 @@ use crate::environment::Secret;
 use crate::net::EgressConfig;
 use crate::source::config::ExchangeLimits;
 use crate::source::credentials::AuthConfig;
+use crate::source::identity::ForwardConfig;
 use crate::source::pattern::matches;
 
 /// Operations of an OpenAPI document (3.0, 3.1, or 3.2 read as 3.1), each imported as a tool.
@@ -49,6 +50,8 @@ pub struct OpenApiSourceConfig {
     pub auth: AuthConfig,
     /// Headers sent with every request.
     pub headers: BTreeMap<String, Secret>,
+    /// Facts about the caller to send with every request.
+    pub forward: ForwardConfig,
     /// Hosts that requests may reach besides the server.
     pub egress: EgressConfig,
     /// Limits for requests.
@@ -86,6 +89,7 @@ impl Default for OpenApiSourceConfig {
             credentials: BTreeMap::new(),
             auth: AuthConfig::default(),
             headers: BTreeMap::new(),
+            forward: ForwardConfig::default(),
             egress: EgressConfig::default(),
             limits: ExchangeLimits::default(),
             output_schemas: false,

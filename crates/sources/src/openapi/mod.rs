@@ -23,10 +23,12 @@ use self::document::{Document, Room};
 use self::operation::{Operation, SchemaBytes, text};
 use self::request::Shape;
 use self::security::Proofs;
+use super::conceal::{conceal, secrets_in};
 use super::config::{Collector, GRACE};
 use super::exchange::{Errand, Exchange, Manner, is_safe};
 use super::gauge::Gauge;
 use super::http::annotations_of;
+use super::identity::{Forward, ForwardConfig, names_authorization};
 use super::name::{sanitized, shortened};
 use super::promise::{Mismatches, Promise};
 use super::response;
@@ -45,6 +47,7 @@ struct Plan {
     exchange: Arc<Exchange>,
     proofs: Proofs,
     headers: HeaderMap,
+    forward: Forward,
     repeatable: bool,
     promise: Option<Promise>,
 }
@@ -60,7 +63,7 @@ const TOOLS_MAX: usize = 20_000;
 
 /// Collects the tools of an OpenAPI source.
 pub async fn collect(openapi: &OpenApiSourceConfig, name: &str, collector: &mut Collector) {
-    let room = Room::new(openapi, collector.memory_bytes);
+    let room = Room::new(openapi, collector.parts.memory_bytes);
     let document = match Document::read(openapi, room).await {
         Ok(document) => document,
         Err(unread) if unread.may_come => {
@@ -79,7 +82,15 @@ fn import(
     room: Room,
     collector: &mut Collector,
 ) {
-    let import = match Import::new(openapi, document, collector) {
+    let has_credentials = openapi.auth.is_some()
+        || !openapi.credentials.is_empty()
+        || names_authorization(openapi.headers.keys());
+    let signer = collector.parts.signer.as_ref();
+    let forward = match Forward::new(&openapi.forward, signer, has_credentials) {
+        Ok(forward) => forward,
+        Err((setting, problem)) => return collector.refuse(&format!("openapi.{setting}"), problem),
+    };
+    let import = match Import::new(openapi, document, forward, collector) {
         Ok(import) => import,
         Err((setting, problem)) => return collector.refuse(&format!("openapi.{setting}"), problem),
     };
@@ -211,6 +222,7 @@ struct Import<'a> {
     base: Option<Url>,
     exchange: Arc<Exchange>,
     headers: HeaderMap,
+    forward: Forward,
     /// True if requests carry credentials that only the API may receive.
     has_secrets: bool,
     mismatches: Mismatches,
@@ -220,6 +232,7 @@ impl<'a> Import<'a> {
     fn new(
         config: &'a OpenApiSourceConfig,
         document: &'a Document,
+        forward: Forward,
         collector: &Collector,
     ) -> Result<Self, (&'static str, String)> {
         let base = match &config.server {
@@ -232,8 +245,10 @@ impl<'a> Import<'a> {
                 .map_err(|problem| ("server", problem))?
                 .or_else(|| document.url.as_ref()?.join("/").ok()),
         };
-        let has_secrets =
-            config.auth.is_some() || !config.credentials.is_empty() || !config.headers.is_empty();
+        let has_secrets = config.auth.is_some()
+            || !config.credentials.is_empty()
+            || !config.headers.is_empty()
+            || config.forward != ForwardConfig::default();
         // The operator's own input is trusted: the setting, and a document in a file. A fetched document can name
         // only its own origin and public hosts, and credentials are never sent to another origin.
         let is_trusted = |base: &Url| config.server.is_some() || document.vouches_for(base, true);
@@ -264,7 +279,7 @@ impl<'a> Import<'a> {
             &collector.source,
             &trusted,
             &config.egress,
-            (&config.auth, &collector.tokens),
+            (&config.auth, &collector.parts.tokens),
             &config.limits,
         )?;
         let mut headers = HeaderMap::new();
@@ -283,6 +298,7 @@ impl<'a> Import<'a> {
             base,
             exchange: Arc::new(exchange),
             headers,
+            forward,
             has_secrets,
             mismatches: Mismatches::default(),
         })
@@ -416,6 +432,7 @@ impl<'a> Import<'a> {
                 exchange: self.exchange.clone(),
                 proofs: Proofs::new(self.document, operation, &self.config.credentials)?,
                 headers: self.headers.clone(),
+                forward: self.forward.clone(),
                 promise,
             }),
         };
@@ -498,6 +515,8 @@ impl Plan {
             request.headers.insert(name, value.clone());
         }
         self.proofs.apply(&mut request);
+        let caller = context.principal();
+        let assertion = self.forward.apply(caller, &mut request.headers)?;
         let errand = Errand {
             context,
             template: Some(&self.shape.path),
@@ -508,6 +527,9 @@ impl Plan {
         };
         let mut answer = self.exchange.send(request, manner, Some(errand)).await?;
         self.proofs.conceal(&mut answer);
+        if assertion.is_some() {
+            conceal(secrets_in(assertion.as_ref()), &mut answer);
+        }
         if !answer.status.is_success() {
             return Err(response::failure(&answer));
         }

@@ -448,7 +448,7 @@ fn text_of(
         return Ok((String::new(), text));
     }
     let looks_so = || {
-        let start = &text[..text.floor_char_boundary(100)];
+        let start = &text[..longshore_protocol::floor_char_boundary(&text, 100)];
         start.to_ascii_lowercase().contains("<html")
     };
     let is_html = matches!(&*essence, "" | "text/html" | "application/xhtml+xml") || looks_so();
@@ -474,7 +474,10 @@ fn shown(text: &str) -> String {
     if text.len() <= SHOWN_BYTES {
         return text.to_owned();
     }
-    format!("{}…", &text[..text.floor_char_boundary(SHOWN_BYTES)])
+    format!(
+        "{}…",
+        &text[..longshore_protocol::floor_char_boundary(text, SHOWN_BYTES)]
+    )
 }
 
 #[cfg(test)]

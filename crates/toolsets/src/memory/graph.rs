@@ -310,7 +310,10 @@ fn shown(text: &str) -> String {
     if text.len() <= SHOWN_BYTES {
         return text.to_owned();
     }
-    format!("{}…", &text[..text.floor_char_boundary(SHOWN_BYTES)])
+    format!(
+        "{}…",
+        &text[..longshore_protocol::floor_char_boundary(text, SHOWN_BYTES)]
+    )
 }
 
 #[cfg(test)]

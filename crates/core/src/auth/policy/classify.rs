@@ -6,6 +6,7 @@ use super::names::Names;
 
 /// Class of a tool, and its origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Classified {
     /// The class.
     pub access: Access,

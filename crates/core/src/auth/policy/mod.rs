@@ -51,6 +51,7 @@ pub struct Target<'t> {
 
 /// Decision about an item, and the rule that caused it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Decision {
     /// True if the item is visible.
     pub allowed: bool,

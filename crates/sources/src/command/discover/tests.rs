@@ -1,6 +1,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;
+use crate::auth::Principal;
 
 /// Writes a program that prints a help text for each of its subcommands.
 fn program(folder: &Path, script: &str) -> Discovery {
@@ -66,7 +67,7 @@ async fn what_a_program_says_of_itself_becomes_a_configuration_that_can_be_used(
     else {
         unreachable!("an object");
     };
-    let values = crate::source::template::context(&arguments, "ann");
+    let values = crate::source::template::context(&arguments, &Principal::new("ann"));
     assert_eq!(
         tool.plan.line.fill(&values),
         Ok(vec![

@@ -553,7 +553,8 @@ impl Markdown {
         if text.len() <= left {
             self.text.push_str(text);
         } else {
-            self.text.push_str(&text[..text.floor_char_boundary(left)]);
+            self.text
+                .push_str(&text[..longshore_protocol::floor_char_boundary(text, left)]);
             self.full = true;
         }
     }
