@@ -130,9 +130,9 @@ pub mod auth {
         Access, AllowConfig, ApiKeyConfig, AuthConfig, AuthError, AuthMethod, AuthMethodKind,
         AuthOutcome, AuthSetupError, CertificateConfig, CertificateName, Classified,
         ClientCertificate, Credential, Credentials, Decision, Effect, FacadeClientConfig,
-        FacadeConfig, FacadeSetupError, ForwardedConfig, IssuerConfig, KeyHash, Kind, OAuthConfig,
-        OAuthSetupError, PolicyConfig, PolicyError, Preset, Principal, PrincipalKind, RuleConfig,
-        Target, new_key,
+        FacadeConfig, FacadeSetupError, ForwardedConfig, IntrospectionConfig, IntrospectionMethod,
+        IssuerConfig, KeyHash, Kind, OAuthConfig, OAuthSetupError, PolicyConfig, PolicyError,
+        Preset, Principal, PrincipalKind, RuleConfig, Target, new_key,
     };
 }
 

@@ -28,7 +28,7 @@ const FILE_MAX_BYTES: u64 = 1024 * 1024;
 /// Maximum number of files in a key folder.
 const FILES_MAX: usize = 1024;
 /// Prefix of generated keys, for secret scanners.
-const PREFIX: &str = "lsk_";
+pub(super) const PREFIX: &str = "lsk_";
 const HASH_PREFIX: &str = "sha256:";
 
 type Digest = [u8; 32];

@@ -35,8 +35,8 @@ pub use config::{ApiKeyConfig, AuthConfig, AuthMethodKind, AuthSetupError, Forwa
 pub use error::{AuthError, Credential};
 pub use gate::Gate;
 pub use oauth::{
-    AllowConfig, FacadeClientConfig, FacadeConfig, FacadeSetupError, IssuerConfig, OAuthConfig,
-    OAuthSetupError, Preset,
+    AllowConfig, FacadeClientConfig, FacadeConfig, FacadeSetupError, IntrospectionConfig,
+    IntrospectionMethod, IssuerConfig, OAuthConfig, OAuthSetupError, Preset,
 };
 #[cfg(feature = "oauth")]
 pub use oauth::{

@@ -250,6 +250,12 @@ pub const KEYS_AGE: Instrument = Instrument::gauge(
     "s",
     "Time since the keys of an issuer of tokens were last read; since the start, where they never were",
 );
+/// Introspections of access tokens, by outcome: `active`, `inactive` or `failed`.
+pub const INTROSPECTIONS: Instrument = Instrument::counter(
+    "longshore.auth.introspections",
+    "{request}",
+    "Requests to the introspection endpoint of an issuer, by outcome",
+);
 /// Log lines that were dropped because the output was too slow.
 pub const LOG_DROPPED: Instrument = Instrument::counter(
     "longshore.log.dropped",
@@ -359,6 +365,7 @@ pub const ALL: &[&Instrument] = &[
     &STATE_MEMORY,
     &STATE_ENTRIES,
     &KEYS_AGE,
+    &INTROSPECTIONS,
     &LOG_DROPPED,
     &LOG_CUT,
     &EXPORT_DROPPED,

@@ -6,7 +6,9 @@ mod preset;
 
 use std::convert::Infallible;
 
-pub use config::{IssuerConfig, OAuthConfig, OAuthSetupError};
+pub use config::{
+    IntrospectionConfig, IntrospectionMethod, IssuerConfig, OAuthConfig, OAuthSetupError,
+};
 pub use facade::{AllowConfig, FacadeClientConfig, FacadeConfig, FacadeSetupError};
 pub use preset::Preset;
 

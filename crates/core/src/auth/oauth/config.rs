@@ -7,6 +7,7 @@ use url::Url;
 
 use super::facade::{FacadeConfig, FacadeSetupError};
 use super::preset::Preset;
+use crate::environment::Secret;
 
 /// OAuth 2.1 access tokens: this server is a resource server, and other servers issue the tokens.
 ///
@@ -41,6 +42,8 @@ pub struct OAuthConfig {
     /// URL of the protected resource metadata that clients are directed to. If unset: derived from
     /// `http.public_url`, else from the request.
     pub metadata_url: Option<String>,
+    /// Introspection of the tokens of `issuer` (RFC 7662), for tokens that only the issuer can read.
+    pub introspection: IntrospectionConfig,
     /// Further issuers.
     pub issuers: Vec<IssuerConfig>,
     /// Authorization server of this server's own, in front of an identity provider.
@@ -58,10 +61,66 @@ impl Default for OAuthConfig {
             scopes: Vec::new(),
             leeway_seconds: LEEWAY_MAX,
             metadata_url: None,
+            introspection: IntrospectionConfig::default(),
             issuers: Vec::new(),
             facade: FacadeConfig::default(),
         }
     }
+}
+
+/// Introspection of access tokens at their issuer (RFC 7662).
+///
+/// All tokens of `auth.oauth.issuer` are then verified by the issuer, and none by its signature.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct IntrospectionConfig {
+    /// URL of the issuer's introspection endpoint. Setting it enables introspection.
+    pub url: Option<String>,
+    /// Client ID of this server at the issuer.
+    pub client_id: String,
+    /// Client secret of this server at the issuer.
+    pub client_secret: Option<Secret>,
+    /// Way to send the client ID and secret.
+    pub method: IntrospectionMethod,
+    /// Maximum time for which a result is reused, in seconds; from 1 to 300. A revoked token is accepted for at most
+    /// that long.
+    pub cache_seconds: u64,
+    /// Reject tokens whose introspection response has no `aud`. Without it, a token that was issued for another server
+    /// is accepted.
+    pub require_audience: bool,
+}
+
+impl Default for IntrospectionConfig {
+    fn default() -> Self {
+        Self {
+            url: None,
+            client_id: String::new(),
+            client_secret: None,
+            method: IntrospectionMethod::default(),
+            cache_seconds: 60,
+            require_audience: true,
+        }
+    }
+}
+
+impl IntrospectionConfig {
+    /// Returns true if any part of it is set.
+    #[cfg(feature = "oauth")]
+    pub(super) fn is_set(&self) -> bool {
+        self.url.is_some() || !self.client_id.is_empty() || self.client_secret.is_some()
+    }
+}
+
+/// Way to send client ID and secret (RFC 6749, section 2.3.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum IntrospectionMethod {
+    /// In the header `Authorization`.
+    #[default]
+    Basic,
+    /// In the body.
+    Post,
 }
 
 /// Maximum clock difference, in seconds.
@@ -147,6 +206,14 @@ pub enum OAuthSetupError {
         /// Its value.
         text: String,
     },
+    /// The introspection of tokens is not set up correctly.
+    #[error("auth.oauth.introspection.{setting}: {problem}")]
+    Introspection {
+        /// Name of the setting below `auth.oauth.introspection`.
+        setting: &'static str,
+        /// Description of the error.
+        problem: &'static str,
+    },
     /// The clock difference is too large.
     #[error("auth.oauth.leeway_seconds is {0}; give it at most 60")]
     Leeway(u64),
@@ -183,6 +250,7 @@ impl OAuthConfig {
             (self.groups_claim.is_some(), "groups_claim"),
             (!self.scopes.is_empty(), "scopes"),
             (self.metadata_url.is_some(), "metadata_url"),
+            (self.introspection.url.is_some(), "introspection"),
         ]
         .into_iter()
         .find_map(|(is_set, setting)| is_set.then_some(setting))

@@ -46,6 +46,8 @@ pub(super) struct Issuer {
     /// Configured URL of the keys. `None` if it is discovered.
     pub(super) jwks_url: Option<Url>,
     pub(super) url: Url,
+    /// True if its tokens are introspected, so that it needs no keys.
+    pub(super) is_introspected: bool,
     /// True for this server's own authorization server: its keys are given, never fetched, and do not expire.
     pub(super) is_local: bool,
     pub(super) state: IssuerState,
@@ -189,7 +191,7 @@ impl Issuer {
 
     /// Refreshes the keys for as long as it is polled.
     pub(super) async fn keep_up(&self, client: &Client) -> std::convert::Infallible {
-        if self.is_local {
+        if self.is_local || self.is_introspected {
             return std::future::pending().await;
         }
         let mut failures = 0_u32;

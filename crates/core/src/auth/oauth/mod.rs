@@ -11,6 +11,7 @@
 mod config;
 mod facade;
 mod id_token;
+mod introspection;
 mod issuer;
 mod keys;
 mod preset;
@@ -29,7 +30,9 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use serde_json::{Map, Value};
 
-pub use config::{IssuerConfig, OAuthConfig, OAuthSetupError};
+pub use config::{
+    IntrospectionConfig, IntrospectionMethod, IssuerConfig, OAuthConfig, OAuthSetupError,
+};
 pub use facade::{AllowConfig, FacadeClientConfig, FacadeConfig, FacadeSetupError};
 pub use facade::{CheckedProvider, ProviderKind};
 pub use id_token::{
@@ -44,6 +47,7 @@ use super::{AuthError, AuthMethod, AuthOutcome, Credentials, Principal, Principa
 use crate::net::{Client, Deadlines, Guard};
 use crate::telemetry;
 use config::{issuer_url, url};
+use introspection::Introspection;
 #[cfg(feature = "cli")]
 pub use issuer::Found;
 use issuer::{Issuer, IssuerState};
@@ -72,7 +76,12 @@ pub async fn examine_issuers(config: &OAuthConfig) -> Vec<(String, Result<Found,
         Ok(tokens) => tokens,
         Err(error) => return vec![("settings".to_owned(), Err(error.to_string()))],
     };
-    let each = tokens.0.issuers.iter().map(|issuer| async {
+    let with_keys = tokens
+        .0
+        .issuers
+        .iter()
+        .filter(|issuer| !issuer.is_introspected);
+    let each = with_keys.map(|issuer| async {
         let found = issuer.examine(&tokens.0.client).await;
         (
             issuer.names[0].clone(),
@@ -94,6 +103,8 @@ struct Inner {
     implied: Implied,
     /// Endpoints besides `/mcp`, if audiences differ by endpoint. `None` means the audience of `/mcp`.
     endpoints: Vec<(Box<str>, Option<Vec<String>>)>,
+    /// Introspection of the tokens of one issuer, and the index of that issuer.
+    introspection: Option<(usize, Arc<Introspection>)>,
     /// Verified tokens by digest, so that memory contains no token.
     verified: Cache<[u8; 32], Arc<Verified>, BySize>,
 }
@@ -202,6 +213,8 @@ impl Tokens {
                 group_claims,
                 jwks_url,
                 url: address,
+                is_introspected: config.introspection.url.is_some()
+                    && config.issuer.as_ref() == Some(&one.issuer),
                 is_local: false,
                 state: IssuerState::default(),
             }));
@@ -209,6 +222,17 @@ impl Tokens {
         if config.facade.is_configured() {
             issuers.insert(0, Arc::new(Self::own_issuer(resource)?));
         }
+        let introspection = Introspection::new(&config.introspection)?;
+        let at = issuers.iter().position(|issuer| issuer.is_introspected);
+        let at = match (&introspection, at) {
+            (Some(_), None) => {
+                return Err(OAuthSetupError::Introspection {
+                    setting: "url",
+                    problem: "auth.oauth.issuer is not set; set it to the issuer whose tokens are introspected",
+                });
+            }
+            (_, at) => at.unwrap_or_default(),
+        };
         let client = Client::builder(guard)
             .redirects(0)
             .max_body(SET_MAX_BYTES)
@@ -222,6 +246,9 @@ impl Tokens {
             required: config.scopes.clone(),
             implied: implied.clone(),
             endpoints: Vec::new(),
+            introspection: introspection
+                .map(Arc::new)
+                .map(|introspection| (at, introspection)),
             verified: Cache::with_weighter(VERIFIED_MAX, VERIFIED_MAX_BYTES, BySize),
         })))
     }
@@ -241,6 +268,7 @@ impl Tokens {
             group_claims: vec!["groups".to_owned()],
             jwks_url: None,
             url: address,
+            is_introspected: false,
             is_local: true,
             state: IssuerState::default(),
         })
@@ -279,7 +307,8 @@ impl Tokens {
 
     /// Returns true if the keys of every issuer are available.
     pub fn is_ready(&self) -> bool {
-        self.0.issuers.iter().all(|issuer| issuer.keys().is_some())
+        let mut issuers = self.0.issuers.iter();
+        issuers.all(|issuer| issuer.is_introspected || issuer.keys().is_some())
     }
 
     /// Returns the canonical names of the issuers.
@@ -290,7 +319,15 @@ impl Tokens {
 
     /// Registers a metric for the age of each issuer's keys.
     pub fn show(&self, metrics: &telemetry::Metrics) {
-        for issuer in &self.0.issuers {
+        if let Some((_, introspection)) = &self.0.introspection {
+            introspection.show(metrics);
+        }
+        let with_keys = self
+            .0
+            .issuers
+            .iter()
+            .filter(|issuer| !issuer.is_introspected);
+        for issuer in with_keys {
             let labels = [("issuer", &*issuer.names[0])];
             let issuer = Arc::clone(issuer);
             metrics.read(&telemetry::KEYS_AGE, &labels, move || {
@@ -341,10 +378,13 @@ impl Tokens {
 
 impl AuthMethod for Tokens {
     fn judge(&self, presented: &Credentials<'_>) -> AuthOutcome {
+        let now = presented.now();
+        if let Some((text, at, introspection)) = self.0.introspected(presented) {
+            return self.introspect(text, at, introspection, now);
+        }
         let Some(text) = presented.bearer().filter(|text| Token::is_one(text)) else {
             return AuthOutcome::Absent;
         };
-        let now = presented.now();
         let hash = hash(text);
         if let Some(principal) = self.0.remembered(&hash, now) {
             return AuthOutcome::Proven(principal);
@@ -364,6 +404,10 @@ impl AuthMethod for Tokens {
 /// Other keys of issuers are noted.
 impl Lasting for Tokens {
     fn holds_until(&self, presented: &Credentials<'_>) -> Option<u64> {
+        if let Some((text, _, introspection)) = self.0.introspected(presented) {
+            let result = introspection.cached(&hash(text), presented.now())?;
+            return Some(result.until());
+        }
         let Some(text) = presented.bearer().filter(|text| Token::is_one(text)) else {
             return Some(FOREVER);
         };
@@ -381,6 +425,30 @@ fn hash(text: &str) -> [u8; 32] {
 }
 
 impl Tokens {
+    /// Introspects a token, unless the result is cached.
+    fn introspect(
+        &self,
+        text: &str,
+        at: usize,
+        introspection: &Arc<Introspection>,
+        now: u64,
+    ) -> AuthOutcome {
+        let hash = hash(text);
+        if let Some(result) = introspection.cached(&hash, now) {
+            return result.outcome();
+        }
+        let (inner, introspection) = (Arc::clone(&self.0), Arc::clone(introspection));
+        let text = text.to_owned();
+        AuthOutcome::Later(Box::pin(async move {
+            let accept = |claims| {
+                let claims = inner.completed(claims, at, &introspection, now)?;
+                inner.accept(&inner.issuers[at], Token::introspected(claims), now)
+            };
+            let result = introspection.introspect(&text, hash, now, accept).await;
+            result.outcome()
+        }))
+    }
+
     /// Checks a token again after a fetch of the keys.
     fn later(
         &self,
@@ -405,6 +473,58 @@ impl Tokens {
 }
 
 impl Inner {
+    /// Returns the token of a request that is to be introspected: every one that is not a JWT, and those that name the
+    /// introspected issuer.
+    fn introspected<'p>(
+        &self,
+        presented: &Credentials<'p>,
+    ) -> Option<(&'p str, usize, &Arc<Introspection>)> {
+        let (at, introspection) = self.introspection.as_ref()?;
+        let text = presented.bearer()?;
+        let is_of_issuer = match Token::is_one(text) {
+            true => Token::read(text).is_ok_and(|token| {
+                let names = &self.issuers[*at].names;
+                token
+                    .issuer()
+                    .is_some_and(|issuer| names.iter().any(|name| name == issuer))
+            }),
+            false => !is_api_key(text) && text.len() <= token::TOKEN_MAX_BYTES,
+        };
+        is_of_issuer.then_some((text, *at, introspection))
+    }
+
+    /// Adds the members that are optional in an introspection response and required in a token.
+    fn completed(
+        &self,
+        mut claims: Map<String, Value>,
+        at: usize,
+        introspection: &Introspection,
+        now: u64,
+    ) -> Result<Map<String, Value>, AuthError> {
+        /// Validity of a token without an expiry, in seconds. Its result is cached for a shorter time.
+        const VALID_SECONDS: u64 = 3600;
+        let issuer = &self.issuers[at];
+        let mut add = |name: &str, value: Value| {
+            claims.entry(name).or_insert(value);
+        };
+        add("iss", issuer.names[0].clone().into());
+        add("exp", (now + VALID_SECONDS).into());
+        if let Some(client) = claims.get("client_id").cloned() {
+            claims.entry("sub").or_insert(client);
+        }
+        let audience = issuer.preset.audience_claim();
+        if !claims.contains_key(audience) {
+            if introspection.requires_audience {
+                return Err(refused(Fault(
+                    "the issuer does not say whom the token was issued for",
+                )));
+            }
+            let own = issuer.audiences.first().cloned().unwrap_or_default();
+            claims.insert(audience.to_owned(), own.into());
+        }
+        Ok(claims)
+    }
+
     fn remembered(&self, hash: &[u8; 32], now: u64) -> Option<Arc<Principal>> {
         let verified = self.verified.get(hash)?;
         let keys = self.issuers[verified.issuer].keys()?;
@@ -519,6 +639,11 @@ impl Inner {
         }
         Ok((Arc::new(principal), expires))
     }
+}
+
+/// Returns true for API keys, which are not sent to an issuer.
+fn is_api_key(text: &str) -> bool {
+    text.starts_with(super::api_key::PREFIX)
 }
 
 fn refused(fault: Fault) -> AuthError {
