@@ -77,6 +77,8 @@ pub fn roles() -> Vec<Scenario> {
             (role * 9 + 1..role * 9 + 10).map(|number| format!("lookup_record_{number:05}"));
         RuleConfig {
             groups: vec![format!("role-{role}")],
+            clients: Vec::new(),
+            actors: Vec::new(),
             ..allow(names.collect())
         }
     });
@@ -140,6 +142,8 @@ fn holder(number: usize) -> ApiKeyConfig {
         name: format!("holder-{number}"),
         keys: vec![Secret::from(KeyHash::of(&key(number)).to_string())],
         groups: vec![format!("role-{number}")],
+        clients: Vec::new(),
+        actors: Vec::new(),
         ..ApiKeyConfig::default()
     }
 }
@@ -151,6 +155,8 @@ fn allow(tools: Vec<String>) -> RuleConfig {
         effect: Effect::Allow,
         principals: Vec::new(),
         groups: Vec::new(),
+        clients: Vec::new(),
+        actors: Vec::new(),
         claims: std::collections::BTreeMap::new(),
         scopes: Vec::new(),
         tools,

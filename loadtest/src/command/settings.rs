@@ -98,6 +98,8 @@ impl Setting {
                     let names = (first..first + OWN_TOOLS).map(|number| self.tool_name(number));
                     RuleConfig {
                         groups: vec![format!("role-{role}")],
+                        clients: Vec::new(),
+                        actors: Vec::new(),
                         ..tools(Effect::Allow, names.collect())
                     }
                 });
@@ -138,6 +140,8 @@ fn holder(number: u32) -> ApiKeyConfig {
         name: format!("holder-{number}"),
         keys: vec![Secret::from(KeyHash::of(&key(number)).to_string())],
         groups: vec![format!("role-{number}")],
+        clients: Vec::new(),
+        actors: Vec::new(),
         ..ApiKeyConfig::default()
     }
 }
@@ -149,6 +153,8 @@ fn tools(effect: Effect, names: Vec<String>) -> RuleConfig {
         effect,
         principals: Vec::new(),
         groups: Vec::new(),
+        clients: Vec::new(),
+        actors: Vec::new(),
         claims: std::collections::BTreeMap::new(),
         scopes: Vec::new(),
         tools: names,

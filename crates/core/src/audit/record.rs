@@ -195,6 +195,14 @@ impl Entry {
         if let Some(principal) = &self.principal {
             put("principal", principal.name().into());
             put("principal_kind", principal.kind().as_str().into());
+            if let Some(client) = principal.client() {
+                put("client_id", cut(client, NAME_MAX_BYTES).into());
+            }
+            let actors = principal.actors().map(|actor| cut(actor, NAME_MAX_BYTES));
+            let actors: Vec<Value> = actors.map(Value::from).collect();
+            if !actors.is_empty() {
+                put("actors", actors.into());
+            }
         }
         if let Some(client) = self.client {
             put("client", client.to_canonical().to_string().into());

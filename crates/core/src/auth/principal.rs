@@ -92,6 +92,8 @@ impl PrincipalKind {
 
 /// IDs are part of encrypted session IDs, whose length is limited.
 const ID_MAX_BYTES: usize = 128;
+/// Maximum length of a chain of actors.
+const ACTORS_MAX: usize = 8;
 
 impl Principal {
     /// Creates a principal for an [`AuthMethod`](super::AuthMethod) of the application. Built-in methods never use
@@ -250,6 +252,27 @@ impl Principal {
     /// Returns another claim of the token.
     pub fn claim(&self, name: &str) -> Option<&Value> {
         self.facts.claims.get(name)
+    }
+
+    /// Returns a claim by name, or by the path of a member of an object: `realm_access.roles`.
+    pub(super) fn claim_at(&self, path: &str) -> Option<&Value> {
+        fn at<'c>(claims: &'c Map<String, Value>, path: &str) -> Option<&'c Value> {
+            claims.get(path).or_else(|| {
+                let (first, rest) = path.split_once('.')?;
+                at(claims.get(first)?.as_object()?, rest)
+            })
+        }
+        at(&self.facts.claims, path)
+    }
+
+    /// Returns the subjects of the actors that use the token for its subject, the current one first: the `act` claim
+    /// (RFC 8693, section 4.1).
+    pub fn actors(&self) -> impl Iterator<Item = &str> {
+        let first = self.facts.claims.get("act").and_then(Value::as_object);
+        let chain = std::iter::successors(first, |actor| actor.get("act")?.as_object());
+        chain
+            .take(ACTORS_MAX)
+            .filter_map(|actor| actor.get("sub")?.as_str())
     }
 
     /// All claims of its token; empty without a token.

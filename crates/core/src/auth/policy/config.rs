@@ -68,7 +68,14 @@ pub struct RuleConfig {
     /// Groups of principals; one must match.
     #[serde(default, deserialize_with = "crate::environment::list")]
     pub groups: Vec<String>,
-    /// Claims of tokens: each listed claim must have one of its values.
+    /// OAuth clients, by the ID in the token: `claude-desktop`, `https://app.example.com/*`.
+    #[serde(default, deserialize_with = "crate::environment::list")]
+    pub clients: Vec<String>,
+    /// Actors that use the token for its subject: subjects in its `act` claim (RFC 8693); one must match.
+    #[serde(default, deserialize_with = "crate::environment::list")]
+    pub actors: Vec<String>,
+    /// Claims of tokens: each listed claim must have one of its values. A dot selects a member of an object:
+    /// `realm_access.roles`.
     #[serde(default)]
     pub claims: BTreeMap<String, Vec<String>>,
     /// Scopes of principals; all are required.

@@ -83,6 +83,10 @@ struct Rule {
     effect: Effect,
     principals: Option<Names>,
     groups: Vec<String>,
+    /// OAuth clients.
+    clients: Option<Names>,
+    /// Subjects of the token's actors.
+    actors: Option<Names>,
     claims: BTreeMap<String, Vec<String>>,
     scopes: Vec<String>,
     tools: Option<Names>,
@@ -522,6 +526,8 @@ impl Rule {
             effect: config.effect,
             principals: Names::read(&setting("principals"), &config.principals)?,
             groups: config.groups.clone(),
+            clients: Names::read(&setting("clients"), &config.clients)?,
+            actors: Names::read(&setting("actors"), &config.actors)?,
             claims: config.claims.clone(),
             scopes: config.scopes.clone(),
             tools: Names::read(&setting("tools"), &config.tools)?,
@@ -537,7 +543,7 @@ impl Rule {
         let named = self.principals.as_ref();
         let in_group = |group: &String| principal.groups().any(|g| g == group);
         let has_claim = |(name, values): (&String, &Vec<String>)| {
-            principal.claim(name).is_some_and(|claim| {
+            principal.claim_at(name).is_some_and(|claim| {
                 let is_one = |claim: &serde_json::Value| match claim {
                     serde_json::Value::String(text) => values.contains(text),
                     other => values.contains(&other.to_string()),
@@ -548,7 +554,13 @@ impl Rule {
                 }
             })
         };
+        let clients = self.clients.as_ref();
+        let by_client = |clients: &Names| principal.client().is_some_and(|id| clients.is_match(id));
+        let actors = self.actors.as_ref();
+        let by_actor = |actors: &Names| principal.actors().any(|actor| actors.is_match(actor));
         named.is_none_or(|named| named.is_match(principal.name()))
+            && clients.is_none_or(by_client)
+            && actors.is_none_or(by_actor)
             && (self.groups.is_empty() || self.groups.iter().any(in_group))
             && self.claims.iter().all(has_claim)
             && self.scopes.iter().all(|scope| principal.has_scope(scope))

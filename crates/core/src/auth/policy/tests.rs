@@ -52,6 +52,54 @@ fn what_one_rule_denies_no_other_allows_in_whatever_order() {
 }
 
 #[test]
+fn rules_are_for_clients_actors_and_nested_claims() {
+    use crate::auth::principal::Facts;
+
+    let claims = json!({
+        "realm_access": {"roles": ["clerk"]},
+        "dotted.name": "yes",
+        "act": {"sub": "agent-1", "act": {"sub": "orchestrator"}},
+    });
+    let facts = Facts {
+        client: Some("https://app.example.com/client.json".into()),
+        ..Facts::default()
+    };
+    let serde_json::Value::Object(claims) = claims else {
+        unreachable!()
+    };
+    let caller = Principal::new("oauth:id#42")
+        .with_facts(facts)
+        .with_claims(claims);
+    assert_eq!(
+        caller.actors().collect::<Vec<_>>(),
+        ["agent-1", "orchestrator"]
+    );
+    for (who, expected) in [
+        (json!({"clients": ["https://app.example.com/*"]}), true),
+        (
+            json!({"clients": ["other", "https://app.example.com/client.json"]}),
+            true,
+        ),
+        (json!({"clients": ["https://app.example.com"]}), false),
+        (json!({"actors": ["agent-*"]}), true),
+        (json!({"actors": ["orchestrator"]}), true),
+        (json!({"actors": ["agent-2"]}), false),
+        (json!({"claims": {"realm_access.roles": ["clerk"]}}), true),
+        (json!({"claims": {"realm_access.roles": ["boss"]}}), false),
+        (json!({"claims": {"dotted.name": ["yes"]}}), true),
+        (json!({"claims": {"act.sub": ["agent-1"]}}), true),
+        (json!({"clients": ["*"], "actors": ["agent-2"]}), false),
+    ] {
+        let mut rule = who.clone();
+        rule["effect"] = "allow".into();
+        let policy = policy(json!({"rules": [rule]}));
+        assert_eq!(allowed(&policy, &caller, tool("t")), expected, "{who}");
+        let other = Principal::new("other");
+        assert!(!allowed(&policy, &other, tool("t")), "{who}");
+    }
+}
+
+#[test]
 fn rules_are_for_names_groups_claims_and_scopes_and_all_have_to_hold() {
     let claims = json!({"tenant": "acme", "roles": ["a", "b"], "level": 3});
     let serde_json::Value::Object(claims) = claims else {
