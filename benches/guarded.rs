@@ -142,8 +142,6 @@ fn holder(number: usize) -> ApiKeyConfig {
         name: format!("holder-{number}"),
         keys: vec![Secret::from(KeyHash::of(&key(number)).to_string())],
         groups: vec![format!("role-{number}")],
-        clients: Vec::new(),
-        actors: Vec::new(),
         ..ApiKeyConfig::default()
     }
 }

@@ -140,8 +140,6 @@ fn holder(number: u32) -> ApiKeyConfig {
         name: format!("holder-{number}"),
         keys: vec![Secret::from(KeyHash::of(&key(number)).to_string())],
         groups: vec![format!("role-{number}")],
-        clients: Vec::new(),
-        actors: Vec::new(),
         ..ApiKeyConfig::default()
     }
 }

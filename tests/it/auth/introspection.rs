@@ -76,10 +76,12 @@ fn serve(issuer: &Site, change: impl FnOnce(&mut IntrospectionConfig)) -> Runnin
         },
     );
     let url = issuer.url.clone();
-    let mut introspection = IntrospectionConfig::default();
-    introspection.url = Some(format!("{url}/introspect"));
-    introspection.client_id = "longshore".to_owned();
-    introspection.client_secret = Some(SECRET.to_owned().into());
+    let mut introspection = IntrospectionConfig {
+        url: Some(format!("{url}/introspect")),
+        client_id: "longshore".to_owned(),
+        client_secret: Some(SECRET.to_owned().into()),
+        ..IntrospectionConfig::default()
+    };
     change(&mut introspection);
     Serve::new()
         .tool(who)
@@ -204,12 +206,12 @@ fn an_audience_is_optional_only_if_the_setting_says_so() {
 fn an_issuer_that_does_not_know_this_server_or_is_down_is_503() {
     let issuer = issuer();
     let wrong = serve(&issuer, |config| {
-        config.client_secret = Some("wrong".to_owned().into())
+        config.client_secret = Some("wrong".to_owned().into());
     });
     let response = call(&wrong, "good");
     assert_eq!(response.status, 503, "{}", response.body);
     let down = serve(&issuer, |config| {
-        config.url = Some("http://127.0.0.1:9/introspect".into())
+        config.url = Some("http://127.0.0.1:9/introspect".into());
     });
     assert_eq!(call(&down, "good").status, 503);
     assert_eq!(text(&call(&down, CI)), "key:ci ");
