@@ -50,6 +50,8 @@ mod limits;
 mod mounts;
 mod multiplexed;
 mod offer_attributes;
+#[cfg(feature = "cli")]
+mod on_behalf;
 #[cfg(feature = "otlp")]
 mod onward;
 mod operators;

@@ -122,6 +122,7 @@ fn the_example_of_the_readme_is_a_configuration() {
             let path = folder.path().join("longshore.yaml");
             let example = example
                 .replace("${WEATHER_TOKEN}", "t")
+                .replace("${IDP_CLIENT_SECRET}", "s")
                 .replace("${PETS_API_KEY}", "k");
             std::fs::write(&path, example).expect("written");
             let mut flags = longshore::config::Flags::default();
@@ -132,5 +133,5 @@ fn the_example_of_the_readme_is_a_configuration() {
             examples += 1;
         }
     }
-    assert_eq!(examples, 6);
+    assert_eq!(examples, 7);
 }

@@ -255,6 +255,7 @@ pub(crate) struct UpstreamRules {
     pub(crate) reaping: Duration,
     pub(crate) naming: Naming,
     pub(crate) tokens: Tokens,
+    pub(crate) signer: Option<AssertionSigner>,
     pub(crate) keys: Arc<KeyRing>,
     pub(crate) background: Background,
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 
 use super::command::{self, CommandSourceConfig};
+use super::credentials::AuthConfig;
 use super::gauge::Gauge;
 use super::http::{self, HttpSourceConfig};
 use super::identity::AssertionSigner;
@@ -60,6 +61,14 @@ impl SourceConfig {
             (_, Some(component)) => Some(component.path.clone()),
             _ => None,
         }
+    }
+
+    /// Returns true if it exchanges the access tokens of callers.
+    pub fn exchanges_tokens(&self) -> bool {
+        let http = self.http.as_ref().map(|http| &http.auth);
+        let openapi = self.openapi.as_ref().map(|openapi| &openapi.auth);
+        let mut all = http.into_iter().chain(openapi);
+        all.any(AuthConfig::exchanges_tokens)
     }
 
     /// Returns true if a document or a component describes its tools, which may change without the configuration.

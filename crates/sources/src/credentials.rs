@@ -1,6 +1,8 @@
-//! Credentials of this program for other servers. They come from the configuration, never from a caller.
+//! Credentials for other servers: those of this program, from the configuration, or tokens with the rights of the caller.
+//! What a caller sends is never forwarded.
 
 mod oauth;
+mod on_behalf;
 mod renewed;
 
 use std::borrow::Cow;
@@ -19,9 +21,13 @@ use url::Url;
 use url::form_urlencoded::{Serializer, byte_serialize};
 
 use self::oauth::{Issuer, OAuth};
+pub use self::on_behalf::{ExchangeForm, OnBehalfOfConfig};
+use self::on_behalf::{OnBehalfOf, Rejection};
 use self::renewed::{Renewed, Way};
 use super::conceal::{bare, secrets_in};
 use super::tokens::{KeepError, Name, Tokens};
+use crate::auth::Principal;
+use crate::client::ClientError;
 use crate::environment::Secret;
 use crate::net::{FetchError, Fetched, OutgoingRequest};
 
@@ -55,9 +61,24 @@ pub struct AuthConfig {
     /// URL of the issuer whose login is used, if there are logins at several issuers. Default: the issuer of the
     /// latest login.
     pub login_issuer: Option<String>,
+    /// Exchange the caller's access token for one with the caller's rights at the other server (RFC 8693).
+    ///
+    /// Only callers with an access token can use it. With `auth.oauth.facade`, callers have tokens of this server, which
+    /// other issuers do not exchange.
+    pub on_behalf_of: Option<OnBehalfOfConfig>,
 }
 
 impl AuthConfig {
+    /// Returns true if requests carry credentials of the caller.
+    pub(super) fn is_of_caller(&self) -> bool {
+        self.on_behalf_of.is_some()
+    }
+
+    /// Returns true if each caller's access token is exchanged.
+    pub fn exchanges_tokens(&self) -> bool {
+        self.on_behalf_of.is_some()
+    }
+
     /// Returns true if any method is configured.
     pub fn is_some(&self) -> bool {
         let Self {
@@ -69,6 +90,7 @@ impl AuthConfig {
             oauth,
             login,
             login_issuer: _,
+            on_behalf_of,
         } = self;
         bearer.is_some()
             || bearer_file.is_some()
@@ -77,6 +99,7 @@ impl AuthConfig {
             || query.is_some()
             || oauth.is_some()
             || *login
+            || on_behalf_of.is_some()
     }
 }
 
@@ -147,6 +170,8 @@ pub(super) enum Credentials {
     OAuth(Box<OAuth>),
     /// A stored token that is refreshed.
     Kept(Arc<Renewed>),
+    /// The caller's token, exchanged.
+    OnBehalfOf(Box<OnBehalfOf>),
 }
 
 /// Reason why a request cannot be authenticated. The messages hold no secret.
@@ -166,6 +191,8 @@ pub enum CredentialError {
     Client(String),
     #[error("its token cannot be read or kept: {0}")]
     Kept(#[from] KeepError),
+    #[error("too many tokens are being requested; try again in a moment")]
+    Busy,
     #[error("this process is ending")]
     Ending,
     #[error("nobody has logged in; do so with `longshore login`")]
@@ -176,9 +203,32 @@ pub enum CredentialError {
         "its issuer gives no more tokens for the refresh token; configure another one, which somebody's consent gives"
     )]
     RefreshEnded,
+    #[error("there is no caller whose rights could be used")]
+    NoCaller,
+    #[error(
+        "it is used with your own rights, for which you need an access token; you authenticated otherwise ({0})"
+    )]
+    NoCallerToken(&'static str),
+    #[error(
+        "your access token was not exchanged for one that it accepts ({0}); log in again, or ask whoever runs this server to check your rights there"
+    )]
+    Exchange(Rejection),
+}
+
+impl CredentialError {
+    /// Returns true if the reason lies with the caller, so that others are not affected and the caller can act on the
+    /// message.
+    pub(super) fn concerns_caller(&self) -> bool {
+        matches!(self, Self::NoCallerToken(_) | Self::Exchange(_))
+    }
 }
 
 impl Credentials {
+    /// Returns true if they depend on who calls.
+    pub(super) fn are_of_caller(&self) -> bool {
+        matches!(self, Self::OnBehalfOf(_))
+    }
+
     /// Builds the configured credentials.
     ///
     /// # Errors
@@ -198,6 +248,7 @@ impl Credentials {
             oauth,
             login,
             login_issuer,
+            on_behalf_of,
         } = config;
         let ways = [
             bearer.is_some(),
@@ -207,9 +258,10 @@ impl Credentials {
             query.is_some(),
             oauth.is_some(),
             *login,
+            on_behalf_of.is_some(),
         ];
         if ways.iter().filter(|given| **given).count() > 1 {
-            return Err("there is more than one way to prove oneself; keep one".to_owned());
+            return Err("it has several authentication methods; keep one".to_owned());
         }
         if let Some(token) = bearer {
             return Ok(Self::Header(AUTHORIZATION, bearer_value(token.expose())?));
@@ -226,6 +278,9 @@ impl Credentials {
             let name = HeaderName::try_from(&*named.name)
                 .map_err(|_| format!("{:?} is no name of a header", named.name))?;
             return Ok(Self::Header(name, sensitive(named.value.expose())?));
+        }
+        if let Some(exchange) = on_behalf_of {
+            return Ok(Self::OnBehalfOf(Box::new(OnBehalfOf::new(exchange)?)));
         }
         if let Some(named) = query {
             return Ok(Self::Query(named.name.clone(), named.value.clone()));
@@ -260,8 +315,17 @@ impl Credentials {
     }
 
     /// Adds the credentials to a request.
-    pub(super) async fn apply(&self, request: &mut OutgoingRequest) -> Result<(), CredentialError> {
+    pub(super) async fn apply(
+        &self,
+        request: &mut OutgoingRequest,
+        caller: Option<&Principal>,
+    ) -> Result<(), CredentialError> {
         match self {
+            Self::OnBehalfOf(exchange) => {
+                let caller = caller.ok_or(CredentialError::NoCaller)?;
+                let value = exchange.token(caller).await?;
+                request.headers.insert(AUTHORIZATION, value);
+            }
             Self::None => {}
             Self::Header(name, value) => {
                 request.headers.insert(name, value.clone());
@@ -295,15 +359,20 @@ impl Credentials {
             Self::None => Vec::new(),
             Self::Query(_, value) => vec![value.expose().into()],
             Self::Header(name, _) => secrets_in(request.headers.get(name)),
-            Self::BearerFile(_) | Self::OAuth(_) | Self::Kept(_) => {
+            Self::BearerFile(_) | Self::OAuth(_) | Self::Kept(_) | Self::OnBehalfOf(_) => {
                 secrets_in(request.headers.get(AUTHORIZATION))
             }
         }
     }
 
     /// Handles a 401 response. Returns true if a retry can succeed.
-    pub(super) async fn refused(&self, request: &OutgoingRequest) -> bool {
+    pub(super) async fn refused(
+        &self,
+        request: &OutgoingRequest,
+        caller: Option<&Principal>,
+    ) -> bool {
         match self {
+            Self::OnBehalfOf(exchange) => caller.is_some_and(|caller| exchange.refused(caller)),
             Self::OAuth(oauth) => {
                 oauth.refused(request.headers.get(AUTHORIZATION)).await;
                 true
@@ -315,9 +384,12 @@ impl Credentials {
 }
 
 impl crate::client::Credentials for Credentials {
-    fn apply<'r>(&'r self, request: &'r mut OutgoingRequest) -> BoxFuture<'r, Result<(), String>> {
-        let applied = self.apply(request);
-        Box::pin(async { applied.await.map_err(|error| error.to_string()) })
+    fn apply<'r>(
+        &'r self,
+        request: &'r mut OutgoingRequest,
+    ) -> BoxFuture<'r, Result<(), ClientError>> {
+        let applied = self.apply(request, None);
+        Box::pin(async { applied.await.map_err(ClientError::from) })
     }
 
     fn lacks<'r>(&'r self, scope: &'r str) -> BoxFuture<'r, ()> {
@@ -329,7 +401,16 @@ impl crate::client::Credentials for Credentials {
     }
 
     fn refused<'r>(&'r self, request: &'r OutgoingRequest) -> BoxFuture<'r, bool> {
-        Box::pin(self.refused(request))
+        Box::pin(self.refused(request, None))
+    }
+}
+
+impl From<CredentialError> for ClientError {
+    fn from(error: CredentialError) -> Self {
+        match error.concerns_caller() {
+            true => Self::CallerCredentials(error.to_string()),
+            false => Self::Credentials(error.to_string()),
+        }
     }
 }
 
@@ -342,6 +423,7 @@ impl fmt::Debug for Credentials {
             Self::BearerFile(_) => "BearerFile",
             Self::OAuth(_) => "OAuth",
             Self::Kept(_) => "Kept",
+            Self::OnBehalfOf(_) => "OnBehalfOf",
         })
     }
 }

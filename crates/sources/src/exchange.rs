@@ -14,7 +14,7 @@ use super::conceal::{conceal, secrets_in};
 use super::config::ExchangeLimits;
 use super::credentials::{AuthConfig, CredentialError, Credentials};
 use super::tokens::Tokens;
-use crate::catalog::CallContext;
+use crate::catalog::{CallContext, ToolError};
 use crate::net::{
     Backoff, Bulkhead, BulkheadError, BulkheadStats, Client, Deadlines, EgressConfig, FetchError,
     Fetched, OutgoingRequest, chance, with_causes,
@@ -58,6 +58,18 @@ pub(super) enum ExchangeError {
     Credentials(#[from] CredentialError),
     #[error(transparent)]
     Fetch(#[from] FetchError),
+}
+
+impl ExchangeError {
+    /// Converts it to an error for the model. What concerns the caller is told to it even if errors are masked.
+    pub(super) fn into_tool_error(self, source_name: &str) -> ToolError {
+        match self {
+            Self::Credentials(error) if error.concerns_caller() => {
+                ToolError::new(format!("{source_name}: {error}"))
+            }
+            error => error.into(),
+        }
+    }
 }
 
 fn of_last(last: &str) -> String {
@@ -129,6 +141,11 @@ impl Exchange {
         })
     }
 
+    /// Returns the name of the source.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Returns the bulkhead statistics.
     pub(super) fn stats(&self) -> BulkheadStats {
         self.bulkhead.stats()
@@ -183,6 +200,7 @@ impl Exchange {
         manner: Manner,
         errand: Option<Errand<'_>>,
     ) -> Result<Fetched, ExchangeError> {
+        let caller = errand.map(|errand| errand.context.principal());
         let deadline = Instant::now() + self.timeout;
         let mut failures = 0;
         let mut attempts = 0;
@@ -200,7 +218,7 @@ impl Exchange {
             };
             if manner.authenticated {
                 // An issuer that is down says nothing about the server itself.
-                self.credentials.apply(&mut attempt).await?;
+                self.credentials.apply(&mut attempt, caller).await?;
             }
             let hop = errand.map_or_else(Hop::default, |errand| errand.hop(&attempt, attempts));
             hop.add_to(&mut attempt.headers);
@@ -223,7 +241,7 @@ impl Exchange {
                         && !renewed =>
                 {
                     renewed = true;
-                    if self.credentials.refused(&attempt).await {
+                    if self.credentials.refused(&attempt, caller).await {
                         pass.succeeded();
                         self.retried.fetch_add(1, Ordering::Relaxed);
                         continue;
@@ -390,6 +408,7 @@ impl Fares {
             }
             Ok(_) => Self::Well,
             Err(ExchangeError::Full { .. } | ExchangeError::Down { .. }) => Self::Unknown,
+            Err(ExchangeError::Credentials(error)) if error.concerns_caller() => Self::Unknown,
             Err(ExchangeError::Fetch(error)) if !error.is_fault_of_server() => Self::Unknown,
             Err(error) => Self::Badly(with_causes(error)),
         }

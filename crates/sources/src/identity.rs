@@ -146,6 +146,11 @@ impl Forward {
         Ok(Self { headers, assertion })
     }
 
+    /// Returns true if nothing about callers is sent.
+    pub(super) fn is_empty(&self) -> bool {
+        self.headers.is_empty() && self.assertion.is_none()
+    }
+
     /// Adds the headers about a caller to a request. Returns the assertion, which responses must not reveal.
     ///
     /// # Errors

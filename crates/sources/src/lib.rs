@@ -60,7 +60,9 @@ pub use command::{
 pub use command::{Discovery, discover};
 pub use config::{Collected, SourceParts, offered, offered_at};
 pub use config::{ExchangeLimits, SourceConfig};
-pub use credentials::{AuthConfig, BasicConfig, NamedSecret, OAuthConfig};
+pub use credentials::{
+    AuthConfig, BasicConfig, ExchangeForm, NamedSecret, OAuthConfig, OnBehalfOfConfig,
+};
 pub use gauge::Gauge;
 pub use identity::{ASSERTION_KEYS_PATH, AssertionConfig, AssertionSigner, ForwardConfig};
 #[cfg(feature = "cli")]

@@ -13,6 +13,8 @@ use super::assertions::AssertionKeys;
 use super::catalog_builder::CatalogBuilder;
 use super::endpoints::{self, OtherApp, SharedParts};
 use super::error::AppError;
+#[cfg(feature = "sources")]
+use super::hooks::{exchange_hook, exchanges_tokens};
 use super::hooks::{keys_hook, limits_hook};
 use super::items::{Completeness, LoadedItems, report_rejected};
 use super::reload::Reloader;
@@ -88,6 +90,14 @@ impl App {
         }
         let upstreams = self.offers.upstreams.clone();
         let auth = self.authentication(&config)?;
+        #[cfg(feature = "sources")]
+        {
+            let exchanges = exchanges_tokens(&config);
+            if exchanges {
+                auth.keep_tokens();
+            }
+            hooks.push(exchange_hook(exchanges));
+        }
         #[cfg(feature = "oauth")]
         let requirements = self.endpoint_requirements(&config)?;
         let apps = self.take_apps();

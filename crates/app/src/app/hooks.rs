@@ -51,3 +51,28 @@ pub(super) fn keys_hook(keys: Option<Arc<ApiKeys>>) -> Hook {
         }
     })
 }
+
+/// Returns true if sources or upstream servers exchange the access tokens of callers.
+#[cfg(feature = "sources")]
+pub(super) fn exchanges_tokens(config: &Config) -> bool {
+    let mut sources = config.sources.iter();
+    let mut upstreams = config.upstreams.values();
+    sources.any(crate::source::SourceConfig::exchanges_tokens)
+        || upstreams.any(|upstream| upstream.auth.exchanges_tokens())
+}
+
+/// Reports that the exchange of access tokens begins with the next start. `is_on` is true if tokens are exchanged already.
+#[cfg(feature = "sources")]
+pub(super) fn exchange_hook(is_on: bool) -> Hook {
+    Box::new(move |config| {
+        let is_new = !is_on && exchanges_tokens(config);
+        Ok(Box::new(move || {
+            if is_new {
+                tracing::warn!(
+                    setting = "auth.on_behalf_of",
+                    "access tokens of callers are exchanged from the next start on; restart the server"
+                );
+            }
+        }))
+    })
+}

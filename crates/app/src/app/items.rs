@@ -171,6 +171,7 @@ impl AppItems {
                     .unwrap_or_else(|| SEPARATOR.to_owned()),
             },
             tokens: self.tokens.clone(),
+            signer: self.signer.clone(),
             keys: Arc::clone(keys),
             background: self.background.clone(),
         }

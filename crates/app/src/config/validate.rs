@@ -80,7 +80,42 @@ fn validate_sources(config: &Config, probe: &Probe, conflicts: &mut Conflicts) {
     for (name, upstream) in &config.upstreams {
         upstream.validate(name, conflicts);
     }
+    validate_exchanges(config, conflicts);
     validate_upstreams(config, conflicts);
+}
+
+/// Reports exchanges of access tokens that callers do not have.
+#[cfg(feature = "sources")]
+fn validate_exchanges(config: &Config, conflicts: &mut Conflicts) {
+    let sources = config.sources.iter().enumerate();
+    let sources = sources.filter(|(_, source)| source.exchanges_tokens());
+    let sources = sources.map(|(position, _)| format!("sources[{position}]"));
+    let upstreams = config.upstreams.iter();
+    let upstreams = upstreams.filter(|(_, upstream)| upstream.auth.exchanges_tokens());
+    let upstreams = upstreams.map(|(name, _)| format!("upstreams.{name}"));
+    let oauth = &config.auth.oauth;
+    let (problem, advice) = match () {
+        () if !oauth.is_configured() => (
+            "no caller has an access token, because auth.oauth is not configured",
+            "set auth.oauth.issuer to the issuer that exchanges the tokens",
+        ),
+        () if oauth.facade.is_configured()
+            && oauth.issuer.is_none()
+            && oauth.issuers.is_empty() =>
+        {
+            (
+                "callers have access tokens of this server (auth.oauth.facade), which no other issuer exchanges",
+                "set auth.oauth.issuer to the issuer that exchanges the tokens, instead of the facade",
+            )
+        }
+        () => return,
+    };
+    for place in sources.chain(upstreams) {
+        conflicts.add(
+            format!("{place} has auth.on_behalf_of, and {problem}"),
+            advice,
+        );
+    }
 }
 
 /// Reports settings that apply to all upstream servers.

@@ -53,6 +53,18 @@ pub(super) struct Facts {
     pub(super) endpoints: Option<Arc<[Box<str>]>>,
     /// Expiry of the credential, in seconds of Unix time.
     pub(super) expires: Option<u64>,
+    /// The access token itself, if something exchanges the tokens of callers.
+    pub(super) token: Option<AccessToken>,
+}
+
+/// An access token of a caller. Its `Debug` output omits it.
+#[derive(Clone)]
+pub(super) struct AccessToken(pub(super) Arc<str>);
+
+impl fmt::Debug for AccessToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AccessToken")
+    }
 }
 
 /// Authentication method of the principal.
@@ -273,6 +285,13 @@ impl Principal {
         chain
             .take(ACTORS_MAX)
             .filter_map(|actor| actor.get("sub")?.as_str())
+    }
+
+    /// Returns the caller's access token, to exchange it for one of its own rights at another server (RFC 8693). `None`
+    /// for other credentials, and unless a setting says that tokens are exchanged.
+    #[doc(hidden)]
+    pub fn access_token(&self) -> Option<&str> {
+        self.facts.token.as_ref().map(|token| &*token.0)
     }
 
     /// All claims of its token; empty without a token.

@@ -184,6 +184,13 @@ impl Authentication {
         }
     }
 
+    /// Makes principals hold their access token, for sources and upstream servers that exchange it.
+    pub fn keep_tokens(&self) {
+        if let Some(tokens) = &self.tokens {
+            tokens.keep_tokens();
+        }
+    }
+
     /// Condition for readiness, if there is one.
     pub fn awaited(&self, life: &Life) -> Option<Arc<telemetry::Gate>> {
         let tokens = self.tokens.as_ref();

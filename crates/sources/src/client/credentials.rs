@@ -16,8 +16,12 @@ pub trait Credentials: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// Describes why there are none, without revealing secrets.
-    fn apply<'r>(&'r self, request: &'r mut OutgoingRequest) -> BoxFuture<'r, Result<(), String>>;
+    /// Describes why there are none, without revealing secrets: [`ClientError::Credentials`], or
+    /// [`ClientError::CallerCredentials`] if the caller can do something about it.
+    fn apply<'r>(
+        &'r self,
+        request: &'r mut OutgoingRequest,
+    ) -> BoxFuture<'r, Result<(), ClientError>>;
 
     /// Records the scopes of an `insufficient_scope` error, separated by spaces. Default: does nothing.
     fn lacks<'r>(&'r self, scope: &'r str) -> BoxFuture<'r, ()> {
@@ -68,8 +72,7 @@ impl Sender {
             let mut outgoing = OutgoingRequest::new(Method::POST, lane.url().clone());
             outgoing.headers = headers.clone();
             outgoing.body = message.clone();
-            let applied = credentials.apply(&mut outgoing).await;
-            applied.map_err(ClientError::Credentials)?;
+            credentials.apply(&mut outgoing).await?;
             let answer = if outgoing.url == *lane.url() {
                 let headers = lane.headers(outgoing.headers.clone());
                 lane.send(Method::POST, headers, message.clone()).await?
@@ -92,8 +95,7 @@ impl Sender {
         };
         let with_credentials = async || {
             let mut attempt = outgoing.clone();
-            let applied = credentials.apply(&mut attempt).await;
-            applied.map_err(ClientError::Credentials)?;
+            credentials.apply(&mut attempt).await?;
             Ok::<_, ClientError>(attempt)
         };
         let attempt = with_credentials().await?;

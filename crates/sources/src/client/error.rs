@@ -40,6 +40,9 @@ pub enum ClientError {
     /// No credentials are available for the server.
     #[error("{0}")]
     Credentials(String),
+    /// The caller has no credentials of its own for the server. The message is for the caller.
+    #[error("{0}")]
+    CallerCredentials(String),
     /// The server requires authentication.
     #[error("it wants to know who calls (HTTP 401){}", of_what(.challenge))]
     Unauthorized {
@@ -89,6 +92,7 @@ impl ClientError {
             | Self::SessionEnded
             | Self::RevisionRefused { .. }
             | Self::Credentials(_)
+            | Self::CallerCredentials(_)
             | Self::InsufficientScope { .. }
             | Self::Unauthorized { .. } => false,
             Self::Http(error) => error.may_have_happened(),

@@ -22,7 +22,7 @@ pub(crate) struct Issuer {
 const TOKEN_LIFE: Duration = Duration::from_secs(300);
 /// Maximum time between renewals, for tokens with a longer lifetime.
 const TOKEN_LIFE_MAX: Duration = Duration::from_secs(24 * 3600);
-const ISSUER_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const ISSUER_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Issuer {
     pub(super) fn new(config: &OAuthConfig) -> Result<Self, String> {
@@ -183,6 +183,6 @@ impl OAuth {
     }
 }
 
-const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
+pub(super) const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 const JWT: &str = "urn:ietf:params:oauth:token-type:jwt";
-const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
+pub(super) const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";

@@ -18,7 +18,7 @@ pub(super) use self::request::{assemble, parse_base};
 use super::argument::{fill_in, input_schema, names};
 use super::conceal::{conceal, secrets_in};
 use super::config::Collector;
-use super::exchange::{Errand, Exchange, ExchangeError, Manner, is_safe};
+use super::exchange::{Errand, Exchange, Manner, is_safe};
 use super::gauge::Gauge;
 use super::identity::{Forward, names_authorization};
 use super::promise::{Mismatches, Promise};
@@ -266,8 +266,9 @@ impl Plan {
         request: OutgoingRequest,
         errand: Option<Errand<'_>>,
         assertion: Option<&HeaderValue>,
-    ) -> Result<Fetched, ExchangeError> {
-        let mut answer = self.exchange.send(request, self.manner, errand).await?;
+    ) -> Result<Fetched, ToolError> {
+        let sent = self.exchange.send(request, self.manner, errand).await;
+        let mut answer = sent.map_err(|error| error.into_tool_error(self.exchange.name()))?;
         if assertion.is_some() {
             conceal(secrets_in(assertion), &mut answer);
         }

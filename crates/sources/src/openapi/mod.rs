@@ -525,7 +525,8 @@ impl Plan {
             repeatable: self.repeatable,
             authenticated: true,
         };
-        let mut answer = self.exchange.send(request, manner, Some(errand)).await?;
+        let sent = self.exchange.send(request, manner, Some(errand)).await;
+        let mut answer = sent.map_err(|error| error.into_tool_error(self.exchange.name()))?;
         self.proofs.conceal(&mut answer);
         if assertion.is_some() {
             conceal(secrets_in(assertion.as_ref()), &mut answer);

@@ -16,6 +16,7 @@ use crate::client::{Lifecycle, Target};
 use crate::environment::{Conflicts, Secret};
 use crate::net::{Client as HttpClient, Deadlines, Guard, Program};
 use crate::source::credentials::{AuthConfig, Credentials};
+use crate::source::identity::{AssertionSigner, Forward, ForwardConfig, names_authorization};
 use crate::source::pattern::matches;
 use crate::source::tokens::Tokens;
 
@@ -53,6 +54,14 @@ pub struct UpstreamConfig {
     pub auth: AuthConfig,
     /// Headers of each request to the server. Nothing that the caller sent is ever forwarded.
     pub headers: BTreeMap<String, Secret>,
+    /// Facts about the caller to send with each request to the server, over HTTP. Each caller then has a connection of
+    /// its own.
+    pub forward: ForwardConfig,
+    /// Credentials for requesting the listing, if those of `auth` are of the caller. Default: none.
+    pub listing_auth: AuthConfig,
+    /// Maximum number of connections if each caller has one of its own; from 1 to 100000. The one that has been unused
+    /// for longest is closed for another caller.
+    pub callers_max: usize,
     /// Leave the server out.
     pub disabled: bool,
     /// Connect timeout, in seconds, including the start of a program.
@@ -108,6 +117,12 @@ impl UpstreamConfig {
                 "give it 65536 to 268435456",
             );
         }
+        if !(1..=100_000).contains(&self.callers_max) {
+            conflicts.add(
+                format!("upstreams.{name}.callers_max is {}", self.callers_max),
+                "set 1 to 100000",
+            );
+        }
     }
 }
 
@@ -151,6 +166,9 @@ impl Default for UpstreamConfig {
             protocol: Lifecycle::default(),
             auth: AuthConfig::default(),
             headers: BTreeMap::new(),
+            forward: ForwardConfig::default(),
+            listing_auth: AuthConfig::default(),
+            callers_max: 256,
             disabled: false,
             connect_seconds: 30,
             timeout_seconds: None,
@@ -299,17 +317,81 @@ impl UpstreamConfig {
         name: &str,
         tokens: &Tokens,
     ) -> Result<Option<Arc<Credentials>>, UpstreamError> {
+        self.credentials_at(name, ".auth", &self.auth, tokens)
+    }
+
+    /// Returns the credentials for requesting the listing, if there are other ones than for calls.
+    ///
+    /// # Errors
+    ///
+    /// As [`credentials`](Self::credentials), or they would not be used.
+    pub(super) fn listing_credentials(
+        &self,
+        name: &str,
+        tokens: &Tokens,
+    ) -> Result<Option<Arc<Credentials>>, UpstreamError> {
+        const PLACE: &str = ".listing_auth";
+        let wrong = |problem: &str| UpstreamError {
+            name: name.to_owned(),
+            place: PLACE,
+            problem: problem.to_owned(),
+        };
+        if self.listing_auth.is_some() && !self.auth.is_of_caller() {
+            return Err(wrong(
+                "it has no effect, because auth is the same for all callers; remove it",
+            ));
+        }
+        if self.listing_auth.is_of_caller() {
+            return Err(wrong(
+                "the listing is requested without a caller; use another method",
+            ));
+        }
+        self.credentials_at(name, PLACE, &self.listing_auth, tokens)
+    }
+
+    fn credentials_at(
+        &self,
+        name: &str,
+        place: &'static str,
+        auth: &AuthConfig,
+        tokens: &Tokens,
+    ) -> Result<Option<Arc<Credentials>>, UpstreamError> {
         let wrong = |problem| UpstreamError {
             name: name.to_owned(),
-            place: ".auth",
+            place,
             problem,
         };
         let url: Option<Url> = self.url.as_deref().and_then(|url| url.parse().ok());
-        match Credentials::new(&self.auth, url.as_ref(), tokens).map_err(wrong)? {
+        match Credentials::new(auth, url.as_ref(), tokens).map_err(wrong)? {
             Credentials::None => Ok(None),
             _ if self.url.is_none() => Err(wrong("it is for servers with a url".to_owned())),
             credentials => Ok(Some(Arc::new(credentials))),
         }
+    }
+
+    /// Returns the facts about the caller that requests carry.
+    ///
+    /// # Errors
+    ///
+    /// A setting is not valid, or the server is a program.
+    pub(super) fn forwarded(
+        &self,
+        name: &str,
+        signer: Option<&AssertionSigner>,
+    ) -> Result<Forward, UpstreamError> {
+        let wrong = |problem| UpstreamError {
+            name: name.to_owned(),
+            place: "",
+            problem,
+        };
+        let has_credentials = self.auth.is_some() || names_authorization(self.headers.keys());
+        let forward = Forward::new(&self.forward, signer, has_credentials);
+        let forward =
+            forward.map_err(|(setting, problem)| wrong(format!("{setting}: {problem}")))?;
+        if self.url.is_none() && !forward.is_empty() {
+            return Err(wrong("forward: it is for servers with a url".to_owned()));
+        }
+        Ok(forward)
     }
 
     /// Returns the configured credentials for clients of other modules.

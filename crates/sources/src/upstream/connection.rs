@@ -9,22 +9,24 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use serde_json::value::RawValue;
-use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::DISCOVERY;
 use super::config::{OnChange, OnDown, UpstreamConfig, UpstreamError};
+use super::line::{CallerLines, Connected, Line, LineInUse, PerCaller};
 use super::listing::{self, Listing, Memory};
 use super::names::UriPrefix;
 use super::subscriptions::Wanted;
 use super::upkeep::Upkeep;
 use super::usage::Usage;
 use super::watched::{End, Operation, Peer, Session, Watched};
+use super::{DISCOVERY, GRACE};
+use crate::auth::Principal;
 use crate::catalog::CallContext;
 use crate::client::{Client, ClientError, EraCache, Events, Listener, Options, Params, Target};
 use crate::net::{Background, BreakerState, Bulkhead, BulkheadError, BulkheadStats, with_causes};
 use crate::protocol::UriTemplate;
 use crate::source::credentials::Credentials;
+use crate::source::identity::AssertionSigner;
 use crate::source::tokens::Tokens;
 use crate::telemetry::Metrics;
 
@@ -34,14 +36,17 @@ pub(super) struct Upstream {
     /// Digest of the whole configuration.
     pub(super) fingerprint: String,
     target: Target,
+    /// Credentials of the shared connection.
     credentials: Option<Arc<Credentials>>,
     /// Protocol era of the server, known from its first connection on.
     era: EraCache,
     bulkhead: Bulkhead,
     usage: Usage,
     retried: AtomicU64,
-    current: ArcSwapOption<Connected>,
-    connecting: Mutex<()>,
+    /// The connection for listings and, unless `callers` is set, for all callers.
+    shared: Arc<Line>,
+    /// Connections of callers, if requests carry something of them.
+    callers: Option<CallerLines>,
     /// Items of the server, as far as they are known.
     known: ArcSwapOption<Listing>,
     /// True while its items are hidden because it is down.
@@ -57,24 +62,8 @@ pub(super) struct Upstream {
 
 /// Minimum age of a connection that is replaced because abandoned calls make its messages unattributable.
 const RENEWAL: Duration = Duration::from_secs(30);
-
-pub(super) struct Connected {
-    pub(super) client: Client,
-    since: Instant,
-    session: Session,
-}
-
-impl Connected {
-    /// Closes the connection. The session metric is recorded first, because closing can take longer than the metrics
-    /// export waits.
-    async fn close(self, grace: Duration) {
-        let Self {
-            client, session, ..
-        } = self;
-        drop(session);
-        client.close(grace).await;
-    }
-}
+/// Idle time after which a caller's connection is closed, if connections are never closed otherwise.
+const CALLER_IDLE: Duration = Duration::from_secs(600);
 
 /// Error of a server of 2026-07-28 for headers that do not mirror the body.
 const HEADER_MISMATCH: i64 = -32020;
@@ -89,6 +78,9 @@ pub(super) enum CallError {
     Apart(ClientError),
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// Each caller has a connection of its own, and there are too many.
+    #[error("too many callers use it at the moment; try again in a moment")]
+    TooManyCallers,
 }
 
 impl Upstream {
@@ -96,17 +88,36 @@ impl Upstream {
         name: &str,
         config: UpstreamConfig,
         background: Background,
-        tokens: &Tokens,
+        (tokens, signer): (&Tokens, Option<&AssertionSigner>),
     ) -> Result<Self, UpstreamError> {
         let target = config.target(name)?;
         let credentials = config.credentials(name, tokens)?;
+        let forward = config.forwarded(name, signer)?;
+        let listing = config.listing_credentials(name, tokens)?;
+        let is_per_caller =
+            !forward.is_empty() || credentials.as_ref().is_some_and(|c| c.are_of_caller());
+        let (credentials, callers) = match is_per_caller {
+            false => (credentials, None),
+            true => {
+                let forward = Arc::new(forward);
+                let shared = listing.or_else(|| {
+                    let own = credentials.clone();
+                    own.filter(|credentials| !credentials.are_of_caller())
+                });
+                let what = PerCaller {
+                    credentials,
+                    forward,
+                };
+                (shared, Some(CallerLines::new(what, config.callers_max)))
+            }
+        };
         Ok(Self {
             fingerprint: config.fingerprint(),
             bulkhead: Bulkhead::new(name, &config.bulkhead),
             usage: Usage::new(Instant::now()),
             retried: AtomicU64::new(0),
-            current: ArcSwapOption::empty(),
-            connecting: Mutex::new(()),
+            shared: Arc::new(Line::new(None)),
+            callers,
             known: ArcSwapOption::empty(),
             hidden: AtomicBool::new(false),
             awaited: AtomicBool::new(false),
@@ -122,8 +133,30 @@ impl Upstream {
         })
     }
 
+    /// Returns true if there is any connection.
     pub(super) fn is_connected(&self) -> bool {
-        self.usable().is_some()
+        self.shared.usable().is_some() || self.callers.as_ref().is_some_and(CallerLines::are_any)
+    }
+
+    /// Returns the connection for listings and subscriptions.
+    pub(super) fn shared(&self) -> &Arc<Line> {
+        &self.shared
+    }
+
+    /// Returns the connection to use for a caller.
+    ///
+    /// # Errors
+    ///
+    /// Each caller has a connection of its own, and there are too many.
+    pub(super) fn line(&self, caller: &Arc<Principal>) -> Result<LineInUse, CallError> {
+        let Some(callers) = &self.callers else {
+            return Ok(LineInUse::begin(&self.shared));
+        };
+        let (line, closed) = callers.of(caller)?;
+        if let Some(closed) = closed {
+            self.in_background(async move { closed.disconnect(GRACE).await });
+        }
+        Ok(LineInUse::counted(line))
     }
 
     /// Returns true if the last connection attempt failed, or the circuit breaker is open.
@@ -148,7 +181,7 @@ impl Upstream {
 
     /// Returns the protocol version and the name of the server, while it is connected.
     pub(super) fn spoken(&self) -> Option<(&'static str, String)> {
-        let connected = self.usable()?;
+        let connected = self.shared.usable()?;
         let server = connected.client.server();
         Some((server.revision.as_str(), server.implementation.name.clone()))
     }
@@ -172,6 +205,10 @@ impl Upstream {
     /// Returns those of the resources that belong to this server: that it lists, or that match its templates. The
     /// result maps the server's URIs to the local ones.
     pub(super) fn own_of(&self, uris: &BTreeSet<Arc<str>>) -> Wanted {
+        // The shared connection's rights are not those of the subscribers.
+        if self.callers.is_some() {
+            return Wanted::new();
+        }
         let Some(known) = self.known.load_full().filter(|_| !uris.is_empty()) else {
             return Wanted::new();
         };
@@ -279,23 +316,9 @@ impl Upstream {
         hides != hid && self.known.load().is_some()
     }
 
-    /// Closes a connection that has ended.
+    /// Closes connections that have ended.
     pub(super) async fn bury(&self, grace: Duration) {
-        let current = self.current.load_full();
-        if let Some(connected) = &current
-            && connected.client.is_closed()
-        {
-            self.part_from(connected);
-            if let Some(connected) = current.and_then(Arc::into_inner) {
-                connected.close(grace).await;
-            }
-        }
-    }
-
-    /// Stops using a connection, unless another one has replaced it already.
-    fn part_from(&self, connected: &Arc<Connected>) {
-        connected.session.is_lost();
-        self.current.compare_and_swap(connected, None);
+        self.shared.bury(grace).await;
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -307,60 +330,78 @@ impl Upstream {
             Some(0) => return false,
             fixed => fixed.map(Duration::from_secs),
         };
-        self.usable()
-            .is_some_and(|connected| self.usage.is_idle(Instant::now(), connected.since, fixed))
+        self.shared.is_idle(fixed)
+    }
+
+    /// Closes the idle connections of callers.
+    pub(super) async fn close_idle_callers(&self, grace: Duration) {
+        let Some(callers) = &self.callers else {
+            return;
+        };
+        let fixed = match self.config.idle_seconds {
+            // Connections of callers who are gone would stay for ever.
+            Some(0) => Some(CALLER_IDLE),
+            fixed => fixed.map(Duration::from_secs),
+        };
+        callers.close_idle(fixed, grace).await;
     }
 
     /// Returns true if its connection is to be replaced: something was withheld from its caller because of calls that
     /// were abandoned on it. Calls in progress keep it until they end.
     pub(super) fn is_to_be_renewed(&self) -> bool {
         self.config.idle_seconds != Some(0)
-            && self.usable().is_some_and(|connected| {
+            && self.shared.usable().is_some_and(|connected| {
                 connected.client.is_hindered() && RENEWAL <= connected.since.elapsed()
             })
     }
 
+    /// Closes the shared connection.
     pub(super) async fn disconnect(&self, grace: Duration) {
-        let Some(connected) = self.current.swap(None) else {
-            return;
-        };
-        // If requests still use it, it closes when they end.
-        if let Some(connected) = Arc::into_inner(connected) {
-            tracing::debug!(upstream = self.name, "disconnecting");
-            connected.close(grace).await;
+        self.shared.disconnect(grace).await;
+    }
+
+    /// Closes all connections.
+    pub(super) async fn stop(&self, grace: Duration) {
+        match &self.callers {
+            Some(callers) => {
+                let (callers, shared) = (callers.disconnect(grace), self.disconnect(grace));
+                tokio::join!(callers, shared);
+            }
+            None => self.disconnect(grace).await,
         }
     }
 
-    pub(super) fn usable(&self) -> Option<Arc<Connected>> {
-        self.current
-            .load_full()
-            .filter(|connected| !connected.client.is_closed())
-    }
-
-    pub(super) async fn connected(&self) -> Result<Arc<Connected>, ClientError> {
-        match self.usable() {
+    pub(super) async fn connected(&self, line: &Arc<Line>) -> Result<Arc<Connected>, ClientError> {
+        match line.usable() {
             Some(connected) => Ok(connected),
             // Boxed, so that the futures of calls stay small.
-            None => Box::pin(self.connect()).await,
+            None => Box::pin(self.connect(line)).await,
         }
     }
 
-    async fn connect(&self) -> Result<Arc<Connected>, ClientError> {
-        let _one_at_a_time = self.connecting.lock().await;
-        if let Some(connected) = self.usable() {
+    async fn connect(&self, line: &Arc<Line>) -> Result<Arc<Connected>, ClientError> {
+        let _one_at_a_time = line.connecting.lock().await;
+        if let Some(connected) = line.usable() {
             return Ok(connected);
         }
+        let credentials = match &line.identity {
+            Some(identity) => Some(Arc::clone(identity) as Arc<dyn crate::client::Credentials>),
+            None => self
+                .credentials
+                .clone()
+                .map(|credentials| credentials as Arc<dyn crate::client::Credentials>),
+        };
+        let is_shared = line.identity.is_none();
+        // Changes of lists are heard on the shared connection.
+        let events = is_shared.then(|| Arc::clone(&self.upkeep) as Arc<dyn Events>);
         let options = Options {
             name: self.name.clone(),
             capabilities: super::relay::capabilities(),
             connect_timeout: Duration::from_secs(self.config.connect_seconds.max(1)),
             request_timeout: self.timeout(),
             message_bytes: self.config.message_bytes,
-            credentials: self
-                .credentials
-                .clone()
-                .map(|credentials| credentials as Arc<dyn crate::client::Credentials>),
-            events: Some(Arc::clone(&self.upkeep) as Arc<dyn Events>),
+            credentials,
+            events,
             lifecycle: self.config.protocol,
             era: self.era.clone(),
             ..Options::default()
@@ -371,7 +412,11 @@ impl Upstream {
             Some(connecting) => connecting.await.unwrap_or_else(|_| Err(given_up())),
             None => Err(given_up()),
         };
-        let client = client.inspect_err(|_| self.upkeep.not_connected())?;
+        let client = client.inspect_err(|_| {
+            if is_shared {
+                self.upkeep.not_connected();
+            }
+        })?;
         tracing::info!(
             upstream = self.name,
             server = client.server().implementation.name,
@@ -383,8 +428,11 @@ impl Upstream {
             client,
             since: Instant::now(),
         });
-        self.current.store(Some(Arc::clone(&connected)));
-        self.upkeep.connected();
+        line.store(Arc::clone(&connected));
+        match is_shared {
+            true => self.upkeep.connected(),
+            false => self.upkeep.caller_connected(),
+        }
         Ok(connected)
     }
 
@@ -423,26 +471,29 @@ impl Upstream {
         let watched = self.watch(operation, context, uri);
         let params = watched.placed(params);
         let relay = Arc::clone(&watched.relay);
+        let line = match self.line(&context.principal) {
+            Ok(line) => line,
+            Err(error) => {
+                watched.ends(&End::Failed(&error), || None);
+                return Err(error);
+            }
+        };
         let answered = self
-            .request(operation.method, &params, Some(relay), true)
+            .request(&line, operation.method, &params, Some(relay), true)
             .await;
         let end = match &answered {
             Ok(_) => End::Well,
             Err(error) => End::Failed(error),
         };
-        watched.ends(&end, || self.revision());
+        watched.ends(&end, || line.revision());
         answered
-    }
-
-    /// Returns the protocol version of the connection, while there is one.
-    pub(super) fn revision(&self) -> Option<&'static str> {
-        Some(self.usable()?.client.revision().as_str())
     }
 
     /// Makes a request. Retries it once if the first attempt cannot have taken effect, or if `repeatable` says that
     /// it is idempotent.
     pub(super) async fn request(
         &self,
+        line: &Arc<Line>,
         method: &'static str,
         params: &Params,
         listener: Option<Arc<dyn Listener>>,
@@ -452,7 +503,7 @@ impl Upstream {
         let _used = Used::begin(&self.usage);
         let mut again = true;
         loop {
-            let connected = self.connected().await;
+            let connected = self.connected(line).await;
             let outcome = match &connected {
                 Ok(connected) => {
                     connected
@@ -482,7 +533,12 @@ impl Upstream {
             if let Ok(connected) = &connected
                 && error.ends_connection()
             {
-                self.part_from(connected);
+                line.part_from(connected);
+            }
+            // The server is not at fault, so other callers are not affected.
+            if matches!(error, ClientError::CallerCredentials(_)) {
+                drop(pass);
+                return Err(CallError::Client(error));
             }
             let retry = !error.may_have_happened() || repeatable && error.ends_connection();
             if !(std::mem::take(&mut again) && retry && !matches!(error, ClientError::Start { .. }))
@@ -510,7 +566,7 @@ impl Upstream {
     /// Requests all items of the server.
     pub(super) async fn listing(&self) -> Result<Listing, CallError> {
         let pass = self.bulkhead.enter().await?;
-        let asked = async { Listing::ask(&self.connected().await?.client).await };
+        let asked = async { Listing::ask(&self.connected(&self.shared).await?.client).await };
         match asked.await {
             Ok(listing) => {
                 pass.succeeded();

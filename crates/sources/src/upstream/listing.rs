@@ -279,7 +279,7 @@ mod tests {
             ..UpstreamConfig::default()
         };
         let background = crate::net::Background::new();
-        Upstream::new("x", config, background, &Tokens::default()).expect("valid")
+        Upstream::new("x", config, background, (&Tokens::default(), None)).expect("valid")
     }
 
     fn with(description: &str) -> Listing {

@@ -6,6 +6,7 @@
 
 mod config;
 mod connection;
+mod line;
 mod links;
 mod listing;
 mod names;
@@ -43,6 +44,7 @@ use offer::AllReadable;
 use crate::catalog::{Announcer, Catalog, Offered, Refused, StartingSource};
 use crate::net::{self, Background, BreakerState, BulkheadStats, OnFailure, with_causes};
 use crate::seal::KeyRing;
+use crate::source::identity::AssertionSigner;
 use crate::source::tokens::Tokens;
 use crate::telemetry::Metrics;
 
@@ -67,8 +69,10 @@ pub struct UpstreamRules {
     /// Interval at which idle connections are closed.
     pub reaping: Duration,
     pub naming: Naming,
-    /// Store for tokens that this server obtains for itself.
+    /// Store for tokens that this server obtains.
     pub tokens: Tokens,
+    /// Signer of assertions about callers.
+    pub signer: Option<AssertionSigner>,
     /// Keys that seal the links in results.
     pub keys: Arc<KeyRing>,
     /// Registry of background tasks; connections live on its runtime.
@@ -157,6 +161,7 @@ impl Upstreams {
             reaping,
             naming,
             tokens,
+            signer,
             keys,
             background,
         } = rules;
@@ -168,7 +173,8 @@ impl Upstreams {
         for (name, config) in used {
             let mut config = config.clone();
             config.timeout_seconds.get_or_insert(timeout_seconds);
-            let upstream = Upstream::new(name, config, background.clone(), &tokens)?;
+            let upstream =
+                Upstream::new(name, config, background.clone(), (&tokens, signer.as_ref()))?;
             upstreams.push(Arc::new(upstream));
         }
         if !upstreams.is_empty() {
@@ -429,12 +435,7 @@ impl Upstreams {
                 .unwrap_or_else(PoisonError::into_inner),
         );
         attending.iter().for_each(AbortHandle::abort);
-        join_all(
-            self.upstreams
-                .iter()
-                .map(|upstream| upstream.disconnect(grace)),
-        )
-        .await;
+        join_all(self.upstreams.iter().map(|upstream| upstream.stop(grace))).await;
     }
 }
 
@@ -537,9 +538,14 @@ async fn reap(upstreams: Vec<Weak<Upstream>>, every: Duration) {
     let mut looks = tokio::time::interval(every);
     loop {
         looks.tick().await;
-        let idle: Vec<Arc<Upstream>> = upstreams
-            .iter()
-            .filter_map(Weak::upgrade)
+        let all: Vec<Arc<Upstream>> = upstreams.iter().filter_map(Weak::upgrade).collect();
+        join_all(
+            all.iter()
+                .map(|upstream| upstream.close_idle_callers(GRACE)),
+        )
+        .await;
+        let idle: Vec<Arc<Upstream>> = all
+            .into_iter()
             .filter(|upstream| upstream.is_idle() || upstream.is_to_be_renewed())
             .collect();
         join_all(idle.iter().map(|upstream| upstream.disconnect(GRACE))).await;

@@ -468,17 +468,24 @@ impl Tool for UpstreamTool {
             let watched = upstream.watch(&operation, &context, None);
             let params = watched.placed(params.checked("arguments", arguments));
             let relay = Arc::clone(&watched.relay);
+            let line = match upstream.line(&context.principal) {
+                Ok(line) => line,
+                Err(error) => {
+                    watched.ends(&End::Failed(&error), || None);
+                    return Err(tool_error(&upstream.name, error));
+                }
+            };
             let answered = if task_only.load(Ordering::Relaxed) {
-                Box::pin(tasks::call(&upstream, &params, &relay, repeatable)).await
+                Box::pin(tasks::call(&upstream, &line, &params, &relay, repeatable)).await
             } else {
                 let answered = upstream
-                    .request(operation.method, &params, Some(relay), repeatable)
+                    .request(&line, operation.method, &params, Some(relay), repeatable)
                     .await;
                 match answered {
                     Err(error) if tasks::is_task_only(&error) => {
                         task_only.store(true, Ordering::Relaxed);
                         let relay = &watched.relay;
-                        Box::pin(tasks::call(&upstream, &params, relay, repeatable)).await
+                        Box::pin(tasks::call(&upstream, &line, &params, relay, repeatable)).await
                     }
                     answered => answered,
                 }
@@ -486,7 +493,7 @@ impl Tool for UpstreamTool {
             let result = match answered {
                 Ok(result) => result,
                 Err(error) => {
-                    watched.ends(&End::Failed(&error), || upstream.revision());
+                    watched.ends(&End::Failed(&error), || line.revision());
                     return Err(tool_error(&upstream.name, error));
                 }
             };
@@ -496,7 +503,7 @@ impl Tool for UpstreamTool {
                 Ok(_) => End::Well,
                 Err(_) => End::Misread,
             };
-            watched.ends(&end, || upstream.revision());
+            watched.ends(&end, || line.revision());
             let output = |called| output(called, &links, &context.principal);
             called.map(output).map_err(|error| {
                 ToolError::new(format!(
@@ -569,6 +576,11 @@ fn tool_error(upstream: &str, error: CallError) -> ToolError {
 fn told(upstream: &str, error: &CallError) -> String {
     match error {
         CallError::BulkheadError(turned) => turned.to_string(),
+        CallError::Client(ClientError::CallerCredentials(problem))
+        | CallError::Apart(ClientError::CallerCredentials(problem)) => {
+            format!("the upstream server {upstream}: {problem}")
+        }
+        CallError::TooManyCallers => format!("the upstream server {upstream}: {error}"),
         CallError::Apart(ClientError::Timeout(limit))
         | CallError::Client(ClientError::Timeout(limit)) => {
             format!(

@@ -11,7 +11,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use super::connection::{Connected, Upstream};
+use super::connection::Upstream;
+use super::line::Connected;
 use crate::catalog::{Announcer, Interest};
 use crate::client::ClientError;
 use crate::net::{Backoff, chance};
@@ -139,7 +140,7 @@ async fn ask(
 ) -> Result<(), ClientError> {
     let connected = match wanted.is_empty() {
         // A connection is not made only to remove subscriptions.
-        true => match upstream.usable() {
+        true => match upstream.shared().usable() {
             Some(connected) if asked.ptr_eq(&Arc::downgrade(&connected)) => connected,
             _ => {
                 *asked = Weak::new();
@@ -147,7 +148,7 @@ async fn ask(
                 return Ok(());
             }
         },
-        false => upstream.connected().await?,
+        false => upstream.connected(upstream.shared()).await?,
     };
     let is_new = !asked.ptr_eq(&Arc::downgrade(&connected));
     if is_new && !connected.client.tells_of_resources() {

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::sleep;
 
 use super::connection::{CallError, Upstream};
+use super::line::Line;
 use super::relay::Relay;
 use crate::catalog::TASKS_EXTENSION;
 use crate::client::{ClientError, Listener as _, Params, RpcError};
@@ -42,15 +43,16 @@ pub(super) fn is_task_only(error: &CallError) -> bool {
 /// Calls a tool as a task, and waits for its result.
 pub(super) async fn call(
     upstream: &Arc<Upstream>,
+    line: &Arc<Line>,
     params: &Params,
     relay: &Arc<Relay>,
     repeatable: bool,
 ) -> Result<Box<RawValue>, CallError> {
-    let connected = upstream.connected().await.map_err(CallError::Apart)?;
+    let connected = upstream.connected(line).await.map_err(CallError::Apart)?;
     let server = connected.client.server();
     if !server.revision.has_sessions() {
         drop(connected);
-        return in_extension(upstream, params, relay, repeatable).await;
+        return in_extension(upstream, line, params, relay, repeatable).await;
     }
     // Without this capability, a tool's task support has no effect.
     let runs_tasks = server
@@ -60,15 +62,16 @@ pub(super) async fn call(
     drop(connected);
     if !runs_tasks {
         return upstream
-            .request("tools/call", params, Some(relay.clone()), repeatable)
+            .request(line, "tools/call", params, Some(relay.clone()), repeatable)
             .await;
     }
-    in_core(upstream, params, relay, repeatable).await
+    in_core(upstream, line, params, relay, repeatable).await
 }
 
 /// Uses tasks of 2025-11-25.
 async fn in_core(
     upstream: &Arc<Upstream>,
+    line: &Arc<Line>,
     params: &Params,
     relay: &Arc<Relay>,
     repeatable: bool,
@@ -80,15 +83,15 @@ async fn in_core(
     let ttl = u64::try_from(upstream.timeout().as_millis()).unwrap_or(u64::MAX);
     let params = params.clone().with("task", json!({ "ttl": ttl }));
     let created = upstream
-        .request("tools/call", &params, Some(relay.clone()), repeatable)
+        .request(line, "tools/call", &params, Some(relay.clone()), repeatable)
         .await?;
     let Ok(Created { task: Some(task) }) = serde_json::from_str(created.get()) else {
         return Ok(created);
     };
-    let mut begun = Begun::new(upstream, task.task_id.clone());
+    let mut begun = Begun::new(upstream, line, task.task_id.clone());
     let params = Params::new().with("taskId", task.task_id);
     let result = upstream
-        .request("tasks/result", &params, Some(relay.clone()), true)
+        .request(line, "tasks/result", &params, Some(relay.clone()), true)
         .await;
     if matches!(&result, Ok(_) | Err(CallError::Client(ClientError::Rpc(_)))) {
         begun.has_ended();
@@ -124,25 +127,28 @@ struct Question {
 /// Uses tasks of the extension in 2026-07-28.
 async fn in_extension(
     upstream: &Arc<Upstream>,
+    line: &Arc<Line>,
     params: &Params,
     relay: &Arc<Relay>,
     repeatable: bool,
 ) -> Result<Box<RawValue>, CallError> {
-    let params = declared(upstream, params.clone()).await?;
+    let params = declared(upstream, line, params.clone()).await?;
     let created = upstream
-        .request("tools/call", &params, Some(relay.clone()), repeatable)
+        .request(line, "tools/call", &params, Some(relay.clone()), repeatable)
         .await?;
     let kind: Value = serde_json::from_str(created.get()).unwrap_or_default();
     let (Some("task"), Some(id)) = (kind["resultType"].as_str(), kind["taskId"].as_str()) else {
         return Ok(created);
     };
-    let mut begun = Begun::new(upstream, id.to_owned());
-    let get = declared(upstream, Params::new().with("taskId", id)).await?;
+    let mut begun = Begun::new(upstream, line, id.to_owned());
+    let get = declared(upstream, line, Params::new().with("taskId", id)).await?;
     let mut pause = pause_of(kind["pollIntervalMs"].as_u64());
     let mut answered: HashSet<String> = HashSet::new();
     loop {
         sleep(pause).await;
-        let said = upstream.request("tasks/get", &get, None, true).await?;
+        let said = upstream
+            .request(line, "tasks/get", &get, None, true)
+            .await?;
         let task: Task = serde_json::from_str(said.get())
             .map_err(|error| ClientError::Protocol(format!("its answer to tasks/get: {error}")))?;
         pause = pause_of(task.poll_interval_ms);
@@ -184,17 +190,21 @@ async fn in_extension(
             let update = Params::new()
                 .with("taskId", id)
                 .with("inputResponses", Value::Object(answers));
-            let update = declared(upstream, update).await?;
+            let update = declared(upstream, line, update).await?;
             upstream
-                .request("tasks/update", &update, None, true)
+                .request(line, "tasks/update", &update, None, true)
                 .await?;
         }
     }
 }
 
 /// Returns request parameters that declare the task extension.
-async fn declared(upstream: &Upstream, params: Params) -> Result<Params, CallError> {
-    let connected = upstream.connected().await.map_err(CallError::Apart)?;
+async fn declared(
+    upstream: &Upstream,
+    line: &Arc<Line>,
+    params: Params,
+) -> Result<Params, CallError> {
+    let connected = upstream.connected(line).await.map_err(CallError::Apart)?;
     Ok(connected.client.declaring(params, TASKS_EXTENSION))
 }
 
@@ -207,13 +217,15 @@ fn pause_of(milliseconds: Option<u64>) -> Duration {
 /// A running task of an upstream, cancelled on drop.
 struct Begun {
     upstream: Arc<Upstream>,
+    line: Arc<Line>,
     id: Option<String>,
 }
 
 impl Begun {
-    fn new(upstream: &Arc<Upstream>, id: String) -> Self {
+    fn new(upstream: &Arc<Upstream>, line: &Arc<Line>, id: String) -> Self {
         Self {
             upstream: Arc::clone(upstream),
+            line: Arc::clone(line),
             id: Some(id),
         }
     }
@@ -228,7 +240,7 @@ impl Drop for Begun {
         let Some(id) = self.id.take() else {
             return;
         };
-        let Some(connected) = self.upstream.usable() else {
+        let Some(connected) = self.line.usable() else {
             return;
         };
         self.upstream.in_background(async move {

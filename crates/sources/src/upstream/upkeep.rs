@@ -105,6 +105,11 @@ impl Upkeep {
         self.subscriptions.look();
     }
 
+    /// Records a new connection of one caller. It says nothing about the listing.
+    pub(super) fn caller_connected(&self) {
+        self.connected.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Records a failed connection attempt.
     pub(super) fn not_connected(&self) {
         self.failed.store(true, Ordering::Relaxed);

@@ -64,6 +64,17 @@ impl Usage {
         state.last = Some(now);
     }
 
+    /// Returns true while a request is under way.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.state().under_way > 0
+    }
+
+    /// Returns the time since the last request began or ended.
+    pub(super) fn unused_for(&self, now: Instant) -> Duration {
+        let last = self.state().last.unwrap_or(self.began);
+        now.saturating_duration_since(last)
+    }
+
     /// Returns the current usage statistics.
     pub(super) fn figures(&self, now: Instant) -> Figures {
         let state = self.state();

@@ -200,7 +200,13 @@ impl<'a> Watched<'a> {
             End::Well => (None, None, None),
             End::ToolError => (Some("tool_error"), None, None),
             End::Misread => (Some("invalid_result"), None, None),
-            End::Failed(CallError::BulkheadError(_)) => (Some("turned_away"), None, None),
+            End::Failed(CallError::BulkheadError(_) | CallError::TooManyCallers) => {
+                (Some("turned_away"), None, None)
+            }
+            End::Failed(
+                CallError::Client(ClientError::CallerCredentials(_))
+                | CallError::Apart(ClientError::CallerCredentials(_)),
+            ) => (Some("caller_credentials"), None, None),
             End::Failed(CallError::Client(ClientError::Rpc(error))) => {
                 code = code_of(error.code);
                 (Some(&*code), Some(&*code), Some(&error.message))
@@ -247,7 +253,7 @@ impl<'a> Watched<'a> {
                 }
             }
             // The request was not sent.
-            End::Failed(CallError::BulkheadError(_)) => {}
+            End::Failed(CallError::BulkheadError(_) | CallError::TooManyCallers) => {}
             _ => {
                 if let Some(timing) = timing() {
                     timing.record(elapsed);

@@ -22,6 +22,7 @@ mod token;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
@@ -40,7 +41,7 @@ pub use id_token::{
 };
 pub use preset::Preset;
 
-use super::principal::Facts;
+use super::principal::{AccessToken, Facts};
 use super::scopes::Implied;
 use super::shown::{Changes, FOREVER, Lasting};
 use super::{AuthError, AuthMethod, AuthOutcome, Credentials, Principal, PrincipalKind};
@@ -105,8 +106,10 @@ struct Inner {
     endpoints: Vec<(Box<str>, Option<Vec<String>>)>,
     /// Introspection of the tokens of one issuer, and the index of that issuer.
     introspection: Option<(usize, Arc<Introspection>)>,
-    /// Verified tokens by digest, so that memory contains no token.
+    /// Verified tokens by digest, so that memory contains no token unless `keeps_tokens` is set.
     verified: Cache<[u8; 32], Arc<Verified>, BySize>,
+    /// True if principals hold their token, for sources that exchange it.
+    keeps_tokens: AtomicBool,
 }
 
 /// Weighs a verified token by its size.
@@ -250,6 +253,7 @@ impl Tokens {
                 .map(Arc::new)
                 .map(|introspection| (at, introspection)),
             verified: Cache::with_weighter(VERIFIED_MAX, VERIFIED_MAX_BYTES, BySize),
+            keeps_tokens: AtomicBool::new(false),
         })))
     }
 
@@ -296,6 +300,11 @@ impl Tokens {
             }
         }
         self
+    }
+
+    /// Makes principals hold their access token from now on, so that it can be exchanged.
+    pub(crate) fn keep_tokens(&self) {
+        self.0.keeps_tokens.store(true, Ordering::Relaxed);
     }
 
     /// Installs keys for the first issuer, for benchmarks.
@@ -442,7 +451,7 @@ impl Tokens {
         AuthOutcome::Later(Box::pin(async move {
             let accept = |claims| {
                 let claims = inner.completed(claims, at, &introspection, now)?;
-                inner.accept(&inner.issuers[at], Token::introspected(claims), now)
+                inner.accept(&inner.issuers[at], Token::introspected(claims), &text, now)
             };
             let result = introspection.introspect(&text, hash, now, accept).await;
             result.outcome()
@@ -557,7 +566,7 @@ impl Inner {
             Err(UNKNOWN_KEY) => return Looked::UnknownKey(Arc::clone(issuer)),
             Err(fault) => return Looked::Bad(refused(fault)),
         }
-        match self.accept(issuer, token, now) {
+        match self.accept(issuer, token, text, now) {
             Ok((principal, expires)) => {
                 self.verified.insert(
                     hash,
@@ -578,11 +587,12 @@ impl Inner {
         }
     }
 
-    /// Checks the claims of a token with a valid signature, and builds the principal.
+    /// Checks the claims of a token with a valid signature, and builds the principal. `text` is the token.
     fn accept(
         &self,
         issuer: &Issuer,
         token: Token<'_>,
+        text: &str,
         now: u64,
     ) -> Result<(Arc<Principal>, u64), AuthError> {
         let mut demands = Demands {
@@ -629,6 +639,10 @@ impl Inner {
             claims: Arc::default(),
             endpoints: (!self.endpoints.is_empty()).then(|| good_for.into()),
             expires: Some(token.expires().saturating_add(self.leeway)),
+            token: self
+                .keeps_tokens
+                .load(Ordering::Relaxed)
+                .then(|| AccessToken(text.into())),
         };
         let expires = token.expires();
         let principal = principal.with_facts(facts).with_claims(token.into_claims());

@@ -1,0 +1,374 @@
+//! Tokens with the caller's own rights: the caller's access token is exchanged at its issuer for one that the other server
+//! accepts (RFC 8693). The caller's token itself is sent to that issuer only.
+//!
+//! Exchanged tokens are cached by the digest of the caller's token, and one request is under way for each at any time.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use http::{HeaderValue, StatusCode};
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
+use url::Url;
+
+use super::oauth::{ACCESS_TOKEN, ISSUER_TIMEOUT, TOKEN_EXCHANGE};
+use super::{CredentialError, TOKEN_BYTES, bearer_value, read_answer, read_token, token_request};
+use crate::auth::Principal;
+use crate::environment::Secret;
+use crate::net::{Client, Deadlines, Fetched, Guard, OutgoingRequest};
+use crate::seal::digest;
+use crate::source::tokens::Granted;
+
+/// Exchange of the caller's access token for one with the caller's rights at the other server.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct OnBehalfOfConfig {
+    /// URL of the token endpoint of the issuer of the callers' tokens.
+    pub token_url: String,
+    /// OAuth client ID of this server at the issuer.
+    pub client_id: String,
+    /// OAuth client secret.
+    pub client_secret: Option<Secret>,
+    /// Form of the request: `token_exchange` (RFC 8693), or `entra` (the on-behalf-of flow of Microsoft Entra ID).
+    pub form: ExchangeForm,
+    /// Requested scopes, such as `https://graph.microsoft.com/.default`.
+    #[serde(deserialize_with = "crate::environment::list")]
+    pub scopes: Vec<String>,
+    /// Audience of the token, for issuers that require the parameter `audience`. Only with `token_exchange`.
+    pub audience: Option<String>,
+    /// Resource that the token is for (RFC 8707, `resource`). Only with `token_exchange`.
+    pub resource: Option<String>,
+    /// File with a token of this server, sent as `actor_token`, so that the issuer can name this server as the actor
+    /// (`act`). It is read again each time. Only with `token_exchange`.
+    #[schemars(extend("x-path" = "file"))]
+    pub actor_token_file: Option<std::path::PathBuf>,
+    /// Type of the actor's token. Default: `urn:ietf:params:oauth:token-type:access_token`.
+    pub actor_token_type: Option<String>,
+}
+
+/// Form of the request for a token on behalf of a caller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ExchangeForm {
+    /// RFC 8693.
+    #[default]
+    TokenExchange,
+    /// The on-behalf-of flow of Microsoft Entra ID: RFC 7523 with `requested_token_use=on_behalf_of`.
+    Entra,
+}
+
+/// Maximum number of cached tokens of usual size, and the memory of all.
+const CACHED_MAX: usize = 10_000;
+const CACHED_MAX_BYTES: u64 = 16 * 1024 * 1024;
+/// Maximum number of concurrent requests to the issuer.
+const REQUESTS_MAX: usize = 32;
+/// Assumed lifetime of a token if the issuer does not state one, and the maximum cache time, in seconds.
+const LIFE_SECONDS: u64 = 60;
+const LIFE_MAX_SECONDS: u64 = 3600;
+/// Time before its expiry from which a token is not used any more, in seconds.
+const MARGIN_SECONDS: u64 = 10;
+/// Cache time of a rejection, in seconds.
+const REJECTED_SECONDS: u64 = 5;
+
+const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
+
+/// The exchange at one issuer.
+pub struct OnBehalfOf {
+    config: OnBehalfOfConfig,
+    url: Url,
+    client: Client,
+    permits: Semaphore,
+    cache: Cache<[u8; 32], Arc<Exchanged>, BySize>,
+}
+
+/// Cached result of an exchange.
+struct Exchanged {
+    /// Approximate memory size.
+    bytes: u64,
+    /// Time until which it is used, in seconds of Unix time.
+    until: u64,
+    result: Result<HeaderValue, Rejection>,
+}
+
+/// An error response of the issuer (RFC 6749, section 5.2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    status: StatusCode,
+    /// The `error` member, shortened and without control characters.
+    code: Box<str>,
+}
+
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.code {
+            "" => write!(f, "status {}", self.status.as_u16()),
+            code => write!(f, "{code}, status {}", self.status.as_u16()),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct BySize;
+
+impl Weighter<[u8; 32], Arc<Exchanged>> for BySize {
+    fn weight(&self, _: &[u8; 32], exchanged: &Arc<Exchanged>) -> u64 {
+        exchanged.bytes
+    }
+}
+
+impl OnBehalfOf {
+    /// Checks the settings.
+    ///
+    /// # Errors
+    ///
+    /// Describes the invalid setting and how to correct it.
+    pub(super) fn new(config: &OnBehalfOfConfig) -> Result<Self, String> {
+        let of = |setting: &str, problem: String| format!("on_behalf_of.{setting}: {problem}");
+        let url: Url = config.token_url.parse().map_err(|_| {
+            let problem = format!("{:?} is not a URL", config.token_url);
+            of("token_url", problem)
+        })?;
+        let guard = Guard::public().trust(&url);
+        let allowed = guard.check_url(&url);
+        allowed.map_err(|error| of("token_url", error.to_string()))?;
+        if config.client_id.is_empty() {
+            let problem = "it is not set; set it to the ID of this server at the issuer";
+            return Err(of("client_id", problem.to_owned()));
+        }
+        if config.form == ExchangeForm::Entra {
+            let unused = [
+                ("audience", config.audience.is_some()),
+                ("resource", config.resource.is_some()),
+                ("actor_token_file", config.actor_token_file.is_some()),
+            ];
+            if let Some((setting, _)) = unused.iter().find(|(_, is_set)| *is_set) {
+                let problem =
+                    "it has no effect with form: entra; remove it, and name the API in scopes";
+                return Err(of(setting, problem.to_owned()));
+            }
+            if config.scopes.is_empty() {
+                let problem = "they are empty; name the API, such as api://ID/.default";
+                return Err(of("scopes", problem.to_owned()));
+            }
+        }
+        if let Some(file) = &config.actor_token_file {
+            let read = read_token(file);
+            read.map_err(|error| of("actor_token_file", format!("{}: {error}", file.display())))?;
+        }
+        let client = Client::builder(guard)
+            .deadlines(Deadlines::total(ISSUER_TIMEOUT))
+            .max_body(TOKEN_BYTES)
+            .build()
+            .map_err(|error| error.to_string())?;
+        Ok(Self {
+            config: config.clone(),
+            url,
+            client,
+            permits: Semaphore::new(REQUESTS_MAX),
+            cache: Cache::with_weighter(CACHED_MAX, CACHED_MAX_BYTES, BySize),
+        })
+    }
+
+    /// Returns the header value for a caller. Concurrent calls with the same token share one request.
+    pub(super) async fn token(&self, caller: &Principal) -> Result<HeaderValue, CredentialError> {
+        let Some(token) = caller.access_token() else {
+            return Err(CredentialError::NoCallerToken(caller.kind().as_str()));
+        };
+        let key = digest(&[token.as_bytes()]);
+        loop {
+            let now = now();
+            match self.cache.get_value_or_guard_async(&key).await {
+                Ok(cached) if now < cached.until => return cached.result(),
+                Ok(_) => {
+                    self.cache.remove(&key);
+                }
+                Err(guard) => {
+                    // A failure of the connection is not cached: the guard is dropped, and the next caller tries again.
+                    let exchanged = Arc::new(self.exchange(token, caller).await?);
+                    let _ = guard.insert(Arc::clone(&exchanged));
+                    return exchanged.result();
+                }
+            }
+        }
+    }
+
+    /// Drops a token that the other server rejected. Returns true if there was one.
+    pub(super) fn refused(&self, caller: &Principal) -> bool {
+        let token = caller.access_token();
+        token.is_some_and(|token| self.cache.remove(&digest(&[token.as_bytes()])).is_some())
+    }
+
+    async fn exchange(
+        &self,
+        token: &str,
+        caller: &Principal,
+    ) -> Result<Exchanged, CredentialError> {
+        let permit = tokio::time::timeout(ISSUER_TIMEOUT, self.permits.acquire()).await;
+        let Ok(Ok(_permit)) = permit else {
+            return Err(CredentialError::Busy);
+        };
+        let answer = self.client.fetch(self.request(token)?).await?;
+        let now = now();
+        // Parsed values take more memory than their text.
+        let bytes = 512 + 2 * (token.len() + answer.body.len()) as u64;
+        if is_rejection(answer.status) {
+            let rejection = rejection_of(&answer);
+            tracing::warn!(
+                url = %self.url,
+                error = %rejection,
+                setting = "auth.on_behalf_of",
+                "the issuer does not exchange a caller's token; check that it lets this client act for users at the other server"
+            );
+            return Ok(Exchanged {
+                bytes,
+                until: now + REJECTED_SECONDS,
+                result: Err(rejection),
+            });
+        }
+        let granted: Granted = read_answer(&answer)?;
+        let is_bearer = granted.token_type.eq_ignore_ascii_case("bearer");
+        if !is_bearer && !granted.token_type.is_empty() {
+            return Err(CredentialError::NoToken);
+        }
+        let value = bearer_value(&granted.access_token).map_err(|_| CredentialError::NotText)?;
+        Ok(Exchanged {
+            bytes,
+            until: until(now, granted.expires_in, caller.expires()),
+            result: Ok(value),
+        })
+    }
+
+    fn request(&self, token: &str) -> Result<OutgoingRequest, CredentialError> {
+        let config = &self.config;
+        let mut form = url::form_urlencoded::Serializer::new(String::new());
+        match config.form {
+            ExchangeForm::TokenExchange => {
+                form.append_pair("grant_type", TOKEN_EXCHANGE);
+                form.append_pair("subject_token", token);
+                form.append_pair("subject_token_type", ACCESS_TOKEN);
+                form.append_pair("requested_token_type", ACCESS_TOKEN);
+                if let Some(file) = &config.actor_token_file {
+                    let actor = read_token(file).map_err(CredentialError::File)?;
+                    let kind = config.actor_token_type.as_deref();
+                    form.append_pair("actor_token", &actor);
+                    form.append_pair("actor_token_type", kind.unwrap_or(ACCESS_TOKEN));
+                }
+                for (name, value) in [
+                    ("audience", &config.audience),
+                    ("resource", &config.resource),
+                ] {
+                    if let Some(value) = value {
+                        form.append_pair(name, value);
+                    }
+                }
+            }
+            ExchangeForm::Entra => {
+                form.append_pair("grant_type", JWT_BEARER);
+                form.append_pair("assertion", token);
+                form.append_pair("requested_token_use", "on_behalf_of");
+            }
+        }
+        if !config.scopes.is_empty() {
+            form.append_pair("scope", &config.scopes.join(" "));
+        }
+        let secret = config.client_secret.as_ref().map(Secret::expose);
+        // Entra takes the secret in the form only, in this flow.
+        let in_form = config.form == ExchangeForm::Entra;
+        token_request(self.url.clone(), form, (&config.client_id, secret, in_form))
+    }
+}
+
+impl Exchanged {
+    fn result(&self) -> Result<HeaderValue, CredentialError> {
+        self.result.clone().map_err(CredentialError::Exchange)
+    }
+}
+
+/// Returns the time until which a token is used: before its own expiry and that of the caller's token.
+fn until(now: u64, expires_in: Option<f64>, caller_expires: Option<u64>) -> u64 {
+    let life = expires_in.filter(|seconds| seconds.is_finite() && 0.0 <= *seconds);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it is finite and not negative, and `as` saturates"
+    )]
+    let life = life.map_or(LIFE_SECONDS, |seconds| seconds as u64);
+    let life = life.min(LIFE_MAX_SECONDS);
+    let own = now + life.saturating_sub(MARGIN_SECONDS.min(life / 2));
+    own.min(caller_expires.unwrap_or(u64::MAX))
+}
+
+fn is_rejection(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
+    )
+}
+
+fn rejection_of(answer: &Fetched) -> Rejection {
+    #[derive(Deserialize)]
+    struct Body {
+        #[serde(default)]
+        error: String,
+    }
+    const CODE_MAX: usize = 60;
+    let body: Option<Body> = serde_json::from_slice(&answer.body).ok();
+    let code = body.map(|body| body.error).unwrap_or_default();
+    let is_plain = |c: &char| c.is_ascii_graphic();
+    Rejection {
+        status: answer.status,
+        code: code.chars().filter(is_plain).take(CODE_MAX).collect(),
+    }
+}
+
+/// Returns the time in seconds since 1970.
+fn now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.unwrap_or(Duration::ZERO).as_secs()
+}
+
+impl fmt::Debug for OnBehalfOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OnBehalfOf")
+            .field("url", &self.url.as_str())
+            .field("cached", &self.cache.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exchanged_token_is_used_no_longer_than_it_and_the_callers_token_are_valid() {
+        assert_eq!(until(1000, Some(300.0), None), 1290);
+        assert_eq!(until(1000, Some(300.0), Some(1100)), 1100);
+        assert_eq!(until(1000, Some(4.0), None), 1002);
+        assert_eq!(until(1000, Some(1e30), None), 1000 + LIFE_MAX_SECONDS - 10);
+        for odd in [None, Some(f64::NAN), Some(-1.0), Some(f64::INFINITY)] {
+            assert_eq!(until(1000, odd, None), 1050, "{odd:?}");
+        }
+    }
+
+    #[test]
+    fn settings_without_effect_are_refused() {
+        let config = |text: &str| serde_json::from_str(text).expect("settings");
+        let refused = |text: &str| OnBehalfOf::new(&config(text)).expect_err("refused");
+        assert!(refused(r#"{"token_url": "nowhere"}"#).starts_with("on_behalf_of.token_url: "));
+        let url = "https://idp.example.com/token";
+        assert!(
+            refused(&format!(r#"{{"token_url": "{url}"}}"#))
+                .starts_with("on_behalf_of.client_id: ")
+        );
+        let entra = format!(r#""token_url": "{url}", "client_id": "a", "form": "entra""#);
+        assert!(refused(&format!("{{{entra}}}")).starts_with("on_behalf_of.scopes: "));
+        let odd = format!(r#"{{{entra}, "scopes": ["s"], "audience": "b"}}"#);
+        assert!(refused(&odd).starts_with("on_behalf_of.audience: "));
+    }
+}

@@ -1,0 +1,306 @@
+//! Calls with the caller's own rights: its access token is exchanged (RFC 8693), and upstreams have a connection for each
+//! caller.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use longshore::auth::IntrospectionConfig;
+use longshore::client::Lifecycle;
+use longshore::source::UpstreamConfig;
+use longshore::{CallContext, Definition, ToolError, tool_fn};
+use serde_json::{Map, Value, json};
+
+use crate::auth::{CI, bearer, with_keys};
+use crate::support::{Running, Serve, Site, Stateless, Told};
+
+const AUDIENCE: &str = "https://mcp.example.com/mcp";
+
+/// An issuer that knows the tokens `of-NAME`, exchanges them for `exchanged-NAME`, and is also an API that returns the
+/// headers of each request.
+fn issuer() -> Site {
+    Site::start(|_, asked| match &*asked.target {
+        "/introspect" => {
+            let token = asked.field("token").expect("a token");
+            let name = ["of-", "exchanged-", "listing-"]
+                .iter()
+                .find_map(|prefix| token.strip_prefix(prefix));
+            let now = SystemTime::now().duration_since(UNIX_EPOCH);
+            let now = now.expect("after 1970").as_secs();
+            Told::json(
+                200,
+                match name {
+                    Some(name) => json!({
+                        "active": true, "sub": name, "aud": AUDIENCE, "client_id": "app", "exp": now + 600,
+                    }),
+                    None => json!({"active": false}),
+                },
+            )
+        }
+        "/token" => {
+            if asked.field("grant_type").as_deref() == Some("client_credentials") {
+                return Told::json(
+                    200,
+                    json!({"access_token": "listing-service", "token_type": "Bearer"}),
+                );
+            }
+            let token = asked.field("subject_token").or(asked.field("assertion"));
+            match token.as_deref().and_then(|token| token.strip_prefix("of-")) {
+                Some("eve") => Told::json(400, json!({"error": "access_denied\n[x]"})),
+                Some("down") => Told::json(503, json!({})),
+                Some(name) => Told::json(
+                    200,
+                    json!({"access_token": format!("exchanged-{name}"), "token_type": "Bearer", "expires_in": 300}),
+                ),
+                None => Told::json(400, json!({"error": "invalid_request"})),
+            }
+        }
+        _ => Told::json(200, json!({"headers": asked.headers})),
+    })
+}
+
+fn exchange(issuer: &Site) -> Value {
+    json!({
+        "token_url": format!("{}/token", issuer.url), "client_id": "longshore", "client_secret": "secret-of-longshore",
+        "audience": "https://orders.internal", "scopes": ["orders"],
+    })
+}
+
+fn with_introspection(serve: Serve, issuer: &Site) -> Serve {
+    let url = issuer.url.clone();
+    serve.configured(|config| {
+        config.auth.oauth.issuer = Some(url.clone());
+        config.auth.oauth.audience = vec![AUDIENCE.to_owned()];
+        config.auth.oauth.introspection = IntrospectionConfig {
+            url: Some(format!("{url}/introspect")),
+            client_id: "longshore".to_owned(),
+            client_secret: Some("secret-of-longshore".to_owned().into()),
+            ..IntrospectionConfig::default()
+        };
+    })
+}
+
+fn serve(issuer: &Site, auth: &Value) -> Running {
+    let sources = json!([{"name": "orders", "http": {
+        "base_url": issuer.url,
+        "auth": auth,
+        "tools": [{"name": "list", "url": "/orders"}],
+    }}]);
+    let sources = serde_json::from_value(sources).expect("sources");
+    let serve = Serve::new().configured(|config| {
+        config.sources = sources;
+        with_keys(config);
+    });
+    with_introspection(serve, issuer).start()
+}
+
+fn call(server: &Running, tool: &str, token: &str) -> Value {
+    let call = Stateless::call(tool, json!({}));
+    let response = call.and("authorization", &bearer(token)).send(server);
+    serde_json::from_str(&response.body).expect("JSON")
+}
+
+fn text(answer: &Value) -> String {
+    let text = answer["result"]["content"][0]["text"].as_str();
+    text.unwrap_or_default().to_owned()
+}
+
+#[test]
+fn each_caller_reaches_the_api_with_a_token_of_its_own() {
+    let issuer = issuer();
+    let server = serve(&issuer, &json!({"on_behalf_of": exchange(&issuer)}));
+    for name in ["alice", "bob", "alice"] {
+        let answer = call(&server, "list", &format!("of-{name}"));
+        let sent = issuer.asked("/orders").pop().expect("a request");
+        assert_eq!(
+            sent.headers["authorization"],
+            format!("Bearer exchanged-{name}")
+        );
+        // An API that echoes the token does not hand it to the caller.
+        assert!(!answer.to_string().contains("exchanged-"), "{answer}");
+    }
+    let exchanges: Vec<_> = issuer
+        .asked("/token")
+        .into_iter()
+        .map(|asked| {
+            let of = |name| asked.field(name).unwrap_or_default();
+            assert_eq!(
+                of("grant_type"),
+                "urn:ietf:params:oauth:grant-type:token-exchange"
+            );
+            assert_eq!(
+                of("subject_token_type"),
+                "urn:ietf:params:oauth:token-type:access_token"
+            );
+            assert_eq!(of("audience"), "https://orders.internal");
+            assert_eq!(of("scope"), "orders");
+            assert!(asked.headers["authorization"].starts_with("Basic "));
+            of("subject_token")
+        })
+        .collect();
+    // The second call of alice used the cached token.
+    assert_eq!(exchanges, ["of-alice", "of-bob"]);
+}
+
+#[test]
+fn a_caller_whose_token_is_not_exchanged_is_told_and_the_api_not_asked() {
+    let issuer = issuer();
+    let server = serve(&issuer, &json!({"on_behalf_of": exchange(&issuer)}));
+    let refused = text(&call(&server, "list", "of-eve"));
+    assert_eq!(
+        refused,
+        "orders: your access token was not exchanged for one that it accepts (access_denied[x], status 400); log in again, or ask whoever runs this server to check your rights there"
+    );
+    // Asked once: the rejection is remembered for some seconds.
+    call(&server, "list", "of-eve");
+    assert_eq!(issuer.asked("/token").len(), 1);
+    let refused = text(&call(&server, "list", CI));
+    assert_eq!(
+        refused,
+        "orders: it is used with your own rights, for which you need an access token; you authenticated otherwise (api_key)"
+    );
+    let down = call(&server, "list", "of-down");
+    assert_eq!(down["result"]["isError"], true, "{down}");
+    assert!(issuer.asked("/orders").is_empty());
+    // Others are served meanwhile.
+    assert!(text(&call(&server, "list", "of-alice")).contains("headers"));
+}
+
+#[test]
+fn entra_is_asked_in_its_own_form() {
+    let issuer = issuer();
+    let auth = json!({"on_behalf_of": {
+        "token_url": format!("{}/token", issuer.url), "client_id": "longshore", "client_secret": "secret-of-longshore",
+        "form": "entra", "scopes": ["api://orders/.default"],
+    }});
+    let server = serve(&issuer, &auth);
+    call(&server, "list", "of-alice");
+    let asked = issuer.asked("/token").pop().expect("a request");
+    let of = |name| asked.field(name).unwrap_or_default();
+    assert_eq!(
+        of("grant_type"),
+        "urn:ietf:params:oauth:grant-type:jwt-bearer"
+    );
+    assert_eq!(of("requested_token_use"), "on_behalf_of");
+    assert_eq!(of("assertion"), "of-alice");
+    assert_eq!(of("client_id"), "longshore");
+    assert_eq!(of("client_secret"), "secret-of-longshore");
+    assert_eq!(of("scope"), "api://orders/.default");
+}
+
+#[test]
+fn without_access_tokens_the_setting_is_refused_at_start() {
+    let issuer = issuer();
+    let config = json!({
+        "sources": [{"name": "orders", "http": {
+            "base_url": issuer.url,
+            "auth": {"on_behalf_of": exchange(&issuer)},
+            "tools": [{"name": "list", "url": "/orders"}],
+        }}],
+    });
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("longshore.json");
+    std::fs::write(&file, config.to_string()).expect("written");
+    let checked = std::process::Command::new(env!("CARGO_BIN_EXE_longshore"))
+        .args(["config", "check", "--config"])
+        .arg(&file)
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&checked.stderr).into_owned();
+    assert!(!checked.status.success());
+    assert!(
+        said.contains("on_behalf_of") && said.contains("auth.oauth"),
+        "{said}"
+    );
+}
+
+/// An upstream that tells who calls it, with what.
+fn upstream(issuer: &Site) -> Running {
+    let who = tool_fn(
+        Definition::new("who"),
+        |context: Arc<CallContext>, _: Map<String, Value>| async move {
+            let header = context.headers().and_then(|headers| headers.get("x-user"));
+            let header = header.and_then(|value| value.to_str().ok()).unwrap_or("-");
+            let session = context.session_id().unwrap_or("-");
+            Ok::<_, ToolError>(format!("{} {header} {session}", context.principal().name()))
+        },
+    );
+    with_introspection(Serve::new().tool(who), issuer).start()
+}
+
+fn in_front_of(upstream: &Running, issuer: &Site, lifecycle: Lifecycle, max: usize) -> Running {
+    let config: UpstreamConfig = serde_json::from_value(json!({
+        "url": format!("http://{}/mcp", upstream.address()),
+        "auth": {"on_behalf_of": exchange(issuer)},
+        "listing_auth": {"oauth": {
+            "token_url": format!("{}/token", issuer.url), "client_id": "longshore", "client_secret": "secret-of-longshore",
+        }},
+        "forward": {"headers": {"x-user": "{{ caller.subject }}"}},
+        "callers_max": max,
+    }))
+    .expect("valid");
+    let config = UpstreamConfig {
+        protocol: lifecycle,
+        ..config
+    };
+    let serve = Serve::new().configured(|settings| {
+        settings.upstreams = [("up".to_owned(), config)].into();
+        with_keys(settings);
+    });
+    with_introspection(serve, issuer).start()
+}
+
+#[test]
+fn each_caller_has_a_connection_of_its_own_to_an_upstream() {
+    for lifecycle in [Lifecycle::Legacy, Lifecycle::Modern] {
+        let issuer = issuer();
+        let upstream = upstream(&issuer);
+        let server = in_front_of(&upstream, &issuer, lifecycle, 8);
+        let host = issuer.url.trim_start_matches("http://");
+        let mut sessions = BTreeSet::new();
+        for name in ["alice", "bob", "alice", "bob"] {
+            let said = text(&call(&server, "up__who", &format!("of-{name}")));
+            let words: Vec<&str> = said.split(' ').collect();
+            assert_eq!(
+                words[..2],
+                [&*format!("oauth:{host}#{name}"), name],
+                "{said}"
+            );
+            sessions.insert((name, words[2].to_owned()));
+        }
+        // One session for each, where there are sessions.
+        assert_eq!(sessions.len(), 2, "{sessions:?}");
+        // The listing was requested with credentials of its own, and each token was exchanged once.
+        let subjects: Vec<_> = issuer
+            .asked("/token")
+            .iter()
+            .filter_map(|asked| asked.field("subject_token"))
+            .collect();
+        assert_eq!(subjects, ["of-alice", "of-bob"]);
+        let refused = text(&call(&server, "up__who", CI));
+        assert_eq!(
+            refused,
+            "the upstream server up: it is used with your own rights, for which you need an access token; you authenticated otherwise (api_key)"
+        );
+        let refused = text(&call(&server, "up__who", "of-eve"));
+        assert!(refused.contains("access_denied"), "{refused}");
+        // The circuit breaker has not counted them.
+        assert!(text(&call(&server, "up__who", "of-alice")).contains("alice"));
+    }
+}
+
+#[test]
+fn the_connection_that_was_unused_for_longest_makes_room_for_another_caller() {
+    let issuer = issuer();
+    let upstream = upstream(&issuer);
+    let server = in_front_of(&upstream, &issuer, Lifecycle::Legacy, 2);
+    let session = |name: &str| {
+        let said = text(&call(&server, "up__who", &format!("of-{name}")));
+        said.rsplit(' ').next().unwrap_or_default().to_owned()
+    };
+    let (alice, bob) = (session("alice"), session("bob"));
+    assert_eq!(session("alice"), alice);
+    session("carol");
+    assert_eq!(session("alice"), alice, "used more recently than bob");
+    assert_ne!(session("bob"), bob);
+}
