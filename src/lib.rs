@@ -197,12 +197,13 @@ pub mod source {
     #[doc(inline)]
     pub use longshore_sources::{
         ArgumentConfig, ArgumentType, Artifact, ArtifactConfig, ArtifactFuture, ArtifactStore,
-        AuthConfig, BasicConfig, CommandLimits, CommandOutput, CommandSourceConfig, CommandTool,
-        CommandToolConfig, ComponentLimits, ComponentSourceConfig, ComponentToolConfig,
-        DirectoryConfig, ExchangeLimits, HttpSourceConfig, HttpTool, HttpToolConfig, NamedSecret,
-        OAuthConfig, OnChange, OnDown, OpenApiSourceConfig, OperationTool, PagesConfig, ReadAs,
-        ResponseConfig, S3Config, Selection, SourceConfig, TokenStore, TokensConfig, TokensError,
-        UpstreamConfig, UpstreamError, UpstreamNames,
+        AssertionConfig, AuthConfig, BasicConfig, CommandLimits, CommandOutput,
+        CommandSourceConfig, CommandTool, CommandToolConfig, ComponentLimits,
+        ComponentSourceConfig, ComponentToolConfig, DirectoryConfig, ExchangeForm, ExchangeLimits,
+        ForwardConfig, HttpSourceConfig, HttpTool, HttpToolConfig, NamedSecret, OAuthConfig,
+        OnBehalfOfConfig, OnChange, OnDown, OpenApiSourceConfig, OperationTool, PagesConfig,
+        ReadAs, ResponseConfig, S3Config, Selection, SourceConfig, TokenStore, TokensConfig,
+        TokensError, UpstreamConfig, UpstreamError, UpstreamNames,
     };
     #[cfg(feature = "sources")]
     #[doc(inline)]

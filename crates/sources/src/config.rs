@@ -64,6 +64,7 @@ impl SourceConfig {
     }
 
     /// Returns true if it exchanges the access tokens of callers.
+    #[doc(hidden)]
     pub fn exchanges_tokens(&self) -> bool {
         let http = self.http.as_ref().map(|http| &http.auth);
         let openapi = self.openapi.as_ref().map(|openapi| &openapi.auth);

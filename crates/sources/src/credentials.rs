@@ -75,6 +75,7 @@ impl AuthConfig {
     }
 
     /// Returns true if each caller's access token is exchanged.
+    #[doc(hidden)]
     pub fn exchanges_tokens(&self) -> bool {
         self.on_behalf_of.is_some()
     }
@@ -220,6 +221,14 @@ impl CredentialError {
     /// message.
     pub(super) fn concerns_caller(&self) -> bool {
         matches!(self, Self::NoCallerToken(_) | Self::Exchange(_))
+    }
+
+    /// Converts it to an error of the MCP client.
+    pub(super) fn into_client_error(self) -> ClientError {
+        match self.concerns_caller() {
+            true => ClientError::CallerCredentials(self.to_string()),
+            false => ClientError::Credentials(self.to_string()),
+        }
     }
 }
 
@@ -389,7 +398,7 @@ impl crate::client::Credentials for Credentials {
         request: &'r mut OutgoingRequest,
     ) -> BoxFuture<'r, Result<(), ClientError>> {
         let applied = self.apply(request, None);
-        Box::pin(async { applied.await.map_err(ClientError::from) })
+        Box::pin(async { applied.await.map_err(CredentialError::into_client_error) })
     }
 
     fn lacks<'r>(&'r self, scope: &'r str) -> BoxFuture<'r, ()> {
@@ -402,15 +411,6 @@ impl crate::client::Credentials for Credentials {
 
     fn refused<'r>(&'r self, request: &'r OutgoingRequest) -> BoxFuture<'r, bool> {
         Box::pin(self.refused(request, None))
-    }
-}
-
-impl From<CredentialError> for ClientError {
-    fn from(error: CredentialError) -> Self {
-        match error.concerns_caller() {
-            true => Self::CallerCredentials(error.to_string()),
-            false => Self::Credentials(error.to_string()),
-        }
     }
 }
 

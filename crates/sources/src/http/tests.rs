@@ -460,7 +460,7 @@ fn mistakes_are_told_with_their_place_and_keep_nothing_else_from_being_offered()
         ),
         (
             json!({"auth": {"bearer": "a", "basic": {"username": "b", "password": "c"}}}),
-            "more than one",
+            "several authentication methods",
         ),
         (
             json!({"auth": {"bearer_file": "/nonexistent"}}),

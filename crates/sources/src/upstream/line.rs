@@ -22,7 +22,7 @@ use crate::auth::Principal;
 use crate::client::{self, Client, ClientError};
 use crate::net::OutgoingRequest;
 use crate::seal::digest;
-use crate::source::credentials::Credentials;
+use crate::source::credentials::{CredentialError, Credentials};
 use crate::source::identity::Forward;
 
 /// An established connection.
@@ -151,7 +151,8 @@ impl client::Credentials for CallerIdentity {
     ) -> BoxFuture<'r, Result<(), ClientError>> {
         Box::pin(async {
             if let Some(credentials) = &self.what.credentials {
-                credentials.apply(request, Some(&self.caller)).await?;
+                let applied = credentials.apply(request, Some(&self.caller)).await;
+                applied.map_err(CredentialError::into_client_error)?;
             }
             let forwarded = self.what.forward.apply(&self.caller, &mut request.headers);
             forwarded
