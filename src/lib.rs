@@ -202,8 +202,8 @@ pub mod source {
         ComponentSourceConfig, ComponentToolConfig, DirectoryConfig, ExchangeForm, ExchangeLimits,
         ForwardConfig, HttpSourceConfig, HttpTool, HttpToolConfig, NamedSecret, OAuthConfig,
         OnBehalfOfConfig, OnChange, OnDown, OpenApiSourceConfig, OperationTool, PagesConfig,
-        ReadAs, ResponseConfig, S3Config, Selection, SourceConfig, TokenStore, TokensConfig,
-        TokensError, UpstreamConfig, UpstreamError, UpstreamNames,
+        PerUserConfig, ReadAs, ResponseConfig, S3Config, Selection, SourceConfig, TokenStore,
+        TokensConfig, TokensError, UpstreamConfig, UpstreamError, UpstreamNames,
     };
     #[cfg(feature = "sources")]
     #[doc(inline)]

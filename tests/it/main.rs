@@ -57,6 +57,8 @@ mod onward;
 mod operators;
 #[cfg(feature = "cli")]
 mod operators_commands;
+#[cfg(feature = "cli")]
+mod per_user;
 mod playground;
 mod prompts;
 mod protocol_rules;

@@ -151,7 +151,26 @@ pub struct Tokens;
 pub(crate) struct SourceParts {
     pub(crate) tokens: Tokens,
     pub(crate) signer: Option<AssertionSigner>,
+    pub(crate) accounts: Accounts,
     pub(crate) memory_bytes: u64,
+}
+
+/// See [`crate::source::RecognizedUsers`]. Unused.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RecognizedUsers {
+    pub(crate) issuer: Option<String>,
+    pub(crate) keys: bool,
+    pub(crate) everybody: bool,
+}
+
+/// See [`crate::source::Accounts`].
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Accounts;
+
+impl Accounts {
+    pub(crate) fn new(_: &Arc<KeyRing>, _: String, _: RecognizedUsers) -> Self {
+        Self
+    }
 }
 
 /// See [`crate::source::AssertionSigner`].
@@ -254,8 +273,7 @@ pub(crate) struct UpstreamRules {
     pub timeout_seconds: u64,
     pub(crate) reaping: Duration,
     pub(crate) naming: Naming,
-    pub(crate) tokens: Tokens,
-    pub(crate) signer: Option<AssertionSigner>,
+    pub(crate) parts: SourceParts,
     pub(crate) keys: Arc<KeyRing>,
     pub(crate) background: Background,
 }

@@ -1,6 +1,6 @@
 //! The authorization endpoint and the consent page (RFC 6749, section 4.1; RFC 7636).
 
-use http::header::{COOKIE, LOCATION, ORIGIN, SET_COOKIE};
+use http::header::{LOCATION, ORIGIN};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use url::Url;
 
@@ -10,19 +10,17 @@ use super::form::Parameters;
 use super::page;
 use super::redirect::URI_MAX_BYTES;
 use super::sealed::{self, AuthorizationRequest, ConsentForm, LoginState};
-use super::server::{AuthorizationServer, random_text, text_digest};
+use super::server::{AuthorizationServer, random_text};
 use crate::net::Body;
 
 /// Time to approve a client and to log in at the provider, in seconds.
-const LOGIN_SECONDS: u64 = 15 * 60;
+pub(super) const LOGIN_SECONDS: u64 = 15 * 60;
 const STATE_MAX_BYTES: usize = 1024;
 const SCOPE_MAX_BYTES: usize = 1024;
 /// Length of a PKCE challenge by S256: 32 bytes in base64url.
 const CHALLENGE_LEN: usize = 43;
 /// Maximum size of the sealed login state: it is a part of URLs, which servers limit to 8 KiB.
 const LOGIN_STATE_MAX_BYTES: usize = 5000;
-/// Length of the browser's cookie: 32 bytes in base64url.
-const COOKIE_LEN: usize = 43;
 
 /// A failed authorization request.
 pub(super) enum Failure {
@@ -62,16 +60,10 @@ impl AuthorizationServer {
         if let Err(error) = self.complete(&mut request, &parameters) {
             return Err(Failure::Redirect(error, request));
         }
-        let (browser, cookie) = match browser_of(headers, self.cookie_name()) {
-            Some(known) => (known.to_owned(), None),
-            None => {
-                let new = random_text();
-                (new.clone(), Some(new))
-            }
-        };
+        let browser = self.cookie.of_or_new(headers);
         let form = ConsentForm {
             request: request.clone(),
-            browser: text_digest(&browser),
+            browser: browser.digest.clone(),
             expires: now + LOGIN_SECONDS,
         };
         let Some(sealed) = sealed::seal(&self.ring, &self.issuer, &form) else {
@@ -81,11 +73,7 @@ impl AuthorizationServer {
         let provider = self.provider.host();
         let page = page::consent(&self.name, provider, &client, &request, &sealed);
         let mut response = page::response(StatusCode::OK, page);
-        if let Some(cookie) = cookie
-            && let Ok(value) = HeaderValue::from_str(&self.set_cookie(&cookie))
-        {
-            response.headers_mut().insert(SET_COOKIE, value);
-        }
+        browser.set_on(&mut response);
         Ok(response)
     }
 
@@ -239,27 +227,12 @@ impl AuthorizationServer {
         headers: &HeaderMap,
         expected: &str,
     ) -> Result<(), OAuthError> {
-        let browser = browser_of(headers, self.cookie_name());
-        if browser.is_some_and(|browser| text_digest(browser) == expected) {
+        if self.cookie.is_of(headers, expected) {
             return Ok(());
         }
         Err(OAuthError::access_denied(
             "this browser did not begin the login; cookies must be allowed for it",
         ))
-    }
-
-    /// Name of the cookie that binds a login to a browser. The prefix keeps other hosts and plain HTTP from setting it.
-    fn cookie_name(&self) -> &'static str {
-        match self.is_secure {
-            true => "__Host-longshore-login",
-            false => "longshore-login",
-        }
-    }
-
-    fn set_cookie(&self, value: &str) -> String {
-        let secure = if self.is_secure { "; Secure" } else { "" };
-        let name = self.cookie_name();
-        format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age=3600{secure}")
     }
 
     /// Answers a failed request: by a page, or by a redirect to the client.
@@ -311,26 +284,10 @@ fn is_for_clients(scope: &str) -> bool {
     matches!(scope, "offline_access" | "openid" | "profile" | "email")
 }
 
-fn redirect_to(url: &Url) -> Response<Body> {
+pub(super) fn redirect_to(url: &Url) -> Response<Body> {
     let mut response = page::response(StatusCode::SEE_OTHER, String::new());
     if let Ok(location) = HeaderValue::from_str(url.as_str()) {
         response.headers_mut().insert(LOCATION, location);
     }
     response
-}
-
-/// Returns the value of the browser's cookie, if it has the right form and is there once.
-fn browser_of<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
-    let lines = headers
-        .get_all(COOKIE)
-        .iter()
-        .filter_map(|line| line.to_str().ok());
-    let mut values = lines.flat_map(|line| line.split(';')).filter_map(|pair| {
-        let (known, value) = pair.trim().split_once('=')?;
-        (known == name).then_some(value)
-    });
-    let value = values.next()?;
-    let is_base64 = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
-    let is_good = value.len() == COOKIE_LEN && value.bytes().all(is_base64);
-    (is_good && values.next().is_none()).then_some(value)
 }

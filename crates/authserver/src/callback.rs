@@ -24,13 +24,17 @@ impl AuthorizationServer {
         let state = parameters.get("state").unwrap_or_default();
         let login: Option<LoginState> = sealed::open(&self.ring, &self.issuer, state, now);
         let Some(login) = login else {
+            if let Some(visit) = sealed::open(&self.ring, &self.issuer, state, now) {
+                return self.recognized(headers, &parameters, visit, now).await;
+            }
             return Err(Failure::Page(OAuthError::invalid_request(
                 "the login has expired, or it did not begin here",
             )));
         };
         let browser = self.check_browser(headers, &login.browser);
         browser.map_err(Failure::Page)?;
-        match self.logged_in(&parameters, &login).await {
+        let secrets = (login.verifier.as_str(), login.nonce.as_str());
+        match self.logged_in(&parameters, secrets).await {
             Err(error) => {
                 tracing::info!(error = error.code, reason = %error.description, "login failed");
                 Err(Failure::Redirect(error, login.request))
@@ -55,10 +59,12 @@ impl AuthorizationServer {
     }
 
     /// Returns the user whom the provider logged in, if they may use this server.
-    async fn logged_in(
+    ///
+    /// `verifier` and `nonce` are those of the request to the provider.
+    pub(super) async fn logged_in(
         &self,
         parameters: &Parameters,
-        login: &LoginState,
+        (verifier, nonce): (&str, &str),
     ) -> Result<User, OAuthError> {
         self.provider.check_issuer(parameters.get("iss")).await?;
         match parameters.get("error") {
@@ -85,7 +91,7 @@ impl AuthorizationServer {
         let code = parameters.required("code", super::form::PARAMETERS_MAX_BYTES)?;
         let user = self
             .provider
-            .redeem(code, &self.callback, &login.verifier, &login.nonce)
+            .redeem(code, &self.callback, verifier, nonce)
             .await?;
         if !self
             .config

@@ -1,5 +1,7 @@
 //! Parameters of requests, from the query or a form.
 
+use std::collections::BTreeMap;
+
 use url::form_urlencoded;
 
 use super::error::OAuthError;
@@ -74,6 +76,17 @@ impl Parameters {
         self.within(name, max)?
             .ok_or_else(|| OAuthError::invalid_request(format!("{name} is missing")))
     }
+}
+
+/// Reads the parameters of a query or a form. Empty ones are left out.
+///
+/// # Errors
+///
+/// A parameter that is there twice, or too many or too large ones.
+pub fn read_parameters(encoded: &[u8]) -> Result<BTreeMap<String, String>, String> {
+    let read = Parameters::read(encoded).map_err(|error| error.description.into_owned())?;
+    let filled = read.0.into_iter().filter(|(_, value)| !value.is_empty());
+    Ok(filled.collect())
 }
 
 #[cfg(test)]

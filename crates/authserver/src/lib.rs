@@ -43,15 +43,18 @@ mod error;
 mod form;
 mod metadata;
 mod once;
-mod page;
+pub mod page;
 mod provider;
 mod redirect;
 mod registration;
 mod sealed;
 mod server;
 mod token;
+mod visit;
 
 #[cfg(test)]
 mod tests;
 
+pub use form::read_parameters;
 pub use server::{AuthorizationServer, AuthorizationServerError, Parts, is_path};
+pub use visit::{BrowserCookie, Visitor, origin_of};

@@ -22,6 +22,7 @@ body{font:1rem/1.5 system-ui,sans-serif;max-width:34rem;margin:3rem auto;padding
 h1{font-size:1.35rem}dt{font-weight:600;margin-top:.75rem}dd{margin:0;overflow-wrap:anywhere}\
 .note{border-left:.25rem solid #b45309;padding:.25rem .75rem;margin:1rem 0}\
 button{font:inherit;padding:.5rem 1.25rem;margin:1.5rem .75rem 0 0;border-radius:.4rem;border:1px solid ButtonBorder}\
+input{font:inherit;padding:.4rem;width:100%;box-sizing:border-box}\
 button[value=allow]{background:#1d4ed8;border-color:#1d4ed8;color:#fff}";
 
 /// Returns the page that asks the user to approve a client.
@@ -98,7 +99,8 @@ pub(super) fn error(text: &str) -> String {
     document("Login failed", &body)
 }
 
-fn document(title: &str, body: &str) -> String {
+/// Returns a document with the style of all pages. `body` is HTML, and `title` plain text without markup.
+pub fn document(title: &str, body: &str) -> String {
     format!(
         "<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content=\"width=device-width\">\
          <title>{title}</title><style>{STYLE}</style></head><body><main>{body}</main></body></html>"
@@ -106,7 +108,7 @@ fn document(title: &str, body: &str) -> String {
 }
 
 /// Returns a page as a response that cannot be framed or stored.
-pub(super) fn response(status: StatusCode, page: String) -> Response<Body> {
+pub fn response(status: StatusCode, page: String) -> Response<Body> {
     let hash = STANDARD.encode(digest(&SHA256, STYLE.as_bytes()));
     // Without `form-action`: browsers apply it to the redirects behind the form too, and those lead to the provider and
     // back to the client.
@@ -132,7 +134,7 @@ pub(super) fn response(status: StatusCode, page: String) -> Response<Body> {
 }
 
 /// Escapes text for HTML, also within quoted attributes.
-fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

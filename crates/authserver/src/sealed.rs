@@ -124,6 +124,52 @@ impl Sealed for LoginState {
     }
 }
 
+/// A login at the provider that only recognizes the user of a browser. Travels as the `state` of the provider's
+/// authorization request.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct VisitState {
+    /// What the browser visits, for the page that it returns to.
+    #[serde(rename = "q")]
+    pub(super) visit: String,
+    #[serde(rename = "b")]
+    pub(super) browser: String,
+    #[serde(rename = "n")]
+    pub(super) nonce: String,
+    #[serde(rename = "v")]
+    pub(super) verifier: String,
+    #[serde(rename = "e")]
+    pub(super) expires: u64,
+}
+
+impl Sealed for VisitState {
+    const KIND: &'static str = "oauth-visit-1";
+
+    fn expires(&self) -> Option<u64> {
+        Some(self.expires)
+    }
+}
+
+/// A user whom the provider has recognized in a browser.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Recognized {
+    #[serde(rename = "q")]
+    pub(super) visit: String,
+    #[serde(rename = "s")]
+    pub(super) subject: String,
+    #[serde(rename = "b")]
+    pub(super) browser: String,
+    #[serde(rename = "e")]
+    pub(super) expires: u64,
+}
+
+impl Sealed for Recognized {
+    const KIND: &'static str = "oauth-visitor-1";
+
+    fn expires(&self) -> Option<u64> {
+        Some(self.expires)
+    }
+}
+
 /// A user whom the provider logged in.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct User {

@@ -20,6 +20,7 @@ use super::error::OAuthError;
 use super::metadata;
 use super::once::Once;
 use super::provider::Provider;
+use super::visit::BrowserCookie;
 use crate::auth::{FacadeConfig, FacadeSetupError};
 use crate::net::{Body, Client, ClientError, Deadlines, Guard};
 use crate::seal::{KeyRing, SigningKeys, random_bytes};
@@ -45,8 +46,8 @@ pub struct AuthorizationServer {
     pub(super) scopes: Vec<String>,
     /// The redirect URI that is registered at the provider.
     pub(super) callback: String,
-    /// True if browsers reach the server by HTTPS.
-    pub(super) is_secure: bool,
+    /// The cookie that binds logins to a browser.
+    pub(super) cookie: BrowserCookie,
     /// True if the server is reached on this machine only, as in tests.
     pub(super) is_local: bool,
     pub(super) ring: Arc<KeyRing>,
@@ -200,7 +201,7 @@ impl AuthorizationServer {
             name,
             resources,
             scopes: offered,
-            is_secure,
+            cookie: BrowserCookie::new(is_secure),
             is_local,
             ring,
             metadata,

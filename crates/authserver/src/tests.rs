@@ -3,6 +3,7 @@
 mod attacks;
 mod flow;
 mod provider;
+mod visit;
 
 use flow::{CLIENT_REDIRECT, Flow, VERIFIER};
 use http::StatusCode;

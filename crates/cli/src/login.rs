@@ -23,7 +23,7 @@ use crate::environment::Probe;
 use crate::net::with_causes;
 use crate::source::{
     Known, LoginError, LoginRequest, TokenStore, Tokens, UpstreamConfig, default_folder, log_in,
-    log_out, logins,
+    log_out, log_out_user, logins,
 };
 use longshore_app::config::{Config, Flags};
 
@@ -106,6 +106,10 @@ pub(super) struct LogoutArgs {
     /// Issuer to log out from, if there are several logins [default: all]
     #[arg(long, value_name = "URL")]
     issuer: Option<String>,
+
+    /// End the login of this user, at the source or upstream with `auth.per_user` that SERVER names
+    #[arg(long, value_name = "NAME", conflicts_with = "issuer")]
+    user: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -272,9 +276,19 @@ fn log_in_as(args: &LoginArgs) -> Result<(), Refused> {
 }
 
 pub(super) fn logout(args: &LogoutArgs) -> Result<(), Failure> {
-    let (server, upstream, tokens) = args.place.find()?;
-    let out = log_out(&tokens, &upstream.auth, &server, args.issuer.as_deref());
-    match runtime()?.block_on(out) {
+    let out = match &args.user {
+        Some(user) => {
+            let config = args.place.kept.config()?;
+            let tokens = args.place.kept.tokens(Some(&config), true)?;
+            runtime()?.block_on(log_out_user(&tokens, &args.place.server, user))
+        }
+        None => {
+            let (server, upstream, tokens) = args.place.find()?;
+            let out = log_out(&tokens, &upstream.auth, &server, args.issuer.as_deref());
+            runtime()?.block_on(out)
+        }
+    };
+    match out {
         Ok(out) if out.is_empty() => output::remark(&"the token is forgotten here"),
         Ok(out) => {
             for one in out {
@@ -317,7 +331,12 @@ fn end(known: &Known) -> Option<Timestamp> {
 
 fn as_json(known: &Known) -> Value {
     json!({
-        "kind": if known.is_login { "login" } else { "refresh_token" },
+        "kind": match (&known.user, known.is_login) {
+            (Some(_), _) => "user",
+            (None, true) => "login",
+            (None, false) => "refresh_token",
+        },
+        "user": known.user,
         "server": known.server,
         "resource": known.resource,
         "issuer": known.issuer,
@@ -330,7 +349,10 @@ fn as_json(known: &Known) -> Value {
 
 fn listed(known: &[Known]) -> String {
     let now = SystemTime::now();
-    let mut table = table(["SERVER", "ISSUER", "CLIENT", "SCOPES", "ENDS"], 120);
+    let mut table = table(
+        ["SERVER", "USER", "ISSUER", "CLIENT", "SCOPES", "ENDS"],
+        120,
+    );
     for known in known {
         let server = match &*known.server {
             "" => &known.resource,
@@ -346,6 +368,7 @@ fn listed(known: &[Known]) -> String {
         };
         let cells = [
             server,
+            known.user.as_deref().unwrap_or_default(),
             &known.issuer,
             &known.client_id,
             &known.scopes.join(" "),

@@ -14,6 +14,7 @@ use super::gauge::Gauge;
 use super::http::{self, HttpSourceConfig};
 use super::identity::AssertionSigner;
 use super::openapi::{self, OpenApiSourceConfig};
+use super::per_user::Accounts;
 use super::tokens::Tokens;
 use super::wasm::{self, ComponentSourceConfig};
 use crate::catalog::{Offered, Refused};
@@ -70,6 +71,15 @@ impl SourceConfig {
         let openapi = self.openapi.as_ref().map(|openapi| &openapi.auth);
         let mut all = http.into_iter().chain(openapi);
         all.any(AuthConfig::exchanges_tokens)
+    }
+
+    /// Returns true if each user logs in to its API.
+    #[doc(hidden)]
+    pub fn has_user_logins(&self) -> bool {
+        let http = self.http.as_ref().map(|http| &http.auth);
+        let openapi = self.openapi.as_ref().map(|openapi| &openapi.auth);
+        let mut all = http.into_iter().chain(openapi);
+        all.any(AuthConfig::has_user_logins)
     }
 
     /// Returns true if a document or a component describes its tools, which may change without the configuration.
@@ -155,6 +165,8 @@ pub struct SourceParts {
     pub tokens: Tokens,
     /// Signer of assertions about callers.
     pub signer: Option<AssertionSigner>,
+    /// Logins of users at the APIs of sources.
+    pub accounts: Accounts,
     /// Memory limit of the process, in bytes; 0 for no limit.
     pub memory_bytes: u64,
 }

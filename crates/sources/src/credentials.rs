@@ -1,6 +1,7 @@
 //! Credentials for other servers: those of this program, from the configuration, or tokens with the rights of the caller.
 //! What a caller sends is never forwarded.
 
+mod config;
 mod oauth;
 mod on_behalf;
 mod renewed;
@@ -15,16 +16,16 @@ use base64::engine::general_purpose::STANDARD;
 use futures_util::future::BoxFuture;
 use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue, StatusCode};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use url::Url;
 use url::form_urlencoded::{Serializer, byte_serialize};
 
+pub use self::config::{AuthConfig, BasicConfig, NamedSecret, OAuthConfig};
 use self::oauth::{Issuer, OAuth};
 pub use self::on_behalf::{ExchangeForm, OnBehalfOfConfig};
 use self::on_behalf::{OnBehalfOf, Rejection};
-use self::renewed::{Renewed, Way};
+pub(super) use self::renewed::{Renewed, Way};
 use super::conceal::{bare, secrets_in};
+use super::per_user::{Accounts, LoginNeeded, UserLogins};
 use super::tokens::{KeepError, Name, Tokens};
 use crate::auth::Principal;
 use crate::client::ClientError;
@@ -32,132 +33,8 @@ use crate::environment::Secret;
 use crate::net::{FetchError, Fetched, OutgoingRequest};
 
 /// Returns the name of the stored token for a configured refresh token, if there is one.
-#[cfg(feature = "cli")]
 pub(super) fn kept_name(config: &AuthConfig) -> Option<Name> {
     Issuer::new(config.oauth.as_ref()?).ok()?.name()
-}
-
-/// Credentials for another server. At most one method can be set.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct AuthConfig {
-    /// Token sent as `Authorization: Bearer`.
-    pub bearer: Option<Secret>,
-    /// File with such a token. It is read again for every call, so the token can be rotated.
-    #[schemars(extend("x-path" = "file"))]
-    pub bearer_file: Option<PathBuf>,
-    /// User name and password for HTTP Basic authentication.
-    pub basic: Option<BasicConfig>,
-    /// Header that carries a secret.
-    pub header: Option<NamedSecret>,
-    /// Query parameter that carries a secret.
-    pub query: Option<NamedSecret>,
-    /// Token requested from an OAuth issuer, and renewed before it expires and after a 401 response.
-    pub oauth: Option<OAuthConfig>,
-    /// Use the token that `longshore login` obtained for this server, and refresh it.
-    ///
-    /// The token is stored as configured in `tokens`. Available for servers with a URL.
-    pub login: bool,
-    /// URL of the issuer whose login is used, if there are logins at several issuers. Default: the issuer of the
-    /// latest login.
-    pub login_issuer: Option<String>,
-    /// Exchange the caller's access token for one with the caller's rights at the other server (RFC 8693).
-    ///
-    /// Only callers with an access token can use it. With `auth.oauth.facade`, callers have tokens of this server, which
-    /// other issuers do not exchange.
-    pub on_behalf_of: Option<OnBehalfOfConfig>,
-}
-
-impl AuthConfig {
-    /// Returns true if requests carry credentials of the caller.
-    pub(super) fn is_of_caller(&self) -> bool {
-        self.on_behalf_of.is_some()
-    }
-
-    /// Returns true if each caller's access token is exchanged.
-    #[doc(hidden)]
-    pub fn exchanges_tokens(&self) -> bool {
-        self.on_behalf_of.is_some()
-    }
-
-    /// Returns true if any method is configured.
-    pub fn is_some(&self) -> bool {
-        let Self {
-            bearer,
-            bearer_file,
-            basic,
-            header,
-            query,
-            oauth,
-            login,
-            login_issuer: _,
-            on_behalf_of,
-        } = self;
-        bearer.is_some()
-            || bearer_file.is_some()
-            || basic.is_some()
-            || header.is_some()
-            || query.is_some()
-            || oauth.is_some()
-            || *login
-            || on_behalf_of.is_some()
-    }
-}
-
-/// User name and password.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct BasicConfig {
-    /// User name.
-    pub username: String,
-    /// Password.
-    pub password: Secret,
-}
-
-/// Secret with a name.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct NamedSecret {
-    /// Name of the header or parameter.
-    pub name: String,
-    /// The secret.
-    pub value: Secret,
-}
-
-/// OAuth 2 client. Uses client credentials (RFC 6749, 4.4), a refresh token (RFC 6749, 6) or token exchange (RFC
-/// 8693), depending on the settings.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct OAuthConfig {
-    /// URL of the token endpoint.
-    pub token_url: String,
-    /// OAuth client ID.
-    pub client_id: String,
-    /// OAuth client secret. Without one, only `client_id` is sent, as public clients do.
-    #[serde(default)]
-    pub client_secret: Option<Secret>,
-    /// Initial refresh token, obtained by a user's consent.
-    ///
-    /// If the issuer rotates it, the new one is stored as configured in `tokens` and used instead.
-    #[serde(default)]
-    pub refresh_token: Option<Secret>,
-    /// File with a token to exchange for one for the other server, such as a service account token. It is read again
-    /// each time.
-    #[serde(default)]
-    #[schemars(extend("x-path" = "file"))]
-    pub subject_token_file: Option<PathBuf>,
-    /// Type of the exchanged token. Default: `urn:ietf:params:oauth:token-type:jwt`.
-    #[serde(default)]
-    pub subject_token_type: Option<String>,
-    /// Requested scopes.
-    #[serde(default, deserialize_with = "crate::environment::list")]
-    pub scopes: Vec<String>,
-    /// Audience of the token, for issuers that require the parameter `audience`.
-    #[serde(default)]
-    pub audience: Option<String>,
-    /// Resource that the token is for (RFC 8707, `resource`).
-    #[serde(default)]
-    pub resource: Option<String>,
 }
 
 /// Credentials that are added to each request.
@@ -173,6 +50,21 @@ pub(super) enum Credentials {
     Kept(Arc<Renewed>),
     /// The caller's token, exchanged.
     OnBehalfOf(Box<OnBehalfOf>),
+    /// The user's own login.
+    PerUser(Arc<UserLogins>),
+}
+
+/// What credentials are made with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Means<'m> {
+    /// Name of the source or upstream server.
+    pub(super) source: &'m str,
+    /// URL of the API or server.
+    pub(super) server: Option<&'m Url>,
+    /// True for an upstream server, whose metadata can name its issuer.
+    pub(super) is_mcp: bool,
+    pub(super) tokens: &'m Tokens,
+    pub(super) accounts: &'m Accounts,
 }
 
 /// Reason why a request cannot be authenticated. The messages hold no secret.
@@ -214,20 +106,35 @@ pub enum CredentialError {
         "your access token was not exchanged for one that it accepts ({0}); log in again, or ask whoever runs this server to check your rights there"
     )]
     Exchange(Rejection),
+    #[error("log in to {} first: open {} in a browser, then call again", .0.host, .0.url)]
+    LoginNeeded(LoginNeeded),
+    #[error(
+        "it is used with your own login, and this server cannot recognize you in a browser; you authenticated as {0}, and it needs a login by auth.oauth.facade or an API key"
+    )]
+    NotRecognized(&'static str),
 }
 
 impl CredentialError {
     /// Returns true if the reason lies with the caller, so that others are not affected and the caller can act on the
     /// message.
     pub(super) fn concerns_caller(&self) -> bool {
-        matches!(self, Self::NoCallerToken(_) | Self::Exchange(_))
+        matches!(
+            self,
+            Self::NoCallerToken(_)
+                | Self::Exchange(_)
+                | Self::LoginNeeded(_)
+                | Self::NotRecognized(_)
+        )
     }
 
     /// Converts it to an error of the MCP client.
     pub(super) fn into_client_error(self) -> ClientError {
-        match self.concerns_caller() {
-            true => ClientError::CallerCredentials(self.to_string()),
-            false => ClientError::Credentials(self.to_string()),
+        match self {
+            Self::LoginNeeded(needed) => ClientError::LoginNeeded {
+                url: needed.url.into(),
+            },
+            error if error.concerns_caller() => ClientError::CallerCredentials(error.to_string()),
+            error => ClientError::Credentials(error.to_string()),
         }
     }
 }
@@ -235,7 +142,15 @@ impl CredentialError {
 impl Credentials {
     /// Returns true if they depend on who calls.
     pub(super) fn are_of_caller(&self) -> bool {
-        matches!(self, Self::OnBehalfOf(_))
+        matches!(self, Self::OnBehalfOf(_) | Self::PerUser(_))
+    }
+
+    /// Returns the logins of users, if there are any.
+    pub(super) fn user_logins(&self) -> Option<&Arc<UserLogins>> {
+        match self {
+            Self::PerUser(logins) => Some(logins),
+            _ => None,
+        }
     }
 
     /// Builds the configured credentials.
@@ -243,11 +158,8 @@ impl Credentials {
     /// # Errors
     ///
     /// Describes the invalid setting and how to correct it.
-    pub(super) fn new(
-        config: &AuthConfig,
-        server: Option<&Url>,
-        tokens: &Tokens,
-    ) -> Result<Self, String> {
+    pub(super) fn new(config: &AuthConfig, means: Means<'_>) -> Result<Self, String> {
+        let Means { server, tokens, .. } = means;
         let AuthConfig {
             bearer,
             bearer_file,
@@ -258,6 +170,7 @@ impl Credentials {
             login,
             login_issuer,
             on_behalf_of,
+            per_user,
         } = config;
         let ways = [
             bearer.is_some(),
@@ -268,6 +181,7 @@ impl Credentials {
             oauth.is_some(),
             *login,
             on_behalf_of.is_some(),
+            per_user.is_some(),
         ];
         if ways.iter().filter(|given| **given).count() > 1 {
             return Err("it has several authentication methods; keep one".to_owned());
@@ -287,6 +201,11 @@ impl Credentials {
             let name = HeaderName::try_from(&*named.name)
                 .map_err(|_| format!("{:?} is no name of a header", named.name))?;
             return Ok(Self::Header(name, sensitive(named.value.expose())?));
+        }
+        if let Some(per_user) = per_user {
+            let server = (means.server, means.is_mcp);
+            let logins = UserLogins::new(means.source, per_user, server, tokens, means.accounts)?;
+            return Ok(Self::PerUser(logins));
         }
         if let Some(exchange) = on_behalf_of {
             return Ok(Self::OnBehalfOf(Box::new(OnBehalfOf::new(exchange)?)));
@@ -330,6 +249,11 @@ impl Credentials {
         caller: Option<&Principal>,
     ) -> Result<(), CredentialError> {
         match self {
+            Self::PerUser(logins) => {
+                let caller = caller.ok_or(CredentialError::NoCaller)?;
+                let value = logins.token(caller).await?;
+                request.headers.insert(AUTHORIZATION, value);
+            }
             Self::OnBehalfOf(exchange) => {
                 let caller = caller.ok_or(CredentialError::NoCaller)?;
                 let value = exchange.token(caller).await?;
@@ -368,9 +292,11 @@ impl Credentials {
             Self::None => Vec::new(),
             Self::Query(_, value) => vec![value.expose().into()],
             Self::Header(name, _) => secrets_in(request.headers.get(name)),
-            Self::BearerFile(_) | Self::OAuth(_) | Self::Kept(_) | Self::OnBehalfOf(_) => {
-                secrets_in(request.headers.get(AUTHORIZATION))
-            }
+            Self::BearerFile(_)
+            | Self::OAuth(_)
+            | Self::Kept(_)
+            | Self::OnBehalfOf(_)
+            | Self::PerUser(_) => secrets_in(request.headers.get(AUTHORIZATION)),
         }
     }
 
@@ -382,6 +308,13 @@ impl Credentials {
     ) -> bool {
         match self {
             Self::OnBehalfOf(exchange) => caller.is_some_and(|caller| exchange.refused(caller)),
+            Self::PerUser(logins) => match caller {
+                Some(caller) => {
+                    let used = bare(request.headers.get(AUTHORIZATION));
+                    logins.refused(caller, used).await
+                }
+                None => false,
+            },
             Self::OAuth(oauth) => {
                 oauth.refused(request.headers.get(AUTHORIZATION)).await;
                 true
@@ -424,6 +357,7 @@ impl fmt::Debug for Credentials {
             Self::OAuth(_) => "OAuth",
             Self::Kept(_) => "Kept",
             Self::OnBehalfOf(_) => "OnBehalfOf",
+            Self::PerUser(_) => "PerUser",
         })
     }
 }

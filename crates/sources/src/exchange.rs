@@ -12,8 +12,8 @@ use url::Url;
 
 use super::conceal::{conceal, secrets_in};
 use super::config::ExchangeLimits;
-use super::credentials::{AuthConfig, CredentialError, Credentials};
-use super::tokens::Tokens;
+use super::config::SourceParts;
+use super::credentials::{AuthConfig, CredentialError, Credentials, Means};
 use crate::catalog::{CallContext, ToolError};
 use crate::net::{
     Backoff, Bulkhead, BulkheadError, BulkheadStats, Client, Deadlines, EgressConfig, FetchError,
@@ -62,7 +62,7 @@ pub(super) enum ExchangeError {
 
 impl ExchangeError {
     /// Converts it to an error for the model. What concerns the caller is told to it even if errors are masked.
-    pub(super) fn into_tool_error(self, source_name: &str) -> ToolError {
+    fn into_tool_error(self, source_name: &str) -> ToolError {
         match self {
             Self::Credentials(error) if error.concerns_caller() => {
                 ToolError::new(format!("{source_name}: {error}"))
@@ -110,7 +110,7 @@ impl Exchange {
         name: &str,
         bases: &[Url],
         egress: &EgressConfig,
-        (auth, tokens): (&AuthConfig, &Tokens),
+        (auth, parts): (&AuthConfig, &SourceParts),
         limits: &ExchangeLimits,
     ) -> Result<Self, (&'static str, String)> {
         let guard = egress.guard().map_err(|e| ("egress", e.to_string()))?;
@@ -120,8 +120,14 @@ impl Exchange {
                 .check_url(base)
                 .map_err(|e| ("base_url", format!("{base}: {e}")))?;
         }
-        let credentials =
-            Credentials::new(auth, bases.first(), tokens).map_err(|problem| ("auth", problem))?;
+        let means = Means {
+            source: name,
+            server: bases.first(),
+            is_mcp: false,
+            tokens: &parts.tokens,
+            accounts: &parts.accounts,
+        };
+        let credentials = Credentials::new(auth, means).map_err(|problem| ("auth", problem))?;
         let client = Client::builder(guard)
             .deadlines(Deadlines::total(limits.timeout()))
             .max_body(limits.response_bytes)
@@ -141,11 +147,6 @@ impl Exchange {
         })
     }
 
-    /// Returns the name of the source.
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
     /// Returns the bulkhead statistics.
     pub(super) fn stats(&self) -> BulkheadStats {
         self.bulkhead.stats()
@@ -154,6 +155,22 @@ impl Exchange {
     /// Returns the number of retries.
     pub(super) fn retried(&self) -> u64 {
         self.retried.load(Ordering::Relaxed)
+    }
+
+    /// Sends a request as [`send`](Self::send) does. A user without a login at the API is asked for it first.
+    pub(super) async fn send_for(
+        &self,
+        request: OutgoingRequest,
+        manner: Manner,
+        errand: Errand<'_>,
+    ) -> Result<Fetched, ToolError> {
+        if manner.authenticated
+            && let Some(logins) = self.credentials.user_logins()
+        {
+            Box::pin(logins.ensure(errand.context)).await?;
+        }
+        let sent = self.send(request, manner, Some(errand)).await;
+        sent.map_err(|error| error.into_tool_error(&self.name))
     }
 
     /// Sends a request and reads its response.

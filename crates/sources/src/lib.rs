@@ -31,11 +31,11 @@ mod exchange;
 mod gauge;
 mod http;
 mod identity;
-#[cfg(feature = "cli")]
 mod login;
 mod name;
 mod openapi;
 mod pattern;
+mod per_user;
 mod promise;
 #[cfg(feature = "cli")]
 mod registry;
@@ -65,16 +65,17 @@ pub use credentials::{
 };
 pub use gauge::Gauge;
 pub use identity::{ASSERTION_KEYS_PATH, AssertionConfig, AssertionSigner, ForwardConfig};
-#[cfg(feature = "cli")]
-pub use login::{Known, LoginError, LoginRequest, log_in, log_out, logins};
+pub use login::{Known, LoginError, LoginRequest, log_in, log_out, log_out_user, logins};
 pub use openapi::{OpenApiSourceConfig, OperationTool, Selection};
+pub use per_user::{
+    AccountError, Accounts, Invitation, PerUserConfig, RecognizedUsers, is_account_path,
+};
 #[cfg(feature = "cli")]
 pub use registry::{
     Entry, OFFICIAL as REGISTRY, Preference, Registry, RegistryError, Server, described, entry,
 };
 pub use tokens::Tokens;
 pub use tokens::{TokenStore, TokensConfig, TokensError};
-#[cfg(feature = "cli")]
 pub use tokens::{default_folder, has_login};
 pub use upstream::{
     Naming, SEPARATOR, TIMEOUT_SECONDS, UpstreamGauge, UpstreamRules, UpstreamStates, Upstreams,

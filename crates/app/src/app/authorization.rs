@@ -35,10 +35,10 @@ pub(super) fn serve(
     auth: &Authentication,
     parts: &SharedParts,
     places: &[MountPlace],
-) -> Result<(), AppError> {
+) -> Result<Option<Arc<AuthorizationServer>>, AppError> {
     let facade = &config.auth.oauth.facade;
     if !facade.is_configured() {
-        return Ok(());
+        return Ok(None);
     }
     let public = config.http.public_url.as_deref().and_then(PublicUrl::parse);
     let missing = || OAuthSetupError::from(FacadeSetupError::NoPublicUrl);
@@ -80,6 +80,7 @@ pub(super) fn serve(
     })
     .map_err(|error| AppError::AuthorizationServer(error.to_string()))?;
     auth.hold(server.public_keys());
-    layers.serve_publicly(Arc::new(Paths(Arc::new(server))));
-    Ok(())
+    let server = Arc::new(server);
+    layers.serve_publicly(Arc::new(Paths(Arc::clone(&server))));
+    Ok(Some(server))
 }

@@ -11,6 +11,8 @@ use super::admission::{check_search_names, checked_policy};
 #[cfg(feature = "sources")]
 use super::assertions::AssertionKeys;
 use super::catalog_builder::CatalogBuilder;
+#[cfg(all(feature = "oauth", feature = "sources"))]
+use super::connect::ConnectPage;
 use super::endpoints::{self, OtherApp, SharedParts};
 use super::error::AppError;
 #[cfg(feature = "sources")]
@@ -24,6 +26,8 @@ use super::supervisor::Supervisor;
 use super::warnings::{warn_in_public, warn_of_nobody, warn_of_open_secrets};
 use super::{App, backends, methods};
 use crate::audit::Audit;
+#[cfg(all(feature = "oauth", feature = "sources"))]
+use crate::auth::PublicUrl;
 use crate::auth::{Authentication, Gate, MountPlace, Place};
 use crate::config::{
     Config, Flags, Loaded, Transport, is_public, validate_bound, validate_features,
@@ -118,7 +122,15 @@ impl App {
             parts,
         } = Box::pin(self.build(&config, telemetry, keys)).await?;
         #[cfg(feature = "oauth")]
-        super::authorization::serve(&mut layers, &config, &auth, &parts, &requirements)?;
+        let authorization =
+            super::authorization::serve(&mut layers, &config, &auth, &parts, &requirements)?;
+        #[cfg(all(feature = "oauth", feature = "sources"))]
+        if let Some(public) = config.http.public_url.as_deref().and_then(PublicUrl::parse) {
+            let name = config.server.title.as_ref().unwrap_or(&config.server.name);
+            let accounts = items.accounts.clone();
+            let page = ConnectPage::new(name, &public, accounts, authorization, auth.keys());
+            layers.serve_publicly(Arc::new(page));
+        }
         let whole = server.snapshot();
         let endpoints = endpoints::build(&config, &parts, &items, &whole.catalog, apps).await?;
         drop(whole);

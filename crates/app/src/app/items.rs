@@ -10,19 +10,19 @@ use serde_json::Value;
 
 use super::error::AppError;
 use super::origins::SettingOrigins;
-use crate::auth::PublicUrl;
+use crate::auth::{AuthMethodKind, PublicUrl};
 use crate::catalog::{
     Announcer, AnyResource, Catalog, Changed, Offered, Prompt, Provided, Refused, Skill, Source,
     Tool,
 };
-use crate::config::{Config, ConfigError, Conflict};
+use crate::config::{Config, ConfigError, Conflict, is_public};
 use crate::environment::Probe;
 use crate::net::Background;
 use crate::seal::KeyRing;
 use crate::source::{
-    ArtifactError, ArtifactStore, Artifacts, AssertionSigner, Collected, Gauge, Grounds, Naming,
-    SEPARATOR, SourceConfig, SourceParts, TIMEOUT_SECONDS, Tokens, UpstreamRules, Upstreams,
-    builtin, offered,
+    Accounts, ArtifactError, ArtifactStore, Artifacts, AssertionSigner, Collected, Gauge, Grounds,
+    Naming, RecognizedUsers, SEPARATOR, SourceConfig, SourceParts, TIMEOUT_SECONDS, Tokens,
+    UpstreamRules, Upstreams, builtin, offered,
 };
 use crate::telemetry::Metrics;
 
@@ -53,6 +53,8 @@ pub(super) struct AppItems {
     pub(super) tokens: Tokens,
     /// Signer of assertions about callers.
     pub(super) signer: Option<AssertionSigner>,
+    /// Logins of users at the APIs of sources.
+    pub(super) accounts: Accounts,
     /// Upstream servers of the settings at startup.
     pub(super) upstreams: Option<Arc<Upstreams>>,
     /// True if configured items were left out, so that rules can name items which are not known.
@@ -125,6 +127,20 @@ const UPSTREAMS_REAPING: Duration = Duration::from_secs(30);
 /// Time in which a mounted source has to return its items.
 const SOURCE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Returns which users can be recognized in a browser, to log in at the APIs of sources.
+fn recognized_users(config: &Config, root: &str) -> RecognizedUsers {
+    RecognizedUsers {
+        issuer: config
+            .auth
+            .oauth
+            .facade
+            .is_configured()
+            .then(|| root.to_owned()),
+        keys: config.auth.has(AuthMethodKind::ApiKey),
+        everybody: !config.auth.proves_anything() && !is_public(config),
+    }
+}
+
 impl AppItems {
     /// Binds the items to the provided values, and creates what the settings need: the token store, upstream servers and
     /// the store of large results. Nothing is connected yet.
@@ -138,7 +154,11 @@ impl AppItems {
         self.background = background.clone();
         self.tokens = Tokens::new(&config.tokens, &Probe::real())?;
         let issuer = config.http.public_url.as_deref().and_then(PublicUrl::parse);
-        self.signer = AssertionSigner::new(keys, issuer.map(|url| url.root()));
+        let root = issuer.map(|url| url.root());
+        if let Some(root) = &root {
+            self.accounts = Accounts::new(keys, root.clone(), recognized_users(config, root));
+        }
+        self.signer = AssertionSigner::new(keys, root);
         if !config.upstreams.is_empty() {
             let rules = self.upstream_rules(config, keys);
             let upstreams = Upstreams::new(&config.upstreams, rules)?;
@@ -170,8 +190,7 @@ impl AppItems {
                     .clone()
                     .unwrap_or_else(|| SEPARATOR.to_owned()),
             },
-            tokens: self.tokens.clone(),
-            signer: self.signer.clone(),
+            parts: self.source_parts(config),
             keys: Arc::clone(keys),
             background: self.background.clone(),
         }
@@ -222,6 +241,7 @@ impl AppItems {
         SourceParts {
             tokens: self.tokens.clone(),
             signer: self.signer.clone(),
+            accounts: self.accounts.clone(),
             memory_bytes: config.limits.memory_bytes,
         }
     }

@@ -9,6 +9,8 @@ mod authorization;
 mod backends;
 mod build;
 mod catalog_builder;
+#[cfg(all(feature = "oauth", feature = "sources"))]
+mod connect;
 mod endpoints;
 mod error;
 mod hooks;

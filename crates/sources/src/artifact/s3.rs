@@ -19,9 +19,9 @@ use super::workload::Workload;
 use crate::environment::{Probe, Secret};
 use crate::net::{self, BulkheadConfig, EgressConfig, Fetched, OutgoingRequest};
 use crate::source::config::ExchangeLimits;
+use crate::source::config::SourceParts;
 use crate::source::credentials::AuthConfig;
 use crate::source::exchange::{Exchange, ExchangeError, Manner};
-use crate::source::tokens::Tokens;
 
 /// Bucket for large results.
 ///
@@ -187,7 +187,7 @@ impl S3 {
             "artifacts",
             std::slice::from_ref(&base),
             &EgressConfig::default(),
-            (&AuthConfig::default(), &Tokens::default()),
+            (&AuthConfig::default(), &SourceParts::default()),
             &limits,
         )
         .map_err(|(_, problem)| ("endpoint", problem))?;

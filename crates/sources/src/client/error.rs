@@ -43,6 +43,12 @@ pub enum ClientError {
     /// The caller has no credentials of its own for the server. The message is for the caller.
     #[error("{0}")]
     CallerCredentials(String),
+    /// The user who calls has to log in to the server first.
+    #[error("log in first: open {url} in a browser, then call again")]
+    LoginNeeded {
+        /// The page for the user.
+        url: String,
+    },
     /// The server requires authentication.
     #[error("it wants to know who calls (HTTP 401){}", of_what(.challenge))]
     Unauthorized {
@@ -93,6 +99,7 @@ impl ClientError {
             | Self::RevisionRefused { .. }
             | Self::Credentials(_)
             | Self::CallerCredentials(_)
+            | Self::LoginNeeded { .. }
             | Self::InsufficientScope { .. }
             | Self::Unauthorized { .. } => false,
             Self::Http(error) => error.may_have_happened(),
@@ -108,6 +115,11 @@ impl ClientError {
     /// error.
     pub(super) fn is_refusal(&self) -> bool {
         !self.may_have_happened() || matches!(self, Self::Status { .. })
+    }
+
+    /// Returns true if the reason lies with the caller, so that others are not affected.
+    pub(crate) fn concerns_caller(&self) -> bool {
+        matches!(self, Self::CallerCredentials(_) | Self::LoginNeeded { .. })
     }
 
     /// Returns true if the next request needs a new connection.

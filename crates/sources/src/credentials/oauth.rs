@@ -94,8 +94,7 @@ impl Issuer {
                 .as_ref()
                 .map(|first| first.expose().to_owned()),
             scopes: config.scopes.clone(),
-            lacking: Vec::new(),
-            networks: Vec::new(),
+            ..Grant::default()
         }
     }
 

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::oauth::Issuer;
 use super::{CredentialError, bearer_value};
+use crate::environment::Secret;
 use crate::source::tokens::{Grant, Granted, Grants, KeepError, Name, Tokens};
 
 /// Maximum age of the cached state of a login. Users can log in or out at any time.
@@ -32,9 +33,11 @@ pub(crate) struct Renewed {
 }
 
 /// Grant type: the source of the next token.
-pub(super) enum Way {
+pub(crate) enum Way {
     /// A login, at this issuer if one is given.
     Login(Option<String>),
+    /// A user's own login. The client's secret, if it is configured, can change.
+    User(Option<Secret>),
     /// A configured refresh token.
     Configured(Box<Issuer>),
 }
@@ -73,7 +76,7 @@ struct Found {
 }
 
 impl Renewed {
-    pub(super) fn new(tokens: Tokens, name: Name, way: Way) -> Self {
+    pub(crate) fn new(tokens: Tokens, name: Name, way: Way) -> Self {
         Self {
             tokens,
             name,
@@ -84,7 +87,7 @@ impl Renewed {
     }
 
     /// Returns a valid token. Concurrent callers wait for the request under way.
-    pub(super) async fn token(self: &Arc<Self>) -> Result<HeaderValue, CredentialError> {
+    pub(crate) async fn token(self: &Arc<Self>) -> Result<HeaderValue, CredentialError> {
         if let Some(value) = self.at_hand() {
             return Ok(value);
         }
@@ -116,7 +119,7 @@ impl Renewed {
         else {
             return Ok(());
         };
-        match matches!(self.way, Way::Login(_)) && grant.lacks(scope) {
+        match matches!(self.way, Way::Login(_) | Way::User(_)) && grant.lacks(scope) {
             true => self.tokens.keep(&self.name, &grant).await,
             false => Ok(()),
         }
@@ -262,7 +265,7 @@ impl Renewed {
     }
 
     /// Handles a token that the server rejected. Returns true if another one is likely to be available.
-    pub(super) async fn refused(&self, used: &str) -> bool {
+    pub(crate) async fn refused(&self, used: &str) -> bool {
         let mut own = self.own.lock().await;
         let Ok(found) = self.look(&mut own).await else {
             return false;
@@ -304,7 +307,7 @@ impl Own {
 impl Way {
     fn looks(&self) -> Duration {
         match self {
-            Self::Login(_) => LOOKS,
+            Self::Login(_) | Self::User(_) => LOOKS,
             Self::Configured(_) => LOOKS_CONFIGURED,
         }
     }
@@ -312,7 +315,7 @@ impl Way {
     fn choose<'g>(&self, grants: &'g Grants) -> Option<&'g Grant> {
         match self {
             Self::Login(issuer) => grants.of(issuer.as_deref()),
-            Self::Configured(_) => grants.of(None),
+            Self::User(_) | Self::Configured(_) => grants.of(None),
         }
     }
 
@@ -320,7 +323,7 @@ impl Way {
     fn otherwise(&self, own: &Own) -> Result<Grant, CredentialError> {
         match self {
             // The user has logged out.
-            Self::Login(_) => Err(CredentialError::NoLogin),
+            Self::Login(_) | Self::User(_) => Err(CredentialError::NoLogin),
             // The configured refresh token may have been rotated.
             Self::Configured(issuer) => Ok(own.newest.clone().unwrap_or_else(|| issuer.first())),
         }
@@ -329,13 +332,20 @@ impl Way {
     async fn next(&self, grant: &Grant) -> Result<Granted, CredentialError> {
         match self {
             Self::Login(_) => grant.refresh().await,
+            Self::User(secret) => {
+                let mut grant = grant.clone();
+                if let Some(secret) = secret {
+                    grant.client_secret = Some(secret.expose().to_owned());
+                }
+                grant.refresh().await
+            }
             Self::Configured(issuer) => issuer.ask(grant.refresh_token.as_deref()).await,
         }
     }
 
     fn ended(&self) -> CredentialError {
         match self {
-            Self::Login(_) => CredentialError::LoginEnded,
+            Self::Login(_) | Self::User(_) => CredentialError::LoginEnded,
             Self::Configured(_) => CredentialError::RefreshEnded,
         }
     }

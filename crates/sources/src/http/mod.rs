@@ -70,7 +70,7 @@ pub fn collect(http: &HttpSourceConfig, collector: &mut Collector) {
         &source,
         &bases,
         &http.egress,
-        (&http.auth, &collector.parts.tokens),
+        (&http.auth, &collector.parts),
         &http.limits,
     );
     let exchange = match exchange {
@@ -234,10 +234,10 @@ impl Plan {
         let assertion = self
             .forward
             .apply(context.principal(), &mut request.headers)?;
-        let errand = Some(Errand {
+        let errand = Errand {
             context,
             template: None,
-        });
+        };
         let Some(pages) = &self.pages else {
             let answer = self.send(request, errand, assertion.as_ref()).await?;
             return self.response.output(&answer, &arguments, context);
@@ -264,11 +264,10 @@ impl Plan {
     async fn send(
         &self,
         request: OutgoingRequest,
-        errand: Option<Errand<'_>>,
+        errand: Errand<'_>,
         assertion: Option<&HeaderValue>,
     ) -> Result<Fetched, ToolError> {
-        let sent = self.exchange.send(request, self.manner, errand).await;
-        let mut answer = sent.map_err(|error| error.into_tool_error(self.exchange.name()))?;
+        let mut answer = self.exchange.send_for(request, self.manner, errand).await?;
         if assertion.is_some() {
             conceal(secrets_in(assertion), &mut answer);
         }

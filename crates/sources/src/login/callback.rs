@@ -12,12 +12,12 @@ use url::Url;
 
 /// Parameters that an issuer sends with the redirect.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Redirected {
-    pub(super) code: Option<String>,
-    pub(super) state: Option<String>,
-    pub(super) iss: Option<String>,
-    pub(super) error: Option<String>,
-    pub(super) error_description: Option<String>,
+pub(crate) struct Redirected {
+    pub(crate) code: Option<String>,
+    pub(crate) state: Option<String>,
+    pub(crate) iss: Option<String>,
+    pub(crate) error: Option<String>,
+    pub(crate) error_description: Option<String>,
 }
 
 pub(super) struct Callback {

@@ -67,20 +67,22 @@ struct Identity {
     in_form: bool,
 }
 
-/// Runs the authorization flow. `show` receives the URL to open in a browser.
-pub async fn log_in(request: &LoginRequest, show: impl FnOnce(&Url)) -> Result<Known, LoginError> {
-    let tokens = &request.tokens;
-    if tokens.are_in_memory() {
-        return Err(LoginError::InMemory);
-    }
-    // The token must be storable before the user is asked for consent.
-    let name = Name::of_login(&request.server);
-    let failed = kept_in(tokens);
-    let known = tokens
-        .look(&name)
-        .await
-        .or_else(known_to_be_foreign)
-        .map_err(&failed)?;
+/// An authorization request that is ready: the issuer is known, and knows the client.
+pub(crate) struct Prepared {
+    /// The issuer's page for the user, without parameters.
+    pub(crate) authorize: Url,
+    /// The grant, without tokens.
+    pub(crate) grant: Grant,
+    /// True if the issuer promises to name itself in its response (RFC 9207).
+    pub(crate) names_itself: bool,
+}
+
+/// Discovers the issuer of a server and identifies the client there. `known` are earlier grants for the server.
+pub(crate) async fn prepare(
+    request: &LoginRequest,
+    known: Option<&Grants>,
+    redirect: &str,
+) -> Result<Prepared, LoginError> {
     let web = client(&request.networks, Some(&request.server))?;
     let Found {
         resource,
@@ -113,17 +115,8 @@ pub async fn log_in(request: &LoginRequest, show: impl FnOnce(&Url)) -> Result<K
     web.guard().check_url(&token_endpoint)?;
     // The URL is opened in a browser, so it must be a web page.
     web.guard().check_url(&authorize)?;
-    let callback = Callback::listen(request.port)
-        .await
-        .map_err(|source| LoginError::Listen {
-            port: request.port,
-            source,
-        })?;
-    let redirect = callback.redirect_uri();
-    let identity = identify(&web, request, &issuer, &redirect).await?;
-    let before = known
-        .as_ref()
-        .and_then(|known| known.of(Some(&issuer.issuer)));
+    let identity = identify(&web, request, &issuer, redirect).await?;
+    let before = known.and_then(|known| known.of(Some(&issuer.issuer)));
     let lacking = before.map(|before| before.lacking.clone());
     let lacking = lacking.unwrap_or_default();
     if !request.scopes.is_empty() {
@@ -147,20 +140,7 @@ pub async fn log_in(request: &LoginRequest, show: impl FnOnce(&Url)) -> Result<K
     {
         scopes.push("offline_access".to_owned());
     }
-    let (verifier, state) = (secret_text(), secret_text());
-    let url = authorization_url(
-        authorize, &identity, &redirect, &verifier, &state, &resource, &scopes,
-    );
-    show(&url);
-    let redirected = timeout(request.patience, callback.wait(&state))
-        .await
-        .map_err(|_| LoginError::Timeout(request.patience.as_secs()))?
-        .map_err(|source| LoginError::Listen {
-            port: request.port,
-            source,
-        })?;
-    let code = code_of(redirected, &issuer)?;
-    let mut grant = Grant {
+    let grant = Grant {
         server: request.server.as_str().to_owned(),
         resource,
         issuer: issuer.issuer,
@@ -169,22 +149,56 @@ pub async fn log_in(request: &LoginRequest, show: impl FnOnce(&Url)) -> Result<K
         client_id: identity.id,
         client_secret: identity.secret,
         secret_in_form: identity.in_form,
-        access_token: String::new(),
-        expires: None,
-        margin: 0,
-        refresh_token: None,
         scopes,
         lacking,
         networks: request.networks.clone(),
+        ..Grant::default()
     };
-    let fields = [
-        ("grant_type", "authorization_code"),
-        ("code", code.as_str()),
-        ("redirect_uri", redirect.as_str()),
-        ("code_verifier", verifier.as_str()),
-    ];
-    let granted: Granted = grant.ask(token_endpoint.as_str(), &fields).await?;
-    grant.take(granted, SystemTime::now());
+    Ok(Prepared {
+        authorize,
+        grant,
+        names_itself: issuer.authorization_response_iss_parameter_supported,
+    })
+}
+
+/// Runs the authorization flow. `show` receives the URL to open in a browser.
+pub async fn log_in(request: &LoginRequest, show: impl FnOnce(&Url)) -> Result<Known, LoginError> {
+    let tokens = &request.tokens;
+    if tokens.are_in_memory() {
+        return Err(LoginError::InMemory);
+    }
+    // The token must be storable before the user is asked for consent.
+    let name = Name::of_login(&request.server);
+    let failed = kept_in(tokens);
+    let known = tokens
+        .look(&name)
+        .await
+        .or_else(known_to_be_foreign)
+        .map_err(&failed)?;
+    let callback = Callback::listen(request.port)
+        .await
+        .map_err(|source| LoginError::Listen {
+            port: request.port,
+            source,
+        })?;
+    let redirect = callback.redirect_uri();
+    let Prepared {
+        authorize,
+        mut grant,
+        names_itself,
+    } = prepare(request, known.as_ref(), &redirect).await?;
+    let (verifier, state) = (secret_text(), secret_text());
+    let url = authorization_url(authorize, &grant, &redirect, &verifier, &state);
+    show(&url);
+    let redirected = timeout(request.patience, callback.wait(&state))
+        .await
+        .map_err(|_| LoginError::Timeout(request.patience.as_secs()))?
+        .map_err(|source| LoginError::Listen {
+            port: request.port,
+            source,
+        })?;
+    let code = code_of(redirected, &grant.issuer, names_itself)?;
+    redeem(&mut grant, &code, &redirect, &verifier).await?;
     // A server that refreshes its token now would overwrite the new one.
     let turn = tokens.turn(&name).await.map_err(&failed)?;
     let begun = tokens.begin(&name, &grant).await;
@@ -194,6 +208,25 @@ pub async fn log_in(request: &LoginRequest, show: impl FnOnce(&Url)) -> Result<K
         tracing::debug!(%error, "what has ended is still kept");
     }
     Ok(Known::of(&grant, true))
+}
+
+/// Exchanges the code for the tokens of a grant.
+pub(crate) async fn redeem(
+    grant: &mut Grant,
+    code: &str,
+    redirect: &str,
+    verifier: &str,
+) -> Result<(), LoginError> {
+    let fields = [
+        ("grant_type", "authorization_code"),
+        ("code", code),
+        ("redirect_uri", redirect),
+        ("code_verifier", verifier),
+    ];
+    let endpoint = grant.token_endpoint.clone();
+    let granted: Granted = grant.ask(&endpoint, &fields).await?;
+    grant.take(granted, SystemTime::now());
+    Ok(())
 }
 
 /// Treats unreadable stored data as absent, because a login replaces it.
@@ -327,9 +360,14 @@ async fn identify(
         true if takes("client_secret_basic") => "client_secret_basic",
         true => "client_secret_post",
     };
+    // RFC 8252: a redirect to the user's own machine is that of a native application.
+    let kind = match redirect.starts_with("http://127.0.0.1") {
+        true => "native",
+        false => "web",
+    };
     let body = json!({
         "client_name": "Longshore",
-        "application_type": "native",
+        "application_type": kind,
         "redirect_uris": [redirect],
         "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"],
@@ -366,39 +404,42 @@ fn told(body: &[u8]) -> String {
     cut(format!("{} {}", refusal.error, refusal.error_description).trim())
 }
 
-fn authorization_url(
+/// Returns the page of the issuer for one login.
+pub(crate) fn authorization_url(
     mut url: Url,
-    identity: &Identity,
+    grant: &Grant,
     redirect: &str,
     verifier: &str,
     state: &str,
-    resource: &str,
-    scopes: &[String],
 ) -> Url {
     let challenge = URL_SAFE_NO_PAD.encode(digest(&SHA256, verifier.as_bytes()));
     let mut query = url.query_pairs_mut();
     query
         .append_pair("response_type", "code")
-        .append_pair("client_id", &identity.id)
+        .append_pair("client_id", &grant.client_id)
         .append_pair("redirect_uri", redirect)
         .append_pair("code_challenge", &challenge)
         .append_pair("code_challenge_method", "S256")
-        .append_pair("state", state)
-        .append_pair("resource", resource);
-    if !scopes.is_empty() {
-        query.append_pair("scope", &scopes.join(" "));
+        .append_pair("state", state);
+    if !grant.resource.is_empty() {
+        query.append_pair("resource", &grant.resource);
+    }
+    if !grant.scopes.is_empty() {
+        query.append_pair("scope", &grant.scopes.join(" "));
     }
     drop(query);
     url
 }
 
 /// Returns the authorization code if it is from the expected issuer (RFC 9207). The state has been checked before.
-fn code_of(redirected: Redirected, issuer: &Issuer) -> Result<String, LoginError> {
+pub(crate) fn code_of(
+    redirected: Redirected,
+    issuer: &str,
+    names_itself: bool,
+) -> Result<String, LoginError> {
     match &redirected.iss {
-        Some(iss) if *iss != issuer.issuer => return Err(LoginError::MixedUp),
-        None if issuer.authorization_response_iss_parameter_supported => {
-            return Err(LoginError::MixedUp);
-        }
+        Some(iss) if iss != issuer => return Err(LoginError::MixedUp),
+        None if names_itself => return Err(LoginError::MixedUp),
         _ => {}
     }
     if let Some(error) = redirected.error {
@@ -411,21 +452,13 @@ fn code_of(redirected: Redirected, issuer: &Issuer) -> Result<String, LoginError
 }
 
 /// Returns 256 random bits as text.
-fn secret_text() -> String {
+pub(crate) fn secret_text() -> String {
     URL_SAFE_NO_PAD.encode(random_bytes::<32>())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn issuer(promises: bool) -> Issuer {
-        serde_json::from_value(json!({
-            "issuer": "https://a.example",
-            "authorization_response_iss_parameter_supported": promises,
-        }))
-        .expect("an issuer")
-    }
 
     fn back(iss: Option<&str>, error: Option<&str>) -> Redirected {
         Redirected {
@@ -439,7 +472,7 @@ mod tests {
     /// RFC 9207, 2.4.
     #[test]
     fn a_code_of_another_issuer_is_not_used_and_nothing_that_it_says() {
-        let code = |redirected, promises| code_of(redirected, &issuer(promises));
+        let code = |redirected, promises| code_of(redirected, "https://a.example", promises);
         assert!(code(back(None, None), false).is_ok());
         assert!(code(back(Some("https://a.example"), None), false).is_ok());
         assert!(code(back(Some("https://a.example"), None), true).is_ok());
@@ -463,21 +496,15 @@ mod tests {
 
     #[test]
     fn a_verifier_is_never_in_the_url() {
-        let identity = Identity {
-            id: "me".to_owned(),
-            secret: Some("s3cret".to_owned()),
-            in_form: false,
+        let grant = Grant {
+            client_id: "me".to_owned(),
+            client_secret: Some("s3cret".to_owned()),
+            resource: "https://b.example/mcp".to_owned(),
+            ..Grant::default()
         };
         let url = "https://a.example/authorize?x=1".parse().expect("a URL");
-        let url = authorization_url(
-            url,
-            &identity,
-            "http://127.0.0.1:1/callback",
-            "verifier",
-            "state",
-            "https://b.example/mcp",
-            &[],
-        );
+        let redirect = "http://127.0.0.1:1/callback";
+        let url = authorization_url(url, &grant, redirect, "verifier", "state");
         let text = url.as_str();
         assert!(
             text.starts_with("https://a.example/authorize?x=1&response_type=code&client_id=me&")

@@ -13,6 +13,8 @@ use crate::source::tokens::{Grant, KeepError, Name, Tokens};
 pub struct Known {
     /// True for a login; false for a configured refresh token.
     pub is_login: bool,
+    /// The user whose own login it is, for sources with `auth.per_user`.
+    pub user: Option<String>,
     /// URL of the server as given at login.
     pub server: String,
     /// Resource identifier of the server, as declared or configured.
@@ -31,6 +33,7 @@ impl Known {
         let ends = grant.expires.map(Duration::from_secs);
         Self {
             is_login,
+            user: grant.user.clone(),
             server: grant.server.clone(),
             resource: grant.resource.clone(),
             issuer: grant.issuer.clone(),
@@ -104,6 +107,43 @@ pub async fn log_out(
         });
     }
     Ok(out)
+}
+
+/// Removes the login of a user at the API of a source, and revokes it at its issuer. `user` is the name of the principal.
+///
+/// # Errors
+///
+/// There is none, or it cannot be removed.
+pub async fn log_out_user(
+    tokens: &Tokens,
+    source: &str,
+    user: &str,
+) -> Result<Vec<LoggedOut>, LoginError> {
+    if tokens.are_in_memory() {
+        return Err(LoginError::InMemory);
+    }
+    let failed = kept_in(tokens);
+    let mut out = Vec::new();
+    for (name, grants) in tokens.all().await.map_err(&failed)? {
+        let is_meant =
+            |grant: &Grant| grant.user.as_deref() == Some(user) && grant.server == source;
+        if !name.is_of_user() || !grants.iter().any(is_meant) {
+            continue;
+        }
+        let turn = tokens.turn(&name).await.map_err(&failed)?;
+        let forgotten = forget(tokens, &name, None).await;
+        turn.end().await;
+        for grant in forgotten? {
+            out.push(LoggedOut {
+                is_told: revoke(&grant).await,
+                issuer: grant.issuer,
+            });
+        }
+    }
+    match out.is_empty() {
+        true => Err(LoginError::NoLogin),
+        false => Ok(out),
+    }
 }
 
 async fn forget(

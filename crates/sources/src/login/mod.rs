@@ -9,8 +9,10 @@ mod discovery;
 mod flow;
 mod kept;
 
+pub(crate) use callback::Redirected;
 pub use flow::{LoginRequest, log_in};
-pub use kept::{Known, log_out, logins};
+pub(crate) use flow::{Prepared, authorization_url, code_of, prepare, redeem, secret_text};
+pub use kept::{Known, log_out, log_out_user, logins};
 
 use super::tokens::KeepError;
 use crate::net::FetchError;

@@ -279,7 +279,7 @@ impl<'a> Import<'a> {
             &collector.source,
             &trusted,
             &config.egress,
-            (&config.auth, &collector.parts.tokens),
+            (&config.auth, &collector.parts),
             &config.limits,
         )?;
         let mut headers = HeaderMap::new();
@@ -525,8 +525,7 @@ impl Plan {
             repeatable: self.repeatable,
             authenticated: true,
         };
-        let sent = self.exchange.send(request, manner, Some(errand)).await;
-        let mut answer = sent.map_err(|error| error.into_tool_error(self.exchange.name()))?;
+        let mut answer = self.exchange.send_for(request, manner, errand).await?;
         self.proofs.conceal(&mut answer);
         if assertion.is_some() {
             conceal(secrets_in(assertion.as_ref()), &mut answer);

@@ -69,7 +69,6 @@ impl Folder {
     }
 }
 
-#[cfg(feature = "cli")]
 impl Folder {
     pub(super) async fn forget(&self, name: &Name) -> Result<(), KeepError> {
         let file = name.file(&self.0);

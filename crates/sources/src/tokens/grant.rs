@@ -12,7 +12,7 @@ use crate::net::{Client, Deadlines, Fetched, Guard, OutgoingRequest};
 use crate::source::credentials::{CredentialError, read_answer, token_request};
 
 /// Stored data of one grant. It is sent only to the issuer that granted it and to the server that it is for.
-#[derive(Clone, Deserialize, Serialize)]
+#[derive(Clone, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grant {
     /// The server that the token is for, as given at login.
@@ -45,6 +45,12 @@ pub struct Grant {
     /// Non-public networks in which the issuer is allowed.
     #[serde(default)]
     pub networks: Vec<IpNet>,
+    /// True if the configuration names the endpoints, so that they can be anywhere.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_configured: bool,
+    /// The user whose own login it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
 }
 
 impl fmt::Debug for Grant {
@@ -112,12 +118,10 @@ impl Grants {
         self.grants.retain(|grant| !is_same(&grant.issuer, issuer));
     }
 
-    #[cfg(feature = "cli")]
     pub(super) fn is_empty(&self) -> bool {
         self.grants.is_empty()
     }
 
-    #[cfg(feature = "cli")]
     pub fn iter(&self) -> impl Iterator<Item = &Grant> {
         self.grants.iter()
     }
@@ -134,7 +138,6 @@ impl Grants {
     }
 
     /// Returns true if all have expired and cannot be refreshed.
-    #[cfg(feature = "cli")]
     pub(super) fn are_over(&self, now: SystemTime) -> bool {
         self.grants.is_empty() || self.end().is_some_and(|end| end <= now)
     }
@@ -239,8 +242,13 @@ impl Grant {
         fields: &[(&str, &str)],
     ) -> Result<Fetched, CredentialError> {
         let request = self.request(endpoint, fields)?;
-        let server: Option<Url> = self.resource.parse().ok();
-        let client = client(&self.networks, server.as_ref())?;
+        let client = match self.is_configured {
+            true => client_of(Guard::public().trust(&request.url))?,
+            false => {
+                let server: Option<Url> = self.resource.parse().ok();
+                client(&self.networks, server.as_ref())?
+            }
+        };
         Ok(client.fetch(request).await?)
     }
 
@@ -252,7 +260,9 @@ impl Grant {
         let endpoint: Url = endpoint.parse().map_err(|_| CredentialError::NoToken)?;
         let mut form = url::form_urlencoded::Serializer::new(String::new());
         form.extend_pairs(fields);
-        form.append_pair("resource", &self.resource);
+        if !self.resource.is_empty() {
+            form.append_pair("resource", &self.resource);
+        }
         let secret = self.client_secret.as_deref();
         let proof = (self.client_id.as_str(), secret, self.secret_in_form);
         token_request(endpoint, form, proof)
@@ -285,6 +295,10 @@ pub fn client(networks: &[IpNet], server: Option<&Url>) -> Result<Client, Creden
     let guard = networks
         .iter()
         .fold(guard, |guard, network| guard.allow_network(*network));
+    client_of(guard)
+}
+
+pub(crate) fn client_of(guard: Guard) -> Result<Client, CredentialError> {
     Client::builder(guard)
         .deadlines(Deadlines::total(ISSUER_TIMEOUT))
         .max_body(ANSWER_BYTES)

@@ -5,9 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Mutex as Turns, OwnedMutexGuard};
 
-use super::{Grants, Name};
+use super::{Grants, KeepError, Name};
 
-/// Grants by name. The number of names is bounded by the configuration.
+/// Maximum number of names: those of the configuration, and one for each user who has logged in.
+const NAMES_MAX: usize = 10_000;
+
+/// Grants by name.
 #[derive(Default)]
 pub(super) struct Memory(Mutex<HashMap<Name, Kept>>);
 
@@ -26,8 +29,13 @@ impl Memory {
         self.kept().get(name)?.grants.clone()
     }
 
-    pub(super) fn put(&self, name: &Name, grants: Grants) {
-        self.kept().entry(name.clone()).or_default().grants = Some(grants);
+    pub(super) fn put(&self, name: &Name, grants: Grants) -> Result<(), KeepError> {
+        let mut kept = self.kept();
+        if NAMES_MAX <= kept.len() && !kept.contains_key(name) {
+            return Err(KeepError::Full);
+        }
+        kept.entry(name.clone()).or_default().grants = Some(grants);
+        Ok(())
     }
 
     pub(super) async fn turn(&self, name: &Name) -> OwnedMutexGuard<()> {
@@ -36,10 +44,13 @@ impl Memory {
     }
 }
 
-#[cfg(feature = "cli")]
 impl Memory {
     pub(super) fn forget(&self, name: &Name) {
-        self.kept().entry(name.clone()).or_default().grants = None;
+        let mut kept = self.kept();
+        match name.is_of_user() {
+            true => drop(kept.remove(name)),
+            false => kept.entry(name.clone()).or_default().grants = None,
+        }
     }
 
     pub(super) fn names(&self) -> Vec<Name> {

@@ -20,8 +20,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::folder::Folder;
-#[cfg(feature = "cli")]
 pub use self::grant::client;
+pub(super) use self::grant::client_of;
 pub(super) use self::grant::{Grant, Granted, Grants};
 use self::memory::Memory;
 pub use self::name::Name;
@@ -165,6 +165,10 @@ pub enum KeepError {
     Foreign,
     #[error("somebody else has been getting a token for too long; try again")]
     Busy,
+    #[error(
+        "there are too many logins for the memory of one process; set tokens.store to file or state"
+    )]
+    Full,
 }
 
 /// Exclusive lock held while a token is refreshed.
@@ -206,7 +210,6 @@ impl Tokens {
     }
 
     /// Opens a store in a folder.
-    #[cfg(any(feature = "cli", test))]
     pub fn in_folder(folder: PathBuf) -> Self {
         Self(Arc::new(Place::Folder(Folder::new(folder))))
     }
@@ -239,7 +242,6 @@ impl Tokens {
     }
 
     /// Returns true if other replicas have access to the tokens.
-    #[cfg(feature = "cli")]
     pub fn are_shared(&self) -> bool {
         matches!(&*self.0, Place::Shared(_))
     }
@@ -261,7 +263,6 @@ impl Tokens {
     }
 
     /// Stores a grant and makes it the one to use, instead of those of other issuers.
-    #[cfg(feature = "cli")]
     pub async fn begin(&self, name: &Name, grant: &Grant) -> Result<(), KeepError> {
         let mut grants = self.there(name).await?;
         grants.add(grant.clone());
@@ -278,7 +279,7 @@ impl Tokens {
 
     async fn put(&self, name: &Name, grants: Grants) -> Result<(), KeepError> {
         match &*self.0 {
-            Place::Memory(memory) => memory.put(name, grants),
+            Place::Memory(memory) => memory.put(name, grants)?,
             Place::Folder(folder) => folder.put(name, grants).await?,
             Place::Shared(shared) => shared.put(name, &grants).await?,
         }
@@ -307,7 +308,6 @@ impl Tokens {
 }
 
 /// Operations for token administration.
-#[cfg(feature = "cli")]
 impl Tokens {
     /// Removes the grant of one issuer, or of all. The caller must hold the lock.
     pub(super) async fn forget(&self, name: &Name, issuer: Option<&str>) -> Result<(), KeepError> {
@@ -368,7 +368,6 @@ impl Tokens {
 }
 
 /// Returns true if a folder has a login for a server.
-#[cfg(feature = "cli")]
 pub fn has_login(folder: &std::path::Path, server: &url::Url) -> bool {
     Name::of_login(server).file(folder).exists()
 }

@@ -13,6 +13,7 @@ pub struct Name(String);
 
 const LOGIN: &str = "login";
 const TOKEN: &str = "token";
+const USER: &str = "user";
 /// Number of digest bytes in a name.
 const DIGEST_BYTES: usize = 16;
 
@@ -34,6 +35,12 @@ impl Name {
         Self::new(issuer.host_str(), &parts, TOKEN)
     }
 
+    /// Returns the name for a user's own login at the API of a source.
+    pub(crate) fn of_user(source: &str, host: &str, user: &str) -> Self {
+        let parts = [source.as_bytes(), host.as_bytes(), user.as_bytes()];
+        Self::new(Some(host), &parts, USER)
+    }
+
     fn new(host: Option<&str>, parts: &[&[u8]], kind: &str) -> Self {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '-';
         let host = host.unwrap_or("server").chars();
@@ -43,11 +50,10 @@ impl Name {
     }
 
     /// Parses a name.
-    #[cfg(feature = "cli")]
     pub(super) fn read(text: &str) -> Option<Self> {
         let (stem, kind) = text.rsplit_once('.')?;
         let (_, digest) = stem.rsplit_once('-')?;
-        let is_name = matches!(kind, LOGIN | TOKEN)
+        let is_name = matches!(kind, LOGIN | TOKEN | USER)
             && digest.len() == 2 * DIGEST_BYTES
             && text
                 .chars()
@@ -60,9 +66,13 @@ impl Name {
     }
 
     /// Returns true for a login, which a user can repeat.
-    #[cfg(feature = "cli")]
     pub(crate) fn is_of_login(&self) -> bool {
         self.0.ends_with(LOGIN)
+    }
+
+    /// Returns true for a user's own login.
+    pub(crate) fn is_of_user(&self) -> bool {
+        self.0.ends_with(USER)
     }
 
     pub(super) fn file(&self, folder: &Path) -> PathBuf {

@@ -25,10 +25,13 @@ const TURN: Duration = Duration::from_secs(15);
 /// Time before the lock's expiry from which it is not released any more, since another replica may hold it by then.
 const TURN_MARGIN: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(50);
-/// Key of the list of all names. It is for administration; lookups do not use it.
+/// Key of the list of all names but those of users, and of the list of those. They are for administration; lookups do not
+/// use them.
 const NAMES: &str = "oauth:names";
+const USERS: &str = "oauth:users";
 /// Maximum number of listed names.
 const NAMES_MAX: usize = 200;
+const USERS_MAX: usize = 2000;
 /// Maximum number of attempts of a compare-and-swap.
 const TRIES: usize = 8;
 
@@ -100,7 +103,6 @@ impl Shared {
     }
 }
 
-#[cfg(feature = "cli")]
 impl Shared {
     pub(super) async fn forget(&self, name: &Name) -> Result<(), KeepError> {
         let state = self.state()?;
@@ -110,16 +112,20 @@ impl Shared {
             names.retain(|known| known != name.as_str());
             names.len() != before
         };
-        if let Err(error) = change(state, without).await {
+        if let Err(error) = change(state, list_of(name).0, without).await {
             tracing::debug!(%error, "what is listed has one more than there are");
         }
         Ok(())
     }
 
     pub(super) async fn names(&self) -> Result<Vec<Name>, KeepError> {
-        let text = self.state()?.get(NAMES).await?;
-        let names = names_in(text.as_deref());
-        Ok(names.iter().filter_map(|name| Name::read(name)).collect())
+        let mut all = Vec::new();
+        for list in [NAMES, USERS] {
+            let text = self.state()?.get(list).await?;
+            let names = names_in(text.as_deref());
+            all.extend(names.iter().filter_map(|name| Name::read(name)));
+        }
+        Ok(all)
     }
 }
 
@@ -158,13 +164,22 @@ fn life(grants: &Grants) -> Duration {
     }
 }
 
-/// Adds a name to the list.
+/// Returns the list that has a name, and its maximum length.
+fn list_of(name: &Name) -> (&'static str, usize) {
+    match name.is_of_user() {
+        true => (USERS, USERS_MAX),
+        false => (NAMES, NAMES_MAX),
+    }
+}
+
+/// Adds a name to its list.
 async fn list(state: &SharedState, name: &Name) -> Result<(), StateError> {
-    change(state, |names| {
+    let (list, max) = list_of(name);
+    change(state, list, |names| {
         let is_new = !names.iter().any(|known| known == name.as_str());
         if is_new {
             // The oldest names are dropped, as their grants are the most likely to be gone.
-            let surplus = (names.len() + 1).saturating_sub(NAMES_MAX);
+            let surplus = (names.len() + 1).saturating_sub(max);
             names.drain(..surplus);
             names.push(name.as_str().to_owned());
         }
@@ -176,10 +191,11 @@ async fn list(state: &SharedState, name: &Name) -> Result<(), StateError> {
 /// Changes the list with compare-and-swap. `change` returns true if it changed the list.
 async fn change(
     state: &SharedState,
+    list: &str,
     change: impl Fn(&mut Vec<String>) -> bool,
 ) -> Result<(), StateError> {
     for tried in 1..=TRIES {
-        let before = state.get(NAMES).await?;
+        let before = state.get(list).await?;
         let mut names = names_in(before.as_deref());
         let is_changed = change(&mut names);
         let text = serde_json::to_vec(&names).unwrap_or_default();
@@ -187,21 +203,21 @@ async fn change(
             // Writes the unchanged value to renew its TTL.
             Some(before) if !is_changed => {
                 state
-                    .compare_and_swap(NAMES, before.clone(), before, LIFE)
+                    .compare_and_swap(list, before.clone(), before, LIFE)
                     .await?
             }
             Some(before) => {
                 state
-                    .compare_and_swap(NAMES, before, text.into(), LIFE)
+                    .compare_and_swap(list, before, text.into(), LIFE)
                     .await?
             }
             None if !is_changed => true,
             // The value is encrypted with an unknown key, so it is replaced.
             None if tried == TRIES => {
-                state.put(NAMES, text.into(), LIFE).await?;
+                state.put(list, text.into(), LIFE).await?;
                 true
             }
-            None => state.put_if_absent(NAMES, text.into(), LIFE).await?,
+            None => state.put_if_absent(list, text.into(), LIFE).await?,
         };
         if done {
             return Ok(());

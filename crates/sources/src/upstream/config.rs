@@ -15,9 +15,11 @@ use url::Url;
 use crate::client::{Lifecycle, Target};
 use crate::environment::{Conflicts, Secret};
 use crate::net::{Client as HttpClient, Deadlines, Guard, Program};
-use crate::source::credentials::{AuthConfig, Credentials};
+use crate::source::config::SourceParts;
+use crate::source::credentials::{AuthConfig, Credentials, Means};
 use crate::source::identity::{AssertionSigner, Forward, ForwardConfig, names_authorization};
 use crate::source::pattern::matches;
+#[cfg(feature = "cli")]
 use crate::source::tokens::Tokens;
 
 /// Another MCP server whose tools, resources and prompts are served too: a program (`command`), or a URL. The
@@ -315,9 +317,9 @@ impl UpstreamConfig {
     pub(super) fn credentials(
         &self,
         name: &str,
-        tokens: &Tokens,
+        parts: &SourceParts,
     ) -> Result<Option<Arc<Credentials>>, UpstreamError> {
-        self.credentials_at(name, ".auth", &self.auth, tokens)
+        self.credentials_at(name, ".auth", &self.auth, parts)
     }
 
     /// Returns the credentials for requesting the listing, if there are other ones than for calls.
@@ -328,7 +330,7 @@ impl UpstreamConfig {
     pub(super) fn listing_credentials(
         &self,
         name: &str,
-        tokens: &Tokens,
+        parts: &SourceParts,
     ) -> Result<Option<Arc<Credentials>>, UpstreamError> {
         const PLACE: &str = ".listing_auth";
         let wrong = |problem: &str| UpstreamError {
@@ -346,7 +348,7 @@ impl UpstreamConfig {
                 "the listing is requested without a caller; use another method",
             ));
         }
-        self.credentials_at(name, PLACE, &self.listing_auth, tokens)
+        self.credentials_at(name, PLACE, &self.listing_auth, parts)
     }
 
     fn credentials_at(
@@ -354,7 +356,7 @@ impl UpstreamConfig {
         name: &str,
         place: &'static str,
         auth: &AuthConfig,
-        tokens: &Tokens,
+        parts: &SourceParts,
     ) -> Result<Option<Arc<Credentials>>, UpstreamError> {
         let wrong = |problem| UpstreamError {
             name: name.to_owned(),
@@ -362,7 +364,14 @@ impl UpstreamConfig {
             problem,
         };
         let url: Option<Url> = self.url.as_deref().and_then(|url| url.parse().ok());
-        match Credentials::new(auth, url.as_ref(), tokens).map_err(wrong)? {
+        let means = Means {
+            source: name,
+            server: url.as_ref(),
+            is_mcp: true,
+            tokens: &parts.tokens,
+            accounts: &parts.accounts,
+        };
+        match Credentials::new(auth, means).map_err(wrong)? {
             Credentials::None => Ok(None),
             _ if self.url.is_none() => Err(wrong("it is for servers with a url".to_owned())),
             credentials => Ok(Some(Arc::new(credentials))),
@@ -406,7 +415,18 @@ impl UpstreamConfig {
         name: &str,
         tokens: &Tokens,
     ) -> Result<Option<Arc<dyn crate::client::Credentials>>, UpstreamError> {
-        let credentials = self.credentials(name, tokens)?;
+        if self.auth.is_of_caller() {
+            return Err(UpstreamError {
+                name: name.to_owned(),
+                place: ".auth",
+                problem: "it is used with the rights of callers, and a command has none".to_owned(),
+            });
+        }
+        let parts = SourceParts {
+            tokens: tokens.clone(),
+            ..SourceParts::default()
+        };
+        let credentials = self.credentials(name, &parts)?;
         Ok(credentials.map(|credentials| credentials as Arc<dyn crate::client::Credentials>))
     }
 

@@ -25,9 +25,10 @@ use crate::catalog::CallContext;
 use crate::client::{Client, ClientError, EraCache, Events, Listener, Options, Params, Target};
 use crate::net::{Background, BreakerState, Bulkhead, BulkheadError, BulkheadStats, with_causes};
 use crate::protocol::UriTemplate;
+use crate::source::config::SourceParts;
 use crate::source::credentials::Credentials;
-use crate::source::identity::AssertionSigner;
-use crate::source::tokens::Tokens;
+use crate::source::per_user::UserLogins;
+
 use crate::telemetry::Metrics;
 
 pub(super) struct Upstream {
@@ -36,6 +37,8 @@ pub(super) struct Upstream {
     /// Digest of the whole configuration.
     pub(super) fingerprint: String,
     target: Target,
+    /// Logins of users, if each user has one at the server.
+    pub(super) user_logins: Option<Arc<UserLogins>>,
     /// Credentials of the shared connection.
     credentials: Option<Arc<Credentials>>,
     /// Protocol era of the server, known from its first connection on.
@@ -88,12 +91,13 @@ impl Upstream {
         name: &str,
         config: UpstreamConfig,
         background: Background,
-        (tokens, signer): (&Tokens, Option<&AssertionSigner>),
+        parts: &SourceParts,
     ) -> Result<Self, UpstreamError> {
         let target = config.target(name)?;
-        let credentials = config.credentials(name, tokens)?;
-        let forward = config.forwarded(name, signer)?;
-        let listing = config.listing_credentials(name, tokens)?;
+        let credentials = config.credentials(name, parts)?;
+        let forward = config.forwarded(name, parts.signer.as_ref())?;
+        let listing = config.listing_credentials(name, parts)?;
+        let user_logins = credentials.as_ref().and_then(|c| c.user_logins()).cloned();
         let is_per_caller =
             !forward.is_empty() || credentials.as_ref().is_some_and(|c| c.are_of_caller());
         let (credentials, callers) = match is_per_caller {
@@ -118,6 +122,7 @@ impl Upstream {
             retried: AtomicU64::new(0),
             shared: Arc::new(Line::new(None)),
             callers,
+            user_logins,
             known: ArcSwapOption::empty(),
             hidden: AtomicBool::new(false),
             awaited: AtomicBool::new(false),
@@ -536,7 +541,7 @@ impl Upstream {
                 line.part_from(connected);
             }
             // The server is not at fault, so other callers are not affected.
-            if matches!(error, ClientError::CallerCredentials(_)) {
+            if error.concerns_caller() {
                 drop(pass);
                 return Err(CallError::Client(error));
             }

@@ -268,7 +268,7 @@ fn write_private(path: &Path, text: &[u8]) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::tokens::Tokens;
+    use crate::source::config::SourceParts;
     use crate::source::upstream::UpstreamConfig;
     use serde_json::json;
 
@@ -279,7 +279,7 @@ mod tests {
             ..UpstreamConfig::default()
         };
         let background = crate::net::Background::new();
-        Upstream::new("x", config, background, (&Tokens::default(), None)).expect("valid")
+        Upstream::new("x", config, background, &SourceParts::default()).expect("valid")
     }
 
     fn with(description: &str) -> Listing {

@@ -44,8 +44,7 @@ use offer::AllReadable;
 use crate::catalog::{Announcer, Catalog, Offered, Refused, StartingSource};
 use crate::net::{self, Background, BreakerState, BulkheadStats, OnFailure, with_causes};
 use crate::seal::KeyRing;
-use crate::source::identity::AssertionSigner;
-use crate::source::tokens::Tokens;
+use crate::source::config::SourceParts;
 use crate::telemetry::Metrics;
 
 /// Timeout of a listing request, once the server is connected.
@@ -69,10 +68,8 @@ pub struct UpstreamRules {
     /// Interval at which idle connections are closed.
     pub reaping: Duration,
     pub naming: Naming,
-    /// Store for tokens that this server obtains.
-    pub tokens: Tokens,
-    /// Signer of assertions about callers.
-    pub signer: Option<AssertionSigner>,
+    /// Parts of the server for credentials.
+    pub parts: SourceParts,
     /// Keys that seal the links in results.
     pub keys: Arc<KeyRing>,
     /// Registry of background tasks; connections live on its runtime.
@@ -160,8 +157,7 @@ impl Upstreams {
             timeout_seconds,
             reaping,
             naming,
-            tokens,
-            signer,
+            parts,
             keys,
             background,
         } = rules;
@@ -173,8 +169,7 @@ impl Upstreams {
         for (name, config) in used {
             let mut config = config.clone();
             config.timeout_seconds.get_or_insert(timeout_seconds);
-            let upstream =
-                Upstream::new(name, config, background.clone(), (&tokens, signer.as_ref()))?;
+            let upstream = Upstream::new(name, config, background.clone(), &parts)?;
             upstreams.push(Arc::new(upstream));
         }
         if !upstreams.is_empty() {

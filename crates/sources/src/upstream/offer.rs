@@ -460,6 +460,9 @@ impl Tool for UpstreamTool {
         let links = Arc::clone(&self.links);
         let task_only = Arc::clone(&self.task_only);
         Box::pin(async move {
+            if let Some(logins) = &upstream.user_logins {
+                Box::pin(logins.ensure(&context)).await?;
+            }
             let arguments = arguments.to_json();
             let mut params = Params::new().shared("name", name);
             if !mirrored.is_empty() {
@@ -576,9 +579,8 @@ fn tool_error(upstream: &str, error: CallError) -> ToolError {
 fn told(upstream: &str, error: &CallError) -> String {
     match error {
         CallError::BulkheadError(turned) => turned.to_string(),
-        CallError::Client(ClientError::CallerCredentials(problem))
-        | CallError::Apart(ClientError::CallerCredentials(problem)) => {
-            format!("the upstream server {upstream}: {problem}")
+        CallError::Client(error) | CallError::Apart(error) if error.concerns_caller() => {
+            format!("the upstream server {upstream}: {error}")
         }
         CallError::TooManyCallers => format!("the upstream server {upstream}: {error}"),
         CallError::Apart(ClientError::Timeout(limit))

@@ -203,10 +203,11 @@ impl<'a> Watched<'a> {
             End::Failed(CallError::BulkheadError(_) | CallError::TooManyCallers) => {
                 (Some("turned_away"), None, None)
             }
-            End::Failed(
-                CallError::Client(ClientError::CallerCredentials(_))
-                | CallError::Apart(ClientError::CallerCredentials(_)),
-            ) => (Some("caller_credentials"), None, None),
+            End::Failed(CallError::Client(error) | CallError::Apart(error))
+                if error.concerns_caller() =>
+            {
+                (Some("caller_credentials"), None, None)
+            }
             End::Failed(CallError::Client(ClientError::Rpc(error))) => {
                 code = code_of(error.code);
                 (Some(&*code), Some(&*code), Some(&error.message))

@@ -1,0 +1,305 @@
+//! The page on which users log in to the APIs of sources (`auth.per_user`).
+//!
+//! ```text
+//! link ──► the user is recognized ──► consent ──► login at the API's issuer ──► /connect/callback ──► tokens are stored
+//! ```
+//!
+//! The user is recognized by a login at the identity provider of `auth.oauth.facade`, or by showing an API key. The link
+//! alone grants nothing, so it does no harm in wrong hands.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use http::header::{ALLOW, AUTHORIZATION, LOCATION, ORIGIN};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use longshore_authserver::page::{document, escaped, response};
+use longshore_authserver::{AuthorizationServer, BrowserCookie, origin_of, read_parameters};
+
+use crate::auth::{ApiKeys, AuthMethod as _, AuthOutcome, Credentials, Principal, PublicUrl};
+use crate::net::Body;
+use crate::source::{Accounts, Invitation, is_account_path};
+use crate::transport::http::{PublicPaths, RouteFuture};
+
+/// The page and its steps.
+#[derive(Clone, Debug)]
+pub(super) struct ConnectPage(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// The server's name, for people.
+    name: String,
+    /// Scheme, host and port of the public URL.
+    origin: String,
+    cookie: BrowserCookie,
+    accounts: Accounts,
+    /// Recognizes the users of access tokens of this server.
+    authorization: Option<Arc<AuthorizationServer>>,
+    keys: Option<Arc<ApiKeys>>,
+}
+
+/// A problem to show to the user.
+struct Problem(StatusCode, String);
+
+type Answer = Result<Response<Body>, Problem>;
+
+impl ConnectPage {
+    /// `public` is the public URL of the server.
+    pub(super) fn new(
+        name: &str,
+        public: &PublicUrl,
+        accounts: Accounts,
+        authorization: Option<Arc<AuthorizationServer>>,
+        keys: Option<Arc<ApiKeys>>,
+    ) -> Self {
+        let root = public.root();
+        Self(Arc::new(Inner {
+            name: name.to_owned(),
+            origin: origin_of(&root),
+            cookie: BrowserCookie::new(root.starts_with("https://")),
+            accounts,
+            authorization,
+            keys,
+        }))
+    }
+}
+
+impl PublicPaths for ConnectPage {
+    fn has(&self, path: &str) -> bool {
+        is_account_path(path)
+    }
+
+    fn respond(&self, path: &str, request: Request<Bytes>) -> RouteFuture {
+        let (inner, path) = (Arc::clone(&self.0), path.to_owned());
+        Box::pin(async move { inner.respond(&path, request).await })
+    }
+}
+
+impl Inner {
+    async fn respond(&self, path: &str, request: Request<Bytes>) -> Response<Body> {
+        let (head, body) = request.into_parts();
+        let query = head.uri.query().unwrap_or_default().as_bytes();
+        let answer = match (path, &head.method) {
+            ("/connect", &Method::GET) => self.visit(&head.headers, query).await,
+            ("/connect/begin", &Method::POST) => self.begin(&head.headers, &body).await,
+            ("/connect/callback", &Method::GET) => self.finish(&head.headers, query).await,
+            ("/connect" | "/connect/callback", _) => return method_not_allowed("GET"),
+            ("/connect/begin", _) => return method_not_allowed("POST"),
+            _ => Err(Problem(
+                StatusCode::NOT_FOUND,
+                "there is no such page".to_owned(),
+            )),
+        };
+        answer.unwrap_or_else(|Problem(status, text)| response(status, problem_page(&text)))
+    }
+
+    /// Shows the consent page, once the user is recognized.
+    async fn visit(&self, headers: &HeaderMap, query: &[u8]) -> Answer {
+        let parameters = read(query)?;
+        let visitor = parameters.get("visitor");
+        let link = match (parameters.get("link"), visitor) {
+            (Some(link), None) => link.clone(),
+            (None, Some(visitor)) => self.visit_of(headers, visitor)?.0,
+            _ => return Err(expired()),
+        };
+        let invitation = self.invitation(&link)?;
+        if invitation.subject().is_some() && visitor.is_none() {
+            let server = self.authorization.as_ref().ok_or_else(expired)?;
+            let sent = server.recognize(headers, &link).await;
+            return sent.map_err(|text| Problem(StatusCode::BAD_GATEWAY, text));
+        }
+        if let Some(visitor) = visitor {
+            let (_, subject) = self.visit_of(headers, visitor)?;
+            check_subject(&invitation, &subject)?;
+        }
+        let host = self.accounts.host(&invitation).ok_or_else(expired)?;
+        let field = match visitor {
+            Some(visitor) => ("visitor", visitor.as_str()),
+            None => ("link", link.as_str()),
+        };
+        let asks_for_key = invitation.subject().is_none() && !invitation.is_everybody();
+        let page = consent(&self.name, &host, &invitation, field, asks_for_key);
+        let mut response = response(StatusCode::OK, page);
+        self.cookie.of_or_new(headers).set_on(&mut response);
+        Ok(response)
+    }
+
+    /// Takes the decision of the consent page, and sends the browser to the issuer of the API.
+    async fn begin(&self, headers: &HeaderMap, body: &[u8]) -> Answer {
+        let is_foreign = |origin: &HeaderValue| origin.as_bytes() != self.origin.as_bytes();
+        if headers.get(ORIGIN).is_some_and(is_foreign) {
+            return Err(Problem(
+                StatusCode::FORBIDDEN,
+                "the form was sent by another site".to_owned(),
+            ));
+        }
+        let parameters = read(body)?;
+        let (link, subject) = match (parameters.get("link"), parameters.get("visitor")) {
+            (Some(link), None) => (link.clone(), None),
+            (None, Some(visitor)) => {
+                let (link, subject) = self.visit_of(headers, visitor)?;
+                (link, Some(subject))
+            }
+            _ => return Err(expired()),
+        };
+        let invitation = self.invitation(&link)?;
+        if parameters.get("decision").map(String::as_str) != Some("allow") {
+            let text = "Nothing was connected. You can close this page.";
+            return Ok(response(StatusCode::OK, note_page("Not connected", text)));
+        }
+        match (subject, invitation.subject()) {
+            (Some(subject), Some(_)) => check_subject(&invitation, &subject)?,
+            (None, Some(_)) | (Some(_), None) => return Err(expired()),
+            (None, None) if invitation.is_everybody() => {}
+            (None, None) => {
+                let key = parameters.get("key").map(String::as_str);
+                let shown = self.holder(key.unwrap_or_default());
+                if !shown.is_some_and(|shown| invitation.is_of(&shown)) {
+                    return Err(Problem(
+                        StatusCode::FORBIDDEN,
+                        "this is not the API key that the tool was called with".to_owned(),
+                    ));
+                }
+            }
+        }
+        let browser = self.cookie.of_or_new(headers);
+        let url = self.accounts.begin(&invitation, &browser.digest).await;
+        let url = url.map_err(|error| {
+            tracing::warn!(
+                source = invitation.source(),
+                error = crate::net::with_causes(&error),
+                "users cannot log in to the API of a source"
+            );
+            Problem(StatusCode::BAD_GATEWAY, error.to_string())
+        })?;
+        let mut response = response(StatusCode::SEE_OTHER, String::new());
+        if let Ok(location) = HeaderValue::from_str(url.as_str()) {
+            response.headers_mut().insert(LOCATION, location);
+        }
+        browser.set_on(&mut response);
+        Ok(response)
+    }
+
+    /// Takes the response of the issuer.
+    async fn finish(&self, headers: &HeaderMap, query: &[u8]) -> Answer {
+        let parameters = read(query)?;
+        let of_browser = |digest: &str| self.cookie.is_of(headers, digest);
+        let finished = self.accounts.finish(&parameters, now(), of_browser).await;
+        let invitation = finished.map_err(|error| {
+            tracing::info!(
+                error = crate::net::with_causes(&error),
+                "a user's login at the API of a source failed"
+            );
+            Problem(StatusCode::BAD_REQUEST, error.to_string())
+        })?;
+        let text = format!(
+            "{} can now use your account for {}. You can close this page.",
+            self.name,
+            invitation.source()
+        );
+        Ok(response(StatusCode::OK, note_page("Connected", &text)))
+    }
+
+    fn invitation(&self, link: &str) -> Result<Invitation, Problem> {
+        self.accounts.invitation(link, now()).ok_or_else(expired)
+    }
+
+    /// Returns the link that a recognized user visits, and the user's subject.
+    fn visit_of(&self, headers: &HeaderMap, visitor: &str) -> Result<(String, String), Problem> {
+        let server = self.authorization.as_ref().ok_or_else(expired)?;
+        let visitor = server.visitor(headers, visitor, now());
+        let visitor = visitor.ok_or_else(expired)?;
+        Ok((visitor.visit, visitor.subject))
+    }
+
+    /// Returns the holder of an API key.
+    fn holder(&self, key: &str) -> Option<Arc<Principal>> {
+        let mut headers = HeaderMap::new();
+        let value = HeaderValue::from_str(&format!("Bearer {}", key.trim())).ok()?;
+        headers.insert(AUTHORIZATION, value);
+        let shown = Credentials::read(&headers, None, None, now()).ok()?;
+        match self.keys.as_ref()?.judge(&shown) {
+            AuthOutcome::Proven(principal) => Some(principal),
+            _ => None,
+        }
+    }
+}
+
+/// Checks that the recognized user is the one who was asked to log in.
+fn check_subject(invitation: &Invitation, subject: &str) -> Result<(), Problem> {
+    if invitation.subject() == Some(subject) {
+        return Ok(());
+    }
+    Err(Problem(
+        StatusCode::FORBIDDEN,
+        "the link was made for another user of this server; nothing was connected".to_owned(),
+    ))
+}
+
+fn read(encoded: &[u8]) -> Result<BTreeMap<String, String>, Problem> {
+    read_parameters(encoded).map_err(|text| Problem(StatusCode::BAD_REQUEST, text))
+}
+
+fn expired() -> Problem {
+    Problem(
+        StatusCode::BAD_REQUEST,
+        "the link has expired, or it is not one of this server; call the tool again to get a new one"
+            .to_owned(),
+    )
+}
+
+fn method_not_allowed(allowed: &'static str) -> Response<Body> {
+    let mut response = response(
+        StatusCode::METHOD_NOT_ALLOWED,
+        problem_page("the page takes no such request"),
+    );
+    let value = HeaderValue::from_static(allowed);
+    response.headers_mut().insert(ALLOW, value);
+    response
+}
+
+fn consent(
+    name: &str,
+    host: &str,
+    invitation: &Invitation,
+    (field, value): (&str, &str),
+    asks_for_key: bool,
+) -> String {
+    let key = match asks_for_key {
+        true => {
+            "<p><label for=key>Your API key, with which the tool was called:</label></p>\
+             <input id=key name=key type=password autocomplete=off required>"
+        }
+        false => "",
+    };
+    let body = format!(
+        "<h1>Connect your account at {host}</h1>\
+         <p>{name} asks to use your account at <strong>{host}</strong> when <strong>you</strong> call the tools of {source}.</p>\
+         <dl><dt>You are</dt><dd>{user}</dd><dt>You log in at</dt><dd>{host}, on its own page</dd></dl>\
+         <p class=note>Continue only if you asked for this yourself just now.</p>\
+         <form method=post action=connect/begin>\
+         <input type=hidden name={field} value=\"{value}\">{key}\
+         <button name=decision value=allow>Continue</button><button name=decision value=deny formnovalidate>Cancel</button></form>",
+        host = escaped(host),
+        name = escaped(name),
+        source = escaped(invitation.source()),
+        user = escaped(invitation.name()),
+        value = escaped(value),
+    );
+    document("Connect an account", &body)
+}
+
+fn note_page(title: &str, text: &str) -> String {
+    document(title, &format!("<h1>{title}</h1><p>{}</p>", escaped(text)))
+}
+
+fn problem_page(text: &str) -> String {
+    note_page("Not connected", text)
+}
+
+/// Returns the time in seconds since 1970.
+fn now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| now.as_secs())
+}

@@ -1,0 +1,192 @@
+//! Recognizes the user of a browser, for pages of this server: the provider logs the user in, and no client is involved.
+
+use http::header::{COOKIE, SET_COOKIE};
+use http::{HeaderMap, HeaderValue, Response};
+use url::Url;
+
+use super::authorize::{Failure, LOGIN_SECONDS, redirect_to};
+use super::error::OAuthError;
+use super::form::Parameters;
+use super::sealed::{self, Recognized, VisitState};
+use super::server::{AuthorizationServer, random_text, text_digest, unix_seconds};
+use crate::net::Body;
+
+/// Time for which a recognized user can go on, in seconds.
+const VISITOR_SECONDS: u64 = 5 * 60;
+/// Page to which recognized users return, below the server's root.
+const PAGE: &str = "/connect";
+/// Length of the browser's cookie: 32 bytes in base64url.
+const COOKIE_LEN: usize = 43;
+
+/// A user whom the provider has recognized.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Visitor {
+    /// What the browser visits, as given to [`AuthorizationServer::recognize`].
+    pub visit: String,
+    /// Subject of the user, as in the access tokens of this server.
+    pub subject: String,
+}
+
+impl AuthorizationServer {
+    /// Sends a browser to the provider. It returns to the page `/connect` with the parameter `visitor`.
+    ///
+    /// # Errors
+    ///
+    /// The provider does not respond, or `visit` is too long. The message is for the user.
+    pub async fn recognize(
+        &self,
+        headers: &HeaderMap,
+        visit: &str,
+    ) -> Result<Response<Body>, String> {
+        let browser = self.cookie.of_or_new(headers);
+        let state = VisitState {
+            visit: visit.to_owned(),
+            browser: browser.digest.clone(),
+            nonce: random_text(),
+            verifier: random_text(),
+            expires: unix_seconds() + LOGIN_SECONDS,
+        };
+        let sealed = sealed::seal(&self.ring, &self.issuer, &state);
+        let sealed = sealed.ok_or("the link cannot be used")?;
+        let url = self
+            .provider
+            .authorization_url(&self.callback, &sealed, &state.nonce, &state.verifier)
+            .await
+            .map_err(|error| error.description.into_owned())?;
+        let mut response = redirect_to(&url);
+        browser.set_on(&mut response);
+        Ok(response)
+    }
+
+    /// Takes the provider's response, and sends the browser back to the page.
+    pub(super) async fn recognized(
+        &self,
+        headers: &HeaderMap,
+        parameters: &Parameters,
+        state: VisitState,
+        now: u64,
+    ) -> Result<Response<Body>, Failure> {
+        let browser = self.check_browser(headers, &state.browser);
+        browser.map_err(Failure::Page)?;
+        let user = self
+            .logged_in(parameters, (&state.verifier, &state.nonce))
+            .await
+            .map_err(Failure::Page)?;
+        let recognized = Recognized {
+            visit: state.visit,
+            subject: user.subject,
+            browser: state.browser,
+            expires: now + VISITOR_SECONDS,
+        };
+        let sealed = sealed::seal(&self.ring, &self.issuer, &recognized);
+        let url = sealed.and_then(|sealed| {
+            let mut url = Url::parse(&format!("{}{PAGE}", self.issuer)).ok()?;
+            url.query_pairs_mut().append_pair("visitor", &sealed);
+            Some(url)
+        });
+        match url {
+            Some(url) => Ok(redirect_to(&url)),
+            None => Err(Failure::Page(OAuthError::server_error(
+                "the login cannot be sealed",
+            ))),
+        }
+    }
+
+    /// Returns the recognized user of a browser, from the parameter `visitor`.
+    pub fn visitor(&self, headers: &HeaderMap, sealed: &str, now: u64) -> Option<Visitor> {
+        let recognized: Recognized = sealed::open(&self.ring, &self.issuer, sealed, now)?;
+        let is_same = self.cookie.is_of(headers, &recognized.browser);
+        is_same.then_some(Visitor {
+            visit: recognized.visit,
+            subject: recognized.subject,
+        })
+    }
+}
+
+/// The cookie that binds a login to a browser.
+#[derive(Clone, Copy, Debug)]
+pub struct BrowserCookie {
+    is_secure: bool,
+}
+
+/// A browser, as its cookie identifies it.
+#[derive(Debug)]
+pub struct Browser {
+    /// Digest of the cookie's value.
+    pub digest: String,
+    /// The header that sets the cookie, if the browser does not have it yet.
+    set: Option<String>,
+}
+
+impl Browser {
+    /// Makes the browser keep the cookie.
+    pub fn set_on(&self, response: &mut Response<Body>) {
+        if let Some(cookie) = &self.set
+            && let Ok(value) = HeaderValue::from_str(cookie)
+        {
+            response.headers_mut().insert(SET_COOKIE, value);
+        }
+    }
+}
+
+impl BrowserCookie {
+    /// `is_secure` is true if browsers reach the server by HTTPS.
+    pub fn new(is_secure: bool) -> Self {
+        Self { is_secure }
+    }
+
+    /// Returns the browser of a request. One without a cookie gets one.
+    pub fn of_or_new(self, headers: &HeaderMap) -> Browser {
+        if let Some(known) = self.value(headers) {
+            return Browser {
+                digest: text_digest(known),
+                set: None,
+            };
+        }
+        let new = random_text();
+        let secure = if self.is_secure { "; Secure" } else { "" };
+        let name = self.name();
+        Browser {
+            digest: text_digest(&new),
+            set: Some(format!(
+                "{name}={new}; Path=/; HttpOnly; SameSite=Lax; Max-Age=3600{secure}"
+            )),
+        }
+    }
+
+    /// Returns true if the browser of a request has the cookie with this digest.
+    pub fn is_of(self, headers: &HeaderMap, digest: &str) -> bool {
+        self.value(headers)
+            .is_some_and(|value| text_digest(value) == digest)
+    }
+
+    /// Name of the cookie. The prefix keeps other hosts and plain HTTP from setting it.
+    fn name(self) -> &'static str {
+        match self.is_secure {
+            true => "__Host-longshore-login",
+            false => "longshore-login",
+        }
+    }
+
+    /// Returns the value of the cookie, if it has the right form and is there once.
+    fn value(self, headers: &HeaderMap) -> Option<&str> {
+        let name = self.name();
+        let lines = headers
+            .get_all(COOKIE)
+            .iter()
+            .filter_map(|line| line.to_str().ok());
+        let mut values = lines.flat_map(|line| line.split(';')).filter_map(|pair| {
+            let (known, value) = pair.trim().split_once('=')?;
+            (known == name).then_some(value)
+        });
+        let value = values.next()?;
+        let is_base64 = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+        let is_good = value.len() == COOKIE_LEN && value.bytes().all(is_base64);
+        (is_good && values.next().is_none()).then_some(value)
+    }
+}
+
+/// Returns scheme, host and port of a URL, as the header `Origin` names them. Empty for what is not a URL.
+pub fn origin_of(url: &str) -> String {
+    Url::parse(url).map_or_else(|_| String::new(), |url| url.origin().ascii_serialization())
+}

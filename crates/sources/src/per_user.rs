@@ -1,0 +1,493 @@
+//! Each user's own login at the API behind a source, or at an upstream server.
+//!
+//! A call of a user without a login is answered with a link. The page behind it ([`Accounts`] is its model) recognizes the
+//! user in the browser, sends the browser to the issuer of the API, and stores the tokens that the issuer grants, under
+//! the source and the user. Nothing but the tokens is stored: the link and the state of the flow are sealed, so that any
+//! replica continues a flow.
+//!
+//! # Threats
+//!
+//! - A link that is passed on to somebody else: the page recognizes the user anew, so another person's account is never
+//!   connected to the user who asked.
+//! - A response that another browser began (RFC 6819, section 4.4.1.7): the state names the browser by a cookie.
+//! - Mix-up (RFC 9207): `iss` is checked as for `longshore login`.
+
+mod accounts;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderValue;
+use quick_cache::sync::Cache;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+use url::Url;
+
+pub use self::accounts::{AccountError, Accounts, Invitation, RecognizedUsers, is_account_path};
+use super::credentials::{CredentialError, Renewed, Way};
+use super::login::{LoginError, LoginRequest, Prepared, prepare};
+use super::tokens::{Grant, Name, Tokens, client_of};
+use crate::auth::{Principal, PrincipalKind};
+use crate::catalog::{CallContext, ClientRequestError, Elicited, ToolError};
+use crate::environment::Secret;
+use crate::net::{Guard, OutgoingRequest};
+
+/// Each user's own login at the API. A user without a login is asked for one with a link.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PerUserConfig {
+    /// URL of the issuer, whose metadata names the endpoints. Default for upstream servers: the issuer that the server
+    /// names.
+    pub issuer: Option<String>,
+    /// URL of the page at which users log in, for issuers without metadata.
+    pub authorize_url: Option<String>,
+    /// URL of the token endpoint, for issuers without metadata.
+    pub token_url: Option<String>,
+    /// URL of the revocation endpoint, for issuers without metadata.
+    pub revoke_url: Option<String>,
+    /// OAuth client ID of this server at the issuer. Without one, the server registers itself, if an upstream server's
+    /// issuer supports that (RFC 7591).
+    pub client_id: Option<String>,
+    /// OAuth client secret.
+    pub client_secret: Option<Secret>,
+    /// Requested scopes. Default for upstream servers: those that the server names.
+    #[serde(deserialize_with = "crate::environment::list")]
+    pub scopes: Vec<String>,
+    /// Resource that the token is for (RFC 8707, `resource`). Default for upstream servers: the server.
+    pub resource: Option<String>,
+    /// Further parameters of the login page, such as `access_type: offline` for Google.
+    pub parameters: BTreeMap<String, String>,
+}
+
+/// Validity of a link and of the login at the issuer, in seconds.
+const INVITATION_SECONDS: u64 = 15 * 60;
+/// Maximum number of users whose tokens are cached by one source.
+const USERS_CACHED: usize = 10_000;
+/// Time that a call waits for a user who has agreed to log in, and the interval between looks.
+const WAIT: Duration = Duration::from_secs(90);
+const LOOK: Duration = Duration::from_millis(500);
+/// Time for which metadata of an issuer is used.
+const METADATA_LIFE: Duration = Duration::from_secs(3600);
+const METADATA_BYTES: usize = 256 * 1024;
+
+/// Logins of users at the API of one source.
+pub struct UserLogins {
+    source: Box<str>,
+    /// Host of the API, for people.
+    host: String,
+    config: PerUserConfig,
+    /// URL of an upstream server, whose metadata names the issuer.
+    server: Option<Url>,
+    tokens: Tokens,
+    accounts: Accounts,
+    renewed: Cache<String, Arc<Renewed>>,
+    metadata: tokio::sync::Mutex<Option<(Instant, Metadata)>>,
+}
+
+/// Endpoints of an issuer.
+#[derive(Clone, Debug, Deserialize)]
+struct Metadata {
+    issuer: String,
+    authorization_endpoint: String,
+    token_endpoint: String,
+    revocation_endpoint: Option<String>,
+    #[serde(default)]
+    authorization_response_iss_parameter_supported: bool,
+    #[serde(default)]
+    token_endpoint_auth_methods_supported: Vec<String>,
+}
+
+/// A login that a user has to make first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoginNeeded {
+    pub(super) source: Box<str>,
+    pub(super) host: Box<str>,
+    /// The page for the user. The link alone grants nothing.
+    pub(super) url: Box<str>,
+}
+
+impl UserLogins {
+    /// Checks the settings, and registers the logins of the source. `server` is the URL of an API or an upstream server;
+    /// `is_mcp` is true for an upstream server.
+    ///
+    /// # Errors
+    ///
+    /// Describes the invalid setting and how to correct it.
+    pub(super) fn new(
+        source: &str,
+        config: &PerUserConfig,
+        (server, is_mcp): (Option<&Url>, bool),
+        tokens: &Tokens,
+        accounts: &Accounts,
+    ) -> Result<Arc<Self>, String> {
+        let wrong = |setting: &str, problem: &str| Err(format!("per_user.{setting}: {problem}"));
+        let Some(inner) = &accounts.0 else {
+            return Err(
+                "per_user needs http.public_url, because users open a page of this server; set it"
+                    .to_owned(),
+            );
+        };
+        if inner.recognized == RecognizedUsers::default() {
+            return Err(
+                "per_user needs users that the server can recognize in a browser; configure auth.oauth.facade or auth.api_keys, or listen on 127.0.0.1 without authentication"
+                    .to_owned(),
+            );
+        }
+        let Some(server) = server else {
+            return Err("per_user is for one server with a URL".to_owned());
+        };
+        let urls = [
+            ("issuer", &config.issuer),
+            ("authorize_url", &config.authorize_url),
+            ("token_url", &config.token_url),
+            ("revoke_url", &config.revoke_url),
+        ];
+        for (setting, url) in urls {
+            let Some(text) = url else {
+                continue;
+            };
+            let Ok(url) = Url::parse(text) else {
+                return wrong(setting, &format!("{text:?} is not a URL"));
+            };
+            if let Err(error) = Guard::public().trust(&url).check_url(&url) {
+                return wrong(setting, &error.to_string());
+            }
+        }
+        let is_fixed = config.authorize_url.is_some() || config.token_url.is_some();
+        if is_fixed && (config.authorize_url.is_none() || config.token_url.is_none()) {
+            return Err(
+                "per_user has only one of authorize_url and token_url; set both".to_owned(),
+            );
+        }
+        if is_fixed && config.issuer.is_some() {
+            return wrong(
+                "issuer",
+                "authorize_url and token_url are set too; keep one of them",
+            );
+        }
+        if !is_mcp && !is_fixed && config.issuer.is_none() {
+            return wrong(
+                "issuer",
+                "it is not set; set it, or authorize_url and token_url",
+            );
+        }
+        if (!is_mcp || is_fixed) && config.client_id.is_none() {
+            return wrong(
+                "client_id",
+                "it is not set; register this server at the issuer",
+            );
+        }
+        if config.client_secret.is_some() && is_mcp && !is_fixed && config.issuer.is_none() {
+            return wrong(
+                "client_secret",
+                "the issuer is not named, so the upstream server could choose who receives the secret; set per_user.issuer",
+            );
+        }
+        let logins = Arc::new(Self {
+            source: source.into(),
+            host: server.host_str().unwrap_or_default().to_owned(),
+            config: config.clone(),
+            server: is_mcp.then(|| server.clone()),
+            tokens: tokens.clone(),
+            accounts: accounts.clone(),
+            renewed: Cache::new(USERS_CACHED),
+            metadata: tokio::sync::Mutex::new(None),
+        });
+        accounts.register(&logins);
+        Ok(logins)
+    }
+
+    /// Returns the header value for a user.
+    pub(super) async fn token(&self, caller: &Principal) -> Result<HeaderValue, CredentialError> {
+        let invitation = self.invitation_of(caller)?;
+        match self.renewed(&invitation.user).token().await {
+            Err(CredentialError::NoLogin | CredentialError::LoginEnded) => {
+                Err(CredentialError::LoginNeeded(self.needed(&invitation)))
+            }
+            result => result,
+        }
+    }
+
+    /// Handles a token that the API rejected. Returns true if another one is likely to be available.
+    pub(super) async fn refused(&self, caller: &Principal, used: &str) -> bool {
+        match self.invitation_of(caller) {
+            Ok(invitation) => self.renewed(&invitation.user).refused(used).await,
+            Err(_) => false,
+        }
+    }
+
+    /// Asks the user of a call to log in, unless there is a login already, and waits for it for a while.
+    ///
+    /// # Errors
+    ///
+    /// The user did not log in, or the client cannot show the link; the message contains it then.
+    pub(super) async fn ensure(&self, context: &CallContext) -> Result<(), ToolError> {
+        match self.token(context.principal()).await {
+            Err(CredentialError::LoginNeeded(needed)) => self.ask(context, needed).await,
+            // Other problems are reported by the request.
+            _ => Ok(()),
+        }
+    }
+
+    async fn ask(&self, context: &CallContext, needed: LoginNeeded) -> Result<(), ToolError> {
+        let LoginNeeded { source, host, url } = needed;
+        // A call that is replayed asks with the same link.
+        let url: Result<String, ToolError> = context
+            .step("longshore-login", async { Ok(url.into_string()) })
+            .await;
+        let url = url?;
+        let by_hand =
+            format!("{source}: log in to {host} first: open {url} in a browser, then call again");
+        let message =
+            format!("Log in to {host} with your own account, so that {source} can use it for you.");
+        let asked = context
+            .elicit_url(message, url)
+            .named("longshore-login")
+            .required();
+        match asked.await {
+            Ok(Elicited::Accepted(())) => {}
+            Ok(Elicited::Declined | Elicited::Cancelled) => {
+                return Err(ToolError::new(format!(
+                    "{source}: the login to {host} was declined"
+                )));
+            }
+            Err(ClientRequestError::UrlElicitationRequired(required)) => {
+                return Err(ClientRequestError::UrlElicitationRequired(required).into());
+            }
+            Err(
+                ClientRequestError::NotDeclared(_)
+                | ClientRequestError::Unsupported(_)
+                | ClientRequestError::Unreachable(_)
+                | ClientRequestError::TimedOut(_)
+                | ClientRequestError::Refused { .. },
+            ) => return Err(ToolError::new(by_hand)),
+            Err(error) => return Err(error.into()),
+        }
+        let deadline = Instant::now() + WAIT;
+        while Instant::now() < deadline {
+            if self.has_login(context.principal()).await {
+                return Ok(());
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        Err(ToolError::new(by_hand))
+    }
+
+    async fn has_login(&self, caller: &Principal) -> bool {
+        let Ok(invitation) = self.invitation_of(caller) else {
+            return false;
+        };
+        let found = self.tokens.look(&self.name(&invitation.user)).await;
+        found.is_ok_and(|found| found.is_some())
+    }
+
+    fn renewed(&self, user: &str) -> Arc<Renewed> {
+        let made = self.renewed.get_or_insert_with(user, || {
+            let way = Way::User(self.config.client_secret.clone());
+            let renewed = Renewed::new(self.tokens.clone(), self.name(user), way);
+            Ok::<_, std::convert::Infallible>(Arc::new(renewed))
+        });
+        match made {
+            Ok(renewed) => renewed,
+            Err(never) => match never {},
+        }
+    }
+
+    fn name(&self, user: &str) -> Name {
+        Name::of_user(&self.source, &self.host, user)
+    }
+
+    fn needed(&self, invitation: &Invitation) -> LoginNeeded {
+        let inner = self.accounts.0.as_ref();
+        let url = inner.map(|inner| inner.link(invitation));
+        LoginNeeded {
+            source: self.source.clone(),
+            host: self.host.as_str().into(),
+            url: url.unwrap_or_default().into(),
+        }
+    }
+
+    /// Returns the identity of a caller, if the page can recognize it in a browser.
+    fn invitation_of(&self, caller: &Principal) -> Result<Invitation, CredentialError> {
+        let recognized = self.accounts.0.as_ref().map(|inner| &inner.recognized);
+        let unknown = || CredentialError::NotRecognized(caller.kind().as_str());
+        let recognized = recognized.ok_or_else(unknown)?;
+        let invitation = |user: String, subject: Option<&str>| Invitation {
+            source: self.source.to_string(),
+            user,
+            name: caller.name().to_owned(),
+            subject: subject.map(str::to_owned),
+            is_everybody: false,
+            expires: unix_seconds() + INVITATION_SECONDS,
+        };
+        match caller.kind() {
+            PrincipalKind::Token => match (caller.issuer(), caller.subject()) {
+                // All clients of a user share the login.
+                (Some(issuer), Some(subject)) if recognized.issuer.as_deref() == Some(issuer) => {
+                    Ok(invitation(format!("{issuer}\n{subject}"), Some(subject)))
+                }
+                _ => Err(unknown()),
+            },
+            PrincipalKind::ApiKey if recognized.keys => {
+                Ok(invitation(caller.id().to_owned(), None))
+            }
+            PrincipalKind::Anonymous | PrincipalKind::Local if recognized.everybody => {
+                Ok(Invitation {
+                    is_everybody: true,
+                    ..invitation("everybody".to_owned(), None)
+                })
+            }
+            _ => Err(unknown()),
+        }
+    }
+
+    async fn keep(&self, user: &str, grant: &Grant) -> Result<(), AccountError> {
+        let failed = |error: super::tokens::KeepError| AccountError::Keep(error.to_string());
+        let name = self.name(user);
+        // A refresh that is under way would overwrite the new token.
+        let turn = self.tokens.turn(&name).await.map_err(failed)?;
+        let begun = self.tokens.begin(&name, grant).await;
+        turn.end().await;
+        begun.map_err(failed)?;
+        // The next call reads the store.
+        self.renewed.remove(user);
+        Ok(())
+    }
+
+    async fn prepare(&self, redirect: &str) -> Result<Prepared, LoginError> {
+        let config = &self.config;
+        match &self.server {
+            Some(server) if config.authorize_url.is_none() => {
+                let request = LoginRequest {
+                    server: server.clone(),
+                    tokens: self.tokens.clone(),
+                    client_id: config.client_id.clone(),
+                    client_secret: config.client_secret.clone(),
+                    client_metadata: None,
+                    issuer: config.issuer.clone(),
+                    scopes: config.scopes.clone(),
+                    port: 0,
+                    networks: Vec::new(),
+                    patience: Duration::ZERO,
+                };
+                let mut prepared = prepare(&request, None, redirect).await?;
+                if config.client_secret.is_some() {
+                    prepared.grant.client_secret = None;
+                }
+                Ok(prepared)
+            }
+            _ => self.prepare_configured().await,
+        }
+    }
+
+    /// Prepares a login at an issuer that the configuration names.
+    async fn prepare_configured(&self) -> Result<Prepared, LoginError> {
+        let config = &self.config;
+        let metadata = match (&config.authorize_url, &config.token_url) {
+            (Some(authorize), Some(token)) => {
+                let origin = Url::parse(token).map(|url| url.origin().ascii_serialization());
+                Metadata {
+                    issuer: origin.unwrap_or_default(),
+                    authorization_endpoint: authorize.clone(),
+                    revocation_endpoint: config.revoke_url.clone(),
+                    token_endpoint: token.clone(),
+                    authorization_response_iss_parameter_supported: false,
+                    token_endpoint_auth_methods_supported: Vec::new(),
+                }
+            }
+            _ => self.metadata().await?,
+        };
+        let methods = &metadata.token_endpoint_auth_methods_supported;
+        let takes = |method: &str| methods.iter().any(|known| known == method);
+        let grant = Grant {
+            resource: config.resource.clone().unwrap_or_default(),
+            issuer: metadata.issuer,
+            token_endpoint: metadata.token_endpoint,
+            revocation_endpoint: metadata.revocation_endpoint,
+            client_id: config.client_id.clone().unwrap_or_default(),
+            secret_in_form: takes("client_secret_post") && !takes("client_secret_basic"),
+            scopes: config.scopes.clone(),
+            is_configured: true,
+            ..Grant::default()
+        };
+        Ok(Prepared {
+            authorize: metadata
+                .authorization_endpoint
+                .parse()
+                .map_err(|_| LoginError::NoEndpoint("authorization_endpoint"))?,
+            grant,
+            names_itself: metadata.authorization_response_iss_parameter_supported,
+        })
+    }
+
+    /// Fetches the metadata of the configured issuer (RFC 8414, OpenID Connect Discovery).
+    async fn metadata(&self) -> Result<Metadata, LoginError> {
+        let mut known = self.metadata.lock().await;
+        if let Some((at, metadata)) = &*known
+            && at.elapsed() < METADATA_LIFE
+        {
+            return Ok(metadata.clone());
+        }
+        let issuer = self.config.issuer.as_deref().unwrap_or_default();
+        let none = || LoginError::NoIssuer(issuer.to_owned());
+        let url: Url = issuer.parse().map_err(|_| none())?;
+        let client = client_of(Guard::public().trust(&url))?;
+        let path = url.path().trim_end_matches('/');
+        let paths = [
+            format!("/.well-known/oauth-authorization-server{path}"),
+            format!("{path}/.well-known/openid-configuration"),
+        ];
+        for path in paths {
+            let mut document = url.clone();
+            document.set_path(&path);
+            document.set_query(None);
+            let answer = client.fetch(OutgoingRequest::get(document)).await?;
+            if !answer.status.is_success() || METADATA_BYTES < answer.body.len() {
+                continue;
+            }
+            let found: Result<Metadata, _> = serde_json::from_slice(&answer.body);
+            let Ok(found) = found else {
+                continue;
+            };
+            if found.issuer.trim_end_matches('/') != issuer.trim_end_matches('/') {
+                return Err(LoginError::OtherIssuer {
+                    found: found
+                        .issuer
+                        .chars()
+                        .filter(|c| !c.is_control())
+                        .take(200)
+                        .collect(),
+                    wanted: issuer.to_owned(),
+                });
+            }
+            for endpoint in [&found.authorization_endpoint, &found.token_endpoint] {
+                let url = Url::parse(endpoint).map_err(|_| none())?;
+                client.guard().check_url(&url)?;
+            }
+            *known = Some((Instant::now(), found.clone()));
+            return Ok(found);
+        }
+        Err(none())
+    }
+}
+
+impl fmt::Debug for UserLogins {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UserLogins")
+            .field("source", &self.source)
+            .field("host", &self.host)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Returns the time in seconds since 1970.
+fn unix_seconds() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(0, |now| now.as_secs())
+}
+
+#[cfg(test)]
+mod tests;
