@@ -18,7 +18,7 @@ use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, Strea
 use serde_json::{Value, json};
 
 use crate::auth::{CI, bearer, with_keys};
-use crate::support::{Running, Serve, Stateless};
+use crate::support::{Running, Serve, Site, Stateless, Told};
 
 /// Returns the message it was given.
 #[tool]
@@ -401,4 +401,65 @@ fn the_health_check_asks_by_tls_where_that_is_what_is_served() {
         };
         assert!(said.contains(expected), "{said}");
     }
+}
+
+/// RFC 8705, section 3.
+#[test]
+fn a_token_that_is_bound_to_a_certificate_counts_on_a_connection_that_shows_it() {
+    /// SHA-256 of `client.crt` in DER.
+    const CLIENT: &str = "-BBts-sqCSbuHfAHRd38uiHdj_gYTtHESQp1S8bvvPs";
+    let issuer = Site::start(|_, asked| {
+        let bound = match asked.field("token").as_deref() {
+            Some("bound") => json!({"x5t#S256": CLIENT}),
+            Some("of-another") => json!({"x5t#S256": CLIENT.to_ascii_lowercase()}),
+            _ => json!({"jkt": "of-a-key"}),
+        };
+        let members = json!({"active": true, "sub": "42", "aud": "https://mcp.example.com/mcp", "cnf": bound});
+        Told::json(200, members)
+    });
+    let url = issuer.url;
+    let server = Serve::new()
+        .tool(echo)
+        .configured(|c| {
+            c.http.tls.certificate = Some(file("server.crt"));
+            c.http.tls.key = Some(file("server.key"));
+            c.http.tls.client_ca = Some(file("ca.crt"));
+            c.http.tls.client_optional = true;
+            c.http.public_url = Some("https://mcp.example.com".to_owned());
+            c.auth.oauth.issuer = Some(url.clone());
+            c.auth.oauth.introspection.url = Some(format!("{url}/introspect"));
+            c.auth.oauth.introspection.client_id = "longshore".to_owned();
+            c.auth.oauth.introspection.client_secret = Some("secret".to_owned().into());
+        })
+        .start();
+    for (token, shows, status, part) in [
+        ("bound", true, "200", "in private"),
+        ("bound", false, "401", "bound to a client certificate"),
+        (
+            "of-another",
+            true,
+            "401",
+            "bound to another client certificate",
+        ),
+        ("of-a-key", true, "401", "DPoP"),
+        // What was said of a token holds for each connection anew.
+        ("bound", true, "200", "in private"),
+    ] {
+        let text = Stateless::call("echo", json!({"message": "in private"}))
+            .and("authorization", &bearer(token))
+            .and("connection", "close")
+            .text();
+        let answer = exchange(&server, shows, &text).expect("an answer");
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status}")),
+            "{token}: {answer}"
+        );
+        assert!(answer.contains(part), "{token}: {answer}");
+    }
+    let metadata = "GET /.well-known/oauth-protected-resource HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let metadata = exchange(&server, false, metadata).expect("an answer");
+    assert!(
+        metadata.contains("\"tls_client_certificate_bound_access_tokens\":true"),
+        "{metadata}"
+    );
 }

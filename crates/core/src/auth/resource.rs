@@ -163,6 +163,8 @@ pub struct Resource {
     pub(super) metadata_url: Option<String>,
     /// Display name.
     pub(super) name: String,
+    /// True if tokens can be bound to the certificates of clients (RFC 8705).
+    pub(super) checks_certificates: bool,
     /// Endpoints besides the first one, with the scopes that each needs.
     pub(super) mounts: Vec<(Box<str>, Vec<String>)>,
 }
@@ -224,6 +226,9 @@ impl Resource {
             "authorization_servers": self.issuers,
             "bearer_methods_supported": ["header"],
         });
+        if self.checks_certificates {
+            document["tls_client_certificate_bound_access_tokens"] = true.into();
+        }
         if !scopes.is_empty() {
             document["scopes_supported"] = scopes.into();
         }
@@ -312,6 +317,7 @@ mod tests {
             public: public.map(|url| PublicUrl::parse(url).expect("a URL")),
             trusted: TrustedProxies::from_iter(["10.0.0.0/8".parse().expect("a network")]),
             metadata_url: None,
+            checks_certificates: false,
             name: "test".to_owned(),
             mounts: vec![("files".into(), vec!["files:read".to_owned()])],
         }

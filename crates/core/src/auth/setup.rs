@@ -153,6 +153,7 @@ impl Authentication {
                 .map(|mount| (mount.name.clone(), mount.scopes.clone()))
                 .collect(),
             metadata_url: config.oauth.metadata_url.clone(),
+            checks_certificates: place.asks_for_certificates,
             name: place.name.to_owned(),
         };
         Ok(Self {

@@ -8,6 +8,7 @@
 //! While an issuer is unreachable, its keys stay valid for a day. Without keys, tokens cannot be verified, and the
 //! response is 503.
 
+mod binding;
 mod config;
 mod facade;
 mod id_token;
@@ -44,7 +45,9 @@ pub use preset::Preset;
 use super::principal::{AccessToken, Facts};
 use super::scopes::Implied;
 use super::shown::{Changes, FOREVER, Lasting};
-use super::{AuthError, AuthMethod, AuthOutcome, Credentials, Principal, PrincipalKind};
+use super::{
+    AuthError, AuthMethod, AuthOutcome, ClientCertificate, Credentials, Principal, PrincipalKind,
+};
 use crate::net::{Client, Deadlines, Guard};
 use crate::telemetry;
 use config::{issuer_url, url};
@@ -389,21 +392,24 @@ impl AuthMethod for Tokens {
     fn judge(&self, presented: &Credentials<'_>) -> AuthOutcome {
         let now = presented.now();
         if let Some((text, at, introspection)) = self.0.introspected(presented) {
-            return self.introspect(text, at, introspection, now);
+            return self.introspect((text, fingerprint(presented)), at, introspection, now);
         }
         let Some(text) = presented.bearer().filter(|text| Token::is_one(text)) else {
             return AuthOutcome::Absent;
         };
         let hash = hash(text);
+        let fingerprint = fingerprint(presented);
         if let Some(principal) = self.0.remembered(&hash, now) {
-            return AuthOutcome::Proven(principal);
+            return proven(principal, fingerprint);
         }
         match self.0.look(text, hash, now) {
-            Looked::Good(principal) => AuthOutcome::Proven(principal),
+            Looked::Good(principal) => proven(principal, fingerprint),
             Looked::Bad(error) => AuthOutcome::Refused(error),
-            Looked::NoKeys(issuer) => self.later(text, hash, now, issuer.ask_for_first()),
+            Looked::NoKeys(issuer) => {
+                self.later((text, fingerprint), hash, now, issuer.ask_for_first())
+            }
             Looked::UnknownKey(issuer) => match issuer.ask_for_unknown() {
-                Some(waiting) => self.later(text, hash, now, waiting),
+                Some(waiting) => self.later((text, fingerprint), hash, now, waiting),
                 None => AuthOutcome::Refused(refused(UNKNOWN_KEY)),
             },
         }
@@ -426,6 +432,27 @@ impl Lasting for Tokens {
     }
 }
 
+/// Returns the SHA-256 of the client certificate of a request's connection, in hexadecimal digits.
+fn fingerprint<'p>(presented: &Credentials<'p>) -> Option<&'p str> {
+    presented.certificate().map(ClientCertificate::fingerprint)
+}
+
+/// Returns the outcome for the principal of a valid token, whose client has to have the key that it is bound to.
+fn proven(principal: Arc<Principal>, fingerprint: Option<&str>) -> AuthOutcome {
+    match binding::check(principal.claims(), fingerprint) {
+        Ok(()) => AuthOutcome::Proven(principal),
+        Err(error) => AuthOutcome::Refused(error),
+    }
+}
+
+/// Applies [`proven`] to an outcome.
+fn bound(outcome: AuthOutcome, fingerprint: Option<&str>) -> AuthOutcome {
+    match outcome {
+        AuthOutcome::Proven(principal) => proven(principal, fingerprint),
+        outcome => outcome,
+    }
+}
+
 /// Cache key of a token.
 fn hash(text: &str) -> [u8; 32] {
     let mut hash = [0; 32];
@@ -437,40 +464,41 @@ impl Tokens {
     /// Introspects a token, unless the result is cached.
     fn introspect(
         &self,
-        text: &str,
+        (text, fingerprint): (&str, Option<&str>),
         at: usize,
         introspection: &Arc<Introspection>,
         now: u64,
     ) -> AuthOutcome {
         let hash = hash(text);
         if let Some(result) = introspection.cached(&hash, now) {
-            return result.outcome();
+            return bound(result.outcome(), fingerprint);
         }
         let (inner, introspection) = (Arc::clone(&self.0), Arc::clone(introspection));
-        let text = text.to_owned();
+        let (text, fingerprint) = (text.to_owned(), fingerprint.map(str::to_owned));
         AuthOutcome::Later(Box::pin(async move {
             let accept = |claims| {
                 let claims = inner.completed(claims, at, &introspection, now)?;
                 inner.accept(&inner.issuers[at], Token::introspected(claims), &text, now)
             };
             let result = introspection.introspect(&text, hash, now, accept).await;
-            result.outcome()
+            bound(result.outcome(), fingerprint.as_deref())
         }))
     }
 
     /// Checks a token again after a fetch of the keys.
     fn later(
         &self,
-        text: &str,
+        (text, fingerprint): (&str, Option<&str>),
         hash: [u8; 32],
         now: u64,
         waiting: tokio::sync::watch::Receiver<u64>,
     ) -> AuthOutcome {
         let (inner, text) = (Arc::clone(&self.0), text.to_owned());
+        let fingerprint = fingerprint.map(str::to_owned);
         AuthOutcome::Later(Box::pin(async move {
             Issuer::wait(waiting).await;
             match inner.look(&text, hash, now) {
-                Looked::Good(principal) => AuthOutcome::Proven(principal),
+                Looked::Good(principal) => proven(principal, fingerprint.as_deref()),
                 Looked::Bad(error) => AuthOutcome::Refused(error),
                 Looked::UnknownKey(_) => AuthOutcome::Refused(refused(UNKNOWN_KEY)),
                 Looked::NoKeys(_) => AuthOutcome::Refused(AuthError::Unavailable(
