@@ -91,7 +91,12 @@ fn serve(issuer: &Site, auth: &Value) -> Running {
         config.sources = sources;
         with_keys(config);
     });
-    with_introspection(serve, issuer).start()
+    with_introspection(serve, issuer).admin().start()
+}
+
+fn metrics(server: &Running) -> String {
+    let get = "GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    server.connect_to_admin().send(get).receive().body
 }
 
 fn call(server: &Running, tool: &str, token: &str) -> Value {
@@ -164,6 +169,13 @@ fn a_caller_whose_token_is_not_exchanged_is_told_and_the_api_not_asked() {
     assert!(issuer.asked("/orders").is_empty());
     // Others are served meanwhile.
     assert!(text(&call(&server, "list", "of-alice")).contains("headers"));
+    let metrics = metrics(&server);
+    for (outcome, count) in [("exchanged", 1), ("rejected", 1), ("failed", 1)] {
+        let line = format!(
+            "longshore_auth_exchanges_total{{backend=\"orders\",outcome=\"{outcome}\"}} {count}"
+        );
+        assert!(metrics.contains(&line), "{line}\n{metrics}");
+    }
 }
 
 #[test]

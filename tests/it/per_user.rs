@@ -97,6 +97,7 @@ fn serve(sources: Value, folder: Option<&Path>) -> Running {
             with_keys(config);
         })
         .shared_key()
+        .admin()
         .start()
 }
 
@@ -329,6 +330,13 @@ fn a_response_of_the_issuer_counts_in_the_browser_that_began_only() {
     }
     assert!(api.asked("/token").is_empty());
     assert_eq!(browser.come_back(&server, &page, "good").status, 200);
+    let get = "GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let metrics = server.connect_to_admin().send(get).receive().body;
+    for outcome in ["connected", "denied", "other_browser", "other_issuer"] {
+        let line =
+            format!("longshore_auth_logins_total{{step=\"account\",outcome=\"{outcome}\"}} 1");
+        assert!(metrics.contains(&line), "{line}\n{metrics}");
+    }
 }
 
 #[test]

@@ -152,6 +152,7 @@ pub(crate) struct SourceParts {
     pub(crate) tokens: Tokens,
     pub(crate) signer: Option<AssertionSigner>,
     pub(crate) accounts: Accounts,
+    pub(crate) metrics: Metrics,
     pub(crate) memory_bytes: u64,
 }
 

@@ -30,6 +30,15 @@ pub(super) enum Failure {
     Redirect(OAuthError, AuthorizationRequest),
 }
 
+impl Failure {
+    /// Returns the error code, for metrics.
+    pub(super) fn code(&self) -> &'static str {
+        match self {
+            Self::Page(error) | Self::Redirect(error, _) => error.code,
+        }
+    }
+}
+
 impl AuthorizationServer {
     /// Shows the consent page for an authorization request.
     pub(super) async fn authorize(

@@ -32,7 +32,7 @@
 
 // Paths in this crate begin with the name of a room, as if all rooms were modules of one crate: `crate::net::Body`. So the rooms of
 // other crates are imported here.
-use longshore_core::{auth, seal, state};
+use longshore_core::{auth, seal, state, telemetry};
 use longshore_net::{environment, net};
 
 mod authorize;

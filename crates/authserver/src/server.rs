@@ -15,6 +15,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
 use url::Url;
 
+use super::authorize::Failure;
 use super::document::{DOCUMENT_MAX_BYTES, Documents};
 use super::error::OAuthError;
 use super::metadata;
@@ -25,6 +26,7 @@ use crate::auth::{FacadeConfig, FacadeSetupError};
 use crate::net::{Body, Client, ClientError, Deadlines, Guard};
 use crate::seal::{KeyRing, SigningKeys, random_bytes};
 use crate::state::SharedState;
+use crate::telemetry::{LOGINS, Metrics};
 
 /// Time limit for requests to the provider and for client metadata documents.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -58,6 +60,7 @@ pub struct AuthorizationServer {
     /// Client for documents of strangers: public addresses only.
     pub(super) web: Client,
     metadata: String,
+    metrics: Metrics,
 }
 
 /// Parts that an authorization server is made of.
@@ -73,6 +76,7 @@ pub struct Parts {
     pub scopes: Vec<String>,
     pub ring: Arc<KeyRing>,
     pub state: SharedState,
+    pub metrics: Metrics,
 }
 
 /// Reason why an authorization server cannot be built.
@@ -156,6 +160,7 @@ impl AuthorizationServer {
             scopes,
             ring,
             state,
+            metrics,
         } = parts;
         config.check()?;
         let public = || AuthorizationServerError::PublicUrl(issuer.clone());
@@ -205,6 +210,7 @@ impl AuthorizationServer {
             is_local,
             ring,
             metadata,
+            metrics,
         })
     }
 
@@ -251,34 +257,55 @@ impl AuthorizationServer {
         body: &[u8],
         now: u64,
     ) -> Response<Body> {
-        match endpoint {
-            Endpoint::Metadata => public(&self.metadata),
-            Endpoint::Keys => public(self.keys.public()),
-            Endpoint::Authorize => match self.authorize(headers, query, now).await {
-                Ok(response) => response,
-                Err(failure) => self.failed(failure),
-            },
-            Endpoint::Consent => match self.consented(headers, body, now).await {
-                Ok(response) => response,
-                Err(failure) => self.failed(failure),
-            },
-            Endpoint::Callback => match self.callback(headers, query, now).await {
-                Ok(response) => response,
-                Err(failure) => self.failed(failure),
-            },
-            Endpoint::Token => match self.form(headers) {
-                Ok(()) => private(self.token(headers, body, now).await, StatusCode::OK),
-                Err(error) => private(Err(error), StatusCode::OK),
-            },
-            Endpoint::Register => private(self.register(body, now), StatusCode::CREATED),
+        let step = match endpoint {
+            Endpoint::Metadata => return public(&self.metadata),
+            Endpoint::Keys => return public(self.keys.public()),
+            Endpoint::Authorize => "authorize",
+            Endpoint::Consent => "consent",
+            Endpoint::Callback => "callback",
+            Endpoint::Token => "token",
+            Endpoint::Register => "register",
+            Endpoint::Revoke => "revoke",
+        };
+        // Of a browser: a page or a redirect.
+        let visited = match endpoint {
+            Endpoint::Authorize => Some(self.authorize(headers, query, now).await),
+            Endpoint::Consent => Some(self.consented(headers, body, now).await),
+            Endpoint::Callback => Some(self.callback(headers, query, now).await),
+            _ => None,
+        };
+        if let Some(visited) = visited {
+            let outcome = visited.as_ref().map_or_else(Failure::code, |_| "ok");
+            self.count(step, outcome);
+            return visited.unwrap_or_else(|failure| self.failed(failure));
+        }
+        let (result, success) = match endpoint {
+            Endpoint::Register => (self.register(body, now), StatusCode::CREATED),
             Endpoint::Revoke => {
                 let revoked = match self.form(headers) {
                     Ok(()) => self.revoke(headers, body, now).await,
                     Err(error) => Err(error),
                 };
-                private(revoked.map(|()| json!({})), StatusCode::OK)
+                (revoked.map(|()| json!({})), StatusCode::OK)
             }
-        }
+            _ => {
+                let granted = match self.form(headers) {
+                    Ok(()) => self.token(headers, body, now).await,
+                    Err(error) => Err(error),
+                };
+                (granted, StatusCode::OK)
+            }
+        };
+        self.count(
+            step,
+            result.as_ref().map_or_else(|error| error.code, |_| "ok"),
+        );
+        private(result, success)
+    }
+
+    fn count(&self, step: &'static str, outcome: &'static str) {
+        let labels = [("step", step), ("outcome", outcome)];
+        self.metrics.counter(&LOGINS, &labels).add(1);
     }
 
     async fn consented(
@@ -286,9 +313,8 @@ impl AuthorizationServer {
         headers: &HeaderMap,
         body: &[u8],
         now: u64,
-    ) -> Result<Response<Body>, super::authorize::Failure> {
-        self.form(headers)
-            .map_err(super::authorize::Failure::Page)?;
+    ) -> Result<Response<Body>, Failure> {
+        self.form(headers).map_err(Failure::Page)?;
         self.decide(headers, body, now).await
     }
 

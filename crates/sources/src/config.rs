@@ -19,6 +19,7 @@ use super::tokens::Tokens;
 use super::wasm::{self, ComponentSourceConfig};
 use crate::catalog::{Offered, Refused};
 use crate::net;
+use crate::telemetry::Metrics;
 
 /// Tools that need no code. Each source is of one kind: `http`, `openapi`, `command` or `component`.
 ///
@@ -167,6 +168,7 @@ pub struct SourceParts {
     pub signer: Option<AssertionSigner>,
     /// Logins of users at the APIs of sources.
     pub accounts: Accounts,
+    pub metrics: Metrics,
     /// Memory limit of the process, in bytes; 0 for no limit.
     pub memory_bytes: u64,
 }

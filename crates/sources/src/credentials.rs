@@ -25,8 +25,9 @@ pub use self::on_behalf::{ExchangeForm, OnBehalfOfConfig};
 use self::on_behalf::{OnBehalfOf, Rejection};
 pub(super) use self::renewed::{Renewed, Way};
 use super::conceal::{bare, secrets_in};
-use super::per_user::{Accounts, LoginNeeded, UserLogins};
-use super::tokens::{KeepError, Name, Tokens};
+use super::config::SourceParts;
+use super::per_user::{LoginNeeded, UserLogins};
+use super::tokens::{KeepError, Name};
 use crate::auth::Principal;
 use crate::client::ClientError;
 use crate::environment::Secret;
@@ -63,8 +64,7 @@ pub(super) struct Means<'m> {
     pub(super) server: Option<&'m Url>,
     /// True for an upstream server, whose metadata can name its issuer.
     pub(super) is_mcp: bool,
-    pub(super) tokens: &'m Tokens,
-    pub(super) accounts: &'m Accounts,
+    pub(super) parts: &'m SourceParts,
 }
 
 /// Reason why a request cannot be authenticated. The messages hold no secret.
@@ -159,7 +159,13 @@ impl Credentials {
     ///
     /// Describes the invalid setting and how to correct it.
     pub(super) fn new(config: &AuthConfig, means: Means<'_>) -> Result<Self, String> {
-        let Means { server, tokens, .. } = means;
+        let Means {
+            source,
+            server,
+            is_mcp,
+            parts,
+        } = means;
+        let tokens = &parts.tokens;
         let AuthConfig {
             bearer,
             bearer_file,
@@ -203,12 +209,16 @@ impl Credentials {
             return Ok(Self::Header(name, sensitive(named.value.expose())?));
         }
         if let Some(per_user) = per_user {
-            let server = (means.server, means.is_mcp);
-            let logins = UserLogins::new(means.source, per_user, server, tokens, means.accounts)?;
+            let server = (server, is_mcp);
+            let logins = UserLogins::new(source, per_user, server, tokens, &parts.accounts)?;
             return Ok(Self::PerUser(logins));
         }
         if let Some(exchange) = on_behalf_of {
-            return Ok(Self::OnBehalfOf(Box::new(OnBehalfOf::new(exchange)?)));
+            return Ok(Self::OnBehalfOf(Box::new(OnBehalfOf::new(
+                exchange,
+                source,
+                &parts.metrics,
+            )?)));
         }
         if let Some(named) = query {
             return Ok(Self::Query(named.name.clone(), named.value.clone()));

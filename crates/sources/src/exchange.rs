@@ -124,8 +124,7 @@ impl Exchange {
             source: name,
             server: bases.first(),
             is_mcp: false,
-            tokens: &parts.tokens,
-            accounts: &parts.accounts,
+            parts,
         };
         let credentials = Credentials::new(auth, means).map_err(|problem| ("auth", problem))?;
         let client = Client::builder(guard)

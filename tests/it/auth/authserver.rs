@@ -18,6 +18,7 @@ fn served() -> Running {
             facade.client_secret = Some("secret".to_owned().into());
         })
         .shared_key()
+        .admin()
         .start()
 }
 
@@ -53,6 +54,21 @@ fn auth_an_unauthenticated_client_finds_the_authorization_server_and_registers()
 
     let keys = send(&server, "GET /.well-known/jwks.json", "").json();
     assert_eq!(keys["keys"][0]["crv"], "Ed25519");
+
+    // Each step is counted by its outcome.
+    send(&server, "GET /authorize?client_id=unknown", "");
+    send(&server, "POST /token", "grant_type=password");
+    let get = "GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let metrics = server.connect_to_admin().send(get).receive().body;
+    for (step, outcome) in [
+        ("register", "ok"),
+        ("authorize", "invalid_client"),
+        ("token", "invalid_request"),
+    ] {
+        let line =
+            format!("longshore_auth_logins_total{{step=\"{step}\",outcome=\"{outcome}\"}} 1");
+        assert!(metrics.contains(&line), "{line}\n{metrics}");
+    }
 }
 
 #[test]

@@ -77,6 +77,7 @@ pub(super) fn serve(
         scopes,
         ring: Arc::clone(&parts.keys),
         state: parts.state.clone(),
+        metrics: parts.telemetry.metrics.clone(),
     })
     .map_err(|error| AppError::AuthorizationServer(error.to_string()))?;
     auth.hold(server.public_keys());

@@ -81,18 +81,6 @@ impl App {
         let identity = self.identity.clone();
         let supervisor = Supervisor::new();
         let keys = Arc::new(KeyRing::new(&config.seal)?);
-        self.offers
-            .prepare(&config, &keys, supervisor.background())?;
-        #[cfg(feature = "sources")]
-        if let Some(signer) = self
-            .offers
-            .signer
-            .clone()
-            .filter(|_| !config.sources.is_empty())
-        {
-            layers.serve_publicly(Arc::new(AssertionKeys(signer)));
-        }
-        let upstreams = self.offers.upstreams.clone();
         let auth = self.authentication(&config)?;
         #[cfg(feature = "sources")]
         {
@@ -115,6 +103,18 @@ impl App {
             Telemetry::start(&config.telemetry, is_read, &probe, service, background);
         supervisor.report_to(&telemetry);
         self.offers.metrics = telemetry.metrics.clone();
+        self.offers
+            .prepare(&config, &keys, supervisor.background())?;
+        #[cfg(feature = "sources")]
+        if let Some(signer) = self
+            .offers
+            .signer
+            .clone()
+            .filter(|_| !config.sources.is_empty() || !config.upstreams.is_empty())
+        {
+            layers.serve_publicly(Arc::new(AssertionKeys(signer)));
+        }
+        let upstreams = self.offers.upstreams.clone();
         let items = self.offers.clone();
         let Built {
             server,
@@ -128,7 +128,8 @@ impl App {
         if let Some(public) = config.http.public_url.as_deref().and_then(PublicUrl::parse) {
             let name = config.server.title.as_ref().unwrap_or(&config.server.name);
             let accounts = items.accounts.clone();
-            let page = ConnectPage::new(name, &public, accounts, authorization, auth.keys());
+            let recognizers = (authorization, auth.keys());
+            let page = ConnectPage::new(name, &public, accounts, recognizers, &items.metrics);
             layers.serve_publicly(Arc::new(page));
         }
         let whole = server.snapshot();
@@ -226,10 +227,11 @@ impl App {
         }
         let supervisor = Supervisor::new();
         let keys = Arc::new(KeyRing::new(&config.seal)?);
+        let telemetry = Telemetry::of(&config.telemetry, self.reads_metrics(&config));
+        self.offers.metrics = telemetry.metrics.clone();
         self.offers
             .prepare(&config, &keys, supervisor.background())?;
         let upstreams = self.offers.upstreams.clone();
-        let telemetry = Telemetry::of(&config.telemetry, self.reads_metrics(&config));
         let server = Box::pin(self.build(&config, telemetry, keys)).await?.server;
         let rejected = server.refusals().into_iter().map(|rejected| rejected.place);
         let awaited = upstreams.map(|upstreams| upstreams.awaited());
@@ -253,8 +255,9 @@ impl App {
         let needs_runtime = self.offers.need_runtime(&config);
         complete(needs_runtime, |background| async move {
             let keys = Arc::new(KeyRing::new(&config.seal)?);
-            self.offers.prepare(&config, &keys, &background)?;
             let telemetry = Telemetry::of(&config.telemetry, self.reads_metrics(&config));
+            self.offers.metrics = telemetry.metrics.clone();
+            self.offers.prepare(&config, &keys, &background)?;
             Ok(Box::pin(self.build(&config, telemetry, keys)).await?.server)
         })
     }
@@ -331,12 +334,11 @@ impl App {
     }
 
     async fn build(
-        mut self,
+        self,
         config: &Config,
         telemetry: Telemetry,
         keys: Arc<KeyRing>,
     ) -> Result<Built, AppError> {
-        self.offers.metrics = telemetry.metrics.clone();
         state::export_lifecycle(&telemetry);
         let within = Duration::from_millis(config.state.timeout_ms);
         let OpenState { state, is_shared } = state::open(config, self.store, &keys, within)?;

@@ -19,7 +19,8 @@ use longshore_authserver::{AuthorizationServer, BrowserCookie, origin_of, read_p
 
 use crate::auth::{ApiKeys, AuthMethod as _, AuthOutcome, Credentials, Principal, PublicUrl};
 use crate::net::Body;
-use crate::source::{Accounts, Invitation, is_account_path};
+use crate::source::{AccountError, Accounts, Invitation, is_account_path};
+use crate::telemetry::{LOGINS, Metrics};
 use crate::transport::http::{PublicPaths, RouteFuture};
 
 /// The page and its steps.
@@ -37,6 +38,7 @@ struct Inner {
     /// Recognizes the users of access tokens of this server.
     authorization: Option<Arc<AuthorizationServer>>,
     keys: Option<Arc<ApiKeys>>,
+    metrics: Metrics,
 }
 
 /// A problem to show to the user.
@@ -50,8 +52,8 @@ impl ConnectPage {
         name: &str,
         public: &PublicUrl,
         accounts: Accounts,
-        authorization: Option<Arc<AuthorizationServer>>,
-        keys: Option<Arc<ApiKeys>>,
+        (authorization, keys): (Option<Arc<AuthorizationServer>>, Option<Arc<ApiKeys>>),
+        metrics: &Metrics,
     ) -> Self {
         let root = public.root();
         Self(Arc::new(Inner {
@@ -61,6 +63,7 @@ impl ConnectPage {
             accounts,
             authorization,
             keys,
+            metrics: metrics.clone(),
         }))
     }
 }
@@ -186,6 +189,11 @@ impl Inner {
         let parameters = read(query)?;
         let of_browser = |digest: &str| self.cookie.is_of(headers, digest);
         let finished = self.accounts.finish(&parameters, now(), of_browser).await;
+        let outcome = finished
+            .as_ref()
+            .map_or_else(AccountError::code, |_| "connected");
+        let labels = [("step", "account"), ("outcome", outcome)];
+        self.metrics.counter(&LOGINS, &labels).add(1);
         let invitation = finished.map_err(|error| {
             tracing::info!(
                 error = crate::net::with_causes(&error),

@@ -242,6 +242,7 @@ impl AppItems {
             tokens: self.tokens.clone(),
             signer: self.signer.clone(),
             accounts: self.accounts.clone(),
+            metrics: self.metrics.clone(),
             memory_bytes: config.limits.memory_bytes,
         }
     }

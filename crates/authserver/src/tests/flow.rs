@@ -305,6 +305,7 @@ fn server(config: &FacadeConfig, ring: &Arc<KeyRing>, state: &SharedState) -> Au
         scopes: Vec::new(),
         ring: Arc::clone(ring),
         state: state.clone(),
+        metrics: crate::telemetry::Metrics::default(),
     })
     .expect("valid settings")
 }

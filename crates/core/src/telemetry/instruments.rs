@@ -256,6 +256,19 @@ pub const INTROSPECTIONS: Instrument = Instrument::counter(
     "{request}",
     "Requests to the introspection endpoint of an issuer, by outcome",
 );
+/// Steps of logins, by step and outcome: those at the authorization server (`auth.oauth.facade`), and those of users at
+/// the APIs of sources (`account`).
+pub const LOGINS: Instrument = Instrument::counter(
+    "longshore.auth.logins",
+    "{step}",
+    "Steps of logins, by step and outcome",
+);
+/// Exchanges of callers' access tokens, by source and outcome.
+pub const EXCHANGES: Instrument = Instrument::counter(
+    "longshore.auth.exchanges",
+    "{request}",
+    "Exchanges of callers' access tokens at an issuer, by backend and outcome",
+);
 /// Log lines that were dropped because the output was too slow.
 pub const LOG_DROPPED: Instrument = Instrument::counter(
     "longshore.log.dropped",
@@ -366,6 +379,8 @@ pub const ALL: &[&Instrument] = &[
     &STATE_ENTRIES,
     &KEYS_AGE,
     &INTROSPECTIONS,
+    &LOGINS,
+    &EXCHANGES,
     &LOG_DROPPED,
     &LOG_CUT,
     &EXPORT_DROPPED,

@@ -22,6 +22,7 @@ use crate::environment::Secret;
 use crate::net::{Client, Deadlines, Fetched, Guard, OutgoingRequest};
 use crate::seal::digest;
 use crate::source::tokens::Granted;
+use crate::telemetry::{Counter, EXCHANGES, Metrics};
 
 /// Exchange of the caller's access token for one with the caller's rights at the other server.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -84,6 +85,28 @@ pub struct OnBehalfOf {
     client: Client,
     permits: Semaphore,
     cache: Cache<[u8; 32], Arc<Exchanged>, BySize>,
+    counts: Counts,
+}
+
+/// Number of exchanges by outcome.
+struct Counts {
+    exchanged: Counter,
+    rejected: Counter,
+    failed: Counter,
+}
+
+impl Counts {
+    fn new(source: &str, metrics: &Metrics) -> Self {
+        let of = |outcome| {
+            let labels = [("backend", source), ("outcome", outcome)];
+            metrics.counter(&EXCHANGES, &labels)
+        };
+        Self {
+            exchanged: of("exchanged"),
+            rejected: of("rejected"),
+            failed: of("failed"),
+        }
+    }
 }
 
 /// Cached result of an exchange.
@@ -127,7 +150,11 @@ impl OnBehalfOf {
     /// # Errors
     ///
     /// Describes the invalid setting and how to correct it.
-    pub(super) fn new(config: &OnBehalfOfConfig) -> Result<Self, String> {
+    pub(super) fn new(
+        config: &OnBehalfOfConfig,
+        source: &str,
+        metrics: &Metrics,
+    ) -> Result<Self, String> {
         let of = |setting: &str, problem: String| format!("on_behalf_of.{setting}: {problem}");
         let url: Url = config.token_url.parse().map_err(|_| {
             let problem = format!("{:?} is not a URL", config.token_url);
@@ -171,6 +198,7 @@ impl OnBehalfOf {
             client,
             permits: Semaphore::new(REQUESTS_MAX),
             cache: Cache::with_weighter(CACHED_MAX, CACHED_MAX_BYTES, BySize),
+            counts: Counts::new(source, metrics),
         })
     }
 
@@ -189,7 +217,14 @@ impl OnBehalfOf {
                 }
                 Err(guard) => {
                     // A failure of the connection is not cached: the guard is dropped, and the next caller tries again.
-                    let exchanged = Arc::new(self.exchange(token, caller).await?);
+                    let exchanged = self.exchange(token, caller).await;
+                    let count = match &exchanged {
+                        Ok(Exchanged { result: Ok(_), .. }) => &self.counts.exchanged,
+                        Ok(_) => &self.counts.rejected,
+                        Err(_) => &self.counts.failed,
+                    };
+                    count.add(1);
+                    let exchanged = Arc::new(exchanged?);
                     let _ = guard.insert(Arc::clone(&exchanged));
                     return exchanged.result();
                 }
@@ -359,7 +394,9 @@ mod tests {
     #[test]
     fn settings_without_effect_are_refused() {
         let config = |text: &str| serde_json::from_str(text).expect("settings");
-        let refused = |text: &str| OnBehalfOf::new(&config(text)).expect_err("refused");
+        let refused = |text: &str| {
+            OnBehalfOf::new(&config(text), "a", &Metrics::default()).expect_err("refused")
+        };
         assert!(refused(r#"{"token_url": "nowhere"}"#).starts_with("on_behalf_of.token_url: "));
         let url = "https://idp.example.com/token";
         assert!(

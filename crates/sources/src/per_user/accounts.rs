@@ -109,6 +109,22 @@ pub enum AccountError {
     TooLong,
 }
 
+impl AccountError {
+    /// Returns the reason as a word, for metrics.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Expired => "expired",
+            Self::Gone => "gone",
+            Self::OtherBrowser => "other_browser",
+            Self::Login(LoginError::Denied(_)) => "denied",
+            Self::Login(LoginError::MixedUp) => "other_issuer",
+            Self::Login(_) => "issuer",
+            Self::Keep(_) => "store",
+            Self::TooLong => "too_long",
+        }
+    }
+}
+
 impl Accounts {
     /// Creates the model of the page. `root` is the public URL of the server.
     pub fn new(ring: &Arc<KeyRing>, root: String, recognized: RecognizedUsers) -> Self {

@@ -368,8 +368,7 @@ impl UpstreamConfig {
             source: name,
             server: url.as_ref(),
             is_mcp: true,
-            tokens: &parts.tokens,
-            accounts: &parts.accounts,
+            parts,
         };
         match Credentials::new(auth, means).map_err(wrong)? {
             Credentials::None => Ok(None),
