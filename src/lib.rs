@@ -129,10 +129,10 @@ pub mod auth {
     pub use longshore_core::auth::{
         Access, AllowConfig, ApiKeyConfig, AuthConfig, AuthError, AuthMethod, AuthMethodKind,
         AuthOutcome, AuthSetupError, CertificateConfig, CertificateName, Classified,
-        ClientCertificate, Credential, Credentials, Decision, Effect, FacadeClientConfig,
-        FacadeConfig, FacadeSetupError, ForwardedConfig, IntrospectionConfig, IntrospectionMethod,
-        IssuerConfig, KeyHash, Kind, OAuthConfig, OAuthSetupError, PolicyConfig, PolicyError,
-        Preset, Principal, PrincipalKind, RuleConfig, Target, new_key,
+        ClientCertificate, Credential, Credentials, Decision, DpopConfig, Effect,
+        FacadeClientConfig, FacadeConfig, FacadeSetupError, ForwardedConfig, IntrospectionConfig,
+        IntrospectionMethod, IssuerConfig, KeyHash, Kind, OAuthConfig, OAuthSetupError,
+        PolicyConfig, PolicyError, Preset, Principal, PrincipalKind, RuleConfig, Target, new_key,
     };
 }
 

@@ -1,6 +1,7 @@
 //! Authentication: API keys, users that a proxy forwards, and methods of the application.
 
 mod authserver;
+mod dpop;
 mod introspection;
 mod keys;
 mod policy;

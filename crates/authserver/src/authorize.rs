@@ -65,6 +65,7 @@ impl AuthorizationServer {
             scopes: Vec::new(),
             resource: String::new(),
             state: None,
+            thumbprint: None,
         };
         if let Err(error) = self.complete(&mut request, &parameters) {
             return Err(Failure::Redirect(error, request));
@@ -125,6 +126,8 @@ impl AuthorizationServer {
             ));
         }
         challenge.clone_into(&mut request.challenge);
+        let thumbprint = parameters.within("dpop_jkt", CHALLENGE_LEN)?;
+        request.thumbprint = thumbprint.map(str::to_owned);
         request.resource = self.resource(parameters.within("resource", URI_MAX_BYTES)?)?;
         request.scopes = self.scopes(parameters.within("scope", SCOPE_MAX_BYTES)?)?;
         Ok(())

@@ -23,6 +23,8 @@ pub(super) struct Client {
     pub(super) name: String,
     pub(super) origin: Origin,
     pub(super) redirect_uris: Vec<String>,
+    /// True if the client uses DPoP only.
+    pub(super) is_dpop: bool,
     /// Secret of a confidential client.
     secret: Option<Secret>,
 }
@@ -45,8 +47,19 @@ impl Client {
             name: display_name(name),
             origin,
             redirect_uris,
+            is_dpop: false,
             secret: None,
         }
+    }
+
+    /// Sets whether the client uses DPoP only.
+    pub(super) fn with_dpop(self, is_dpop: bool) -> Self {
+        Self { is_dpop, ..self }
+    }
+
+    /// Returns true if the client has a secret.
+    pub(super) fn is_confidential(&self) -> bool {
+        self.secret.is_some()
     }
 
     fn configured(config: &FacadeClientConfig) -> Self {
@@ -126,12 +139,13 @@ impl AuthorizationServer {
                 "there is no such client; register it again",
             ));
         };
-        Ok(Client::new(
+        let client = Client::new(
             id,
             &registered.name,
             Origin::Registered,
             registered.redirect_uris,
-        ))
+        );
+        Ok(client.with_dpop(registered.is_dpop))
     }
 }
 

@@ -119,7 +119,8 @@ fn read(id: &str, url: &Url, body: &[u8]) -> Result<Client, OAuthError> {
     let host = url.host_str().unwrap_or_default();
     let name = metadata.client_name.as_deref().unwrap_or(host);
     let origin = Origin::Document(host.to_owned());
-    Ok(Client::new(id, name, origin, metadata.redirect_uris))
+    let client = Client::new(id, name, origin, metadata.redirect_uris);
+    Ok(client.with_dpop(metadata.dpop_bound_access_tokens))
 }
 
 fn lifetime(headers: &HeaderMap) -> Duration {

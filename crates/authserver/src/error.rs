@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use http::StatusCode;
 
+use crate::auth::AuthError;
+
 /// An error response of OAuth (RFC 6749, sections 4.1.2.1 and 5.2; RFC 7591, section 3.2.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct OAuthError {
@@ -12,6 +14,8 @@ pub(super) struct OAuthError {
     /// Explanation for developers. Holds no secret.
     pub(super) description: Cow<'static, str>,
     pub(super) status: StatusCode,
+    /// Nonce for the next DPoP proof.
+    pub(super) nonce: Option<Box<str>>,
 }
 
 impl OAuthError {
@@ -20,6 +24,25 @@ impl OAuthError {
             code,
             description: description.into(),
             status: StatusCode::BAD_REQUEST,
+            nonce: None,
+        }
+    }
+
+    /// The DPoP proof of a token request is not acceptable (RFC 9449, sections 5 and 8).
+    pub(super) fn dpop(error: AuthError) -> Self {
+        match error {
+            AuthError::UseDpopNonce(nonce) => Self {
+                nonce: Some(nonce),
+                ..Self::new(
+                    "use_dpop_nonce",
+                    "the DPoP proof needs the nonce of the header DPoP-Nonce",
+                )
+            },
+            AuthError::Unavailable(reason) => Self {
+                description: reason,
+                ..Self::unavailable("")
+            },
+            error => Self::new("invalid_dpop_proof", error.to_string()),
         }
     }
 

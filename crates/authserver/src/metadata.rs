@@ -2,6 +2,8 @@
 
 use serde_json::json;
 
+use crate::auth::DPOP_ALGORITHMS;
+
 /// Purpose for which signing keys are derived from the key ring.
 pub(super) const SIGNING: &str = "oauth-signing-1";
 
@@ -25,6 +27,7 @@ pub(super) fn document(
         "token_endpoint_auth_methods_supported": ["none", "client_secret_basic", "client_secret_post"],
         "revocation_endpoint_auth_methods_supported": ["none", "client_secret_basic", "client_secret_post"],
         "authorization_response_iss_parameter_supported": true,
+        "dpop_signing_alg_values_supported": DPOP_ALGORITHMS,
         "client_id_metadata_document_supported": metadata_documents,
     });
     if registration {

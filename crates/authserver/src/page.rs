@@ -162,6 +162,7 @@ mod tests {
             scopes: vec!["files:read".to_owned(), "<i>".to_owned()],
             resource: "https://mcp.example.com/mcp".to_owned(),
             state: None,
+            thumbprint: None,
         };
         let client = Client::new(
             "x",

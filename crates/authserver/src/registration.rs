@@ -25,6 +25,8 @@ pub(super) struct ClientMetadata {
     pub(super) grant_types: Option<Vec<String>>,
     pub(super) response_types: Option<Vec<String>>,
     pub(super) token_endpoint_auth_method: Option<String>,
+    /// RFC 9449, section 5.2.
+    pub(super) dpop_bound_access_tokens: bool,
 }
 
 impl ClientMetadata {
@@ -98,6 +100,7 @@ impl AuthorizationServer {
             name: display_name(metadata.client_name.as_deref().unwrap_or_default()),
             redirect_uris: metadata.redirect_uris,
             issued: now,
+            is_dpop: metadata.dpop_bound_access_tokens,
         };
         let too_large = || {
             OAuthError::new(
@@ -117,6 +120,7 @@ impl AuthorizationServer {
             "grant_types": ["authorization_code", "refresh_token"],
             "response_types": ["code"],
             "token_endpoint_auth_method": "none",
+            "dpop_bound_access_tokens": client.is_dpop,
         }))
     }
 }

@@ -49,6 +49,9 @@ pub(super) struct RegisteredClient {
     pub(super) redirect_uris: Vec<String>,
     #[serde(rename = "t")]
     pub(super) issued: u64,
+    /// True if the client uses DPoP only.
+    #[serde(rename = "d", default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) is_dpop: bool,
 }
 
 impl Sealed for RegisteredClient {
@@ -77,6 +80,9 @@ pub(super) struct AuthorizationRequest {
     /// The client's `state`, returned unchanged.
     #[serde(rename = "t")]
     pub(super) state: Option<String>,
+    /// Thumbprint of the key that the code is bound to (RFC 9449, section 10).
+    #[serde(rename = "j", default, skip_serializing_if = "Option::is_none")]
+    pub(super) thumbprint: Option<String>,
 }
 
 /// An authorization request whose consent page was shown. Travels in the page's form.
@@ -231,6 +237,9 @@ pub(super) struct RefreshToken {
     /// End of the login, which no refresh prolongs.
     #[serde(rename = "e")]
     pub(super) expires: u64,
+    /// Thumbprint of the client's key, to which the tokens of the login are bound (RFC 9449).
+    #[serde(rename = "j", default, skip_serializing_if = "Option::is_none")]
+    pub(super) thumbprint: Option<String>,
 }
 
 impl Sealed for RefreshToken {

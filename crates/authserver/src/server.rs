@@ -9,7 +9,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_MAX_AGE, ALLOW, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ALLOW, CACHE_CONTROL, CONTENT_TYPE,
+    WWW_AUTHENTICATE,
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
@@ -22,7 +23,7 @@ use super::metadata;
 use super::once::Once;
 use super::provider::Provider;
 use super::visit::BrowserCookie;
-use crate::auth::{FacadeConfig, FacadeSetupError};
+use crate::auth::{DpopVerifier, FacadeConfig, FacadeSetupError};
 use crate::net::{Body, Client, ClientError, Deadlines, Guard};
 use crate::seal::{KeyRing, SigningKeys, random_bytes};
 use crate::state::SharedState;
@@ -59,6 +60,10 @@ pub struct AuthorizationServer {
     pub(super) documents: Documents,
     /// Client for documents of strangers: public addresses only.
     pub(super) web: Client,
+    /// Verifies the DPoP proofs of token requests.
+    pub(super) dpop: DpopVerifier,
+    /// True if every client must use DPoP.
+    pub(super) requires_dpop: bool,
     metadata: String,
     metrics: Metrics,
 }
@@ -77,6 +82,10 @@ pub struct Parts {
     pub ring: Arc<KeyRing>,
     pub state: SharedState,
     pub metrics: Metrics,
+    /// Verifies the DPoP proofs of token requests.
+    pub dpop: DpopVerifier,
+    /// True if every access token must be bound to a key of the client (DPoP).
+    pub requires_dpop: bool,
 }
 
 /// Reason why an authorization server cannot be built.
@@ -161,6 +170,8 @@ impl AuthorizationServer {
             ring,
             state,
             metrics,
+            dpop,
+            requires_dpop,
         } = parts;
         config.check()?;
         let public = || AuthorizationServerError::PublicUrl(issuer.clone());
@@ -211,6 +222,8 @@ impl AuthorizationServer {
             ring,
             metadata,
             metrics,
+            dpop,
+            requires_dpop,
         })
     }
 
@@ -245,6 +258,10 @@ impl AuthorizationServer {
             response
                 .headers_mut()
                 .insert(ACCESS_CONTROL_ALLOW_ORIGIN, any);
+            let exposed = HeaderValue::from_static("dpop-nonce, www-authenticate");
+            response
+                .headers_mut()
+                .insert(ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
         }
         response
     }
@@ -357,11 +374,16 @@ fn private(result: Result<Value, OAuthError>, success: StatusCode) -> Response<B
     };
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if let Err(error) = result
-        && error.status == StatusCode::UNAUTHORIZED
-    {
-        let value = HeaderValue::from_static("Basic realm=\"token\"");
-        headers.insert(WWW_AUTHENTICATE, value);
+    if let Err(error) = result {
+        if error.status == StatusCode::UNAUTHORIZED {
+            let value = HeaderValue::from_static("Basic realm=\"token\"");
+            headers.insert(WWW_AUTHENTICATE, value);
+        }
+        if let Some(nonce) = error.nonce.as_deref()
+            && let Ok(nonce) = HeaderValue::from_str(nonce)
+        {
+            headers.insert("dpop-nonce", nonce);
+        }
     }
     response
 }
@@ -389,7 +411,7 @@ fn preflight(allowed: &'static str) -> Response<Body> {
     );
     headers.insert(
         ACCESS_CONTROL_ALLOW_HEADERS,
-        HeaderValue::from_static("authorization, content-type, mcp-protocol-version"),
+        HeaderValue::from_static("authorization, content-type, dpop, mcp-protocol-version"),
     );
     headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("3600"));
     response

@@ -1,6 +1,7 @@
 //! Whole logins, against a provider on a socket, and the attacks of RFC 9700.
 
 mod attacks;
+mod dpop;
 mod flow;
 mod provider;
 mod visit;

@@ -18,6 +18,7 @@ use super::once::Rotation;
 use super::redirect::URI_MAX_BYTES;
 use super::sealed::{self, Code, RefreshToken, User};
 use super::server::{AuthorizationServer, random_text};
+use crate::auth::DpopRequest;
 use crate::state::StateError;
 
 /// Bounds of a PKCE verifier, in bytes (RFC 7636, section 4.1).
@@ -33,6 +34,8 @@ struct Grant<'g> {
     resource: &'g str,
     login: &'g str,
     authenticated: u64,
+    /// Thumbprint of the client's key.
+    thumbprint: Option<&'g str>,
 }
 
 impl AuthorizationServer {
@@ -45,9 +48,11 @@ impl AuthorizationServer {
     ) -> Result<Value, OAuthError> {
         let parameters = Parameters::read(body)?;
         let client = self.authenticate(headers, &parameters, now).await?;
+        let key = self.client_key(headers, &client, now).await?;
+        let key = key.as_deref();
         match parameters.get("grant_type") {
-            Some("authorization_code") => self.redeem_code(&client, &parameters, now).await,
-            Some("refresh_token") => self.refresh(&client, &parameters, now).await,
+            Some("authorization_code") => self.redeem_code(&client, &parameters, key, now).await,
+            Some("refresh_token") => self.refresh(&client, &parameters, key, now).await,
             Some(_) => Err(OAuthError::new(
                 "unsupported_grant_type",
                 "grant_type must be authorization_code or refresh_token",
@@ -108,10 +113,42 @@ impl AuthorizationServer {
         Ok(client)
     }
 
+    /// Returns the thumbprint of the key that the tokens of a request are to be bound to, proved by DPoP (RFC 9449,
+    /// section 5).
+    async fn client_key(
+        &self,
+        headers: &HeaderMap,
+        client: &Client,
+        now: u64,
+    ) -> Result<Option<String>, OAuthError> {
+        let mut proofs = headers.get_all("dpop").iter();
+        let invalid = |text| OAuthError::new("invalid_dpop_proof", text);
+        let proof = match (proofs.next(), proofs.next()) {
+            (None, _) if self.requires_dpop || client.is_dpop => {
+                return Err(invalid(
+                    "the header DPoP is missing; tokens must be bound to a key of the client",
+                ));
+            }
+            (None, _) => return Ok(None),
+            (Some(proof), None) => proof.to_str(),
+            (Some(_), Some(_)) => return Err(invalid("the header DPoP appears more than once")),
+        };
+        let request = DpopRequest {
+            proof: Some(proof.map_err(|_| invalid("the proof is not ASCII"))?),
+            method: "POST",
+            url: &format!("{}/token", self.issuer),
+            token: None,
+        };
+        let proof = self.dpop.verify(&request, now).map_err(OAuthError::dpop)?;
+        self.dpop.use_once(&proof).await.map_err(OAuthError::dpop)?;
+        Ok(Some(proof.thumbprint))
+    }
+
     async fn redeem_code(
         &self,
         client: &Client,
         parameters: &Parameters,
+        key: Option<&str>,
         now: u64,
     ) -> Result<Value, OAuthError> {
         const UNKNOWN: &str = "the code is not valid, or it has expired";
@@ -144,6 +181,12 @@ impl AuthorizationServer {
                 "resource differs from that of the authorization request",
             ));
         }
+        let bound = request.thumbprint.as_deref();
+        if bound.is_some() && bound != key {
+            return Err(OAuthError::invalid_grant(
+                "the code is bound to another key; the DPoP proof must be of that of dpop_jkt",
+            ));
+        }
         let expires = code.authenticated + self.config.login_seconds;
         if !self
             .once
@@ -169,6 +212,7 @@ impl AuthorizationServer {
             serial: 0,
             authenticated: code.authenticated,
             expires,
+            thumbprint: key.map(str::to_owned),
         };
         self.issue(&refresh, &refresh.scopes, now)
     }
@@ -177,6 +221,7 @@ impl AuthorizationServer {
         &self,
         client: &Client,
         parameters: &Parameters,
+        key: Option<&str>,
         now: u64,
     ) -> Result<Value, OAuthError> {
         let sealed = parameters.required("refresh_token", PARAMETERS_MAX_BYTES)?;
@@ -186,6 +231,14 @@ impl AuthorizationServer {
         if token.client_id != client.id {
             return Err(OAuthError::invalid_grant(
                 "the refresh token was issued to another client",
+            ));
+        }
+        let bound = token.thumbprint.as_deref();
+        // A confidential client proves itself by its secret, and may replace its key (RFC 9449, section 5).
+        let is_other_key = bound.is_some() && bound != key;
+        if is_other_key && !(client.is_confidential() && key.is_some()) {
+            return Err(OAuthError::invalid_grant(
+                "the DPoP proof is not of the key that the login is bound to",
             ));
         }
         let scopes = match parameters.get("scope") {
@@ -216,7 +269,11 @@ impl AuthorizationServer {
                 ))
             }
             Rotation::Next(serial) => {
-                let next = RefreshToken { serial, ..token };
+                let next = RefreshToken {
+                    serial,
+                    thumbprint: key.map(str::to_owned),
+                    ..token
+                };
                 self.issue(&next, &scopes, now)
             }
         }
@@ -240,6 +297,7 @@ impl AuthorizationServer {
             resource: &refresh.resource,
             login: &refresh.login,
             authenticated: refresh.authenticated,
+            thumbprint: refresh.thumbprint.as_deref(),
         };
         let access = self.keys.sign("at+jwt", &self.claims(&grant, now, seconds));
         let sealed = sealed::seal(&self.ring, &self.issuer, refresh).ok_or(
@@ -247,7 +305,7 @@ impl AuthorizationServer {
         )?;
         let mut response = json!({
             "access_token": access,
-            "token_type": "Bearer",
+            "token_type": if refresh.thumbprint.is_some() { "DPoP" } else { "Bearer" },
             "expires_in": seconds,
             "refresh_token": sealed,
         });
@@ -272,6 +330,9 @@ impl AuthorizationServer {
         set("auth_time", grant.authenticated.into());
         set("sid", grant.login.into());
         set("idp", self.provider.issuer().into());
+        if let Some(thumbprint) = grant.thumbprint {
+            set("cnf", json!({"jkt": thumbprint}));
+        }
         if !grant.scopes.is_empty() {
             set("scope", grant.scopes.join(" ").into());
         }

@@ -10,7 +10,7 @@ use http::request::Parts;
 use super::context::Origin;
 use super::rejection::{HttpError, Rejection};
 use super::route::{Guarded, Place, Route};
-use crate::auth::{AuthError, Credentials, Principal};
+use crate::auth::{AuthError, Credentials, Principal, Seen};
 use crate::server::unix_seconds;
 
 /// The caller of a request.
@@ -51,7 +51,7 @@ impl Origin<'_> {
     /// Authenticates a request. The future takes its headers and gives them back.
     pub(super) fn authenticate(&self, head: &mut Parts) -> Authentication {
         let headers = std::mem::take(&mut head.headers);
-        let uri = head.uri.clone();
+        let (uri, method) = (head.uri.clone(), head.method.clone());
         let (router, connection) = (Arc::clone(self.router), self.connection.cloned());
         Box::pin(async move {
             let connection = connection.as_deref();
@@ -59,9 +59,15 @@ impl Origin<'_> {
             // The worker's clock may lag by a second, so that a fresh token would appear to be issued in the future.
             let presented = Credentials::read(&headers, uri.query(), peer, unix_seconds());
             let certificate = connection.and_then(|connection| connection.certificate());
-            let presented = presented.map(|presented| presented.with_certificate(certificate));
+            let presented = presented
+                .map(|presented| presented.with_certificate(certificate).with_method(&method));
             let cache = connection.map(|connection| &connection.shown);
-            let found = router.gate.admit(presented, cache).await;
+            let seen = Seen {
+                headers: &headers,
+                uri: &uri,
+                peer,
+            };
+            let found = router.gate.admit_at(presented, cache, Some(seen)).await;
             (headers, found)
         })
     }
@@ -80,7 +86,11 @@ impl Origin<'_> {
                 self.check_access(principal, route, head)
             }
             Err(error) => {
-                if matches!(error, AuthError::Invalid(_) | AuthError::TooLong(_)) {
+                let is_wrong = matches!(
+                    error,
+                    AuthError::Invalid(_) | AuthError::InvalidDpopProof(_) | AuthError::TooLong(_)
+                );
+                if is_wrong {
                     let limits = &self.router.endpoint.server.limits;
                     let failed = limits.failed_proof(self.client.map(|client| client.address));
                     failed.map_err(HttpError::Limited)?;

@@ -14,10 +14,11 @@ use crate::net::Body;
 
 const METHODS: &str = "GET, POST, DELETE";
 /// Headers that protocol clients send; mirrored parameters are added on request.
-const HEADERS: &str = "accept, authorization, content-type, last-event-id, mcp-method, mcp-name, \
+const HEADERS: &str = "accept, authorization, content-type, dpop, last-event-id, mcp-method, mcp-name, \
                        mcp-protocol-version, mcp-session-id, traceparent, tracestate, x-api-key";
 const PARAMETER: &str = "mcp-param-";
-const EXPOSED: &str = "mcp-session-id, www-authenticate, retry-after, ratelimit, ratelimit-policy";
+const EXPOSED: &str =
+    "dpop-nonce, mcp-session-id, www-authenticate, retry-after, ratelimit, ratelimit-policy";
 /// Max age of a preflight result in seconds: two hours, the maximum of any browser.
 const MAX_AGE_SECONDS: u16 = 7200;
 

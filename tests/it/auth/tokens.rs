@@ -22,7 +22,7 @@ pub(crate) struct Issuer {
     pages: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
-fn encode(bytes: impl AsRef<[u8]>) -> String {
+pub(super) fn encode(bytes: impl AsRef<[u8]>) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
@@ -97,7 +97,7 @@ impl Issuer {
     }
 }
 
-fn unix_seconds() -> u64 {
+pub(super) fn unix_seconds() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.expect("a time").as_secs()
 }
@@ -106,7 +106,7 @@ const RESOURCE: &str = "https://mcp.example.com/mcp";
 const METADATA: &str = "https://mcp.example.com/.well-known/oauth-protected-resource/mcp";
 
 /// Two settings are all that it needs.
-fn serve(issuer: &Issuer) -> Serve {
+pub(super) fn serve(issuer: &Issuer) -> Serve {
     let url = issuer.url.clone();
     let who = tool_fn(
         Definition::new("who"),
@@ -134,7 +134,7 @@ fn call(server: &Running, tool: &str, token: &str) -> Response {
         .send(server)
 }
 
-fn get(server: &Running, path: &str, more: &str) -> Response {
+pub(super) fn get(server: &Running, path: &str, more: &str) -> Response {
     let text = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n{more}\r\n");
     server.connect().send(text).receive()
 }
@@ -177,6 +177,7 @@ fn auth_02_a_challenge_leads_to_the_metadata_and_that_to_the_issuer() {
                 "resource": RESOURCE,
                 "authorization_servers": [issuer.url],
                 "bearer_methods_supported": ["header"],
+                "dpop_signing_alg_values_supported": ["ES256", "EdDSA", "RS256", "PS256"],
                 "scopes_supported": ["mcp"],
                 "resource_name": "test",
             })

@@ -8,7 +8,11 @@ use longshore_authserver::{AuthorizationServer, is_path};
 
 use super::AppError;
 use super::endpoints::SharedParts;
-use crate::auth::{Authentication, FacadeSetupError, MountPlace, OAuthSetupError, PublicUrl};
+use crate::auth::{
+    Authentication, DpopNonces, DpopVerifier, FacadeSetupError, MountPlace, OAuthSetupError,
+    PublicUrl,
+};
+use crate::seal::SignedNonces;
 
 use crate::config::Config;
 use crate::transport::http::{Layers, PublicPaths, RouteFuture};
@@ -28,6 +32,21 @@ impl PublicPaths for Paths {
     }
 }
 
+/// Creates the verifier of DPoP proofs, for access tokens and for the authorization server, and gives it to `auth`.
+pub(super) fn verify_proofs(
+    config: &Config,
+    auth: &Authentication,
+    parts: &SharedParts,
+) -> DpopVerifier {
+    let nonces = config.auth.oauth.dpop.nonces.then(|| {
+        let nonces: Arc<dyn DpopNonces> = Arc::new(SignedNonces::new(Arc::clone(&parts.keys)));
+        nonces
+    });
+    let verifier = DpopVerifier::new(parts.state.clone(), nonces);
+    auth.verify_proofs_by(verifier.clone());
+    verifier
+}
+
 /// Builds the authorization server, if one is configured, and adds its paths. Access tokens are then verified with its keys.
 pub(super) fn serve(
     layers: &mut Layers,
@@ -35,6 +54,7 @@ pub(super) fn serve(
     auth: &Authentication,
     parts: &SharedParts,
     places: &[MountPlace],
+    dpop: DpopVerifier,
 ) -> Result<Option<Arc<AuthorizationServer>>, AppError> {
     let facade = &config.auth.oauth.facade;
     if !facade.is_configured() {
@@ -78,6 +98,8 @@ pub(super) fn serve(
         ring: Arc::clone(&parts.keys),
         state: parts.state.clone(),
         metrics: parts.telemetry.metrics.clone(),
+        dpop,
+        requires_dpop: config.auth.oauth.dpop.required,
     })
     .map_err(|error| AppError::AuthorizationServer(error.to_string()))?;
     auth.hold(server.public_keys());

@@ -122,8 +122,11 @@ impl App {
             parts,
         } = Box::pin(self.build(&config, telemetry, keys)).await?;
         #[cfg(feature = "oauth")]
-        let authorization =
-            super::authorization::serve(&mut layers, &config, &auth, &parts, &requirements)?;
+        let authorization = {
+            use super::authorization::{serve, verify_proofs};
+            let dpop = verify_proofs(&config, &auth, &parts);
+            serve(&mut layers, &config, &auth, &parts, &requirements, dpop)?
+        };
         #[cfg(all(feature = "oauth", feature = "sources"))]
         if let Some(public) = config.http.public_url.as_deref().and_then(PublicUrl::parse) {
             let name = config.server.title.as_ref().unwrap_or(&config.server.name);

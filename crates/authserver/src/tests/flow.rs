@@ -12,10 +12,11 @@ use url::Url;
 
 use super::provider::FakeProvider;
 use crate::auth::{
-    AuthConfig, Authentication, Credentials, FacadeConfig, OAuthConfig, Place, Principal,
+    AuthConfig, Authentication, Credentials, DpopVerifier, FacadeConfig, OAuthConfig, Place,
+    Principal,
 };
 use crate::net::TrustedProxies;
-use crate::seal::{KeyRing, SealConfig};
+use crate::seal::{KeyRing, SealConfig, SignedNonces};
 use crate::server::unix_seconds;
 use crate::state::{Memory, SharedState};
 use crate::{AuthorizationServer, Parts};
@@ -52,6 +53,14 @@ impl Page {
 impl Flow {
     pub(super) async fn start() -> Self {
         Self::with(|_| {}).await
+    }
+
+    /// A server that requires its nonces in DPoP proofs.
+    pub(super) async fn with_nonces() -> Self {
+        let mut flow = Self::start().await;
+        let nonces = Arc::new(SignedNonces::new(Arc::clone(&flow.ring)));
+        flow.server.dpop = DpopVerifier::new(flow.state.clone(), Some(nonces));
+        flow
     }
 
     pub(super) async fn with(change: impl FnOnce(&mut FacadeConfig)) -> Self {
@@ -306,6 +315,8 @@ fn server(config: &FacadeConfig, ring: &Arc<KeyRing>, state: &SharedState) -> Au
         ring: Arc::clone(ring),
         state: state.clone(),
         metrics: crate::telemetry::Metrics::default(),
+        dpop: DpopVerifier::new(state.clone(), None),
+        requires_dpop: false,
     })
     .expect("valid settings")
 }

@@ -22,6 +22,12 @@ pub enum AuthError {
     /// Credential longer than `auth.token_bytes` or `auth.key_bytes` (401).
     #[error("the {0} is too long")]
     TooLong(Credential),
+    /// Missing or invalid DPoP proof (401, RFC 9449). The client receives the text.
+    #[error("{0}")]
+    InvalidDpopProof(Cow<'static, str>),
+    /// The DPoP proof has no valid nonce of this server (401). The client repeats the request with this one.
+    #[error("the DPoP proof needs the nonce of the header DPoP-Nonce")]
+    UseDpopNonce(Box<str>),
     /// The credential is good, but lacks scopes that are needed. 403.
     #[error("the credential lacks a scope that is needed: {}", .required.join(" "))]
     InsufficientScope {

@@ -191,7 +191,22 @@ impl Gate {
         presented: Result<Credentials<'_>, AuthError>,
         shown: Option<&Shown>,
     ) -> Result<Arc<Principal>, AuthError> {
-        let presented = &presented?;
+        self.admit_at(presented, shown, None).await
+    }
+
+    /// [`admit`](Self::admit) for a request whose target is known, which DPoP proofs require.
+    pub async fn admit_at(
+        &self,
+        presented: Result<Credentials<'_>, AuthError>,
+        shown: Option<&Shown>,
+        seen: Option<Seen<'_>>,
+    ) -> Result<Arc<Principal>, AuthError> {
+        let presented = presented?;
+        let url = match (presented.dpop(), seen) {
+            (Some(_), Some(seen)) => self.resource.url_of(seen),
+            _ => None,
+        };
+        let presented = &presented.with_url(url.as_deref().unwrap_or_default());
         presented.check_size(self.token_bytes, self.key_bytes)?;
         let changes = self.changes.as_ref().map(Changes::count);
         for (at, asked) in self.proofs.iter().enumerate() {

@@ -35,13 +35,14 @@ pub use config::{ApiKeyConfig, AuthConfig, AuthMethodKind, AuthSetupError, Forwa
 pub use error::{AuthError, Credential};
 pub use gate::Gate;
 pub use oauth::{
-    AllowConfig, FacadeClientConfig, FacadeConfig, FacadeSetupError, IntrospectionConfig,
-    IntrospectionMethod, IssuerConfig, OAuthConfig, OAuthSetupError, Preset,
+    AllowConfig, DpopConfig, FacadeClientConfig, FacadeConfig, FacadeSetupError,
+    IntrospectionConfig, IntrospectionMethod, IssuerConfig, OAuthConfig, OAuthSetupError, Preset,
 };
 #[cfg(feature = "oauth")]
 pub use oauth::{
-    CheckedProvider, IdTokenDemands, IdTokenFault, IssuerKeys, IssuerKeysError, ProviderKind,
-    strict_object, verify_id_token,
+    CheckedProvider, DPOP_ALGORITHMS, DpopNonces, DpopProof, DpopRequest, DpopVerifier,
+    IdTokenDemands, IdTokenFault, IssuerKeys, IssuerKeysError, ProviderKind, strict_object,
+    verify_id_token,
 };
 #[cfg(feature = "cli")]
 pub use oauth::{Found, examine_issuers};

@@ -3,12 +3,15 @@
 use std::net::IpAddr;
 
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 use super::{AuthError, ClientCertificate, Credential};
 
 /// Alternative header for API keys.
 pub(super) const API_KEY_HEADER: HeaderName = HeaderName::from_static("x-api-key");
+
+/// Header of DPoP proofs (RFC 9449).
+pub(super) const DPOP_HEADER: HeaderName = HeaderName::from_static("dpop");
 
 /// Maximum length of a credential, which is that of access tokens. API keys have a lower limit.
 const CREDENTIAL_MAX_BYTES: usize = 16 * 1024;
@@ -21,6 +24,11 @@ pub struct Credentials<'r> {
     certificate: Option<&'r ClientCertificate>,
     bearer: Option<&'r str>,
     api_key: Option<&'r str>,
+    /// The token of the scheme `DPoP`, and its proof.
+    dpop: Option<(&'r str, Option<&'r str>)>,
+    method: Option<&'r Method>,
+    /// URL of the request as the client knows it.
+    url: &'r str,
     now: u64,
 }
 
@@ -33,18 +41,29 @@ impl<'r> Credentials<'r> {
         peer: Option<IpAddr>,
         now: u64,
     ) -> Result<Self, AuthError> {
-        let bearer = bearer(headers)?;
+        let token = token(headers)?;
+        let bearer = match token {
+            Some((Scheme::Bearer, token)) => Some(token),
+            _ => None,
+        };
+        let dpop = match token {
+            Some((Scheme::Dpop, token)) => {
+                let proof = only(headers, &DPOP_HEADER)?;
+                Some((token, proof.map(text).transpose()?))
+            }
+            _ => None,
+        };
         let api_key = match only(headers, &API_KEY_HEADER)? {
             Some(value) => Some(text(value)?),
             None => None,
         };
-        if bearer.is_some() && api_key.is_some() {
+        if token.is_some() && api_key.is_some() {
             return Err(AuthError::Malformed(
                 "Authorization and X-API-Key are both there; send one of them",
             ));
         }
         // AUTH-08: proxies log queries, and browsers keep them in their history.
-        if (bearer.is_some() || api_key.is_some()) && query.is_some_and(has_credential) {
+        if (token.is_some() || api_key.is_some()) && query.is_some_and(has_credential) {
             return Err(AuthError::Malformed(
                 "credentials are not taken from the query; send them in Authorization",
             ));
@@ -55,6 +74,9 @@ impl<'r> Credentials<'r> {
             certificate: None,
             bearer,
             api_key,
+            dpop,
+            method: None,
+            url: "",
             now,
         })
     }
@@ -62,6 +84,38 @@ impl<'r> Credentials<'r> {
     /// Returns the token of `Authorization: Bearer`.
     pub fn bearer(&self) -> Option<&'r str> {
         self.bearer
+    }
+
+    /// Returns the access token, of the scheme `Bearer` or `DPoP`.
+    pub(super) fn access_token(&self) -> Option<&'r str> {
+        self.bearer.or(self.dpop.map(|(token, _)| token))
+    }
+
+    /// Returns the token of `Authorization: DPoP`, and its proof (RFC 9449).
+    pub(super) fn dpop(&self) -> Option<(&'r str, Option<&'r str>)> {
+        self.dpop
+    }
+
+    /// Adds the method of the request.
+    #[must_use]
+    pub fn with_method(self, method: &'r Method) -> Self {
+        Self {
+            method: Some(method),
+            ..self
+        }
+    }
+
+    /// Adds the URL of the request as the client knows it.
+    pub(super) fn with_url(self, url: &'r str) -> Self {
+        Self { url, ..self }
+    }
+
+    pub(super) fn method(&self) -> &'r str {
+        self.method.map_or("", Method::as_str)
+    }
+
+    pub(super) fn url(&self) -> &'r str {
+        self.url
     }
 
     /// Returns the value of `X-API-Key`.
@@ -104,7 +158,10 @@ impl<'r> Credentials<'r> {
 
     /// Checks the lengths of the credentials.
     pub(super) fn check_size(&self, token_bytes: usize, key_bytes: usize) -> Result<(), AuthError> {
-        if self.bearer.is_some_and(|token| token_bytes < token.len()) {
+        if self
+            .access_token()
+            .is_some_and(|token| token_bytes < token.len())
+        {
             return Err(AuthError::TooLong(Credential::Token));
         }
         if self.api_key.is_some_and(|key| key_bytes < key.len()) {
@@ -115,19 +172,30 @@ impl<'r> Credentials<'r> {
 
     /// Returns true if a standard credential is present, so that the request is not unauthenticated.
     pub(super) fn is_something(&self) -> bool {
-        self.bearer.is_some() || self.api_key.is_some()
+        self.access_token().is_some() || self.api_key.is_some()
     }
 }
 
-fn bearer(headers: &HeaderMap) -> Result<Option<&str>, AuthError> {
+/// Scheme of an access token.
+#[derive(Clone, Copy, Debug)]
+enum Scheme {
+    Bearer,
+    Dpop,
+}
+
+fn token(headers: &HeaderMap) -> Result<Option<(Scheme, &str)>, AuthError> {
     let Some(value) = only(headers, &AUTHORIZATION)? else {
         return Ok(None);
     };
     let bytes = value.as_bytes();
     let end = bytes.iter().position(|b| *b == b' ').unwrap_or(bytes.len());
-    if !bytes[..end].eq_ignore_ascii_case(b"bearer") {
+    let scheme = if bytes[..end].eq_ignore_ascii_case(b"bearer") {
+        Scheme::Bearer
+    } else if bytes[..end].eq_ignore_ascii_case(b"dpop") {
+        Scheme::Dpop
+    } else {
         return Ok(None);
-    }
+    };
     let token = text(value)?[end..].trim_matches(' ');
     if token.is_empty() {
         return Err(AuthError::Invalid("the token is empty".into()));
@@ -140,7 +208,7 @@ fn bearer(headers: &HeaderMap) -> Result<Option<&str>, AuthError> {
     if token.len() > CREDENTIAL_MAX_BYTES {
         return Err(AuthError::TooLong(Credential::Token));
     }
-    Ok(Some(token))
+    Ok(Some((scheme, token)))
 }
 
 /// Characters of b64token (RFC 6750), which exclude lists and parameters. A table keeps the check at one look-up for

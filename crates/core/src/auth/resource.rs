@@ -165,6 +165,10 @@ pub struct Resource {
     pub(super) name: String,
     /// True if tokens can be bound to the certificates of clients (RFC 8705).
     pub(super) checks_certificates: bool,
+    /// Signature algorithms of DPoP proofs. Empty if this build does not verify them.
+    pub(super) dpop_algorithms: &'static [&'static str],
+    /// True if access tokens must be bound to a key of the client (DPoP).
+    pub(super) requires_dpop: bool,
     /// Endpoints besides the first one, with the scopes that each needs.
     pub(super) mounts: Vec<(Box<str>, Vec<String>)>,
 }
@@ -175,6 +179,12 @@ impl Resource {
             Some(public) => Some(public.clone()),
             None => PublicUrl::of(seen, &self.trusted),
         }
+    }
+
+    /// Returns the URL of a request as the client knows it, without its query.
+    pub(super) fn url_of(&self, seen: Seen<'_>) -> Option<String> {
+        let at = self.at(seen)?;
+        Some(format!("{}{}", at.root(), at.below(seen.uri.path())))
     }
 
     /// Returns the path prefix of public URLs.
@@ -229,6 +239,12 @@ impl Resource {
         if self.checks_certificates {
             document["tls_client_certificate_bound_access_tokens"] = true.into();
         }
+        if !self.dpop_algorithms.is_empty() {
+            document["dpop_signing_alg_values_supported"] = json!(self.dpop_algorithms);
+        }
+        if self.requires_dpop {
+            document["dpop_bound_access_tokens_required"] = true.into();
+        }
         if !scopes.is_empty() {
             document["scopes_supported"] = scopes.into();
         }
@@ -253,7 +269,14 @@ impl Resource {
             AuthError::InsufficientScope { .. } => Some("insufficient_scope"),
             // Another credential would not help.
             AuthError::Unavailable(_) => return None,
+            AuthError::InvalidDpopProof(_) => Some("invalid_dpop_proof"),
+            AuthError::UseDpopNonce(_) => Some("use_dpop_nonce"),
         };
+        let is_dpop = self.requires_dpop
+            || matches!(
+                error,
+                AuthError::InvalidDpopProof(_) | AuthError::UseDpopNonce(_)
+            );
         let mut parameters = Vec::new();
         if let Some(code) = code {
             parameters.push(format!(r#"error="{code}""#));
@@ -284,7 +307,14 @@ impl Resource {
                 parameters.push(format!(r#"resource_metadata="{}""#, quotable(&url)));
             }
         }
-        let text = format!("Bearer {}", parameters.join(", "));
+        let scheme = match is_dpop {
+            true => {
+                parameters.push(format!(r#"algs="{}""#, self.dpop_algorithms.join(" ")));
+                "DPoP"
+            }
+            false => "Bearer",
+        };
+        let text = format!("{scheme} {}", parameters.join(", "));
         HeaderValue::try_from(text.trim_end()).ok()
     }
 
@@ -318,6 +348,8 @@ mod tests {
             trusted: TrustedProxies::from_iter(["10.0.0.0/8".parse().expect("a network")]),
             metadata_url: None,
             checks_certificates: false,
+            dpop_algorithms: &[],
+            requires_dpop: false,
             name: "test".to_owned(),
             mounts: vec![("files".into(), vec!["files:read".to_owned()])],
         }

@@ -154,6 +154,11 @@ impl Authentication {
                 .collect(),
             metadata_url: config.oauth.metadata_url.clone(),
             checks_certificates: place.asks_for_certificates,
+            dpop_algorithms: match tokens {
+                Some(_) => Tokens::DPOP_ALGORITHMS,
+                None => &[],
+            },
+            requires_dpop: tokens.is_some() && config.oauth.dpop.required,
             name: place.name.to_owned(),
         };
         Ok(Self {
@@ -189,6 +194,14 @@ impl Authentication {
     pub fn keep_tokens(&self) {
         if let Some(tokens) = &self.tokens {
             tokens.keep_tokens();
+        }
+    }
+
+    /// Sets the verifier of DPoP proofs, so that replicas share what they have seen.
+    #[cfg(feature = "oauth")]
+    pub fn verify_proofs_by(&self, verifier: super::DpopVerifier) {
+        if let Some(tokens) = &self.tokens {
+            tokens.verify_proofs_by(verifier);
         }
     }
 

@@ -11,6 +11,8 @@
 
 mod config;
 mod digest;
+#[cfg(feature = "oauth")]
+mod dpop_nonces;
 mod key_ring;
 mod request_state;
 mod revoked;
@@ -21,6 +23,8 @@ mod stored;
 pub use crate::environment::Secret;
 pub use config::{KeyError, SealConfig};
 pub use digest::{digest, short_digest};
+#[cfg(feature = "oauth")]
+pub use dpop_nonces::SignedNonces;
 pub use key_ring::KeyRing;
 pub use key_ring::Purpose;
 pub use key_ring::random_bytes;

@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde_json::json;
 
 use super::{HttpError, Kind, Rejected, Rejection, Retry, Row};
+use crate::auth::AuthError;
 use crate::limit::Refused;
 use crate::net::Body;
 use crate::protocol::{ErrorCode, ErrorObject};
@@ -49,8 +50,13 @@ impl Rejection {
                 headers.insert(ALLOW, HeaderValue::from_static(methods));
             }
             // The response depends on the caller.
-            Kind::Auth(_) => {
+            Kind::Auth(error) => {
                 headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+                if let AuthError::UseDpopNonce(nonce) = error
+                    && let Ok(nonce) = HeaderValue::try_from(&*nonce)
+                {
+                    headers.insert("dpop-nonce", nonce);
+                }
             }
             _ => {}
         }

@@ -7,7 +7,8 @@ mod preset;
 use std::convert::Infallible;
 
 pub use config::{
-    IntrospectionConfig, IntrospectionMethod, IssuerConfig, OAuthConfig, OAuthSetupError,
+    DpopConfig, IntrospectionConfig, IntrospectionMethod, IssuerConfig, OAuthConfig,
+    OAuthSetupError,
 };
 pub use facade::{AllowConfig, FacadeClientConfig, FacadeConfig, FacadeSetupError};
 pub use preset::Preset;
@@ -22,6 +23,8 @@ use crate::telemetry;
 pub struct Tokens(Infallible);
 
 impl Tokens {
+    pub(super) const DPOP_ALGORITHMS: &'static [&'static str] = &[];
+
     pub fn new(_: &OAuthConfig, _: &Implied, _: Option<&str>) -> Result<Self, OAuthSetupError> {
         Err(OAuthSetupError::NotBuilt)
     }

@@ -44,6 +44,8 @@ pub struct OAuthConfig {
     pub metadata_url: Option<String>,
     /// Introspection of the tokens of `issuer` (RFC 7662), for tokens that only the issuer can read.
     pub introspection: IntrospectionConfig,
+    /// Access tokens that are bound to a key of the client (DPoP).
+    pub dpop: DpopConfig,
     /// Further issuers.
     pub issuers: Vec<IssuerConfig>,
     /// Authorization server of this server's own, in front of an identity provider.
@@ -62,10 +64,24 @@ impl Default for OAuthConfig {
             leeway_seconds: LEEWAY_MAX,
             metadata_url: None,
             introspection: IntrospectionConfig::default(),
+            dpop: DpopConfig::default(),
             issuers: Vec::new(),
             facade: FacadeConfig::default(),
         }
     }
+}
+
+/// Access tokens that are bound to a key of the client (DPoP, RFC 9449): a stolen token cannot be used without the key.
+///
+/// Bound tokens are always accepted, and always need a proof. These settings ask for more.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct DpopConfig {
+    /// Reject access tokens that are not bound to a key of the client.
+    pub required: bool,
+    /// Require a nonce of this server in each proof, so that proofs cannot be made in advance. Replicas need the same
+    /// `seal.keys`.
+    pub nonces: bool,
 }
 
 /// Introspection of access tokens at their issuer (RFC 7662).

@@ -80,7 +80,7 @@ impl KeySet {
 
     /// Returns the keys that may have signed a token. A token without a key ID matches only a set with one key.
     pub(super) fn candidates(&self, id: Option<&str>, algorithm: Algorithm) -> Vec<&Key> {
-        let fits = |key: &&Key| key.algorithms.contains(&algorithm);
+        let fits = |key: &&Key| key.is_for(algorithm);
         match id {
             Some(id) => {
                 let named = self.keys.iter().filter(|key| key.id.as_deref() == Some(id));
@@ -100,7 +100,13 @@ impl KeySet {
 }
 
 impl Key {
-    fn read(key: &Map<String, Value>) -> Option<Self> {
+    /// Returns true if the key can verify signatures of an algorithm.
+    pub(super) fn is_for(&self, algorithm: Algorithm) -> bool {
+        self.algorithms.contains(&algorithm)
+    }
+
+    /// Reads a public key. `None` if it cannot be used.
+    pub(super) fn read(key: &Map<String, Value>) -> Option<Self> {
         let text = |name: &str| key.get(name).and_then(Value::as_str);
         if key.get("use").is_some_and(|purpose| purpose != "sig") {
             return None;

@@ -10,6 +10,7 @@
 
 mod binding;
 mod config;
+mod dpop;
 mod facade;
 mod id_token;
 mod introspection;
@@ -22,19 +23,22 @@ mod tests;
 mod token;
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use futures_util::future::{join_all, select_all};
+use http::HeaderName;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use serde_json::{Map, Value};
 
 pub use config::{
-    IntrospectionConfig, IntrospectionMethod, IssuerConfig, OAuthConfig, OAuthSetupError,
+    DpopConfig, IntrospectionConfig, IntrospectionMethod, IssuerConfig, OAuthConfig,
+    OAuthSetupError,
 };
+pub use dpop::{DPOP_ALGORITHMS, DpopNonces, DpopProof, DpopRequest, DpopVerifier};
 pub use facade::{AllowConfig, FacadeClientConfig, FacadeConfig, FacadeSetupError};
 pub use facade::{CheckedProvider, ProviderKind};
 pub use id_token::{
@@ -42,14 +46,14 @@ pub use id_token::{
 };
 pub use preset::Preset;
 
+use super::presented::DPOP_HEADER;
 use super::principal::{AccessToken, Facts};
 use super::scopes::Implied;
 use super::shown::{Changes, FOREVER, Lasting};
-use super::{
-    AuthError, AuthMethod, AuthOutcome, ClientCertificate, Credentials, Principal, PrincipalKind,
-};
+use super::{AuthError, AuthMethod, AuthOutcome, Credentials, Principal, PrincipalKind};
 use crate::net::{Client, Deadlines, Guard};
 use crate::telemetry;
+use binding::Possession;
 use config::{issuer_url, url};
 use introspection::Introspection;
 #[cfg(feature = "cli")]
@@ -113,6 +117,10 @@ struct Inner {
     verified: Cache<[u8; 32], Arc<Verified>, BySize>,
     /// True if principals hold their token, for sources that exchange it.
     keeps_tokens: AtomicBool,
+    /// True if tokens that are not bound to a key of the client are rejected.
+    requires_dpop: bool,
+    /// Verifier of DPoP proofs; one of its own if the server gives none.
+    dpop: OnceLock<DpopVerifier>,
 }
 
 /// Weighs a verified token by its size.
@@ -158,6 +166,9 @@ impl fmt::Debug for Inner {
 }
 
 impl Tokens {
+    /// Signature algorithms of DPoP proofs.
+    pub(super) const DPOP_ALGORITHMS: &'static [&'static str] = &DPOP_ALGORITHMS;
+
     /// Builds the method from settings. `resource` is the URL of the endpoint, if known.
     pub fn new(
         config: &OAuthConfig,
@@ -257,6 +268,8 @@ impl Tokens {
                 .map(|introspection| (at, introspection)),
             verified: Cache::with_weighter(VERIFIED_MAX, VERIFIED_MAX_BYTES, BySize),
             keeps_tokens: AtomicBool::new(false),
+            requires_dpop: config.dpop.required,
+            dpop: OnceLock::new(),
         })))
     }
 
@@ -308,6 +321,11 @@ impl Tokens {
     /// Makes principals hold their access token from now on, so that it can be exchanged.
     pub(crate) fn keep_tokens(&self) {
         self.0.keeps_tokens.store(true, Ordering::Relaxed);
+    }
+
+    /// Sets the verifier of DPoP proofs. Only the first call has an effect.
+    pub(crate) fn verify_proofs_by(&self, verifier: DpopVerifier) {
+        let _ = self.0.dpop.set(verifier);
     }
 
     /// Installs keys for the first issuer, for benchmarks.
@@ -391,39 +409,45 @@ impl Tokens {
 impl AuthMethod for Tokens {
     fn judge(&self, presented: &Credentials<'_>) -> AuthOutcome {
         let now = presented.now();
+        let shown = Possession::of(presented);
         if let Some((text, at, introspection)) = self.0.introspected(presented) {
-            return self.introspect((text, fingerprint(presented)), at, introspection, now);
+            return self.introspect((text, shown), at, introspection, now);
         }
-        let Some(text) = presented.bearer().filter(|text| Token::is_one(text)) else {
+        let Some(text) = presented.access_token().filter(|text| Token::is_one(text)) else {
             return AuthOutcome::Absent;
         };
         let hash = hash(text);
-        let fingerprint = fingerprint(presented);
         if let Some(principal) = self.0.remembered(&hash, now) {
-            return proven(principal, fingerprint);
+            return self.0.proven(principal, &shown, now);
         }
         match self.0.look(text, hash, now) {
-            Looked::Good(principal) => proven(principal, fingerprint),
+            Looked::Good(principal) => self.0.proven(principal, &shown, now),
             Looked::Bad(error) => AuthOutcome::Refused(error),
-            Looked::NoKeys(issuer) => {
-                self.later((text, fingerprint), hash, now, issuer.ask_for_first())
-            }
+            Looked::NoKeys(issuer) => self.later((text, shown), hash, now, issuer.ask_for_first()),
             Looked::UnknownKey(issuer) => match issuer.ask_for_unknown() {
-                Some(waiting) => self.later((text, fingerprint), hash, now, waiting),
+                Some(waiting) => self.later((text, shown), hash, now, waiting),
                 None => AuthOutcome::Refused(refused(UNKNOWN_KEY)),
             },
         }
+    }
+
+    fn headers(&self) -> Vec<HeaderName> {
+        vec![DPOP_HEADER]
     }
 }
 
 /// Other keys of issuers are noted.
 impl Lasting for Tokens {
     fn holds_until(&self, presented: &Credentials<'_>) -> Option<u64> {
+        // Each request has a proof of its own.
+        if presented.dpop().is_some() {
+            return None;
+        }
         if let Some((text, _, introspection)) = self.0.introspected(presented) {
             let result = introspection.cached(&hash(text), presented.now())?;
             return Some(result.until());
         }
-        let Some(text) = presented.bearer().filter(|text| Token::is_one(text)) else {
+        let Some(text) = presented.access_token().filter(|text| Token::is_one(text)) else {
             return Some(FOREVER);
         };
         let verified = self.0.verified.get(&hash(text))?;
@@ -432,23 +456,10 @@ impl Lasting for Tokens {
     }
 }
 
-/// Returns the SHA-256 of the client certificate of a request's connection, in hexadecimal digits.
-fn fingerprint<'p>(presented: &Credentials<'p>) -> Option<&'p str> {
-    presented.certificate().map(ClientCertificate::fingerprint)
-}
-
-/// Returns the outcome for the principal of a valid token, whose client has to have the key that it is bound to.
-fn proven(principal: Arc<Principal>, fingerprint: Option<&str>) -> AuthOutcome {
-    match binding::check(principal.claims(), fingerprint) {
-        Ok(()) => AuthOutcome::Proven(principal),
-        Err(error) => AuthOutcome::Refused(error),
-    }
-}
-
-/// Applies [`proven`] to an outcome.
-fn bound(outcome: AuthOutcome, fingerprint: Option<&str>) -> AuthOutcome {
+/// Waits for an outcome, so that it is not [`AuthOutcome::Later`].
+async fn settled(outcome: AuthOutcome) -> AuthOutcome {
     match outcome {
-        AuthOutcome::Proven(principal) => proven(principal, fingerprint),
+        AuthOutcome::Later(later) => later.await,
         outcome => outcome,
     }
 }
@@ -464,41 +475,41 @@ impl Tokens {
     /// Introspects a token, unless the result is cached.
     fn introspect(
         &self,
-        (text, fingerprint): (&str, Option<&str>),
+        (text, shown): (&str, Possession<'_>),
         at: usize,
         introspection: &Arc<Introspection>,
         now: u64,
     ) -> AuthOutcome {
         let hash = hash(text);
         if let Some(result) = introspection.cached(&hash, now) {
-            return bound(result.outcome(), fingerprint);
+            return self.0.bound(result.outcome(), &shown, now);
         }
         let (inner, introspection) = (Arc::clone(&self.0), Arc::clone(introspection));
-        let (text, fingerprint) = (text.to_owned(), fingerprint.map(str::to_owned));
+        let (text, shown) = (text.to_owned(), shown.into_owned());
         AuthOutcome::Later(Box::pin(async move {
             let accept = |claims| {
                 let claims = inner.completed(claims, at, &introspection, now)?;
                 inner.accept(&inner.issuers[at], Token::introspected(claims), &text, now)
             };
             let result = introspection.introspect(&text, hash, now, accept).await;
-            bound(result.outcome(), fingerprint.as_deref())
+            settled(inner.bound(result.outcome(), &shown, now)).await
         }))
     }
 
     /// Checks a token again after a fetch of the keys.
     fn later(
         &self,
-        (text, fingerprint): (&str, Option<&str>),
+        (text, shown): (&str, Possession<'_>),
         hash: [u8; 32],
         now: u64,
         waiting: tokio::sync::watch::Receiver<u64>,
     ) -> AuthOutcome {
         let (inner, text) = (Arc::clone(&self.0), text.to_owned());
-        let fingerprint = fingerprint.map(str::to_owned);
+        let shown = shown.into_owned();
         AuthOutcome::Later(Box::pin(async move {
             Issuer::wait(waiting).await;
             match inner.look(&text, hash, now) {
-                Looked::Good(principal) => proven(principal, fingerprint.as_deref()),
+                Looked::Good(principal) => settled(inner.proven(principal, &shown, now)).await,
                 Looked::Bad(error) => AuthOutcome::Refused(error),
                 Looked::UnknownKey(_) => AuthOutcome::Refused(refused(UNKNOWN_KEY)),
                 Looked::NoKeys(_) => AuthOutcome::Refused(AuthError::Unavailable(
@@ -510,6 +521,51 @@ impl Tokens {
 }
 
 impl Inner {
+    /// Returns the outcome for the principal of a valid token, whose client has to have the key that it is bound to.
+    fn proven(
+        self: &Arc<Self>,
+        principal: Arc<Principal>,
+        shown: &Possession<'_>,
+        now: u64,
+    ) -> AuthOutcome {
+        let claims = principal.claims();
+        let is_bound = claims
+            .get("cnf")
+            .is_some_and(|cnf| cnf.get("jkt").is_some());
+        if self.requires_dpop && !is_bound {
+            return AuthOutcome::Refused(refused(Fault(
+                "the token is not bound to a key; this server requires DPoP",
+            )));
+        }
+        let verifier = self.dpop.get_or_init(DpopVerifier::default);
+        match shown.check(claims, verifier, now) {
+            Ok(None) => AuthOutcome::Proven(principal),
+            Ok(Some(proof)) => {
+                let verifier = verifier.clone();
+                AuthOutcome::Later(Box::pin(async move {
+                    match verifier.use_once(&proof).await {
+                        Ok(()) => AuthOutcome::Proven(principal),
+                        Err(error) => AuthOutcome::Refused(error),
+                    }
+                }))
+            }
+            Err(error) => AuthOutcome::Refused(error),
+        }
+    }
+
+    /// Applies [`proven`](Self::proven) to an outcome.
+    fn bound(
+        self: &Arc<Self>,
+        outcome: AuthOutcome,
+        shown: &Possession<'_>,
+        now: u64,
+    ) -> AuthOutcome {
+        match outcome {
+            AuthOutcome::Proven(principal) => self.proven(principal, shown, now),
+            outcome => outcome,
+        }
+    }
+
     /// Returns the token of a request that is to be introspected: every one that is not a JWT, and those that name the
     /// introspected issuer.
     fn introspected<'p>(
@@ -517,7 +573,7 @@ impl Inner {
         presented: &Credentials<'p>,
     ) -> Option<(&'p str, usize, &Arc<Introspection>)> {
         let (at, introspection) = self.introspection.as_ref()?;
-        let text = presented.bearer()?;
+        let text = presented.access_token()?;
         let is_of_issuer = match Token::is_one(text) {
             true => Token::read(text).is_ok_and(|token| {
                 let names = &self.issuers[*at].names;

@@ -1,5 +1,6 @@
 //! What is let in and what is not, by behaviour.
 
+mod dpop;
 mod hostile;
 mod keys_of_issuers;
 mod wycheproof;
