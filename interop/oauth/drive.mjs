@@ -7,6 +7,7 @@
 // step.
 import assert from 'node:assert/strict';
 import { Client, StreamableHTTPClientTransport, UnauthorizedError } from '@modelcontextprotocol/client';
+import { shown, signIn } from './person.mjs';
 
 const [url, issuer, seconds] = process.argv.slice(2);
 const redirectUrl = 'http://127.0.0.1:9/callback';
@@ -62,55 +63,6 @@ class Person {
   }
 }
 
-/** Consent pages of the server itself that were shown. */
-let consents = 0;
-
-/** Signs in and agrees, as a browser would with a person in front of it; returns what it is sent back with. */
-async function signIn(start) {
-  const cookies = new Map();
-  const go = async (where, form) => {
-    const answer = await fetch(where, {
-      redirect: 'manual',
-      method: form ? 'POST' : 'GET',
-      body: form && new URLSearchParams(form),
-      headers: { cookie: [...cookies].map(([name, value]) => `${name}=${value}`).join('; ') }
-    });
-    for (const cookie of answer.headers.getSetCookie()) {
-      const [name, value] = cookie.split(';')[0].split('=');
-      if (value) cookies.set(name, value);
-      else cookies.delete(name);
-    }
-    return answer;
-  };
-  let where = start;
-  let form;
-  for (let steps = 0; steps < 20; steps += 1) {
-    const answer = await go(where, form);
-    form = undefined;
-    const next = answer.headers.get('location');
-    if (next) {
-      where = new URL(next, where);
-      if (where.href.startsWith(redirectUrl)) return where.searchParams;
-      continue;
-    }
-    const page = await answer.text();
-    const consent = /name=form value="([^"]+)"/.exec(page)?.[1];
-    if (consent) {
-      assert.match(page, /longshore-interop wants access/);
-      where = new URL(/<form[^>]* action="([^"]+)"/.exec(page)[1], where);
-      form = { form: consent, decision: 'allow' };
-      consents += 1;
-      continue;
-    }
-    const prompt = /name="prompt" value="(\w+)"/.exec(page)?.[1];
-    const action = /<form[^>]* action="([^"]+)"/.exec(page)?.[1];
-    assert.ok(prompt && action, `the provider says: ${answer.status} ${page.slice(0, 300)}`);
-    where = new URL(action, where);
-    form = prompt === 'login' ? { prompt, login: 'alice', password: 'x' } : { prompt };
-  }
-  throw new Error('the provider leads in circles');
-}
-
 const person = new Person();
 
 async function connect() {
@@ -127,7 +79,7 @@ async function signedIn(act) {
   } catch (error) {
     if (!(error instanceof UnauthorizedError)) throw error;
   }
-  const back = await signIn(person.asked.at(-1));
+  const back = await signIn(person.asked.at(-1), redirectUrl);
   const transport = new StreamableHTTPClientTransport(new URL(url), { authProvider: person });
   await transport.finishAuth(back);
   await transport.close();
@@ -155,7 +107,7 @@ const first = person.asked[0].searchParams;
 assert.equal(first.get('code_challenge_method'), 'S256');
 assert.equal(first.get('resource'), url);
 assert.equal(claims().aud, url);
-assert.equal(consents > 0, new URL(url).origin === issuer, 'the consent page of a server that is its own issuer');
+assert.equal(shown.consents > 0, new URL(url).origin === issuer, 'the consent page of a server that is its own issuer');
 console.log(`sign-in: the client registered itself, PKCE with S256, a token for ${claims().aud}`);
 
 assert.equal(text(await client.callTool(say)), 'hello');

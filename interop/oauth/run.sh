@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Drives the official TypeScript client, and FastMCP's on the official Python SDK, through everything that OAuth demands, with an identity
-# provider from npm: once with tokens of the provider, and once with tokens of the server in front of it (auth.oauth.facade).
+# provider from npm: with tokens of the provider, with tokens of the server in front of it (auth.oauth.facade), and with tokens that are
+# bound to a key (DPoP), by openid-client.
 #
 #   interop/oauth/run.sh [--server PATH]
 #
@@ -20,8 +21,8 @@ server=$(dirname "$(dirname "$here")")/target/release/longshore
 while read -r name; do unset "$name"; done < <(compgen -e LONGSHORE_ || :; echo PORT)
 
 mkdir -p "$cache"
-cp "$here"/package.json "$here"/package-lock.json "$here"/*.mjs "$cache"
-[ -d "$cache/node_modules" ] || (cd "$cache" && npm ci --silent --no-audit --no-fund)
+cp --preserve=timestamps --update "$here"/package.json "$here"/package-lock.json "$here"/*.mjs "$cache"
+[ "$cache/node_modules/.package-lock.json" -nt "$cache/package-lock.json" ] || (cd "$cache" && npm ci --silent --no-audit --no-fund)
 
 if [ ! -x "$cache/venv/bin/python" ]; then
   { python3 -m venv "$cache/venv" && "$cache/venv/bin/python" -m pip install --quiet --disable-pip-version-check --requirement "$here/fastmcp.txt"; } ||
@@ -53,13 +54,16 @@ run() {
     curl --silent --fail "$url/readyz" >/dev/null && curl --silent "$provider" >/dev/null && break
     sleep 0.2
   done
-  if ! timeout 120 node "$cache/drive.mjs" "$url/mcp" "$issuer" "$seconds"; then
+  if [ "$mode" != dpop ] && ! timeout 120 node "$cache/drive.mjs" "$url/mcp" "$issuer" "$seconds"; then
     cat "$scratch/provider.log" "$scratch/server.log" >&2
     exit 1
   fi
   if [ "$mode" = facade ] && [ -x "$cache/venv/bin/python" ]; then
     echo "FastMCP's client, on the official Python SDK:"
     timeout 120 "$cache/venv/bin/python" -W ignore "$here/drive.py" "$url/mcp" || { cat "$scratch/server.log" >&2; exit 1; }
+  fi
+  if [ "$mode" = dpop ]; then
+    timeout 60 node "$cache/dpop.mjs" "$url/mcp" || { cat "$scratch/server.log" >&2; exit 1; }
   fi
   kill "${own[@]}" && wait "${own[@]}" 2>/dev/null || :
 }
@@ -85,3 +89,7 @@ settings "{ scopes: [mcp], leeway_seconds: 0, facade: { provider: \"$provider\",
 seconds=60
 echo "== the server issues the tokens, in front of a provider where clients cannot register"
 run facade "$url" "$url/oauth/callback"
+
+settings "{ scopes: [mcp], leeway_seconds: 0, dpop: { required: true, nonces: true }, facade: { provider: \"$provider\", client_id: longshore, client_secret: only for this run, access_seconds: 60 } }"
+echo "== the server issues tokens that are bound to a key (DPoP), with nonces"
+run dpop "$url" "$url/oauth/callback"
