@@ -1,13 +1,15 @@
 // The client that the suite starts for each scenario: `client-driver.mjs URL`. It does with the commands of longshore what
 // the scenario (MCP_CONFORMANCE_SCENARIO) wants from a client, and nothing by itself: no request to the server under URL
-// is its own.
-import { spawnSync } from 'node:child_process';
-import { mkdirSync } from 'node:fs';
+// is its own, except that it reads which issuer the server names, as the operator of a gateway would.
+import { spawn, spawnSync } from 'node:child_process';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const HERE = path.dirname(fileURLToPath(import.meta.url));
-const url = process.argv.at(-1);
+const server = process.argv.at(-1);
+let url = server;
 const scenario = process.env.MCP_CONFORMANCE_SCENARIO ?? '';
 const context = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? '{}');
 const program = process.env.LONGSHORE_CONFORMANCE_PROGRAM;
@@ -52,6 +54,75 @@ function call(name, args) {
   const answer = ASKS.includes(scenario) ? ['--answer', 'accept-defaults'] : [];
   return command(['call', url, name, '-', '--json', ...answer], JSON.stringify(args));
 }
+
+/** Settings of `upstreams.NAME.auth` for the scenarios of machines; the others log in as a person. */
+const CREDENTIALS = {
+  'auth/client-credentials-basic': ({ token_url }) => ({
+    oauth: { token_url, client_id: context.client_id, client_secret: context.client_secret }
+  }),
+  'auth/client-credentials-jwt': ({ issuer, token_url }) => ({
+    oauth: { token_url, client_id: context.client_id, client_key: { file: file('key.pem', context.private_key_pem), audience: issuer } }
+  }),
+  'auth/wif-jwt-bearer': ({ token_url }) => ({
+    oauth: { token_url, client_id: context.client_id, assertion_file: file('assertion', context.valid_jwt) }
+  }),
+  'auth/enterprise-managed-authorization': ({ issuer, token_url }) => ({
+    oauth: {
+      token_url: context.idp_token_endpoint,
+      client_id: context.idp_client_id,
+      subject_token_file: file('id-token', context.idp_id_token),
+      subject_token_type: 'urn:ietf:params:oauth:token-type:id_token',
+      identity_assertion: { issuer, token_url, client_id: context.client_id, client_secret: context.client_secret }
+    }
+  })
+};
+
+function file(name, content) {
+  const where = path.join(home, name);
+  writeFileSync(where, content);
+  return where;
+}
+
+/** The issuer that the server under URL names, and its token endpoint. */
+async function issuerOfServer() {
+  const at = new URL(server);
+  const read = async (where) => (await fetch(where)).json();
+  const resource = await read(new URL(`/.well-known/oauth-protected-resource${at.pathname}`, at));
+  const issuer = resource.authorization_servers[0];
+  const metadata = await read(new URL('/.well-known/oauth-authorization-server', issuer));
+  return { issuer: metadata.issuer, token_url: metadata.token_endpoint };
+}
+
+const freePort = () =>
+  new Promise((done) => {
+    const listener = createServer().listen(0, '127.0.0.1', () => {
+      const { port } = listener.address();
+      listener.close(() => done(port));
+    });
+  });
+
+/** Starts a gateway in front of the server, with credentials of its own. The commands then talk to the gateway. */
+async function startGateway(auth) {
+  const port = await freePort();
+  const config = { http: { host: '127.0.0.1', port }, upstreams: { server: { url: server, prefix: '', auth } } };
+  const settings = file('gateway.json', JSON.stringify(config));
+  const env = { PATH: process.env.PATH, HOME: home };
+  const gateway = spawn(program, ['run', '--config', settings], { env, stdio: ['ignore', 'inherit', 'inherit'] });
+  url = `http://127.0.0.1:${port}/mcp`;
+  for (let times = 0; times < 100; times += 1) {
+    const ready = await fetch(`http://127.0.0.1:${port}/readyz`).catch(() => undefined);
+    if (ready?.ok) break;
+    await new Promise((done) => setTimeout(done, 100));
+  }
+  return gateway;
+}
+
+// Its name in the suite's version 0.1.
+CREDENTIALS['auth/cross-app-access-complete-flow'] = CREDENTIALS['auth/enterprise-managed-authorization'];
+
+const credentials = CREDENTIALS[scenario];
+const gateway = credentials && (await startGateway(credentials(await issuerOfServer())));
+process.on('exit', () => gateway?.kill());
 
 /** Arguments that a schema takes: each required property by its type. */
 function argumentsFor(schema) {

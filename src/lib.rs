@@ -197,13 +197,14 @@ pub mod source {
     #[doc(inline)]
     pub use longshore_sources::{
         ArgumentConfig, ArgumentType, Artifact, ArtifactConfig, ArtifactFuture, ArtifactStore,
-        AssertionConfig, AuthConfig, BasicConfig, CommandLimits, CommandOutput,
+        AssertionConfig, AuthConfig, BasicConfig, ClientKeyConfig, CommandLimits, CommandOutput,
         CommandSourceConfig, CommandTool, CommandToolConfig, ComponentLimits,
         ComponentSourceConfig, ComponentToolConfig, DirectoryConfig, ExchangeForm, ExchangeLimits,
-        ForwardConfig, HttpSourceConfig, HttpTool, HttpToolConfig, NamedSecret, OAuthConfig,
-        OnBehalfOfConfig, OnChange, OnDown, OpenApiSourceConfig, OperationTool, PagesConfig,
-        PerUserConfig, ReadAs, ResponseConfig, S3Config, Selection, SourceConfig, TokenStore,
-        TokensConfig, TokensError, UpstreamConfig, UpstreamError, UpstreamNames,
+        ForwardConfig, HttpSourceConfig, HttpTool, HttpToolConfig, IdentityAssertionConfig,
+        NamedSecret, OAuthConfig, OnBehalfOfConfig, OnChange, OnDown, OpenApiSourceConfig,
+        OperationTool, PagesConfig, PerUserConfig, ReadAs, ResponseConfig, S3Config, Selection,
+        SourceConfig, TokenStore, TokensConfig, TokensError, UpstreamConfig, UpstreamError,
+        UpstreamNames,
     };
     #[cfg(feature = "sources")]
     #[doc(inline)]

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::auth::{CI, bearer, with_keys};
 use crate::support::{Running, Serve, Site, Stateless, Told};
 
+const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
 const AUDIENCE: &str = "https://mcp.example.com/mcp";
 
 /// An issuer that knows the tokens `of-NAME`, exchanges them for `exchanged-NAME`, and is also an API that returns the
@@ -45,6 +46,13 @@ fn issuer() -> Site {
                 );
             }
             let token = asked.field("subject_token").or(asked.field("assertion"));
+            if asked.field("requested_token_type").as_deref() == Some(ID_JAG) {
+                let token = token.as_deref().and_then(|token| token.strip_prefix("of-"));
+                return Told::json(
+                    200,
+                    json!({"access_token": format!("of-{}", token.expect("a token")), "token_type": "N_A", "issued_token_type": ID_JAG}),
+                );
+            }
             match token.as_deref().and_then(|token| token.strip_prefix("of-")) {
                 Some("eve") => Told::json(400, json!({"error": "access_denied\n[x]"})),
                 Some("down") => Told::json(503, json!({})),
@@ -81,8 +89,13 @@ fn with_introspection(serve: Serve, issuer: &Site) -> Serve {
 }
 
 fn serve(issuer: &Site, auth: &Value) -> Running {
+    serve_with(issuer, issuer, auth)
+}
+
+/// A server whose callers have tokens of `issuer`.
+fn serve_with(issuer: &Site, api: &Site, auth: &Value) -> Running {
     let sources = json!([{"name": "orders", "http": {
-        "base_url": issuer.url,
+        "base_url": api.url,
         "auth": auth,
         "tools": [{"name": "list", "url": "/orders"}],
     }}]);
@@ -198,6 +211,73 @@ fn entra_is_asked_in_its_own_form() {
     assert_eq!(of("client_id"), "longshore");
     assert_eq!(of("client_secret"), "secret-of-longshore");
     assert_eq!(of("scope"), "api://orders/.default");
+}
+
+/// Enterprise-managed authorization: the identity provider vouches for the caller to the issuer of the API.
+#[test]
+fn the_callers_token_is_exchanged_for_an_identity_assertion_and_that_redeemed() {
+    let (provider, issuer) = (issuer(), issuer());
+    let auth = json!({"on_behalf_of": {
+        "token_url": format!("{}/token", provider.url), "client_id": "longshore", "client_secret": "secret-of-longshore",
+        "scopes": ["orders"],
+        "identity_assertion": {
+            "issuer": "https://as.example.com", "token_url": format!("{}/token", issuer.url),
+            "client_id": "longshore-there", "client_secret": "secret-there", "resource": "https://orders.example.com",
+        },
+    }});
+    let server = serve_with(&provider, &issuer, &auth);
+    for _ in 0..2 {
+        call(&server, "list", "of-alice");
+        let sent = issuer.asked("/orders").pop().expect("a request");
+        assert_eq!(sent.headers["authorization"], "Bearer exchanged-alice");
+    }
+    let [asked] = &provider.asked("/token")[..] else {
+        panic!("one exchange");
+    };
+    for (name, value) in [
+        ("requested_token_type", ID_JAG),
+        ("audience", "https://as.example.com"),
+        ("resource", "https://orders.example.com"),
+        ("scope", "orders"),
+        ("subject_token", "of-alice"),
+    ] {
+        assert_eq!(asked.field(name).as_deref(), Some(value));
+    }
+    let [redeemed] = &issuer.asked("/token")[..] else {
+        panic!("one request");
+    };
+    let grant = redeemed.field("grant_type");
+    assert_eq!(
+        grant.as_deref(),
+        Some("urn:ietf:params:oauth:grant-type:jwt-bearer")
+    );
+    assert_eq!(redeemed.field("assertion").as_deref(), Some("of-alice"));
+    let refused = text(&call(&server, "list", "of-eve"));
+    assert!(refused.contains("access_denied"), "{refused}");
+}
+
+/// RFC 7523: a projected service account token is the credential.
+#[test]
+fn a_workload_shows_its_own_assertion() {
+    let issuer = issuer();
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("token");
+    std::fs::write(&file, "of-workload\n").expect("written");
+    let auth = json!({"oauth": {
+        "token_url": format!("{}/token", issuer.url), "client_id": "longshore", "assertion_file": file, "scopes": ["orders"],
+    }});
+    let server = serve(&issuer, &auth);
+    call(&server, "list", "of-alice");
+    let sent = issuer.asked("/orders").pop().expect("a request");
+    assert_eq!(sent.headers["authorization"], "Bearer exchanged-workload");
+    let asked = issuer.asked("/token").pop().expect("a request");
+    let of = |name| asked.field(name).unwrap_or_default();
+    assert_eq!(
+        of("grant_type"),
+        "urn:ietf:params:oauth:grant-type:jwt-bearer"
+    );
+    assert_eq!(of("assertion"), "of-workload");
+    assert_eq!(of("scope"), "orders");
 }
 
 #[test]

@@ -93,15 +93,18 @@ impl AuthorizationServer {
             .provider
             .redeem(code, &self.callback, verifier, nonce)
             .await?;
-        if !self
-            .config
-            .allow
-            .admits(&user.subject, user.email.as_deref(), &user.groups)
-        {
-            return Err(OAuthError::access_denied(
-                "this account may not use this server (auth.oauth.facade.allow)",
-            ));
-        }
+        self.check_allowed(&user)?;
         Ok(user)
+    }
+
+    /// Checks that a user may use this server.
+    pub(super) fn check_allowed(&self, user: &User) -> Result<(), OAuthError> {
+        let allow = &self.config.allow;
+        match allow.admits(&user.subject, user.email.as_deref(), &user.groups) {
+            true => Ok(()),
+            false => Err(OAuthError::access_denied(
+                "this account may not use this server (auth.oauth.facade.allow)",
+            )),
+        }
     }
 }

@@ -35,6 +35,7 @@
 use longshore_core::{auth, seal, state, telemetry};
 use longshore_net::{environment, net};
 
+mod assertion;
 mod authorize;
 mod callback;
 mod client;

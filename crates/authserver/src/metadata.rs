@@ -2,18 +2,14 @@
 
 use serde_json::json;
 
-use crate::auth::DPOP_ALGORITHMS;
+use super::token::JWT_BEARER;
+use crate::auth::{DPOP_ALGORITHMS, FacadeConfig};
 
 /// Purpose for which signing keys are derived from the key ring.
 pub(super) const SIGNING: &str = "oauth-signing-1";
 
 /// Returns the metadata document.
-pub(super) fn document(
-    issuer: &str,
-    scopes: &[String],
-    registration: bool,
-    metadata_documents: bool,
-) -> String {
+pub(super) fn document(issuer: &str, scopes: &[String], config: &FacadeConfig) -> String {
     let mut document = json!({
         "issuer": issuer,
         "authorization_endpoint": format!("{issuer}/authorize"),
@@ -28,9 +24,15 @@ pub(super) fn document(
         "revocation_endpoint_auth_methods_supported": ["none", "client_secret_basic", "client_secret_post"],
         "authorization_response_iss_parameter_supported": true,
         "dpop_signing_alg_values_supported": DPOP_ALGORITHMS,
-        "client_id_metadata_document_supported": metadata_documents,
+        "client_id_metadata_document_supported": config.metadata_documents,
     });
-    if registration {
+    if config.identity_assertions {
+        document["grant_types_supported"] =
+            json!(["authorization_code", "refresh_token", JWT_BEARER]);
+        document["authorization_grant_profiles_supported"] =
+            json!(["urn:ietf:params:oauth:grant-profile:id-jag"]);
+    }
+    if config.registration {
         document["registration_endpoint"] = format!("{issuer}/register").into();
     }
     if !scopes.is_empty() {

@@ -43,6 +43,13 @@ impl Once {
         Ok(fresh)
     }
 
+    /// Marks an identity assertion as used. False if it was used before.
+    pub(super) async fn use_assertion(&self, id: &str, life: Duration) -> Result<bool, StateError> {
+        let key = format!("oauth:assertion:{id}");
+        let used = self.0.put_if_absent(&key, Bytes::from_static(b"1"), life);
+        used.await
+    }
+
     /// Uses a refresh token.
     pub(super) async fn rotate(
         &self,

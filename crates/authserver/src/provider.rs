@@ -22,8 +22,8 @@ use super::error::OAuthError;
 use super::sealed::User;
 use super::server::unix_seconds;
 use crate::auth::{
-    FacadeConfig, FacadeSetupError, IdTokenDemands, IssuerKeys, Preset, ProviderKind,
-    strict_object, verify_id_token,
+    AssertionDemands, FacadeConfig, FacadeSetupError, IdTokenDemands, IssuerKeys, Preset,
+    ProviderKind, strict_object, verify_id_token, verify_identity_assertion,
 };
 use crate::net::{Client, Fetched, OutgoingRequest};
 
@@ -219,6 +219,42 @@ impl Provider {
             }
             Err(fault) => Err(self.odd(fault.text())),
         }
+    }
+
+    /// Verifies an identity assertion of the provider. Returns its claims, and the user that it names.
+    pub(super) async fn verify_assertion(
+        &self,
+        assertion: &str,
+        audiences: &[String],
+        client_id: &str,
+    ) -> Result<(Map<String, Value>, User), OAuthError> {
+        let known = self.known().await?;
+        let issuers = self.preset.issuer_names(&self.issuer);
+        let demands = AssertionDemands {
+            issuers: &issuers,
+            audiences,
+            client_id,
+            now: unix_seconds(),
+            leeway: LEEWAY_SECONDS,
+        };
+        let verified = match verify_identity_assertion(assertion, &known.keys, &demands) {
+            Err(fault) if fault.is_unknown_key() => {
+                let newer = self.newer_keys(&known).await?;
+                verify_identity_assertion(assertion, &newer.keys, &demands)
+            }
+            verified => verified,
+        };
+        let claims = verified.map_err(|fault| {
+            tracing::info!(
+                provider = self.host,
+                client = client_id,
+                problem = fault.text(),
+                "an identity assertion is not valid"
+            );
+            OAuthError::invalid_grant(fault.text())
+        })?;
+        let user = self.user_of(&claims)?;
+        Ok((claims, user))
     }
 
     /// Asks plain OAuth for the user.

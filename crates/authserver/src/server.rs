@@ -197,12 +197,7 @@ impl AuthorizationServer {
         offered.extend(scopes);
         offered.sort();
         offered.dedup();
-        let metadata = metadata::document(
-            &issuer,
-            &offered,
-            config.registration,
-            config.metadata_documents,
-        );
+        let metadata = metadata::document(&issuer, &offered, &config);
         Ok(Self {
             origin: url.origin().ascii_serialization(),
             callback: format!("{issuer}{CALLBACK}"),

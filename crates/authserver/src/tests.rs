@@ -1,5 +1,6 @@
 //! Whole logins, against a provider on a socket, and the attacks of RFC 9700.
 
+mod assertion;
 mod attacks;
 mod dpop;
 mod flow;

@@ -26,16 +26,19 @@ const VERIFIER: std::ops::RangeInclusive<usize> = 43..=128;
 /// Time for which a used code is remembered, in seconds: longer than it is valid.
 const CODE_REMEMBERED: Duration = Duration::from_secs(600);
 
+/// Grant type of identity assertions (RFC 7523).
+pub(super) const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
+
 /// Content of the tokens to issue.
-struct Grant<'g> {
-    client_id: &'g str,
-    user: &'g User,
-    scopes: &'g [String],
-    resource: &'g str,
-    login: &'g str,
-    authenticated: u64,
+pub(super) struct Grant<'g> {
+    pub(super) client_id: &'g str,
+    pub(super) user: &'g User,
+    pub(super) scopes: &'g [String],
+    pub(super) resource: &'g str,
+    pub(super) login: &'g str,
+    pub(super) authenticated: u64,
     /// Thumbprint of the client's key.
-    thumbprint: Option<&'g str>,
+    pub(super) thumbprint: Option<&'g str>,
 }
 
 impl AuthorizationServer {
@@ -53,6 +56,9 @@ impl AuthorizationServer {
         match parameters.get("grant_type") {
             Some("authorization_code") => self.redeem_code(&client, &parameters, key, now).await,
             Some("refresh_token") => self.refresh(&client, &parameters, key, now).await,
+            Some(JWT_BEARER) if self.config.identity_assertions => {
+                self.accept_assertion(&client, &parameters, key, now).await
+            }
             Some(_) => Err(OAuthError::new(
                 "unsupported_grant_type",
                 "grant_type must be authorization_code or refresh_token",
@@ -299,20 +305,26 @@ impl AuthorizationServer {
             authenticated: refresh.authenticated,
             thumbprint: refresh.thumbprint.as_deref(),
         };
-        let access = self.keys.sign("at+jwt", &self.claims(&grant, now, seconds));
         let sealed = sealed::seal(&self.ring, &self.issuer, refresh).ok_or(
             OAuthError::server_error("the refresh token cannot be sealed"),
         )?;
+        let mut response = self.issue_access(&grant, now, seconds);
+        response["refresh_token"] = sealed.into();
+        Ok(response)
+    }
+
+    /// Issues an access token.
+    pub(super) fn issue_access(&self, grant: &Grant<'_>, now: u64, seconds: u64) -> Value {
+        let access = self.keys.sign("at+jwt", &self.claims(grant, now, seconds));
         let mut response = json!({
             "access_token": access,
-            "token_type": if refresh.thumbprint.is_some() { "DPoP" } else { "Bearer" },
+            "token_type": if grant.thumbprint.is_some() { "DPoP" } else { "Bearer" },
             "expires_in": seconds,
-            "refresh_token": sealed,
         });
-        if !scopes.is_empty() {
-            response["scope"] = scopes.join(" ").into();
+        if !grant.scopes.is_empty() {
+            response["scope"] = grant.scopes.join(" ").into();
         }
-        Ok(response)
+        response
     }
 
     /// Claims of an access token (RFC 9068, section 2.2).
@@ -405,7 +417,7 @@ fn basic(headers: &HeaderMap) -> Result<Option<(String, String)>, OAuthError> {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "an argument of map_err")]
-fn away(error: StateError) -> OAuthError {
+pub(super) fn away(error: StateError) -> OAuthError {
     tracing::warn!(%error, "cannot record a used code or refresh token");
     OAuthError::unavailable("the server cannot record the request now; try again")
 }

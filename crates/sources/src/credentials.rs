@@ -1,6 +1,8 @@
 //! Credentials for other servers: those of this program, from the configuration, or tokens with the rights of the caller.
 //! What a caller sends is never forwarded.
 
+mod assertion;
+mod client_key;
 mod config;
 mod oauth;
 mod on_behalf;
@@ -19,6 +21,9 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use url::Url;
 use url::form_urlencoded::{Serializer, byte_serialize};
 
+pub use self::assertion::IdentityAssertionConfig;
+pub use self::client_key::ClientKeyConfig;
+use self::client_key::ClientKeyError;
 pub use self::config::{AuthConfig, BasicConfig, NamedSecret, OAuthConfig};
 use self::oauth::{Issuer, OAuth};
 pub use self::on_behalf::{ExchangeForm, OnBehalfOfConfig};
@@ -35,7 +40,7 @@ use crate::net::{FetchError, Fetched, OutgoingRequest};
 
 /// Returns the name of the stored token for a configured refresh token, if there is one.
 pub(super) fn kept_name(config: &AuthConfig) -> Option<Name> {
-    Issuer::new(config.oauth.as_ref()?).ok()?.name()
+    Issuer::new(config.oauth.as_ref()?, None).ok()?.name()
 }
 
 /// Credentials that are added to each request.
@@ -72,6 +77,8 @@ pub(super) struct Means<'m> {
 pub enum CredentialError {
     #[error("the credentials for it cannot be read")]
     File(#[source] std::io::Error),
+    #[error("the request to its issuer of tokens cannot be signed with client_key.file")]
+    ClientKey(#[from] ClientKeyError),
     #[error("the credentials for it are no text that a header can hold")]
     NotText,
     #[error("its issuer of tokens cannot be asked: {0}")]
@@ -216,7 +223,7 @@ impl Credentials {
         if let Some(exchange) = on_behalf_of {
             return Ok(Self::OnBehalfOf(Box::new(OnBehalfOf::new(
                 exchange,
-                source,
+                (source, server),
                 &parts.metrics,
             )?)));
         }
@@ -242,7 +249,7 @@ impl Credentials {
         let Some(config) = oauth else {
             return Ok(Self::None);
         };
-        let issuer = Issuer::new(config)?;
+        let issuer = Issuer::new(config, server)?;
         Ok(match issuer.name() {
             None => Self::OAuth(Box::new(OAuth::new(issuer))),
             Some(name) => {

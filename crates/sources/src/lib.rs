@@ -61,7 +61,8 @@ pub use command::{Discovery, discover};
 pub use config::{Collected, SourceParts, offered, offered_at};
 pub use config::{ExchangeLimits, SourceConfig};
 pub use credentials::{
-    AuthConfig, BasicConfig, ExchangeForm, NamedSecret, OAuthConfig, OnBehalfOfConfig,
+    AuthConfig, BasicConfig, ClientKeyConfig, ExchangeForm, IdentityAssertionConfig, NamedSecret,
+    OAuthConfig, OnBehalfOfConfig,
 };
 pub use gauge::Gauge;
 pub use identity::{ASSERTION_KEYS_PATH, AssertionConfig, AssertionSigner, ForwardConfig};

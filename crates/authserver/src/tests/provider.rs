@@ -55,6 +55,21 @@ impl FakeProvider {
         inner.changed = changed;
     }
 
+    /// Signs an identity assertion for a client; `changed` replaces claims.
+    pub(super) fn assertion(&self, client: &str, kind: &str, changed: &Value) -> String {
+        let now = super::super::server::unix_seconds();
+        let mut claims = json!({
+            "iss": self.issuer, "aud": "https://mcp.example.com", "sub": "user-1", "client_id": client,
+            "email": "ann@example.com", "email_verified": true, "jti": "a", "iat": now, "exp": now + 300,
+            "resource": "https://mcp.example.com/mcp", "scope": "files:read files:delete",
+        });
+        for (name, value) in changed.as_object().expect("an object") {
+            claims[name] = value.clone();
+        }
+        let inner = self.inner.lock().expect("not poisoned");
+        signed(&inner, kind, &claims)
+    }
+
     /// Signs with another key from now on, which the metadata does not show.
     pub(super) fn change_key(&self) {
         self.inner.lock().expect("not poisoned").seed = [8; 32];
@@ -136,8 +151,12 @@ fn id_token(issuer: &str, inner: &Inner) -> String {
     for (name, value) in inner.changed.as_object().expect("an object") {
         claims[name] = value.clone();
     }
+    signed(inner, "JWT", &claims)
+}
+
+fn signed(inner: &Inner, kind: &str, claims: &Value) -> String {
     let pair = Ed25519KeyPair::from_seed_unchecked(&inner.seed).expect("a key");
-    let header = json!({"alg": "EdDSA", "typ": "JWT", "kid": "k"}).to_string();
+    let header = json!({"alg": "EdDSA", "typ": kind, "kid": "k"}).to_string();
     let message = format!(
         "{}.{}",
         URL_SAFE_NO_PAD.encode(header),

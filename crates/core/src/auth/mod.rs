@@ -40,9 +40,9 @@ pub use oauth::{
 };
 #[cfg(feature = "oauth")]
 pub use oauth::{
-    CheckedProvider, DPOP_ALGORITHMS, DpopNonces, DpopProof, DpopRequest, DpopVerifier,
-    IdTokenDemands, IdTokenFault, IssuerKeys, IssuerKeysError, ProviderKind, strict_object,
-    verify_id_token,
+    AssertionDemands, CheckedProvider, DPOP_ALGORITHMS, DpopNonces, DpopProof, DpopRequest,
+    DpopVerifier, IdTokenDemands, IdTokenFault, IssuerKeys, IssuerKeysError, ProviderKind,
+    strict_object, verify_id_token, verify_identity_assertion,
 };
 #[cfg(feature = "cli")]
 pub use oauth::{Found, examine_issuers};

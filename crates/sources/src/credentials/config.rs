@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::assertion::IdentityAssertionConfig;
+use super::client_key::ClientKeyConfig;
 use super::on_behalf::OnBehalfOfConfig;
 use crate::environment::Secret;
 use crate::source::per_user::PerUserConfig;
@@ -106,8 +108,8 @@ pub struct NamedSecret {
     pub value: Secret,
 }
 
-/// OAuth 2 client. Uses client credentials (RFC 6749, 4.4), a refresh token (RFC 6749, 6) or token exchange (RFC
-/// 8693), depending on the settings.
+/// OAuth 2 client. Uses client credentials (RFC 6749, 4.4), a refresh token (RFC 6749, 6), token exchange (RFC 8693) or a
+/// workload's assertion (RFC 7523), depending on the settings.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OAuthConfig {
@@ -118,6 +120,9 @@ pub struct OAuthConfig {
     /// OAuth client secret. Without one, only `client_id` is sent, as public clients do.
     #[serde(default)]
     pub client_secret: Option<Secret>,
+    /// Private key with which this server authenticates itself at the issuer, instead of a secret (`private_key_jwt`).
+    #[serde(default)]
+    pub client_key: Option<ClientKeyConfig>,
     /// Initial refresh token, obtained by a user's consent.
     ///
     /// If the issuer rotates it, the new one is stored as configured in `tokens` and used instead.
@@ -128,6 +133,11 @@ pub struct OAuthConfig {
     #[serde(default)]
     #[schemars(extend("x-path" = "file"))]
     pub subject_token_file: Option<PathBuf>,
+    /// File with a signed JWT that is the credential itself, such as a service account token of Kubernetes (RFC 7523,
+    /// `jwt-bearer`). Its audience must be the issuer. It is read again each time.
+    #[serde(default)]
+    #[schemars(extend("x-path" = "file"))]
+    pub assertion_file: Option<PathBuf>,
     /// Type of the exchanged token. Default: `urn:ietf:params:oauth:token-type:jwt`.
     #[serde(default)]
     pub subject_token_type: Option<String>,
@@ -140,4 +150,8 @@ pub struct OAuthConfig {
     /// Resource that the token is for (RFC 8707, `resource`).
     #[serde(default)]
     pub resource: Option<String>,
+    /// Exchange the token of `subject_token_file` for an identity assertion, and redeem that at the issuer of the other
+    /// server.
+    #[serde(default)]
+    pub identity_assertion: Option<IdentityAssertionConfig>,
 }

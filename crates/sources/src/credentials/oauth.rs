@@ -6,6 +6,7 @@ use http::HeaderValue;
 use tokio::sync::Mutex;
 use url::Url;
 
+use super::assertion::{AssertionGrant, JWT_BEARER};
 use super::renewed::value_of;
 use super::{CredentialError, OAuthConfig, TOKEN_BYTES, read_answer, read_token, token_request};
 use crate::net::{Client, Deadlines, Guard, OutgoingRequest};
@@ -16,6 +17,8 @@ pub(crate) struct Issuer {
     config: OAuthConfig,
     url: Url,
     client: Client,
+    /// The issuer of the other server, if `url` is that of an identity provider.
+    assertion: Option<AssertionGrant>,
 }
 
 /// Assumed lifetime of a token if the issuer does not state one.
@@ -25,7 +28,7 @@ const TOKEN_LIFE_MAX: Duration = Duration::from_secs(24 * 3600);
 pub(super) const ISSUER_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Issuer {
-    pub(super) fn new(config: &OAuthConfig) -> Result<Self, String> {
+    pub(super) fn new(config: &OAuthConfig, server: Option<&Url>) -> Result<Self, String> {
         let url: Url = config
             .token_url
             .parse()
@@ -39,23 +42,57 @@ impl Issuer {
             .max_body(TOKEN_BYTES)
             .build()
             .map_err(|e| e.to_string())?;
-        if config.refresh_token.is_some() && config.subject_token_file.is_some() {
-            return Err(
-                "oauth has a refresh_token and a subject_token_file; keep one of them".to_owned(),
-            );
+        let grants = [
+            ("refresh_token", config.refresh_token.is_some()),
+            ("subject_token_file", config.subject_token_file.is_some()),
+            ("assertion_file", config.assertion_file.is_some()),
+        ];
+        let mut set = grants.iter().filter(|(_, is_set)| *is_set);
+        match (set.next(), set.next()) {
+            (Some((one, _)), Some((other, _))) => {
+                return Err(format!("oauth has a {one} and a {other}; keep one of them"));
+            }
+            (None, _) if config.client_secret.is_none() && config.client_key.is_none() => {
+                return Err(
+                    "oauth needs a client_secret, a client_key, a refresh_token, a subject_token_file or an assertion_file"
+                        .to_owned(),
+                );
+            }
+            _ => {}
         }
-        if config.client_secret.is_none()
-            && config.refresh_token.is_none()
-            && config.subject_token_file.is_none()
-        {
-            return Err(
-                "oauth needs a client_secret, a refresh_token or a subject_token_file".to_owned(),
-            );
+        if let Some(key) = &config.client_key {
+            if config.client_secret.is_some() {
+                return Err(
+                    "oauth has a client_secret and a client_key; keep one of them".to_owned(),
+                );
+            }
+            key.check()
+                .map_err(|e| format!("oauth.client_key.file {}: {e}", key.file.display()))?;
         }
+        let assertion = match &config.identity_assertion {
+            None => None,
+            Some(_) if config.subject_token_file.is_none() => {
+                return Err(
+                    "oauth.identity_assertion needs a subject_token_file: the token to exchange for an assertion"
+                        .to_owned(),
+                );
+            }
+            Some(_) if config.audience.is_some() || config.resource.is_some() => {
+                return Err(
+                    "oauth has an identity_assertion, which names audience and resource; remove oauth.audience and oauth.resource"
+                        .to_owned(),
+                );
+            }
+            Some(assertion) => {
+                let grant = AssertionGrant::new(assertion, server);
+                Some(grant.map_err(|problem| format!("oauth.{problem}"))?)
+            }
+        };
         Ok(Self {
             config: config.clone(),
             url,
             client,
+            assertion,
         })
     }
 
@@ -104,7 +141,11 @@ impl Issuer {
         refresh_token: Option<&str>,
     ) -> Result<Granted, CredentialError> {
         let request = self.request(refresh_token)?;
-        let mut granted: Granted = read_answer(&self.client.fetch(request).await?)?;
+        let mut answer = self.client.fetch(request).await?;
+        if let Some(assertion) = &self.assertion {
+            answer = assertion.redeem(&answer).await?;
+        }
+        let mut granted: Granted = read_answer(&answer)?;
         let life = granted.expires_in;
         let life = life.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         let life = life.unwrap_or(TOKEN_LIFE).min(TOKEN_LIFE_MAX);
@@ -124,7 +165,16 @@ impl Issuer {
             form.append_pair("grant_type", TOKEN_EXCHANGE);
             form.append_pair("subject_token", &subject);
             form.append_pair("subject_token_type", kind.unwrap_or(JWT));
-            form.append_pair("requested_token_type", ACCESS_TOKEN);
+            match &self.assertion {
+                Some(assertion) => assertion.request_assertion(&mut form),
+                None => {
+                    form.append_pair("requested_token_type", ACCESS_TOKEN);
+                }
+            }
+        } else if let Some(file) = &config.assertion_file {
+            let assertion = read_token(file).map_err(CredentialError::File)?;
+            form.append_pair("grant_type", JWT_BEARER);
+            form.append_pair("assertion", &assertion);
         } else {
             form.append_pair("grant_type", "client_credentials");
         }
@@ -136,6 +186,9 @@ impl Issuer {
         }
         if let Some(resource) = &config.resource {
             form.append_pair("resource", resource);
+        }
+        if let Some(key) = &config.client_key {
+            key.sign(&config.client_id, &config.token_url, &mut form)?;
         }
         let secret = config.client_secret.as_ref().map(|secret| secret.expose());
         let proof = (config.client_id.as_str(), secret, false);

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use url::Url;
 
+use super::assertion::{AssertionGrant, IdentityAssertionConfig, JWT_BEARER};
 use super::oauth::{ACCESS_TOKEN, ISSUER_TIMEOUT, TOKEN_EXCHANGE};
 use super::{CredentialError, TOKEN_BYTES, bearer_value, read_answer, read_token, token_request};
 use crate::auth::Principal;
@@ -49,6 +50,11 @@ pub struct OnBehalfOfConfig {
     pub actor_token_file: Option<std::path::PathBuf>,
     /// Type of the actor's token. Default: `urn:ietf:params:oauth:token-type:access_token`.
     pub actor_token_type: Option<String>,
+    /// Type of the caller's token. Default: `urn:ietf:params:oauth:token-type:access_token`. Only with `token_exchange`.
+    pub subject_token_type: Option<String>,
+    /// Exchange the caller's token for an identity assertion, and redeem that at the issuer of the other server. Only with
+    /// `token_exchange`.
+    pub identity_assertion: Option<IdentityAssertionConfig>,
 }
 
 /// Form of the request for a token on behalf of a caller.
@@ -76,13 +82,13 @@ const MARGIN_SECONDS: u64 = 10;
 /// Cache time of a rejection, in seconds.
 const REJECTED_SECONDS: u64 = 5;
 
-const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
-
 /// The exchange at one issuer.
 pub struct OnBehalfOf {
     config: OnBehalfOfConfig,
     url: Url,
     client: Client,
+    /// The issuer of the other server, if `url` is that of an identity provider.
+    assertion: Option<AssertionGrant>,
     permits: Semaphore,
     cache: Cache<[u8; 32], Arc<Exchanged>, BySize>,
     counts: Counts,
@@ -152,7 +158,7 @@ impl OnBehalfOf {
     /// Describes the invalid setting and how to correct it.
     pub(super) fn new(
         config: &OnBehalfOfConfig,
-        source: &str,
+        (source, server): (&str, Option<&Url>),
         metrics: &Metrics,
     ) -> Result<Self, String> {
         let of = |setting: &str, problem: String| format!("on_behalf_of.{setting}: {problem}");
@@ -172,6 +178,8 @@ impl OnBehalfOf {
                 ("audience", config.audience.is_some()),
                 ("resource", config.resource.is_some()),
                 ("actor_token_file", config.actor_token_file.is_some()),
+                ("subject_token_type", config.subject_token_type.is_some()),
+                ("identity_assertion", config.identity_assertion.is_some()),
             ];
             if let Some((setting, _)) = unused.iter().find(|(_, is_set)| *is_set) {
                 let problem =
@@ -187,6 +195,17 @@ impl OnBehalfOf {
             let read = read_token(file);
             read.map_err(|error| of("actor_token_file", format!("{}: {error}", file.display())))?;
         }
+        let assertion = match &config.identity_assertion {
+            None => None,
+            Some(_) if config.audience.is_some() || config.resource.is_some() => {
+                let problem = "it names the audience and the resource itself; remove on_behalf_of.audience and .resource";
+                return Err(of("identity_assertion", problem.to_owned()));
+            }
+            Some(assertion) => {
+                let grant = AssertionGrant::new(assertion, server);
+                Some(grant.map_err(|problem| format!("on_behalf_of.{problem}"))?)
+            }
+        };
         let client = Client::builder(guard)
             .deadlines(Deadlines::total(ISSUER_TIMEOUT))
             .max_body(TOKEN_BYTES)
@@ -196,6 +215,7 @@ impl OnBehalfOf {
             config: config.clone(),
             url,
             client,
+            assertion,
             permits: Semaphore::new(REQUESTS_MAX),
             cache: Cache::with_weighter(CACHED_MAX, CACHED_MAX_BYTES, BySize),
             counts: Counts::new(source, metrics),
@@ -247,14 +267,21 @@ impl OnBehalfOf {
         let Ok(Ok(_permit)) = permit else {
             return Err(CredentialError::Busy);
         };
-        let answer = self.client.fetch(self.request(token)?).await?;
+        let mut answer = self.client.fetch(self.request(token)?).await?;
+        let mut issuer = &self.url;
+        if let Some(assertion) = &self.assertion
+            && answer.status == StatusCode::OK
+        {
+            answer = assertion.redeem(&answer).await?;
+            issuer = assertion.url();
+        }
         let now = now();
         // Parsed values take more memory than their text.
         let bytes = 512 + 2 * (token.len() + answer.body.len()) as u64;
         if is_rejection(answer.status) {
             let rejection = rejection_of(&answer);
             tracing::warn!(
-                url = %self.url,
+                url = %issuer,
                 error = %rejection,
                 setting = "auth.on_behalf_of",
                 "the issuer does not exchange a caller's token; check that it lets this client act for users at the other server"
@@ -285,8 +312,14 @@ impl OnBehalfOf {
             ExchangeForm::TokenExchange => {
                 form.append_pair("grant_type", TOKEN_EXCHANGE);
                 form.append_pair("subject_token", token);
-                form.append_pair("subject_token_type", ACCESS_TOKEN);
-                form.append_pair("requested_token_type", ACCESS_TOKEN);
+                let kind = config.subject_token_type.as_deref();
+                form.append_pair("subject_token_type", kind.unwrap_or(ACCESS_TOKEN));
+                match &self.assertion {
+                    Some(assertion) => assertion.request_assertion(&mut form),
+                    None => {
+                        form.append_pair("requested_token_type", ACCESS_TOKEN);
+                    }
+                }
                 if let Some(file) = &config.actor_token_file {
                     let actor = read_token(file).map_err(CredentialError::File)?;
                     let kind = config.actor_token_type.as_deref();
@@ -395,7 +428,7 @@ mod tests {
     fn settings_without_effect_are_refused() {
         let config = |text: &str| serde_json::from_str(text).expect("settings");
         let refused = |text: &str| {
-            OnBehalfOf::new(&config(text), "a", &Metrics::default()).expect_err("refused")
+            OnBehalfOf::new(&config(text), ("a", None), &Metrics::default()).expect_err("refused")
         };
         assert!(refused(r#"{"token_url": "nowhere"}"#).starts_with("on_behalf_of.token_url: "));
         let url = "https://idp.example.com/token";
@@ -407,5 +440,12 @@ mod tests {
         assert!(refused(&format!("{{{entra}}}")).starts_with("on_behalf_of.scopes: "));
         let odd = format!(r#"{{{entra}, "scopes": ["s"], "audience": "b"}}"#);
         assert!(refused(&odd).starts_with("on_behalf_of.audience: "));
+        let assertion = format!(
+            r#""token_url": "{url}", "client_id": "a", "identity_assertion": {{"issuer": "https://as.example", "token_url": "https://as.example/token", "client_id": "b"}}"#
+        );
+        let without = refused(&format!("{{{assertion}}}"));
+        assert!(without.starts_with("on_behalf_of.identity_assertion.resource: "));
+        let twice = refused(&format!(r#"{{{assertion}, "audience": "c"}}"#));
+        assert!(twice.starts_with("on_behalf_of.identity_assertion: "));
     }
 }

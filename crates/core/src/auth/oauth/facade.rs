@@ -47,6 +47,9 @@ pub struct FacadeConfig {
     pub registration: bool,
     /// Accept client ID metadata documents.
     pub metadata_documents: bool,
+    /// Accept identity assertions of the provider (ID-JAG) from `clients` that have a secret, so that an organization's
+    /// users need not log in here (enterprise-managed authorization). Only with an OpenID provider.
+    pub identity_assertions: bool,
     /// Clients that are known in advance.
     pub clients: Vec<FacadeClientConfig>,
     /// Validity of access tokens, in seconds, from 60 to 3600.
@@ -69,6 +72,7 @@ impl Default for FacadeConfig {
             scopes: Vec::new(),
             registration: true,
             metadata_documents: true,
+            identity_assertions: false,
             clients: Vec::new(),
             access_seconds: 600,
             login_seconds: 7 * 24 * 3600,
@@ -105,8 +109,9 @@ pub struct FacadeClientConfig {
     /// Name to show on the consent page. Default: the client ID.
     #[serde(default)]
     pub name: Option<String>,
-    /// Redirect URIs. On the loopback interface, the port is not compared.
-    #[serde(deserialize_with = "crate::environment::list")]
+    /// Redirect URIs. On the loopback interface, the port is not compared. May be empty for a client that only shows
+    /// identity assertions.
+    #[serde(default, deserialize_with = "crate::environment::list")]
     pub redirect_uris: Vec<String>,
     /// Secret of a confidential client. Default: none; the client is public.
     #[serde(default)]
@@ -165,6 +170,9 @@ pub enum FacadeSetupError {
         /// Description of the error and of its correction.
         problem: &'static str,
     },
+    /// Nobody could use identity assertions.
+    #[error("auth.oauth.facade.identity_assertions is set, but {0}")]
+    Assertions(&'static str),
     /// A scope is not valid.
     #[error(
         "auth.oauth.facade.scopes has {0:?}, which is not a valid scope: visible ASCII characters without quotation marks and backslashes"
@@ -271,6 +279,18 @@ mod built {
             };
             within("access_seconds", self.access_seconds, 60, 3600)?;
             within("login_seconds", self.login_seconds, 600, 90 * 24 * 3600)?;
+            if self.identity_assertions {
+                if matches!(self.provider()?.kind, ProviderKind::Plain) {
+                    return Err(FacadeSetupError::Assertions(
+                        "the provider does not issue them; use an OpenID provider",
+                    ));
+                }
+                if self.clients.iter().all(|client| client.secret.is_none()) {
+                    return Err(FacadeSetupError::Assertions(
+                        "no client of auth.oauth.facade.clients has a secret; list the clients that may use them",
+                    ));
+                }
+            }
             let is_good = |scope: &&String| crate::auth::is_scope(scope);
             if let Some(scope) = self.scopes.iter().find(|scope| !is_good(scope)) {
                 return Err(FacadeSetupError::Scope(scope.clone()));
@@ -283,7 +303,9 @@ mod built {
                     .any(|other| other.id == client.id)
                 {
                     "its id is there twice; each client needs an id of its own"
-                } else if client.redirect_uris.is_empty() {
+                } else if client.redirect_uris.is_empty()
+                    && !(self.identity_assertions && client.secret.is_some())
+                {
                     "redirect_uris is empty; list every redirect URI of the client"
                 } else if client
                     .redirect_uris

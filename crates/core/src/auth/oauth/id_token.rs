@@ -88,6 +88,59 @@ pub fn verify_id_token(
     Ok(claims)
 }
 
+/// Requirements for an identity assertion (ID-JAG).
+#[derive(Clone, Copy, Debug)]
+pub struct AssertionDemands<'d> {
+    pub issuers: &'d [String],
+    /// Names of the authorization server that the assertion is for.
+    pub audiences: &'d [String],
+    /// The client that shows the assertion.
+    pub client_id: &'d str,
+    /// Current time, in seconds of Unix time.
+    pub now: u64,
+    /// Tolerated difference between clocks, in seconds.
+    pub leeway: u64,
+}
+
+/// Verifies an identity assertion and returns its claims (draft-ietf-oauth-identity-assertion-authz-grant; RFC 7523,
+/// section 3).
+///
+/// # Errors
+///
+/// The signature or a claim is not valid.
+pub fn verify_identity_assertion(
+    text: &str,
+    keys: &IssuerKeys,
+    demands: &AssertionDemands<'_>,
+) -> Result<Map<String, Value>, IdTokenFault> {
+    /// Maximum validity, so that the record of used assertions is bounded.
+    const VALID_SECONDS: u64 = 3600;
+    let fault = |text| IdTokenFault(Fault(text));
+    let token = Token::read_of_type(text, &["oauth-id-jag+jwt"]).map_err(IdTokenFault)?;
+    token.check_signature(&keys.0).map_err(IdTokenFault)?;
+    let checked = token.check_claims(Demands {
+        issuers: demands.issuers,
+        audiences: demands.audiences,
+        audience_claim: "aud",
+        now: demands.now,
+        leeway: demands.leeway,
+    });
+    checked.map_err(IdTokenFault)?;
+    if demands.now + VALID_SECONDS < token.expires() {
+        return Err(fault("the assertion is valid for more than an hour"));
+    }
+    if matches!(token.claims().get("aud"), Some(Value::Array(list)) if list.len() > 1) {
+        return Err(fault("the assertion has more than one audience"));
+    }
+    let claims = token.into_claims();
+    if claims.get("client_id").and_then(Value::as_str) != Some(demands.client_id) {
+        return Err(fault(
+            "client_id of the assertion is not the client that shows it",
+        ));
+    }
+    Ok(claims)
+}
+
 /// Reads a JSON object that has no member twice and is not nested too deep.
 pub fn strict_object(text: &[u8]) -> Option<Map<String, Value>> {
     strict::object(text)

@@ -42,7 +42,8 @@ pub use dpop::{DPOP_ALGORITHMS, DpopNonces, DpopProof, DpopRequest, DpopVerifier
 pub use facade::{AllowConfig, FacadeClientConfig, FacadeConfig, FacadeSetupError};
 pub use facade::{CheckedProvider, ProviderKind};
 pub use id_token::{
-    IdTokenDemands, IdTokenFault, IssuerKeys, IssuerKeysError, strict_object, verify_id_token,
+    AssertionDemands, IdTokenDemands, IdTokenFault, IssuerKeys, IssuerKeysError, strict_object,
+    verify_id_token, verify_identity_assertion,
 };
 pub use preset::Preset;
 

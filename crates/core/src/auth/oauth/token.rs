@@ -49,14 +49,19 @@ impl<'t> Token<'t> {
         text.bytes().filter(|b| *b == b'.').count() == 2
     }
 
-    /// Reads a token without believing anything in it.
+    /// Reads an access token without believing anything in it.
     pub(super) fn read(text: &'t str) -> Result<Self, Fault> {
+        Self::read_of_type(text, &["", "jwt", "at+jwt"])
+    }
+
+    /// Reads a token whose `typ` is one of these. An empty one stands for a token without it.
+    pub(super) fn read_of_type(text: &'t str, types: &[&str]) -> Result<Self, Fault> {
         if TOKEN_MAX_BYTES < text.len() {
             return Err(Fault("the token is too long"));
         }
         let (message, signature) = text.rsplit_once('.').ok_or(FORM)?;
         let (header, claims) = message.split_once('.').ok_or(FORM)?;
-        let (algorithm, key_id) = read_header(header)?;
+        let (algorithm, key_id) = read_header(header, types)?;
         let claims = object(claims)?;
         // Key references and embedded keys (jku, x5u, jwk, x5c) are ignored: only the issuer's own keys are trusted.
         Ok(Self {
@@ -113,7 +118,7 @@ impl<'t> Token<'t> {
             let (message, signature) = text.rsplit_once('.')?;
             let (header, payload) = message.split_once('.')?;
             URL_SAFE_NO_PAD.decode(payload).ok()?;
-            let (algorithm, key_id) = read_header(header).ok()?;
+            let (algorithm, key_id) = read_header(header, &["", "jwt", "at+jwt"]).ok()?;
             let token = Token {
                 message,
                 signature: URL_SAFE_NO_PAD.decode(signature).ok()?,
@@ -221,7 +226,7 @@ impl<'t> Token<'t> {
 }
 
 /// Reads a header: the algorithm that it names, and the id of the key.
-fn read_header(part: &str) -> Result<(Algorithm, Option<String>), Fault> {
+fn read_header(part: &str, types: &[&str]) -> Result<(Algorithm, Option<String>), Fault> {
     let header = object(part)?;
     // RFC 7515, 4.1.11: a token with an unknown critical extension must be rejected. No extension is supported.
     if header.contains_key("crit") || header.contains_key("b64") {
@@ -237,17 +242,19 @@ fn read_header(part: &str) -> Result<(Algorithm, Option<String>), Fault> {
         Some(_) => return Err(FORM),
     };
     // RFC 8725, 3.11: a token of another type with the same key must be rejected.
-    let is_access_token = match header.get("typ") {
-        None => true,
+    let is_of_type = match header.get("typ") {
+        None => types.contains(&""),
         Some(Value::String(kind)) => {
             let kind = kind.to_ascii_lowercase();
-            let kind = kind.strip_prefix("application/").unwrap_or(&kind);
-            kind == "jwt" || kind == "at+jwt"
+            types.contains(&kind.strip_prefix("application/").unwrap_or(&kind))
         }
         Some(_) => false,
     };
-    if !is_access_token {
-        return Err(Fault("the token is not an access token"));
+    if !is_of_type {
+        return Err(match types {
+            ["oauth-id-jag+jwt"] => Fault("typ of the assertion is not oauth-id-jag+jwt"),
+            _ => Fault("the token is not an access token"),
+        });
     }
     Ok((algorithm, key_id))
 }

@@ -1,0 +1,122 @@
+//! Identity assertion grants (ID-JAG): the identity provider of an organization vouches for a user to the issuer of the other
+//! server, and that issuer grants an access token.
+//!
+//! Source: draft-ietf-oauth-identity-assertion-authz-grant, and the MCP extension
+//! `io.modelcontextprotocol/enterprise-managed-authorization`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use url::Url;
+use url::form_urlencoded::Serializer;
+
+use super::oauth::ISSUER_TIMEOUT;
+use super::{CredentialError, TOKEN_BYTES, read_answer, token_request};
+use crate::environment::Secret;
+use crate::net::{Client, Deadlines, Fetched, Guard, OutgoingRequest};
+use crate::source::tokens::Granted;
+
+pub(super) const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
+const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
+
+/// Issuer of the other server, which accepts identity assertions of the identity provider (ID-JAG).
+///
+/// The token is first exchanged at the identity provider (`token_url` beside this) for an assertion, and that one here for
+/// an access token.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct IdentityAssertionConfig {
+    /// Issuer of the other server's access tokens, exactly as in its metadata. It is the audience of the assertion.
+    pub issuer: String,
+    /// URL of its token endpoint.
+    pub token_url: String,
+    /// OAuth client ID of this server at that issuer.
+    pub client_id: String,
+    /// OAuth client secret at that issuer.
+    pub client_secret: Option<Secret>,
+    /// The other server: for an MCP server the URL of its endpoint. Default: the URL of the upstream server.
+    pub resource: Option<String>,
+}
+
+/// The second step: an assertion is redeemed at the issuer of the other server.
+pub(super) struct AssertionGrant {
+    config: IdentityAssertionConfig,
+    url: Url,
+    resource: String,
+    client: Client,
+}
+
+impl AssertionGrant {
+    /// Checks the settings. `server` is the URL of an upstream server.
+    ///
+    /// # Errors
+    ///
+    /// Names the invalid setting and how to correct it.
+    pub(super) fn new(
+        config: &IdentityAssertionConfig,
+        server: Option<&Url>,
+    ) -> Result<Self, String> {
+        let of = |setting: &str, problem: &str| format!("identity_assertion.{setting}: {problem}");
+        let url: Url = config
+            .token_url
+            .parse()
+            .map_err(|_| of("token_url", "it is not a URL"))?;
+        let guard = Guard::public().trust(&url);
+        guard
+            .check_url(&url)
+            .map_err(|error| of("token_url", &error.to_string()))?;
+        if config.issuer.is_empty() {
+            let problem = "it is not set; write the issuer as in the metadata of the other server";
+            return Err(of("issuer", problem));
+        }
+        if config.client_id.is_empty() {
+            let problem = "it is not set; set it to the ID of this server at that issuer";
+            return Err(of("client_id", problem));
+        }
+        let resource = config
+            .resource
+            .clone()
+            .or_else(|| Some(server?.as_str().to_owned()));
+        let resource = resource.ok_or_else(|| {
+            let problem = "it is not set; write what the other server calls itself";
+            of("resource", problem)
+        })?;
+        let client = Client::builder(guard)
+            .deadlines(Deadlines::total(ISSUER_TIMEOUT))
+            .max_body(TOKEN_BYTES)
+            .build()
+            .map_err(|error| error.to_string())?;
+        Ok(Self {
+            config: config.clone(),
+            url,
+            resource,
+            client,
+        })
+    }
+
+    /// Adds to a token exchange that an assertion is requested.
+    pub(super) fn request_assertion(&self, form: &mut Serializer<'_, String>) {
+        form.append_pair("requested_token_type", ID_JAG);
+        form.append_pair("audience", &self.config.issuer);
+        form.append_pair("resource", &self.resource);
+    }
+
+    /// Redeems the assertion in the identity provider's response. Returns the response of the issuer.
+    pub(super) async fn redeem(&self, answer: &Fetched) -> Result<Fetched, CredentialError> {
+        let request = self.request(answer)?;
+        Ok(self.client.fetch(request).await?)
+    }
+
+    fn request(&self, answer: &Fetched) -> Result<OutgoingRequest, CredentialError> {
+        let granted: Granted = read_answer(answer)?;
+        let mut form = Serializer::new(String::new());
+        form.append_pair("grant_type", JWT_BEARER);
+        form.append_pair("assertion", &granted.access_token);
+        let secret = self.config.client_secret.as_ref().map(Secret::expose);
+        let client = (self.config.client_id.as_str(), secret, false);
+        token_request(self.url.clone(), form, client)
+    }
+
+    pub(super) fn url(&self) -> &Url {
+        &self.url
+    }
+}
