@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use longshore::seal::Secret;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::support::{Running, Serve};
+use crate::support::{Running, Serve, Site, Told};
 
 /// Output and exit code of `doctor`.
 struct Said {
@@ -626,4 +626,61 @@ fn a_store_that_throws_things_away_is_told() {
     );
     redis.say(&["ACL", "SETUSER", "default", "-info"]);
     examined().assert("state", "server", "skipped", &["INFO"]);
+}
+
+/// A server in front of an identity provider whose login page responds so.
+fn in_front_of_provider(page: &'static str) -> (Running, Site) {
+    let provider = Site::start(move |issuer, asked| match &*asked.target {
+        "/.well-known/openid-configuration" => Told::json(
+            200,
+            json!({
+                "issuer": issuer, "authorization_endpoint": format!("{issuer}/login"),
+                "token_endpoint": format!("{issuer}/token"), "jwks_uri": format!("{issuer}/keys"),
+            }),
+        ),
+        "/keys" => Told::json(
+            200,
+            json!({"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "1", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}),
+        ),
+        _ => Told::html(page),
+    });
+    let url = provider.url.clone();
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
+    let port = port.expect("a port").port();
+    let server = Serve::new()
+        .configured(move |c| {
+            c.toolsets.push("demo".to_owned());
+            c.http.public_url = Some(format!("http://127.0.0.1:{port}"));
+            c.http.port = port;
+            let facade = &mut c.auth.oauth.facade;
+            facade.provider = Some(url);
+            facade.client_id = Some("longshore".to_owned());
+            facade.client_secret = Some("secret".to_owned().into());
+        })
+        .shared_key()
+        .start();
+    (server, provider)
+}
+
+#[test]
+fn a_login_is_walked_up_to_the_page_of_the_provider() {
+    let (server, provider) = in_front_of_provider("<h1>Log in</h1>");
+    let url = at(server.address());
+    let said = doctor(&["--url", &url, "--login"], &[]);
+    said.assert("login", "registration", "ok", &[]);
+    said.assert("login", "login page", "ok", &["127.0.0.1"]);
+    let asked = provider.asked("/login").pop().expect("the login page");
+    assert!(asked.target.contains("client_id=longshore"), "{asked:?}");
+    let without = doctor(&["--url", &url], &[]);
+    assert!(without.find("login", "registration").is_none());
+
+    let (server, _provider) =
+        in_front_of_provider("<title>Sign in</title> AADSTS50011: The redirect URI");
+    let said = doctor(&["--url", &at(server.address()), "--login"], &[]);
+    said.assert(
+        "login",
+        "login page",
+        "failure",
+        &["AADSTS50011", "/oauth/callback", "register"],
+    );
 }

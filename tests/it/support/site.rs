@@ -41,6 +41,14 @@ impl Told {
         }
     }
 
+    pub(crate) fn html(page: &str) -> Self {
+        Self {
+            status: 200,
+            headers: vec![("content-type".to_owned(), "text/html".to_owned())],
+            body: page.to_owned(),
+        }
+    }
+
     pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self

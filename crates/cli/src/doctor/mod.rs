@@ -67,6 +67,11 @@ pub(super) struct DoctorArgs {
     #[arg(long, value_name = "ORIGIN", requires = "url")]
     origin: Option<String>,
 
+    /// With --url: walk a login as a client and a browser do, up to the login page of the identity provider. It registers a
+    /// client at the authorization server
+    #[arg(long, requires = "url")]
+    login: bool,
+
     /// With --url: trust the CA certificates in this PEM file too
     #[arg(long, value_name = "FILE", requires = "url")]
     ca: Option<PathBuf>,
@@ -111,6 +116,7 @@ pub(super) fn doctor(args: DoctorArgs) -> Result<bool, Failure> {
                 patience: Duration::from_secs(args.patience),
                 connections: args.connections,
                 origin: args.origin,
+                walks_login: args.login,
                 roots,
             };
             runtime.block_on(remote::examine(remote, &mut report))

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::super::report::{Finding, Report};
+use super::login;
 use super::protocol::initialize;
 use super::wire::{Ask, Seen, Wire};
 
@@ -20,14 +21,8 @@ pub(super) async fn to_https(wire: &Wire, report: &mut Report) {
     if plain.set_scheme("http").is_err() {
         return;
     }
-    let plain = Wire {
-        host: wire.host.clone(),
-        port: 80,
-        addresses: wire.addresses.clone(),
-        patience: wire.patience,
-        token: None,
-        tls: std::sync::Arc::clone(&wire.tls),
-        url: plain,
+    let Ok(plain) = wire.to(&plain).await else {
+        return;
     };
     let asked = Ask::new(Method::GET, plain.url.path());
     report.add(match plain.ask(&asked).await {
@@ -136,8 +131,9 @@ fn asks_to_log_in(target: &str) -> bool {
         || place.contains("accounts.google.com")
 }
 
-/// Checks that a client without a token can discover where to get one.
-pub(super) async fn authorization(wire: &Wire, first: &Seen, report: &mut Report) {
+/// Checks that a client without a token can discover where to get one. If `walks`, a login is walked up to the page that
+/// waits for the user.
+pub(super) async fn authorization(wire: &Wire, first: &Seen, walks: bool, report: &mut Report) {
     const AREA: &str = "authorization";
     let path = wire.url.path().trim_end_matches('/');
     let (inserted, root) = (format!("{WELL_KNOWN}{path}"), WELL_KNOWN.to_owned());
@@ -207,7 +203,11 @@ pub(super) async fn authorization(wire: &Wire, first: &Seen, report: &mut Report
     }
     const SERVERS_MAX: usize = 4;
     for server in servers.into_iter().take(SERVERS_MAX) {
-        report.add(issuer(wire, server).await);
+        let (finding, metadata) = issuer(wire, server).await;
+        report.add(finding);
+        if let Some(metadata) = metadata.filter(|_| walks) {
+            login::walk(wire, &metadata, report).await;
+        }
     }
 }
 
@@ -231,30 +231,19 @@ fn resource(wire: &Wire, document: &Value) -> Finding {
 }
 
 /// Checks that an authorization server is reachable and supports what clients need.
-async fn issuer(wire: &Wire, server: &str) -> Finding {
+async fn issuer(wire: &Wire, server: &str) -> (Finding, Option<Value>) {
     const AREA: &str = "authorization";
     let Ok(url) = Url::parse(server) else {
-        return Finding::failure(AREA, "issuer", format!("{server:?} is no URL"))
+        let finding = Finding::failure(AREA, "issuer", format!("{server:?} is no URL"))
             .advise("auth.oauth.issuer");
+        return (finding, None);
     };
     let path = url.path().trim_end_matches('/');
-    let Ok(addresses) = Wire::resolve(&url).await else {
-        return Finding::failure(AREA, "issuer", format!("{server} has no address")).advise(
+    let Ok(other) = wire.to(&url).await else {
+        let finding = Finding::failure(AREA, "issuer", format!("{server} has no address")).advise(
             "clients have to reach it by that name: make a DNS record, or name it as they do",
         );
-    };
-    let other = Wire {
-        host: url
-            .host_str()
-            .unwrap_or_default()
-            .trim_matches(['[', ']'])
-            .to_owned(),
-        port: url.port_or_known_default().unwrap_or(443),
-        addresses,
-        patience: wire.patience,
-        token: None,
-        tls: std::sync::Arc::clone(&wire.tls),
-        url: url.clone(),
+        return (finding, None);
     };
     for place in [
         format!("/.well-known/oauth-authorization-server{path}"),
@@ -265,12 +254,13 @@ async fn issuer(wire: &Wire, server: &str) -> Finding {
             continue;
         };
         if document["issuer"].as_str() != Some(server) {
-            return Finding::failure(
+            let finding = Finding::failure(
                 AREA,
                 "issuer",
                 format!("{server} calls itself {} at {place}", document["issuer"]),
             )
             .advise("auth.oauth.issuer has to be what it calls itself, to the letter and slash");
+            return (finding, None);
         }
         let methods = &document["code_challenge_methods_supported"];
         let has_pkce = methods
@@ -284,7 +274,7 @@ async fn issuer(wire: &Wire, server: &str) -> Finding {
             (false, false) => "clients have to be registered by hand",
         };
         let seen = format!("{server}: {how}");
-        return if !has_pkce {
+        let finding = if !has_pkce {
             Finding::failure(
                 AREA,
                 "issuer",
@@ -296,10 +286,13 @@ async fn issuer(wire: &Wire, server: &str) -> Finding {
         } else {
             Finding::warning(AREA, "issuer", seen)
                 .advise("switch on Client ID Metadata Documents or Dynamic Client Registration at the issuer, or give each client its id")
+                .advise("or let Longshore register clients in front of it: auth.oauth.facade")
         };
+        return (finding, Some(document));
     }
-    Finding::failure(AREA, "issuer", format!("{server} has no metadata at any of the places where clients look"))
-        .advise("auth.oauth.issuer has to be what the issuer calls itself; it must be reachable for clients")
+    let finding = Finding::failure(AREA, "issuer", format!("{server} has no metadata at any of the places where clients look"))
+        .advise("auth.oauth.issuer has to be what the issuer calls itself; it must be reachable for clients");
+    (finding, None)
 }
 
 /// Fetches a JSON document, if it exists.

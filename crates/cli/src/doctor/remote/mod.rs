@@ -6,6 +6,7 @@
 mod access;
 mod bodies;
 mod guards;
+mod login;
 mod old_tls;
 mod protocol;
 mod sessions;
@@ -35,6 +36,8 @@ pub(super) struct Remote {
     pub(super) patience: Duration,
     pub(super) connections: u32,
     pub(super) origin: Option<String>,
+    /// True if a login is walked, which registers a client.
+    pub(super) walks_login: bool,
     /// Additional CA certificates, in PEM.
     pub(super) roots: Vec<u8>,
 }
@@ -108,7 +111,7 @@ pub(super) async fn examine(remote: Remote, report: &mut Report) -> Result<(), S
     ));
     report.add(clock(&first, SystemTime::now()));
     health(&wire, report).await;
-    access::authorization(&wire, &first, report).await;
+    access::authorization(&wire, &first, remote.walks_login, report).await;
     if wire.token.is_none() && first.status == 401 {
         report.add(
             Finding::skipped(

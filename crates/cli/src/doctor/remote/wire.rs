@@ -154,6 +154,23 @@ impl Wire {
             .map_err(|error| error.to_string())
     }
 
+    /// Returns a wire to another server, without the credential.
+    pub(super) async fn to(&self, url: &Url) -> Result<Self, String> {
+        Ok(Self {
+            host: url
+                .host_str()
+                .unwrap_or_default()
+                .trim_matches(['[', ']'])
+                .to_owned(),
+            port: url.port_or_known_default().unwrap_or(443),
+            addresses: Self::resolve(url).await?,
+            patience: self.patience,
+            token: None,
+            tls: Arc::clone(&self.tls),
+            url: url.clone(),
+        })
+    }
+
     /// Returns `host`, or `host:port` if the port is not the default.
     pub(super) fn authority(&self) -> String {
         match self.url.port() {

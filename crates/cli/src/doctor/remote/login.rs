@@ -1,0 +1,370 @@
+//! Walks a login as a client and its browser do: registration, the authorization request, the consent page, and the login
+//! page of the identity provider. Nobody logs in, so the walk ends there.
+
+use std::collections::BTreeMap;
+
+use http::Method;
+use http::header::SET_COOKIE;
+use serde_json::{Value, json};
+use url::Url;
+use url::form_urlencoded::Serializer;
+
+use super::super::report::{Finding, Report};
+use super::wire::{Ask, Seen, Wire};
+
+const AREA: &str = "login";
+/// Redirect URI of a client on the user's machine. Nothing listens there.
+const REDIRECT_URI: &str = "http://127.0.0.1:33418/callback";
+/// PKCE challenge by S256 of RFC 7636, appendix B. The code is never redeemed.
+const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
+const STEPS_MAX: usize = 12;
+
+/// Problems that providers write into their pages, with what each means.
+const PROBLEMS: [(&str, Problem); 12] = [
+    ("AADSTS50011", Problem::RedirectUri),
+    ("AADSTS700016", Problem::Client),
+    ("AADSTS90002", Problem::Client),
+    ("redirect_uri_mismatch", Problem::RedirectUri),
+    ("redirect_mismatch", Problem::RedirectUri),
+    ("Callback URL mismatch", Problem::RedirectUri),
+    ("Invalid parameter: redirect_uri", Problem::RedirectUri),
+    ("Invalid redirect uri", Problem::RedirectUri),
+    ("redirect_uri did not match", Problem::RedirectUri),
+    ("invalid_client", Problem::Client),
+    ("unauthorized_client", Problem::Client),
+    ("Client not found", Problem::Client),
+];
+
+/// A wrong setting at the provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Problem {
+    RedirectUri,
+    Client,
+}
+
+/// End of a walk.
+#[derive(Debug)]
+enum End {
+    /// The login page of this host.
+    Page(String),
+    /// An error page, or an error that the client receives.
+    Error {
+        host: String,
+        seen: String,
+        problem: Option<Problem>,
+    },
+    /// A page could not be fetched.
+    Unreachable(String, String),
+}
+
+/// Walks a login at an authorization server with this metadata. `endpoint` is the MCP server.
+pub(super) async fn walk(endpoint: &Wire, metadata: &Value, report: &mut Report) {
+    let text = |name: &str| metadata[name].as_str().and_then(|text| text.parse().ok());
+    let (Some(registration), Some(authorization)) = (
+        text("registration_endpoint"),
+        text("authorization_endpoint"),
+    ) else {
+        report.add(Finding::skipped(
+            AREA,
+            "registration",
+            "the authorization server does not register clients, so there is no client to log in with",
+        ));
+        return;
+    };
+    let client = match register(endpoint, &registration).await {
+        Ok(client) => client,
+        Err(seen) => {
+            report.add(
+                Finding::failure(AREA, "registration", seen)
+                    .advise("auth.oauth.facade.registration = true; at another authorization server: switch on dynamic client registration for public clients"),
+            );
+            return;
+        }
+    };
+    report.add(Finding::ok(
+        AREA,
+        "registration",
+        "a client registered itself",
+    ));
+    let start = authorization_request(authorization, &client, endpoint);
+    report.add(match follow(endpoint, start).await {
+        End::Page(host) => {
+            Finding::ok(AREA, "login page", format!("the browser arrives at {host}"))
+        }
+        End::Unreachable(host, problem) => {
+            Finding::failure(AREA, "login page", format!("{host}: {problem}")).advise(
+                "users' browsers have to reach it; check auth.oauth.facade.provider and DNS",
+            )
+        }
+        End::Error {
+            host,
+            seen,
+            problem,
+        } => advised(endpoint, &host, seen, problem),
+    });
+}
+
+/// Finding for an error, with the setting of the provider to change.
+fn advised(endpoint: &Wire, host: &str, seen: String, problem: Option<Problem>) -> Finding {
+    let finding = Finding::failure(AREA, "login page", seen);
+    let origin = endpoint.url.origin().ascii_serialization();
+    let callback = format!("{origin}/oauth/callback");
+    match problem {
+        Some(Problem::RedirectUri) => finding.advise(format!(
+            "register {callback} at the provider ({})",
+            place_of_redirect_uris(host)
+        )),
+        Some(Problem::Client) => finding.advise(
+            "auth.oauth.facade.client_id has to be the ID of the application at auth.oauth.facade.provider, and that of the right tenant",
+        ),
+        None => finding
+            .advise("the server's log says what the provider responded")
+            .advise(format!(
+                "at the provider: the redirect URI {callback} ({}), and the scopes of auth.oauth.facade.provider_scopes",
+                place_of_redirect_uris(host)
+            )),
+    }
+}
+
+/// Returns where a provider keeps the redirect URIs of an application.
+fn place_of_redirect_uris(host: &str) -> &'static str {
+    let is = |domain: &str| host == domain || host.ends_with(&format!(".{domain}"));
+    if is("microsoftonline.com") || is("microsoftonline.us") {
+        "Entra: App registrations, Authentication, platform Web, Redirect URIs"
+    } else if is("google.com") {
+        "Google: APIs & Services, Credentials, the OAuth client, Authorized redirect URIs"
+    } else if is("github.com") {
+        "GitHub: Developer settings, OAuth Apps, Authorization callback URL"
+    } else if is("okta.com") || is("oktapreview.com") {
+        "Okta: Applications, General, Sign-in redirect URIs"
+    } else if is("auth0.com") {
+        "Auth0: Applications, Settings, Allowed Callback URLs"
+    } else if is("amazoncognito.com") || is("amazonaws.com") {
+        "Cognito: the app client, Login pages, Allowed callback URLs"
+    } else {
+        "Keycloak: Clients, Settings, Valid redirect URIs"
+    }
+}
+
+/// Registers a client (RFC 7591).
+async fn register(endpoint: &Wire, url: &Url) -> Result<String, String> {
+    let (wire, target) = wire_to(endpoint, url).await?;
+    let metadata = json!({
+        "client_name": "longshore doctor", "redirect_uris": [REDIRECT_URI], "token_endpoint_auth_method": "none",
+        "grant_types": ["authorization_code", "refresh_token"], "response_types": ["code"], "application_type": "native",
+    });
+    let ask = Ask::new(Method::POST, target)
+        .header("content-type", "application/json")
+        .header("accept", "application/json")
+        .body(metadata.to_string())
+        .anonymous();
+    let seen = wire.ask(&ask).await?;
+    let document = seen.json();
+    match document["client_id"].as_str() {
+        Some(id) if seen.is_success() => Ok(id.to_owned()),
+        _ => Err(format!("a client cannot register: {}", seen.summary())),
+    }
+}
+
+fn authorization_request(mut url: Url, client: &str, endpoint: &Wire) -> Url {
+    url.query_pairs_mut()
+        .append_pair("response_type", "code")
+        .append_pair("client_id", client)
+        .append_pair("redirect_uri", REDIRECT_URI)
+        .append_pair("code_challenge", CHALLENGE)
+        .append_pair("code_challenge_method", "S256")
+        .append_pair("state", "doctor")
+        .append_pair("resource", endpoint.url.as_str());
+    url
+}
+
+/// Follows a browser's way until a page waits for the user.
+async fn follow(endpoint: &Wire, start: Url) -> End {
+    let mut cookies: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+    let mut at = start;
+    let mut form: Option<String> = None;
+    for _ in 0..STEPS_MAX {
+        let host = at.host_str().unwrap_or_default().to_owned();
+        let seen = match visit(
+            endpoint,
+            &at,
+            form.take(),
+            cookies.entry(host.clone()).or_default(),
+        )
+        .await
+        {
+            Ok(seen) => seen,
+            Err(problem) => return End::Unreachable(host, problem),
+        };
+        if let Some(location) = seen.redirect() {
+            let Ok(next) = at.join(location) else {
+                return error_of(
+                    host,
+                    format!("it redirects to {location:?}, which is no URL"),
+                    "",
+                );
+            };
+            if next.as_str().starts_with(REDIRECT_URI) {
+                return returned(host, &next);
+            }
+            at = next;
+            continue;
+        }
+        let page = String::from_utf8_lossy(&seen.body).into_owned();
+        if let Some((action, fields)) = consent(&at, &page) {
+            at = action;
+            form = Some(fields);
+            continue;
+        }
+        let said = format!("{at}\n{page}");
+        let has_problem = PROBLEMS.iter().any(|(text, _)| said.contains(text));
+        if !seen.is_success() || has_problem {
+            let what = PROBLEMS.iter().find(|(text, _)| said.contains(text));
+            let what = what.map_or_else(|| seen.summary(), |(text, _)| (*text).to_owned());
+            return error_of(
+                host.clone(),
+                format!("{host} shows an error: {what}"),
+                &said,
+            );
+        }
+        return End::Page(host);
+    }
+    End::Error {
+        host: at.host_str().unwrap_or_default().to_owned(),
+        seen: "the redirects do not end".to_owned(),
+        problem: None,
+    }
+}
+
+fn error_of(host: String, seen: String, said: &str) -> End {
+    let problem = PROBLEMS.iter().find(|(text, _)| said.contains(text));
+    End::Error {
+        host,
+        seen,
+        problem: problem.map(|(_, problem)| *problem),
+    }
+}
+
+/// The client receives the response already, which without a user is an error.
+fn returned(host: String, back: &Url) -> End {
+    let of = |name: &str| {
+        let found = back.query_pairs().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.chars().take(200).collect::<String>())
+    };
+    match of("error") {
+        Some(error) => {
+            let why = of("error_description").unwrap_or_default();
+            let seen = format!("the client gets the error {error}: {why}");
+            error_of(host, seen, &error)
+        }
+        None => error_of(
+            host,
+            "the client gets a code although no user logged in".to_owned(),
+            "",
+        ),
+    }
+}
+
+/// Returns the action and the fields of a consent page of Longshore.
+fn consent(at: &Url, page: &str) -> Option<(Url, String)> {
+    let (_, rest) = page.split_once("name=form value=\"")?;
+    let form = rest.split('"').next()?;
+    let (_, rest) = page.split_once("action=\"")?;
+    let action = at.join(rest.split('"').next()?).ok()?;
+    let mut fields = Serializer::new(String::new());
+    fields
+        .append_pair("form", form)
+        .append_pair("decision", "allow");
+    Some((action, fields.finish()))
+}
+
+/// Sends a browser's request, with the cookies of its host.
+async fn visit(
+    endpoint: &Wire,
+    url: &Url,
+    form: Option<String>,
+    cookies: &mut BTreeMap<String, String>,
+) -> Result<Seen, String> {
+    let (wire, target) = wire_to(endpoint, url).await?;
+    let method = match &form {
+        Some(_) => Method::POST,
+        None => Method::GET,
+    };
+    let mut ask = Ask::new(method, target)
+        .header("accept", "text/html, */*")
+        .anonymous();
+    if !cookies.is_empty() {
+        let pairs: Vec<_> = cookies
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        ask = ask.header("cookie", pairs.join("; "));
+    }
+    if let Some(form) = form {
+        ask = ask
+            .header("content-type", "application/x-www-form-urlencoded")
+            .body(form);
+    }
+    let seen = wire.ask(&ask).await?;
+    for cookie in seen.headers.get_all(SET_COOKIE) {
+        let pair = cookie.to_str().ok().and_then(|text| text.split(';').next());
+        if let Some((name, value)) = pair.and_then(|pair| pair.split_once('=')) {
+            cookies.insert(name.trim().to_owned(), value.trim().to_owned());
+        }
+    }
+    Ok(seen)
+}
+
+/// Returns a wire to the host of a URL, and the target of a request.
+async fn wire_to(endpoint: &Wire, url: &Url) -> Result<(Wire, String), String> {
+    let wire = endpoint.to(url).await?;
+    let target = match url.query() {
+        Some(query) => format!("{}?{query}", url.path()),
+        None => url.path().to_owned(),
+    };
+    Ok((wire, target))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_providers_name_the_setting_to_change() {
+        for (page, problem) in [
+            (
+                "... AADSTS50011: The redirect URI ...",
+                Some(Problem::RedirectUri),
+            ),
+            (
+                "authError=redirect_uri_mismatch",
+                Some(Problem::RedirectUri),
+            ),
+            ("AADSTS700016: Application not found", Some(Problem::Client)),
+            (
+                "<h1>We are sorry...</h1> Invalid parameter: redirect_uri",
+                Some(Problem::RedirectUri),
+            ),
+            ("<h1>Oops</h1>", None),
+        ] {
+            let End::Error { problem: found, .. } = error_of(String::new(), String::new(), page)
+            else {
+                panic!("an error");
+            };
+            assert_eq!(found, problem, "{page}");
+        }
+        assert!(place_of_redirect_uris("login.microsoftonline.com").starts_with("Entra"));
+        assert!(place_of_redirect_uris("evilgoogle.com").starts_with("Keycloak"));
+    }
+
+    #[test]
+    fn the_consent_page_is_answered() {
+        let at = Url::parse("https://mcp.example.com/authorize?x=1").expect("a URL");
+        let page =
+            r#"<form method=post action="oauth/consent"><input type=hidden name=form value="abc">"#;
+        let (action, fields) = consent(&at, page).expect("a form");
+        assert_eq!(action.as_str(), "https://mcp.example.com/oauth/consent");
+        assert_eq!(fields, "form=abc&decision=allow");
+        assert!(consent(&at, "<form action=\"/login\">").is_none());
+    }
+}
