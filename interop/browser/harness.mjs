@@ -76,7 +76,7 @@ export async function open(url, { screen = "desktop", scheme = "light", revision
   });
   const { pathname, origin } = new URL(url);
   if (options.page) {
-    await page.route(`${origin}${pathname}`, (route) => route.fulfill({ contentType: "text/html; charset=utf-8", ...served(readFileSync(options.page, "utf8")) }));
+    await page.route((one) => one.origin === origin && one.pathname === pathname, (route) => route.fulfill({ contentType: "text/html; charset=utf-8", ...served(readFileSync(options.page, "utf8")) }));
   }
   if (fake) await page.route(`${origin}/mcp`, (route) => fake(route));
   // Before the page's own start, so that it connects once.

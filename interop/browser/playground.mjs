@@ -1,6 +1,7 @@
 // Checks of the playground; run.sh starts them.
 
 import { execFileSync } from "node:child_process";
+import { createHash } from "node:crypto";
 import { fakeOf, MANY, ODDITIES, SHAPES } from "./fake.mjs";
 import { axe, call, check, choose, chosen, every, expect, field, finish, hold, isFocused, result, revisions, schemes, screens, sent, serve, shot, verdict,
 } from "./harness.mjs";
@@ -374,6 +375,197 @@ await check("images, sounds, links, prompts and templates", url, every(screens, 
   expect(sent(page, "resources/read").params.uri, "test://template/a%20b%2Fc/data");
 });
 
+// --- What a server asks beside forms, tasks, and what it tells by itself ---
+
+await check("a model's answer is asked for, and can be declined", url, every(revisions), async (page) => {
+  await choose(page, "tool/test_sampling");
+  await field(page, "prompt").fill("Capital of France?");
+  await call(page);
+  const question = page.locator("fieldset.question");
+  await question.waitFor();
+  hold(/Capital of France\?/.test(await question.innerText()), await question.innerText());
+  await axe(page, "sampling");
+  await question.locator("textarea").fill("Paris");
+  await question.getByRole("button", { name: "Accept" }).click();
+  await verdict(page, "Succeeded");
+  hold(/Paris/.test(await result(page)), await result(page));
+  await call(page);
+  await question.waitFor();
+  await question.getByRole("button", { name: "Decline" }).click();
+  await page.locator("#shown .verdict.bad").waitFor();
+});
+
+await check("roots are asked for", url, every(revisions), async (page) => {
+  await choose(page, "tool/list_roots");
+  await call(page);
+  const question = page.locator("fieldset.question");
+  await question.waitFor();
+  await question.getByRole("button", { name: "Add an item" }).click();
+  await question.locator("input").first().fill("file:///work");
+  await question.getByRole("button", { name: "Accept" }).click();
+  await verdict(page, "Succeeded");
+  hold(/file:\/\/\/work/.test(await result(page)), await result(page));
+});
+
+await check("a task is waited for, asks, fails and is cancelled", url, every(revisions), async (page, { revision }) => {
+  await choose(page, "tool/failing_job");
+  await call(page);
+  await page.locator("#shown .verdict.bad").waitFor();
+  await choose(page, "tool/confirm_delete");
+  for (const input of await page.locator("#shown form input").all()) await input.fill("a.txt");
+  await call(page);
+  await page.locator("fieldset.question").waitFor();
+  for (const select of await page.locator("fieldset.question select").all()) await select.selectOption({ index: 1 });
+  await page.getByRole("button", { name: "Accept", exact: true }).click();
+  await verdict(page, "Succeeded");
+  if (revision !== "2026-07-28") return;
+  await choose(page, "tool/slow_compute");
+  for (const input of await page.locator("#shown form input").all()) await input.fill("20");
+  await call(page);
+  await page.locator("#shown .out").filter({ hasText: "working" }).waitFor();
+  await shot(page, "task");
+  await page.getByRole("button", { name: "Cancel", exact: true }).click();
+  await verdict(page, "Cancelled");
+  await page.waitForFunction(() => /tasks\/cancel/.test(document.getElementById("messages").textContent));
+});
+
+await check("values are suggested while they are typed", url, every(revisions), async (page) => {
+  await choose(page, "prompt/introduce_colleague");
+  const asked = page.waitForRequest((request) => /"name":"team","value":"e"/.test(request.postData() ?? ""));
+  await field(page, "team").fill("e");
+  await asked;
+  await page.waitForFunction(() => [...document.querySelectorAll("#shown datalist option")].some((one) => one.value === "engineering"));
+  // The team is told when its members are suggested.
+  await field(page, "team").fill("engineering");
+  const inTeam = page.waitForRequest((request) => {
+    const { method, params } = JSON.parse(request.postData() ?? "{}");
+    return method === "completion/complete" && params.argument.name === "name" && params.context?.arguments.team === "engineering";
+  });
+  await field(page, "name").fill("A");
+  await inTeam;
+  await page.waitForFunction(() => [...document.querySelectorAll("#shown datalist option")].some((one) => one.value === "Alice"));
+});
+
+await check("changes of the lists are heard", url, every(revisions), async (page) => {
+  const count = () => page.locator('#offers a[href^="#tool/"]').count();
+  const before = await count();
+  await choose(page, "tool/test_trigger_tool_change");
+  await call(page);
+  await verdict(page, "Succeeded");
+  await page.waitForFunction(() => /lists changed/.test(document.getElementById("state").textContent));
+  hold(Math.abs(await count() - before) <= 1, "the list was fetched again");
+  await verdict(page, "Succeeded");
+});
+
+// --- History, links and programs ---
+
+await check("a call is made again from the history, and changed", url, every(screens), async (page) => {
+  await choose(page, "tool/echo");
+  await field(page, "message").fill("first");
+  await call(page);
+  await verdict(page, "Succeeded");
+  await choose(page, "tool/weather");
+  expect(await page.textContent("#past-count"), "1");
+  await page.click("footer > details:first-of-type > summary");
+  await axe(page, "history");
+  await page.getByRole("button", { name: "Edit Echo" }).click();
+  await chosen(page, "tool/echo");
+  expect(await field(page, "message").inputValue(), "first");
+  await field(page, "message").fill("second");
+  await call(page);
+  await verdict(page, "Succeeded");
+  await page.getByRole("button", { name: "Again Echo" }).last().click();
+  await verdict(page, "Succeeded");
+  expect(argumentsOf(page), { message: "first" });
+  expect(await page.textContent("#past-count"), "3");
+});
+
+await check("a link carries the arguments", url, every(screens), async (page) => {
+  await choose(page, "tool/weather");
+  await field(page, "town").fill("São Paulo?");
+  await page.getByRole("button", { name: "Copy link" }).click();
+  await verdict(page, "copied");
+  const link = await page.evaluate(() => navigator.clipboard.readText());
+  await page.goto("about:blank");
+  await page.goto(link);
+  await page.waitForFunction(() => document.querySelector("#shown form"));
+  expect(await field(page, "town").inputValue(), "São Paulo?");
+  expect(new URL(page.url()).hash, "#tool/weather");
+  expect(page.requests.filter((one) => /tools\/call/.test(one.postData() ?? "")).length, 0, "nothing is called by itself");
+});
+
+await check("a call can be copied as Python and as TypeScript", url, [{}], async (page) => {
+  await choose(page, "tool/echo");
+  await field(page, "message").fill("it's \"quoted\"\\ 🦀");
+  const copied = async (what) => {
+    await page.getByRole("button", { name: `Copy as ${what}` }).click();
+    await verdict(page, "The program is copied");
+    return page.evaluate(() => navigator.clipboard.readText());
+  };
+  const typescript = await copied("TypeScript");
+  hold(typescript.includes("callTool({"), typescript);
+  execFileSync(process.execPath, ["--input-type=module", "--check"], { input: typescript });
+  await page.getByRole("button", { name: "Edit as JSON" }).click();
+  await field(page, "Arguments").fill('{"message": "it\'s \\"quoted\\" 🦀", "more": [true, null, 1.5]}');
+  const python = await copied("Python");
+  hold(python.includes('call_tool("echo", {"message": "it\'s \\"quoted\\" 🦀", "more": [True, None, 1.5]})'), python);
+});
+
+await check("messages stand with their request, and can be filtered", url, [{}], async (page) => {
+  await choose(page, "tool/echo");
+  await field(page, "message").fill("needle");
+  await call(page);
+  await verdict(page, "Succeeded");
+  await page.click("footer > details:last-of-type > summary");
+  const last = page.locator("#messages > details").first();
+  hold(/tools\/call.*HTTP 200/.test(await last.locator("summary").innerText()), await last.locator("summary").innerText());
+  await page.fill("#sieve", "needle");
+  expect(await page.locator("#messages > details:visible").count(), 1);
+  await page.fill("#sieve", "");
+  hold(await page.locator("#messages > details:visible").count() > 3, "all are back");
+});
+
+// --- Login ---
+
+const TOKEN = "the-token-of-this-login";
+const origin = new URL(url).origin;
+const guard = (route) => route.request().headers().authorization === `Bearer ${TOKEN}` ? route.continue()
+  : route.fulfill({ status: 401, contentType: "application/json", body: '{"jsonrpc":"2.0","id":null,"error":{"code":-32401,"message":"A credential is needed (401)"}}',
+    headers: { "www-authenticate": `Bearer resource_metadata="${origin}/.well-known/oauth-protected-resource/mcp"` } });
+await check("a login fetches a token, and the page is where it was", `${url}#tool/weather`, every(screens).map((one) => ({ ...one, wait: false, fake: guard })), async (page) => {
+  const asked = {};
+  const answer = (path, reply) => page.route(`${origin}${path}`, async (route) => {
+    const request = route.request();
+    asked[path.split("*")[0]] = request;
+    await route.fulfill(await reply(request));
+  });
+  const json = (body) => ({ contentType: "application/json", body: JSON.stringify(body) });
+  await answer("/.well-known/oauth-protected-resource/mcp", () => json({ resource: `${origin}/mcp`, authorization_servers: [origin], scopes_supported: ["a", "b"] }));
+  await answer("/.well-known/oauth-authorization-server", () => json({ issuer: origin, authorization_endpoint: `${origin}/authorize`, token_endpoint: `${origin}/token`, registration_endpoint: `${origin}/register` }));
+  await answer("/register", () => ({ status: 201, ...json({ client_id: "page" }) }));
+  await answer("/authorize*", (request) => {
+    const given = new URL(request.url()).searchParams;
+    const back = `${given.get("redirect_uri")}?code=c&state=${given.get("state")}&iss=${encodeURIComponent(origin)}`;
+    return { contentType: "text/html", body: `<link rel=icon href="data:,"><a id=back href="${back.replaceAll("&", "&amp;")}">Log in</a>` };
+  });
+  await answer("/token", () => json({ access_token: TOKEN, token_type: "Bearer" }));
+  await page.waitForFunction(() => document.getElementById("state").textContent === "not connected");
+  if (!await page.locator("#login").isVisible()) await page.click("#fold-connection");
+  await axe(page, "login");
+  await page.click("#login");
+  await page.click("#back");
+  await page.waitForFunction(() => /^connected/.test(document.getElementById("state")?.textContent));
+  expect(new URL(page.url()).search, "", "the code is gone from the address");
+  await chosen(page, "tool/weather");
+  const authorized = new URL(asked["/authorize"].url()).searchParams;
+  expect(authorized.get("scope"), "a b");
+  expect(authorized.get("resource"), `${origin}/mcp`);
+  const redeemed = new URLSearchParams(asked["/token"].postData());
+  const digest = createHash("sha256").update(redeemed.get("code_verifier")).digest("base64url");
+  expect(authorized.get("code_challenge"), digest);
+  expect(await page.evaluate(() => Object.keys(sessionStorage).length), 0, "nothing is kept");
+});
+
 // --- How it looks ---
 
 await check("nothing is wider than the screen, and the form has room", url, every(screens, schemes), async (page, { screen }) => {
@@ -416,7 +608,7 @@ await check("axe finds nothing", url, every(screens, schemes, revisions), async 
   await choose(page, "tool/primes");
   await call(page);
   await axe(page, "problem");
-  await page.click("footer > details > summary");
+  await page.click("footer > details:last-of-type > summary");
   await page.locator("#messages summary").first().click();
   await axe(page, "messages");
   await shot(page, "messages");

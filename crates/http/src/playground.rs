@@ -12,24 +12,39 @@ use bytes::Bytes;
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
-use http::{HeaderName, HeaderValue, Response};
+use http::{HeaderName, HeaderValue, Response, Uri};
 
 use super::HttpConfig;
 use crate::net::Body;
 
-const PAGE: &str = include_str!("playground.html");
+mod shrink;
 
-/// Content security policy: the page's own script and style, and requests to this server. Framing and external
-/// resources are blocked.
-static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
-    let script = digest(within(PAGE, "<script>", "</script>"));
-    let style = digest(within(PAGE, "<style>", "</style>"));
+/// The page without what only its readers need.
+static PAGE: LazyLock<String> = LazyLock::new(|| shrink::page(include_str!("playground.html")));
+
+/// Digests of the page's script and of its style, as the policy names them.
+static DIGESTS: LazyLock<[String; 2]> = LazyLock::new(|| {
+    [
+        digest(within(&PAGE, "<script>", "</script>")),
+        digest(within(&PAGE, "<style>", "</style>")),
+    ]
+});
+
+/// Content security policy: the page's own script and style, and requests to this server and to the issuers of its access
+/// tokens, where users log in. Framing and external resources are blocked.
+fn policy(issuers: &[String]) -> HeaderValue {
+    let [script, style] = &*DIGESTS;
+    let origins: String = issuers
+        .iter()
+        .filter_map(|issuer| issuer.parse::<Uri>().ok())
+        .filter_map(|url| Some(format!(" {}://{}", url.scheme_str()?, url.authority()?)))
+        .collect();
     let policy = format!(
-        "default-src 'none'; script-src '{script}'; style-src '{style}'; connect-src 'self'; img-src data:; media-src data:; \
-         base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        "default-src 'none'; script-src '{script}'; style-src '{style}'; connect-src 'self'{origins}; img-src data:; \
+         media-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     );
     HeaderValue::try_from(policy).unwrap_or_else(|_| HeaderValue::from_static("default-src 'none'"))
-});
+}
 
 impl HttpConfig {
     /// Returns true if there is such a page. By default it is for those alone who sit at the machine.
@@ -53,14 +68,15 @@ impl HttpConfig {
     }
 }
 
-pub(super) fn page() -> Response<Body> {
+/// Responds with the page. `issuers` are those of access tokens.
+pub(super) fn page(issuers: &[String]) -> Response<Body> {
     let mut response = Response::new(Body::from(Bytes::from_static(PAGE.as_bytes())));
     let headers: [(HeaderName, HeaderValue); 5] = [
         (
             CONTENT_TYPE,
             HeaderValue::from_static("text/html; charset=utf-8"),
         ),
-        (CONTENT_SECURITY_POLICY, POLICY.clone()),
+        (CONTENT_SECURITY_POLICY, policy(issuers)),
         (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
         (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
         (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
@@ -70,7 +86,7 @@ pub(super) fn page() -> Response<Body> {
 }
 
 /// Returns the text between two markers; empty if they are missing.
-fn within(text: &'static str, begin: &str, end: &str) -> &'static str {
+fn within<'t>(text: &'t str, begin: &str, end: &str) -> &'t str {
     let rest = text.split_once(begin).map_or("", |(_, rest)| rest);
     rest.split_once(end).map_or("", |(inner, _)| inner)
 }
@@ -103,8 +119,20 @@ mod tests {
             assert!(!PAGE.contains(foreign), "{foreign}");
         }
         assert!(PAGE.len() < 60 * 1024, "{} bytes", PAGE.len());
-        assert!(!within(PAGE, "<script>", "</script>").is_empty());
-        assert!(!within(PAGE, "<style>", "</style>").is_empty());
+        assert!(PAGE.contains("\"use strict\""));
+        assert!(!within(&PAGE, "<script>", "</script>").is_empty());
+        assert!(!within(&PAGE, "<style>", "</style>").is_empty());
+    }
+
+    #[test]
+    fn the_page_may_ask_the_issuers_where_users_log_in() {
+        let issuers = ["https://id.example.com/realms/a".to_owned(), "?".to_owned()];
+        let policy = policy(&issuers);
+        let policy = policy.to_str().expect("ASCII");
+        assert!(
+            policy.contains("connect-src 'self' https://id.example.com; "),
+            "{policy}"
+        );
     }
 
     #[test]

@@ -277,7 +277,9 @@ impl Router {
         match page {
             // The problem document names the endpoint for messages.
             Open::Playground if !has_method => Err(HttpError::NotFound.into()),
-            Open::Playground if self.endpoint.config.has_playground() => Ok(playground::page()),
+            Open::Playground if self.endpoint.config.has_playground() => {
+                Ok(playground::page(self.gate.issuers()))
+            }
             Open::Playground => Err(HttpError::NoPlayground.into()),
             _ if !has_method => Err(HttpError::MethodNotAllowed(route.methods).into()),
             Open::Page(page) => {

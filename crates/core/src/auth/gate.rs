@@ -127,6 +127,11 @@ impl Gate {
         self.resource.document(seen)
     }
 
+    /// Returns the issuers of accepted access tokens, by name. Empty if tokens are not a method.
+    pub fn issuers(&self) -> &[String] {
+        &self.resource.issuers
+    }
+
     /// Returns the path prefix of the server in its public URLs.
     pub fn prefix(&self) -> &str {
         self.resource.prefix()
