@@ -414,3 +414,20 @@ fn answers_say_how_long_they_took_if_that_is_wanted() {
         assert!((0.0..60_000.0).contains(&milliseconds), "{said}");
     }
 }
+
+#[test]
+fn the_admin_port_has_a_live_page_that_only_reads() {
+    let server = Serve::new().admin().start();
+    let page = get(&mut server.connect_to_admin(), "/");
+    assert_eq!(page.status, 200);
+    let policy = page.header("content-security-policy").expect("a policy");
+    assert!(policy.contains("connect-src 'self'; "), "{policy}");
+    assert!(page.body.contains("health/detailed"));
+    let post = "POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n";
+    assert_eq!(server.connect_to_admin().send(post).receive().status, 405);
+    let foreign = "GET / HTTP/1.1\r\nhost: evil.example.com\r\n\r\n";
+    assert_eq!(
+        server.connect_to_admin().send(foreign).receive().status,
+        403
+    );
+}

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -16,6 +16,7 @@ use tokio::sync::Semaphore;
 
 use super::acceptor::TOLD_AGAIN_AFTER;
 use super::config::HttpConfig;
+use super::dashboard;
 use super::headers::Fields;
 use super::host_guard::HostGuard;
 use super::rejection::HttpError;
@@ -100,6 +101,9 @@ async fn converse(stream: TcpStream, server: Arc<Server>, guard: Arc<HostGuard>)
 }
 
 fn answer(request: &Request<Incoming>, server: &Server, guard: &HostGuard) -> Response<Body> {
+    if request.uri().path() == "/" {
+        return live_page(request, guard);
+    }
     let route = Route::of(request.uri().path());
     let Some((route, page)) = route.and_then(|(route, _)| Some((route, route.page()?))) else {
         return HttpError::NoPage.into_problem();
@@ -114,4 +118,15 @@ fn answer(request: &Request<Incoming>, server: &Server, guard: &HostGuard) -> Re
         return rejection.into_problem();
     }
     page.answer(server, true)
+}
+
+/// Responds with the page that shows what the other pages say, as it changes.
+fn live_page(request: &Request<Incoming>, guard: &HostGuard) -> Response<Body> {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return HttpError::MethodNotAllowed("GET, HEAD").into_problem();
+    }
+    match guard.check(request.uri(), &Fields::read(request.headers())) {
+        Ok(()) => dashboard::page(),
+        Err(rejection) => rejection.into_problem(),
+    }
 }

@@ -271,7 +271,7 @@ impl HttpError {
             Self::NoPage => Row::new(
                 Status::NOT_FOUND,
                 Reason::Path,
-                "There is nothing at this path; there are /metrics, /health, /health/detailed, /livez, /readyz and /startupz",
+                "There is nothing at this path; there are /, /metrics, /health, /health/detailed, /livez, /readyz and /startupz",
             ),
             Self::ForOperators => Row::new(
                 Status::FORBIDDEN,
