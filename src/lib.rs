@@ -232,7 +232,7 @@ pub mod transport {
         #[doc(inline)]
         pub use longshore_http::{
             AdminConfig, HttpConfig, HttpLimits, McpService, Route, RouteFuture, RouteHandler,
-            SocketMode, TlsConfig, TlsError, routes,
+            ServerCardConfig, ServerCardError, SocketMode, TlsConfig, TlsError, routes,
         };
     }
     /// Graceful shutdown.

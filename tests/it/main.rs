@@ -74,6 +74,7 @@ mod search;
 mod state;
 #[cfg(all(feature = "cli", feature = "otlp", unix))]
 mod secrets;
+mod server_card;
 mod sources;
 #[cfg(feature = "cli")]
 mod stdio;

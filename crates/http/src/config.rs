@@ -9,6 +9,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::host_guard::is_host;
+use super::server_card::ServerCardConfig;
 use super::tls::TlsConfig;
 use crate::auth::PublicUrl;
 use crate::environment::Conflicts;
@@ -78,6 +79,8 @@ pub struct HttpConfig {
     /// Serve the playground at `/`, a page to try tools, resources and prompts. If unset: true on loopback without a
     /// `public_url`, else false.
     pub playground: Option<bool>,
+    /// Server card: a public description of the server, after a draft of the specification.
+    pub server_card: ServerCardConfig,
     /// Compress responses of 1024 bytes and more with gzip, except event streams. Leave this off if tools return
     /// secrets together with client input, because response lengths then reveal the secret (BREACH). Proxies usually
     /// compress as well.
@@ -373,6 +376,7 @@ impl Default for HttpConfig {
             legacy_sse: false,
             respond_alias: false,
             admin: AdminConfig::default(),
+            server_card: ServerCardConfig::default(),
             server_timing: false,
             rest: true,
             playground: None,

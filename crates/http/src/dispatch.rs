@@ -197,7 +197,7 @@ impl RequestContext<'_> {
     #[inline]
     pub(super) fn respond(&self, reply: Reply, route: &Route, head: &mut Parts) -> Outcome {
         match route.place() {
-            Place::Guarded(Guarded::Rest(rest)) => rest::respond(rest, reply, self),
+            Place::Guarded(Guarded::Rest(rest)) => rest::respond(rest, reply, self, &head.headers),
             _ => self.respond_to_message(reply, &mut head.headers),
         }
     }

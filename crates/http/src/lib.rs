@@ -32,6 +32,8 @@ mod compress;
 mod connection;
 mod cors;
 mod dashboard;
+mod entity_tag;
+mod server_card;
 mod in_process;
 pub mod listener;
 mod conn_driver;
@@ -93,9 +95,11 @@ pub use in_process::InProcess;
 
 pub use custom_routes::PublicPaths;
 pub use custom_routes::{RouteFuture, RouteHandler};
+pub use entity_tag::with_entity_tag;
 pub use layers::Layers;
 pub use layers::McpService;
 pub use route::{Route, routes};
+pub use server_card::{ServerCardConfig, ServerCardError};
 pub use tls::Tls;
 pub use tls::{TlsConfig, TlsError};
 

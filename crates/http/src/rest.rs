@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::context::RequestContext;
 use super::dispatch::Dispatched;
+use super::entity_tag::with_entity_tag;
 use super::openapi;
 use super::problem::{Envelope, problem, problem_response, text_of};
 use super::progress::Outcome;
@@ -71,7 +72,12 @@ impl RestCall<'_> {
 }
 
 /// Builds the response to a reply of the server.
-pub(super) fn respond(rest: Rest, reply: Reply, request: &RequestContext<'_>) -> Outcome {
+pub(super) fn respond(
+    rest: Rest,
+    reply: Reply,
+    request: &RequestContext<'_>,
+    headers: &HeaderMap,
+) -> Outcome {
     let result = match ResultText::of(reply)? {
         ResultText::Result(result) => result,
         ResultText::Problem(response) => return Ok(response),
@@ -80,7 +86,8 @@ pub(super) fn respond(rest: Rest, reply: Reply, request: &RequestContext<'_>) ->
         Rest::Tool => Ok(called(result)),
         _ => {
             let server = &request.origin.router.endpoint.server;
-            held(server, request.share(), result)
+            let response = held(server, request.share(), result.clone())?;
+            Ok(with_entity_tag(headers, &result, response))
         }
     }
 }

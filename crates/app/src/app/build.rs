@@ -21,6 +21,7 @@ use super::hooks::{keys_hook, limits_hook};
 use super::items::{Completeness, LoadedItems, report_rejected};
 use super::reload::Reloader;
 use super::serve::BoundServer;
+use super::server_card::ServerCards;
 use super::state::{self, OpenState};
 use super::supervisor::Supervisor;
 use super::warnings::{warn_in_public, warn_of_nobody, warn_of_open_secrets};
@@ -114,6 +115,9 @@ impl App {
         {
             layers.serve_publicly(Arc::new(AssertionKeys(signer)));
         }
+        if let Some(cards) = ServerCards::new(&config)? {
+            layers.serve_publicly(Arc::new(cards));
+        }
         let upstreams = self.offers.upstreams.clone();
         let items = self.offers.clone();
         let Built {
@@ -205,6 +209,7 @@ impl App {
         let auth = self.authentication(&config)?;
         warn_of_nobody(&config.policy, &auth);
         Tls::load(&config.http.tls)?;
+        ServerCards::new(&config)?;
         if is_public(&config) {
             let proved = self.proved || config.auth.proves_anything();
             warn_in_public(&config.http, proved, !config.seal.keys.is_empty());

@@ -14,7 +14,7 @@ use crate::config::{Config, ConfigError};
 use crate::seal::KeyError;
 use crate::source::{TokensError, ToolsetError, UpstreamError};
 use crate::state::OpenStateError;
-use crate::transport::http::TlsError;
+use crate::transport::http::{ServerCardError, TlsError};
 
 /// Reason why there cannot be an endpoint beside `/mcp`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -67,6 +67,9 @@ pub enum AppError {
     /// A sealing key cannot be used.
     #[error(transparent)]
     Key(#[from] KeyError),
+    /// Invalid server card.
+    #[error(transparent)]
+    ServerCard(#[from] ServerCardError),
     /// The shared state cannot be opened.
     #[error(transparent)]
     State(#[from] OpenStateError),

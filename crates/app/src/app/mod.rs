@@ -2,6 +2,7 @@
 
 #[cfg(feature = "sources")]
 mod assertions;
+mod server_card;
 mod admission;
 #[cfg(feature = "oauth")]
 mod authorization;

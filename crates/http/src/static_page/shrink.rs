@@ -84,9 +84,11 @@ fn space(out: &mut String, next: Option<char>, has_break: bool) {
         if !continues {
             out.push('\n');
         }
-    } else if is_word(after) && (is_word(before) || matches!(before, '`' | '"' | '\'')) {
-        out.push(' ');
-    } else if before == after && matches!(before, '+' | '-') {
+        return;
+    }
+    let separates = is_word(after) && (is_word(before) || matches!(before, '`' | '"' | '\''));
+    let is_doubled = before == after && matches!(before, '+' | '-');
+    if separates || is_doubled {
         out.push(' ');
     }
 }

@@ -1,0 +1,146 @@
+//! Server cards and the catalogue of them, as a draft of the specification has them (SEP-2127, `ext-server-card`).
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ALLOW, CACHE_CONTROL, CONTENT_TYPE,
+};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use serde_json::{Value, json};
+
+use super::AppError;
+use crate::auth::PublicUrl;
+use crate::config::Config;
+use crate::net::Body;
+use crate::protocol::Revision;
+use crate::transport::http::{PublicPaths, RouteFuture, with_entity_tag};
+
+const CATALOGUE: &str = "/.well-known/ai-catalog.json";
+const CATALOGUE_MEDIA: &str = "application/ai-catalog+json";
+const CARD_MEDIA: &str = "application/mcp-server-card+json";
+const SCHEMA: &str = "https://static.modelcontextprotocol.io/schemas/v1/server-card.schema.json";
+const METHODS: &str = "GET, HEAD, OPTIONS";
+
+/// The documents by path.
+#[derive(Debug)]
+pub(super) struct ServerCards(BTreeMap<String, (&'static str, Bytes)>);
+
+impl ServerCards {
+    /// Builds the documents, if they are configured.
+    ///
+    /// # Errors
+    ///
+    /// A setting is missing or wrong.
+    pub(super) fn new(config: &Config) -> Result<Option<Self>, AppError> {
+        let card = &config.http.server_card;
+        let public = config.http.public_url.as_deref().and_then(PublicUrl::parse);
+        card.check(public.is_some())?;
+        let (Some(name), Some(public)) = (&card.name, public) else {
+            return Ok(None);
+        };
+        let mut documents = BTreeMap::new();
+        let mut entries = Vec::new();
+        let endpoints = config.endpoints.keys().map(|name| Some(name.as_str()));
+        for endpoint in std::iter::once(None).chain(endpoints) {
+            let path = match endpoint {
+                None => "/mcp".to_owned(),
+                Some(endpoint) => format!("/mcp/{endpoint}"),
+            };
+            let own = match endpoint {
+                None => name.clone(),
+                Some(endpoint) => format!("{name}-{endpoint}"),
+            };
+            let url = format!("{}{path}", public.root());
+            let document = document(config, &own, &url).to_string();
+            documents.insert(
+                format!("{path}/server-card"),
+                (CARD_MEDIA, Bytes::from(document)),
+            );
+            entries.push(json!({
+                "identifier": identifier(&own), "type": CARD_MEDIA, "url": format!("{url}/server-card"),
+            }));
+        }
+        let catalogue = json!({"specVersion": "1.0", "entries": entries}).to_string();
+        documents.insert(
+            CATALOGUE.to_owned(),
+            (CATALOGUE_MEDIA, Bytes::from(catalogue)),
+        );
+        Ok(Some(Self(documents)))
+    }
+}
+
+/// Returns the card of an endpoint.
+fn document(config: &Config, name: &str, url: &str) -> Value {
+    let card = &config.http.server_card;
+    let server = &config.server;
+    let title = server.title.as_ref().unwrap_or(&server.name);
+    let description = card.description.as_ref().unwrap_or(title);
+    let versions: Vec<_> = Revision::ALL.iter().map(|one| one.as_str()).collect();
+    let mut remote = json!({
+        "type": "streamable-http", "url": url, "supportedProtocolVersions": versions,
+    });
+    // Clients find out by themselves where to get an access token (RFC 9728).
+    if config.auth.proves_anything() && !config.auth.oauth.is_configured() {
+        remote["headers"] = json!([{
+            "name": "Authorization", "description": "Bearer and an API key of this server", "isRequired": true, "isSecret": true,
+        }]);
+    }
+    let cut = |text: &str| text.chars().take(100).collect::<String>();
+    let mut document = json!({
+        "$schema": SCHEMA, "name": name, "version": server.version, "title": cut(title),
+        "description": cut(description), "remotes": [remote],
+    });
+    if let Some(url) = &card.website_url {
+        document["websiteUrl"] = url.as_str().into();
+    }
+    document
+}
+
+/// Returns the identifier in a catalogue: the domain of the name in its usual order, and the rest.
+fn identifier(name: &str) -> String {
+    let (domain, own) = name.split_once('/').unwrap_or(("", name));
+    let parts: Vec<_> = domain.rsplit('.').collect();
+    format!("urn:air:{}:mcp:{own}", parts.join("."))
+}
+
+impl PublicPaths for ServerCards {
+    fn has(&self, path: &str) -> bool {
+        self.0.contains_key(path)
+    }
+
+    fn respond(&self, path: &str, request: Request<Bytes>) -> RouteFuture {
+        let found = self.0.get(path).map(|(media, document)| {
+            let mut response = match *request.method() {
+                Method::GET | Method::HEAD => {
+                    let response = Response::new(Body::from(document.clone()));
+                    with_entity_tag(request.headers(), document, response)
+                }
+                Method::OPTIONS => empty(StatusCode::NO_CONTENT),
+                _ => empty(StatusCode::METHOD_NOT_ALLOWED),
+            };
+            let headers = response.headers_mut();
+            for (name, value) in [
+                (CONTENT_TYPE, *media),
+                (ALLOW, METHODS),
+                (CACHE_CONTROL, "public, max-age=3600"),
+                (ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
+                (ACCESS_CONTROL_ALLOW_METHODS, "GET"),
+                (ACCESS_CONTROL_ALLOW_HEADERS, "Content-Type, If-None-Match"),
+                (ACCESS_CONTROL_EXPOSE_HEADERS, "ETag"),
+            ] {
+                headers.insert(name, HeaderValue::from_static(value));
+            }
+            response
+        });
+        let response = found.unwrap_or_else(|| empty(StatusCode::NOT_FOUND));
+        Box::pin(std::future::ready(response))
+    }
+}
+
+fn empty(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    response
+}
