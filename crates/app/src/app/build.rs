@@ -70,10 +70,6 @@ impl App {
         mut config: Config,
         loaded: Option<Loaded>,
     ) -> Result<BoundServer, AppError> {
-        #[cfg_attr(
-            not(any(feature = "oauth", feature = "sources")),
-            expect(unused_mut, reason = "the features add paths")
-        )]
         let mut layers = std::mem::take(&mut self.layers);
         let mut hooks = std::mem::take(&mut self.hooks);
         let restart = self.restart.take();
