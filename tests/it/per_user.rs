@@ -248,6 +248,56 @@ fn a_user_logs_in_once_and_only_that_users_calls_use_the_login() {
 }
 
 #[test]
+fn a_user_sees_and_ends_the_own_logins() {
+    let api = api();
+    let mut auth = per_user(&api);
+    auth["revoke_url"] = format!("{}/revoke", api.url).into();
+    let server = serve(sources(&api, &auth), None);
+    let send = |method: &str, target: &str, key: &str| {
+        let authorization = match key {
+            "" => String::new(),
+            key => format!("Authorization: {}\r\n", bearer(key)),
+        };
+        let head = format!("{method} {target}");
+        Browser::default().send(&server, &head, &authorization, "")
+    };
+    let account = |key: &str| {
+        let response = send("GET", "/accounts", key);
+        assert_eq!(response.status, 200, "{}", response.body);
+        assert_eq!(response.header("cache-control"), Some("no-store"));
+        response.json()["accounts"][0].clone()
+    };
+    let before = account(CI);
+    assert_eq!(before["source"], "files");
+    assert_eq!(before["connected"], false);
+    let url = before["login_url"].as_str().expect("a URL");
+    assert!(
+        url.starts_with("https://mcp.example.com/connect?link="),
+        "{url}"
+    );
+
+    log_in(&server, "list", CI, "alices");
+    let after = account(CI);
+    assert_eq!(after["connected"], true);
+    assert_eq!(after["scopes"], json!(["files:read"]));
+    assert!(!after.to_string().contains("access-"), "{after}");
+    assert_eq!(account(BOB)["connected"], false);
+
+    assert_eq!(send("GET", "/accounts", "").status, 401);
+    for (target, status) in [("/accounts", 400), ("/accounts?source=nothing", 404)] {
+        assert_eq!(send("DELETE", target, CI).status, status, "{target}");
+    }
+    assert_eq!(send("POST", "/accounts", CI).status, 405);
+    assert_eq!(send("DELETE", "/accounts?source=files", BOB).status, 404);
+    assert_eq!(send("DELETE", "/accounts?source=files", CI).status, 204);
+    let revoked = api.asked("/revoke").pop().expect("a revocation");
+    assert_eq!(revoked.field("token").as_deref(), Some("refresh-alices"));
+    assert!(revoked.headers["authorization"].starts_with("Basic "));
+    assert_eq!(account(CI)["connected"], false);
+    link(&call(&server, "list", CI));
+}
+
+#[test]
 fn a_link_is_of_no_use_to_anybody_else() {
     let api = api();
     let server = serve(sources(&api, &per_user(&api)), None);

@@ -69,7 +69,7 @@ pub use identity::{ASSERTION_KEYS_PATH, AssertionConfig, AssertionSigner, Forwar
 pub use login::{Known, LoginError, LoginRequest, log_in, log_out, log_out_user, logins};
 pub use openapi::{OpenApiSourceConfig, OperationTool, Selection};
 pub use per_user::{
-    AccountError, Accounts, Invitation, PerUserConfig, RecognizedUsers, is_account_path,
+    Account, AccountError, Accounts, Invitation, PerUserConfig, RecognizedUsers, is_account_path,
 };
 #[cfg(feature = "cli")]
 pub use registry::{

@@ -26,9 +26,11 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use url::Url;
 
-pub use self::accounts::{AccountError, Accounts, Invitation, RecognizedUsers, is_account_path};
+pub use self::accounts::{
+    Account, AccountError, Accounts, Invitation, RecognizedUsers, is_account_path,
+};
 use super::credentials::{CredentialError, Renewed, Way};
-use super::login::{LoginError, LoginRequest, Prepared, prepare};
+use super::login::{LoginError, LoginRequest, Prepared, end_login, prepare};
 use super::tokens::{Grant, Name, Tokens, client_of};
 use crate::auth::{Principal, PrincipalKind};
 use crate::catalog::{CallContext, ClientRequestError, Elicited, ToolError};
@@ -274,6 +276,44 @@ impl UserLogins {
             tokio::time::sleep(LOOK).await;
         }
         Err(ToolError::new(by_hand))
+    }
+
+    /// Returns the caller's login. Reads the store.
+    async fn account(&self, caller: &Principal) -> Result<Account, AccountError> {
+        let invitation = self
+            .invitation_of(caller)
+            .map_err(|error| AccountError::NotRecognized(error.to_string()))?;
+        let found = self.tokens.look(&self.name(&invitation.user)).await;
+        let found = found.map_err(|error| AccountError::Keep(error.to_string()))?;
+        let grant = found.as_ref().and_then(|grants| grants.iter().next());
+        Ok(Account {
+            source: self.source.to_string(),
+            host: self.host.clone(),
+            connected: grant.is_some(),
+            issuer: grant.map(|grant| grant.issuer.clone()),
+            scopes: grant.map(|grant| grant.scopes.clone()).unwrap_or_default(),
+            login_url: self.needed(&invitation).url.into(),
+        })
+    }
+
+    /// Ends the caller's login: removes its tokens, and revokes them at the issuer.
+    async fn end(&self, caller: &Principal) -> Result<(), AccountError> {
+        let invitation = self
+            .invitation_of(caller)
+            .map_err(|error| AccountError::NotRecognized(error.to_string()))?;
+        let name = self.name(&invitation.user);
+        let ended = end_login(&self.tokens, &name, self.config.client_secret.as_ref()).await;
+        self.renewed.remove(&invitation.user);
+        for login in ended? {
+            tracing::info!(
+                source = %self.source,
+                user = invitation.name,
+                issuer = login.issuer,
+                revoked = login.is_told,
+                "a user has ended the login at the API of a source"
+            );
+        }
+        Ok(())
     }
 
     async fn has_login(&self, caller: &Principal) -> bool {

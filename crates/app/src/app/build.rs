@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 
+#[cfg(all(feature = "oauth", feature = "sources"))]
+use super::accounts::{AccountList, PATH as ACCOUNTS_PATH};
 use super::admission::{check_search_names, checked_policy};
 #[cfg(feature = "sources")]
 use super::assertions::AssertionKeys;
@@ -15,6 +17,8 @@ use super::catalog_builder::CatalogBuilder;
 use super::connect::ConnectPage;
 use super::endpoints::{self, OtherApp, SharedParts};
 use super::error::AppError;
+#[cfg(all(feature = "oauth", feature = "sources"))]
+use super::hooks::has_user_logins;
 #[cfg(feature = "sources")]
 use super::hooks::{exchange_hook, exchanges_tokens};
 use super::hooks::{keys_hook, limits_hook};
@@ -131,6 +135,10 @@ impl App {
         if let Some(public) = config.http.public_url.as_deref().and_then(PublicUrl::parse) {
             let name = config.server.title.as_ref().unwrap_or(&config.server.name);
             let accounts = items.accounts.clone();
+            if has_user_logins(&config) {
+                let list = AccountList(accounts.clone());
+                layers.answer(ACCOUNTS_PATH.to_owned(), Arc::new(list));
+            }
             let recognizers = (authorization, auth.keys());
             let page = ConnectPage::new(name, &public, accounts, recognizers, &items.metrics);
             layers.serve_publicly(Arc::new(page));

@@ -61,6 +61,15 @@ pub(super) fn exchanges_tokens(config: &Config) -> bool {
         || upstreams.any(|upstream| upstream.auth.exchanges_tokens())
 }
 
+/// Returns true if users log in to the API of a source or to an upstream server.
+#[cfg(all(feature = "oauth", feature = "sources"))]
+pub(super) fn has_user_logins(config: &Config) -> bool {
+    let mut sources = config.sources.iter();
+    let mut upstreams = config.upstreams.values();
+    sources.any(crate::source::SourceConfig::has_user_logins)
+        || upstreams.any(|upstream| upstream.auth.has_user_logins())
+}
+
 /// Reports that the exchange of access tokens begins with the next start. `is_on` is true if tokens are exchanged already.
 #[cfg(feature = "sources")]
 pub(super) fn exchange_hook(is_on: bool) -> Hook {

@@ -1,5 +1,7 @@
 //! The builder: tools, resources, prompts and settings in, a running server out.
 
+#[cfg(all(feature = "oauth", feature = "sources"))]
+mod accounts;
 #[cfg(feature = "sources")]
 mod assertions;
 mod server_card;

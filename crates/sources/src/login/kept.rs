@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use url::Url;
 
 use super::LoginError;
+use crate::environment::Secret;
 use crate::source::credentials::{AuthConfig, kept_name};
 use crate::source::tokens::{Grant, KeepError, Name, Tokens};
 
@@ -130,20 +131,39 @@ pub async fn log_out_user(
         if !name.is_of_user() || !grants.iter().any(is_meant) {
             continue;
         }
-        let turn = tokens.turn(&name).await.map_err(&failed)?;
-        let forgotten = forget(tokens, &name, None).await;
-        turn.end().await;
-        for grant in forgotten? {
-            out.push(LoggedOut {
-                is_told: revoke(&grant).await,
-                issuer: grant.issuer,
-            });
-        }
+        out.extend(end_login(tokens, &name, None).await?);
     }
     match out.is_empty() {
         true => Err(LoginError::NoLogin),
         false => Ok(out),
     }
+}
+
+/// Removes the login of a user, and revokes it at its issuer. `secret` is that of the client, if it is not stored.
+///
+/// # Errors
+///
+/// There is none, or it cannot be removed.
+pub(crate) async fn end_login(
+    tokens: &Tokens,
+    name: &Name,
+    secret: Option<&Secret>,
+) -> Result<Vec<LoggedOut>, LoginError> {
+    // A server that refreshes its token now would store it again.
+    let turn = tokens.turn(name).await.map_err(kept_in(tokens))?;
+    let forgotten = forget(tokens, name, None).await;
+    turn.end().await;
+    let mut out = Vec::new();
+    for mut grant in forgotten? {
+        if let Some(secret) = secret {
+            grant.client_secret = Some(secret.expose().to_owned());
+        }
+        out.push(LoggedOut {
+            is_told: revoke(&grant).await,
+            issuer: grant.issuer,
+        });
+    }
+    Ok(out)
 }
 
 async fn forget(

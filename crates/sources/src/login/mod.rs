@@ -12,6 +12,7 @@ mod kept;
 pub(crate) use callback::Redirected;
 pub use flow::{LoginRequest, log_in};
 pub(crate) use flow::{Prepared, authorization_url, code_of, prepare, redeem, secret_text};
+pub(crate) use kept::end_login;
 pub use kept::{Known, log_out, log_out_user, logins};
 
 use super::tokens::KeepError;

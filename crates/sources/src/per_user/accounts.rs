@@ -67,6 +67,25 @@ pub struct Invitation {
     pub(super) expires: u64,
 }
 
+/// A caller's login at the API of one source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Account {
+    /// Name of the source or upstream server.
+    pub source: String,
+    /// Host of the API.
+    pub host: String,
+    /// True if the caller has logged in there.
+    pub connected: bool,
+    /// Issuer of the stored token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<String>,
+    /// Scopes of the stored token, if the issuer stated them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub scopes: Vec<String>,
+    /// Page on which the caller can log in, valid for 15 minutes.
+    pub login_url: String,
+}
+
 /// The sealed state of a login at the issuer of an API.
 #[derive(Serialize, Deserialize)]
 struct LoginState {
@@ -104,6 +123,9 @@ pub enum AccountError {
     /// The tokens cannot be stored.
     #[error("the login cannot be stored: {0}")]
     Keep(String),
+    /// The page cannot recognize callers of this kind.
+    #[error("{0}")]
+    NotRecognized(String),
     /// The login request would be too long for a URL.
     #[error("the login request is too long for a URL")]
     TooLong,
@@ -120,6 +142,7 @@ impl AccountError {
             Self::Login(LoginError::MixedUp) => "other_issuer",
             Self::Login(_) => "issuer",
             Self::Keep(_) => "store",
+            Self::NotRecognized(_) => "not_recognized",
             Self::TooLong => "too_long",
         }
     }
@@ -141,6 +164,34 @@ impl Accounts {
         self.0
             .as_ref()
             .is_some_and(|inner| !inner.logins().is_empty())
+    }
+
+    /// Returns the logins of a caller, one for each source that has logins of users.
+    ///
+    /// # Errors
+    ///
+    /// The page cannot recognize such a caller, or the store cannot be read.
+    pub async fn of(&self, caller: &Principal) -> Result<Vec<Account>, AccountError> {
+        let Some(inner) = &self.0 else {
+            return Ok(Vec::new());
+        };
+        let all: Vec<_> = inner.logins().values().cloned().collect();
+        let mut accounts = Vec::with_capacity(all.len());
+        for logins in all {
+            accounts.push(logins.account(caller).await?);
+        }
+        Ok(accounts)
+    }
+
+    /// Ends the login of a caller at the API of a source, and revokes its tokens at the issuer.
+    ///
+    /// # Errors
+    ///
+    /// There is no such source or login, or it cannot be removed.
+    pub async fn end(&self, caller: &Principal, source: &str) -> Result<(), AccountError> {
+        let inner = self.0.as_ref().ok_or(AccountError::Gone)?;
+        let logins = inner.of(source)?;
+        logins.end(caller).await
     }
 
     /// Opens the content of a link.

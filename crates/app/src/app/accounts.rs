@@ -1,0 +1,103 @@
+//! `/accounts`: the logins of the caller at the APIs of sources (`auth.per_user`), for clients and scripts.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use longshore_authserver::read_parameters;
+use serde_json::{Value, json};
+
+use crate::auth::Principal;
+use crate::net::Body;
+use crate::source::{AccountError, Accounts, LoginError};
+use crate::transport::http::{RouteFuture, RouteHandler};
+
+/// Path of the list.
+pub(super) const PATH: &str = "/accounts";
+
+/// Lists the logins of the authenticated caller, and ends one.
+pub(super) struct AccountList(pub(super) Accounts);
+
+impl RouteHandler for AccountList {
+    fn call(&self, request: Request<Bytes>) -> RouteFuture {
+        let accounts = self.0.clone();
+        Box::pin(async move { respond(&accounts, &request).await })
+    }
+}
+
+async fn respond(accounts: &Accounts, request: &Request<Bytes>) -> Response<Body> {
+    let Some(caller) = request.extensions().get::<Arc<Principal>>() else {
+        return problem(StatusCode::UNAUTHORIZED, "nobody is authenticated");
+    };
+    match *request.method() {
+        Method::GET | Method::HEAD => match accounts.of(caller).await {
+            Ok(list) => json(StatusCode::OK, &json!({ "accounts": list })),
+            Err(error) => failed(&error),
+        },
+        Method::DELETE => {
+            let query = request.uri().query().unwrap_or_default();
+            let parameters = read_parameters(query.as_bytes()).unwrap_or_default();
+            let Some(source) = parameters.get("source") else {
+                let text = "name the source whose login is to end: DELETE /accounts?source=NAME";
+                return problem(StatusCode::BAD_REQUEST, text);
+            };
+            match accounts.end(caller, source).await {
+                Ok(()) => empty(StatusCode::NO_CONTENT),
+                Err(error) => failed(&error),
+            }
+        }
+        _ => {
+            let mut response = problem(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "the path has GET and DELETE",
+            );
+            let methods = HeaderValue::from_static("GET, HEAD, DELETE");
+            response.headers_mut().insert(ALLOW, methods);
+            response
+        }
+    }
+}
+
+fn failed(error: &AccountError) -> Response<Body> {
+    let status = match error {
+        AccountError::Gone => {
+            return problem(
+                StatusCode::NOT_FOUND,
+                "no source of that name has logins of users",
+            );
+        }
+        AccountError::Login(LoginError::NoLogin) => {
+            return problem(StatusCode::NOT_FOUND, "you have not logged in there");
+        }
+        AccountError::NotRecognized(_) => StatusCode::FORBIDDEN,
+        _ => StatusCode::BAD_GATEWAY,
+    };
+    problem(status, &error.to_string())
+}
+
+fn empty(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    let value = HeaderValue::from_static("no-store");
+    response.headers_mut().insert(CACHE_CONTROL, value);
+    response
+}
+
+fn json(status: StatusCode, value: &Value) -> Response<Body> {
+    let mut response = empty(status);
+    *response.body_mut() = Body::from(value.to_string());
+    let media = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, media);
+    response
+}
+
+/// Problem document (RFC 9457).
+fn problem(status: StatusCode, detail: &str) -> Response<Body> {
+    let title = status.canonical_reason().unwrap_or_default();
+    let value = json!({"status": status.as_u16(), "title": title, "detail": detail});
+    let mut response = json(status, &value);
+    let media = HeaderValue::from_static("application/problem+json");
+    response.headers_mut().insert(CONTENT_TYPE, media);
+    response
+}
