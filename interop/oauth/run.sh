@@ -7,7 +7,7 @@
 #
 #   --server PATH    the server to start (default: target/release/longshore)
 #
-# Takes about two minutes. The exit status is 0 if every step went as it should. Both packages are installed on first
+# Takes about three minutes. The exit status is 0 if every step went as it should. Both packages are installed on first
 # use, at pinned versions, below $LONGSHORE_INTEROP_CACHE (default: longshore-interop in the user's cache folder). Needs
 # Node 20.11.
 set -euo pipefail
@@ -93,3 +93,17 @@ run facade "$url" "$url/oauth/callback"
 settings "{ scopes: [mcp], leeway_seconds: 0, dpop: { required: true, nonces: true }, facade: { provider: \"$provider\", client_id: longshore, client_secret: only for this run, access_seconds: 60 } }"
 echo "== the server issues tokens that are bound to a key (DPoP), with nonces"
 run dpop "$url" "$url/oauth/callback"
+
+# Three replicas, each request to another one, while they are killed in turn: nothing is lost, and with a shared state nothing counts
+# twice.
+echo "== a thousand logins at three replicas"
+timeout 300 node "$cache/replicas.mjs" "$server" 1000
+redis=$(command -v redis-server || command -v valkey-server || :)
+if [ -n "$redis" ]; then
+  redis_port=$(free_port)
+  "$redis" --port "$redis_port" --save "" --appendonly no >"$scratch/redis.log" 2>&1 &
+  pids+=($!)
+  timeout 300 node "$cache/replicas.mjs" "$server" 1000 "redis://127.0.0.1:$redis_port"
+else
+  echo "!! SKIPPED: with a shared state, that needs redis-server" >&2
+fi
