@@ -4,8 +4,11 @@ import assert from 'node:assert/strict';
 /** Consent pages of the server itself that were shown. */
 export const shown = { consents: 0 };
 
-/** Signs in and agrees; returns the parameters that the client is called back with at `redirectUrl`. */
-export async function signIn(start, redirectUrl) {
+/**
+ * Signs in, and agrees if the consent page names the client; returns the parameters that the client is called back with at
+ * `redirectUrl`.
+ */
+export async function signIn(start, redirectUrl, client = 'longshore-interop') {
   const cookies = new Map();
   const go = async (where, form) => {
     const answer = await fetch(where, {
@@ -35,7 +38,7 @@ export async function signIn(start, redirectUrl) {
     const page = await answer.text();
     const consent = /name=form value="([^"]+)"/.exec(page)?.[1];
     if (consent) {
-      assert.match(page, /longshore-interop wants access/);
+      assert.ok(page.includes(`${client} wants access`), page);
       where = new URL(/<form[^>]* action="([^"]+)"/.exec(page)[1], where);
       form = { form: consent, decision: 'allow' };
       shown.consents += 1;

@@ -62,6 +62,10 @@ run() {
     echo "FastMCP's client, on the official Python SDK:"
     timeout 120 "$cache/venv/bin/python" -W ignore "$here/drive.py" "$url/mcp" || { cat "$scratch/server.log" >&2; exit 1; }
   fi
+  if [ "$mode" = facade ]; then
+    echo "mcp-remote, with which clients of stdio reach remote servers:"
+    timeout 90 node "$cache/remote.mjs" "$url/mcp" || { cat "$scratch/server.log" >&2; exit 1; }
+  fi
   if [ "$mode" = dpop ]; then
     timeout 60 node "$cache/dpop.mjs" "$url/mcp" || { cat "$scratch/server.log" >&2; exit 1; }
   fi
