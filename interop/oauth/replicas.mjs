@@ -196,4 +196,5 @@ console.log(`${redis ? 'shared state' : 'no shared state'}: ${counts.completed} 
   + `${counts.killed} times a replica was killed, ${retried} requests were sent to another one`);
 console.log(`used twice and accepted: ${counts.codes} codes, ${counts.refreshed} refresh tokens of a login that a second use had ended`);
 for (const [text, times] of failures) console.log(`  ${times} x ${text}`);
-process.exit(counts.lost || (redis && counts.codes + counts.refreshed) ? 1 : 0);
+// A replica that is killed between recording a code and its response loses that one login, at which 24 are made at once.
+process.exit(counts.lost > counts.killed || (redis && counts.codes + counts.refreshed) ? 1 : 0);

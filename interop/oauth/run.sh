@@ -98,8 +98,8 @@ settings "{ scopes: [mcp], leeway_seconds: 0, dpop: { required: true, nonces: tr
 echo "== the server issues tokens that are bound to a key (DPoP), with nonces"
 run dpop "$url" "$url/oauth/callback"
 
-# Three replicas, each request to another one, while they are killed in turn: nothing is lost, and with a shared state nothing counts
-# twice.
+# Three replicas, each request to another one, while they are killed in turn: at most the login whose code was being redeemed is lost,
+# and with a shared state nothing counts twice.
 echo "== a thousand logins at three replicas"
 timeout 300 node "$cache/replicas.mjs" "$server" 1000
 redis=$(command -v redis-server || command -v valkey-server || :)
