@@ -169,9 +169,9 @@ pub mod catalog {
         RequestId, RequiredElicitation, Resource, ResourceDefinition, ResourceError,
         ResourceErrorKind, ResourceFn, ResourceTemplate, Roots, SIMD_THRESHOLD_BYTES, Sample,
         Skill, SkillError, Source, StaticResource, StepError, TaskSupport, TemplateFn, Tool,
-        ToolError, ToolErrorKind, Toolset, TypedTool, Unprovided, UrlElicitation, VariableFuture,
-        View, ViewPermission, collected_tools, extract, prompt_fn, resource_fn, schema,
-        template_fn, tool_fn,
+        ToolError, ToolErrorKind, Toolset, TypedTool, Unprovided, UpstreamIdentity, UrlElicitation,
+        VariableFuture, View, ViewPermission, collected_tools, extract, prompt_fn, resource_fn,
+        schema, template_fn, tool_fn,
     };
 }
 

@@ -213,6 +213,48 @@ fn entra_is_asked_in_its_own_form() {
     assert_eq!(of("scope"), "api://orders/.default");
 }
 
+#[test]
+fn the_audit_log_says_whom_a_tool_reached_and_with_whose_identity() {
+    let issuer = issuer();
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("audit.jsonl");
+    let http = |name: &str, auth: Value| {
+        json!({"name": name, "http": {
+            "base_url": issuer.url, "auth": auth, "tools": [{"name": format!("list_{name}"), "url": "/orders"}],
+        }})
+    };
+    let sources = json!([
+        http("callers", json!({"on_behalf_of": exchange(&issuer)})),
+        http("ours", json!({"bearer": "a-secret-of-ours"})),
+        http("open", json!({})),
+    ]);
+    let sources = serde_json::from_value(sources).expect("sources");
+    let serve = Serve::new().configured(|config| {
+        config.sources = sources;
+        config.audit.file = Some(file.clone());
+    });
+    let server = with_introspection(serve, &issuer).start();
+    for name in ["callers", "ours", "open"] {
+        call(&server, &format!("list_{name}"), "of-alice");
+    }
+    drop(server);
+    let text = std::fs::read_to_string(&file).expect("a file");
+    let records = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("JSON"))
+        .filter(|record| record["event"] == "call")
+        .map(|record| {
+            (
+                record["upstream"].clone(),
+                record["upstream_identity"].clone(),
+            )
+        });
+    let expected = [("callers", "caller"), ("ours", "service"), ("open", "none")];
+    let expected = expected.map(|(name, identity)| (json!(name), json!(identity)));
+    assert_eq!(records.collect::<Vec<_>>(), expected);
+    assert!(!text.contains("a-secret-of-ours") && !text.contains("exchanged-"));
+}
+
 /// Enterprise-managed authorization: the identity provider vouches for the caller to the issuer of the API.
 #[test]
 fn the_callers_token_is_exchanged_for_an_identity_assertion_and_that_redeemed() {

@@ -113,7 +113,7 @@ pub use skill::{Skill, SkillError};
 pub use source::{Changed, Offered, Refused, Source};
 pub use starting::StartingSource;
 pub use table::{Listed, Table};
-pub use tool::{CallFuture, Definition, TaskSupport, Tool};
+pub use tool::{CallFuture, Definition, TaskSupport, Tool, UpstreamIdentity};
 pub use toolset::Toolset;
 pub use typed::{IntoOutput, IntoTool, TypedTool, tool_fn};
 pub use unlisted::{Unlisted, UnlistedResource};

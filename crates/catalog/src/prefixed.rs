@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{
     ArgumentFuture, Arguments, CallContext, CallFuture, CompletionRequest, Definition, Offered,
     Parameters, Prompt, PromptDefinition, PromptFuture, Provided, Tool, Unprovided,
+    UpstreamIdentity,
 };
 
 impl Offered {
@@ -59,6 +60,10 @@ impl Tool for PrefixedTool {
 
     fn checks_output(&self) -> bool {
         self.inner.checks_output()
+    }
+
+    fn upstream(&self) -> Option<UpstreamIdentity<'_>> {
+        self.inner.upstream()
     }
 
     fn bind(&self, provided: &Provided) -> Result<Option<Arc<dyn Tool>>, Unprovided> {

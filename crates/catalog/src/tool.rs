@@ -56,6 +56,12 @@ pub trait Tool: Send + Sync + 'static {
         false
     }
 
+    /// Returns the other server that calls reach, and with whose identity, for the audit log. Default: `None`, for tools that
+    /// reach none.
+    fn upstream(&self) -> Option<UpstreamIdentity<'_>> {
+        None
+    }
+
     /// The tool that is served in place of this one, made with the values of `App::provide`; `None`
     /// to serve this one. Called once, at start. Default: `None`.
     ///
@@ -66,6 +72,16 @@ pub trait Tool: Send + Sync + 'static {
         let _ = provided;
         Ok(None)
     }
+}
+
+/// The other server that calls of a tool reach, and with whose identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UpstreamIdentity<'t> {
+    /// Name of the source or upstream server in the configuration.
+    pub name: &'t str,
+    /// `service` for configured credentials, `caller` for the caller's exchanged token, `user_login` for the user's own login
+    /// there, `none` without credentials.
+    pub identity: &'static str,
 }
 
 /// Support of a tool for calls that outlive their request, as tasks.

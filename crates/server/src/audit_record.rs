@@ -97,7 +97,16 @@ pub(super) fn audit_request<'a>(
         }
         audit.arguments(json, tool.map(|tool| &tool.tool.definition().input_schema))
     });
+    let reached = subject
+        .as_ref()
+        .filter(|subject| subject.kind == SubjectKind::Tool)
+        .and_then(|subject| snapshot.catalog.tool(&subject.name));
     let mut entry = Entry::new(Event::Call);
+    if let Some(upstream) = reached.and_then(|tool| tool.tool.upstream()) {
+        entry = entry
+            .saying("upstream", upstream.name)
+            .saying("upstream_identity", upstream.identity);
+    }
     entry.mount = Some(server.mount.clone());
     entry.principal = Some(Arc::clone(principal));
     entry.client = seen.peer.map(|peer| peer.address);

@@ -25,6 +25,7 @@ use crate::auth::Principal;
 use crate::catalog::{
     AnyResource, Arguments, CallContext, CallFuture, Definition, Offered, Output, OutputContent,
     Parameters, ReadFuture, ResourceDefinition, ResourceError, ResourceTemplate, Tool,
+    UpstreamIdentity,
 };
 use crate::environment::Probe;
 use crate::protocol::{Content, ResourceContents};
@@ -427,6 +428,10 @@ impl Tool for Spilling {
 
     fn checks_output(&self) -> bool {
         self.inner.checks_output()
+    }
+
+    fn upstream(&self) -> Option<UpstreamIdentity<'_>> {
+        self.inner.upstream()
     }
 }
 

@@ -152,6 +152,20 @@ impl Credentials {
         matches!(self, Self::OnBehalfOf(_) | Self::PerUser(_))
     }
 
+    /// Returns with whose identity requests are sent, for the audit log.
+    pub(super) fn identity(&self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::OnBehalfOf(_) => "caller",
+            Self::PerUser(_) => "user_login",
+            Self::Header(..)
+            | Self::Query(..)
+            | Self::BearerFile(_)
+            | Self::OAuth(_)
+            | Self::Kept(_) => "service",
+        }
+    }
+
     /// Returns the logins of users, if there are any.
     pub(super) fn user_logins(&self) -> Option<&Arc<UserLogins>> {
         match self {

@@ -14,7 +14,7 @@ use super::conceal::{conceal, secrets_in};
 use super::config::ExchangeLimits;
 use super::config::SourceParts;
 use super::credentials::{AuthConfig, CredentialError, Credentials, Means};
-use crate::catalog::{CallContext, ToolError};
+use crate::catalog::{CallContext, ToolError, UpstreamIdentity};
 use crate::net::{
     Backoff, Bulkhead, BulkheadError, BulkheadStats, Client, Deadlines, EgressConfig, FetchError,
     Fetched, OutgoingRequest, chance, with_causes,
@@ -144,6 +144,14 @@ impl Exchange {
             failing: AtomicBool::new(false),
             last_failure: Mutex::default(),
         })
+    }
+
+    /// Returns the name of the source, and with whose identity requests are sent, for the audit log.
+    pub(super) fn identity(&self) -> UpstreamIdentity<'_> {
+        UpstreamIdentity {
+            name: &self.name,
+            identity: self.credentials.identity(),
+        }
     }
 
     /// Returns the bulkhead statistics.

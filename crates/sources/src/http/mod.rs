@@ -23,7 +23,9 @@ use super::gauge::Gauge;
 use super::identity::{Forward, names_authorization};
 use super::promise::{Mismatches, Promise};
 use super::template;
-use crate::catalog::{Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError};
+use crate::catalog::{
+    Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError, UpstreamIdentity,
+};
 use crate::net::{Fetched, OutgoingRequest};
 use crate::protocol::ToolAnnotations;
 
@@ -219,6 +221,17 @@ impl Tool for HttpTool {
 
     fn checks_output(&self) -> bool {
         true
+    }
+
+    fn upstream(&self) -> Option<UpstreamIdentity<'_>> {
+        let identity = self.plan.exchange.identity();
+        Some(match self.plan.manner.authenticated {
+            true => identity,
+            false => UpstreamIdentity {
+                identity: "none",
+                ..identity
+            },
+        })
     }
 }
 

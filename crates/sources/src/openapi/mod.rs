@@ -33,7 +33,9 @@ use super::name::{sanitized, shortened};
 use super::promise::{Mismatches, Promise};
 use super::response;
 use crate::catalog::schema::{Compiled, without_number_formats};
-use crate::catalog::{Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError};
+use crate::catalog::{
+    Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError, UpstreamIdentity,
+};
 
 /// A tool that calls one operation.
 pub struct OperationTool {
@@ -501,6 +503,10 @@ impl Tool for OperationTool {
 
     fn checks_output(&self) -> bool {
         true
+    }
+
+    fn upstream(&self) -> Option<UpstreamIdentity<'_>> {
+        Some(self.plan.exchange.identity())
     }
 }
 

@@ -39,6 +39,8 @@ pub(super) struct Upstream {
     target: Target,
     /// Logins of users, if each user has one at the server.
     pub(super) user_logins: Option<Arc<UserLogins>>,
+    /// With whose identity requests are sent, for the audit log.
+    pub(super) identity: &'static str,
     /// Credentials of the shared connection.
     credentials: Option<Arc<Credentials>>,
     /// Protocol era of the server, known from its first connection on.
@@ -98,6 +100,7 @@ impl Upstream {
         let forward = config.forwarded(name, parts.signer.as_ref())?;
         let listing = config.listing_credentials(name, parts)?;
         let user_logins = credentials.as_ref().and_then(|c| c.user_logins()).cloned();
+        let identity = credentials.as_ref().map_or("none", |c| c.identity());
         let is_per_caller =
             !forward.is_empty() || credentials.as_ref().is_some_and(|c| c.are_of_caller());
         let (credentials, callers) = match is_per_caller {
@@ -123,6 +126,7 @@ impl Upstream {
             shared: Arc::new(Line::new(None)),
             callers,
             user_logins,
+            identity,
             known: ArcSwapOption::empty(),
             hidden: AtomicBool::new(false),
             awaited: AtomicBool::new(false),

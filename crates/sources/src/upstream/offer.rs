@@ -23,7 +23,7 @@ use crate::catalog::{
     Completions, Definition, HeaderParameter, Offered, OfferedSkill, Output, Parameters, Prompt,
     PromptDefinition, PromptError, PromptFuture, PromptOutput, ReadFuture, Refused, Resource,
     ResourceDefinition, ResourceError, ResourceTemplate, TaskSupport, Tool, ToolError, Unlisted,
-    UnlistedResource, VariableFuture, located,
+    UnlistedResource, UpstreamIdentity, VariableFuture, located,
 };
 use crate::client::{ClientError, Params};
 use crate::protocol::{
@@ -447,6 +447,13 @@ impl Tool for UpstreamTool {
 
     fn checks_output(&self) -> bool {
         true
+    }
+
+    fn upstream(&self) -> Option<UpstreamIdentity<'_>> {
+        Some(UpstreamIdentity {
+            name: &self.upstream.name,
+            identity: self.upstream.identity,
+        })
     }
 
     fn call(&self, context: Arc<CallContext>, arguments: Arguments) -> CallFuture {

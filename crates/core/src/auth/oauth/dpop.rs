@@ -130,7 +130,8 @@ impl DpopVerifier {
     ///
     /// [`AuthError::InvalidDpopProof`] if it was used before; [`AuthError::Unavailable`] if that is not known.
     pub async fn use_once(&self, proof: &DpopProof) -> Result<(), AuthError> {
-        let life = Duration::from_secs(2 * PROOF_SECONDS);
+        // Longer than a proof of the future stays valid.
+        let life = Duration::from_secs(2 * PROOF_SECONDS + 60);
         let used = self.used.claimed(Claim {
             owner: Some(&proof.thumbprint),
             kind: "dpop",
