@@ -6,6 +6,7 @@
 #
 #   --server PATH        the program (default: target/debug/longshore, which is built first)
 #   --page FILE          serve this file as the page, to try a change without building
+#   --quick              two circumstances of each check: desktop, light, the newest revision; and the opposite
 #   --screenshots FOLDER write pictures of what was looked at
 #   WORD                 only checks whose names contain one of these words
 #
@@ -32,6 +33,7 @@ while [ $# -gt 0 ]; do
       [ $# -ge 2 ] || die "$1 needs a value"
       if [ "$1" = --server ]; then server=$2; else options+=("$1" "$(realpath -m "$2")"); fi
       shift ;;
+    --quick) options+=("$1") ;;
     -*) die "unknown option $1" ;;
     *) options+=("$1") ;;
   esac

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::keys::{KeySet, KeySetError};
 use super::strict;
-use super::token::{Demands, Fault, Token, UNKNOWN_KEY};
+use super::token::{Demands, Fault, IDENTITY_ASSERTION, Token, UNKNOWN_KEY};
 
 /// Public keys of an OpenID provider.
 #[derive(Debug, Default)]
@@ -116,7 +116,7 @@ pub fn verify_identity_assertion(
     /// Maximum validity, so that the record of used assertions is bounded.
     const VALID_SECONDS: u64 = 3600;
     let fault = |text| IdTokenFault(Fault(text));
-    let token = Token::read_of_type(text, &["oauth-id-jag+jwt"]).map_err(IdTokenFault)?;
+    let token = Token::read_of_type(text, IDENTITY_ASSERTION).map_err(IdTokenFault)?;
     token.check_signature(&keys.0).map_err(IdTokenFault)?;
     let checked = token.check_claims(Demands {
         issuers: demands.issuers,

@@ -43,6 +43,30 @@ pub(super) struct Demands<'d> {
     pub(super) leeway: u64,
 }
 
+/// Accepted values of `typ`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Types {
+    names: &'static [&'static str],
+    /// True if a token without `typ` is accepted.
+    is_optional: bool,
+    /// Reason for which others are rejected.
+    fault: Fault,
+}
+
+/// Access tokens (RFC 9068, section 2.1). Many issuers leave `typ` out.
+const ACCESS_TOKEN: Types = Types {
+    names: &["jwt", "at+jwt"],
+    is_optional: true,
+    fault: Fault("the token is not an access token"),
+};
+
+/// Identity assertions (ID-JAG).
+pub(super) const IDENTITY_ASSERTION: Types = Types {
+    names: &["oauth-id-jag+jwt"],
+    is_optional: false,
+    fault: Fault("typ of the assertion is not oauth-id-jag+jwt"),
+};
+
 impl<'t> Token<'t> {
     /// Returns true if the text has the form of a JWS, so that other parsers need not try.
     pub(super) fn is_one(text: &str) -> bool {
@@ -51,11 +75,11 @@ impl<'t> Token<'t> {
 
     /// Reads an access token without believing anything in it.
     pub(super) fn read(text: &'t str) -> Result<Self, Fault> {
-        Self::read_of_type(text, &["", "jwt", "at+jwt"])
+        Self::read_of_type(text, ACCESS_TOKEN)
     }
 
-    /// Reads a token whose `typ` is one of these. An empty one stands for a token without it.
-    pub(super) fn read_of_type(text: &'t str, types: &[&str]) -> Result<Self, Fault> {
+    /// Reads a token of a type.
+    pub(super) fn read_of_type(text: &'t str, types: Types) -> Result<Self, Fault> {
         if TOKEN_MAX_BYTES < text.len() {
             return Err(Fault("the token is too long"));
         }
@@ -118,7 +142,7 @@ impl<'t> Token<'t> {
             let (message, signature) = text.rsplit_once('.')?;
             let (header, payload) = message.split_once('.')?;
             URL_SAFE_NO_PAD.decode(payload).ok()?;
-            let (algorithm, key_id) = read_header(header, &["", "jwt", "at+jwt"]).ok()?;
+            let (algorithm, key_id) = read_header(header, ACCESS_TOKEN).ok()?;
             let token = Token {
                 message,
                 signature: URL_SAFE_NO_PAD.decode(signature).ok()?,
@@ -226,7 +250,7 @@ impl<'t> Token<'t> {
 }
 
 /// Reads a header: the algorithm that it names, and the id of the key.
-fn read_header(part: &str, types: &[&str]) -> Result<(Algorithm, Option<String>), Fault> {
+fn read_header(part: &str, types: Types) -> Result<(Algorithm, Option<String>), Fault> {
     let header = object(part)?;
     // RFC 7515, 4.1.11: a token with an unknown critical extension must be rejected. No extension is supported.
     if header.contains_key("crit") || header.contains_key("b64") {
@@ -243,18 +267,16 @@ fn read_header(part: &str, types: &[&str]) -> Result<(Algorithm, Option<String>)
     };
     // RFC 8725, 3.11: a token of another type with the same key must be rejected.
     let is_of_type = match header.get("typ") {
-        None => types.contains(&""),
+        None => types.is_optional,
         Some(Value::String(kind)) => {
             let kind = kind.to_ascii_lowercase();
-            types.contains(&kind.strip_prefix("application/").unwrap_or(&kind))
+            let kind = kind.strip_prefix("application/").unwrap_or(&kind);
+            types.names.contains(&kind)
         }
         Some(_) => false,
     };
     if !is_of_type {
-        return Err(match types {
-            ["oauth-id-jag+jwt"] => Fault("typ of the assertion is not oauth-id-jag+jwt"),
-            _ => Fault("the token is not an access token"),
-        });
+        return Err(types.fault);
     }
     Ok((algorithm, key_id))
 }
