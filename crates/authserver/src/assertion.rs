@@ -13,6 +13,7 @@ use super::error::OAuthError;
 use super::form::{PARAMETERS_MAX_BYTES, Parameters};
 use super::server::{AuthorizationServer, random_text, text_digest};
 use super::token::{Grant, away};
+use crate::auth::DpopProof;
 
 /// Maximum length of an assertion's unique ID, in bytes.
 const ID_MAX_BYTES: usize = 256;
@@ -23,7 +24,7 @@ impl AuthorizationServer {
         &self,
         client: &Client,
         parameters: &Parameters,
-        key: Option<&str>,
+        proof: Option<&DpopProof>,
         now: u64,
     ) -> Result<Value, OAuthError> {
         if !client.is_confidential() {
@@ -57,6 +58,7 @@ impl AuthorizationServer {
         let id = id.ok_or(OAuthError::invalid_grant(
             "jti of the assertion is missing or longer than 256 bytes",
         ))?;
+        self.use_proof(proof, &user).await?;
         let expires = claims.get("exp").and_then(Value::as_u64).unwrap_or(now);
         // Longer than it is accepted, with the tolerated difference between clocks.
         let life = Duration::from_secs(expires.saturating_sub(now) + 120);
@@ -78,7 +80,7 @@ impl AuthorizationServer {
                 .get("auth_time")
                 .and_then(Value::as_u64)
                 .unwrap_or(now),
-            thumbprint: key,
+            thumbprint: proof.map(|proof| proof.thumbprint.as_str()),
         };
         Ok(self.issue_access(&grant, now, self.config.access_seconds))
     }

@@ -18,7 +18,7 @@ use super::once::Rotation;
 use super::redirect::URI_MAX_BYTES;
 use super::sealed::{self, Code, RefreshToken, User};
 use super::server::{AuthorizationServer, random_text};
-use crate::auth::DpopRequest;
+use crate::auth::{DpopProof, DpopRequest};
 use crate::state::StateError;
 
 /// Bounds of a PKCE verifier, in bytes (RFC 7636, section 4.1).
@@ -51,8 +51,8 @@ impl AuthorizationServer {
     ) -> Result<Value, OAuthError> {
         let parameters = Parameters::read(body)?;
         let client = self.authenticate(headers, &parameters, now).await?;
-        let key = self.client_key(headers, &client, now).await?;
-        let key = key.as_deref();
+        let key = self.client_key(headers, &client, now)?;
+        let key = key.as_ref();
         match parameters.get("grant_type") {
             Some("authorization_code") => self.redeem_code(&client, &parameters, key, now).await,
             Some("refresh_token") => self.refresh(&client, &parameters, key, now).await,
@@ -119,14 +119,14 @@ impl AuthorizationServer {
         Ok(client)
     }
 
-    /// Returns the thumbprint of the key that the tokens of a request are to be bound to, proved by DPoP (RFC 9449,
-    /// section 5).
-    async fn client_key(
+    /// Returns the proof of the key that the tokens of a request are to be bound to (RFC 9449, section 5). Its use is recorded
+    /// by [`use_proof`](Self::use_proof), once the grant was checked.
+    fn client_key(
         &self,
         headers: &HeaderMap,
         client: &Client,
         now: u64,
-    ) -> Result<Option<String>, OAuthError> {
+    ) -> Result<Option<DpopProof>, OAuthError> {
         let mut proofs = headers.get_all("dpop").iter();
         let invalid = |text| OAuthError::new("invalid_dpop_proof", text);
         let proof = match (proofs.next(), proofs.next()) {
@@ -145,16 +145,30 @@ impl AuthorizationServer {
             url: &format!("{}/token", self.issuer),
             token: None,
         };
-        let proof = self.dpop.verify(&request, now).map_err(OAuthError::dpop)?;
-        self.dpop.use_once(&proof).await.map_err(OAuthError::dpop)?;
-        Ok(Some(proof.thumbprint))
+        let proof = self.dpop.verify(&request, now);
+        proof.map(Some).map_err(OAuthError::dpop)
+    }
+
+    /// Records the use of a proof for the user of a grant.
+    pub(super) async fn use_proof(
+        &self,
+        proof: Option<&DpopProof>,
+        user: &User,
+    ) -> Result<(), OAuthError> {
+        match proof {
+            None => Ok(()),
+            Some(proof) => {
+                let used = self.dpop.use_once(proof, &user.subject);
+                used.await.map_err(OAuthError::dpop)
+            }
+        }
     }
 
     async fn redeem_code(
         &self,
         client: &Client,
         parameters: &Parameters,
-        key: Option<&str>,
+        proof: Option<&DpopProof>,
         now: u64,
     ) -> Result<Value, OAuthError> {
         const UNKNOWN: &str = "the code is not valid, or it has expired";
@@ -187,12 +201,14 @@ impl AuthorizationServer {
                 "resource differs from that of the authorization request",
             ));
         }
+        let key = proof.map(|proof| proof.thumbprint.as_str());
         let bound = request.thumbprint.as_deref();
         if bound.is_some() && bound != key {
             return Err(OAuthError::invalid_grant(
                 "the code is bound to another key; the DPoP proof must be of that of dpop_jkt",
             ));
         }
+        self.use_proof(proof, &code.user).await?;
         let expires = code.authenticated + self.config.login_seconds;
         if !self
             .once
@@ -227,7 +243,7 @@ impl AuthorizationServer {
         &self,
         client: &Client,
         parameters: &Parameters,
-        key: Option<&str>,
+        proof: Option<&DpopProof>,
         now: u64,
     ) -> Result<Value, OAuthError> {
         let sealed = parameters.required("refresh_token", PARAMETERS_MAX_BYTES)?;
@@ -239,6 +255,7 @@ impl AuthorizationServer {
                 "the refresh token was issued to another client",
             ));
         }
+        let key = proof.map(|proof| proof.thumbprint.as_str());
         let bound = token.thumbprint.as_deref();
         // A confidential client proves itself by its secret, and may replace its key (RFC 9449, section 5).
         let is_other_key = bound.is_some() && bound != key;
@@ -259,6 +276,7 @@ impl AuthorizationServer {
                 "the refresh token is for another resource",
             ));
         }
+        self.use_proof(proof, &token.user).await?;
         let life = Duration::from_secs(token.expires.saturating_sub(now) + 1);
         let rotated = self
             .once

@@ -28,7 +28,7 @@ impl RouteHandler for AccountList {
 
 async fn respond(accounts: &Accounts, request: &Request<Bytes>) -> Response<Body> {
     let Some(caller) = request.extensions().get::<Arc<Principal>>() else {
-        return problem(StatusCode::UNAUTHORIZED, "nobody is authenticated");
+        return problem(StatusCode::UNAUTHORIZED, "the request has no caller");
     };
     match *request.method() {
         Method::GET | Method::HEAD => match accounts.of(caller).await {

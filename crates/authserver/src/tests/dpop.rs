@@ -187,3 +187,16 @@ async fn a_server_with_nonces_tells_the_next_one() {
     let tokens = token(&flow, &fields, &proof).await.expect("tokens");
     assert_eq!(tokens["token_type"], "DPoP");
 }
+
+#[tokio::test]
+async fn proofs_without_a_grant_take_no_place_in_the_state() {
+    let flow = Flow::start().await;
+    let client = flow.register().await;
+    let before = flow.state_bytes();
+    for number in 0..50 {
+        let proof = Key::new().proof(&number.to_string(), &[]);
+        let refused = token(&flow, &redeeming(&client, "no code"), &proof).await;
+        assert_eq!(refused.expect_err("refused")["error"], "invalid_grant");
+    }
+    assert_eq!(flow.state_bytes(), before);
+}

@@ -63,6 +63,11 @@ impl Flow {
         flow
     }
 
+    /// Memory that the entries of the shared state take, in bytes.
+    pub(super) fn state_bytes(&self) -> usize {
+        self.state.usage().iter().map(|usage| usage.bytes).sum()
+    }
+
     pub(super) async fn with(change: impl FnOnce(&mut FacadeConfig)) -> Self {
         let provider = FakeProvider::start().await;
         let mut config = FacadeConfig {

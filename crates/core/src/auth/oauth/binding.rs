@@ -18,12 +18,12 @@ pub(super) struct Possession<'r> {
     /// SHA-256 of the client certificate of the connection, in hexadecimal digits.
     fingerprint: Option<Cow<'r, str>>,
     /// The DPoP proof of a token of the scheme `DPoP`. `None` for the scheme `Bearer`.
-    dpop: Option<Shown<'r>>,
+    dpop: Option<DpopShown<'r>>,
 }
 
 /// A DPoP proof with the parts of the request that it has to name.
 #[derive(Clone, Debug)]
-struct Shown<'r> {
+struct DpopShown<'r> {
     proof: Option<Cow<'r, str>>,
     method: Cow<'r, str>,
     url: Cow<'r, str>,
@@ -35,7 +35,7 @@ impl<'r> Possession<'r> {
         let fingerprint = presented.certificate().map(ClientCertificate::fingerprint);
         Self {
             fingerprint: fingerprint.map(Cow::Borrowed),
-            dpop: presented.dpop().map(|(token, proof)| Shown {
+            dpop: presented.dpop().map(|(token, proof)| DpopShown {
                 proof: proof.map(Cow::Borrowed),
                 method: presented.method().into(),
                 url: presented.url().into(),
@@ -50,7 +50,7 @@ impl<'r> Possession<'r> {
         }
         Possession {
             fingerprint: self.fingerprint.map(owned),
-            dpop: self.dpop.map(|shown| Shown {
+            dpop: self.dpop.map(|shown| DpopShown {
                 proof: shown.proof.map(owned),
                 method: owned(shown.method),
                 url: owned(shown.url),

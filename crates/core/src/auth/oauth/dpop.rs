@@ -124,16 +124,17 @@ impl DpopVerifier {
         Ok(DpopProof { thumbprint, record })
     }
 
-    /// Records the use of a proof.
+    /// Records the use of a proof, in the share of an owner: the caller, or the user of a grant. Call it only once all else was
+    /// checked, so that strangers cannot fill the state with proofs of keys that they make up.
     ///
     /// # Errors
     ///
     /// [`AuthError::InvalidDpopProof`] if it was used before; [`AuthError::Unavailable`] if that is not known.
-    pub async fn use_once(&self, proof: &DpopProof) -> Result<(), AuthError> {
+    pub async fn use_once(&self, proof: &DpopProof, owner: &str) -> Result<(), AuthError> {
         // Longer than a proof of the future stays valid.
         let life = Duration::from_secs(2 * PROOF_SECONDS + 60);
         let used = self.used.claimed(Claim {
-            owner: Some(&proof.thumbprint),
+            owner: Some(owner),
             kind: "dpop",
             may_go: false,
         });

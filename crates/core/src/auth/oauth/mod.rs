@@ -544,7 +544,7 @@ impl Inner {
             Ok(Some(proof)) => {
                 let verifier = verifier.clone();
                 AuthOutcome::Later(Box::pin(async move {
-                    match verifier.use_once(&proof).await {
+                    match verifier.use_once(&proof, principal.id()).await {
                         Ok(()) => AuthOutcome::Proven(principal),
                         Err(error) => AuthOutcome::Refused(error),
                     }

@@ -272,5 +272,5 @@ async fn replicas_with_one_state_accept_a_proof_once() {
     let proof = one.good("1");
     assert_eq!(one.called("DPoP", Some(&proof)).await, None);
     let again = verifier.verify(&request(&proof), NOW).expect("valid");
-    assert!(verifier.use_once(&again).await.is_err());
+    assert!(verifier.use_once(&again, "alice").await.is_err());
 }
