@@ -98,6 +98,7 @@ pub use custom_routes::{RouteFuture, RouteHandler};
 pub use entity_tag::with_entity_tag;
 pub use layers::Layers;
 pub use layers::McpService;
+pub use problem::{problem, problem_response};
 pub use route::{Route, routes};
 pub use server_card::{ServerCardConfig, ServerCardError};
 pub use tls::Tls;

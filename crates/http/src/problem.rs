@@ -12,7 +12,7 @@ use crate::net::Body;
 pub(super) const PROBLEM: &str = "application/problem+json";
 
 /// Builds a problem document without a type of its own; the status identifies the problem.
-pub(super) fn problem(status: StatusCode, detail: &str) -> Value {
+pub fn problem(status: StatusCode, detail: &str) -> Value {
     json!({
         "status": status.as_u16(),
         "title": status.canonical_reason(),
@@ -21,7 +21,7 @@ pub(super) fn problem(status: StatusCode, detail: &str) -> Value {
 }
 
 /// Builds a response with a problem document.
-pub(super) fn problem_response(status: StatusCode, problem: &Value) -> Response<Body> {
+pub fn problem_response(status: StatusCode, problem: &Value) -> Response<Body> {
     let mut response = Response::new(Body::from(problem.to_string()));
     *response.status_mut() = status;
     let headers = response.headers_mut();

@@ -12,6 +12,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -36,7 +37,7 @@ use super::tokens::{KeepError, Name};
 use crate::auth::Principal;
 use crate::client::ClientError;
 use crate::environment::Secret;
-use crate::net::{FetchError, Fetched, OutgoingRequest};
+use crate::net::{Client, Deadlines, FetchError, Fetched, Guard, OutgoingRequest};
 
 /// Returns the name of the stored token for a configured refresh token, if there is one.
 pub(super) fn kept_name(config: &AuthConfig) -> Option<Name> {
@@ -434,6 +435,22 @@ pub(super) fn token_request(
         Some(proof) => request.header(AUTHORIZATION, proof),
         None => request,
     })
+}
+
+/// Timeout of requests to an issuer of tokens.
+const ISSUER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Builds the client for requests to an issuer of tokens.
+///
+/// # Errors
+///
+/// The client cannot be built.
+fn issuer_client(guard: Guard) -> Result<Client, String> {
+    let client = Client::builder(guard)
+        .deadlines(Deadlines::total(ISSUER_TIMEOUT))
+        .max_body(TOKEN_BYTES)
+        .build();
+    client.map_err(|error| error.to_string())
 }
 
 /// Maximum size of a token file or a token response, in bytes.

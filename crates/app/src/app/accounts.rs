@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::auth::Principal;
 use crate::net::Body;
 use crate::source::{AccountError, Accounts, LoginError};
-use crate::transport::http::{RouteFuture, RouteHandler};
+use crate::transport::http::{RouteFuture, RouteHandler, problem, problem_response};
 
 /// Path of the list.
 pub(super) const PATH: &str = "/accounts";
@@ -28,7 +28,7 @@ impl RouteHandler for AccountList {
 
 async fn respond(accounts: &Accounts, request: &Request<Bytes>) -> Response<Body> {
     let Some(caller) = request.extensions().get::<Arc<Principal>>() else {
-        return problem(StatusCode::UNAUTHORIZED, "the request has no caller");
+        return refused(StatusCode::UNAUTHORIZED, "the request has no caller");
     };
     match *request.method() {
         Method::GET | Method::HEAD => match accounts.of(caller).await {
@@ -40,7 +40,7 @@ async fn respond(accounts: &Accounts, request: &Request<Bytes>) -> Response<Body
             let parameters = read_parameters(query.as_bytes()).unwrap_or_default();
             let Some(source) = parameters.get("source") else {
                 let text = "name the source whose login is to end: DELETE /accounts?source=NAME";
-                return problem(StatusCode::BAD_REQUEST, text);
+                return refused(StatusCode::BAD_REQUEST, text);
             };
             match accounts.end(caller, source).await {
                 Ok(()) => empty(StatusCode::NO_CONTENT),
@@ -48,7 +48,7 @@ async fn respond(accounts: &Accounts, request: &Request<Bytes>) -> Response<Body
             }
         }
         _ => {
-            let mut response = problem(
+            let mut response = refused(
                 StatusCode::METHOD_NOT_ALLOWED,
                 "the path has GET and DELETE",
             );
@@ -62,18 +62,18 @@ async fn respond(accounts: &Accounts, request: &Request<Bytes>) -> Response<Body
 fn failed(error: &AccountError) -> Response<Body> {
     let status = match error {
         AccountError::Gone => {
-            return problem(
+            return refused(
                 StatusCode::NOT_FOUND,
                 "no source of that name has logins of users",
             );
         }
         AccountError::Login(LoginError::NoLogin) => {
-            return problem(StatusCode::NOT_FOUND, "you have not logged in there");
+            return refused(StatusCode::NOT_FOUND, "you have not logged in there");
         }
         AccountError::NotRecognized(_) => StatusCode::FORBIDDEN,
         _ => StatusCode::BAD_GATEWAY,
     };
-    problem(status, &error.to_string())
+    refused(status, &error.to_string())
 }
 
 fn empty(status: StatusCode) -> Response<Body> {
@@ -92,12 +92,6 @@ fn json(status: StatusCode, value: &Value) -> Response<Body> {
     response
 }
 
-/// Problem document (RFC 9457).
-fn problem(status: StatusCode, detail: &str) -> Response<Body> {
-    let title = status.canonical_reason().unwrap_or_default();
-    let value = json!({"status": status.as_u16(), "title": title, "detail": detail});
-    let mut response = json(status, &value);
-    let media = HeaderValue::from_static("application/problem+json");
-    response.headers_mut().insert(CONTENT_TYPE, media);
-    response
+fn refused(status: StatusCode, detail: &str) -> Response<Body> {
+    problem_response(status, &problem(status, detail))
 }

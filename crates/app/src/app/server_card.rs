@@ -11,7 +11,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::AppError;
-use crate::auth::PublicUrl;
+use crate::auth::{AuthMethodKind, PublicUrl};
 use crate::config::Config;
 use crate::net::Body;
 use crate::protocol::Revision;
@@ -82,7 +82,8 @@ fn document(config: &Config, name: &str, url: &str) -> Value {
         "type": "streamable-http", "url": url, "supportedProtocolVersions": versions,
     });
     // Clients find out by themselves where to get an access token (RFC 9728).
-    if config.auth.proves_anything() && !config.auth.oauth.is_configured() {
+    let kinds = config.auth.kinds();
+    if kinds.contains(&AuthMethodKind::ApiKey) && !kinds.contains(&AuthMethodKind::OAuth) {
         remote["headers"] = json!([{
             "name": "Authorization", "description": "Bearer and an API key of this server", "isRequired": true, "isSecret": true,
         }]);

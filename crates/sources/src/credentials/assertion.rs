@@ -9,10 +9,9 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 use url::form_urlencoded::Serializer;
 
-use super::oauth::ISSUER_TIMEOUT;
-use super::{CredentialError, TOKEN_BYTES, read_answer, token_request};
+use super::{CredentialError, issuer_client, read_answer, token_request};
 use crate::environment::Secret;
-use crate::net::{Client, Deadlines, Fetched, Guard, OutgoingRequest};
+use crate::net::{Client, Fetched, Guard, OutgoingRequest};
 use crate::source::tokens::Granted;
 
 pub(super) const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
@@ -80,11 +79,7 @@ impl AssertionGrant {
             let problem = "it is not set; write what the other server calls itself";
             of("resource", problem)
         })?;
-        let client = Client::builder(guard)
-            .deadlines(Deadlines::total(ISSUER_TIMEOUT))
-            .max_body(TOKEN_BYTES)
-            .build()
-            .map_err(|error| error.to_string())?;
+        let client = issuer_client(guard)?;
         Ok(Self {
             config: config.clone(),
             url,

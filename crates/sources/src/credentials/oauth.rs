@@ -8,8 +8,8 @@ use url::Url;
 
 use super::assertion::{AssertionGrant, JWT_BEARER};
 use super::renewed::value_of;
-use super::{CredentialError, OAuthConfig, TOKEN_BYTES, read_answer, read_token, token_request};
-use crate::net::{Client, Deadlines, Guard, OutgoingRequest};
+use super::{CredentialError, OAuthConfig, issuer_client, read_answer, read_token, token_request};
+use crate::net::{Client, Guard, OutgoingRequest};
 use crate::source::tokens::{Grant, Granted, Name};
 
 /// An issuer, and the credentials for it.
@@ -25,7 +25,6 @@ pub(crate) struct Issuer {
 const TOKEN_LIFE: Duration = Duration::from_secs(300);
 /// Maximum time between renewals, for tokens with a longer lifetime.
 const TOKEN_LIFE_MAX: Duration = Duration::from_secs(24 * 3600);
-pub(super) const ISSUER_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Issuer {
     pub(super) fn new(config: &OAuthConfig, server: Option<&Url>) -> Result<Self, String> {
@@ -37,11 +36,7 @@ impl Issuer {
         guard
             .check_url(&url)
             .map_err(|e| format!("token_url: {e}"))?;
-        let client = Client::builder(guard)
-            .deadlines(Deadlines::total(ISSUER_TIMEOUT))
-            .max_body(TOKEN_BYTES)
-            .build()
-            .map_err(|e| e.to_string())?;
+        let client = issuer_client(guard)?;
         let grants = [
             ("refresh_token", config.refresh_token.is_some()),
             ("subject_token_file", config.subject_token_file.is_some()),

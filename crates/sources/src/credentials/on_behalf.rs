@@ -16,11 +16,14 @@ use tokio::sync::Semaphore;
 use url::Url;
 
 use super::assertion::{AssertionGrant, IdentityAssertionConfig, JWT_BEARER};
-use super::oauth::{ACCESS_TOKEN, ISSUER_TIMEOUT, TOKEN_EXCHANGE};
-use super::{CredentialError, TOKEN_BYTES, bearer_value, read_answer, read_token, token_request};
+use super::oauth::{ACCESS_TOKEN, TOKEN_EXCHANGE};
+use super::{
+    CredentialError, ISSUER_TIMEOUT, bearer_value, issuer_client, read_answer, read_token,
+    token_request,
+};
 use crate::auth::Principal;
 use crate::environment::Secret;
-use crate::net::{Client, Deadlines, Fetched, Guard, OutgoingRequest};
+use crate::net::{Client, Fetched, Guard, OutgoingRequest};
 use crate::seal::digest;
 use crate::source::tokens::Granted;
 use crate::telemetry::{Counter, EXCHANGES, Metrics};
@@ -206,11 +209,7 @@ impl OnBehalfOf {
                 Some(grant.map_err(|problem| format!("on_behalf_of.{problem}"))?)
             }
         };
-        let client = Client::builder(guard)
-            .deadlines(Deadlines::total(ISSUER_TIMEOUT))
-            .max_body(TOKEN_BYTES)
-            .build()
-            .map_err(|error| error.to_string())?;
+        let client = issuer_client(guard)?;
         Ok(Self {
             config: config.clone(),
             url,

@@ -8,8 +8,8 @@ use data_encoding::HEXLOWER;
 use serde_json::{Map, Value};
 
 use super::dpop::{DpopProof, DpopRequest, DpopVerifier};
-use super::refused;
 use super::token::Fault;
+use super::verification::refused;
 use crate::auth::{AuthError, ClientCertificate, Credentials};
 
 /// What a request shows besides its access token.

@@ -5,6 +5,7 @@ mod hostile;
 mod keys_of_issuers;
 mod wycheproof;
 
+use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeySize;
 use aws_lc_rs::signature::{
@@ -14,9 +15,13 @@ use aws_lc_rs::signature::{
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::HeaderMap;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::token::Token;
+use super::verification::{VERIFIED_SECONDS, settled};
 use super::*;
+use crate::auth::shown::{FOREVER, Lasting as _};
+use crate::auth::{AuthError, AuthMethod as _, AuthOutcome, Credentials, PrincipalKind};
 
 const ISSUER: &str = "https://id.example.com";
 const RESOURCE: &str = "https://mcp.example.com/mcp";

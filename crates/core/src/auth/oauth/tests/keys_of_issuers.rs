@@ -168,13 +168,6 @@ impl Site {
     }
 }
 
-async fn settled(judgement: AuthOutcome) -> AuthOutcome {
-    match judgement {
-        AuthOutcome::Later(judgement) => judgement.await,
-        judgement => judgement,
-    }
-}
-
 /// Lets the keys be kept up to date while a future is waited for.
 async fn kept_up<T>(tokens: &Tokens, what: impl Future<Output = T>) -> T {
     tokio::select! {
