@@ -6,6 +6,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use longshore::seal::Secret;
 use serde_json::{Value, json};
 
@@ -582,6 +584,39 @@ fn this_machine_and_its_settings_are_examined() {
     assert!(!said.json.to_string().contains("a-password"));
     for check in ["open files", "processor", "memory", "clock", "callers"] {
         assert!(said.find("machine", check).is_some(), "{check}");
+    }
+}
+
+#[test]
+fn introspection_is_tried_with_the_configured_client() {
+    let issuer = Site::start(|_, asked| {
+        let expected = format!("Basic {}", STANDARD.encode("longshore:s3cret-of-it"));
+        match asked.headers.get("authorization") == Some(&expected) {
+            true => Told::json(200, json!({"active": false})),
+            false => Told::json(401, json!({"error": "invalid_client"})),
+        }
+    });
+    let url = format!("{}/introspect", issuer.url);
+    for (secret, status, part) in [
+        ("s3cret-of-it", "ok", "rejects a made-up token"),
+        (
+            "another-s3cret",
+            "failure",
+            "auth.oauth.introspection.client_id",
+        ),
+    ] {
+        let said = doctor(
+            &["--port", "0"],
+            &[
+                ("LONGSHORE_AUTH__OAUTH__ISSUER", &issuer.url),
+                ("LONGSHORE_AUTH__OAUTH__AUDIENCE", "https://mcp.example.com/mcp"),
+                ("LONGSHORE_AUTH__OAUTH__INTROSPECTION__URL", &url),
+                ("LONGSHORE_AUTH__OAUTH__INTROSPECTION__CLIENT_ID", "longshore"),
+                ("LONGSHORE_AUTH__OAUTH__INTROSPECTION__CLIENT_SECRET", secret),
+            ],
+        );
+        said.assert("introspection", &url, status, &[part]);
+        assert!(!said.json.to_string().contains(secret));
     }
 }
 

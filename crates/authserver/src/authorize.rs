@@ -17,8 +17,8 @@ use crate::net::Body;
 pub(super) const LOGIN_SECONDS: u64 = 15 * 60;
 const STATE_MAX_BYTES: usize = 1024;
 const SCOPE_MAX_BYTES: usize = 1024;
-/// Length of a PKCE challenge by S256: 32 bytes in base64url.
-const CHALLENGE_LEN: usize = 43;
+/// Length of a SHA-256 digest in base64url.
+const DIGEST_LEN: usize = 43;
 /// Maximum size of the sealed login state: it is a part of URLs, which servers limit to 8 KiB.
 const LOGIN_STATE_MAX_BYTES: usize = 5000;
 
@@ -118,16 +118,11 @@ impl AuthorizationServer {
                 "code_challenge_method must be S256",
             ));
         }
-        let challenge = parameters.required("code_challenge", CHALLENGE_LEN)?;
-        let is_base64 = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
-        if challenge.len() != CHALLENGE_LEN || !challenge.bytes().all(is_base64) {
-            return Err(OAuthError::invalid_request(
-                "code_challenge must be the base64url of a SHA-256 digest",
-            ));
-        }
-        challenge.clone_into(&mut request.challenge);
-        let thumbprint = parameters.within("dpop_jkt", CHALLENGE_LEN)?;
-        request.thumbprint = thumbprint.map(str::to_owned);
+        let challenge = parameters.required("code_challenge", DIGEST_LEN)?;
+        request.challenge = digest("code_challenge", challenge)?;
+        let thumbprint = parameters.within("dpop_jkt", DIGEST_LEN)?;
+        let thumbprint = thumbprint.map(|thumbprint| digest("dpop_jkt", thumbprint));
+        request.thumbprint = thumbprint.transpose()?;
         request.resource = self.resource(parameters.within("resource", URI_MAX_BYTES)?)?;
         request.scopes = self.scopes(parameters.within("scope", SCOPE_MAX_BYTES)?)?;
         Ok(())
@@ -288,6 +283,17 @@ impl AuthorizationServer {
             query.append_pair("iss", &self.issuer);
         }
         redirect_to(&url)
+    }
+}
+
+/// Returns a parameter that must be a SHA-256 digest in base64url.
+fn digest(name: &'static str, value: &str) -> Result<String, OAuthError> {
+    let is_base64 = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+    match value.len() == DIGEST_LEN && value.bytes().all(is_base64) {
+        true => Ok(value.to_owned()),
+        false => Err(OAuthError::invalid_request(format!(
+            "{name} must be the base64url of a SHA-256 digest"
+        ))),
     }
 }
 

@@ -229,6 +229,16 @@ impl AuthorizationServer {
 
     /// Responds to a request for one of the paths of [`is_path`].
     pub async fn respond(&self, path: &str, request: Request<Bytes>) -> Response<Body> {
+        self.respond_at(path, request, unix_seconds()).await
+    }
+
+    /// Responds to a request at a time, in seconds of Unix time.
+    pub(super) async fn respond_at(
+        &self,
+        path: &str,
+        request: Request<Bytes>,
+        now: u64,
+    ) -> Response<Body> {
         let Some(endpoint) = Endpoint::of(path) else {
             return plain(StatusCode::NOT_FOUND);
         };
@@ -244,7 +254,6 @@ impl AuthorizationServer {
             preflight(allowed)
         } else {
             let query = head.uri.query().unwrap_or_default();
-            let now = unix_seconds();
             self.dispatch(endpoint, &head.headers, query.as_bytes(), &body, now)
                 .await
         };

@@ -2,6 +2,7 @@
 
 mod assertion;
 mod attacks;
+mod bad_input;
 mod dpop;
 mod flow;
 mod provider;

@@ -44,7 +44,7 @@ pub(super) fn secrets_in(value: Option<&HeaderValue>) -> Vec<Cow<'_, str>> {
 pub(super) fn bare(value: Option<&HeaderValue>) -> &str {
     let text = value.and_then(|value| std::str::from_utf8(value.as_bytes()).ok());
     let text = text.unwrap_or_default();
-    let bare = ["Bearer ", "Basic "]
+    let bare = ["Bearer ", "Basic ", "DPoP "]
         .iter()
         .find_map(|kind| text.strip_prefix(kind));
     bare.unwrap_or(text)

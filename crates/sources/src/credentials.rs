@@ -4,6 +4,7 @@
 mod assertion;
 mod client_key;
 mod config;
+mod dpop_key;
 mod oauth;
 mod on_behalf;
 mod renewed;
@@ -18,7 +19,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::future::BoxFuture;
 use http::header::AUTHORIZATION;
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use url::Url;
 use url::form_urlencoded::{Serializer, byte_serialize};
 
@@ -26,6 +27,7 @@ pub use self::assertion::IdentityAssertionConfig;
 pub use self::client_key::ClientKeyConfig;
 use self::client_key::ClientKeyError;
 pub use self::config::{AuthConfig, BasicConfig, NamedSecret, OAuthConfig};
+pub(super) use self::dpop_key::{ALGORITHM as DPOP_ALGORITHM, AccessToken, DpopKey};
 use self::oauth::{Issuer, OAuth};
 pub use self::on_behalf::{ExchangeForm, OnBehalfOfConfig};
 use self::on_behalf::{OnBehalfOf, Rejection};
@@ -92,6 +94,12 @@ pub enum CredentialError {
     Client(String),
     #[error("its token cannot be read or kept: {0}")]
     Kept(#[from] KeepError),
+    #[error(
+        "the key that the token is bound to cannot be used; log in again with `longshore login`"
+    )]
+    DpopKey,
+    #[error("the issuer did not bind the token to a key (RFC 9449); remove oauth.dpop, or change the client's settings there")]
+    NotBound,
     #[error("too many tokens are being requested; try again in a moment")]
     Busy,
     #[error("this process is ending")]
@@ -283,8 +291,7 @@ impl Credentials {
         match self {
             Self::PerUser(logins) => {
                 let caller = caller.ok_or(CredentialError::NoCaller)?;
-                let value = logins.token(caller).await?;
-                request.headers.insert(AUTHORIZATION, value);
+                logins.token(caller).await?.apply(request)?;
             }
             Self::OnBehalfOf(exchange) => {
                 let caller = caller.ok_or(CredentialError::NoCaller)?;
@@ -307,12 +314,10 @@ impl Credentials {
                 request.headers.insert(AUTHORIZATION, value);
             }
             Self::OAuth(oauth) => {
-                let value = oauth.token().await?;
-                request.headers.insert(AUTHORIZATION, value);
+                oauth.token().await?.apply(request)?;
             }
             Self::Kept(kept) => {
-                let value = kept.token().await?;
-                request.headers.insert(AUTHORIZATION, value);
+                kept.token().await?.apply(request)?;
             }
         }
         Ok(())
@@ -332,10 +337,11 @@ impl Credentials {
         }
     }
 
-    /// Handles a 401 response. Returns true if a retry can succeed.
+    /// Handles a 401 response with these headers. Returns true if a retry can succeed.
     pub(super) async fn refused(
         &self,
         request: &OutgoingRequest,
+        response: &HeaderMap,
         caller: Option<&Principal>,
     ) -> bool {
         match self {
@@ -343,15 +349,20 @@ impl Credentials {
             Self::PerUser(logins) => match caller {
                 Some(caller) => {
                     let used = bare(request.headers.get(AUTHORIZATION));
-                    logins.refused(caller, used).await
+                    logins.refused(caller, used, response).await
                 }
                 None => false,
             },
             Self::OAuth(oauth) => {
-                oauth.refused(request.headers.get(AUTHORIZATION)).await;
+                oauth
+                    .refused(request.headers.get(AUTHORIZATION), response)
+                    .await;
                 true
             }
-            Self::Kept(kept) => kept.refused(bare(request.headers.get(AUTHORIZATION))).await,
+            Self::Kept(kept) => {
+                let used = bare(request.headers.get(AUTHORIZATION));
+                kept.refused(used, response).await
+            }
             _ => false,
         }
     }
@@ -374,8 +385,12 @@ impl crate::client::Credentials for Credentials {
         })
     }
 
-    fn refused<'r>(&'r self, request: &'r OutgoingRequest) -> BoxFuture<'r, bool> {
-        Box::pin(self.refused(request, None))
+    fn refused<'r>(
+        &'r self,
+        request: &'r OutgoingRequest,
+        response: &'r HeaderMap,
+    ) -> BoxFuture<'r, bool> {
+        Box::pin(self.refused(request, response, None))
     }
 }
 
@@ -475,6 +490,10 @@ fn read_token(path: &std::path::Path) -> std::io::Result<String> {
 
 pub(super) fn bearer_value(token: &str) -> Result<HeaderValue, String> {
     sensitive(&format!("Bearer {token}"))
+}
+
+fn dpop_value(token: &str) -> Result<HeaderValue, String> {
+    sensitive(&format!("DPoP {token}"))
 }
 
 pub(super) fn basic_value(username: &str, password: &str) -> Result<HeaderValue, String> {

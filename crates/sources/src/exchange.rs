@@ -265,7 +265,10 @@ impl Exchange {
                         && !renewed =>
                 {
                     renewed = true;
-                    if self.credentials.refused(&attempt, caller).await {
+                    if self
+                        .credentials
+                        .refused(&attempt, &answer.headers, caller)
+                        .await {
                         pass.succeeded();
                         self.retried.fetch_add(1, Ordering::Relaxed);
                         continue;

@@ -19,7 +19,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderValue;
+use http::HeaderMap;
 use quick_cache::sync::Cache;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -29,7 +29,7 @@ use url::Url;
 pub use self::accounts::{
     Account, AccountError, Accounts, Invitation, RecognizedUsers, is_account_path,
 };
-use super::credentials::{CredentialError, Renewed, Way};
+use super::credentials::{AccessToken, CredentialError, Renewed, Way};
 use super::login::{LoginError, LoginRequest, Prepared, end_login, prepare};
 use super::tokens::{Grant, Name, Tokens, client_of};
 use crate::auth::{Principal, PrincipalKind};
@@ -202,8 +202,8 @@ impl UserLogins {
         Ok(logins)
     }
 
-    /// Returns the header value for a user.
-    pub(super) async fn token(&self, caller: &Principal) -> Result<HeaderValue, CredentialError> {
+    /// Returns the token of a user.
+    pub(super) async fn token(&self, caller: &Principal) -> Result<AccessToken, CredentialError> {
         let invitation = self.invitation_of(caller)?;
         match self.renewed(&invitation.user).token().await {
             Err(CredentialError::NoLogin | CredentialError::LoginEnded) => {
@@ -214,9 +214,14 @@ impl UserLogins {
     }
 
     /// Handles a token that the API rejected. Returns true if another one is likely to be available.
-    pub(super) async fn refused(&self, caller: &Principal, used: &str) -> bool {
+    pub(super) async fn refused(
+        &self,
+        caller: &Principal,
+        used: &str,
+        response: &HeaderMap,
+    ) -> bool {
         match self.invitation_of(caller) {
-            Ok(invitation) => self.renewed(&invitation.user).refused(used).await,
+            Ok(invitation) => self.renewed(&invitation.user).refused(used, response).await,
             Err(_) => false,
         }
     }

@@ -103,8 +103,19 @@ impl Flow {
     }
 
     pub(super) async fn send(&self, request: Request<Bytes>) -> (StatusCode, HeaderMap, String) {
+        self.send_after(0, request).await
+    }
+
+    /// Sends a request to a server whose clock is so many seconds ahead.
+    pub(super) async fn send_after(
+        &self,
+        seconds: u64,
+        request: Request<Bytes>,
+    ) -> (StatusCode, HeaderMap, String) {
         let path = request.uri().path().to_owned();
-        let (head, body) = self.server.respond(&path, request).await.into_parts();
+        let now = unix_seconds() + seconds;
+        let response = self.server.respond_at(&path, request, now).await;
+        let (head, body) = response.into_parts();
         #[expect(
             clippy::disallowed_methods,
             reason = "the body is that of this test's server"

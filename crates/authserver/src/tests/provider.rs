@@ -23,6 +23,26 @@ struct Inner {
     /// Forms that the token endpoint received.
     received: Vec<String>,
     seed: [u8; 32],
+    fault: Option<Fault>,
+}
+
+/// What is wrong with a provider.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Fault {
+    /// It accepts connections and does not respond.
+    Silent,
+    /// It responds with status 500 and a page that must not be repeated.
+    Status,
+    /// Its documents are not JSON.
+    NotJson,
+    /// Its documents are larger than any real one.
+    Large,
+    /// Its metadata names another issuer.
+    OtherIssuer,
+    /// Its metadata names an endpoint of another scheme.
+    OtherScheme,
+    /// It grants tokens without an ID token.
+    NoIdToken,
 }
 
 impl FakeProvider {
@@ -36,6 +56,7 @@ impl FakeProvider {
                 nonce: String::new(),
                 received: Vec::new(),
                 seed: [7; 32],
+                fault: None,
             })),
         };
         let serving = provider.clone();
@@ -75,6 +96,11 @@ impl FakeProvider {
         self.inner.lock().expect("not poisoned").seed = [8; 32];
     }
 
+    /// Breaks the provider from now on.
+    pub(super) fn break_by(&self, fault: Fault) {
+        self.inner.lock().expect("not poisoned").fault = Some(fault);
+    }
+
     /// Forms that the token endpoint received.
     pub(super) fn received(&self) -> Vec<String> {
         self.inner.lock().expect("not poisoned").received.clone()
@@ -101,9 +127,20 @@ impl FakeProvider {
                 continue;
             }
             let path = head.split(' ').nth(1).unwrap_or_default();
-            let answer = self.answer(path, head, body).to_string();
+            let fault = self.inner.lock().expect("not poisoned").fault;
+            let answer = match fault {
+                Some(Fault::Silent) => return std::future::pending().await,
+                Some(Fault::Status) => "internal: provider-secret".to_owned(),
+                Some(Fault::NotJson) => "<html>provider-secret".to_owned(),
+                Some(Fault::Large) => format!("{{\"x\":\"{}\"}}", "y".repeat(2_000_000)),
+                _ => self.answer(path, head, body, fault).to_string(),
+            };
+            let status = match fault {
+                Some(Fault::Status) => "500 Internal Server Error",
+                _ => "200 OK",
+            };
             let response = format!(
-                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{answer}",
+                "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{answer}",
                 answer.len()
             );
             let _ = stream.write_all(response.as_bytes()).await;
@@ -111,12 +148,20 @@ impl FakeProvider {
         }
     }
 
-    fn answer(&self, path: &str, head: &str, body: &str) -> Value {
+    fn answer(&self, path: &str, head: &str, body: &str, fault: Option<Fault>) -> Value {
         let issuer = &self.issuer;
+        let login = match fault {
+            Some(Fault::OtherScheme) => "javascript:alert(1)".to_owned(),
+            _ => format!("{issuer}/login"),
+        };
+        let named = match fault {
+            Some(Fault::OtherIssuer) => "https://evil.example",
+            _ => issuer,
+        };
         match path {
             "/.well-known/openid-configuration" => json!({
-                "issuer": issuer,
-                "authorization_endpoint": format!("{issuer}/login"),
+                "issuer": named,
+                "authorization_endpoint": login,
                 "token_endpoint": format!("{issuer}/token"),
                 "jwks_uri": format!("{issuer}/keys"),
                 "authorization_response_iss_parameter_supported": true,
@@ -132,6 +177,9 @@ impl FakeProvider {
                 inner.received.push(body.to_owned());
                 if !is_known || !body.contains("code=provider-code") {
                     return json!({"error": "invalid_grant"});
+                }
+                if fault == Some(Fault::NoIdToken) {
+                    return json!({"access_token": "provider-token", "token_type": "Bearer"});
                 }
                 let token = id_token(issuer, &inner);
                 json!({"id_token": token, "access_token": "provider-token", "refresh_token": "provider-refresh", "token_type": "Bearer"})

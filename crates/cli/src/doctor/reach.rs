@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::remote::http_date;
 use super::report::{Finding, Report};
-use crate::auth::{Found, OAuthConfig, examine_issuers};
+use crate::auth::{Found, OAuthConfig, examine_introspection, examine_issuers};
 use crate::environment::Probe;
 use crate::seal::random_bytes;
 use crate::state::{SharedState, StateError};
@@ -21,6 +21,7 @@ const STATE_PATIENCE: Duration = Duration::from_secs(5);
 pub(super) async fn examine(loaded: &Loaded, probe: &Probe, report: &mut Report) {
     let config = &loaded.config;
     issuers(&config.auth.oauth, report).await;
+    introspection(&config.auth.oauth, report).await;
     collector(config, probe, report).await;
     state(config, report).await;
 }
@@ -49,6 +50,20 @@ async fn issuers(config: &OAuthConfig, report: &mut Report) {
             ),
         }
     }
+}
+
+async fn introspection(config: &OAuthConfig, report: &mut Report) {
+    const AREA: &str = "introspection";
+    let Some((url, examined)) = examine_introspection(config).await else {
+        return;
+    };
+    report.add(match examined {
+        Ok(()) => Finding::ok(AREA, url, "it accepts this client, and rejects a made-up token"),
+        Err(problem) => Finding::failure(AREA, url, problem)
+            .advise("auth.oauth.introspection.client_id and client_secret: those of a client that the issuer lets introspect tokens")
+            .advise("auth.oauth.introspection.method: post, if the issuer expects ID and secret in the form")
+            .advise("let the process reach it: NetworkPolicy egress, firewall, DNS"),
+    });
 }
 
 /// Returns the difference of two clocks, if it is too large.

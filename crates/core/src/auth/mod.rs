@@ -45,7 +45,7 @@ pub use oauth::{
     strict_object, verify_id_token, verify_identity_assertion,
 };
 #[cfg(feature = "cli")]
-pub use oauth::{Found, examine_issuers};
+pub use oauth::{Found, examine_introspection, examine_issuers};
 pub use policy::{
     Access, Classified, Decision, Effect, Kind, PolicyConfig, PolicyError, RuleConfig, Target,
 };

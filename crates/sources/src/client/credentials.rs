@@ -29,9 +29,13 @@ pub trait Credentials: fmt::Debug + Send + Sync {
         Box::pin(async {})
     }
 
-    /// Handles a request that was rejected with status 401. Returns true if it should be retried once, with what
-    /// [`apply`](Self::apply) then adds.
-    fn refused<'r>(&'r self, request: &'r OutgoingRequest) -> BoxFuture<'r, bool>;
+    /// Handles a request that was rejected with status 401 and these headers. Returns true if it should be retried once, with
+    /// what [`apply`](Self::apply) then adds.
+    fn refused<'r>(
+        &'r self,
+        request: &'r OutgoingRequest,
+        response: &'r HeaderMap,
+    ) -> BoxFuture<'r, bool>;
 }
 
 /// Sends requests with credentials.
@@ -82,7 +86,7 @@ impl Sender {
             Ok::<_, ClientError>((outgoing, answer))
         };
         let (sent, answer) = Box::pin(attempt()).await?;
-        if answer.status == StatusCode::UNAUTHORIZED && credentials.refused(&sent).await {
+        if answer.status == StatusCode::UNAUTHORIZED && credentials.refused(&sent, &answer.headers).await {
             return Ok(Box::pin(attempt()).await?.1);
         }
         Ok(answer)
@@ -100,7 +104,7 @@ impl Sender {
         };
         let attempt = with_credentials().await?;
         let answer = self.client.open(attempt.clone()).await?;
-        if answer.status == StatusCode::UNAUTHORIZED && credentials.refused(&attempt).await {
+        if answer.status == StatusCode::UNAUTHORIZED && credentials.refused(&attempt, &answer.headers).await {
             return Ok(self.client.open(with_credentials().await?).await?);
         }
         Ok(answer)

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 use url::form_urlencoded::Serializer;
 
+use super::dpop_key::DpopKey;
 use super::{CredentialError, issuer_client, read_answer, token_request};
 use crate::environment::Secret;
 use crate::net::{Client, Fetched, Guard, OutgoingRequest};
@@ -95,10 +96,18 @@ impl AssertionGrant {
         form.append_pair("resource", &self.resource);
     }
 
-    /// Redeems the assertion in the identity provider's response. Returns the response of the issuer.
-    pub(super) async fn redeem(&self, answer: &Fetched) -> Result<Fetched, CredentialError> {
+    /// Redeems the assertion in the identity provider's response. With a key, the token is to be bound to it. Returns the
+    /// response of the issuer.
+    pub(super) async fn redeem(
+        &self,
+        answer: &Fetched,
+        key: Option<&DpopKey>,
+    ) -> Result<Fetched, CredentialError> {
         let request = self.request(answer)?;
-        Ok(self.client.fetch(request).await?)
+        match key {
+            Some(key) => key.fetch(&self.client, request).await,
+            None => Ok(self.client.fetch(request).await?),
+        }
     }
 
     fn request(&self, answer: &Fetched) -> Result<OutgoingRequest, CredentialError> {

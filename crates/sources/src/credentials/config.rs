@@ -154,4 +154,7 @@ pub struct OAuthConfig {
     /// server.
     #[serde(default)]
     pub identity_assertion: Option<IdentityAssertionConfig>,
+    /// Bind tokens to a key that this process generates, and sign each request with it (DPoP, RFC 9449).
+    #[serde(default)]
+    pub dpop: bool,
 }

@@ -1,14 +1,15 @@
 //! Tokens that an issuer grants to this program by its configured credentials.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use http::HeaderValue;
+use http::{HeaderMap, HeaderValue};
 use tokio::sync::Mutex;
 use url::Url;
 
 use super::assertion::{AssertionGrant, JWT_BEARER};
-use super::renewed::value_of;
-use super::{CredentialError, OAuthConfig, issuer_client, read_answer, read_token, token_request};
+use super::dpop_key::{AccessToken, DpopKey, demanded_nonce};
+use super::{CredentialError, OAuthConfig, bearer_value, dpop_value, issuer_client, read_answer, read_token, token_request};
 use crate::net::{Client, Guard, OutgoingRequest};
 use crate::source::tokens::{Grant, Granted, Name};
 
@@ -19,6 +20,8 @@ pub(crate) struct Issuer {
     client: Client,
     /// The issuer of the other server, if `url` is that of an identity provider.
     assertion: Option<AssertionGrant>,
+    /// The key that tokens are bound to.
+    key: Option<Arc<DpopKey>>,
 }
 
 /// Assumed lifetime of a token if the issuer does not state one.
@@ -83,11 +86,24 @@ impl Issuer {
                 Some(grant.map_err(|problem| format!("oauth.{problem}"))?)
             }
         };
+        if config.dpop && config.refresh_token.is_some() {
+            return Err(
+                "oauth.dpop is for credentials that can be used again; remove it, or use `longshore login` instead of a refresh_token"
+                    .to_owned(),
+            );
+        }
+        let key = match config.dpop {
+            true => Some(DpopKey::generate().and_then(|key| DpopKey::read(&key))),
+            false => None,
+        };
+        let key = key.transpose().map_err(|error| error.to_string())?;
+        let key = key.map(Arc::new);
         Ok(Self {
             config: config.clone(),
             url,
             client,
             assertion,
+            key,
         })
     }
 
@@ -136,11 +152,19 @@ impl Issuer {
         refresh_token: Option<&str>,
     ) -> Result<Granted, CredentialError> {
         let request = self.request(refresh_token)?;
-        let mut answer = self.client.fetch(request).await?;
-        if let Some(assertion) = &self.assertion {
-            answer = assertion.redeem(&answer).await?;
-        }
+        let key = self.key.as_deref();
+        let answer = match (&self.assertion, key) {
+            (Some(assertion), key) => {
+                let answer = self.client.fetch(request).await?;
+                assertion.redeem(&answer, key).await?
+            }
+            (None, Some(key)) => key.fetch(&self.client, request).await?,
+            (None, None) => self.client.fetch(request).await?,
+        };
         let mut granted: Granted = read_answer(&answer)?;
+        if key.is_some() && !granted.is_bound() {
+            return Err(CredentialError::NotBound);
+        }
         let life = granted.expires_in;
         let life = life.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         let life = life.unwrap_or(TOKEN_LIFE).min(TOKEN_LIFE_MAX);
@@ -194,7 +218,7 @@ impl Issuer {
 /// Token cache for reusable credentials, with one request at a time. Tokens are not stored.
 pub struct OAuth {
     issuer: Issuer,
-    token: Mutex<Option<(Grant, HeaderValue)>>,
+    token: Mutex<Option<(Grant, AccessToken)>>,
 }
 
 impl OAuth {
@@ -206,25 +230,38 @@ impl OAuth {
     }
 
     /// Returns a valid token. Concurrent callers wait for the request under way.
-    pub(super) async fn token(&self) -> Result<HeaderValue, CredentialError> {
+    pub(super) async fn token(&self) -> Result<AccessToken, CredentialError> {
         let mut token = self.token.lock().await;
-        if let Some((grant, value)) = &*token
+        if let Some((grant, known)) = &*token
             && grant.is_fresh(SystemTime::now())
         {
-            return Ok(value.clone());
+            return Ok(known.clone());
         }
         let mut grant = self.issuer.first();
         grant.take(self.issuer.ask(None).await?, SystemTime::now());
-        let value = value_of(&grant)?;
-        *token = Some((grant, value.clone()));
-        Ok(value)
+        let key = self.issuer.key.clone();
+        let value = match &key {
+            Some(_) => dpop_value(&grant.access_token),
+            None => bearer_value(&grant.access_token),
+        };
+        let value = value.map_err(|_| CredentialError::NotText)?;
+        let new = AccessToken { value, key };
+        *token = Some((grant, new.clone()));
+        Ok(new)
     }
 
-    /// Drops a token that the server rejected.
-    pub(super) async fn refused(&self, used: Option<&HeaderValue>) {
+    /// Drops a token that the server rejected, unless the server only demands a nonce. `response` has the headers of the
+    /// rejection.
+    pub(super) async fn refused(&self, used: Option<&HeaderValue>, response: &HeaderMap) {
         let mut token = self.token.lock().await;
+        if demanded_nonce(response).is_some() {
+            if let Some((_, token)) = &*token {
+                token.takes_nonce(response);
+            }
+            return;
+        }
         // Another call may have requested a new one already.
-        if token.as_ref().map(|(_, value)| value) == used {
+        if token.as_ref().map(|(_, token)| &token.value) == used {
             *token = None;
         }
     }

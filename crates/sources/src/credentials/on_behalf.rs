@@ -271,7 +271,7 @@ impl OnBehalfOf {
         if let Some(assertion) = &self.assertion
             && answer.status == StatusCode::OK
         {
-            answer = assertion.redeem(&answer).await?;
+            answer = assertion.redeem(&answer, None).await?;
             issuer = assertion.url();
         }
         let now = now();
@@ -292,8 +292,7 @@ impl OnBehalfOf {
             });
         }
         let granted: Granted = read_answer(&answer)?;
-        let is_bearer = granted.token_type.eq_ignore_ascii_case("bearer");
-        if !is_bearer && !granted.token_type.is_empty() {
+        if !granted.is_usable(false) {
             return Err(CredentialError::NoToken);
         }
         let value = bearer_value(&granted.access_token).map_err(|_| CredentialError::NotText)?;

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwapOption;
-use http::{HeaderValue, StatusCode};
+use http::{HeaderMap, StatusCode};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::oauth::Issuer;
-use super::{CredentialError, bearer_value};
+use super::dpop_key::{AccessToken, DpopKey, demanded_nonce};
+use super::{CredentialError, bearer_value, dpop_value};
 use crate::environment::Secret;
 use crate::source::tokens::{Grant, Granted, Grants, KeepError, Name, Tokens};
 
@@ -45,7 +46,7 @@ pub(crate) enum Way {
 /// Cached token in use.
 struct Known {
     grant: Grant,
-    value: HeaderValue,
+    token: AccessToken,
     looked: Instant,
 }
 
@@ -87,9 +88,9 @@ impl Renewed {
     }
 
     /// Returns a valid token. Concurrent callers wait for the request under way.
-    pub(crate) async fn token(self: &Arc<Self>) -> Result<HeaderValue, CredentialError> {
-        if let Some(value) = self.at_hand() {
-            return Ok(value);
+    pub(crate) async fn token(self: &Arc<Self>) -> Result<AccessToken, CredentialError> {
+        if let Some(token) = self.at_hand() {
+            return Ok(token);
         }
         // The caller can be cancelled, and the issuer may grant the token only once.
         let this = Arc::clone(self);
@@ -125,18 +126,18 @@ impl Renewed {
         }
     }
 
-    fn at_hand(&self) -> Option<HeaderValue> {
+    fn at_hand(&self) -> Option<AccessToken> {
         let known = self.known.load();
         let known = known.as_ref()?;
         let is_recent = known.looked.elapsed() < self.way.looks();
         let is_good = is_recent && known.grant.is_fresh(SystemTime::now());
-        is_good.then(|| known.value.clone())
+        is_good.then(|| known.token.clone())
     }
 
-    async fn get(&self) -> Result<HeaderValue, CredentialError> {
+    async fn get(&self) -> Result<AccessToken, CredentialError> {
         let mut own = self.own.lock().await;
-        if let Some(value) = self.at_hand() {
-            return Ok(value);
+        if let Some(token) = self.at_hand() {
+            return Ok(token);
         }
         // Another process may have refreshed the token, or a user may have logged in.
         match self.look(&mut own).await {
@@ -165,7 +166,7 @@ impl Renewed {
     }
 
     /// Refreshes the token, unless another process did so before the lock was acquired.
-    async fn renew(&self, own: &mut Own) -> Result<HeaderValue, CredentialError> {
+    async fn renew(&self, own: &mut Own) -> Result<AccessToken, CredentialError> {
         let found = self.look(own).await?;
         if own.is_good(&found.grant) {
             own.refused = None;
@@ -265,7 +266,15 @@ impl Renewed {
     }
 
     /// Handles a token that the server rejected. Returns true if another one is likely to be available.
-    pub(crate) async fn refused(&self, used: &str) -> bool {
+    ///
+    /// `response` has the headers of the rejection. A demanded nonce is used from then on.
+    pub(crate) async fn refused(&self, used: &str, response: &HeaderMap) -> bool {
+        if demanded_nonce(response).is_some() {
+            let known = self.known.load();
+            return known
+                .as_ref()
+                .is_some_and(|known| known.token.takes_nonce(response));
+        }
         let mut own = self.own.lock().await;
         let Ok(found) = self.look(&mut own).await else {
             return false;
@@ -280,14 +289,16 @@ impl Renewed {
         true
     }
 
-    fn remember(&self, grant: Grant) -> Result<HeaderValue, CredentialError> {
-        let value = value_of(&grant)?;
+    fn remember(&self, grant: Grant) -> Result<AccessToken, CredentialError> {
+        let before = self.known.load();
+        let before = before.as_ref().map(|known| (&known.grant, &known.token));
+        let token = token_of(&grant, before)?;
         self.known.store(Some(Arc::new(Known {
             grant,
-            value: value.clone(),
+            token: token.clone(),
             looked: Instant::now(),
         })));
-        Ok(value)
+        Ok(token)
     }
 }
 
@@ -365,8 +376,25 @@ fn is_same(one: Option<&Grant>, other: Option<&Grant>) -> bool {
     one.map(secrets) == other.map(secrets)
 }
 
-pub(super) fn value_of(grant: &Grant) -> Result<HeaderValue, CredentialError> {
-    bearer_value(&grant.access_token).map_err(|_| CredentialError::NotText)
+/// Returns the token of a grant. The key of an earlier token is used on, with the nonces that it has.
+fn token_of(
+    grant: &Grant,
+    before: Option<(&Grant, &AccessToken)>,
+) -> Result<AccessToken, CredentialError> {
+    let key = match &grant.dpop_key {
+        Some(stored) if grant.is_bound => {
+            let same = before.filter(|(before, _)| before.dpop_key.as_ref() == Some(stored));
+            let same = same.and_then(|(_, token)| token.key.clone());
+            Some(same.map_or_else(|| DpopKey::read(stored).map(Arc::new), Ok)?)
+        }
+        _ => None,
+    };
+    let value = match &key {
+        Some(_) => dpop_value(&grant.access_token),
+        None => bearer_value(&grant.access_token),
+    };
+    let value = value.map_err(|_| CredentialError::NotText)?;
+    Ok(AccessToken { value, key })
 }
 
 impl fmt::Debug for Renewed {

@@ -16,6 +16,7 @@ pub(super) struct Resource {
     pub(super) resource: String,
     pub(super) authorization_servers: Vec<String>,
     pub(super) scopes_supported: Vec<String>,
+    pub(super) dpop_signing_alg_values_supported: Vec<String>,
 }
 
 /// Authorization server metadata of an issuer.
@@ -32,6 +33,8 @@ pub(super) struct Issuer {
     pub(super) scopes_supported: Vec<String>,
     #[serde(default)]
     pub(super) token_endpoint_auth_methods_supported: Vec<String>,
+    #[serde(default)]
+    pub(super) dpop_signing_alg_values_supported: Vec<String>,
     #[serde(default)]
     pub(super) client_id_metadata_document_supported: bool,
     #[serde(default)]
@@ -55,6 +58,7 @@ pub(super) fn default_issuer(name: &str) -> Result<Issuer, LoginError> {
         code_challenge_methods_supported: vec!["S256".to_owned()],
         scopes_supported: Vec::new(),
         token_endpoint_auth_methods_supported: Vec::new(),
+        dpop_signing_alg_values_supported: Vec::new(),
         client_id_metadata_document_supported: false,
         authorization_response_iss_parameter_supported: false,
         is_default: true,
@@ -66,6 +70,8 @@ pub(super) fn default_issuer(name: &str) -> Result<Issuer, LoginError> {
 pub(super) struct Challenge {
     pub(super) metadata: Option<Url>,
     pub(super) scopes: Vec<String>,
+    /// True if the server accepts tokens that are bound to a key (RFC 9449, section 7.1).
+    pub(super) offers_dpop: bool,
 }
 
 /// Unauthenticated requests, for stateful and stateless protocol versions. Some servers accept `initialize` and
@@ -124,7 +130,17 @@ fn read_challenge(headers: &HeaderMap) -> Challenge {
         scopes: parameter("scope")
             .map(|scope| scope.split_whitespace().map(str::to_owned).collect())
             .unwrap_or_default(),
+        offers_dpop: values.iter().any(|value| has_scheme(value, "DPoP")),
     }
+}
+
+/// Returns true if a challenge is of an authentication scheme. A header can have several challenges (RFC 9110, section 11.6.1).
+fn has_scheme(challenges: &str, scheme: &str) -> bool {
+    let mut parts = challenges.split(',');
+    parts.any(|part| {
+        let first = part.split_whitespace().next();
+        first.is_some_and(|first| first.eq_ignore_ascii_case(scheme))
+    })
 }
 
 /// Fetches the resource metadata of a server from the URL in its challenge, or from the well-known locations. Returns
@@ -254,6 +270,9 @@ mod tests {
             Some("https://a/.well-known/x")
         );
         assert_eq!(told.scopes, ["r", "w"]);
+        assert!(!told.offers_dpop);
+        assert!(read(r#"DPoP resource_metadata="https://a/x""#).offers_dpop);
+        assert!(read(r#"Bearer realm="DPoP x", dpop algs="ES256""#).offers_dpop);
         assert_eq!(read("Bearer scope=one,x=y").scopes, ["one"]);
         for none in ["", "Bearer", "Bearer scope", "Bearer scope=\"open", "="] {
             assert_eq!(read(none), Challenge::default(), "{none}");

@@ -20,6 +20,7 @@ use super::{Known, LoginError};
 use crate::environment::Secret;
 use crate::net::{Client, OutgoingRequest};
 use crate::seal::random_bytes;
+use crate::source::credentials::{DPOP_ALGORITHM, DpopKey};
 use crate::source::tokens::{Grant, Granted, Grants, KeepError, Name, Tokens, client};
 
 /// Parameters of a login.
@@ -89,6 +90,7 @@ pub(crate) async fn prepare(
         issuer: issuer_name,
         mut scopes,
         is_own_issuer,
+        offers_dpop,
     } = find(&web, request).await?;
     let issued = known.iter().flat_map(|grants| grants.iter());
     if !may_learn_secret(request, &issuer_name, issued) {
@@ -140,7 +142,11 @@ pub(crate) async fn prepare(
     {
         scopes.push("offline_access".to_owned());
     }
+    // A key helps only if both can bind tokens to it, and check that.
+    let binds = offers_dpop && lists_dpop(&issuer.dpop_signing_alg_values_supported);
+    let dpop_key = binds.then(DpopKey::generate).transpose()?;
     let grant = Grant {
+        dpop_key,
         server: request.server.as_str().to_owned(),
         resource,
         issuer: issuer.issuer,
@@ -267,6 +273,12 @@ struct Found {
     scopes: Vec<String>,
     /// The server is its own issuer, as in 2025-03-26, with default endpoints if it has no metadata.
     is_own_issuer: bool,
+    /// The server accepts tokens that are bound to a key.
+    offers_dpop: bool,
+}
+
+fn lists_dpop(algorithms: &[String]) -> bool {
+    algorithms.iter().any(|known| known == DPOP_ALGORITHM)
 }
 
 /// Discovers the resource identifier of the server, its issuer, and the scopes to request.
@@ -290,6 +302,7 @@ async fn find(web: &Client, request: &LoginRequest) -> Result<Found, LoginError>
             is_own_issuer: issuer == own,
             issuer,
             scopes: challenge.scopes,
+            offers_dpop: challenge.offers_dpop,
         });
     };
     let issuer = match &request.issuer {
@@ -297,6 +310,10 @@ async fn find(web: &Client, request: &LoginRequest) -> Result<Found, LoginError>
         None => resource.authorization_servers.first(),
     };
     let issuer = issuer.ok_or(LoginError::NoMetadata)?.clone();
+    let offers_dpop = lists_dpop(&resource.dpop_signing_alg_values_supported)
+        || challenge
+            .as_ref()
+            .is_some_and(|challenge| challenge.offers_dpop);
     let asked = challenge
         .map(|challenge| challenge.scopes)
         .unwrap_or_default();
@@ -310,6 +327,7 @@ async fn find(web: &Client, request: &LoginRequest) -> Result<Found, LoginError>
         issuer,
         scopes,
         is_own_issuer: false,
+        offers_dpop,
     })
 }
 
@@ -421,6 +439,11 @@ pub(crate) fn authorization_url(
         .append_pair("code_challenge", &challenge)
         .append_pair("code_challenge_method", "S256")
         .append_pair("state", state);
+    // The code is bound to the key, too (RFC 9449, section 10).
+    let key = grant.dpop_key.as_deref();
+    if let Some(key) = key.and_then(|key| DpopKey::read(key).ok()) {
+        query.append_pair("dpop_jkt", &key.thumbprint());
+    }
     if !grant.resource.is_empty() {
         query.append_pair("resource", &grant.resource);
     }

@@ -9,7 +9,7 @@ use url::Url;
 
 use super::KeepError;
 use crate::net::{Client, Deadlines, Fetched, Guard, OutgoingRequest};
-use crate::source::credentials::{CredentialError, read_answer, token_request};
+use crate::source::credentials::{CredentialError, DpopKey, read_answer, token_request};
 
 /// Stored data of one grant. It is sent only to the issuer that granted it and to the server that it is for.
 #[derive(Clone, Default, Deserialize, Serialize)]
@@ -51,6 +51,12 @@ pub struct Grant {
     /// The user whose own login it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
+    /// Private key to which the issuer is asked to bind tokens (RFC 9449): PKCS #8 in base64url.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) dpop_key: Option<String>,
+    /// True if the access token is bound to that key.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_bound: bool,
 }
 
 impl fmt::Debug for Grant {
@@ -163,6 +169,20 @@ pub struct Granted {
     pub scope: Option<String>,
 }
 
+impl Granted {
+    /// Returns true if the token is bound to the key that signed the request.
+    pub(crate) fn is_bound(&self) -> bool {
+        self.token_type.eq_ignore_ascii_case("dpop")
+    }
+
+    /// Returns true if the token can be used: a bearer token or, if the request was signed with a key, one that is bound to it.
+    pub(crate) fn is_usable(&self, is_signed: bool) -> bool {
+        self.token_type.is_empty()
+            || self.token_type.eq_ignore_ascii_case("bearer")
+            || (is_signed && self.is_bound())
+    }
+}
+
 const ISSUER_TIMEOUT: Duration = Duration::from_secs(10);
 const ANSWER_BYTES: usize = 64 * 1024;
 
@@ -174,7 +194,7 @@ fn margin() -> u64 {
 impl Grant {
     /// Returns true if the token is not due for a refresh.
     pub(crate) fn is_fresh(&self, now: SystemTime) -> bool {
-        let now = seconds(now);
+        let now = unix_seconds(now);
         !self.access_token.is_empty()
             && self
                 .expires
@@ -202,8 +222,9 @@ impl Grant {
             .expires_in
             .filter(|seconds| seconds.is_finite() && 0.0 <= *seconds)
             .map(|seconds| seconds.min(1e9) as u64);
+        self.is_bound = granted.is_bound();
         self.access_token = granted.access_token;
-        self.expires = life.map(|life| seconds(now) + life);
+        self.expires = life.map(|life| unix_seconds(now) + life);
         self.margin = life.map_or(margin(), |life| margin().min(life / 2));
         if granted.refresh_token.is_some() {
             self.refresh_token = granted.refresh_token;
@@ -229,11 +250,10 @@ impl Grant {
     ) -> Result<Granted, CredentialError> {
         let answer = self.send(endpoint, fields).await?;
         let granted: Granted = read_answer(&answer)?;
-        let is_bearer = granted.token_type.eq_ignore_ascii_case("bearer");
-        if !is_bearer && !granted.token_type.is_empty() {
-            return Err(CredentialError::NoToken);
+        match granted.is_usable(self.dpop_key.is_some()) {
+            true => Ok(granted),
+            false => Err(CredentialError::NoToken),
         }
-        Ok(granted)
     }
 
     pub async fn send(
@@ -249,7 +269,10 @@ impl Grant {
                 client(&self.networks, server.as_ref())?
             }
         };
-        Ok(client.fetch(request).await?)
+        match &self.dpop_key {
+            Some(key) => DpopKey::read(key)?.fetch(&client, request).await,
+            None => Ok(client.fetch(request).await?),
+        }
     }
 
     fn request(
@@ -270,7 +293,7 @@ impl Grant {
 }
 
 /// Returns a time in seconds since 1970.
-fn seconds(now: SystemTime) -> u64 {
+pub(crate) fn unix_seconds(now: SystemTime) -> u64 {
     now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 

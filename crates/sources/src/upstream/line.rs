@@ -161,10 +161,17 @@ impl client::Credentials for CallerIdentity {
         })
     }
 
-    fn refused<'r>(&'r self, request: &'r OutgoingRequest) -> BoxFuture<'r, bool> {
-        Box::pin(async {
+    fn refused<'r>(
+        &'r self,
+        request: &'r OutgoingRequest,
+        response: &'r http::HeaderMap,
+    ) -> BoxFuture<'r, bool> {
+        Box::pin(async move {
             match &self.what.credentials {
-                Some(credentials) => credentials.refused(request, Some(&self.caller)).await,
+                Some(credentials) => {
+                    let caller = Some(&*self.caller);
+                    credentials.refused(request, response, caller).await
+                },
                 None => false,
             }
         })

@@ -243,6 +243,19 @@ impl Introspection {
         }
     }
 
+    /// Sends a made-up token. An issuer that accepts this client responds that the token is not active.
+    #[cfg(feature = "cli")]
+    pub(super) async fn examine(&self) -> Result<(), String> {
+        match self.ask("longshore-doctor-made-up-token").await {
+            Ok(None) => Ok(()),
+            Ok(Some(_)) => Err(
+                "it says that a made-up token is active, so it would accept any token; check auth.oauth.introspection.url"
+                    .to_owned(),
+            ),
+            Err(problem) => Err(problem.to_string()),
+        }
+    }
+
     /// Builds the request (RFC 7662, 2.1), with the client's credentials (RFC 6749, 2.3.1).
     fn request(&self, token: &str) -> OutgoingRequest {
         let mut request = OutgoingRequest::new(Method::POST, self.url.clone());

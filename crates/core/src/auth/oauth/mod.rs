@@ -90,6 +90,18 @@ pub async fn examine_issuers(config: &OAuthConfig) -> Vec<(String, Result<Found,
     join_all(each).await
 }
 
+/// Asks the introspection endpoint about a token that nobody was issued, for configuration checks. Returns its URL with the
+/// problem, if there is one; `None` if introspection is not configured.
+#[cfg(feature = "cli")]
+pub async fn examine_introspection(config: &OAuthConfig) -> Option<(String, Result<(), String>)> {
+    let url = config.introspection.url.clone()?;
+    let introspection = match Introspection::new(&config.introspection) {
+        Ok(introspection) => introspection?,
+        Err(error) => return Some((url, Err(error.to_string()))),
+    };
+    Some((url, introspection.examine().await))
+}
+
 /// The access token authentication method.
 #[derive(Clone, Debug)]
 pub struct Tokens(Arc<Inner>);
