@@ -1,13 +1,23 @@
 //! The same requests with authentication, policies and rate limits.
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _,
+};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::HeaderValue;
 use longshore::auth::{ApiKeyConfig, Effect, KeyHash, RuleConfig};
+use longshore::bench::Pipeline;
 use longshore::limit::ToolLimitConfig;
 use longshore::seal::Secret;
 use longshore::telemetry::MetricsPolicy;
 use longshore::{App, Config, Tool};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Lookup, Scenario, Server, Work, definition};
 
@@ -41,7 +51,110 @@ pub fn guarded() -> Vec<Scenario> {
         let echo = json!({"name": "echo", "arguments": {"message": "hello"}});
         server.in_session(name, "tools/call", Some(echo))
     });
-    calls.into()
+    let mut calls = Vec::from(calls);
+    calls.push(dpop_call());
+    calls
+}
+
+/// Returns calls with a token that is bound to a key, each with a DPoP proof of its own (RFC 9449).
+fn dpop_call() -> Scenario {
+    const PROOFS: usize = 500;
+    let client = DpopClient::new();
+    let mut config = plain();
+    config.toolsets.push("demo".to_owned());
+    take_tokens(&mut config);
+    let pipeline = Pipeline::with_keys(App::new().config(config), Some(&client.issuer_keys()));
+    let server = Server {
+        pipeline: Arc::new(pipeline.unwrap_or_else(|error| panic!("{error}"))),
+        session: None,
+        credential: None,
+    };
+    let echo = json!({"name": "echo", "arguments": {"message": "hello"}});
+    let requests = server.stateless_requests("tools/call", echo, PROOFS, |request, number| {
+        let headers = request.headers_mut();
+        for (name, value) in [
+            ("authorization", format!("DPoP {}", client.token)),
+            ("dpop", client.proof(number)),
+        ] {
+            let value = HeaderValue::try_from(value).unwrap_or_else(|error| panic!("{error}"));
+            headers.insert(name, value);
+        }
+    });
+    Scenario::new("call-dpop", Work::Requests(server.pipeline, requests)).checked()
+}
+
+/// A client with a key, and a token that is bound to it, of an issuer that does not exist.
+struct DpopClient {
+    key: EcdsaKeyPair,
+    jwk: Value,
+    issuer: Ed25519KeyPair,
+    token: String,
+}
+
+impl DpopClient {
+    fn new() -> Self {
+        let key = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING);
+        let key = key.unwrap_or_else(|error| panic!("{error}"));
+        let point = key.public_key().as_ref();
+        let (x, y) = (encoded(&point[1..33]), encoded(&point[33..]));
+        let members = format!(r#"{{"crv":"P-256","kty":"EC","x":"{x}","y":"{y}"}}"#);
+        let thumbprint = encoded(digest(&SHA256, members.as_bytes()));
+        let issuer = Ed25519KeyPair::from_seed_unchecked(&[7; 32]);
+        let issuer = issuer.unwrap_or_else(|error| panic!("{error}"));
+        let header = json!({"alg": "EdDSA", "kid": "1", "typ": "at+jwt"});
+        let claims = json!({
+            "iss": ISSUER, "aud": "loadtest", "sub": "loadtest", "client_id": "loadtest", "scope": "mcp",
+            "exp": 4_102_444_800_u64, "cnf": {"jkt": thumbprint},
+        });
+        let token = signed(&header, &claims, |message| {
+            issuer.sign(message).as_ref().to_vec()
+        });
+        let jwk = json!({"kty": "EC", "crv": "P-256", "x": x, "y": y});
+        Self {
+            key,
+            jwk,
+            issuer,
+            token,
+        }
+    }
+
+    fn issuer_keys(&self) -> String {
+        let x = encoded(self.issuer.public_key());
+        json!({"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "1", "alg": "EdDSA", "x": x}]})
+            .to_string()
+    }
+
+    fn proof(&self, number: usize) -> String {
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let header = json!({"typ": "dpop+jwt", "alg": "ES256", "jwk": self.jwk});
+        let claims = json!({
+            "jti": format!("proof-{number}"), "htm": "POST", "htu": "http://127.0.0.1:3000/mcp",
+            "iat": now.as_secs(), "ath": encoded(digest(&SHA256, self.token.as_bytes())),
+        });
+        signed(&header, &claims, |message| {
+            let signature = self.key.sign(&SystemRandom::new(), message);
+            signature
+                .unwrap_or_else(|error| panic!("{error}"))
+                .as_ref()
+                .to_vec()
+        })
+    }
+}
+
+fn signed(header: &Value, claims: &Value, sign: impl FnOnce(&[u8]) -> Vec<u8>) -> String {
+    let message = format!(
+        "{}.{}",
+        encoded(header.to_string()),
+        encoded(claims.to_string())
+    );
+    let signature = encoded(sign(message.as_bytes()));
+    format!("{message}.{signature}")
+}
+
+fn encoded(bytes: impl AsRef<[u8]>) -> String {
+    URL_SAFE_NO_PAD.encode(bytes)
 }
 
 /// Returns a lookup of one bucket among `addresses`.

@@ -257,7 +257,28 @@ impl Server {
         self.scenario(name, &headers, method, params)
     }
 
-    fn stateless(&self, name: &str, method: &str, mut params: Value) -> Scenario {
+    /// Returns so many stateless requests, each of which `change` completes.
+    fn stateless_requests(
+        &self,
+        method: &str,
+        params: Value,
+        count: usize,
+        change: impl Fn(&mut Request<Bytes>, usize),
+    ) -> Vec<Request<Bytes>> {
+        let request = self.stateless_request(method, params);
+        let changed = |number| {
+            let mut request = request.clone();
+            change(&mut request, number);
+            request
+        };
+        (0..count).map(changed).collect()
+    }
+
+    fn stateless(&self, name: &str, method: &str, params: Value) -> Scenario {
+        self.sends(name, self.stateless_request(method, params))
+    }
+
+    fn stateless_request(&self, method: &str, mut params: Value) -> Request<Bytes> {
         params["_meta"] = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
             "io.modelcontextprotocol/clientInfo": {"name": "longshore-loadtest", "version": "0.1.0"},
@@ -269,7 +290,7 @@ impl Server {
         ];
         let tool = params["name"].as_str().map(str::to_owned);
         headers.extend(tool.as_deref().map(|tool| ("mcp-name", tool)));
-        self.scenario(name, &headers, method, Some(params))
+        self.request(&headers, method, Some(params))
     }
 
     fn scenario(
@@ -279,6 +300,20 @@ impl Server {
         method: &str,
         params: Option<Value>,
     ) -> Scenario {
+        self.sends(name, self.request(more, method, params))
+    }
+
+    fn sends(&self, name: &str, request: Request<Bytes>) -> Scenario {
+        let pipeline = Arc::clone(&self.pipeline);
+        Scenario::new(name, Work::Requests(pipeline, vec![request])).checked()
+    }
+
+    fn request(
+        &self,
+        more: &[(&'static str, &str)],
+        method: &str,
+        params: Option<Value>,
+    ) -> Request<Bytes> {
         let mut request = Request::post("/mcp");
         for (name, value) in [
             ("host", "127.0.0.1:3000"),
@@ -298,12 +333,7 @@ impl Server {
             message["params"] = params;
         }
         let request = request.body(Bytes::from(message.to_string()));
-        let request = request.unwrap_or_else(|error| panic!("{error}"));
-        Scenario::new(
-            name,
-            Work::Requests(Arc::clone(&self.pipeline), vec![request]),
-        )
-        .checked()
+        request.unwrap_or_else(|error| panic!("{error}"))
     }
 }
 

@@ -447,7 +447,7 @@ fn list(tokens: proc_macro2::TokenStream, mistakes: &mut Mistakes) -> Punctuated
 
 fn set<T>(place: &mut Option<T>, option: &Meta, value: syn::Result<T>, mistakes: &mut Mistakes) {
     if place.is_some() {
-        mistakes.at(option, "this is said twice");
+        mistakes.at(option, "this option appears twice");
     }
     if let Some(value) = mistakes.ok(value) {
         *place = Some(value);
@@ -600,12 +600,9 @@ fn unknown(name: &str, known: &[&str]) -> String {
         .filter(|(distance, _)| *distance <= name.len() / 3 + 1);
     match nearest {
         Some((_, nearest)) if !name.is_empty() => {
-            format!("there is no option `{name}`; did you mean `{nearest}`?")
+            format!("unknown option `{name}`; did you mean `{nearest}`?")
         }
-        _ => format!(
-            "there is no such option; there are `{}`",
-            known.join("`, `")
-        ),
+        _ => format!("unknown option; the options are `{}`", known.join("`, `")),
     }
 }
 

@@ -296,7 +296,7 @@ fn check_completion(parameters: &[Parameter], place: Place, mistakes: &mut Mista
     for complete in complete {
         match complete {
             Complete::Method(method, _) if place == Place::Free => {
-                mistakes.at(method, "a function has no `self`: name a function");
+                mistakes.at(method, "a function has no `self`; name a function");
             }
             Complete::Method(_, given) | Complete::Function { given, .. } => {
                 check_given(given, parameters, place, mistakes);
@@ -336,8 +336,7 @@ fn check_blocking(
         (None, None) => mistakes.at(
             signature.fn_token,
             format!(
-                "a {kind} is an `async fn`; if it blocks, say `#[{kind}(blocking)]`, and it runs on a \
-                 thread of its own"
+                "a {kind} is an `async fn`; if it blocks, write `#[{kind}(blocking)]`, and it runs on a thread of its own"
             ),
         ),
         (Some(_), Some(blocking)) => mistakes.add(syn::Error::new(
@@ -363,7 +362,7 @@ fn check_variables(uri: &syn::LitStr, parameters: &[Parameter], mistakes: &mut M
         match variables.iter().find(|(variable, _)| *variable == name) {
             None if variables.is_empty() => mistakes.at(
                 &argument.ident,
-                "the URI has no variables that could fill this: write `{...}` into it, or put `#[call]` or `#[state]` before the parameter",
+                "the URI has no variable for this parameter: add `{...}` to the URI, or put `#[call]` or `#[state]` before the parameter",
             ),
             None => mistakes.at(
                 &argument.ident,
@@ -456,11 +455,11 @@ fn read_parameters(
             }
             FnArg::Typed(parameter) if is_context(&parameter.ty) => {
                 if std::mem::replace(&mut has_context, true) {
-                    mistakes.at(&*parameter, "there is one `&CallContext` for each call");
+                    mistakes.at(&*parameter, "a call has one `&CallContext`; remove the other one");
                 }
                 for attribute in std::mem::take(&mut parameter.attrs) {
                     if attribute.path().is_ident("arg") {
-                        mistakes.at(attribute, "the context is no argument of the caller's");
+                        mistakes.at(attribute, "the context is not an argument of the caller");
                     } else {
                         parameter.attrs.push(attribute);
                     }
@@ -502,7 +501,7 @@ fn check_receiver(kind: Kind, place: Place, receiver: &Receiver, mistakes: &mut 
         ),
         Place::Method if !is_lent => mistakes.at(
             receiver,
-            "an object is lent to many calls at once: write `&self`, and keep what changes behind a lock",
+            "an object is shared by concurrent calls: write `&self`, and put what changes behind a lock",
         ),
         Place::Method => {}
     }
@@ -526,7 +525,7 @@ fn take_mark(parameter: &mut PatType, mark: &str, others: &str, mistakes: &mut M
             if attribute.meta.require_path_only().is_err() {
                 mistakes.at(&attribute, format!("`#[{mark}]` has no options"));
             } else if 1 < marks {
-                mistakes.at(&attribute, "this is said twice");
+                mistakes.at(&attribute, "this attribute appears twice");
             }
         } else if is_lint(path) {
             parameter.attrs.push(attribute);
@@ -538,7 +537,7 @@ fn take_mark(parameter: &mut PatType, mark: &str, others: &str, mistakes: &mut M
 
 /// Reads a parameter with `#[call]`.
 fn read_extracted(parameter: &mut PatType, mistakes: &mut Mistakes) -> Option<Extracted> {
-    let others = "this comes from the call, not from its arguments: it takes no other attribute";
+    let others = "this parameter is taken from the call, not from its arguments: it accepts no other attribute";
     take_mark(parameter, "call", others, mistakes);
     let ident = match &*parameter.pat {
         Pat::Ident(pattern) => Some(pattern.ident.clone()),
@@ -553,11 +552,11 @@ fn read_extracted(parameter: &mut PatType, mistakes: &mut Mistakes) -> Option<Ex
                 .to_string()
                 .replace(' ', "");
             format!(
-                "what is taken from a call is owned: write `{written}`; for a value of the application write `#[state]`"
+                "an extractor is owned: write `{written}`; for a value of the application write `#[state]`"
             )
         }
         Type::ImplTrait(_) | Type::Infer(_) => {
-            "the type has to be spelt out: it says what is taken from the call".to_owned()
+            "the type must be written out: it selects the extractor".to_owned()
         }
         ty => {
             return Some(Extracted {
@@ -573,7 +572,7 @@ fn read_extracted(parameter: &mut PatType, mistakes: &mut Mistakes) -> Option<Ex
 /// Reads a parameter with `#[state]`.
 fn read_shared(place: Place, parameter: &mut PatType, mistakes: &mut Mistakes) -> Option<Shared> {
     let others =
-        "state comes from the application, not from the caller: it takes no other attribute";
+        "state comes from the application, not from the caller: it accepts no other attribute";
     take_mark(parameter, "state", others, mistakes);
     if place == Place::Method {
         mistakes.at(&*parameter, "a method has its state in `self`");
@@ -586,7 +585,7 @@ fn read_shared(place: Place, parameter: &mut PatType, mistakes: &mut Mistakes) -
     match &*parameter.ty {
         Type::Reference(reference) if reference.mutability.is_some() => mistakes.at(
             &parameter.ty,
-            "state is lent to many calls at once: write `&T`, and keep what changes behind a lock",
+            "state is shared by concurrent calls: write `&T`, and put what changes behind a lock",
         ),
         Type::Reference(reference) if reference.lifetime.is_some() => mistakes.at(
             &reference.lifetime,
@@ -637,10 +636,10 @@ fn read_argument(kind: Kind, parameter: &mut PatType, mistakes: &mut Mistakes) -
         } else {
             mistakes.at(path, match kind {
                 Kind::Tool => {
-                    "a parameter takes doc comments, `#[arg(...)]`, `#[serde(...)]` and `#[schemars(...)]`; one that is no argument takes `#[state]` or `#[call]`"
+                    "a parameter accepts doc comments, `#[arg(...)]`, `#[serde(...)]` and `#[schemars(...)]`; one that is not an argument accepts `#[state]` or `#[call]`"
                 }
                 Kind::Resource | Kind::Prompt => {
-                    "a parameter takes doc comments and `#[arg(...)]`; one that is no argument takes `#[state]` or `#[call]`"
+                    "a parameter accepts doc comments and `#[arg(...)]`; one that is not an argument accepts `#[state]` or `#[call]`"
                 }
             });
         }
@@ -662,7 +661,7 @@ fn read_argument(kind: Kind, parameter: &mut PatType, mistakes: &mut Mistakes) -
             mistakes.at(
                 other,
                 format!(
-                    "the parameter of a {} needs a name, which is what the caller knows it by",
+                    "the parameter of a {} needs a name, which callers use",
                     kind.name()
                 ),
             );
@@ -704,7 +703,7 @@ fn check_flattened(
     let mut refuse = |message| mistakes.add(syn::Error::new(flatten, message));
     if arguments > 1 {
         refuse(
-            "`flatten` makes one struct the whole arguments object: there can be no other parameter",
+            "`flatten` makes one struct the whole arguments object: remove the other parameters",
         );
     }
     let ArgOptions {
@@ -715,9 +714,7 @@ fn check_flattened(
         ..
     } = &argument.options;
     if description.is_some() || rename.is_some() || default.is_some() || header.is_some() {
-        refuse(
-            "with `flatten` there is no parameter of this name; describe the struct's own members",
-        );
+        refuse("with `flatten` this parameter does not exist; describe the members of the struct");
     }
     if tool.additional_properties {
         refuse(
@@ -772,13 +769,13 @@ fn check_type(kind: Kind, ty: &Type, mistakes: &mut Mistakes) {
             ty,
             match kind {
                 Kind::Tool => {
-                    "a tool cannot take an `impl Trait`: its schema is made from its types"
+                    "a tool cannot have an `impl Trait` parameter: its schema is derived from its types"
                 }
-                Kind::Resource => "a resource cannot take an `impl Trait`: name the type",
-                Kind::Prompt => "a prompt cannot take an `impl Trait`: name the type",
+                Kind::Resource => "a resource cannot have an `impl Trait` parameter: write the type",
+                Kind::Prompt => "a prompt cannot have an `impl Trait` parameter: write the type",
             },
         ),
-        Type::Infer(_) => mistakes.at(ty, "the type of an argument has to be spelt out"),
+        Type::Infer(_) => mistakes.at(ty, "the type of an argument must be written out"),
         _ => {}
     }
 }

@@ -189,7 +189,7 @@ fn a_bucket_that_cannot_be_used_is_told_at_start() {
         ),
         (
             json!({"bucket": "b", "access_key_id": "x"}),
-            "artifacts.s3.secret_access_key cannot be used; there is an id without a key",
+            "artifacts.s3.secret_access_key cannot be used; access_key_id is set without secret_access_key; set both",
         ),
     ] {
         let mut config = longshore::Config::default();
@@ -266,7 +266,7 @@ fn settings_of_another_store_are_refused_where_there_is_one() {
         .expect_err("refused")
         .to_string();
     assert!(
-        error.contains("artifacts.folder") && error.contains("take the setting away"),
+        error.contains("artifacts.folder") && error.contains("artifacts has no effect, because the application has its own store; remove the setting"),
         "{error}"
     );
 }

@@ -50,7 +50,10 @@ fn what_cannot_be_done_is_said_with_its_place_and_a_way_out() {
         (
             &["run", "--host", "192.0.2.1", "--insecure"],
             &[],
-            &["192.0.2.1", "no such address"],
+            &[
+                "192.0.2.1",
+                "this machine does not have this address: choose another one with --host or LONGSHORE_HOST (0.0.0.0 for all interfaces)",
+            ],
         ),
         (
             &["run", "--host", "nowhere"],

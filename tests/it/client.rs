@@ -251,7 +251,7 @@ async fn programs_that_misbehave_are_errors_that_say_what_they_did() {
     let missing = Target::Program(Program::new("no-such-mcp-server"));
     assert_eq!(
         refused(missing).await,
-        "cannot start `no-such-mcp-server`: there is no such program here; is it installed, and in PATH?"
+        "cannot start `no-such-mcp-server`: the program was not found; install it, or check PATH"
     );
     assert_eq!(refused(sh("exit 1")).await, "it has ended");
     assert_eq!(

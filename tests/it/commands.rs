@@ -105,7 +105,7 @@ fn arguments_have_the_types_of_the_input_schema() {
             "count: \"seven\" is not an integer; write for example count=1",
         ),
         ("unit=kelvin", "is not one of \"celsius\", \"fahrenheit\""),
-        ("count:=seven", "is not valid JSON, which `:=` takes"),
+        ("count:=seven", "is not valid JSON, which `:=` requires"),
         (
             "place=Rome",
             "write for example 'place:={\"town\":\"text\"}'",
@@ -167,10 +167,11 @@ fn a_server_may_be_named_by_host_and_port() {
     let (code, _, said) = run(&["list", "192.0.2.1:80"], &token);
     assert_eq!(code, Some(1));
     assert!(said.contains("would be sent unencrypted"), "{said}");
-    let nothing = Site::start(|_, _| Told::json(404, json!({"detail": "nothing here"})));
+    let nothing =
+        Site::start(|_, _| Told::json(404, json!({"detail": "This page does not exist."})));
     let (code, _, said) = run(&["list", &nothing.url], &[]);
     assert_eq!(code, Some(1));
-    let told = format!("there is no MCP endpoint at {0}/ or {0}/mcp", nothing.url);
+    let told = format!("no MCP endpoint at {0}/ or {0}/mcp", nothing.url);
     assert!(said.contains(&told), "{said}");
 }
 

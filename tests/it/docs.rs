@@ -350,7 +350,7 @@ fn rows(document: &str) -> BTreeMap<String, Row> {
                 assert!(
                     rows.insert(setting.trim_matches('`').to_owned(), row)
                         .is_none(),
-                    "{setting} is there twice"
+                    "{setting} appears twice"
                 );
             }
             ["", ..] if in_table => {}

@@ -41,6 +41,7 @@ impl Said {
             assert!(text.contains(part), "{part:?} is not in {finding:#}");
         }
         let needs_advice = matches!(status, "warning" | "failure");
+        assert_eq!(finding["code"].is_string(), needs_advice, "{finding:#}");
         let has_advice = finding["advice"]
             .as_array()
             .is_some_and(|all| !all.is_empty());
@@ -203,7 +204,7 @@ fn streams_that_are_held_back_are_told_with_what_to_change() {
         "subscriptions/listen",
         "failure",
         &[
-            "holds streams back",
+            "a proxy buffers streams (in front",
             "proxy_buffering off",
             "nginx.ingress.kubernetes.io/proxy-buffering",
         ],
@@ -283,7 +284,11 @@ fn a_way_that_does_not_lead_to_the_server_is_told() {
         "access",
         "endpoint",
         "failure",
-        &["301", "/elsewhere/mcp", "GET of the POST"],
+        &[
+            "301",
+            "/elsewhere/mcp",
+            "and most clients then send a GET instead of the POST",
+        ],
     );
     let bad_gateway = answering(
         "HTTP/1.1 502 Bad Gateway\r\nserver: nginx\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
@@ -308,13 +313,13 @@ fn a_way_that_does_not_lead_to_the_server_is_told() {
         "access",
         "endpoint",
         "failure",
-        &["application/json", "no answer of MCP"],
+        &["application/json", "which is not an MCP response"],
     );
     let login = answering(
         "HTTP/1.1 302 Found\r\nlocation: /oauth2/start?rd=%2Fmcp\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
     );
     let said = doctor(&["--url", &at(login)], &[]);
-    said.assert("access", "endpoint", "failure", &["302", "logging in"]);
+    said.assert("access", "endpoint", "failure", &["302", "a proxy redirects to a login page, which MCP clients cannot use: exempt the endpoint and /.well-known/ (oauth2-proxy: --skip-auth-route), and let the server check tokens itself (auth.oauth.issuer)"]);
     let text = said.json.to_string();
     assert!(!text.contains("give clients"), "{text}");
     let stopping = answering(
@@ -325,7 +330,7 @@ fn a_way_that_does_not_lead_to_the_server_is_told() {
         "access",
         "endpoint",
         "failure",
-        &["starting, stopping or full"],
+        &["the server rejects requests: it is starting, stopping or overloaded; see its log and /readyz"],
     );
     let free = TcpListener::bind("127.0.0.1:0").expect("a port");
     let nobody = free.local_addr().expect("bound");
@@ -348,8 +353,8 @@ fn nothing_is_concluded_from_answers_that_are_none() {
         "failure",
         &["403", "LONGSHORE_TOKEN", "roles/run.invoker"],
     );
-    said.assert("protocol", "everything else", "skipped", &["no revision"]);
-    said.assert("authorization", "proof", "skipped", &["403"]);
+    said.assert("protocol", "everything else", "skipped", &["no protocol version works with these credentials, so guards, sessions and streams cannot be checked"]);
+    said.assert("authorization", "authentication", "skipped", &["403"]);
     let full = answering(
         "HTTP/1.1 429 Too Many Requests\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
     );
@@ -377,7 +382,7 @@ fn nothing_is_concluded_from_answers_that_are_none() {
     );
     let said = doctor(&["--url", &at(error)], &[]);
     said.assert("protocol", "sessions", "failure", &["out of order"]);
-    said.assert("protocol", "everything else", "skipped", &["no revision"]);
+    said.assert("protocol", "everything else", "skipped", &["no protocol version works with these credentials, so guards, sessions and streams cannot be checked"]);
 }
 
 #[test]
@@ -429,7 +434,7 @@ fn certificates_are_looked_at_as_clients_do() {
     said.assert("tls", "chain", "ok", &[]);
     said.assert("tls", "expiry", "ok", &["not before 2"]);
     said.assert("tls", "versions", "ok", &["TLS 1.3 and 1.2; HTTP/2"]);
-    said.assert("tls", "old versions", "ok", &["refused"]);
+    said.assert("tls", "old versions", "ok", &["rejected"]);
 }
 
 /// The version in the first message of a client that speaks TLS.
@@ -480,7 +485,7 @@ fn versions_of_tls_that_nobody_should_speak_are_told() {
         "tls",
         "old versions",
         "warning",
-        &["TLS 1.1 is taken", "ssl_protocols"],
+        &["TLS 1.1 is accepted", "ssl_protocols"],
     );
 }
 
@@ -496,8 +501,8 @@ fn messages_that_are_refused_for_their_size_are_told() {
         "large messages",
         "warning",
         &[
-            "1088 KiB is refused",
-            "128 KiB is answered",
+            "1088 KiB is rejected",
+            "128 KiB is accepted",
             "client_max_body_size",
             "http.limits.body_bytes",
         ],
@@ -534,7 +539,12 @@ fn pages_that_are_to_call_are_tried_as_a_browser_would() {
         .start();
     let url = at(server.address());
     let with = |origin: &str| doctor(&["--url", &url, "--hold", "1", "--origin", origin], &[]);
-    with("https://app.example.com").assert("guards", "preflight", "ok", &["read what they need"]);
+    with("https://app.example.com").assert(
+        "guards",
+        "preflight",
+        "ok",
+        &["may call, and can read the needed headers"],
+    );
     with("https://other.example.com").assert(
         "guards",
         "preflight",
@@ -582,7 +592,7 @@ fn this_machine_and_its_settings_are_examined() {
     said.assert("collector", "logs", "failure", &[]);
     said.assert("state", "store", "failure", &["state.url"]);
     assert!(!said.json.to_string().contains("a-password"));
-    for check in ["open files", "processor", "memory", "clock", "callers"] {
+    for check in ["open files", "CPU", "memory", "clock", "callers"] {
         assert!(said.find("machine", check).is_some(), "{check}");
     }
 }
@@ -609,10 +619,19 @@ fn introspection_is_tried_with_the_configured_client() {
             &["--port", "0"],
             &[
                 ("LONGSHORE_AUTH__OAUTH__ISSUER", &issuer.url),
-                ("LONGSHORE_AUTH__OAUTH__AUDIENCE", "https://mcp.example.com/mcp"),
+                (
+                    "LONGSHORE_AUTH__OAUTH__AUDIENCE",
+                    "https://mcp.example.com/mcp",
+                ),
                 ("LONGSHORE_AUTH__OAUTH__INTROSPECTION__URL", &url),
-                ("LONGSHORE_AUTH__OAUTH__INTROSPECTION__CLIENT_ID", "longshore"),
-                ("LONGSHORE_AUTH__OAUTH__INTROSPECTION__CLIENT_SECRET", secret),
+                (
+                    "LONGSHORE_AUTH__OAUTH__INTROSPECTION__CLIENT_ID",
+                    "longshore",
+                ),
+                (
+                    "LONGSHORE_AUTH__OAUTH__INTROSPECTION__CLIENT_SECRET",
+                    secret,
+                ),
             ],
         );
         said.assert("introspection", &url, status, &[part]);

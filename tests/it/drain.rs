@@ -304,7 +304,7 @@ fn healthcheck_says_by_its_exit_code_how_the_server_is() {
     let gone = check(port, &[]);
     assert_eq!(gone.status.code(), Some(1), "{gone:?}");
     let said = String::from_utf8_lossy(&gone.stderr).into_owned();
-    assert!(said.contains("does not answer"), "{said}");
+    assert!(said.contains("does not respond"), "{said}");
 }
 
 #[test]

@@ -145,7 +145,7 @@ fn app_02_app_03_a_tool_with_a_view_answers_clients_without() {
 fn app_01_a_view_that_is_not_there_is_refused_at_the_start() {
     let refused = refusal(App::new().tool(throw));
     assert!(
-        refused.contains("its view \"ui://game/die\" is not there"),
+        refused.contains("its view \"ui://game/die\" does not exist"),
         "{refused}"
     );
     let elsewhere = tool_fn(

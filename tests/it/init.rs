@@ -92,7 +92,7 @@ fn nothing_is_written_over_and_then_nothing_is_written() {
     let made = longshore(folder.path(), &["init"]);
     assert_eq!(made.status.code(), Some(1));
     assert!(
-        said(&made).contains("longshore.schema.json is there already"),
+        said(&made).contains("longshore.schema.json exists already"),
         "{}",
         said(&made)
     );
@@ -135,7 +135,9 @@ fn a_project_depends_on_the_copy_that_is_named() {
     let made = longshore(folder.path(), &["init", "b", "--rust", "--path", no_copy]);
     assert_eq!(made.status.code(), Some(1));
     assert!(
-        said(&made).contains("is no copy of Longshore") && !folder.path().join("b").exists(),
+        said(&made).contains(
+            "is not the source code of Longshore: its Cargo.toml is missing or another one"
+        ) && !folder.path().join("b").exists(),
         "{}",
         said(&made)
     );

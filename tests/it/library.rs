@@ -280,7 +280,7 @@ fn methods_that_would_never_be_asked_are_refused_at_start() {
     for own in ["ping", "tools/list", "initialize", "server/discover"] {
         let why = why_not(App::new().method(own, answer));
         assert!(why.contains(own), "{why}");
-        assert!(why.contains("the specification's own"), "{why}");
+        assert!(why.contains("the specification defines it, and the server handles it; use a name with your own prefix, such as \"com.example/load\""), "{why}");
     }
     let twice = App::new().method("com.example/a", answer);
     let why = why_not(twice.method("com.example/a", answer));
@@ -432,7 +432,7 @@ async fn a_tool_that_takes_too_long_is_told_to_the_model() {
     assert_eq!(result["isError"], true);
     assert_eq!(
         result["content"][0]["text"],
-        "the tool did not answer within 0.05 s"
+        "the tool did not respond within 0.05 s"
     );
 }
 

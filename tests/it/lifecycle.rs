@@ -163,7 +163,10 @@ async fn a_start_hook_that_fails_stops_the_start() {
         .on_stop(log.hook("stop"));
     let error = app.serve().await.expect_err("it does not start");
     let shown = longshore::app::MainError::from(error).to_string();
-    assert_eq!(shown, "a function of App::on_start failed: no database");
+    assert_eq!(
+        shown,
+        "a function of App::on_start failed: no database [LS-APP-01]"
+    );
     assert_eq!(log.events(), [""; 0]);
 }
 

@@ -364,7 +364,7 @@ fn methods_of_the_application_have_a_time_and_a_place_too() {
     let session = server.session("2025-11-25");
     let response = session.request("com.example/forever", &json!({}));
     let message = response.error(200, -32603, "1");
-    assert_eq!(message, "the method did not answer within 1 s");
+    assert_eq!(message, "the method did not respond within 1 s");
     let response = Stateless::new("com.example/forever", json!({})).send(&server);
     response.error(200, -32603, "1");
 }

@@ -492,20 +492,23 @@ fn logins_are_listed_without_their_tokens_and_forgotten_one_issuer_at_a_time() {
         String::from_utf8(output.stderr).expect("UTF-8")
     };
     let nobody = said(&["--issuer", "https://another.example"]);
-    assert!(nobody.contains("nobody is logged in"), "{nobody}");
+    assert!(nobody.contains("there is no login"), "{nobody}");
     assert_eq!(listed(&[]).len(), 1);
     let gone = said(&["--issuer", &world.site.url]);
-    assert!(gone.contains("was told"), "{gone}");
+    assert!(gone.contains("revoked the token"), "{gone}");
     assert_eq!(listed(&[]).len(), 0);
 }
 
 #[test]
 fn a_login_that_nothing_would_be_left_of_is_not_begun() {
     for (settings, part) in [
-        (json!({}), "tokens are kept in memory (tokens.store)"),
+        (
+            json!({}),
+            "tokens.store is memory, so the token would be lost when this command ends: set tokens.store to file, or to state if there are replicas, or name a folder with --folder",
+        ),
         (
             json!({"tokens": {"store": "state"}}),
-            "there is no state that others have too; set state.url",
+            "tokens.store is state, but the state is not shared; set state.url, or store tokens in a folder (tokens.store = file)",
         ),
         (
             json!({"tokens": {"store": "state"}, "state": {"url": "redis://127.0.0.1:1"}}),
@@ -516,7 +519,7 @@ fn a_login_that_nothing_would_be_left_of_is_not_begun() {
                 "tokens": {"store": "state"}, "state": {"url": "redis://127.0.0.1:1"},
                 "seal": {"keys": ["a key that is long enough to be one of them"]},
             }),
-            "tokens cannot be read or kept in the state that replicas share",
+            "tokens cannot be read or stored in the state that replicas share",
         ),
     ] {
         let world = World::new(json!({}));
@@ -546,7 +549,9 @@ fn a_server_that_wants_a_login_and_forgets_it_does_not_start() {
     let refused = crate::support::bind(longshore::App::new().config(config));
     let error = refused.expect_err("refused").to_string();
     assert!(
-        error.starts_with("upstreams.up.auth: with tokens.store = memory nobody could log in"),
+        error.starts_with(
+            "upstreams.up.auth: a login needs a token store that other processes can read"
+        ),
         "{error}"
     );
 }
@@ -623,7 +628,7 @@ fn a_server_of_2025_03_26_without_metadata_has_its_endpoints_where_that_says() {
     let refused = world.run(&["login", &world.server()]);
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(
-        said.contains("LONGSHORE_TOKEN") && said.contains("without OAuth metadata"),
+        said.contains("LONGSHORE_TOKEN") && said.contains("it requires authentication (HTTP 401), but has no OAuth metadata (RFC 9728, RFC 8414), and registers no client at /register. It probably needs an API key or token from its operator: put that into the variable LONGSHORE_TOKEN, or into `headers` of the upstream's configuration"),
         "{said}"
     );
 }

@@ -145,11 +145,27 @@ fn an_endpoint_that_is_not_configured_is_not_there() {
 #[test]
 fn names_with_another_meaning_and_endpoints_without_contents_are_refused() {
     for (name, config, told) in [
-        ("sse", json!({"tools": ["*"]}), "a meaning of its own"),
-        ("respond", json!({"tools": ["*"]}), "a meaning of its own"),
-        ("messages", json!({"tools": ["*"]}), "a meaning of its own"),
+        (
+            "sse",
+            json!({"tools": ["*"]}),
+            "is reserved; choose another name",
+        ),
+        (
+            "respond",
+            json!({"tools": ["*"]}),
+            "is reserved; choose another name",
+        ),
+        (
+            "messages",
+            json!({"tools": ["*"]}),
+            "is reserved; choose another name",
+        ),
         ("A b", json!({"tools": ["*"]}), "1 to 64 characters"),
-        ("x", json!({}), "it names nothing"),
+        (
+            "x",
+            json!({}),
+            "it selects nothing; set tools, resources or prompts",
+        ),
         ("x", json!({"tools": ["["]}), "tools: "),
     ] {
         let mut all = Config::default();
@@ -169,7 +185,7 @@ fn names_with_another_meaning_and_endpoints_without_contents_are_refused() {
         .to_string();
     assert_eq!(
         error,
-        "the endpoint /mcp/a cannot be: there are two of this name; rename one"
+        "the endpoint /mcp/a cannot be: two endpoints have this name; rename one"
     );
 }
 

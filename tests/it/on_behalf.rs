@@ -167,7 +167,7 @@ fn a_caller_whose_token_is_not_exchanged_is_told_and_the_api_not_asked() {
     let refused = text(&call(&server, "list", "of-eve"));
     assert_eq!(
         refused,
-        "orders: your access token was not exchanged for one that it accepts (access_denied[x], status 400); log in again, or ask whoever runs this server to check your rights there"
+        "orders: your access token was not exchanged for one that it accepts (access_denied[x], status 400); log in again, or ask the operator of this server to check your rights there"
     );
     // Asked once: the rejection is remembered for some seconds.
     call(&server, "list", "of-eve");

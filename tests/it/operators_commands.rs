@@ -123,7 +123,11 @@ fn the_policy_is_asked_on_the_command_line_and_the_exit_code_is_the_answer() {
             1,
             &["lacks math"],
         ),
-        (&["--as", "key:ci", "nothing"], 1, &["no tool of this name"]),
+        (
+            &["--as", "key:ci", "nothing"],
+            1,
+            &["the tool does not exist"],
+        ),
         (
             &["--as", "user:alice", "--resource", "demo://about"],
             1,
@@ -132,7 +136,7 @@ fn the_policy_is_asked_on_the_command_line_and_the_exit_code_is_the_answer() {
         (
             &["--as", "local", "--prompt", "nothing"],
             1,
-            &["no prompt of this name"],
+            &["the prompt does not exist"],
         ),
     ] {
         let mut all = vec!["policy", "--config", file, "check"];
@@ -208,7 +212,7 @@ fn an_issuer_that_answers_nonsense_is_told_at_start_with_what_to_do() {
             ("LONGSHORE_AUTH__OAUTH__ISSUER", &issuer),
             ("LONGSHORE_AUTH__OAUTH__AUDIENCE", "x"),
         ],
-        "keys could not be had",
+        "the keys of an issuer cannot be fetched; fetching is retried. Until keys are there, tokens get status 503. Check that auth.oauth.issuer is written exactly as in the issuer's metadata, or set jwks_url",
     );
     assert!(
         line.contains(&issuer) && line.contains("auth.oauth.issuer") && line.contains("503"),
@@ -240,7 +244,10 @@ fn rules_for_holders_of_keys_that_there_are_not_are_told_at_start() {
         policy: {rules: [{effect: deny, principals: [\"key:ci\", \"key:cl\"]}]}\n";
     std::fs::write(&file, text).expect("written");
     let file = file.to_str().expect("UTF-8");
-    let line = logged(&[("LONGSHORE_CONFIG", file)], "nobody has a key");
+    let line = logged(
+        &[("LONGSHORE_CONFIG", file)],
+        "no API key has that name, so the rule has no effect until one is added to auth.api_keys",
+    );
     assert!(
         line.contains("policy.rules[0].principals") && line.contains("key:cl"),
         "{line}"

@@ -363,7 +363,7 @@ fn a_response_of_the_issuer_counts_in_the_browser_that_began_only() {
     for (query, part) in [
         (
             format!("error=access_denied&state={state}"),
-            "the issuer says no: access_denied",
+            "the issuer rejected the login: access_denied",
         ),
         (
             format!("code=a&iss=https%3A%2F%2Fevil.example&state={state}"),

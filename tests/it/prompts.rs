@@ -488,7 +488,7 @@ async fn comp_03_what_is_asked_for_has_to_exist() {
         ),
         (
             of_prompt("nothing", ""),
-            "Invalid params: there is no argument `nothing`",
+            "Invalid params: the argument `nothing` does not exist",
         ),
         (
             json!({"argument": argument}),

@@ -28,7 +28,7 @@ fn the_table_of_rules_names_the_tests_that_hold_them() {
         let cells: Vec<_> = line.split('|').map(str::trim).collect();
         match cells[..] {
             ["", rule, level, revisions, what, _, ""] if is_rule(rule) => {
-                assert!(listed.insert(rule.to_owned()), "{rule} is there twice");
+                assert!(listed.insert(rule.to_owned()), "{rule} appears twice");
                 let names = tests.get(rule).map_or("none".to_owned(), |names| {
                     let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
                     names.join(", ")
@@ -36,7 +36,7 @@ fn the_table_of_rules_names_the_tests_that_hold_them() {
                 document += &format!("| {rule} | {level} | {revisions} | {what} | {names} |\n");
             }
             ["", rule, _, ""] if is_rule(rule) => {
-                assert!(excused.insert(rule.to_owned()), "{rule} is there twice");
+                assert!(excused.insert(rule.to_owned()), "{rule} appears twice");
                 document += &format!("{line}\n");
             }
             _ => document += &format!("{line}\n"),

@@ -176,7 +176,10 @@ fn differences(
     ours: Option<&Value>,
 ) -> Vec<(String, &'static str)> {
     let Some(ours) = ours else {
-        return vec![(String::new(), "there is no such tool")];
+        return vec![(
+            String::new(),
+            "no such tool exists, so the limit has no effect",
+        )];
     };
     let is_required = |name: &str| {
         let required = ours["required"].as_array();
@@ -186,7 +189,7 @@ fn differences(
     for (name, argument) in theirs {
         let mine = &ours["properties"][name];
         let difference = if mine.is_null() {
-            Some("there is no such argument")
+            Some("which is not an argument; there")
         } else if is_required(name) != argument.required {
             Some("it is required by one of them alone")
         } else if !has_type(mine, &argument.r#type) {

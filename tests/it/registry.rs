@@ -148,7 +148,10 @@ fn what_cannot_be_had_is_said_with_the_reason() {
             "io.example/bundle",
             "packages of the kind \"mcpb\" cannot be started",
         ),
-        ("io.example/broken", "is none of a registry"),
+        (
+            "io.example/broken",
+            "its response is not that of a registry",
+        ),
         ("io.example/down", "status 503"),
     ] {
         let (code, printed, said) = ask(&site, &["show", name]);
@@ -158,7 +161,7 @@ fn what_cannot_be_had_is_said_with_the_reason() {
     let (code, _, said) = ask(&site, &["show", "io.example/weather", "--version", "9.9.9"]);
     assert_eq!(code, Some(1));
     assert!(
-        said.contains("there is no version \"9.9.9\" of io.example/weather; its newest is 2.0"),
+        said.contains("io.example/weather has no version \"9.9.9\"; its latest is 2.0"),
         "{said}"
     );
     let output = longshore(
@@ -166,5 +169,8 @@ fn what_cannot_be_had_is_said_with_the_reason() {
         &["registry", "show", "a", "--url", "ftp://a"],
     );
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("is no URL of a registry"), "{said}");
+    assert!(
+        said.contains("is not the URL of a registry; write one such as"),
+        "{said}"
+    );
 }

@@ -181,7 +181,7 @@ fn what_changes_in_the_file_takes_effect_together_and_what_is_wrong_does_not() {
         OTHER_KEY,
         "toolsets: [everything]\nstdio:\n  message_bytes: 1000\n",
     ));
-    let line = program.wait_for("take effect with the next start");
+    let line = program.wait_for("changed settings apply after a restart");
     assert!(line.contains("stdio.message_bytes"), "{line}");
 }
 
@@ -190,7 +190,7 @@ fn sighup_reads_the_configuration_again_and_does_not_end_the_program() {
     let mut program = Program::start(&settings("one", KEY, ""), &[]);
     program.signal("HUP");
     program.wait_for("SIGHUP");
-    program.wait_for("nothing that can change");
+    program.wait_for("no setting that applies to a running server has changed");
     assert!(program.get("/health", KEY).starts_with("HTTP/1.1 200"));
 }
 
@@ -329,7 +329,7 @@ fn a_document_that_changes_is_served_as_it_is_now() {
     let mut program = Program::start(&settings("one", KEY, &source(place)), &[]);
     assert!(program.get("/tools", KEY).contains("pets__first"));
     fs::write(&path, document("second")).expect("written");
-    program.wait_for("what the configuration names was read again");
+    program.wait_for("the files that the configuration names were reloaded");
     let tools = program.get("/tools", KEY);
     assert!(
         tools.contains("pets__second") && !tools.contains("pets__first"),
@@ -337,9 +337,9 @@ fn a_document_that_changes_is_served_as_it_is_now() {
     );
     // An invalid document removes nothing, and the log describes the error.
     fs::write(&path, "{").expect("written");
-    program.wait_for("what it offered before stays");
+    program.wait_for("its previous tools stay listed");
     program.wait_for("skipped");
-    program.wait_for("what the configuration names was read again");
+    program.wait_for("the files that the configuration names were reloaded");
     assert!(program.get("/tools", KEY).contains("pets__second"));
     assert!(program.get("/health", KEY).contains("openapi.document"));
 }
@@ -371,7 +371,7 @@ fn a_document_that_cannot_be_had_at_start_is_asked_for_again() {
     let mut program = Program::start(&settings("one", KEY, &more), &[]);
     assert!(!program.get("/tools", KEY).contains("pets__late"));
     is_there.store(true, std::sync::atomic::Ordering::SeqCst);
-    program.wait_for("a source that was down is there");
+    program.wait_for("a source that was unavailable is loaded");
     // The log line precedes the new configuration.
     while !program.get("/tools", KEY).contains("pets__late") {
         std::thread::yield_now();

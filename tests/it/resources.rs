@@ -410,7 +410,7 @@ async fn failures_tell_as_much_as_they_should() {
     );
     assert_eq!(
         error("test://slow").await,
-        json!({"code": -32603, "message": "the resource was not there within 0.001 s"})
+        json!({"code": -32603, "message": "the resource did not respond within 0.001 s"})
     );
     assert!(harness.read("test://text").await.is_ok());
 }
@@ -511,12 +511,12 @@ fn what_cannot_be_offered_is_refused_with_a_reason() {
     );
     assert_eq!(
         error.to_string(),
-        r#"resource "test://a" was added twice; give one of them another URI"#
+        r#"resource "test://a" was added twice; change one of the URIs"#
     );
     let error = refused(App::new().resource(text("no uri")));
     assert_eq!(
         error.to_string(),
-        r#"resource "no uri": that is no URI, it does not begin with a scheme, such as `file:`"#
+        r#"resource "no uri": the URI is not valid, it does not begin with a scheme, such as `file:`"#
     );
     let error = refused(App::new().resource(template("test://{a}-{b}")));
     assert_eq!(
@@ -525,7 +525,9 @@ fn what_cannot_be_offered_is_refused_with_a_reason() {
     );
     let source = std::error::Error::source(&error).expect("a source");
     assert!(
-        source.to_string().contains("where the variable `a` ends"),
+        source
+            .to_string()
+            .contains("the end of the variable `a` is ambiguous"),
         "{source}"
     );
     let error = refused(

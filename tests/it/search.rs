@@ -200,7 +200,7 @@ fn a_tool_of_such_a_name_is_refused_at_start() {
     let refused = crate::support::bind(longshore::App::new().tool(tool).config(config));
     assert_eq!(
         refused.expect_err("refused").to_string(),
-        "tool \"call_tool\" was added twice; give one of them another name"
+        "tool \"call_tool\" was added twice; rename one of them"
     );
 }
 

@@ -103,7 +103,7 @@ fn a_build_without_components_says_how_to_have_them() {
     };
     let app = longshore::App::new().config(config);
     let error = app.harness().map(drop).expect_err("refused").to_string();
-    assert!(error.contains("build it with --features wasm"), "{error}");
+    assert!(error.contains("this build has no WebAssembly support; build with --features wasm, or remove the source"), "{error}");
 }
 
 #[test]

@@ -186,6 +186,6 @@ async fn a_call_that_takes_too_long_fails_as_a_result() {
     assert_eq!(answer["result"]["isError"], true);
     assert_eq!(
         answer["result"]["content"][0]["text"],
-        "the tool did not answer within 60 s"
+        "the tool did not respond within 60 s"
     );
 }

@@ -136,7 +136,7 @@ impl AuthorizationServer {
             sealed::open(&self.ring, &self.issuer, id, now).filter(|_| self.config.registration);
         let Some(registered) = registered else {
             return Err(OAuthError::invalid_client(
-                "there is no such client; register it again",
+                "the client is unknown; register it again",
             ));
         };
         let client = Client::new(

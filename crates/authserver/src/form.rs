@@ -33,7 +33,7 @@ impl Parameters {
             }
             if found.iter().any(|(known, _)| *known == name) {
                 return Err(OAuthError::invalid_request(
-                    "a parameter is there more than once",
+                    "a parameter appears more than once",
                 ));
             }
             found.push((name.into_owned(), value.into_owned()));

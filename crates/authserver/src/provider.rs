@@ -266,7 +266,7 @@ impl Provider {
         let url = known
             .user
             .clone()
-            .ok_or_else(|| self.odd("it has no URL for users"))?;
+            .ok_or_else(|| self.odd("it has no authorization endpoint"))?;
         let bearer = HeaderValue::from_str(&format!("Bearer {token}"));
         let mut bearer = bearer.map_err(|_| self.odd("its token is not ASCII"))?;
         bearer.set_sensitive(true);
@@ -456,7 +456,9 @@ impl Provider {
 }
 
 fn rejected() -> OAuthError {
-    OAuthError::server_error("the login at the identity provider failed; the server's log says why")
+    OAuthError::server_error(
+        "the login at the identity provider failed; the server's log has the reason",
+    )
 }
 
 /// Returns a claim by its name, or by the path to it.

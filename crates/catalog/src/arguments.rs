@@ -162,7 +162,7 @@ impl InvalidArguments {
     /// Names the path of a member that appears twice in its object.
     pub fn repeated(path: &str) -> Self {
         Self::new(format!(
-            "{}: the member appears more than once; give it once",
+            "{}: the member appears more than once; send it once",
             cut(path)
         ))
     }

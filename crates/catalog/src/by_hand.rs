@@ -338,9 +338,9 @@ impl AnyResource {
 /// Implemented by every [`Resource`], by functions with `#[resource]`, by
 /// [`TemplateFn`], and by `Arc<dyn Resource>` and `Arc<dyn ResourceTemplate>`.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no resource",
+    message = "`{Self}` is not a resource",
     label = "a function becomes one by `#[resource]`",
-    note = "put `#[longshore::resource]` on the function, or use `longshore::resource_fn` for what needs state of its own"
+    note = "put `#[longshore::resource]` on the function, or use `longshore::resource_fn` for a closure"
 )]
 pub trait IntoResource {
     /// The resource, as the server holds it.
@@ -402,9 +402,9 @@ impl fmt::Debug for AnyResource {
 ///
 /// Implemented by every [`Prompt`], functions with `#[prompt]` among them, and by `Arc<dyn Prompt>`.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no prompt",
+    message = "`{Self}` is not a prompt",
     label = "a function becomes one by `#[prompt]`",
-    note = "put `#[longshore::prompt]` on the function, or use `longshore::prompt_fn` for what needs state of its own"
+    note = "put `#[longshore::prompt]` on the function, or use `longshore::prompt_fn` for a closure"
 )]
 pub trait IntoPrompt {
     /// The prompt, as the server holds it.

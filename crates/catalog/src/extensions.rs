@@ -23,7 +23,7 @@ impl Extensions {
             return fault("an identifier has a prefix and a name, such as com.example/billing");
         }
         if !settings.is_object() {
-            return fault("its settings are an object, {} if there are none");
+            return fault("its settings must be an object; use {} if there are none");
         }
         if self.0.contains_key(&name) {
             return fault("it was added twice");

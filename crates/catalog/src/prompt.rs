@@ -28,9 +28,9 @@ pub type ArgumentFuture =
 ///
 /// Its future is dropped, and its panics end, as those of a [`Tool`](crate::Tool) do.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no prompt",
+    message = "`{Self}` is not a prompt",
     label = "a function becomes one by `#[prompt]`",
-    note = "put `#[longshore::prompt]` on the function, or use `longshore::prompt_fn` for what needs state of its own"
+    note = "put `#[longshore::prompt]` on the function, or use `longshore::prompt_fn` for a closure"
 )]
 pub trait Prompt: Send + Sync + 'static {
     /// The definition that `prompts/list` returns. It does not change.

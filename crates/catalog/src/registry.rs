@@ -153,7 +153,7 @@ impl Catalog {
                     what: "tool",
                     name: definition.name.clone(),
                     problem: format!(
-                        "its view {uri:?} is not there; add a View of that URI, which begins with ui://"
+                        "its view {uri:?} does not exist; add a View with that URI, which must begin with ui://"
                     ),
                 });
             }
@@ -260,12 +260,12 @@ impl Catalog {
         };
         let advice = match (source.starts_with(TOOLSET), is_toolset) {
             (true, true) => "name only one of the two in toolsets",
-            (true, false) => "take the toolset out of toolsets, or give the other one another name",
-            _ if what == "resource" => "give one of them another URI",
-            _ => "give one of them another name, or its source a prefix",
+            (true, false) => "remove the toolset from toolsets, or rename the other tool",
+            _ if what == "resource" => "change one of the URIs",
+            _ => "rename one of them, or give its source a prefix",
         };
         Some(format!(
-            "{owner} offers a {what} {name:?} already; {advice}"
+            "{owner} already offers a {what} {name:?}; {advice}"
         ))
     }
 
@@ -433,7 +433,7 @@ impl Catalog {
                 return fault(format!("the argument {:?} appears twice", argument.name));
             }
             if !is_prompt_name(&argument.name) {
-                return fault(format!("{:?} is no name of an argument", argument.name));
+                return fault(format!("{:?} is not a valid argument name", argument.name));
             }
         }
         match self.prompts.add(CatalogPrompt {
@@ -621,7 +621,7 @@ mod tests {
             catalog([Definition::new("twin"), Definition::new("twin")]).expect_err("refused");
         assert_eq!(
             error.to_string(),
-            "tool \"twin\" was added twice; give one of them another name"
+            "tool \"twin\" was added twice; rename one of them"
         );
     }
 

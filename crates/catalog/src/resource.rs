@@ -31,9 +31,9 @@ pub type VariableFuture =
 ///
 /// Its future is dropped, and its panics end, as those of a [`Tool`](crate::Tool) do.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no resource",
+    message = "`{Self}` is not a resource",
     label = "a function becomes one by `#[resource]`",
-    note = "put `#[longshore::resource]` on the function, or use `longshore::resource_fn` for what needs state of its own"
+    note = "put `#[longshore::resource]` on the function, or use `longshore::resource_fn` for a closure"
 )]
 pub trait Resource: Send + Sync + 'static {
     /// The definition that `resources/list` returns. It does not change.
@@ -285,7 +285,7 @@ pub enum ResourceErrorKind {
 impl ResourceError {
     /// There is nothing at the URI.
     pub fn not_found() -> Self {
-        Self::of(ResourceErrorKind::NotFound, "there is no such resource")
+        Self::of(ResourceErrorKind::NotFound, "the resource does not exist")
     }
 
     /// A failure, with a message for the caller.

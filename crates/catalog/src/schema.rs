@@ -63,21 +63,19 @@ pub enum SchemaProblem {
     #[error("a schema is an object, `true` or `false`")]
     NotSchema,
     /// `$schema` names something else than one of the dialects.
-    #[error("there is no support for the dialect {0:?}; use 2020-12, which needs no `$schema`")]
+    #[error("the dialect {0:?} is not supported; use 2020-12, which needs no `$schema`")]
     Dialect(String),
     /// The schema is not valid in its dialect.
     #[error("not a valid schema: {0}")]
     Invalid(String),
     /// A reference that leads out of the schema.
-    #[error(
-        "{0:?} is not part of this schema, and nothing is fetched; copy its target into `$defs`"
-    )]
+    #[error("{0:?} is not part of this schema, and is not fetched; copy its target into `$defs`")]
     Remote(String),
     /// A reference into this schema that leads nowhere.
     #[error("{0:?} leads nowhere in this schema")]
     Unresolved(String),
     /// A reference loop that consumes no part of the value.
-    #[error("this reference comes back to itself, and checks nothing")]
+    #[error("this reference leads back to itself without a constraint")]
     Endless,
     /// A size limit was exceeded.
     #[error("more than {limit} {what}; split the tool, or make its arguments simpler")]

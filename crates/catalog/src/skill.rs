@@ -314,7 +314,7 @@ impl OfferedSkill {
     ///
     /// Why it cannot be offered.
     pub fn new(entry: Value) -> Result<Self, &'static str> {
-        let uri = entry["uri"].as_str().ok_or("it has no uri")?;
+        let uri = entry["uri"].as_str().ok_or("it has no URI")?;
         if !uri.ends_with(&format!("/{MANIFEST}")) {
             return Err("its uri is not that of a SKILL.md");
         }

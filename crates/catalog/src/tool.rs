@@ -27,9 +27,9 @@ pub type CallFuture = Pin<Box<dyn Future<Output = Result<Output, ToolError>> + S
 ///
 /// A panic ends this one call with an internal error and nothing else.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no tool",
+    message = "`{Self}` is not a tool",
     label = "a function becomes one by `#[tool]`",
-    note = "put `#[longshore::tool]` on the function, or use `longshore::tool_fn` for what needs state of its own"
+    note = "put `#[longshore::tool]` on the function, or use `longshore::tool_fn` for a closure"
 )]
 pub trait Tool: Send + Sync + 'static {
     /// The definition that `tools/list` returns. It does not change.

@@ -8,7 +8,7 @@ use super::Offered;
 ///
 /// [`#[tools]`](macro@crate::tools) on an `impl` writes this; `App::toolset` adds the object.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` has no tools",
+    message = "`{Self}` is not a toolset",
     label = "needs `#[tools]` on its `impl`",
     note = "write `#[tools] impl {Self} {{ #[tool] async fn name(&self) ... }}`"
 )]

@@ -83,9 +83,9 @@ pub struct TypedTool<A, F> {
 ///
 /// Implemented by every [`Tool`], functions with `#[tool]` among them, and by `Arc<dyn Tool>`.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no tool",
+    message = "`{Self}` is not a tool",
     label = "a function becomes one by `#[tool]`",
-    note = "put `#[longshore::tool]` on the function, or use `longshore::tool_fn` for what needs state of its own"
+    note = "put `#[longshore::tool]` on the function, or use `longshore::tool_fn` for a closure"
 )]
 pub trait IntoTool {
     /// The tool, as the server holds it.

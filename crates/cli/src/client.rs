@@ -519,7 +519,7 @@ impl Listener for Terminal {
             }
             _ => Err(RpcError::new(
                 -32601,
-                format!("nobody can be asked: {method}"),
+                format!("no user can be asked: {method}"),
             )),
         };
         Box::pin(async { answer })

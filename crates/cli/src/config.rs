@@ -95,13 +95,13 @@ fn check(args: CheckArgs) -> Result<(), Failure> {
     if !checked.missing.is_empty() {
         let missing = checked.missing.join(", ");
         let problem = format!(
-            "the server would start without a part of what the configuration names ({file}), see above: {missing}"
+            "the server would start without a part of the configuration ({file}), see above: {missing}"
         );
         return Err(AppError::Refused(problem).into());
     }
     if checked.offers_nothing && checked.left_out.is_empty() {
         let problem = format!(
-            "the server would start and offer nothing ({file}): name toolsets, sources or upstreams"
+            "the server would start without any tools, resources or prompts ({file}): set toolsets, sources or upstreams"
         );
         return Err(AppError::Refused(problem).into());
     }
@@ -189,7 +189,7 @@ fn surroundings_in_words(environment: &Environment) -> Vec<(&'static str, String
     }
     if let Some(seen) = &environment.system.cpu_millis {
         let cores = format!("{}.{:02} cores", seen.value / 1000, seen.value % 1000 / 10);
-        lines.push(("processor", cores, seen.evidence.clone()));
+        lines.push(("CPU", cores, seen.evidence.clone()));
     }
     if let Some(seen) = &environment.system.memory_bytes {
         let mib = format!("{} MiB", seen.value / (1024 * 1024));

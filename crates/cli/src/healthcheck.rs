@@ -45,7 +45,7 @@ const ANSWER_BYTES_MAX: u64 = 16 * 1024;
 pub(super) fn healthcheck(args: &HealthcheckArgs) -> Result<String, String> {
     if let Some(url) = &args.url {
         let parsed = Url::parse(url).map_err(|error| {
-            format!("--url is {url:?}, which is no URL: {error}; write it whole, such as http://127.0.0.1:3000/readyz")
+            format!("--url is {url:?}, which is not a valid URL: {error}; write it whole, such as http://127.0.0.1:3000/readyz")
         })?;
         return ask_elsewhere(&parsed);
     }
@@ -64,7 +64,7 @@ pub(super) fn healthcheck(args: &HealthcheckArgs) -> Result<String, String> {
             let is_secure = config.http.tls.certificate.is_some();
             ask_at_file(socket, is_secure, path).map_err(|error| {
                 format!(
-                    "the server at {} does not answer: {error}",
+                    "the server at {} does not respond: {error}",
                     socket.display()
                 )
             })?
@@ -77,18 +77,21 @@ pub(super) fn healthcheck(args: &HealthcheckArgs) -> Result<String, String> {
             };
             asked.map_err(|error| {
                 let advice = match wants_a_certificate(&error) {
-                    true => "; it wants to see a certificate of whoever asks: have it answer on a port for operators (http.admin.port), which is asked then",
+                    true => "; it requires a client certificate: set a port for operators (http.admin.port), which is then probed instead",
                     false => "",
                 };
-                format!("the server at {address} does not answer: {error}{advice}")
+                format!("the server at {address} does not respond: {error}{advice}")
             })?
         }
     };
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     match head.split(' ').nth(1) {
         Some("200") => Ok(body.trim().to_owned()),
-        Some(status) => Err(format!("{path} answered {status}: {}", body.trim())),
-        None => Err("what listens there does not answer by HTTP".to_owned()),
+        Some(status) => Err(format!(
+            "the response of {path} is {status}: {}",
+            body.trim()
+        )),
+        None => Err("the program that listens there does not respond over HTTP".to_owned()),
     }
 }
 
@@ -107,11 +110,11 @@ fn ask_elsewhere(url: &Url) -> Result<String, String> {
         let fetched = client.fetch(OutgoingRequest::get(url.clone())).await;
         fetched.map_err(|error| with_causes(&error))
     });
-    let answer = asked.map_err(|error| format!("the server at {url} does not answer: {error}"))?;
+    let answer = asked.map_err(|error| format!("the server at {url} does not respond: {error}"))?;
     let body = String::from_utf8_lossy(&answer.body).trim().to_owned();
     match answer.status.as_u16() {
         200 => Ok(body),
-        status => Err(format!("{url} answered {status}: {body}")),
+        status => Err(format!("the response of {url} is {status}: {body}")),
     }
 }
 

@@ -59,7 +59,7 @@ pub(super) fn init(args: InitArgs) -> Result<(), Failure> {
                 .and_then(|program| around(&program))
                 .ok_or_else(|| {
                     refused(
-                        "there is no release of Longshore yet, so a project depends on a copy of its source code: name that folder with --path"
+                        "Longshore has no release yet, so a project depends on its source code: name its folder with --path"
                             .to_owned(),
                     )
                 })?,
@@ -172,7 +172,7 @@ fn is_longshore(folder: &Path) -> bool {
 fn checked(copy: &Path) -> Result<PathBuf, Failure> {
     if !is_longshore(copy) {
         return Err(refused(format!(
-            "{} is no copy of Longshore: its Cargo.toml is not there, or of something else",
+            "{} is not the source code of Longshore: its Cargo.toml is missing or another one",
             copy.display()
         )));
     }
@@ -186,7 +186,7 @@ fn write(folder: &Path, files: &[Written]) -> Result<(), Failure> {
         let path = folder.join(file.path);
         if fs::symlink_metadata(&path).is_ok() {
             return Err(refused(format!(
-                "{} is there already, and nothing was written; name another folder, or move it away",
+                "{} exists already, and nothing was written; name another folder, or move it",
                 path.display()
             )));
         }
@@ -246,7 +246,7 @@ fn of_folder(path: &Path, error: &io::Error) -> Failure {
 /// Compiles the generated project and runs its test.
 #[cfg(test)]
 #[path = "init/main.rs"]
-#[expect(dead_code, reason = "it is a program of its own")]
+#[expect(dead_code, reason = "it is a workspace member of another program")]
 mod program;
 
 #[cfg(test)]

@@ -73,18 +73,18 @@ use longshore_app::config::{Flags, Transport};
     args_conflicts_with_subcommands = true,
     after_help = "Examples:\n  \
         longshore                                   the demo toolset on http://127.0.0.1:3000/mcp\n  \
-        longshore init weather                      a configuration to begin with, in the folder weather\n  \
+        longshore init weather                      a first configuration, in the folder weather\n  \
         longshore run --port 8080                   on another port\n  \
         longshore run --transport stdio             for a client that starts this program itself\n  \
         longshore run --config longshore.yaml       with a configuration file\n  \
         longshore config explain                    every setting, and where its value comes from\n  \
-        longshore doctor                            what this machine and configuration will do\n  \
-        longshore doctor --url https://host/mcp     what clients meet at a deployed server\n\n\
+        longshore doctor                            checks this machine and the configuration\n  \
+        longshore doctor --url https://host/mcp     checks a deployed server as a client\n\n\
         Every setting is also an environment variable: LONGSHORE_HOST, LONGSHORE_PORT (or PORT),\n\
         LONGSHORE_TRANSPORT, LONGSHORE_TOOLSET, LONGSHORE_WORKERS, LONGSHORE_CONFIG, and\n\
         LONGSHORE_<PART>__<NAME> for what the file has: LONGSHORE_HTTP__ALLOWED_HOSTS=mcp.example.com\n\n\
         Logs go to standard error; LONGSHORE_LOG sets how much: error, warn, info, debug, trace.\n\n\
-        Exit codes: 0 stopped as told, 1 could not serve, 2 the command line makes no sense."
+        Exit codes: 0 stopped on request, 1 cannot serve, 2 invalid command line."
 )]
 pub struct Cli {
     #[command(subcommand)]

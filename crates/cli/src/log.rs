@@ -367,7 +367,8 @@ fn write_lines(
                 target: module_path!(),
                 trace: None,
                 fields: Fields {
-                    message: "lines of the log were dropped: nobody took them in time".to_owned(),
+                    message: "log lines were dropped, because standard error was blocked"
+                        .to_owned(),
                     others: vec![("lines", (now - told).into())],
                 },
             };

@@ -135,8 +135,7 @@ impl KeptArgs {
         }
         let folder = default_folder(&Probe::real()).ok_or_else(|| {
             AppError::Refused(
-                "there is no place for tokens: name one with --folder or LONGSHORE_TOKENS"
-                    .to_owned(),
+                "no folder for tokens; name one with --folder or LONGSHORE_TOKENS".to_owned(),
             )
         })?;
         Ok(Tokens::in_folder(folder))
@@ -180,7 +179,7 @@ impl Place {
             (config, _) => config,
         };
         let url = upstream.url.as_deref().ok_or_else(|| {
-            problem("it is a program: there is nobody to log in to; give it what it needs by env")
+            problem("it is a program, which has no login; pass its credentials in env")
         })?;
         let url = url.parse().map_err(|_| problem("its url is none"))?;
         let tokens = self.kept.tokens(config.as_ref(), upstream.auth.login)?;
@@ -209,7 +208,7 @@ pub(super) fn login(mut args: LoginArgs) -> Result<(), Failure> {
         && let Some(place) = args.place.at_mcp()
     {
         output::remark(&format!(
-            "{} has no login at /; trying {}",
+            "there is no login at {}/; trying {}",
             args.place.server, place.server
         ));
         args.place = place;
@@ -268,7 +267,7 @@ fn log_in_as(args: &LoginArgs) -> Result<(), Refused> {
         .block_on(log_in(&request, show))
         .map_err(Refused::Login)?;
     output::remark(&format!(
-        "logged in to {} at {}; the token is kept in {tokens}",
+        "logged in to {} at {}; the token is stored in {tokens}",
         clean(&login.resource),
         clean(&login.issuer),
     ));
@@ -294,9 +293,9 @@ pub(super) fn logout(args: &LogoutArgs) -> Result<(), Failure> {
             for one in out {
                 let issuer = clean(&one.issuer);
                 output::remark(&match one.is_told {
-                    true => format!("logged out; its issuer {issuer} was told"),
+                    true => format!("logged out; its issuer {issuer} revoked the token"),
                     false => format!(
-                        "the token is forgotten here; its issuer {issuer} was not told, and it may be good until it ends"
+                        "the token was deleted here, but its issuer {issuer} could not revoke it; it may work until it expires"
                     ),
                 });
             }
@@ -319,7 +318,7 @@ pub(super) fn list(args: &LoginsArgs) -> Result<(), Failure> {
         return print(&format!("{:#}\n", Value::from(known)));
     }
     if known.is_empty() {
-        return print(&format!("no token is kept in {tokens}\n"));
+        return print(&format!("no token is stored in {tokens}\n"));
     }
     print(&listed(&known))
 }
@@ -424,7 +423,7 @@ mod tests {
         let path = folder.path().to_str().expect("UTF-8");
         let of = |variables: &[(&str, &str)]| browser_here(&Probe::of(variables.iter().copied()));
         let display = [("DISPLAY", ":0"), ("PATH", path)];
-        assert_eq!(of(&display), None, "there is no such program");
+        assert_eq!(of(&display), None, "the program was not found");
         let program = folder.path().join(OPENER);
         std::fs::write(&program, "").expect("written");
         assert_eq!(of(&display), Some(program.clone()));

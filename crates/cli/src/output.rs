@@ -111,7 +111,7 @@ fn filter(level: &str) -> Result<Targets, AppError> {
     };
     let is_word = !level.contains(['=', ',', ':', '[']);
     if is_word && level.parse::<LevelFilter>().is_err() {
-        return Err(refused("it is no level".to_owned()));
+        return Err(refused("it is not a log level".to_owned()));
     }
     // Span filters of other programs have no effect here, and would disable all logs.
     if level.contains('[') {
@@ -311,10 +311,10 @@ mod tests {
         assert!(filter("loud=and=clear").is_err());
         assert!(filter("[call]=debug").is_err());
         let typo = filter("information").expect_err("no level").to_string();
-        assert!(typo.contains("it is no level"), "{typo}");
+        assert!(typo.contains("it is not a log level"), "{typo}");
         for word in ["hunter2", "info;debug"] {
             let refused = filter(word).expect_err("refused").to_string();
-            assert!(refused.contains("it is no level"), "{refused}");
+            assert!(refused.contains("it is not a log level"), "{refused}");
         }
         for part in ["longshore::audit", "warn,h2", "3"] {
             assert!(filter(part).is_ok(), "{part}");

@@ -92,12 +92,12 @@ pub(super) fn policy(args: PolicyArgs) -> Result<bool, Failure> {
             };
             let principal = with(rules.principal(&subject), groups, scopes, &claims);
             let Some(decision) = rules.decide(&principal, kind, &name) else {
-                config::print(&format!("no: there is no {} of this name\n", word(kind)))?;
+                config::print(&format!("no: the {} does not exist\n", word(kind)))?;
                 return Ok(false);
             };
             let because = match &decision.rule {
                 Some(rule) => format!("by {rule}"),
-                None => "no rule says anything, and this is the default".to_owned(),
+                None => "no rule applies, so the default decides".to_owned(),
             };
             let lacking: Vec<_> = decision
                 .requires

@@ -88,7 +88,7 @@ impl<'s> Acceptor<'s> {
                 tracing::warn!(
                     max = self.max,
                     setting = Limit::Connections.setting(),
-                    "there are as many connections as there may be: those that are idle are closed for new ones"
+                    "the limit of connections is reached: idle connections are closed for new ones"
                 );
             }
             let ended = self.end_longest_idle(None);

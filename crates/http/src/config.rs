@@ -131,7 +131,7 @@ impl<'de> Deserialize<'de> for SocketMode {
         match u32::from_str_radix(&digits, 8) {
             Ok(mode) if mode <= 0o777 => Ok(Self(mode)),
             _ => Err(D::Error::custom(
-                "it has to be the digits of chmod, such as \"660\" or \"600\"",
+                "write the octal digits of chmod, such as \"660\" or \"600\"",
             )),
         }
     }
@@ -235,14 +235,14 @@ impl HttpConfig {
         if let Some(workers) = self.workers.filter(|workers| WORKERS_MAX < *workers) {
             conflicts.add(
                 format!("http.workers is {workers}"),
-                "give it at most 1024; one for each core is best, which is the default",
+                "set it to at most 1024; the default, one for each core, is best",
             );
         }
         self.limits.validate(conflicts);
         self.validate_admin(conflicts);
         if self.tls.client_optional && self.tls.client_ca.is_none() {
             conflicts.add(
-                "http.tls.client_optional is set, and http.tls.client_ca is not: nobody would be asked for a certificate",
+                "http.tls.client_optional is set, and http.tls.client_ca is not: no client would be asked for a certificate",
                 "name the file with the authorities of clients' certificates, or leave it out",
             );
         }
@@ -287,7 +287,7 @@ impl HttpConfig {
         {
             conflicts.add(
                 format!("http.admin.port is {port}, which clients have already"),
-                "give operators a port of their own, or leave it out",
+                "use another port for operators, or remove the setting",
             );
         }
         if host.is_some() && port.is_none() {
@@ -352,7 +352,7 @@ impl HttpLimits {
         if HEADER_BYTES_MAX < self.header_bytes {
             conflicts.add(
                 format!("http.limits.header_bytes is {}", self.header_bytes),
-                "give it at most 65536, which is what is kept of a request while its head arrives",
+                "set it to at most 65536, the size of the buffer for request heads",
             );
         }
     }

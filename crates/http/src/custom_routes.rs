@@ -64,10 +64,7 @@ pub(super) async fn answer(handler: &dyn RouteHandler, request: Request<Bytes>) 
     match AssertUnwindSafe(answer).catch_unwind().await {
         Ok(response) => response,
         Err(_) => {
-            tracing::error!(
-                path,
-                "a route panicked; its request failed, nothing else is affected"
-            );
+            tracing::error!(path, "a route panicked; its request failed");
             HttpError::Internal.into_problem()
         }
     }

@@ -58,7 +58,7 @@ struct Open {
 /// Reason for which a connection ended early.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Broken {
-    #[error("the client gave no sign of life")]
+    #[error("the client did not respond to keep-alive pings")]
     Silent,
     #[error(transparent)]
     Protocol(#[from] h2::Error),

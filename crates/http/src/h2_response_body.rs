@@ -38,7 +38,7 @@ pub(super) fn send(
     let mut stream = match respond.send_response(Response::from_parts(head, ()), is_empty) {
         Ok(stream) => stream,
         Err(error) => {
-            tracing::debug!(%error, "an answer could not be sent");
+            tracing::debug!(%error, "a response could not be sent");
             respond.send_reset(Reason::INTERNAL_ERROR);
             return None;
         }
@@ -112,7 +112,7 @@ impl H2ResponseBody {
                     return Poll::Ready(Ok(()));
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "an answer broke off");
+                    tracing::debug!(%error, "a response ended early");
                     self.stream.send_reset(Reason::INTERNAL_ERROR);
                     return Poll::Ready(Ok(()));
                 }
@@ -127,7 +127,7 @@ impl Future for H2ResponseBody {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         self.poll_send(cx).map(|sent| {
             if let Err(error) = sent {
-                tracing::trace!(%error, "the rest of an answer was not sent");
+                tracing::trace!(%error, "the rest of a response was not sent");
             }
         })
     }

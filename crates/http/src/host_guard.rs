@@ -123,7 +123,7 @@ impl HostGuard {
             setting,
             host = said(HOST),
             origin = said(ORIGIN),
-            "a request was refused for its Host or its Origin; if it should be answered, add it to the setting"
+            "a request was rejected for its Host or Origin; to accept it, add the value to the setting"
         );
     }
 

@@ -328,7 +328,7 @@ fn inherited() -> io::Result<Option<BoundSocket>> {
     if 1 < handed.len() {
         tracing::warn!(
             sockets = handed.len(),
-            "more than one socket was handed over; only the first is served, and clients of the others wait in vain"
+            "several sockets were passed to this process; only the first one is served, and clients of the others get no response"
         );
     }
     tracing::info!(

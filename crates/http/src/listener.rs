@@ -133,12 +133,12 @@ impl SocketFile {
 
         match std::fs::symlink_metadata(path) {
             Ok(there) if !there.file_type().is_socket() => {
-                let problem = "there is a file that is no socket";
+                let problem = "a file that is not a socket exists at that path";
                 return Err(io::Error::new(io::ErrorKind::AlreadyExists, problem));
             }
             Ok(_) => match StdUnixStream::connect(path) {
                 Ok(_) => {
-                    let problem = "another program listens there";
+                    let problem = "another program listens on it";
                     return Err(io::Error::new(io::ErrorKind::AddrInUse, problem));
                 }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {

@@ -124,7 +124,7 @@ fn operation(name: &str, tool: &Value) -> Value {
         },
         "responses": {
             "200": {
-                "description": "What the tool returned.",
+                "description": "Result of the tool.",
                 "content": {"application/json": {"schema": {
                     "type": "object", "properties": result, "required": required_of_result,
                 }}},
@@ -152,7 +152,7 @@ fn problem_schema() -> Value {
             "status": {"type": "integer"},
             "title": {"type": "string"},
             "detail": {"type": "string"},
-            "setting": {"type": "string", "description": "The setting that would have let the request pass."},
+            "setting": {"type": "string", "description": "Setting that rejected the request."},
             "retryAfterMs": {"type": "integer"},
         },
         "required": ["status", "title", "detail"],

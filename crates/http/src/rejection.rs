@@ -221,7 +221,7 @@ impl HttpError {
             Self::HostForeign => Row::new(
                 Status::FORBIDDEN,
                 Reason::HostForeign,
-                "This server does not answer to that Host",
+                "This server does not accept that Host",
             )
             .setting("http.allowed_hosts")
             .denied(),
@@ -247,12 +247,12 @@ impl HttpError {
             Self::HeaderName => Row::new(
                 Status::BAD_REQUEST,
                 Reason::Head,
-                "The name of a header has an underscore, which others may take for a hyphen",
+                "A header name contains an underscore, which other programs may read as a hyphen",
             ),
             Self::NotFound => Row::new(
                 Status::NOT_FOUND,
                 Reason::Path,
-                "There is nothing at this path; the MCP endpoint is /mcp",
+                "Not found; the MCP endpoint is /mcp",
             ),
             Self::NoPlayground => Row::new(
                 Status::NOT_FOUND,
@@ -265,18 +265,18 @@ impl HttpError {
                 ..Row::new(
                     Status::INTERNAL_SERVER_ERROR,
                     Reason::Path,
-                    "The server is at fault; its log says more",
+                    "Internal error; the server's log has the details",
                 )
             },
             Self::NoPage => Row::new(
                 Status::NOT_FOUND,
                 Reason::Path,
-                "There is nothing at this path; there are /, /metrics, /health, /health/detailed, /livez, /readyz and /startupz",
+                "Not found; there are /, /metrics, /health, /health/detailed, /livez, /readyz and /startupz",
             ),
             Self::ForOperators => Row::new(
                 Status::FORBIDDEN,
                 Reason::Path,
-                "Only those who have proved who they are see this here; it is open to all on the admin port",
+                "Authentication is required here; on the admin port it is not",
             )
             .setting("http.admin.port"),
             Self::MethodNotAllowed(_) => Row::new(

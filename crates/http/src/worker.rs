@@ -482,7 +482,7 @@ async fn serve(serving: ConnTask, stream: Stream, multiplexed: bool, guards: Gua
             hits.count(limit);
             tracing::debug!(
                 limit = limit.setting(),
-                "a client makes work for nothing too often: its HTTP/2 connection was closed"
+                "an HTTP/2 connection was closed, because its client cancels or resets too many requests"
             );
             return;
         };

@@ -261,7 +261,7 @@ impl SamplingRequest {
             }
             for block in &message.content {
                 if !revision.has_annotations() && matches!(block, SamplingContent::Audio(_)) {
-                    return Err("the client's revision of the protocol has no sounds".to_owned());
+                    return Err("the client's protocol version does not support audio".to_owned());
                 }
                 messages.push(json!({"role": message.role, "content": block}));
             }
@@ -305,13 +305,13 @@ fn check_balance(messages: &[SamplingMessage]) -> Result<(), String> {
             })
             .collect();
         if !results.is_empty() && results.len() < message.content.len() {
-            return Err("a message with results of tools holds nothing else".to_owned());
+            return Err("a message with tool results must not contain anything else".to_owned());
         }
         if let Some(id) = wanted.iter().find(|id| !results.contains(id)) {
             return Err(format!("the next message has no result for the call {id}"));
         }
         if let Some(id) = results.iter().find(|id| !wanted.contains(id)) {
-            return Err(format!("there is a result for {id}, which was not called"));
+            return Err(format!("the result {id} has no call"));
         }
         wanted = message
             .content

@@ -42,13 +42,13 @@ pub enum TemplateError {
     #[error("it has more than {URI_MAX_BYTES} bytes")]
     TooLong,
     /// A brace without its partner.
-    #[error("the brace at byte {at} has no partner")]
+    #[error("the brace at byte {at} has no counterpart")]
     Brace {
         /// Position of the error, in bytes.
         at: usize,
     },
     /// A character that a URI does not have.
-    #[error("{character:?} at byte {at} has to be percent-encoded in a URI")]
+    #[error("{character:?} at byte {at} must be percent-encoded in a URI")]
     Literal {
         /// The invalid character.
         character: char,
@@ -71,8 +71,7 @@ pub enum TemplateError {
     },
     /// The end of a variable is ambiguous.
     #[error(
-        "it cannot be told where the variable `{name}` ends: put a character such as `/` or `:` behind it, \
-         which its values do not have"
+        "the end of the variable `{name}` is ambiguous: put a character such as `/` or `:` behind it, which its values do not contain"
     )]
     Ambiguous {
         /// Its name.

@@ -165,7 +165,7 @@ pub(super) fn audit_task(
 #[cold]
 pub(super) fn audit_unavailable(id: &str) -> Reply {
     let message =
-        "What happens here has to be recorded, and cannot be at this time; try again later";
+        "Calls must be recorded in the audit log, which cannot be written now; try again later";
     let error = ErrorObject::new(ErrorCode::Http(503), message);
     let data = serde_json::json!({"retryAfterMs": 1000, "setting": "audit.required"});
     Reply::refused(Refusal::Unrecorded, Some(id), &error.with_data(data))

@@ -16,7 +16,7 @@ use crate::protocol::message::{self, Response};
 use crate::protocol::push_string;
 use crate::telemetry::{Metrics, QUESTIONS, QUESTIONS_WAITING};
 
-/// Questions that tools ask the client.
+/// Client requests of tools: elicitation, sampling and roots.
 ///
 /// ```toml
 /// [server.client_requests]
@@ -32,7 +32,7 @@ pub struct ClientRequestConfig {
     pub per_session: usize,
     /// Maximum number of pending client requests of all sessions.
     pub total: usize,
-    /// Time in which a client of 2026-07-28 must call again with its answers, in seconds.
+    /// Time in which a client of 2026-07-28 must repeat the call with its responses, in seconds.
     pub state_seconds: u64,
 }
 
@@ -53,7 +53,7 @@ impl ClientRequestConfig {
         if PER_SESSION_MAX < per_session {
             conflicts.add(
                 format!("server.client_requests.per_session is {per_session}"),
-                "give it at most 200: over stdio 256 messages are handled at once, and responses need some of these places",
+                "set it to at most 200: over stdio 256 messages are handled at once, and responses need some of these slots",
             );
         }
     }
@@ -202,7 +202,7 @@ impl ClientRequests {
         slot: &Arc<PendingRequest>,
     ) -> Result<Box<str>, &'static str> {
         let Some(session) = &context.session else {
-            return Err("there is no session");
+            return Err("the request has no session");
         };
         let mut waiting = self.waiting();
         let of_session = waiting.by_session.get(session).copied().unwrap_or_default();

@@ -169,7 +169,7 @@ pub(super) fn complete(
             )));
         }
         None => {
-            let problem = format!("there is no argument `{}`", truncated(&name));
+            let problem = format!("the argument `{}` does not exist", truncated(&name));
             return Err(invalid_params(id, &problem));
         }
     }
@@ -280,10 +280,7 @@ impl CompletionResponder {
                 Reply::error(&self.id, &ErrorObject::new(ErrorCode::Internal, message))
             }
             CallOutcome::Panicked => {
-                tracing::error!(
-                    argument,
-                    "a completion panicked; its request failed, nothing else is affected"
-                );
+                tracing::error!(argument, "a completion panicked; its request failed");
                 internal_error(&self.id)
             }
             CallOutcome::Cancelled => Reply::Cancelled,

@@ -51,7 +51,7 @@ pub struct ServerConfig {
     pub contents_cache_bytes: usize,
     /// Listing many tools by way of a search.
     pub search: SearchConfig,
-    /// Questions that tools ask the client.
+    /// Client requests of tools: elicitation, sampling and roots.
     pub client_requests: ClientRequestConfig,
     /// Calls that outlive their request.
     pub tasks: TaskConfig,

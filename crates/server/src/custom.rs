@@ -62,18 +62,18 @@ pub(super) fn call(
                 custom_result(&id, result, server_info).counted(&limits, share, &id)
             }
             CallOutcome::Done(Ok(_)) => {
-                tracing::error!(method = %name, "a method is at fault: its result is no object");
+                tracing::error!(method = %name, "a custom method failed: its result is not an object");
                 errors::internal_error(&id)
             }
             CallOutcome::Done(Err(error)) => Reply::error(&id, &error),
             CallOutcome::TimedOut(limit) => {
                 let seconds = limit.as_secs_f64();
                 tracing::warn!(method = %name, limit_s = seconds, "a method ran out of time");
-                let message = format!("the method did not answer within {seconds} s");
+                let message = format!("the method did not respond within {seconds} s");
                 Reply::error(&id, &ErrorObject::new(ErrorCode::Internal, message))
             }
             CallOutcome::Panicked => {
-                tracing::error!(method = %name, "a method panicked; its request failed, nothing else is affected");
+                tracing::error!(method = %name, "a method panicked; its request failed");
                 errors::internal_error(&id)
             }
             CallOutcome::Stopped => errors::stopped(&id),

@@ -77,7 +77,7 @@ pub(super) fn dispatch(
         // A session exists already. Over HTTP, each `initialize` starts a new one elsewhere.
         Method::Initialize => ready(Reply::error(
             request.id,
-            &ErrorObject::new(ErrorCode::InvalidRequest, "initialize was answered already"),
+            &ErrorObject::new(ErrorCode::InvalidRequest, "initialize was sent twice"),
         )),
         other => optional_method(server, cx, other, request_context.reborrow()),
     };

@@ -89,7 +89,7 @@ pub fn post(
             Refusal::TooManyStreams,
             None,
             ErrorCode::Http(429),
-            "Too many requests of this session wait for their answers",
+            "Too many requests of this session are in progress",
         )
     })?;
     let handled = stdio::handle(server, cx, by, &session.peer, principal, body);
@@ -129,8 +129,7 @@ fn forward(
         })?;
     if !server.streams.is_shared() {
         return Err(unknown(
-            "Session not found here: another process has its event stream, and replicas share no state; give them \
-             one, or send what belongs to a stream to the same replica",
+            "Session not found on this replica: another replica has its event stream, and replicas share no state; configure a shared state, or route a session to one replica",
         ));
     }
     if let Err(problem) = Payload::within(body, server.bounds) {
@@ -139,8 +138,7 @@ fn forward(
     let message = std::str::from_utf8(body).ok();
     let Some(message) = message.filter(|text| text.len() <= FORWARD_BYTES_MAX) else {
         return Err(unknown(
-            "the message is too large to be passed on to the replica that has the event stream; send what belongs \
-             to a stream to the same replica",
+            "the message is too large to be passed to the replica that has the event stream; route a session to one replica",
         ));
     };
     server.streams.broadcast(BusMessage::Posted {
@@ -175,7 +173,7 @@ pub(super) fn receive_forwarded(server: &Arc<Server>, id: &str, principal: &str,
 /// Ends a session whose client does not read.
 fn evict(server: &Server, id: &str, session: &SseSession) {
     if server.sessions.sse.all().remove(id).is_some() {
-        tracing::info!("a session of 2024-11-05 was evicted: nobody took its messages");
+        tracing::info!("a session of 2024-11-05 was ended: its client did not read its messages");
     }
     session.is_evicted.store(true, Ordering::Release);
     session.waker.wake();

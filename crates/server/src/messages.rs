@@ -57,24 +57,27 @@ impl MessagesConfig {
     /// Returns the first invalid setting and its problem.
     fn problem(&self) -> Option<(&'static str, &'static str)> {
         if !(8..=64).contains(&self.depth) {
-            return Some(("server.messages.depth", "give it 8 to 64 levels"));
+            return Some(("server.messages.depth", "set it to 8 to 64 levels"));
         }
         if !(16..=10_000).contains(&self.members) {
-            return Some(("server.messages.members", "give it 16 to 10000 members"));
+            return Some(("server.messages.members", "set it to 16 to 10000 members"));
         }
         if !(36..=1024).contains(&self.id_bytes) {
-            return Some(("server.messages.id_bytes", "give it 36 to 1024 bytes"));
+            return Some(("server.messages.id_bytes", "set it to 36 to 1024 bytes"));
         }
         if self.values < 1000 {
-            return Some(("server.messages.values", "give it at least 1000 values"));
+            return Some(("server.messages.values", "set it to at least 1000 values"));
         }
         if !(1..=1000).contains(&self.batch) {
             let advice =
-                "give it 1 to 1000 messages; server.batch = \"never\" takes no arrays at all";
+                "set it to 1 to 1000 messages; server.batch = \"never\" rejects all batches";
             return Some(("server.messages.batch", advice));
         }
         if self.batch_bytes < 1024 {
-            return Some(("server.messages.batch_bytes", "give it at least 1024 bytes"));
+            return Some((
+                "server.messages.batch_bytes",
+                "set it to at least 1024 bytes",
+            ));
         }
         None
     }

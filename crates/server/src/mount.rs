@@ -52,9 +52,7 @@ const TAKEN: [&str; 3] = ["sse", "respond", "messages"];
 pub fn endpoint_name_problem(name: &str) -> Option<String> {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_');
     if TAKEN.contains(&name) {
-        return Some(format!(
-            "/mcp/{name} has a meaning of its own; choose another name"
-        ));
+        return Some(format!("/mcp/{name} is reserved; choose another name"));
     }
     let good = (1..=64).contains(&name.len()) && name.bytes().all(plain);
     (!good).then(|| {
@@ -105,7 +103,7 @@ impl EndpointConfig {
         if self.tools.is_empty() && self.resources.is_empty() && self.prompts.is_empty() {
             return Err((
                 "",
-                "it names nothing; give it tools, resources or prompts".to_owned(),
+                "it selects nothing; set tools, resources or prompts".to_owned(),
             ));
         }
         let set = |setting, patterns: &[String]| {
@@ -176,12 +174,18 @@ mod tests {
         assert!(!filter.has_resource("x://y") && !filter.has_prompt("p"));
         let empty = EndpointConfig::default()
             .filter()
-            .expect_err("names nothing");
+            .expect_err("it selects nothing; set tools, resources or prompts");
         assert_eq!(empty.0, "");
         let broken = EndpointConfig {
             prompts: vec!["[".to_owned()],
             ..EndpointConfig::default()
         };
-        assert_eq!(broken.filter().expect_err("no pattern").0, "prompts");
+        assert_eq!(
+            broken
+                .filter()
+                .expect_err("which is not a pattern; write a name, with * and ? for anything")
+                .0,
+            "prompts"
+        );
     }
 }

@@ -72,11 +72,9 @@ pub(super) fn handle_response(
                 return Reply::Accepted;
             }
             let message = if server.streams.is_shared() {
-                "this is the answer to a question that another replica has asked, and it is too large to be \
-                passed on; send the requests of a session to the same replica"
+                "this response is for a request of another replica, and is too large to be passed on; route a session to one replica"
             } else {
-                "this is the answer to a question that another process has asked, and replicas share no state \
-                (App::store); give them one, or send the requests of a session to the same replica"
+                "this response is for a request of another replica, and replicas share no state (App::store); configure one, or route a session to one replica"
             };
             let error = ErrorObject::new(ErrorCode::Http(409), message);
             let error = error.with_data(serde_json::json!({"setting": "state"}));

@@ -235,10 +235,8 @@ pub(super) fn check_parameters(
             (Some(_), HeaderValueState::Text(text)) => {
                 format!("is '{}', but the argument is different", truncated(&text))
             }
-            (None, HeaderValueState::Text(_)) => "is there, but the argument is not".to_owned(),
-            (Some(_), HeaderValueState::Absent) => {
-                "is missing, but the argument is there".to_owned()
-            }
+            (None, HeaderValueState::Text(_)) => "is set, but the argument is absent".to_owned(),
+            (Some(_), HeaderValueState::Absent) => "is missing, but the argument is set".to_owned(),
             (_, HeaderValueState::Repeated) => "appears more than once".to_owned(),
             (_, HeaderValueState::Invalid(reason)) => reason.to_owned(),
         };

@@ -106,11 +106,11 @@ impl PromptResponder {
             CallOutcome::TimedOut(limit) => {
                 let limit_s = limit.as_secs_f64();
                 tracing::warn!(prompt = %self.name, limit_s, "a prompt ran out of time");
-                let message = format!("the prompt was not there within {limit_s} s");
+                let message = format!("the prompt did not respond within {limit_s} s");
                 Reply::error(&self.id, &ErrorObject::new(ErrorCode::Internal, message))
             }
             CallOutcome::Panicked => {
-                tracing::error!(prompt = %self.name, "a prompt panicked; its request failed, nothing else is affected");
+                tracing::error!(prompt = %self.name, "a prompt panicked; its request failed");
                 internal_error(&self.id)
             }
             CallOutcome::Cancelled => Reply::Cancelled,
@@ -169,7 +169,7 @@ fn read_arguments(
     {
         let known: Vec<_> = known.iter().map(|k| k.name.as_str()).collect();
         return Err(match known.is_empty() {
-            true => format!("the prompt has no argument `{unknown}`, nor any other"),
+            true => format!("the prompt has no arguments, and so no `{unknown}`"),
             false => format!(
                 "the prompt has no argument `{}`; it has `{}`",
                 truncated(unknown),

@@ -140,11 +140,11 @@ impl ReadResponder {
             CallOutcome::TimedOut(limit) => {
                 let limit_s = limit.as_secs_f64();
                 tracing::warn!(uri = %truncated(&self.uri), limit_s, "a reading ran out of time");
-                let message = format!("the resource was not there within {limit_s} s");
+                let message = format!("the resource did not respond within {limit_s} s");
                 Reply::error(&self.id, &ErrorObject::new(ErrorCode::Internal, message))
             }
             CallOutcome::Panicked => {
-                tracing::error!(uri = %truncated(&self.uri), "a resource panicked; its reading failed, nothing else is affected");
+                tracing::error!(uri = %truncated(&self.uri), "a resource panicked; its request failed");
                 internal_error(&self.id)
             }
             CallOutcome::Cancelled => Reply::Cancelled,

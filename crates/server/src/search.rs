@@ -105,21 +105,20 @@ fn verbs_of(config: &SearchConfig) -> [Definition; 3] {
     reads.read_only_hint = Some(true);
     reads.open_world_hint = Some(false);
     let name =
-        json!({"type": "string", "description": "The tool's name, as search_tools tells it."});
+        json!({"type": "string", "description": "Name of the tool, as search_tools returns it."});
     let search = Definition::new(SEARCH)
         .title("Search tools")
         .description(
-            "Finds tools by words of what they do. There are more tools than are listed; this is how to find them. \
-             describe_tool tells what one of them takes, and call_tool calls it.",
+            "Searches tools by words that describe the task. Not all tools are listed; use this to find the others, describe_tool to get the arguments of one, and call_tool to call it.",
         )
         .annotations(reads.clone())
         .input_schema(json!({
             "type": "object",
             "properties": {
-                "query": {"type": "string", "description": "Words of what is to be done, for example: weather forecast."},
+                "query": {"type": "string", "description": "Words that describe the task, for example: weather forecast."},
                 "limit": {
                     "type": "integer", "minimum": 1, "maximum": RESULTS_MAX, "default": config.results,
-                    "description": "How many to tell of at most.",
+                    "description": "Maximum number of results.",
                 },
             },
             "required": ["query"],
@@ -127,7 +126,7 @@ fn verbs_of(config: &SearchConfig) -> [Definition; 3] {
         }));
     let describe = Definition::new(DESCRIBE)
         .title("Describe a tool")
-        .description("Tells everything of one tool: what it does, and the schema of its arguments.")
+        .description("Returns the full description of one tool, with the schema of its arguments.")
         .annotations(reads)
         .input_schema(json!({
             "type": "object",
@@ -142,7 +141,7 @@ fn verbs_of(config: &SearchConfig) -> [Definition; 3] {
             "type": "object",
             "properties": {
                 "name": name,
-                "arguments": {"type": "object", "description": "The tool's arguments, as describe_tool tells them."},
+                "arguments": {"type": "object", "description": "Arguments of the tool, as describe_tool returns them."},
             },
             "required": ["name"],
             "additionalProperties": false,

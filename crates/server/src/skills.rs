@@ -109,7 +109,10 @@ fn result_for_uri<'a>(
         Err(e) => return invalid_params(request.id, &e.to_string()),
     };
     if of.cursor.is_some() {
-        return invalid_params(request.id, "there is one page, and no cursor leads here");
+        return invalid_params(
+            request.id,
+            "the list has one page; this cursor is not valid",
+        );
     }
     let Some(found) = find(&of.uri) else {
         let message = format!("{unknown}: {}", truncated(&of.uri));

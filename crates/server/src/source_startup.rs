@@ -196,7 +196,7 @@ async fn has_started(
 
 fn still_starting(id: &str, source: &str) -> Reply {
     let message = format!(
-        "upstream `{source}` is still starting and has not said what it offers; try again in {} s",
+        "upstream `{source}` is still starting, and its items are not known yet; try again in {} s",
         RETRY_AFTER.as_secs()
     );
     unavailable(id, message)

@@ -186,9 +186,9 @@ fn mismatch(value: &HeaderValueState<'_>, body: Option<&str>) -> String {
     );
     match value {
         HeaderValueState::Text(text) => {
-            format!("is '{}', but the body says {said}", truncated(text))
+            format!("is '{}', but the body has {said}", truncated(text))
         }
-        HeaderValueState::Absent => format!("is missing; the body says {said}"),
+        HeaderValueState::Absent => format!("is missing; the body has {said}"),
         HeaderValueState::Repeated => "appears more than once".to_owned(),
         HeaderValueState::Invalid(reason) => (*reason).to_owned(),
     }

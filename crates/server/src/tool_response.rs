@@ -101,7 +101,7 @@ impl ResultWriter<'_> {
             },
             CallOutcome::Done(Err(error)) => self.failure(&error),
             CallOutcome::TimedOut(limit) => {
-                let message = format!("the tool did not answer within {} s", limit.as_secs_f64());
+                let message = format!("the tool did not respond within {} s", limit.as_secs_f64());
                 tracing::warn!(
                     tool = self.name(),
                     limit_s = limit.as_secs_f64(),
@@ -110,10 +110,7 @@ impl ResultWriter<'_> {
                 self.error_result(&message).with_reason(Refusal::TimedOut)
             }
             CallOutcome::Panicked => {
-                tracing::error!(
-                    tool = self.name(),
-                    "a tool panicked; its call failed, nothing else is affected"
-                );
+                tracing::error!(tool = self.name(), "a tool panicked; its call failed");
                 internal_error(self.id)
             }
             CallOutcome::Cancelled => Reply::Cancelled,
@@ -198,7 +195,7 @@ impl ResultWriter<'_> {
                 forbidden(self.id, error.message(), error.source())
             }
             ToolErrorKind::Failed if self.server.config.mask_errors && error.is_foreign() => {
-                tracing::error!(%tool, error = error.message(), "a call failed, and its caller is not told why");
+                tracing::error!(%tool, error = error.message(), "a call failed; its caller gets no details");
                 self.error_result(MASKED)
             }
             // `Failed`, `MissingCapability`, and kinds that are added later.

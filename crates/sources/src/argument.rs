@@ -162,7 +162,7 @@ pub fn input_schema(
 ) -> Result<Value, String> {
     if let Some(schema) = written {
         if !arguments.is_empty() {
-            return Err("there are both arguments and input_schema; keep one of them".to_owned());
+            return Err("arguments and input_schema are both set; remove one of them".to_owned());
         }
         return Ok(schema.clone());
     }

@@ -148,11 +148,11 @@ impl Artifacts {
             (Some(_), _, _) => {
                 let setting = if s3.is_some() { "s3" } else { "folder" };
                 let problem =
-                    "this program has a store of its own; take the setting away".to_owned();
+                    "artifacts has no effect, because the application has its own store; remove the setting".to_owned();
                 return Err(wrong(setting, problem));
             }
             (None, Some(_), Some(_)) => {
-                let problem = "there is a folder and a bucket; keep one of them".to_owned();
+                let problem = "folder and bucket are both set; remove one of them".to_owned();
                 return Err(wrong("s3", problem));
             }
             (None, None, None) => Arc::new(MemoryStore::new(in_memory(config, memory_bytes))),
@@ -220,7 +220,7 @@ impl Artifacts {
     pub fn resource(self: &Arc<Self>) -> AnyResource {
         let definition = ResourceDefinition::new(format!("{URI}{{token}}"), "artifact")
             .title("Large results")
-            .description("What a tool's result links to. A link is good for a while, and for whoever got it.");
+            .description("Large result of a tool. The link works for a limited time, and only for the caller who received it.");
         AnyResource::Template(Arc::new(Linked {
             definition,
             artifacts: Arc::clone(self),
@@ -312,7 +312,7 @@ impl Artifacts {
         let name = HEXLOWER.encode(&key);
         if let Err(error) = self.store.put(&name, artifact, now).await {
             self.counts.refused.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!(tool, %error, "a large result cannot be kept, and is sent whole");
+            tracing::warn!(tool, %error, "a large result could not be stored; it was sent inline");
             return None;
         }
         self.counts.kept.fetch_add(1, Ordering::Relaxed);
@@ -351,8 +351,8 @@ impl Artifacts {
             Ok(Some(kept)) => (&self.counts.read, Ok(kept)),
             Ok(None) => (&self.counts.missing, Err(ResourceError::not_found())),
             Err(error) => {
-                tracing::warn!(%error, "a large result that was kept cannot be read");
-                let problem = "the result is kept in a store that does not answer; try again later";
+                tracing::warn!(%error, "a stored large result cannot be read");
+                let problem = "the store of large results does not respond; try again later";
                 let error = ResourceError::new(problem).caused_by(error);
                 (&self.counts.failed, Err(error))
             }
@@ -380,11 +380,11 @@ fn seconds(time: SystemTime) -> u64 {
 fn told(link: Content, text: Option<&str>, bytes: usize) -> Vec<Content> {
     let words = match text {
         Some(text) => format!(
-            "The result has {bytes} bytes, and is kept for a while: read the resource that is linked. It begins:\n{}",
+            "The result has {bytes} bytes and is stored for a limited time: read the linked resource. It begins:\n{}",
             &text[..longshore_protocol::floor_char_boundary(text, BEGINNING)]
         ),
         None => format!(
-            "The result has {bytes} bytes, and is kept for a while: read the resource that is linked."
+            "The result has {bytes} bytes and is stored for a limited time: read the linked resource."
         ),
     };
     vec![Content::text(words), link]

@@ -150,7 +150,7 @@ impl Collected {
         }
         tracing::warn!(
             source = self.name,
-            "nothing of it can be had now: what it offered before stays"
+            "it cannot be loaded now; its previous tools stay listed"
         );
         let mut stays = known.clone();
         stays.offered.refused = self.offered.refused;
@@ -206,7 +206,7 @@ pub async fn offered_at(
     });
     collecting
         .await
-        .map_err(|_| std::io::Error::other("reading the sources came to an unexpected end"))
+        .map_err(|_| std::io::Error::other("loading the sources ended unexpectedly"))
 }
 
 async fn collect_all(
@@ -230,7 +230,7 @@ async fn collect_all(
             let mut one = Collector::new(&name, &place, config.prefix.as_deref());
             one.parts = parts.clone();
             if let Some(twin) = twin {
-                let problem = format!("sources[{twin}] has this name too; give it one of its own");
+                let problem = format!("sources[{twin}] has the same name; choose another one");
                 one.refuse("name", problem);
             } else {
                 one.collect(config).await;
@@ -289,11 +289,11 @@ impl Collector {
             (None, None, None, Some(component)) => wasm::collect(component, &config.name, self),
             (None, None, None, None) => self.refuse(
                 "",
-                "it says not what it is; give it http, openapi, command or component",
+                "it has no kind; set http, openapi, command or component",
             ),
             _ => self.refuse(
                 "",
-                "it is of several kinds; make a source of its own of each of http, openapi, command and component",
+                "it has several kinds; write one source for each of http, openapi, command and component",
             ),
         }
     }
@@ -333,7 +333,7 @@ impl Collector {
             count if count < REFUSED_MAX => (place.into(), problem.into()),
             REFUSED_MAX => (
                 self.place.clone(),
-                "more is refused than is listed".to_owned(),
+                "more tools are rejected than listed here".to_owned(),
             ),
             _ => return,
         };

@@ -80,36 +80,38 @@ pub(super) struct Means<'m> {
 pub enum CredentialError {
     #[error("the credentials for it cannot be read")]
     File(#[source] std::io::Error),
-    #[error("the request to its issuer of tokens cannot be signed with client_key.file")]
+    #[error("the token request cannot be signed with client_key.file")]
     ClientKey(#[from] ClientKeyError),
-    #[error("the credentials for it are no text that a header can hold")]
+    #[error("its credentials contain characters that a header cannot hold")]
     NotText,
-    #[error("its issuer of tokens cannot be asked: {0}")]
+    #[error("cannot reach its issuer of tokens: {0}")]
     Fetch(#[from] FetchError),
-    #[error("its issuer of tokens refuses: status {0}")]
+    #[error("its issuer of tokens rejected the request: status {0}")]
     Refused(StatusCode),
-    #[error("its issuer of tokens answers something else than a token")]
+    #[error("the response of its issuer is not a token")]
     NoToken,
-    #[error("its issuer of tokens cannot be asked: {0}")]
+    #[error("cannot reach its issuer of tokens: {0}")]
     Client(String),
-    #[error("its token cannot be read or kept: {0}")]
+    #[error("its token cannot be read or stored: {0}")]
     Kept(#[from] KeepError),
     #[error(
         "the key that the token is bound to cannot be used; log in again with `longshore login`"
     )]
     DpopKey,
-    #[error("the issuer did not bind the token to a key (RFC 9449); remove oauth.dpop, or change the client's settings there")]
+    #[error(
+        "the issuer did not bind the token to a key (RFC 9449); remove oauth.dpop, or change the client's settings there"
+    )]
     NotBound,
     #[error("too many tokens are being requested; try again in a moment")]
     Busy,
     #[error("this process is ending")]
     Ending,
-    #[error("nobody has logged in; do so with `longshore login`")]
+    #[error("no user has logged in; run `longshore login`")]
     NoLogin,
     #[error("the login has ended; log in again with `longshore login`")]
     LoginEnded,
     #[error(
-        "its issuer gives no more tokens for the refresh token; configure another one, which somebody's consent gives"
+        "its issuer rejects the refresh token; configure a new one, obtained by a user's consent"
     )]
     RefreshEnded,
     #[error("there is no caller whose rights could be used")]
@@ -119,7 +121,7 @@ pub enum CredentialError {
     )]
     NoCallerToken(&'static str),
     #[error(
-        "your access token was not exchanged for one that it accepts ({0}); log in again, or ask whoever runs this server to check your rights there"
+        "your access token was not exchanged for one that it accepts ({0}); log in again, or ask the operator of this server to check your rights there"
     )]
     Exchange(Rejection),
     #[error("log in to {} first: open {} in a browser, then call again", .0.host, .0.url)]
@@ -235,7 +237,7 @@ impl Credentials {
         }
         if let Some(named) = header {
             let name = HeaderName::try_from(&*named.name)
-                .map_err(|_| format!("{:?} is no name of a header", named.name))?;
+                .map_err(|_| format!("{:?} is not a valid header name", named.name))?;
             return Ok(Self::Header(name, sensitive(named.value.expose())?));
         }
         if let Some(per_user) = per_user {
@@ -257,8 +259,7 @@ impl Credentials {
             let server = server.ok_or("login is for one server with a URL")?;
             if tokens.are_in_memory() {
                 return Err(
-                    "with tokens.store = memory nobody could log in, since `longshore login` is a process of its own; set \
-                     tokens.store to file, or to state where there are replicas"
+                    "a login needs a token store that other processes can read, and tokens.store is memory; set tokens.store to file, or to state if there are replicas"
                         .to_owned(),
                 );
             }
@@ -267,7 +268,7 @@ impl Credentials {
             return Ok(Self::Kept(Arc::new(kept)));
         }
         if login_issuer.is_some() {
-            return Err("there is a login_issuer and no login; set login: true".to_owned());
+            return Err("login_issuer is set without login; set login: true".to_owned());
         }
         let Some(config) = oauth else {
             return Ok(Self::None);
@@ -482,7 +483,7 @@ fn read_token(path: &std::path::Path) -> std::io::Result<String> {
     if token.is_empty() {
         return Err(std::io::Error::new(
             std::io::ErrorKind::InvalidData,
-            "there is nothing in it",
+            "the file is empty",
         ));
     }
     Ok(token.to_owned())

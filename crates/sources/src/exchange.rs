@@ -45,7 +45,7 @@ pub(super) enum ExchangeError {
     Full { source_name: Box<str> },
     /// The circuit breaker is open.
     #[error(
-        "{source_name}: {host} failed too often{}; try again in {} s", of_last(.last), .wait.as_secs().max(1)
+        "{source_name}: the circuit breaker of {host} is open after repeated failures{}; try again in {} s", of_last(.last), .wait.as_secs().max(1)
     )]
     Down {
         source_name: Box<str>,
@@ -212,7 +212,7 @@ impl Exchange {
             Fares::Badly(error) => tracing::warn!(
                 source = self.name,
                 error,
-                "requests of a source fail; it is not said again until one succeeds"
+                "requests of a source fail; further failures are not logged until one succeeds"
             ),
             _ => tracing::info!(source = self.name, "requests of a source succeed again"),
         }
@@ -268,7 +268,8 @@ impl Exchange {
                     if self
                         .credentials
                         .refused(&attempt, &answer.headers, caller)
-                        .await {
+                        .await
+                    {
                         pass.succeeded();
                         self.retried.fetch_add(1, Ordering::Relaxed);
                         continue;
@@ -319,7 +320,7 @@ impl Exchange {
     /// Records why an attempt failed, for callers that the circuit breaker rejects later.
     fn note_failure(&self, sent: &Result<Fetched, FetchError>, url: &Url) {
         let why = match sent {
-            Ok(answer) => format!("{} answers {}", host_of(url), answer.status),
+            Ok(answer) => format!("{} responded with {}", host_of(url), answer.status),
             Err(error) => error.to_string(),
         };
         *self
@@ -431,7 +432,7 @@ impl Fares {
             Ok(answer)
                 if is_unavailable(answer.status) || answer.status == StatusCode::UNAUTHORIZED =>
             {
-                Self::Badly(format!("it answers {}", answer.status))
+                Self::Badly(format!("it responded with {}", answer.status))
             }
             Ok(_) => Self::Well,
             Err(ExchangeError::Full { .. } | ExchangeError::Down { .. }) => Self::Unknown,

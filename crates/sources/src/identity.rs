@@ -235,7 +235,7 @@ impl Assertion {
     fn header_for(&self, caller: &Principal) -> Result<(HeaderName, HeaderValue), ToolError> {
         if caller.kind() == PrincipalKind::Anonymous {
             return Err(ToolError::forbidden(
-                "this tool tells its API who is calling: send credentials with the request",
+                "this tool passes the caller's identity to its API: send credentials with the request",
             ));
         }
         let jwt = self.signer.keys.sign(TYPE, &self.claims_of(caller)?);
@@ -270,7 +270,7 @@ impl Assertion {
             }
             let value = fact(caller, name).ok_or_else(|| {
                 ToolError::forbidden(format!(
-                    "this tool tells its API your {name:?}, which your credentials do not contain"
+                    "this tool passes your {name:?} to its API, and your credentials do not contain it"
                 ))
             })?;
             claims.insert(name.clone(), value);
@@ -329,7 +329,7 @@ pub(super) fn caller_value(caller: &Principal) -> Context {
 #[cold]
 fn missing(name: &HeaderName) -> ToolError {
     ToolError::forbidden(format!(
-        "this tool tells its API who is calling in the header {name}, and your credentials do not contain that"
+        "this tool passes the caller's identity in the header {name}, and your credentials do not contain the value"
     ))
 }
 

@@ -63,7 +63,7 @@ impl Promise {
             return output;
         }
         let problem = match &output.structured {
-            None => "it is no JSON object".to_owned(),
+            None => "it is not a JSON object".to_owned(),
             Some(text) => match serde_json::from_str(text) {
                 Ok(value) => match self.schema.check(&value) {
                     Ok(()) => return output,
@@ -81,7 +81,7 @@ impl Promise {
             );
         }
         let told = format!(
-            "It has been done, but the answer is not what the tool's output schema says ({problem}). The answer:"
+            "The call was executed, but the response does not match the tool's output schema ({problem}). The response:"
         );
         let answer = match (output.content, output.structured) {
             (OutputContent::Text(text), _) | (OutputContent::Structured, Some(text)) => {
@@ -110,7 +110,7 @@ mod tests {
         let wrong = Output::structured(&json!({"a": "x"})).expect("JSON");
         for (output, problem, answer) in [
             (wrong, "`a`: \"x\" is not an integer", r#"{"a":"x"}"#),
-            (Output::text("plain"), "it is no JSON object", "plain"),
+            (Output::text("plain"), "it is not a JSON object", "plain"),
         ] {
             let told = promise.keep(output);
             assert!(told.is_error && told.structured.is_none());

@@ -130,7 +130,7 @@ pub(super) fn failure(answer: &Fetched) -> ToolError {
     let media_type = media_type(&answer.headers);
     let shown = is_text(&media_type) && media_type != "text/html" && !answer.body.is_empty();
     if !shown {
-        return ToolError::new(format!("{host} answers {}", in_words(status)));
+        return ToolError::new(format!("{host} responded with {}", in_words(status)));
     }
     let text = text(&answer.headers, &answer.body);
     let excerpt: String = text.chars().take(ERROR_CHARACTERS).collect();
@@ -140,7 +140,7 @@ pub(super) fn failure(answer: &Fetched) -> ToolError {
         ""
     };
     ToolError::new(format!(
-        "{host} answers {}: {}{dots}",
+        "{host} responded with {}: {}{dots}",
         in_words(status),
         excerpt.trim()
     ))

@@ -114,7 +114,7 @@ impl Template {
             unknown.sort();
             if let Some(name) = unknown.first() {
                 return Err(format!(
-                    "{source:?} names {name:?}, and there is no such argument; there {}",
+                    "{source:?} names {name:?}, which is not an argument; there {}",
                     match names {
                         [] => "are none".to_owned(),
                         [one] => format!("is {one}"),
@@ -191,7 +191,7 @@ impl Template {
         }
         serde_json::to_value(&value)
             .map(Some)
-            .map_err(|_| format!("{expression} is nothing that can be sent"))
+            .map_err(|_| format!("{expression} cannot be sent"))
     }
 
     /// Returns the strings that the template yields: none without a value, several for a list.
@@ -248,7 +248,7 @@ pub(super) fn plain(value: &serde_json::Value) -> Result<String, String> {
         serde_json::Value::Bool(flag) => Ok(flag.to_string()),
         serde_json::Value::Null => Ok(String::new()),
         serde_json::Value::Array(_) | serde_json::Value::Object(_) => {
-            Err("a list or an object cannot stand where there is room for one text".to_owned())
+            Err("a list or an object cannot be used where one string is needed".to_owned())
         }
     }
 }
@@ -313,7 +313,7 @@ fn in_words(error: &Error) -> String {
     match error.detail() {
         Some(detail) => detail.to_owned(),
         None if error.kind() == ErrorKind::UndefinedError => {
-            "a value is missing; give the argument".to_owned()
+            "a value is missing; send the argument".to_owned()
         }
         None if error.kind() == ErrorKind::OutOfFuel => "it is too much work".to_owned(),
         None => error.kind().to_string(),

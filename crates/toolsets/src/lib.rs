@@ -58,7 +58,7 @@ use crate::telemetry::Metrics;
 #[non_exhaustive]
 pub enum ToolsetError {
     /// There is no toolset of this name.
-    #[error("toolsets has {name:?}, which is no built-in toolset; there is {}", NAMES.join(", "))]
+    #[error("toolsets has {name:?}, which is not a built-in toolset; there is {}", NAMES.join(", "))]
     Unknown {
         /// Requested name.
         name: String,
@@ -148,7 +148,7 @@ pub fn builtin(name: &str, grounds: &Grounds<'_>) -> Result<Toolset, ToolsetErro
 #[cfg(not(all(feature = "git", feature = "sql")))]
 fn lacking(name: &str) -> ToolsetError {
     let problem = format!(
-        "has {name}, which this program was built without; take the image, or build with --features {name}"
+        "has {name}, which this build does not contain; use the image, or build with --features {name}"
     );
     ToolsetError::setting("toolsets", problem)
 }

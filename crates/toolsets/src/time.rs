@@ -27,7 +27,7 @@ pub(super) fn toolset(settings: &TimeConfig) -> Result<Toolset, ToolsetError> {
             TimeZone::get(name).map_err(|_| {
                 ToolsetError::setting(
                     "builtin.time.local_zone",
-                    format!("is {name:?}, which is no time zone; names look like Europe/Berlin"),
+                    format!("is {name:?}, which is not a time zone; names look like Europe/Berlin"),
                 )
             })?;
             name.clone()
@@ -37,7 +37,7 @@ pub(super) fn toolset(settings: &TimeConfig) -> Result<Toolset, ToolsetError> {
     let current = Definition::new("get_current_time")
         .title("Current time")
         .description(format!(
-            "Tells the current time in a time zone. Where the user names none, the zone is {local}."
+            "Returns the current time in a time zone. If the user names none, use {local}."
         ))
         .read_only(true)
         .destructive(false)
@@ -150,7 +150,7 @@ impl Moment {
 fn zone(argument: &str, name: &str) -> Result<TimeZone, ToolError> {
     TimeZone::get(name).map_err(|e| {
         ToolError::new(format!(
-            "{argument} is {name:?}, which is no time zone of the IANA database; names look like Asia/Tokyo"
+            "{argument} is {name:?}, which is not a time zone of the IANA database; names look like Asia/Tokyo"
         ))
         .caused_by(e)
     })
@@ -170,7 +170,7 @@ fn converted(wanted: &ConvertTime, now: Timestamp) -> Result<Conversion, ToolErr
     let ambiguous = source_zone.to_ambiguous_zoned(today.at(hour, minute, 0, 0));
     if let AmbiguousOffset::Gap { .. } = ambiguous.offset() {
         return Err(ToolError::new(format!(
-            "there is no {} in {} on {today}: clocks are put forward over it",
+            "{} does not exist in {} on {today}: clocks are set forward over it",
             wanted.time, wanted.source_timezone
         )));
     }

@@ -107,7 +107,7 @@ fn an_answer_that_reaches_another_replica_is_told_so() {
     let body = answer(&question, name("Ada"));
     let response = there.post(&session.headers(), &body);
     let message = response.error(409, 409, "");
-    assert!(message.contains("another process"), "{message}");
+    assert!(message.contains("another replica"), "{message}");
     assert_eq!(response.json()["error"]["data"]["setting"], "state");
     session.post(&body).accepted();
     assert_eq!(

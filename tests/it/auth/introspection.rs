@@ -122,16 +122,32 @@ fn each_answer_of_the_issuer_has_its_status() {
         ("of-several-servers", 200, "#42 orders:read"),
         ("without-expiry", 200, "#42 orders:read"),
         ("without-subject", 200, "#app orders:read"),
-        ("of-another-server", 401, "somebody else"),
-        ("of-nobody", 401, "whom the token was issued for"),
+        ("of-another-server", 401, "another audience"),
+        (
+            "of-nobody",
+            401,
+            "the issuer does not name the audience of the token",
+        ),
         ("expired", 401, "expired"),
         ("not-yet", 401, "not valid yet"),
         ("of-another-issuer", 401, "another issuer"),
         ("odd-scope", 401, "scopes"),
         ("unknown", 401, "not active"),
-        ("active-as-text", 503, "cannot be checked"),
-        ("twice", 503, "cannot be checked"),
-        ("broken", 503, "cannot be checked"),
+        (
+            "active-as-text",
+            503,
+            "tokens cannot be checked now: their issuer does not respond",
+        ),
+        (
+            "twice",
+            503,
+            "tokens cannot be checked now: their issuer does not respond",
+        ),
+        (
+            "broken",
+            503,
+            "tokens cannot be checked now: their issuer does not respond",
+        ),
     ] {
         let response = call(&server, token);
         assert_eq!(response.status, status, "{token}: {}", response.body);

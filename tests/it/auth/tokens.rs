@@ -207,7 +207,7 @@ fn auth_05_tokens_for_others_and_of_others_are_refused() {
     for (token, expected) in [
         (
             issuer.token(json!({"aud": "https://elsewhere.example/mcp"})),
-            "the token was issued for somebody else",
+            "the token was issued for another audience",
         ),
         (issuer.token(json!({"exp": 1_000})), "the token has expired"),
         (other.token(json!({})), "the token is of another issuer"),

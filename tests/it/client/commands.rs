@@ -90,7 +90,7 @@ fn mh_19_tools_that_break_the_rules_for_headers_are_left_out() {
 fn a_form_is_answered_as_the_command_says() {
     let url = format!("{}/mcp", shop().url);
     let (done, _, told) = run(&["call", &url, "ask"]);
-    assert!(!done && told.contains("nobody can be asked"), "{told}");
+    assert!(!done && told.contains("no client can be asked"), "{told}");
     let (done, out, _) = run(&["call", &url, "ask", "--answer", "accept-defaults"]);
     assert!(done);
     let answers = json!({"q": {"action": "accept", "content": {"size": 7}}});

@@ -74,7 +74,11 @@ const OTHERS: &[(&str, &str, &str)] = &[
         "\"jsonrpc\":\"2.0\",\"\\u006asonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"",
         "1",
     ),
-    ("no method", r#""jsonrpc":"2.0","id":1"#, "1"),
+    (
+        "the protocol has no client method",
+        r#""jsonrpc":"2.0","id":1"#,
+        "1",
+    ),
     (
         "method key in capitals",
         r#""jsonrpc":"2.0","id":1,"METHOD":"tools/list""#,

@@ -220,7 +220,11 @@ fn http_2_what_breaks_its_rules_ends_the_stream_or_the_connection_and_nothing_el
             and(&[(":status", "200")]),
             First::Reset(PROTOCOL),
         ),
-        ("no method", but(":method", None), First::Reset(PROTOCOL)),
+        (
+            "the protocol has no client method",
+            but(":method", None),
+            First::Reset(PROTOCOL),
+        ),
         ("no path", but(":path", None), First::Reset(PROTOCOL)),
         (
             "an empty path",

@@ -24,7 +24,7 @@ async fn query(#[arg(header = "Region")] region: Option<String>) -> String {
     region.unwrap_or_default()
 }
 
-const REPEATED: &str = "the member appears more than once; give it once";
+const REPEATED: &str = "the member appears more than once; send it once";
 
 /// A server with a tool of each kind; an upstream, a command and the audit log each leave what they got in a folder.
 fn server(folder: &tempfile::TempDir) -> Running {

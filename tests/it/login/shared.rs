@@ -189,7 +189,10 @@ fn replicas_use_a_login_in_their_state_get_each_token_once_and_show_it_to_nobody
     until(|| (call(&one)["isError"] == true).then_some(()));
     let listed = world.run(&["list", "up", "--config", &file]);
     let said = String::from_utf8(listed.stderr).expect("UTF-8");
-    assert!(said.contains("do so with `longshore login`"), "{said}");
+    assert!(
+        said.contains("no user has logged in; run `longshore login`"),
+        "{said}"
+    );
     assert_eq!(
         redis.say(&["EVAL", "return #redis.call('KEYS', '*oauth:grants:*')", "0"]),
         ["0"]

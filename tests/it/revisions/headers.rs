@@ -25,7 +25,7 @@ fn mh_03_the_version_header_is_required() {
         .error(400, HEADER_MISMATCH, "1");
     assert_eq!(
         message,
-        "Header mismatch: mcp-protocol-version is missing; the body says '2026-07-28'"
+        "Header mismatch: mcp-protocol-version is missing; the body has '2026-07-28'"
     );
 }
 

@@ -131,7 +131,7 @@ fn step_07_ver_03_then_the_header_and_meta_agree_on_the_version() {
         .error(400, HEADER_MISMATCH, "1");
     assert_eq!(
         message,
-        "Header mismatch: mcp-protocol-version is '2026-07-28', but the body says '1900-01-01'"
+        "Header mismatch: mcp-protocol-version is '2026-07-28', but the body has '1900-01-01'"
     );
 }
 
@@ -151,7 +151,7 @@ fn step_09_mh_04_then_the_header_and_the_body_agree_on_the_method() {
         .error(400, HEADER_MISMATCH, "1");
     assert_eq!(
         message,
-        "Header mismatch: mcp-method is 'tools/list', but the body says 'tools/mangle'"
+        "Header mismatch: mcp-method is 'tools/list', but the body has 'tools/mangle'"
     );
 }
 
@@ -171,7 +171,7 @@ fn step_11_mh_05_then_the_header_and_the_body_agree_on_the_name() {
         .error(400, HEADER_MISMATCH, "1");
     assert_eq!(
         message,
-        "Header mismatch: mcp-name is 'other', but the body says 'unknown'"
+        "Header mismatch: mcp-name is 'other', but the body has 'unknown'"
     );
 }
 

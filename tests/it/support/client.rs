@@ -273,7 +273,7 @@ impl Response {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut values = self.headers.iter().filter(|(n, _)| n == name);
         let value = values.next().map(|(_, value)| value.as_str());
-        assert_eq!(values.next(), None, "{name} is there twice");
+        assert_eq!(values.next(), None, "{name} appears twice");
         value
     }
 

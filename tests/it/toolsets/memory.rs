@@ -148,7 +148,7 @@ fn it_says_what_keeps_it_from_starting() {
     .expect("written");
     let told = refusal("memory", settings(&folder));
     assert!(
-        told.contains("memory.jsonl, of which line 3 has no text \"name\""),
+        told.contains("memory.jsonl, of which line 3 has no string \"name\""),
         "{told}"
     );
 }

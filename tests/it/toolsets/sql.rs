@@ -237,7 +237,7 @@ fn mistakes_in_the_configuration_stop_the_start() {
         (
             json!({"sql": {"databases": [{"sqlite": path}]}}),
             "databases[0].name",
-            "give the database a name",
+            "is empty; name the database",
         ),
         (
             json!({"sql": {"databases": [{"name": "x"}]}}),
@@ -257,7 +257,7 @@ fn mistakes_in_the_configuration_stop_the_start() {
         (
             json!({"sql": {"databases": [{"name": "x", "sqlite": path}, {"name": "x", "sqlite": path}]}}),
             "databases[1].name",
-            "a name of its own",
+            "which another database has too; choose another name",
         ),
         (
             with(json!({"name": "q", "sql": "SELECT :a"})),

@@ -223,7 +223,7 @@ fn a_program_is_started_once_for_all_and_again_after_it_died() {
     assert_eq!(died["isError"], true, "{died}");
     assert_eq!(
         died["content"][0]["text"],
-        "the upstream server x went away before it answered; it may have done what it was asked for"
+        "the upstream server x disconnected before it responded; the call may have been executed"
     );
     assert_eq!(
         call(json!({}))["content"][0]["text"],

@@ -197,7 +197,7 @@ fn what_a_rule_hides_is_answered_like_what_is_not_there() {
 fn an_upstream_that_takes_too_long_is_named_to_those_who_may_see_its_tools() {
     let serve = |serve: Serve| serve.configured(|c| c.server.call_timeout_seconds = 1);
     let started =
-        "upstream `up` is still starting and has not said what it offers; try again in 5 s";
+        "upstream `up` is still starting, and its items are not known yet; try again in 5 s";
     for (rule, tool, expected) in [
         (None, "up__echo", Ok(started)),
         // A rule for one name does not tell it from others that are not there.

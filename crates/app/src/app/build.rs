@@ -374,7 +374,7 @@ impl App {
         for tool in limited.filter(|tool| is_missing(tool)) {
             tracing::warn!(
                 setting = %format_args!("limits.tools.{tool}"),
-                "there is no such tool: the limit applies to nothing"
+                "no such tool exists, so the limit has no effect"
             );
         }
         let admission = Admission {

@@ -170,7 +170,10 @@ impl CatalogBuilder {
             if !source.is_awaited
                 && let Some(known) = current.loaded.sources.get_mut(position)
             {
-                tracing::info!(source = source.name, "a source that was down is there");
+                tracing::info!(
+                    source = source.name,
+                    "a source that was unavailable is loaded"
+                );
                 *known = source.or_stay(known);
                 came = true;
             }
@@ -195,7 +198,7 @@ impl CatalogBuilder {
                 Ok::<_, AppError>(())
             });
             if let Ok(Err(error)) = reloaded.await {
-                tracing::error!(%error, "what was offered before stays");
+                tracing::error!(%error, "the previous tools stay listed");
             }
         }
     }
@@ -234,7 +237,7 @@ impl CatalogBuilder {
             }
             Err(error) => tracing::error!(
                 %error,
-                "what upstream servers offer now cannot be served; what they offered before stays"
+                "the new lists of upstream servers cannot be served; the previous ones stay in use"
             ),
         }
     }

@@ -91,7 +91,7 @@ impl Inner {
             ("/connect/begin", _) => return method_not_allowed("POST"),
             _ => Err(Problem(
                 StatusCode::NOT_FOUND,
-                "there is no such page".to_owned(),
+                "this page does not exist".to_owned(),
             )),
         };
         answer.unwrap_or_else(|Problem(status, text)| response(status, problem_page(&text)))
@@ -148,7 +148,7 @@ impl Inner {
         };
         let invitation = self.invitation(&link)?;
         if parameters.get("decision").map(String::as_str) != Some("allow") {
-            let text = "Nothing was connected. You can close this page.";
+            let text = "No account was connected. You can close this page.";
             return Ok(response(StatusCode::OK, note_page("Not connected", text)));
         }
         match (subject, invitation.subject()) {
@@ -241,7 +241,7 @@ fn check_subject(invitation: &Invitation, subject: &str) -> Result<(), Problem> 
     }
     Err(Problem(
         StatusCode::FORBIDDEN,
-        "the link was made for another user of this server; nothing was connected".to_owned(),
+        "the link is for another user of this server; no account was connected".to_owned(),
     ))
 }
 
@@ -260,7 +260,7 @@ fn expired() -> Problem {
 fn method_not_allowed(allowed: &'static str) -> Response<Body> {
     let mut response = response(
         StatusCode::METHOD_NOT_ALLOWED,
-        problem_page("the page takes no such request"),
+        problem_page("this request is not supported here"),
     );
     let value = HeaderValue::from_static(allowed);
     response.headers_mut().insert(ALLOW, value);

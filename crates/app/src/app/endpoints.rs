@@ -89,7 +89,7 @@ pub(super) fn requirements<'a>(
         if all[..position].iter().any(|other| other.name == place.name) {
             return Err(invalid(
                 &place.name,
-                "there are two of this name; rename one",
+                "two endpoints have this name; rename one",
             ));
         }
     }
@@ -216,7 +216,7 @@ fn warn_of_missing(name: &str, catalog: &Catalog, config: &Config, whole: &Catal
     if catalog.offers_nothing() {
         tracing::warn!(
             setting = %format_args!("endpoints.{name}"),
-            "nothing that is offered fits: the endpoint is empty"
+            "no item matches, so the endpoint is empty"
         );
     } else if let Some(endpoint) = config.endpoints.get(name) {
         let is_plain = |tool: &&String| !tool.contains(['*', '?', '[', '{']);

@@ -112,12 +112,11 @@ pub enum AppError {
     },
     /// [`App::run`](super::App::run) was called within a runtime.
     #[error(
-        "App::run starts a runtime of its own, and there is one already: make main a plain fn without #[tokio::main], or \
-         serve with App::serve().await"
+        "App::run creates a runtime, but was called inside one: make main a plain fn without #[tokio::main], or serve with App::serve().await"
     )]
     WithinRuntime,
     /// Sources or upstream servers are configured, and none has a valid item.
-    #[error("nothing can be offered: {0}")]
+    #[error("the catalog cannot be built: {0}")]
     NothingOffered(Refused),
     /// The address cannot be bound.
     #[error("cannot listen on {address}")]
@@ -149,7 +148,7 @@ pub enum AppError {
     #[error("a function of App::on_start failed")]
     OnStart(#[source] Box<dyn Error + Send + Sync>),
     /// A system call failed.
-    #[error("the system refused what the server needs")]
+    #[error("the operating system refused a resource that the server needs")]
     Io(#[from] io::Error),
 }
 
@@ -183,19 +182,71 @@ impl fmt::Display for MainError {
             error = &**inner;
         }
         write!(f, "{error}")?;
+        let known: Option<&AppError> = error.downcast_ref();
+        let advice = known.and_then(AppError::advice);
+        let code = known.and_then(AppError::code);
         let mut source = error.source();
         while let Some(error) = source {
             write!(f, ": {error}")?;
             source = error.source();
         }
-        match error.downcast_ref().and_then(AppError::advice) {
-            Some(advice) => write!(f, "; {advice}"),
+        if let Some(advice) = advice {
+            write!(f, "; {advice}")?;
+        }
+        match code {
+            Some(code) => write!(f, " [{code}]"),
             None => Ok(()),
         }
     }
 }
 
 impl AppError {
+    /// Returns the stable code of an error that stops the start, such as `LS-LISTEN-01`; `None` for errors of commands.
+    pub fn code(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Config(error) => match error {
+                ConfigError::Read { .. } => "LS-CONFIG-01",
+                ConfigError::NotBuilt { .. } => "LS-CONFIG-02",
+                ConfigError::Kind { .. } => "LS-CONFIG-03",
+                ConfigError::File { .. } => "LS-CONFIG-04",
+                ConfigError::Diagnostics(_) => "LS-CONFIG-05",
+                ConfigError::Conflicts(_) => "LS-CONFIG-06",
+            },
+            Self::Auth(error) => match error {
+                AuthSetupError::Read { .. } => "LS-AUTH-01",
+                AuthSetupError::Line { .. } => "LS-AUTH-02",
+                AuthSetupError::Key { .. } => "LS-AUTH-03",
+                AuthSetupError::SharedKey { .. } => "LS-AUTH-04",
+                AuthSetupError::NoKeys => "LS-AUTH-05",
+                AuthSetupError::NotConfigured { .. } => "LS-AUTH-06",
+                AuthSetupError::OAuth(_) => "LS-AUTH-07",
+                _ => "LS-AUTH-08",
+            },
+            Self::AuthorizationServer(_) => "LS-AUTH-09",
+            Self::Policy(_) => "LS-AUTH-10",
+            Self::Catalog(_) => "LS-CATALOG-01",
+            Self::Unprovided(_) => "LS-CATALOG-02",
+            Self::NothingOffered(_) => "LS-CATALOG-03",
+            Self::Method { .. } => "LS-CATALOG-04",
+            Self::Mount(_) => "LS-CATALOG-05",
+            Self::Audit(_) => "LS-AUDIT-01",
+            Self::Key(_) => "LS-SEAL-01",
+            Self::ServerCard(_) => "LS-CATALOG-06",
+            Self::State(_) => "LS-STATE-01",
+            Self::Tokens(_) => "LS-TOKENS-01",
+            Self::Tls(_) => "LS-TLS-01",
+            Self::Toolset(_) => "LS-SOURCE-01",
+            Self::Upstream(_) => "LS-SOURCE-02",
+            Self::Bind { .. } => "LS-LISTEN-01",
+            Self::BindFile { .. } => "LS-LISTEN-02",
+            Self::OnStart(_) => "LS-APP-01",
+            Self::WithinRuntime => "LS-APP-02",
+            Self::Io(_) => "LS-APP-03",
+            Self::At { error, .. } => return error.code(),
+            Self::Remote { .. } | Self::Arguments(_) | Self::Refused(_) => return None,
+        })
+    }
+
     /// Adds the location of the setting, if it is known.
     pub(super) fn located(self, origins: &SettingOrigins, config: &Config) -> Self {
         let setting = match &self {
@@ -237,10 +288,10 @@ impl AppError {
         };
         match source.kind() {
             io::ErrorKind::AddrInUse => Some(
-                "another program has this port: stop it, or choose another with --port or LONGSHORE_PORT, or for operators with http.admin.port (0 takes one that is free)",
+                "another program listens on this port: stop it, or choose another port with --port or LONGSHORE_PORT, or for operators with http.admin.port (0 selects a free one)",
             ),
             io::ErrorKind::AddrNotAvailable => Some(
-                "this machine has no such address: choose another with --host or LONGSHORE_HOST (0.0.0.0 is all it has)",
+                "this machine does not have this address: choose another one with --host or LONGSHORE_HOST (0.0.0.0 for all interfaces)",
             ),
             io::ErrorKind::PermissionDenied => Some(
                 "ports below 1024 are for privileged processes: choose another with --port or LONGSHORE_PORT",

@@ -257,7 +257,7 @@ impl AppItems {
         for toolset in config.builtin.unused(&config.toolsets) {
             tracing::warn!(
                 setting = %format_args!("builtin.{toolset}"),
-                "the toolset is off: add {toolset} to toolsets, or take its settings away"
+                "the toolset is off: add {toolset} to toolsets, or remove its settings"
             );
         }
         for name in &config.toolsets {
@@ -290,7 +290,7 @@ impl AppItems {
                 Ok(Ok(offered)) => self.bound(&name, offered).prefixed(prefix),
                 Err(_) => {
                     let problem = format!(
-                        "it did not say what it offers within {} s",
+                        "it did not list its items within {} s",
                         SOURCE_TIMEOUT.as_secs()
                     );
                     let mut nothing = Offered::default();

@@ -24,7 +24,7 @@ pub(super) fn by_name(
             Entry::Vacant(entry) => entry.insert(handler),
             Entry::Occupied(entry) => {
                 let name = entry.key().clone();
-                let problem = "it was added twice; give one of them another name";
+                let problem = "it was added twice; rename one of them";
                 return Err(AppError::Method { name, problem });
             }
         };
@@ -38,7 +38,6 @@ fn fault_of(name: &str) -> Option<&'static str> {
         return Some("a method has a name, such as \"com.example/load\"");
     }
     Method::parse(name).map(|_| {
-        "it is the specification's own, which the server answers; names with a prefix of one's own, such as \
-         \"com.example/load\", never clash"
+        "the specification defines it, and the server handles it; use a name with your own prefix, such as \"com.example/load\""
     })
 }

@@ -101,7 +101,7 @@ impl Reloader {
             let reason = tokio::select! {
                 () = self.watch.changed() => Reason::Changed,
                 () = self.signals.next() => {
-                    tracing::info!("SIGHUP: the configuration is read again");
+                    tracing::info!("SIGHUP: the configuration is being reloaded");
                     self.watch.pass_over();
                     Reason::Changed
                 }
@@ -167,7 +167,7 @@ impl Reloader {
         let names_documents = sources.any(SourceConfig::is_a_document);
         if live.is_empty() && !names_documents {
             tracing::info!(
-                "the configuration was read again; nothing that can change while the server runs has changed"
+                "the configuration was reloaded; no setting that applies to a running server has changed"
             );
         } else {
             for commit in commits {
@@ -178,7 +178,7 @@ impl Reloader {
             if live.is_empty() {
                 tracing::info!(
                     generation,
-                    "what the configuration names was read again, and is in force"
+                    "the files that the configuration names were reloaded"
                 );
             } else {
                 tracing::info!(
@@ -192,12 +192,12 @@ impl Reloader {
         if !restart.is_empty() {
             match &self.restart {
                 Some(wanted) => {
-                    tracing::info!(settings = restart, "changed settings take a new start");
+                    tracing::info!(settings = restart, "changed settings need a restart");
                     wanted.notify_one();
                 }
                 None => tracing::warn!(
                     settings = restart,
-                    "changed settings that take effect with the next start of the server"
+                    "changed settings apply after a restart of the server"
                 ),
             }
         }

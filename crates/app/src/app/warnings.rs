@@ -13,7 +13,7 @@ pub(super) fn warn_of_nobody(policy: &PolicyConfig, auth: &Authentication) {
                 tracing::warn!(
                     setting = %format_args!("policy.rules[{at}].principals"),
                     principal,
-                    "nobody has a key of that name: the rule is for nobody, unless one is added to auth.api_keys"
+                    "no API key has that name, so the rule has no effect until one is added to auth.api_keys"
                 );
             }
         }
@@ -26,7 +26,7 @@ pub(super) fn warn_of_open_secrets(config: &Config) {
         tracing::warn!(
             setting,
             path = %path.display(),
-            "others in this container can read it; take the right away from them, for a mounted Secret by its defaultMode: 0440"
+            "other users of this container can read it; remove that permission, for a mounted Secret with defaultMode: 0440"
         );
     }
 }
@@ -36,13 +36,13 @@ pub(super) fn warn_in_public(http: &HttpConfig, proved: bool, keys_are_shared: b
     if !proved {
         tracing::warn!(
             setting = "auth.api_keys",
-            "nothing proves who calls: everybody who reaches this address may use the tools"
+            "authentication is off: everyone who reaches this address can use the tools"
         );
     }
     if http.allowed_hosts.is_empty() && http.public_url.is_none() {
         tracing::warn!(
             setting = "http.allowed_hosts",
-            "requests for any host are answered; pages that this server serves may call under an IP address or localhost, pages of other servers only if http.allowed_origins has them"
+            "requests for any host are accepted; pages that this server serves may call under an IP address or localhost, pages of other servers only if http.allowed_origins lists them"
         );
     }
     if !keys_are_shared {

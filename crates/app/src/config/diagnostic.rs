@@ -124,11 +124,8 @@ impl<'a> Unknown<'a> {
             _ => format!("{}.{}", path.join("."), self.name),
         };
         match nearest {
-            Some(near) => format!(
-                "there is no setting {unknown}; did you mean {}?",
-                full(near)
-            ),
-            None if self.known.is_empty() => format!("there is no setting {unknown}"),
+            Some(near) => format!("unknown setting {unknown}; did you mean {}?", full(near)),
+            None if self.known.is_empty() => format!("unknown setting {unknown}"),
             None => {
                 const SHOWN: usize = 16;
                 let mut known = self.known[..self.known.len().min(SHOWN)].join(", ");
@@ -136,9 +133,9 @@ impl<'a> Unknown<'a> {
                     known.push_str(" and others");
                 }
                 match parent {
-                    [] => format!("there is no setting {unknown}; there are {known}"),
+                    [] => format!("unknown setting {unknown}; the settings here are {known}"),
                     _ => format!(
-                        "there is no setting {unknown}; {} has {known}",
+                        "unknown setting {unknown}; {} has {known}",
                         parent.join(".")
                     ),
                 }
@@ -176,7 +173,7 @@ pub(super) fn variable_of(setting: &str) -> String {
 fn in_words(message: &str) -> String {
     // The message omits the value, which can be a secret in place of a table.
     if message.contains("expected struct ") {
-        return "there is a single value where a table of settings should be".to_owned();
+        return "a single value was found where a table of settings is expected".to_owned();
     }
     typed(message)
 }

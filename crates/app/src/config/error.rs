@@ -26,7 +26,7 @@ pub enum ConfigError {
         path: PathBuf,
     },
     /// The file is of no kind that is known.
-    #[error("configuration file {} ends in none of .yaml, .yml, .toml, .json and .jsonc; name it after what is in it", path.display())]
+    #[error("configuration file {}: the format is unknown; its name must end in .yaml, .yml, .toml, .json or .jsonc", path.display())]
     Kind {
         /// Path of the file.
         path: PathBuf,

@@ -42,7 +42,7 @@ pub(super) fn expand(text: &str, probe: &Probe, lenient: bool) -> Result<Expande
         expanded.push_str(before);
         let (reference, after) = reference
             .split_once('}')
-            .ok_or_else(|| "`${` has no `}`; write `$${` for the text itself".to_owned())?;
+            .ok_or_else(|| "`${` has no `}`; write `$${` for a literal `${`".to_owned())?;
         if reference.contains("${") {
             return Err(format!(
                 "`${{{reference}}}` has another `${{` in it; they cannot be within one another"
@@ -84,7 +84,7 @@ fn value_of(reference: &str, probe: &Probe, lenient: bool) -> Result<String, Str
         Some((Some('-'), text)) => Ok(text.to_owned()),
         Some((Some('?'), message)) => Err(format!("the variable {name} is not set: {message}")),
         Some(_) => Err(format!(
-            "`${{{reference}}}` is not understood; there are ${{{name}}}, ${{{name}:-default}} and ${{{name}:?message}}"
+            "`${{{reference}}}` is not supported; write ${{{name}}}, ${{{name}:-default}} or ${{{name}:?message}}"
         )),
         None if lenient || probe.is_set(name) => Ok(String::new()),
         None => Err(format!(
@@ -151,7 +151,7 @@ mod tests {
             ("${NAME", "no `}`"),
             ("${}", "does not name"),
             ("${1}", "does not name"),
-            ("${MISSING:+x}", "not understood"),
+            ("${MISSING:+x}", "}` is not supported; write ${"),
             ("${MISSING:-${NAME}}", "within one another"),
         ] {
             let message = expand(written, &probe(), false).expect_err("an error");

@@ -82,7 +82,7 @@ fn table(
         (Content::Leaf(serde_json::Value::Null), _) => Ok(Node::empty()),
         (_, Origin::File { line, column }) => Err(failed(
             Some((*line, *column)),
-            "there is a single value where settings should be, such as `transport: http`"
+            "a single value was found where settings are expected, such as `transport: http`"
                 .to_owned(),
         )),
         _ => Ok(tree),

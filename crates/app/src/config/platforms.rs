@@ -211,7 +211,7 @@ fn what_is_explained_is_what_an_expert_would_choose() {
                 }
                 Origin::Default => assert!(
                     expected.host == "127.0.0.1",
-                    "{name}: {setting} is nobody's doing"
+                    "{name}: {setting} comes from no file"
                 ),
                 Origin::Variable { .. } => {
                     assert!(expected.said.contains(&setting), "{name}: {setting}");

@@ -38,7 +38,7 @@ fn validate_exposure(config: &Config, probe: &Probe, proved: bool, conflicts: &m
                 "http.host is {}, and nothing proves who calls: anybody who reaches this machine could use the tools",
                 config.http.host
             ),
-            "ask callers for a proof (auth.api_keys, with a key from `longshore key new`), listen on 127.0.0.1, or say --insecure (http.insecure = true) if that is what you want",
+            "require authentication (auth.api_keys, with a key from `longshore key new`), listen on 127.0.0.1, or set --insecure (http.insecure = true) if this is intended",
         );
     }
     // Mounted secrets are often readable by all in a container with a single user; there it is a warning.
@@ -49,7 +49,7 @@ fn validate_exposure(config: &Config, probe: &Probe, proved: bool, conflicts: &m
                     "{setting}: others on this machine can read {}",
                     path.display()
                 ),
-                "take the right away from them with `chmod o-rwx`",
+                "remove that permission with `chmod o-rwx`",
             );
         }
     }
@@ -137,7 +137,7 @@ fn validate_upstreams(config: &Config, conflicts: &mut Conflicts) {
     {
         conflicts.add(
             format!("upstreams_separator is {separator:?}"),
-            "give it 1 to 8 letters, digits, _, - and .; for names without a prefix set upstreams_names: never",
+            "use 1 to 8 letters, digits, _, - and .; for names without a prefix set upstreams_names: never",
         );
     }
 }
@@ -212,9 +212,9 @@ pub(crate) fn validate_bound(
     }
     Err(ConfigError::Conflicts(vec![Conflict {
         problem: format!(
-            "the socket that was handed over (LISTEN_FDS) listens on {bound}, and nothing proves who calls: anybody who reaches this machine could use the tools"
+            "the socket that was passed to this process (LISTEN_FDS) listens on {bound}, and authentication is off: everyone who reaches this machine could use the tools"
         ),
-        advice: "ask callers for a proof (auth.api_keys, with a key from `longshore key new`), have the socket listen on 127.0.0.1 (ListenStream= of the systemd socket unit), or say --insecure (http.insecure = true) if that is what you want".to_owned(),
+        advice: "require authentication (auth.api_keys, with a key from `longshore key new`), let the socket listen on 127.0.0.1 (ListenStream= of the systemd socket unit), or set --insecure (http.insecure = true) if this is intended".to_owned(),
     }]))
 }
 
@@ -319,11 +319,11 @@ mod tests {
             ),
             (
                 json!({"http": {"tls": {"client_optional": true}}}),
-                "http.tls.client_optional is set, and http.tls.client_ca is not: nobody would be asked for a certificate",
+                "http.tls.client_optional is set, and http.tls.client_ca is not: no client would be asked for a certificate",
             ),
             (
                 json!({"audit": {"required": true}}),
-                "audit.required is true, and nothing is written here",
+                "audit.required is true, and no record is written on this machine",
             ),
             (
                 json!({"limits": {"memory_high_percent": 95}}),
@@ -381,7 +381,7 @@ mod tests {
             ),
             (
                 json!({"store": "file"}),
-                Some("tokens.store is file, and there is no folder for it; "),
+                Some("tokens.store is file, but there is no folder; "),
             ),
         ] {
             let found = problems(json!({"tokens": tokens, "seal": keys}));

@@ -197,11 +197,10 @@ fn setting_of(name: &str) -> Result<(Vec<String>, bool), Diagnostic> {
     let near = meant.as_deref().filter(|name| !name.is_empty());
     let message = match near.or_else(|| nearest(name, &known)) {
         Some(near) => {
-            format!("there is no such setting; did you mean {near}? Correct its name, or unset it")
+            format!("unknown setting; did you mean {near}? Correct the name, or unset the variable")
         }
         None => format!(
-            "there is no such setting; names are {PREFIX}<PART>__<NAME>, such as LONGSHORE_HTTP__PORT, and a few short ones, such as \
-             LONGSHORE_PORT; correct its name, or unset it"
+            "unknown setting; names are {PREFIX}<PART>__<NAME>, such as LONGSHORE_HTTP__PORT, and a few short ones, such as LONGSHORE_PORT; correct the name, or unset the variable"
         ),
     };
     Err(Diagnostic::new(&[], &origin(name), None, message))
@@ -230,7 +229,7 @@ fn variable(name: &str, path: &[String], value: &str) -> Result<Variable, Diagno
                 &origin,
                 None,
                 format!(
-                    "only secrets are read from files; {} takes the value itself",
+                    "only secrets can be read from files; set {} to the value itself",
                     name.trim_end_matches(IN_FILE)
                 ),
             )),

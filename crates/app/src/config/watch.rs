@@ -136,7 +136,7 @@ impl Watch {
         };
         watched()
             .inspect_err(|error| {
-                tracing::debug!(%error, "the system does not tell of changed files; they are looked at now and then");
+                tracing::debug!(%error, "the system does not report changed files; they are checked periodically");
             })
             .ok()
     }

@@ -97,7 +97,10 @@ async fn bad_parameters_of_the_token_endpoint_are_oauth_errors() {
     let client = flow.register().await;
     let code = flow.log_in(&client).await;
     let first = flow.log_in(&client).await;
-    let tokens = flow.redeem(&client, &first, VERIFIER).await.expect("tokens");
+    let tokens = flow
+        .redeem(&client, &first, VERIFIER)
+        .await
+        .expect("tokens");
     let refresh = tokens["refresh_token"].as_str().expect("a token");
     let redeeming = [
         ("grant_type", "authorization_code"),
@@ -163,7 +166,10 @@ async fn bad_parameters_of_the_authorization_endpoint_are_a_page_or_an_error_for
         ("response_type", "code"),
         ("client_id", &*client),
         ("redirect_uri", CLIENT_REDIRECT),
-        ("code_challenge", "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"),
+        (
+            "code_challenge",
+            "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM",
+        ),
         ("code_challenge_method", "S256"),
         ("state", "client-state"),
         ("resource", "https://mcp.example.com/mcp"),
@@ -309,11 +315,16 @@ async fn what_is_sealed_expires_by_the_clock_of_the_replica_that_opens_it() {
     let tokens = flow.redeem(&client, &code, VERIFIER).await.expect("tokens");
     let refreshing = [
         ("grant_type", "refresh_token"),
-        ("refresh_token", tokens["refresh_token"].as_str().expect("a token")),
+        (
+            "refresh_token",
+            tokens["refresh_token"].as_str().expect("a token"),
+        ),
         ("client_id", &*client),
     ];
     let week = 7 * 24 * 3600 + 1;
-    let (status, _, text) = flow.send_after(week, form("/token", &refreshing, None)).await;
+    let (status, _, text) = flow
+        .send_after(week, form("/token", &refreshing, None))
+        .await;
     assert_eq!(status, StatusCode::BAD_REQUEST, "the refresh token");
     assert!(text.contains("invalid_grant"), "{text}");
 }
@@ -329,7 +340,10 @@ async fn allow(flow: &Flow, page: &Page) -> (StatusCode, HeaderMap, String) {
 fn check_failed(fault: Fault, (status, headers, text): (StatusCode, HeaderMap, String)) {
     assert_eq!(status, StatusCode::SEE_OTHER, "{fault:?} {text}");
     let location = headers[LOCATION].to_str().expect("ASCII");
-    assert!(location.starts_with(CLIENT_REDIRECT), "{fault:?} {location}");
+    assert!(
+        location.starts_with(CLIENT_REDIRECT),
+        "{fault:?} {location}"
+    );
     let url = location.parse().expect("a URL");
     let error = flow::query(&url, "error").expect("an error");
     let is_fitting = ["server_error", "temporarily_unavailable"].contains(&&*error);

@@ -246,7 +246,7 @@ where
 
 /// A type that such a function may return.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no list of suggestions",
+    message = "`{Self}` is not a list of suggestions",
     label = "expected `Completions`, a `Vec<String>`, or a `Result` of them"
 )]
 pub trait IntoCompletions<E> {

@@ -124,8 +124,7 @@ impl Form {
             // ELI-02
             let title = field["title"].as_str().unwrap_or_default();
             if names_a_secret(name) || names_a_secret(title) {
-                let problem = "asks for a secret, which a form must not: clients see what is filled in; \
-                    show a page with elicit_url instead";
+                let problem = "asks for a secret, which forms must not, because clients see the values; use elicit_url to show a page instead";
                 return Err(fault(problem.to_owned()));
             }
             fields.insert(name.clone(), field);
@@ -154,7 +153,7 @@ impl Form {
                 Some(field) => drop(fields.insert(name.clone(), field)),
                 None if self.required.contains(name) => {
                     return Err(format!(
-                        "its revision of the protocol has no choice of several, which `{name}` is"
+                        "its protocol version has no multiple choice, which `{name}` is"
                     ));
                 }
                 // Optional fields without input are omitted.
@@ -200,7 +199,7 @@ fn tidied(field: Value) -> Result<Value, String> {
         Some("array") => ARRAY,
         _ => {
             return Err(
-                "is neither a string, nor a number, a boolean, or a choice; forms have nothing else"
+                "is not a string, a number, a boolean or a choice; forms support nothing else"
                     .to_owned(),
             );
         }
@@ -218,7 +217,7 @@ fn tidied(field: Value) -> Result<Value, String> {
     if let Some(items) = field.get_mut("items") {
         *items = tidied_items(items.take())?;
     } else if field["type"] == "array" {
-        return Err("says what may be chosen, in `items`".to_owned());
+        return Err("has no list of choices in `items`".to_owned());
     }
     Ok(field.into())
 }
@@ -441,8 +440,8 @@ mod tests {
     #[test]
     fn what_no_form_has_is_refused_by_name() {
         for (field, word) in [
-            (json!({"type": "object"}), "neither"),
-            (json!({"type": ["string", "null"]}), "neither"),
+            (json!({"type": "object"}), "nothing else"),
+            (json!({"type": ["string", "null"]}), "nothing else"),
             (json!({"type": "string", "pattern": "a"}), "`pattern`"),
             (json!({"type": "integer", "multipleOf": 2}), "`multipleOf`"),
             (json!({"type": "array"}), "`items`"),

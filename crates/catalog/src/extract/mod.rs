@@ -137,7 +137,7 @@ pub use values::{
 ///
 /// Implement it with an `async fn`. The future has to be `Send`, and is dropped when the call is cancelled.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be taken from a call",
+    message = "`{Self}` is not an extractor",
     label = "needs `longshore::extract::FromCall`",
     note = "for an argument leave `#[call]` out; for a value of the application write `#[state] name: &{Self}`"
 )]

@@ -45,7 +45,9 @@ async fn headers_are_read_as_types() {
 
     let without = Arc::new(CallContext::for_test());
     let missing = Header::<Tenant>::from_call(&without).await;
-    let missing = missing.expect_err("no header").message();
+    let missing = missing
+        .expect_err("is not a header name, which is one or more letters, digits or !#$%&'*+-.^_`|~")
+        .message();
     assert_eq!(missing, "the request has no header `x-tenant`");
     let missing = Option::<Header<Tenant>>::from_call(&without).await;
     assert_eq!(missing.expect("may be missing"), None);

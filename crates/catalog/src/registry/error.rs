@@ -8,7 +8,7 @@ use crate::protocol::TemplateError;
 #[non_exhaustive]
 pub enum CatalogError {
     /// Two tools of one name.
-    #[error("tool {name:?} was added twice; give one of them another name")]
+    #[error("tool {name:?} was added twice; rename one of them")]
     Duplicate {
         /// The name.
         name: String,
@@ -33,13 +33,13 @@ pub enum CatalogError {
         source: SchemaError,
     },
     /// Two resources of one URI.
-    #[error("resource {uri:?} was added twice; give one of them another URI")]
+    #[error("resource {uri:?} was added twice; change one of the URIs")]
     DuplicateResource {
         /// The URI.
         uri: String,
     },
     /// The text is not a valid URI.
-    #[error("resource {uri:?}: that is no URI, {problem}")]
+    #[error("resource {uri:?}: the URI is not valid, {problem}")]
     Uri {
         /// The invalid text.
         uri: String,
@@ -74,7 +74,7 @@ pub enum CatalogError {
         problem: String,
     },
     /// Two prompts of one name.
-    #[error("prompt {name:?} was added twice; give one of them another name")]
+    #[error("prompt {name:?} was added twice; rename one of them")]
     DuplicatePrompt {
         /// The name.
         name: String,

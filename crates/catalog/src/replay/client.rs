@@ -26,7 +26,7 @@ pub enum Client {
 
 impl Default for Client {
     fn default() -> Self {
-        Self::Unreachable("the call has no client")
+        Self::Unreachable("the call has no client that could be asked")
     }
 }
 

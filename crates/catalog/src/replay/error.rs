@@ -20,7 +20,7 @@ pub enum ClientRequestError {
     #[error("this needs a client that has declared the capability {0}")]
     NotDeclared(ClientAbility),
     /// The client takes no requests during this call.
-    #[error("the client takes no requests: {0}")]
+    #[error("the client accepts no requests: {0}")]
     Unreachable(&'static str),
     /// The client's protocol version has no such request.
     #[error("the client's protocol version does not support this request: {0}")]

@@ -226,7 +226,9 @@ pub async fn send(
     let draft = RequestKind::of_method(method)
         .map(|kind| RequestDraft::new(kind, params))
         .ok_or_else(|| {
-            ClientRequestError::InvalidRequest(format!("clients have no method {method}"))
+            ClientRequestError::InvalidRequest(format!(
+                "the protocol has no client method {method}"
+            ))
         });
     let mut request = ClientRequest::new(session, draft);
     let response = poll_fn(|cx| request.poll(cx)).await?;

@@ -188,7 +188,7 @@ impl<'a> Explanation<'a> {
             self.add(match not {
                 Value::Bool(_) => "is not allowed here".to_owned(),
                 not => format!(
-                    "{} matches what is not allowed here: {}",
+                    "{} matches a schema that is not allowed here: {}",
                     brief(value),
                     shown(not)
                 ),
@@ -219,18 +219,18 @@ impl<'a> Explanation<'a> {
                     let mut rest = object.clone();
                     rest.shift_remove(*name);
                     if self.holds(schema, &rest.into()) == Some(true) {
-                        return self.add(format!("there is no property {}", quoted(name)));
+                        return self.add(format!("{} is not a known property", quoted(name)));
                     }
                 }
                 let surplus: Vec<String> = surplus.iter().map(|name| quoted(name)).collect();
                 self.add(format!(
-                    "has properties that may not be there, among {}",
+                    "has unknown properties, among them {}",
                     surplus.join(", ")
                 ));
             }
             Value::Array(items) => {
                 let count = counted(items.len(), "item");
-                self.add(format!("has {count}, of which some may not be there"));
+                self.add(format!("has {count}, of which some are not allowed"));
             }
             _ => {}
         }
@@ -433,9 +433,7 @@ impl<'a> Explanation<'a> {
                 for other in needed.into_iter().flatten().filter_map(Value::as_str) {
                     if !object.contains_key(other) {
                         let (other, name) = (quoted(other), quoted(name));
-                        self.add(format!(
-                            "{other} is missing, which has to be there with {name}"
-                        ));
+                        self.add(format!("{other} is missing, which is required with {name}"));
                     }
                 }
             }
@@ -491,7 +489,7 @@ impl<'a> Explanation<'a> {
                 match additional {
                     Some(Value::Bool(false)) => {
                         let known = properties.map_or_else(String::new, |p| names(p.keys()));
-                        self.add(format!("there is no property {}{known}", quoted(name)));
+                        self.add(format!("{} is not a known property{known}", quoted(name)));
                     }
                     Some(schema) => self.look_within(Step::Member(name), schema, member),
                     None => {}

@@ -93,7 +93,7 @@ impl Search {
             .and_then(|name| HeaderName::try_from(name).ok())
             .ok_or_else(|| {
                 self.refuse(&format!(
-                    "{name:?} is no header name: one or more letters, digits or !#$%&'*+-.^_`|~"
+                    "{name:?} is not a header name, which is one or more letters, digits or !#$%&'*+-.^_`|~"
                 ))
             })?;
         let kind = match schema.get("type").and_then(Value::as_str) {

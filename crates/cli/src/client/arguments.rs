@@ -99,7 +99,7 @@ fn pair(word: &str) -> Result<(String, Text), String> {
         Some(name) => match serde_json::from_str(value) {
             Ok(value) => Ok((name.to_owned(), Text::Json(value))),
             Err(error) => Err(format!(
-                "{name}: {value:?} is not valid JSON, which `:=` takes: {error}"
+                "{name}: {value:?} is not valid JSON, which `:=` requires: {error}"
             )),
         },
     }
@@ -138,7 +138,7 @@ impl Reader<'_> {
         Err(match plain[..] {
             [text] => format!("{name}: {text:?} is not {expected}; write for example {example}"),
             _ => format!(
-                "{name} is given {} times, and does not take these values: it is {expected}; write for example {example}",
+                "{name} is given {} times, but these values do not fit: it is {expected}; write for example {example}",
                 plain.len()
             ),
         })
@@ -592,12 +592,12 @@ mod tests {
             (
                 json!({"type": "array", "items": {"type": "integer"}}),
                 &["a=1", "a=x"],
-                "a is given 2 times, and does not take these values: it is an array (each element: an integer); write for example a=1 a=2",
+                "a is given 2 times, but these values do not fit: it is an array (each element: an integer); write for example a=1 a=2",
             ),
             (
                 json!({"type": "string"}),
                 &["a=1", "a=2"],
-                "a is given 2 times, and does not take these values: it is a string; write for example a=text",
+                "a is given 2 times, but these values do not fit: it is a string; write for example a=text",
             ),
             (
                 json!({"anyOf": [{"type": "integer"}, {"type": "null"}]}),
@@ -612,7 +612,7 @@ mod tests {
             (
                 json!({}),
                 &["a:=x"],
-                "a: \"x\" is not valid JSON, which `:=` takes: expected value at line 1 column 1",
+                "a: \"x\" is not valid JSON, which `:=` requires: expected value at line 1 column 1",
             ),
             (
                 json!({}),

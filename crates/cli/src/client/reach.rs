@@ -47,8 +47,7 @@ pub(crate) fn find(
     let known: Vec<&str> = config.upstreams.keys().map(String::as_str).collect();
     let known = match &known[..] {
         [] => {
-            "there are no upstreams in the configuration; name a file that has some with --config, \
-             or give a URL such as http://127.0.0.1:3000/mcp"
+            "the configuration has no upstreams; name another file with --config, or give a URL such as http://127.0.0.1:3000/mcp"
                 .to_owned()
         }
         known => {
@@ -243,7 +242,7 @@ impl Access {
                 if self.is_url =>
             {
                 output::remark(&format!(
-                    "{url} has no login: it publishes no OAuth metadata. It may take an API key or another token."
+                    "{url} has no login: it publishes no OAuth metadata. It may need an API key or another token."
                 ));
                 if let Some(hint) = hint(&url) {
                     output::remark(&format!("Tokens are made at {hint}"));
@@ -253,7 +252,7 @@ impl Access {
                     return Ok(None);
                 }
                 output::remark(&format!(
-                    "It is not kept; the variable {TOKEN} is read by every command."
+                    "The token is not stored; every command reads the variable {TOKEN}."
                 ));
                 self.changed(url.as_str(), Some(&token), server).map(Some)
             }
@@ -389,7 +388,7 @@ pub(super) fn connected(
             && is_no_endpoint(&error)
         {
             output::remark(&format!(
-                "{} has no MCP endpoint at /; trying {url}",
+                "there is no MCP endpoint at {}/; trying {url}",
                 server.server
             ));
             let other = access.changed(url.as_str(), None, server)?;
@@ -413,7 +412,7 @@ pub(super) fn connected(
             return Err(of_server(
                 &server.server,
                 format!(
-                    "there is no MCP endpoint at {root}/ or {root}/mcp ({}); name its whole URL",
+                    "no MCP endpoint at {root}/ or {root}/mcp ({}); give the whole URL",
                     with_causes(&error)
                 ),
             ));

@@ -104,7 +104,7 @@ impl Client {
                 Self::Codex => ".codex/config.toml",
                 Self::ClaudeDesktop | Self::Windsurf | Self::Inspector => {
                     return Err(format!(
-                        "{} has no file for a project; leave --project out",
+                        "{} has no configuration file for projects; remove --project",
                         self.title()
                     ));
                 }

@@ -103,7 +103,7 @@ fn check_name(name: &str) -> Result<(), String> {
         |character: char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_');
     if name.is_empty() || name.len() > 64 || !name.chars().all(is_plain) {
         return Err(format!(
-            "--name is {name:?}; use 1 to 64 letters, digits, hyphens and underscores, which all clients take"
+            "--name is {name:?}; use 1 to 64 letters, digits, hyphens and underscores, which all clients accept"
         ));
     }
     Ok(())
@@ -153,7 +153,7 @@ fn reach(args: &ConnectArgs) -> Result<Reach, String> {
         if !starts_well || !variable.chars().all(is_plain) {
             // The value may be a token by mistake, so it is not repeated.
             return Err(
-                "--token-variable takes the name of an environment variable (letters, digits, underscores), not the token itself"
+                "--token-variable expects the name of an environment variable (letters, digits, underscores), not the token itself"
                     .to_owned(),
             );
         }

@@ -30,7 +30,7 @@ pub(super) async fn examine(config: Config, report: &mut Report) {
             let error = crate::app::MainError::from(error).to_string();
             report.add(
                 Finding::failure("configuration", "server", error)
-                    .advise("`longshore config check` says whether it is mended"),
+                    .advise("run `longshore config check` after the correction"),
             );
             return;
         }
@@ -38,7 +38,7 @@ pub(super) async fn examine(config: Config, report: &mut Report) {
     for refused in server.refused() {
         report.add(
             Finding::failure("configuration", "sources", refused)
-                .advise("mend what is named; everything else is offered"),
+                .advise("correct the named items; the others are served"),
         );
     }
     let tools = server.tools().await.unwrap_or_default();
@@ -61,7 +61,7 @@ async fn offered(config: Config) -> Result<Arc<Harness>, AppError> {
     match built.await {
         Ok(built) => built.map(Arc::new),
         Err(_) => Err(AppError::Arguments(
-            "building the server came to an unexpected end".to_owned(),
+            "building the server ended unexpectedly".to_owned(),
         )),
     }
 }
@@ -104,8 +104,7 @@ fn described(kind: &'static str, entries: &[Value]) -> Finding {
         return Finding::ok(AREA, kind, format!("all {} are described", entries.len()));
     }
     Finding::warning(AREA, kind, problems.join("; ")).advise(
-        "say what it does, when to use it and what comes back: `description` in the configuration, \
-         the doc comment of a function, `summary` in an OpenAPI document",
+        "describe what the tool does, when to use it and what it returns: `description` in the configuration, the doc comment of a function, `summary` in an OpenAPI document",
     )
 }
 
@@ -134,7 +133,7 @@ fn parameters(tools: &[Value]) -> Finding {
         CHECK,
         format!("{} of {all} without a description: {}", bare.len(), named(&bare)),
     )
-    .advise("say what each means, in which unit, with an example: `arguments.<name>.description`, or a doc comment on the parameter")
+    .advise("describe the meaning, the unit and an example of each: `arguments.<name>.description`, or a doc comment on the parameter")
 }
 
 /// Checks the size of the tool list, which is part of every conversation.
@@ -144,7 +143,7 @@ fn listing(tools: &[Value]) -> Finding {
     let bytes: usize = sizes.clone().sum::<usize>() + tools.len();
     let tokens = bytes / BYTES_A_TOKEN;
     let seen = format!(
-        "{} tools in {bytes} bytes, about {tokens} tokens of each conversation",
+        "{} tools in {bytes} bytes, about {tokens} tokens in each conversation",
         tools.len()
     );
     if tokens <= TOKENS_MAX && tools.len() <= TOOLS_MAX {
@@ -162,7 +161,7 @@ fn listing(tools: &[Value]) -> Finding {
         CHECK,
         format!("{seen}; the largest are {}", heaviest.join(", ")),
     )
-    .advise("offer fewer: upstreams.<name>.tools, sources.openapi.include, or rules under policy that show each caller what they need")
+    .advise("offer fewer tools: upstreams.<name>.tools, sources.openapi.include, or rules under policy that hide tools from callers who do not need them")
 }
 
 #[cfg(test)]
@@ -209,7 +208,7 @@ mod tests {
             (found.status, &*found.seen),
             (
                 Status::Ok,
-                "1 tools in 13 bytes, about 3 tokens of each conversation"
+                "1 tools in 13 bytes, about 3 tokens in each conversation"
             )
         );
         let large = [

@@ -57,13 +57,13 @@ impl Front {
         match self {
             Self::Nginx => "nginx",
             Self::Cloudflare => "Cloudflare",
-            Self::Google => "a load balancer of Google's, or Cloud Run",
-            Self::Amazon => "a load balancer or gateway of AWS",
+            Self::Google => "a Google load balancer, or Cloud Run",
+            Self::Amazon => "an AWS load balancer or gateway",
             Self::Envoy => "Envoy (Istio, Gateway API)",
-            Self::Azure => "a front door or gateway of Azure",
+            Self::Azure => "an Azure front door or gateway",
             Self::Caddy => "Caddy",
             Self::Fly => "Fly",
-            Self::Unknown => "nobody who says so",
+            Self::Unknown => "an unknown proxy, or none",
         }
     }
 
@@ -73,8 +73,8 @@ impl Front {
             (Self::Nginx, "nginx: proxy_buffering off; proxy_cache off; gzip off; in the location of the endpoint, and no proxy_ignore_headers X-Accel-Buffering"),
             (Self::Nginx, "ingress-nginx: nginx.ingress.kubernetes.io/proxy-buffering: \"off\""),
             (Self::Cloudflare, "Cloudflare: no rule that compresses or rewrites text/event-stream; Cache Rules: bypass for the endpoint"),
-            (Self::Google, "Google: no Cloud CDN and no compression on the backend service of the endpoint; API Gateway and Cloud Endpoints buffer, so leave them out"),
-            (Self::Amazon, "AWS: an Application Load Balancer passes streams on; API Gateway does with response streaming only, and Lambda with RESPONSE_STREAM (web adapter: AWS_LWA_INVOKE_MODE=response_stream)"),
+            (Self::Google, "Google: no Cloud CDN and no compression on the backend service of the endpoint; do not use API Gateway or Cloud Endpoints, which buffer"),
+            (Self::Amazon, "AWS: an Application Load Balancer passes streams; API Gateway only with response streaming, and Lambda only with RESPONSE_STREAM (web adapter: AWS_LWA_INVOKE_MODE=response_stream)"),
             (Self::Envoy, "Envoy: no buffer filter (envoy.filters.http.buffer) and no compressor for text/event-stream on the route"),
             (Self::Azure, "Azure: Application Gateway: responseBuffering disabled; Front Door: no compression of text/event-stream; API Management: forward-request buffer-response=\"false\""),
             (Self::Caddy, "Caddy: reverse_proxy { flush_interval -1 }, and no encode for text/event-stream"),
@@ -90,9 +90,9 @@ impl Front {
             (Self::Amazon, "ALB: alb.ingress.kubernetes.io/load-balancer-attributes: idle_timeout.timeout_seconds=3600 (default 60); App Runner ends every request after 120 s"),
             (Self::Envoy, "Istio: VirtualService http.timeout: 0s; Gateway API: HTTPRoute rules.timeouts.request: 0s; Envoy: route timeout 0s, stream_idle_timeout 3600s"),
             (Self::Azure, "Azure: Container Apps and App Service end a request after 240 s, which cannot be changed; Application Gateway: requestTimeout 3600; Front Door: originResponseTimeoutSeconds 240"),
-            (Self::Cloudflare, "Cloudflare: a stream has to say something every 100 s (proxy_read_timeout of an Enterprise plan changes it)"),
+            (Self::Cloudflare, "Cloudflare: a stream must send something every 100 s (proxy_read_timeout of an Enterprise plan changes it)"),
             (Self::Caddy, "Caddy: reverse_proxy { stream_timeout 1h }"),
-            (Self::Fly, "Fly: a stream has to say something every 60 s"),
+            (Self::Fly, "Fly: a stream must send something every 60 s"),
         ])
     }
 
@@ -101,11 +101,11 @@ impl Front {
         self.choose(&[
             (Self::Nginx, "nginx: client_max_body_size 4m"),
             (Self::Nginx, "ingress-nginx: nginx.ingress.kubernetes.io/proxy-body-size: 4m"),
-            (Self::Google, "Google: Cloud Armor inspects 8 KiB of a body and lets the rest pass; Cloud Run takes 32 MiB over HTTP/1"),
-            (Self::Amazon, "AWS: API Gateway takes 10 MiB, a Lambda function 6 MiB behind it and 1 MiB behind a load balancer; AWS WAF: a rule with SizeRestrictions_BODY refuses from 8 KiB on"),
+            (Self::Google, "Google: Cloud Armor inspects the first 8 KiB of a body only; Cloud Run accepts 32 MiB over HTTP/1"),
+            (Self::Amazon, "AWS: API Gateway accepts 10 MiB, a Lambda function 6 MiB behind it and 1 MiB behind a load balancer; AWS WAF: a rule with SizeRestrictions_BODY rejects from 8 KiB on"),
             (Self::Envoy, "Envoy: max_request_bytes of the buffer filter (envoy.filters.http.buffer) and of ext_authz with_request_body"),
-            (Self::Azure, "Azure: Application Gateway WAF policy: maxRequestBodySizeInKb (128 unless it is set)"),
-            (Self::Cloudflare, "Cloudflare: 100 MB and more are let through; a WAF rule on http.request.body.size may be stricter"),
+            (Self::Azure, "Azure: Application Gateway WAF policy: maxRequestBodySizeInKb (default 128)"),
+            (Self::Cloudflare, "Cloudflare: at least 100 MB are accepted; a WAF rule on http.request.body.size may be stricter"),
             (Self::Caddy, "Caddy: request_body { max_size 4MB }"),
         ])
     }

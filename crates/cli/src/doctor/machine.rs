@@ -85,7 +85,7 @@ fn settings(loaded: &Loaded) -> Finding {
 
 fn port(check: &str, address: SocketAddr, setting: &str) -> Finding {
     if address.port() == 0 {
-        return Finding::ok(AREA, check, "any that is free");
+        return Finding::ok(AREA, check, "any free port");
     }
     let error = match TcpListener::bind(address) {
         Ok(_) => return Finding::ok(AREA, check, format!("{address} is free")),
@@ -95,13 +95,13 @@ fn port(check: &str, address: SocketAddr, setting: &str) -> Finding {
         io::ErrorKind::AddrInUse if healthcheck::is_served(address) => Finding::warning(
             AREA,
             check,
-            format!("a Longshore already serves at {address}"),
+            format!("another Longshore server listens on {address}"),
         )
         .advise(format!(
-            "stop it before another one starts, or give this one another {setting}"
+            "stop it before you start another one, or change {setting}"
         )),
         io::ErrorKind::AddrInUse => {
-            Finding::failure(AREA, check, format!("another program has {address}"))
+            Finding::failure(AREA, check, format!("another program listens on {address}"))
                 .advise(format!("stop that program, or change {setting}"))
         }
         io::ErrorKind::PermissionDenied => Finding::failure(
@@ -110,14 +110,14 @@ fn port(check: &str, address: SocketAddr, setting: &str) -> Finding {
             format!("this user may not listen on {address}"),
         )
         .advise(format!(
-            "give {setting} a port of 1024 or more, such as 8080"
+            "set {setting} to a port of 1024 or more, such as 8080"
         )),
         io::ErrorKind::AddrNotAvailable => Finding::failure(
             AREA,
             check,
-            format!("this machine has no address {}", address.ip()),
+            format!("this machine does not have the address {}", address.ip()),
         )
-        .advise("set http.host to 0.0.0.0 (all addresses), or to one that `ip addr` shows"),
+        .advise("set http.host to 0.0.0.0 (all interfaces), or to an address that `ip addr` lists"),
         _ => Finding::failure(AREA, check, format!("{address}: {error}"))
             .advise(format!("change {setting}")),
     }
@@ -131,18 +131,18 @@ fn socket(path: &Path) -> Finding {
         .filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or_else(|| Path::new("."));
     if !folder.is_dir() {
-        let problem = format!("there is no folder {}", folder.display());
+        let problem = format!("the folder {} does not exist", folder.display());
         return Finding::failure(AREA, CHECK, problem)
-            .advise("make it, or name a path in another with http.unix_socket");
+            .advise("create it, or set http.unix_socket to a path in another folder");
     }
     if path.exists() {
         #[cfg(unix)]
         if !std::fs::metadata(path)
             .is_ok_and(|file| std::os::unix::fs::FileTypeExt::is_socket(&file.file_type()))
         {
-            let problem = format!("{} is there, and no socket", path.display());
+            let problem = format!("{} exists, and is not a socket", path.display());
             return Finding::failure(AREA, CHECK, problem)
-                .advise("name another path with http.unix_socket, or take the file away");
+                .advise("set http.unix_socket to another path, or delete the file");
         }
         #[cfg(unix)]
         if std::os::unix::net::UnixStream::connect(path).is_ok() {
@@ -151,12 +151,15 @@ fn socket(path: &Path) -> Finding {
                 CHECK,
                 format!("a program listens at {}", path.display()),
             )
-            .advise("stop it before another one starts, or change http.unix_socket");
+            .advise("stop it before you start another one, or change http.unix_socket");
         }
         return Finding::ok(
             AREA,
             CHECK,
-            format!("{} was left by a server that is gone", path.display()),
+            format!(
+                "{} was left by a server that no longer runs",
+                path.display()
+            ),
         );
     }
     match writable("http.unix_socket", folder) {
@@ -189,7 +192,7 @@ fn judge_open_files(may: Option<u64>, connections: u64, is_said: bool) -> Findin
         return Finding::ok(
             AREA,
             CHECK,
-            format!("{may} may be open, {needed} are needed for {connections} connections"),
+            format!("the limit is {may}, and {connections} connections need {needed}"),
         );
     }
     let left = may.saturating_sub(OTHER_FILES).max(64);
@@ -197,27 +200,27 @@ fn judge_open_files(may: Option<u64>, connections: u64, is_said: bool) -> Findin
         return Finding::ok(
             AREA,
             CHECK,
-            format!("{may} may be open, which is enough for {left} connections"),
+            format!("the limit is {may}, which is enough for {left} connections"),
         );
     }
     Finding::warning(
         AREA,
         CHECK,
         format!(
-            "{may} may be open, which is enough for {left} connections; http.limits.connections is {connections}"
+            "the limit is {may}, which is enough for {left} connections; http.limits.connections is {connections}"
         ),
     )
     .advise(format!(
         "raise the limit to {needed}: `ulimit -n {needed}`; systemd: LimitNOFILE={needed}; Docker: --ulimit nofile={needed}"
     ))
-    .advise(format!("or say what there is: http.limits.connections = {left}"))
+    .advise(format!("or set http.limits.connections = {left}"))
 }
 
 fn workers(loaded: &Loaded) -> Finding {
-    const CHECK: &str = "processor";
+    const CHECK: &str = "CPU";
     let cpu = loaded.environment.system.cpu_millis.as_ref();
     let (Some(cpu), Some(cores)) = (cpu, loaded.environment.system.parallelism()) else {
-        return Finding::skipped(AREA, CHECK, "how much of it there is cannot be found out");
+        return Finding::skipped(AREA, CHECK, "the amount cannot be determined");
     };
     let workers = loaded
         .config
@@ -228,14 +231,13 @@ fn workers(loaded: &Loaded) -> Finding {
     let seen = format!("{workers} workers for {share} cores ({})", cpu.evidence);
     if cores.value * 2 < workers {
         return Finding::warning(AREA, CHECK, seen).advise(format!(
-            "more workers than cores take turns: http.workers = {}, or leave it out",
+            "more workers than cores share the cores: set http.workers to {}, or remove it",
             cores.value
         ));
     }
     if cpu.value < 250 {
         return Finding::warning(AREA, CHECK, seen).advise(
-            "with less than a quarter of a core the process is stopped for most of each 100 ms: \
-             resources.limits.cpu: \"1\", or no limit and a request",
+            "with less than a quarter of a core the process is throttled for most of each 100 ms: resources.limits.cpu: \"1\", or no limit and a request",
         );
     }
     Finding::ok(AREA, CHECK, seen)
@@ -245,7 +247,7 @@ fn memory(loaded: &Loaded) -> Finding {
     const CHECK: &str = "memory";
     let system = &loaded.environment.system;
     let Some(memory) = &system.memory_bytes else {
-        return Finding::skipped(AREA, CHECK, "how much of it there is cannot be found out");
+        return Finding::skipped(AREA, CHECK, "the amount cannot be determined");
     };
     let config = &loaded.config;
     let state = if config.state.is_shared() {
@@ -263,7 +265,7 @@ fn memory(loaded: &Loaded) -> Finding {
 fn judge_memory(there: u64, evidence: &str, needed: u64) -> Finding {
     let mib = |bytes: u64| bytes / (1024 * 1024);
     let seen = format!(
-        "{} MiB ({evidence}); caches, state and as many connections as there may be come to {} MiB",
+        "{} MiB ({evidence}); caches, state and the maximum number of connections need {} MiB",
         mib(there),
         mib(needed)
     );
@@ -272,19 +274,19 @@ fn judge_memory(there: u64, evidence: &str, needed: u64) -> Finding {
     }
     Finding::warning(AREA, "memory", seen)
         .advise(format!(
-            "give it more: resources.limits.memory: {}Mi; Cloud Run: --memory={}Mi",
+            "raise it: resources.limits.memory: {}Mi; Cloud Run: --memory={}Mi",
             mib(needed).next_multiple_of(64),
             mib(needed).next_multiple_of(64)
         ))
-        .advise("or less to keep: http.limits.connections, state.memory_bytes, server.contents_cache_bytes")
+        .advise("or lower http.limits.connections, state.memory_bytes, server.contents_cache_bytes")
 }
 
 /// Checks that memory use at start is below the configured limit. 0 is no limit.
 fn memory_limit(bytes: u64) -> Option<Finding> {
     (1..BASE_BYTES).contains(&bytes).then(|| {
-        let seen = format!("limits.memory_bytes is {bytes}: an idle server may have that in use, and refuses everything then");
+        let seen = format!("limits.memory_bytes is {bytes}: an idle server may use that much, and then rejects everything");
         Finding::warning(AREA, "memory limit", seen)
-            .advise(format!("give it at least {BASE_BYTES}, or leave it out: in a container there is a limit in any case"))
+            .advise(format!("set it to at least {BASE_BYTES}, or remove it: in a container its memory limit applies"))
     })
 }
 
@@ -303,7 +305,7 @@ fn callers(config: &Config, probe: &Probe) -> Finding {
                 AREA,
                 CHECK,
                 format!(
-                    "asked for {}; who shows nothing is {name:?} (auth.anonymous)",
+                    "required: {}; requests without credentials are {name:?} (auth.anonymous)",
                     kinds.join(", ")
                 ),
             ),
@@ -313,21 +315,21 @@ fn callers(config: &Config, probe: &Probe) -> Finding {
         return Finding::ok(
             AREA,
             CHECK,
-            "nobody is asked for a proof; only this machine can call",
+            "no authentication; only this machine can connect",
         );
     }
     let place = if probe.is_in_container() {
-        "whoever reaches the container"
+        "everyone who reaches the container"
     } else {
-        "whoever reaches this machine"
+        "everyone who reaches this machine"
     };
     Finding::warning(
         AREA,
         CHECK,
-        format!("nobody is asked for a proof: {place} may use the tools"),
+        format!("no authentication: {place} can use the tools"),
     )
     .advise("API keys: `longshore key new`, then auth.api_keys; or auth.oauth.issuer")
-    .advise("or let a proxy in front see to it, and nobody else reach the port: NetworkPolicy; Cloud Run: ingress: internal")
+    .advise("or authenticate in a proxy, and close the port to all others: NetworkPolicy; Cloud Run: ingress: internal")
 }
 
 fn seal_keys(config: &Config, probe: &Probe) -> Finding {
@@ -340,19 +342,19 @@ fn seal_keys(config: &Config, probe: &Probe) -> Finding {
             AREA,
             CHECK,
             match config.seal.keys.len() {
-                1 => "one that replicas can share".to_owned(),
-                several => format!("{several} that replicas can share; the first seals"),
+                1 => "set, and the same on all replicas if you configure it so".to_owned(),
+                several => format!("{several} keys are set; the first one seals"),
             },
         ),
         Ok(_) if config.http.host.is_loopback() && !probe.is_in_container() => Finding::ok(
             AREA,
             CHECK,
-            "one made at start: sessions end with the process",
+            "generated at start: sessions end with the process",
         ),
         Ok(_) => Finding::warning(
             AREA,
             CHECK,
-            "one made at start: other replicas, and this one after a restart, answer its sessions with 404",
+            "generated at start: other replicas, and this one after a restart, respond to its sessions with 404",
         )
         .advise(HOW),
     }
@@ -362,9 +364,8 @@ fn certificate(config: &Config) -> Option<Finding> {
     const CHECK: &str = "certificate";
     let path = config.http.tls.certificate.as_ref()?;
     Some(match Tls::load(&config.http.tls) {
-        Err(error) => Finding::failure(AREA, CHECK, error.to_string()).advise(
-            "name files in PEM with http.tls.certificate (the whole chain) and http.tls.key",
-        ),
+        Err(error) => Finding::failure(AREA, CHECK, error.to_string())
+            .advise("set http.tls.certificate (the whole chain) and http.tls.key to PEM files"),
         Ok(_) => match super::remote::not_after_in(path) {
             None => Finding::ok(AREA, CHECK, format!("{} can be used", path.display())),
             Some(end) => {
@@ -406,7 +407,7 @@ fn program(of: String, command: &str, folders: &str) -> Finding {
     };
     match found {
         Some(path) => Finding::ok("programs", of, path.display().to_string()),
-        None => Finding::failure("programs", of, format!("there is no program {command}"))
+        None => Finding::failure("programs", of, format!("the program {command} was not found"))
             .advise(format!(
                 "install {command}, or write its whole path; images: the variant `runtime` has Node, Python, uv and git (image.variant: runtime)"
             )),
@@ -436,7 +437,7 @@ fn writable(setting: &str, folder: &Path) -> Finding {
             setting,
             format!("{} cannot be written: {error}", folder.display()),
         )
-        .advise("mount a volume there that this user may write (Kubernetes: emptyDir and securityContext.fsGroup)"),
+        .advise("mount a volume there that this user can write (Kubernetes: emptyDir and securityContext.fsGroup)"),
     }
 }
 
@@ -452,7 +453,7 @@ fn clock() -> Finding {
         _ => Finding::failure(
             AREA,
             "clock",
-            "it is far behind: tokens and certificates will not be believed",
+            "it is far in the past: tokens and certificates will be rejected",
         )
         .advise("set it: `timedatectl set-ntp true`"),
     }

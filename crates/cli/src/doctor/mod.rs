@@ -3,6 +3,7 @@
 //! Each check yields a [`Finding`]: an observation, and advice if it is a problem. Nothing is changed; files that a
 //! check writes are removed again.
 
+mod codes;
 mod documentation;
 mod front;
 mod machine;
@@ -103,7 +104,7 @@ pub(super) fn doctor(args: DoctorArgs) -> Result<bool, Failure> {
             };
             let url = Url::parse(&url).map_err(|error| {
                 let problem = format!(
-                    "--url is {url:?}, which is no URL: {error}; write it whole, such as https://mcp.example.com/mcp"
+                    "--url is {url:?}, which is not a valid URL: {error}; write it whole, such as https://mcp.example.com/mcp"
                 );
                 AppError::Arguments(problem)
             })?;
@@ -158,7 +159,7 @@ fn here(settings: RunArgs, runtime: &tokio::runtime::Runtime, report: &mut Repor
         }
         Err(error) => report.add(
             Finding::failure("configuration", "settings", error.to_string())
-                .advise("correct what is named, and ask again: `longshore config check`"),
+                .advise("correct the named settings, and run `longshore config check`"),
         ),
     }
 }

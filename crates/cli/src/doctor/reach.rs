@@ -37,16 +37,16 @@ async fn issuers(config: &OAuthConfig, report: &mut Report) {
                         Finding::warning(
                             AREA,
                             "clock",
-                            format!("this machine's clock and that of {issuer} differ by {} s", skew.as_secs()),
+                            format!("the clocks of this machine and of {issuer} differ by {} s", skew.as_secs()),
                         )
-                        .advise("set this machine's: `timedatectl set-ntp true`; tokens are refused that are more than auth.oauth.leeway_seconds off"),
+                        .advise("synchronize this machine's clock: `timedatectl set-ntp true`; tokens are rejected if clocks differ by more than auth.oauth.leeway_seconds"),
                     );
                 }
             }
             Err(problem) => report.add(
                 Finding::failure(AREA, &*issuer, problem)
-                    .advise("auth.oauth.issuer has to be what the issuer calls itself in its metadata, to the letter and slash")
-                    .advise("if it is right, let the process reach it: NetworkPolicy egress, firewall, DNS; or name auth.oauth.jwks_url"),
+                    .advise("auth.oauth.issuer must be exactly the issuer in its metadata, including slashes")
+                    .advise("if it is correct, allow the connection: NetworkPolicy egress, firewall, DNS; or set auth.oauth.jwks_url"),
             ),
         }
     }
@@ -60,9 +60,9 @@ async fn introspection(config: &OAuthConfig, report: &mut Report) {
     report.add(match examined {
         Ok(()) => Finding::ok(AREA, url, "it accepts this client, and rejects a made-up token"),
         Err(problem) => Finding::failure(AREA, url, problem)
-            .advise("auth.oauth.introspection.client_id and client_secret: those of a client that the issuer lets introspect tokens")
+            .advise("auth.oauth.introspection.client_id and client_secret: those of a client that may introspect tokens at the issuer")
             .advise("auth.oauth.introspection.method: post, if the issuer expects ID and secret in the form")
-            .advise("let the process reach it: NetworkPolicy egress, firewall, DNS"),
+            .advise("allow the connection: NetworkPolicy egress, firewall, DNS"),
     });
 }
 
@@ -81,7 +81,7 @@ async fn collector(config: &Config, probe: &Probe, report: &mut Report) {
     for doubt in examined.doubts {
         report.add(
             Finding::warning(AREA, "settings", doubt)
-                .advise("docs/observability.md lists what each variable may be"),
+                .advise("docs/observability.md lists the valid values of each variable"),
         );
     }
     for Reached {
@@ -95,7 +95,7 @@ async fn collector(config: &Config, probe: &Probe, report: &mut Report) {
             Err(problem) => Finding::failure(AREA, signal, format!("{endpoint}: {problem}"))
                 .advise("telemetry.endpoint (OTEL_EXPORTER_OTLP_ENDPOINT): http://collector:4318 for telemetry.protocol = http, :4317 for grpc")
                 .advise(format!(
-                    "or send none of them: OTEL_{}_EXPORTER=none",
+                    "or turn the export off: OTEL_{}_EXPORTER=none",
                     signal.to_uppercase()
                 )),
         });
@@ -108,7 +108,7 @@ async fn state(config: &Config, report: &mut Report) {
         report.add(Finding::ok(
             AREA,
             "store",
-            "in memory: several replicas need state.url for tasks, questions and resumption (docs/replicas.md)",
+            "in memory: several replicas need state.url for tasks, client requests and resumption (docs/replicas.md)",
         ));
         return;
     }
@@ -137,7 +137,7 @@ async fn state(config: &Config, report: &mut Report) {
     if let Err(error) = first {
         report.add(
             Finding::failure(AREA, "store", error.to_string())
-                .advise("state.url has to name a server that can be reached from here, with a user who may write keys that begin with state.prefix")
+                .advise("state.url must name a server that this process can reach, with a user who may write keys that begin with state.prefix")
                 .advise("ACL: user longshore on >password ~longshore:* &longshore:* +@read +@write +@pubsub +@scripting +@connection +time"),
         );
         return;
@@ -152,7 +152,7 @@ async fn state(config: &Config, report: &mut Report) {
             format!("written, read and removed in {} ms", took.as_millis()),
         ),
         Err(error) => Finding::warning(AREA, "store", error.to_string()).advise(format!(
-            "put it nearer, or give it longer: state.timeout_ms = {}",
+            "use a store that is nearer, or raise the timeout: state.timeout_ms = {}",
             config.state.timeout_ms * 4
         )),
     });
@@ -179,7 +179,7 @@ async fn natures(config: &Config, report: &mut Report) {
             report.add(Finding::skipped(
                 AREA,
                 CHECK,
-                format!("INFO is not answered ({error}): an administrator can tell whether maxmemory-policy is noeviction"),
+                format!("INFO is not permitted ({error}): ask an administrator whether maxmemory-policy is noeviction"),
             ));
             return;
         }
@@ -197,17 +197,17 @@ async fn natures(config: &Config, report: &mut Report) {
     };
     report.add(match (worst, natures.first()) {
         (Some(nature), _) if nature.is_old() => {
-            Finding::failure(AREA, CHECK, of(nature)).advise("Redis 7 or Valkey 7.2, or later")
+            Finding::failure(AREA, CHECK, of(nature)).advise("upgrade to Redis 7 or Valkey 7.2, or later")
         }
         (Some(nature), _) => Finding::warning(
             AREA,
             CHECK,
-            format!("{}: when it is full it throws away what is still needed: sessions that were ended, tasks, what clients come back for", of(nature)),
+            format!("{}: a full store evicts entries that are still needed: ended sessions, tasks, streams to resume", of(nature)),
         )
         .advise("redis.conf: maxmemory-policy noeviction; at once: CONFIG SET maxmemory-policy noeviction")
         .advise("ElastiCache: a parameter group with maxmemory-policy = noeviction; Memorystore: --update-redis-config maxmemory-policy=noeviction; Azure: maxmemory-policy in the advanced settings"),
         (None, Some(nature)) => Finding::ok(AREA, CHECK, of(nature)),
-        (None, None) => Finding::skipped(AREA, CHECK, "INFO is answered with nothing"),
+        (None, None) => Finding::skipped(AREA, CHECK, "the response to INFO is empty"),
     });
 }
 
@@ -221,7 +221,7 @@ async fn write(state: &SharedState) -> Result<(), StateError> {
     state.remove(&key).await?;
     if read != Some(value) {
         return Err(StateError::Unreachable {
-            reason: "what was written does not come back".to_owned(),
+            reason: "a written value could not be read".to_owned(),
         });
     }
     Ok(())

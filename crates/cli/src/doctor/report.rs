@@ -5,6 +5,8 @@ use std::io::{self, IsTerminal as _};
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Value, json};
 
+use super::codes;
+
 /// How something is. The later are worse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Status {
@@ -46,6 +48,14 @@ pub(super) struct Finding {
 }
 
 impl Finding {
+    /// Returns the stable code of a problem; `None` without one.
+    fn code(&self) -> Option<&'static str> {
+        match self.status {
+            Status::Warning | Status::Failure => codes::code(self.area, &self.check),
+            Status::Ok | Status::Skipped => None,
+        }
+    }
+
     fn new(area: &'static str, check: impl Into<String>, status: Status, seen: &str) -> Self {
         Self {
             area,
@@ -128,6 +138,7 @@ impl Report {
                 "area": finding.area,
                 "check": finding.check,
                 "status": finding.status.word(),
+                "code": finding.code(),
                 "seen": finding.seen,
                 "advice": finding.advice,
             })
@@ -158,7 +169,11 @@ impl Report {
                 seen.push_str(advice);
             }
             let check = format!("{}: {}", finding.area, finding.check);
-            table.add_row([finding.status.word(), &*check, &*seen]);
+            let status = match finding.code() {
+                Some(code) => format!("{} {code}", finding.status.word()),
+                None => finding.status.word().to_owned(),
+            };
+            table.add_row([&*status, &*check, &*seen]);
         }
         format!(
             "{}\n\n{} ok, {} skipped, {} warnings, {} failures\n",

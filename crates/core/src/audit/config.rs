@@ -55,8 +55,8 @@ impl AuditConfig {
         conflicts.nonzero([("audit.queue", self.queue as u64)]);
         if self.lacks_a_place() {
             conflicts.add(
-                "audit.required is true, and nothing is written here",
-                "set audit.file or audit.stderr: whether a collector has kept a record is not known in time",
+                "audit.required is true, and no record is written on this machine",
+                "set audit.file or audit.stderr: a collector confirms a record too late",
             );
         }
     }
@@ -100,15 +100,15 @@ pub enum AuditError {
     },
     /// Records are required but have no reliable destination.
     #[error(
-        "audit.required is true, but nothing is written here; set audit.file or audit.stderr: whether a collector has kept a record is not known in time"
+        "audit.required is true, but no record is written on this machine; set audit.file or audit.stderr: a collector confirms a record too late"
     )]
     NothingToWriteTo,
     /// There is no room for anything.
-    #[error("audit.queue is 0; give it at least 1, or leave it out for the default")]
+    #[error("audit.queue is 0; set it to at least 1, or remove it for the default")]
     NoQueue,
     /// The value is not a valid name.
     #[error(
-        "audit.redact has {pattern:?}, which is no name of an argument; `*` and `?` stand for anything"
+        "audit.redact has {pattern:?}, which is not a pattern for argument names; `*` and `?` match anything"
     )]
     Pattern {
         /// The pattern.

@@ -115,7 +115,7 @@ impl Writer {
         let required = self.queue.is_required();
         if !std::mem::replace(&mut self.told, true) {
             let meanwhile = if required {
-                "calls are refused until it can (audit.required)"
+                "calls are rejected until it can be written (audit.required)"
             } else {
                 "records are lost until it can, and counted"
             };

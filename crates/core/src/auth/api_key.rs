@@ -54,7 +54,7 @@ impl KeyHash {
         let hash = Self::read(text)?;
         if SAMPLES.iter().any(|sample| Self::of(sample) == hash) {
             return Err(
-                "it is a sample from the documentation, which everybody knows; make a key with `longshore key new`",
+                "it is a sample from the documentation, which is public; make a key with `longshore key new`",
             );
         }
         Ok(hash)
@@ -219,10 +219,7 @@ impl ApiKeys {
         }
         match self.table_of(&read) {
             Ok(table) => {
-                tracing::info!(
-                    keys = table.0.len(),
-                    "API keys have changed and were read again"
-                );
+                tracing::info!(keys = table.0.len(), "API keys were reloaded");
                 if table.0.is_empty() {
                     tracing::error!(
                         setting = "auth.api_keys_file",
@@ -261,7 +258,7 @@ impl ApiKeys {
     #[cold]
     #[expect(clippy::unused_self, reason = "the keys are what is kept")]
     fn keep(&self, error: &AuthSetupError) {
-        tracing::error!(%error, "API keys were not read again: those from before stay in force");
+        tracing::error!(%error, "API keys could not be reloaded; the previous ones stay in force");
     }
 
     /// Returns the principal of a holder.
@@ -390,7 +387,7 @@ impl Holder {
             return Err(fault(BAD_NAME));
         }
         if config.keys.is_empty() {
-            return Err(fault("keys is empty: give it a key, or the hash of one"));
+            return Err(fault("keys is empty; add a key, or the hash of one"));
         }
         let keys = config.keys.iter().map(|key| KeyHash::parse(key.expose()));
         Ok(Self {
@@ -576,7 +573,7 @@ mod tests {
             (vec![("a b", &[KEY][..])], "1 to 64 characters"),
             (
                 vec![("a", &[KEY][..]), ("b", &[KEY][..])],
-                "belongs to somebody else",
+                "also belongs to another name",
             ),
         ] {
             let config = configured(&keys);

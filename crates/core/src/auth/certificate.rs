@@ -257,7 +257,7 @@ impl Certificates {
             && !names.is_match(name)
         {
             return AuthOutcome::refused(
-                "the holder of the client's certificate is not let in here",
+                "the subject of the client certificate is not allowed here",
             );
         }
         let principal = Principal::of(PrincipalKind::Certificate, &format!("cert:{name}"), &[name]);

@@ -117,7 +117,7 @@ pub struct ForwardedConfig {
 #[non_exhaustive]
 pub enum AuthSetupError {
     /// A file or folder cannot be read.
-    #[error("cannot read API keys from {}; name a file or folder that is there and that this process may read", path.display())]
+    #[error("cannot read API keys from {}; name a file or folder that exists and that this process may read", path.display())]
     Read {
         /// Name of the setting.
         path: PathBuf,
@@ -145,17 +145,17 @@ pub enum AuthSetupError {
     },
     /// Two holders have the same key.
     #[error(
-        "auth.api_keys: a key of {name:?} belongs to somebody else too; make another with `longshore key new`"
+        "auth.api_keys: a key of {name:?} also belongs to another name; make another one with `longshore key new`"
     )]
     SharedKey {
         /// Name of one of them.
         name: String,
     },
     /// API keys are configured, but the list is empty.
-    #[error("there is no API key, so that nobody could call; make one with `longshore key new`")]
+    #[error("there is no API key, so no client could call; make one with `longshore key new`")]
     NoKeys,
     /// A proof that is listed and not configured.
-    #[error("auth.methods has {kind:?}, but {setting} is not set; set it, or take {kind:?} out")]
+    #[error("auth.methods has {kind:?}, but {setting} is not set; set it, or remove {kind:?}")]
     NotConfigured {
         /// Name of the setting.
         kind: &'static str,
@@ -179,7 +179,7 @@ pub enum AuthSetupError {
         setting: &'static str,
     },
     /// The setting for the holder's name of a certificate has an invalid value.
-    #[error("{setting} has {name:?}, which is no name; `*` and `?` stand for anything")]
+    #[error("{setting} has {name:?}, which is not a valid name; `*` and `?` match anything")]
     CertificateName {
         /// Name of the setting.
         setting: String,
@@ -188,7 +188,7 @@ pub enum AuthSetupError {
     },
     /// A certificate name has no kind.
     #[error(
-        "{setting} has {name:?}, which does not say what kind of name it is; write uri:, dns:, email:, common_name:, subject: or fingerprint: in front, as in dns:proxy.example.com"
+        "{setting} has {name:?}, whose kind is missing; begin it with uri:, dns:, email:, common_name:, subject: or fingerprint:, as in dns:proxy.example.com"
     )]
     CertificateKind {
         /// Name of the setting.
@@ -198,7 +198,7 @@ pub enum AuthSetupError {
     },
     /// A header name is invalid.
     #[error(
-        "auth.forwarded: {name:?} is no name of a header that can come in; names have letters, digits and hyphens, and requests with underscores in them are refused"
+        "auth.forwarded: {name:?} is not a header name that can arrive; names have letters, digits and hyphens, and requests with underscores in names are rejected"
     )]
     Header {
         /// Its value.
@@ -206,7 +206,7 @@ pub enum AuthSetupError {
     },
     /// The name is reserved for other principals.
     #[error(
-        "auth.anonymous is {name:?}; give it a name of 1 to 64 visible characters without ':', which names of others have, that is not \"local\""
+        "auth.anonymous is {name:?}; use a name of 1 to 64 visible characters without ':', other than \"local\""
     )]
     Anonymous {
         /// The name.
@@ -241,7 +241,7 @@ impl AuthConfig {
                             "auth.api_keys, {:?}: a key is longer than auth.key_bytes, which is {}",
                             holder.name, self.key_bytes
                         ),
-                        "make a shorter one with `longshore key new`, or let keys be longer",
+                        "make a shorter one with `longshore key new`, or raise the limit",
                     );
                 }
             }
@@ -253,7 +253,7 @@ impl AuthConfig {
                 format!(
                     "auth.oauth.{setting} is set, and auth.oauth.issuer is not: no token would be asked for"
                 ),
-                "name the issuer whose tokens are taken (auth.oauth.issuer, auth.oauth.issuers), or leave it out; a variable that is empty counts as absent",
+                "set auth.oauth.issuer or auth.oauth.issuers to the issuer whose tokens are accepted, or remove it; an empty variable counts as absent",
             );
         }
     }

@@ -230,7 +230,10 @@ impl Gate {
                 }
                 AuthOutcome::Refused(error) => return Err(error),
                 AuthOutcome::Later(_) => {
-                    tracing::error!(?proof, "a proof puts its judgement off twice");
+                    tracing::error!(
+                        ?proof,
+                        "an authentication method deferred its decision twice"
+                    );
                     return Err(AuthError::Unavailable("the caller was not judged".into()));
                 }
             }

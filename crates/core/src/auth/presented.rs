@@ -59,13 +59,13 @@ impl<'r> Credentials<'r> {
         };
         if token.is_some() && api_key.is_some() {
             return Err(AuthError::Malformed(
-                "Authorization and X-API-Key are both there; send one of them",
+                "Authorization and X-API-Key are both set; send one of them",
             ));
         }
         // AUTH-08: proxies log queries, and browsers keep them in their history.
         if (token.is_some() || api_key.is_some()) && query.is_some_and(has_credential) {
             return Err(AuthError::Malformed(
-                "credentials are not taken from the query; send them in Authorization",
+                "credentials in the query are not accepted; send them in Authorization",
             ));
         }
         Ok(Self {

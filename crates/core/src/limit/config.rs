@@ -207,12 +207,11 @@ impl LimitConfig {
         }
         let (high, critical) = (self.memory_high_percent, self.memory_critical_percent);
         if critical < high || 100 < critical {
-            let problem =
-                "it lies between limits.memory_high_percent and 100, so that there are two steps";
+            let problem = "it must be between limits.memory_high_percent and 100";
             return Some(("limits.memory_critical_percent".to_owned(), problem));
         }
         (self.buckets == 0).then(|| {
-            let problem = "at least one address or principal has to be told from the others";
+            let problem = "it is 0; set it to at least 1";
             ("limits.buckets".to_owned(), problem)
         })
     }

@@ -45,18 +45,18 @@ impl Pressure {
     pub(super) fn tell(self, limit: u64, in_use: u64) {
         let setting = "limits.memory_bytes";
         match self {
-            Self::None => tracing::info!(setting, limit, in_use, "there is memory again"),
+            Self::None => tracing::info!(setting, limit, in_use, "memory is available again"),
             Self::High => tracing::warn!(
                 setting,
                 limit,
                 in_use,
-                "memory is short: no sessions begin, and connections are closed once they are answered"
+                "memory is short: new sessions are rejected, and connections are closed after their response"
             ),
             Self::Critical => tracing::error!(
                 setting,
                 limit,
                 in_use,
-                "memory is nearly used up: requests are refused until there is some again"
+                "memory is nearly exhausted: requests are rejected until some is free"
             ),
         }
     }

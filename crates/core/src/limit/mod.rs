@@ -316,7 +316,7 @@ impl Limits {
         if self.reach.is_none() && self.rules.load().config.shared {
             tracing::warn!(
                 setting = "limits.shared",
-                "each replica holds to its rates by itself: to share them takes state.url and seal.keys"
+                "each replica applies rates by itself; to share them, set state.url and seal.keys"
             );
         }
     }

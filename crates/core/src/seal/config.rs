@@ -47,7 +47,7 @@ pub enum KeyError {
     },
     /// The key is a sample key of the documentation.
     #[error(
-        "seal.keys[{index}] is a sample from the documentation, which everybody knows; make a key with `openssl rand -base64 32`"
+        "seal.keys[{index}] is a sample from the documentation, which is public; make a key with `openssl rand -base64 32`"
     )]
     Sample {
         /// Index of the key, from 0.

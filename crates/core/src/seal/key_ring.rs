@@ -220,11 +220,11 @@ impl Key {
             let filled = root
                 .expand(&[info], HKDF_SHA256)
                 .and_then(|okm| okm.fill(&mut bytes));
-            assert!(filled.is_ok(), "HKDF-SHA256 gives out 32 bytes");
+            assert!(filled.is_ok(), "HKDF-SHA256 derives 32 bytes");
             bytes
         };
         let Ok(aead) = UnboundKey::new(&AES_256_GCM_SIV, &expand(b"aead")) else {
-            unreachable!("AES-256 takes keys of 32 bytes");
+            unreachable!("an AES-256 key has 32 bytes");
         };
         let mut id = [0; KEY_ID_LEN];
         id.copy_from_slice(&expand(b"id")[..KEY_ID_LEN]);
@@ -260,7 +260,7 @@ impl Key {
         );
         match tag {
             Ok(tag) => sealed.extend_from_slice(tag.as_ref()),
-            Err(_) => unreachable!("AES-GCM-SIV refuses only texts of 2^36 bytes"),
+            Err(_) => unreachable!("AES-GCM-SIV rejects only texts of 2^36 bytes"),
         }
         sealed
     }
@@ -311,7 +311,7 @@ impl Drawn {
         if self.left < N {
             assert!(
                 getrandom::fill(&mut self.bytes).is_ok(),
-                "the system has no randomness to give"
+                "the system has no randomness"
             );
             self.left = DRAWN_BYTES;
         }

@@ -51,8 +51,7 @@ fn open(keys: &KeyRing, told: &Told, place: &str, sealed: &[u8]) -> Option<Bytes
     if plain.is_none() && !told.0.swap(true, Ordering::Relaxed) {
         tracing::warn!(
             setting = "seal.keys",
-            "something in the shared state was not sealed by a key of this ring, and is treated as if it were not there: \
-             replicas have different keys, one was taken away too early, or somebody else writes to the store"
+            "an entry of the shared state was not sealed by a key of this ring, and is treated as absent: replicas have different keys, a key was removed too early, or another program writes to the store"
         );
     }
     plain.map(Bytes::from)

@@ -70,7 +70,7 @@ impl StateConfig {
         if 100 < self.share_percent {
             conflicts.add(
                 format!("state.share_percent is {}", self.share_percent),
-                "give it at most 100",
+                "it is too large; set it to at most 100",
             );
         }
     }

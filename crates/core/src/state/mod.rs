@@ -219,13 +219,13 @@ pub const KEY_MAX_BYTES: usize = 512;
 #[non_exhaustive]
 pub enum StateError {
     /// Timeout. The store may have applied the change.
-    #[error("the shared state did not answer within {within:?} (state.timeout_ms)")]
+    #[error("the shared state did not respond within {within:?} (state.timeout_ms)")]
     TooSlow {
         /// The deadline that passed.
         within: Duration,
     },
     /// A key, value or entry is too large.
-    #[error("{bytes} bytes are more than the {max} that the shared state takes")]
+    #[error("{bytes} bytes exceed the {max} bytes that an entry of the shared state may have")]
     TooLarge {
         /// Actual size, in bytes.
         bytes: usize,
@@ -255,7 +255,7 @@ pub enum StateError {
 pub enum OpenStateError {
     /// No address of a Redis server.
     #[error(
-        "state.url is no address of a Redis or Valkey server; write it as redis://host:6379, rediss://user:password@host:6379/0 with TLS, redis+sentinel://host:26379,host:26379/name or redis+cluster://host:6379,host:6379"
+        "state.url is not the address of a Redis or Valkey server; write it as redis://host:6379, rediss://user:password@host:6379/0 with TLS, redis+sentinel://host:26379,host:26379/name or redis+cluster://host:6379,host:6379"
     )]
     Url,
     /// This program cannot talk to Redis.

@@ -47,7 +47,7 @@ impl TelemetryConfig {
         {
             conflicts.add(
                 format!("telemetry.sample is {share}"),
-                "give it a share from 0 to 1: 0.1 for every tenth trace",
+                "use a fraction from 0 to 1: 0.1 for one trace in ten",
             );
         }
     }

@@ -8,7 +8,7 @@ use super::metrics::Instrument;
 /// Metric of the semantic conventions for MCP.
 pub const OPERATION_DURATION: Instrument = Instrument::timing(
     "mcp.server.operation.duration",
-    "Time from a request to its answer, by method, tool, outcome and revision",
+    "Duration from a request to its response, by method, tool, outcome and protocol version",
 );
 /// Metric of the semantic conventions for MCP.
 pub const SESSION_DURATION: Instrument = Instrument::timing(
@@ -18,24 +18,24 @@ pub const SESSION_DURATION: Instrument = Instrument::timing(
 /// Metric of the semantic conventions for HTTP.
 pub const HTTP_DURATION: Instrument = Instrument::timing(
     "http.server.request.duration",
-    "Time from an HTTP request to the head of its answer",
+    "Duration from an HTTP request to the head of its response",
 );
 /// Metric of the semantic conventions for HTTP.
 pub const HTTP_ACTIVE: Instrument = Instrument::gauge(
     "http.server.active_requests",
     "{request}",
-    "HTTP requests that are being answered",
+    "HTTP requests in progress",
 );
 /// Operation durations by operation alone, with finer buckets than the conventions.
 pub const LATENCY: Instrument = Instrument::timing(
     "longshore.operation.latency",
-    "Time from a request to its answer, by method and tool, in fine buckets",
+    "Duration from a request to its response, by method and tool, in fine buckets",
 );
 /// Metric for autoscaling.
 pub const IN_FLIGHT: Instrument = Instrument::gauge(
     "mcp.inflight_requests",
     "{request}",
-    "Requests of the protocol that are being answered",
+    "Protocol requests in progress",
 );
 /// Metric for autoscaling.
 pub const OPEN_STREAMS: Instrument = Instrument::gauge(
@@ -76,7 +76,7 @@ pub const UNREAD_BYTES: Instrument = Instrument::gauge(
 pub const REFUSALS: Instrument = Instrument::counter(
     "longshore.refusals",
     "{request}",
-    "Requests that were refused, by reason; those that a limit refused are counted as its hits",
+    "Rejected requests, by reason; those rejected by a limit are counted as its hits",
 );
 /// By event.
 pub const AUDIT_RECORDS: Instrument = Instrument::counter(
@@ -100,13 +100,13 @@ pub const AUDIT_FAILING: Instrument = Instrument::gauge(
 pub const QUESTIONS: Instrument = Instrument::counter(
     "longshore.client_requests",
     "{question}",
-    "Questions to clients, by what has become of them",
+    "Client requests, by outcome",
 );
 /// Sessions only: stateless requests do not wait for a response.
 pub const QUESTIONS_WAITING: Instrument = Instrument::gauge(
     "longshore.client_requests.waiting",
     "{question}",
-    "Questions that wait for an answer while their call waits",
+    "Client requests in progress",
 );
 /// By kind.
 pub const STREAMS: Instrument = Instrument::gauge(
@@ -124,7 +124,7 @@ pub const SUBSCRIPTIONS: Instrument = Instrument::gauge(
 pub const REPLAY_BYTES: Instrument = Instrument::counter(
     "longshore.streams.replay",
     "By",
-    "Bytes of calls' streams that were kept for clients that come back",
+    "Bytes of streams that were stored for resumption",
 );
 /// In this process.
 pub const TASKS_RUNNING: Instrument = Instrument::gauge(
@@ -160,13 +160,13 @@ pub const BACKENDS: Instrument = Instrument::gauge(
 pub const BACKEND_REQUESTS: Instrument = Instrument::counter(
     "longshore.backend.requests",
     "{request}",
-    "Requests to a backend that were let through",
+    "Requests to a backend",
 );
 /// By backend and reason: `error`, `full` or `tripped`.
 pub const BACKEND_FAILURES: Instrument = Instrument::counter(
     "longshore.backend.failures",
     "{request}",
-    "Requests to a backend that failed, or were not let through, by reason",
+    "Requests to a backend that failed or were not sent, by reason",
 );
 /// By backend.
 pub const BACKEND_ACTIVE: Instrument = Instrument::gauge(
@@ -196,13 +196,13 @@ pub const BACKEND_MISMATCHES: Instrument = Instrument::counter(
 pub const ARTIFACTS: Instrument = Instrument::counter(
     "longshore.artifacts",
     "{result}",
-    "Large results by what has become of them: kept or sent whole, read, not there any more, or not to be read",
+    "Large results by outcome: stored, sent inline, read, expired, or unreadable",
 );
 /// By backend.
 pub const BACKEND_BREAKER: Instrument = Instrument::gauge(
     "longshore.backend.breaker",
     "1",
-    "0 while requests to a backend pass, 1 while one is let through to probe it, 2 while none is",
+    "State of the circuit breaker of a backend: 0 closed, 1 half-open, 2 open",
 );
 /// By backend.
 pub const BACKEND_CONNECTIONS: Instrument = Instrument::counter(
@@ -214,30 +214,30 @@ pub const BACKEND_CONNECTIONS: Instrument = Instrument::counter(
 pub const BACKEND_WITHHELD: Instrument = Instrument::counter(
     "longshore.backend.withheld",
     "{message}",
-    "Messages of an upstream server that were passed on to nobody, since it is not known whose call they are about",
+    "Messages of an upstream server that were discarded, because their call is unknown",
 );
 /// By outcome.
 pub const STATE_REQUESTS: Instrument = Instrument::counter(
     "longshore.state.requests",
     "{request}",
-    "Requests to the state that replicas share, by whether it answered",
+    "Requests to the shared state, by outcome",
 );
 /// By kind. Only of a state in memory.
 pub const STATE_MEMORY: Instrument = Instrument::gauge(
     "longshore.state.memory",
     "By",
-    "Memory that the state in this process takes, by kind of what is kept",
+    "Memory of the in-process state, by kind of entry",
 );
 /// By kind. Only of a state in memory.
 pub const STATE_ENTRIES: Instrument = Instrument::gauge(
     "longshore.state.entries",
     "{entry}",
-    "Entries of the state in this process, by kind of what is kept",
+    "Entries of the in-process state, by kind",
 );
 /// Semantic conventions for MCP: responses of an upstream, as seen by its client.
 pub const CLIENT_DURATION: Instrument = Instrument::timing(
     "mcp.client.operation.duration",
-    "Time from a request to an upstream server to its answer",
+    "Duration from a request to an upstream server to its response",
 );
 /// Semantic conventions for MCP: sessions with upstreams.
 pub const CLIENT_SESSION_DURATION: Instrument = Instrument::timing(
@@ -248,7 +248,7 @@ pub const CLIENT_SESSION_DURATION: Instrument = Instrument::timing(
 pub const KEYS_AGE: Instrument = Instrument::gauge(
     "longshore.issuer.keys.age",
     "s",
-    "Time since the keys of an issuer of tokens were last read; since the start, where they never were",
+    "Time since the keys of an issuer were last fetched, or since the start if they never were",
 );
 /// Introspections of access tokens, by outcome: `active`, `inactive` or `failed`.
 pub const INTROSPECTIONS: Instrument = Instrument::counter(
@@ -273,7 +273,7 @@ pub const EXCHANGES: Instrument = Instrument::counter(
 pub const LOG_DROPPED: Instrument = Instrument::counter(
     "longshore.log.dropped",
     "{line}",
-    "Log lines that were dropped since standard error did not take them",
+    "Log lines that were dropped, because standard error was blocked",
 );
 /// Log lines that were cut because of their length.
 pub const LOG_CUT: Instrument = Instrument::counter(
@@ -312,7 +312,7 @@ pub const TOOLS_SIZE: Instrument = Instrument::gauge(
 pub const BUILD: Instrument = Instrument::gauge(
     "longshore.build.info",
     "1",
-    "Always 1; the label says which version runs",
+    "Always 1; the labels name the version",
 );
 /// User and system together.
 pub const CPU_TIME: Instrument = Instrument::counter(

@@ -164,7 +164,7 @@ impl Reader<'_> {
             Some(text) => match text.trim().parse() {
                 Ok(number) => number,
                 Err(_) => {
-                    self.doubt(name, text, "which is no number; its default is used");
+                    self.doubt(name, text, "which is not a number; the default is used");
                     default
                 }
             },
@@ -246,7 +246,7 @@ impl Reader<'_> {
         self.doubt(
             name,
             &share.to_string(),
-            "which is no share from 0 to 1; 1 is used",
+            "which is not a fraction from 0 to 1; 1 is used",
         );
         1.0
     }

@@ -221,7 +221,7 @@ impl Default for Propagation {
 impl Propagation {
     /// Warning for an unknown name in `OTEL_PROPAGATORS`.
     pub const UNKNOWN: &str =
-        "of which only tracecontext, baggage and none are known; it is ignored";
+        "but only tracecontext, baggage and none are supported; it is ignored";
 
     /// Parses `OTEL_PROPAGATORS`, and calls `doubt` for unknown names. Default: both formats.
     pub fn read(list: Option<&str>, mut doubt: impl FnMut(&str)) -> Self {

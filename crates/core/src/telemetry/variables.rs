@@ -23,10 +23,7 @@ pub(crate) const VARIABLES: [(&str, Effect); 41] = [
     ("OTEL_SDK_DISABLED", Has),
     ("OTEL_SERVICE_NAME", Has),
     ("OTEL_RESOURCE_ATTRIBUTES", Has),
-    (
-        "OTEL_LOG_LEVEL",
-        Without("log.level says how much is logged"),
-    ),
+    ("OTEL_LOG_LEVEL", Without("log.level sets the level")),
     ("OTEL_PROPAGATORS", Has),
     ("OTEL_TRACES_SAMPLER", Has),
     ("OTEL_TRACES_SAMPLER_ARG", Has),

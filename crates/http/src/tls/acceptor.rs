@@ -121,7 +121,7 @@ impl Tls {
         match self.files.read() {
             Ok(config) => {
                 self.current.store(config);
-                tracing::info!(certificate = %self.files.certificate.display(), "the certificate was read again");
+                tracing::info!(certificate = %self.files.certificate.display(), "the certificate was reloaded");
                 true
             }
             Err(error) => {
@@ -195,7 +195,7 @@ impl Files {
 fn unreadable(what: &str, error: rustls::pki_types::pem::Error) -> String {
     match error {
         rustls::pki_types::pem::Error::Io(error) => format!("it cannot be read: {error}"),
-        error => format!("no {what} can be read from it: {error}"),
+        error => format!("it contains no readable {what}: {error}"),
     }
 }
 
@@ -215,7 +215,7 @@ fn certificates(
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(|e| failed(unreadable("certificate", e)))?;
     if certificates.is_empty() {
-        return Err(failed("there is no certificate in it".to_owned()));
+        return Err(failed("it contains no certificate".to_owned()));
     }
     Ok(certificates)
 }

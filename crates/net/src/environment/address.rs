@@ -13,7 +13,7 @@ pub fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<IpAddr, D::
     }
     text.parse().map_err(|_| {
         D::Error::custom(format_args!(
-            "invalid value: {text:?}, expected an IP address: 127.0.0.1 for this machine alone, 0.0.0.0 or :: for everybody"
+            "invalid value: {text:?}, expected an IP address: 127.0.0.1 for this machine only, 0.0.0.0 or :: for all interfaces"
         ))
     })
 }

@@ -40,7 +40,7 @@ impl Conflicts {
             if value == 0 {
                 self.add(
                     format!("{setting} is 0"),
-                    "give it at least 1, or leave it out for the default",
+                    "set it to at least 1, or remove it for the default",
                 );
             }
         }
@@ -53,7 +53,7 @@ impl Conflicts {
                 let (min, max) = (range.start(), range.end());
                 self.add(
                     format!("{setting} is {value}"),
-                    format!("give it {min} to {max}"),
+                    format!("set it to {min} to {max}"),
                 );
             }
         }
@@ -126,9 +126,9 @@ mod tests {
         assert_eq!(
             problems,
             [
-                "a.zero is 0; give it at least 1, or leave it out for the default",
-                "a.low is 1; give it 2 to 3",
-                "a.high is 4; give it 2 to 3",
+                "a.zero is 0; set it to at least 1, or remove it for the default",
+                "a.low is 1; set it to 2 to 3",
+                "a.high is 4; set it to 2 to 3",
                 "limits.tools.a.b.rate is -1.0; use a positive rate",
             ]
         );

@@ -188,12 +188,12 @@ fn stopping(
     if let Some(container) = container.filter(|container| container.value == Container::Kubernetes)
     {
         let why = format!(
-            "Kubernetes gives 30 seconds, and takes some to tell its proxies ({})",
+            "Kubernetes allows 30 seconds, of which updating its proxies takes some ({})",
             container.evidence
         );
         return (Seen::new(30, why.clone()), Seen::new(5, why));
     }
-    let no_delay = Seen::new(0, "nobody has to be told before");
+    let no_delay = Seen::new(0, "no load balancer needs time to notice");
     let grace = match cloud.map(|cloud| cloud.value) {
         Some(platform) => {
             let said = match platform {
@@ -226,7 +226,7 @@ fn stopping(
                     container.evidence
                 ),
             ),
-            None => Seen::new(30, "no platform says otherwise"),
+            None => Seen::new(30, "the default without a platform"),
         },
     };
     (grace, no_delay)

@@ -83,7 +83,7 @@ pub enum BulkheadError {
     #[error("too many calls are under way; try again in a moment")]
     Full,
     /// The circuit breaker is open.
-    #[error("it failed too often lately; try again in {} s", wait.as_secs().max(1))]
+    #[error("its circuit breaker is open after repeated failures; try again in {} s", wait.as_secs().max(1))]
     Down {
         /// When it is worth another try.
         wait: Duration,
@@ -235,11 +235,11 @@ impl Pass<'_> {
         match self.bulkhead.with_breaker(fails).flatten() {
             Some(Tripped::All) => tracing::warn!(
                 to = self.bulkhead.name,
-                "too many failures in a row; no calls are let through for a while"
+                "the circuit breaker is open after too many failures; calls are rejected for a while"
             ),
             Some(Tripped::Caller) => tracing::warn!(
                 to = self.bulkhead.name,
-                "too many failures of one caller in a row; its calls are not let through for a while"
+                "the circuit breaker of this caller is open after too many failures; its calls are rejected for a while"
             ),
             None => {}
         }

@@ -115,10 +115,10 @@ pub struct ClientBuilder {
 #[non_exhaustive]
 pub enum ClientError {
     /// There is no private key in what should have one.
-    #[error("there is no private key in PEM form in it")]
+    #[error("it contains no private key in PEM form")]
     NoKey,
     /// There is no certificate in what should have some.
-    #[error("there is no certificate in PEM form in it")]
+    #[error("it contains no certificate in PEM form")]
     NoCertificate,
     /// A certificate that cannot be used.
     #[error("a certificate in it cannot be used")]
@@ -566,8 +566,8 @@ pub(super) fn is_redirect(status: StatusCode) -> bool {
 }
 
 pub(super) fn next_url(from: &Url, location: &HeaderValue) -> Result<Url, &'static str> {
-    let text = std::str::from_utf8(location.as_bytes()).map_err(|_| "that is no URL")?;
-    let next = from.join(text).map_err(|_| "that is no URL")?;
+    let text = std::str::from_utf8(location.as_bytes()).map_err(|_| "it is not a valid URL")?;
+    let next = from.join(text).map_err(|_| "it is not a valid URL")?;
     if from.scheme() == "https" && next.scheme() != "https" {
         return Err("from https to something else");
     }

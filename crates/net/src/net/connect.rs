@@ -67,7 +67,7 @@ impl Parts {
             return Ok(Stream::Plain(TokioIo::new(socket)));
         }
         let server = ServerName::try_from(host.clone())
-            .map_err(|_| FetchError::Url("its host is no name that a certificate can have"))?;
+            .map_err(|_| FetchError::Url("its host is not a name that a certificate can have"))?;
         let handshake = self.tls.connect(server, socket);
         let secured = within(self.deadlines.tls, &host, Phase::Tls, handshake).await?;
         let secured = secured.map_err(|source| FetchError::Tls {

@@ -27,7 +27,7 @@ pub enum FetchError {
         host: String,
     },
     /// The host's address is not known.
-    #[error("there is no address for {host}")]
+    #[error("{host} has no address")]
     Resolve {
         /// The host.
         host: String,
@@ -45,7 +45,7 @@ pub enum FetchError {
         source: Cause,
     },
     /// The host failed TLS authentication or does not support TLS.
-    #[error("no secure connection to {host} came about")]
+    #[error("no TLS connection to {host} could be established")]
     Tls {
         /// The host.
         host: String,
@@ -64,7 +64,7 @@ pub enum FetchError {
         limit: Duration,
     },
     /// The response is too large.
-    #[error("the answer of {host} is larger than {max} bytes")]
+    #[error("the response of {host} is larger than {max} bytes")]
     TooLarge {
         /// The host.
         host: String,
@@ -72,7 +72,7 @@ pub enum FetchError {
         max: usize,
     },
     /// The content encoding was not requested, or the data does not match it.
-    #[error("the answer of {host} is encoded in a way that cannot be read")]
+    #[error("the response of {host} has an unsupported content encoding")]
     Encoding {
         /// The host.
         host: String,
@@ -147,8 +147,8 @@ impl std::fmt::Display for Phase {
             Self::Resolve => "to look up",
             Self::Connect => "to connect to",
             Self::Tls => "to agree on keys",
-            Self::FirstByte => "to begin its answer",
-            Self::Body => "to go on with its answer",
+            Self::FirstByte => "to begin its response",
+            Self::Body => "to continue its response",
             Self::Total => "to answer",
         })
     }

@@ -62,9 +62,9 @@ impl Resolve for SystemResolver {
 /// An error of the resolver, whose own words for a name without addresses are a query in the form of its source code.
 fn in_words(error: &NetError) -> String {
     match error {
-        error if error.is_nx_domain() => "there is no such name (NXDOMAIN)".to_owned(),
+        error if error.is_nx_domain() => "the name does not exist (NXDOMAIN)".to_owned(),
         error if error.is_no_records_found() => "the name has no addresses".to_owned(),
-        NetError::Timeout => "the name servers did not answer in time".to_owned(),
+        NetError::Timeout => "the name servers did not respond in time".to_owned(),
         NetError::NoConnections => "no name server could be reached".to_owned(),
         error => error.to_string(),
     }
@@ -89,7 +89,7 @@ mod tests {
         };
         assert_eq!(
             told(ResponseCode::NXDomain),
-            "there is no such name (NXDOMAIN)"
+            "the name does not exist (NXDOMAIN)"
         );
         assert_eq!(told(ResponseCode::NoError), "the name has no addresses");
     }

@@ -118,9 +118,9 @@ fn ambiguous_templates_are_refused_by_variable() {
 #[test]
 fn what_is_no_template_is_refused_with_a_reason() {
     for (text, reason) in [
-        ("x://{a", "the brace at byte 4 has no partner"),
-        ("x://a}", "the brace at byte 5 has no partner"),
-        ("x://{a{b}}", "the brace at byte 4 has no partner"),
+        ("x://{a", "the brace at byte 4 has no counterpart"),
+        ("x://a}", "the brace at byte 5 has no counterpart"),
+        ("x://{a{b}}", "the brace at byte 4 has no counterpart"),
         ("x://{}", "`{}` is not an expression: it names no variable"),
         (
             "x://{a,}",
@@ -139,14 +139,11 @@ fn what_is_no_template_is_refused_with_a_reason() {
             "`{=a}` is not an expression: its first character is reserved by RFC 6570",
         ),
         ("x://{a}/{a}", "the variable `a` appears twice"),
-        (
-            "x://a b",
-            "' ' at byte 5 has to be percent-encoded in a URI",
-        ),
-        ("x://%4", "'%' at byte 4 has to be percent-encoded in a URI"),
+        ("x://a b", "' ' at byte 5 must be percent-encoded in a URI"),
+        ("x://%4", "'%' at byte 4 must be percent-encoded in a URI"),
         (
             "x://\u{e9}",
-            "'\u{e9}' at byte 4 has to be percent-encoded in a URI",
+            "'\u{e9}' at byte 4 must be percent-encoded in a URI",
         ),
     ] {
         let error = UriTemplate::parse(text).expect_err(text);

@@ -56,7 +56,7 @@ pub(crate) fn listen(
             Refusal::NotAcceptable,
             Some(request.id),
             ErrorCode::Http(406),
-            "subscriptions/listen is answered by an event stream: Accept must allow text/event-stream",
+            "the response to subscriptions/listen is an event stream: Accept must allow text/event-stream",
         ));
     }
     let params = request.params.object.unwrap_or("{}");
@@ -303,7 +303,7 @@ impl Filter {
 impl TooManyStreams {
     pub(super) fn reply(self, id: Option<&str>) -> Reply {
         let Self { max, setting } = self;
-        let message = format!("Too many streams are open: there may be {max}");
+        let message = format!("Too many open streams: the maximum is {max}");
         let error = ErrorObject::new(ErrorCode::Http(429), message);
         Reply::refused(
             Refusal::TooManyStreams,
@@ -315,10 +315,10 @@ impl TooManyStreams {
 
 fn read_filter(params: &str) -> Result<RequestedFilter, String> {
     let params: ListenParams<'_> = serde_json::from_str(params)
-        .map_err(|_| "is required, an object: what to be told of".to_owned())?;
+        .map_err(|_| "is required: an object that selects notifications".to_owned())?;
     let filter = params.notifications.get();
     if !message::is_object(filter) {
-        return Err("is an object: what to be told of".to_owned());
+        return Err("must be an object that selects notifications".to_owned());
     }
     serde_json::from_str(filter).map_err(|e| e.to_string())
 }

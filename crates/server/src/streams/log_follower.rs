@@ -171,7 +171,7 @@ impl FollowedLog {
         let Some((_, first)) = first else {
             return Ok(false);
         };
-        tracing::warn!(session = %self.session, "the replica that ran a call is gone; whoever resumes the call's stream is told");
+        tracing::warn!(session = %self.session, "the replica that ran a call has stopped; clients that resume the call's stream get an error");
         let Some(id) = first.strip_prefix(&[BEGINNING]) else {
             // The request id has been trimmed. Resuming then fails with an unknown event.
             streams.state.remove(log).await?;

@@ -480,7 +480,7 @@ impl Streams {
         match result {
             Ok(_) if self.state_failing.load(Ordering::Relaxed) => {
                 if self.state_failing.swap(false, Ordering::Relaxed) {
-                    tracing::info!("the shared state does what it is asked again");
+                    tracing::info!("the shared state works again");
                 }
             }
             Ok(_) => {}
@@ -489,7 +489,7 @@ impl Streams {
                     tracing::warn!(
                         %error,
                         setting = "state.url",
-                        "the shared state fails: streams that break cannot be taken up again, and replicas do not hear of one another"
+                        "the shared state fails: broken streams cannot be resumed, and replicas do not receive notifications of one another"
                     );
                 }
             }

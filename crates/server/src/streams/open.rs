@@ -232,7 +232,7 @@ fn unknown_event() -> Reply {
         Refusal::EventUnknown,
         None,
         ErrorCode::Http(400),
-        "Last-Event-ID is not known here, or what came after it is kept no longer; open a stream without it",
+        "Last-Event-ID is unknown, or its events have expired; open a stream without it",
     )
 }
 
@@ -241,6 +241,6 @@ fn unavailable(_: StateError) -> Reply {
         Refusal::StateUnavailable,
         None,
         ErrorCode::Http(503),
-        "What was said before cannot be looked up now; try again later",
+        "Earlier events cannot be read now; try again later",
     )
 }

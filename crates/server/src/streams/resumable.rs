@@ -343,7 +343,7 @@ impl LoggedCall {
             .as_ref()
             .is_none_or(|tries| tries.until <= Instant::now())
         {
-            tracing::warn!(%error, "how a call ended whose stream broke off could not be kept, and is lost");
+            tracing::warn!(%error, "the result of a call whose stream broke could not be stored, and is lost");
             return false;
         }
         let (state, log) = (self.state.clone(), self.log.clone());
@@ -370,8 +370,7 @@ impl LoggedCall {
         // A resumed stream gets an error in place of the oversized response.
         let mut entry = vec![kind];
         if kind == ANSWER {
-            let message =
-                "the answer is too large to be kept for a stream that broke off; call again";
+            let message = "the result is too large to be stored for a broken stream; call again";
             let error = ErrorObject::new(ErrorCode::Internal, message);
             error.write(&mut entry, Some(self.call.request_id()));
         }

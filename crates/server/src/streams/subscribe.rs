@@ -35,7 +35,7 @@ pub(crate) fn change_subscription(
         return Err(not_found(request.id, &uri, caller.revision));
     }
     let Some(session) = caller.session.cloned() else {
-        return Err(invalid_params(request.id, "there is no session"));
+        return Err(invalid_params(request.id, "the request has no session"));
     };
     let (streams, uri) = (Arc::clone(&server.streams), uri.into_owned());
     let hits = Arc::clone(&server.limits.hits);

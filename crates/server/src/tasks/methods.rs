@@ -132,7 +132,7 @@ impl TaskRequest {
             Ok(Some(record)) => Ok(record),
             Ok(None) => Err(invalid_params(
                 &self.id,
-                "there is no such task, or no longer",
+                "the task does not exist, or has expired",
             )),
             Err(error) => Err(self.broken(&error)),
         }
@@ -140,7 +140,7 @@ impl TaskRequest {
 
     fn broken(&self, error: &StateError) -> Reply {
         if let StateError::Full | StateError::Share = error {
-            let message = format!("the task cannot be told now, and goes on: {error}");
+            let message = format!("the task goes on, but its state cannot be read now: {error}");
             return Reply::error(&self.id, &ErrorObject::new(ErrorCode::Internal, message));
         }
         tracing::error!(%error, "a task cannot be looked at without the shared state");
@@ -174,7 +174,7 @@ impl TaskRequest {
         let tasks = &self.server.tasks;
         let record = match tasks.change(&self.task, change).await {
             Ok(Some(record)) => record,
-            Ok(None) => return invalid_params(&self.id, "there is no such task, or no longer"),
+            Ok(None) => return invalid_params(&self.id, "the task does not exist, or has expired"),
             Err(error) => return self.broken(&error),
         };
         // A repeated request sends the message again, since the first attempt may have failed.

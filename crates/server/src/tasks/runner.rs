@@ -209,7 +209,7 @@ impl Runner {
             }
             Err(error) => {
                 if open.again.is_none() {
-                    tracing::warn!(task = %self.record.id, %error, "what a task asks cannot be told yet");
+                    tracing::warn!(task = %self.record.id, %error, "a client request of a task cannot be stored yet");
                 }
                 open.again = Some(retry_timer());
                 true
@@ -232,7 +232,7 @@ async fn settle(tasks: &Tasks, record: &Record, mut ended: TaskResult, share: Op
     loop {
         let error = match tasks.end(record, &ended, share).await {
             Ok(_) if is_told => {
-                tracing::info!(task = %id, "how a task ended is kept now");
+                tracing::info!(task = %id, "the outcome of a task is stored now");
                 return;
             }
             Ok(_) => return,
@@ -244,8 +244,8 @@ async fn settle(tasks: &Tasks, record: &Record, mut ended: TaskResult, share: Op
                 StateError::TooLarge { .. } | StateError::Full | StateError::Share
             )
         {
-            tracing::error!(task = %id, %error, "what a task gave cannot be kept");
-            ended = TaskResult::internal("what the task gave cannot be kept");
+            tracing::error!(task = %id, %error, "the result of a task cannot be stored");
+            ended = TaskResult::internal("the result of the task cannot be stored");
             is_short = true;
             continue;
         }
@@ -255,11 +255,11 @@ async fn settle(tasks: &Tasks, record: &Record, mut ended: TaskResult, share: Op
                 give_up.min(*stopping_until.get_or_insert_with(|| Instant::now() + SHUTDOWN_RETRY));
         }
         if give_up <= Instant::now() + wait {
-            tracing::error!(task = %id, %error, "how a task ended could not be kept; it is lost");
+            tracing::error!(task = %id, %error, "the outcome of a task could not be stored; it is lost");
             return;
         }
         if !is_told {
-            tracing::warn!(task = %id, %error, "how a task ended cannot be kept yet; it is tried again");
+            tracing::warn!(task = %id, %error, "the outcome of a task cannot be stored yet; storing is retried");
             is_told = true;
         }
         let again = Instant::now() + wait;

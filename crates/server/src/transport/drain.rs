@@ -56,7 +56,7 @@ impl DrainConfig {
         if grace < GRACE_SECONDS_MIN {
             conflicts.add(
                 format!("drain.grace_seconds is {grace}"),
-                "give it at least 5: the shutdown itself needs 3.5 seconds of it",
+                "set it to at least 5: the shutdown itself needs 3.5 seconds of it",
             );
         }
         if let Some(delay) = self.delay_seconds

@@ -101,9 +101,9 @@ pub(super) enum S3Error {
     Sign(#[from] SignError),
     #[error(transparent)]
     Exchange(#[from] ExchangeError),
-    #[error("there is no room for it (artifacts.total_bytes)")]
+    #[error("the store is full (artifacts.total_bytes)")]
     TooLarge,
-    #[error("it answers with status {status}{}", of_code(.code))]
+    #[error("it responded with status {status}{}", of_code(.code))]
     Status { status: StatusCode, code: String },
 }
 
@@ -154,12 +154,12 @@ impl S3 {
             .or_else(|| probe.variable("AWS_DEFAULT_REGION"))
             .unwrap_or("us-east-1");
         if !is_plain(region, "-") {
-            return Err(("region", format!("{region:?} is no name of a region")));
+            return Err(("region", format!("{region:?} is not a valid region name")));
         }
         if !is_plain(&config.bucket, "-._") {
             let problem = match &*config.bucket {
-                "" => "name the bucket that results are kept in".to_owned(),
-                bucket => format!("{bucket:?} is no name of a bucket"),
+                "" => "it is not set; set it to the bucket that stores results".to_owned(),
+                bucket => format!("{bucket:?} is not a valid bucket name"),
             };
             return Err(("bucket", problem));
         }
@@ -311,11 +311,11 @@ fn base(config: &S3Config, region: &str) -> Result<Url, String> {
         .unwrap_or_else(|| format!("https://s3.{region}.amazonaws.com"));
     let mut url: Url = endpoint
         .parse()
-        .map_err(|_| format!("{endpoint:?} is no URL; write https://host"))?;
+        .map_err(|_| format!("{endpoint:?} is not a valid URL; write https://host"))?;
     let is_web = matches!(url.scheme(), "http" | "https");
     if !is_web || url.query().is_some() || url.fragment().is_some() {
         return Err(format!(
-            "{endpoint:?} is no URL of a store; write https://host"
+            "{endpoint:?} is not the URL of a store; write https://host"
         ));
     }
     let in_path = config
@@ -335,7 +335,7 @@ fn base(config: &S3Config, region: &str) -> Result<Url, String> {
         }
     };
     url.set_host(Some(&host))
-        .map_err(|_| format!("{host:?} is no name of a host; set path_style: true"))?;
+        .map_err(|_| format!("{host:?} is not a valid host name; set path_style: true"))?;
     url.set_path(&format!("{root}/"));
     Ok(url)
 }
@@ -365,7 +365,8 @@ impl KeySource {
         let given = config.access_key_id.is_some() || config.secret_access_key.is_some();
         if let Some(path) = &config.credentials_file {
             if given {
-                let problem = "there is a credentials_file and a key; keep one of them".to_owned();
+                let problem = "credentials_file and an access key are both set; remove one of them"
+                    .to_owned();
                 return Err(("credentials_file", problem));
             }
             let source = Self::File {
@@ -397,15 +398,13 @@ impl KeySource {
                 secret,
                 session,
             })),
-            (Some(_), Some(_)) => Err(("access_key_id", "it is no id of a key".to_owned())),
-            (Some(_), None) => Err(("secret_access_key", "there is an id without a key".to_owned())),
+            (Some(_), Some(_)) => Err(("access_key_id", "it is not a valid access key ID".to_owned())),
+            (Some(_), None) => Err(("secret_access_key", "access_key_id is set without secret_access_key; set both".to_owned())),
             _ => match Workload::of(probe, region, config.instance_metadata) {
                 Ok(Some(workload)) => Ok(Self::Workload(Box::new(workload))),
                 Ok(None) => Err((
                     "access_key_id",
-                    "there is no key; set access_key_id and secret_access_key, credentials_file, or the variables \
-                     AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; the platform names no workload's keys either, and \
-                     those of the machine's role are used with instance_metadata: true"
+                    "no credentials; set access_key_id and secret_access_key, credentials_file, or the variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. The platform offers no workload identity either; to use the role of the machine, set instance_metadata: true"
                         .to_owned(),
                 )),
                 Err(problem) => Err(("access_key_id", problem)),
@@ -464,7 +463,7 @@ fn keys_of(text: &str, profile: &str) -> Result<Keys, String> {
             session,
         }),
         _ => Err(format!(
-            "it has no aws_access_key_id and aws_secret_access_key below [{profile}]"
+            "aws_access_key_id and aws_secret_access_key are missing below [{profile}]"
         )),
     }
 }

@@ -82,7 +82,8 @@ pub(super) struct MemoryStore {
 pub(super) struct FolderStore {
     folder: PathBuf,
     total: u64,
-    /// Held while space is checked and reserved, so that two writers of this process do not reserve the same space.
+    /// Held while space is checked and reserved, and while a file is renamed, so that two writers of this process do not
+    /// reserve the same space.
     room: Arc<Mutex<()>>,
 }
 
@@ -179,7 +180,7 @@ impl ArtifactStore for FolderStore {
                 }
                 Begun::new(&file, head, size)?
             };
-            begun.end(&artifact.bytes)
+            begun.end(&artifact.bytes, &store.room)
         })
     }
 
@@ -203,7 +204,7 @@ fn beside<'a, T: Send + 'static>(
 }
 
 fn too_large() -> io::Error {
-    io::Error::other("there is no room for it (artifacts.total_bytes)")
+    io::Error::other("the store is full (artifacts.total_bytes)")
 }
 
 impl Memory {
@@ -264,7 +265,7 @@ fn is_being_written(found: &std::fs::Metadata, now: SystemTime) -> bool {
 }
 
 fn split(bytes: &[u8]) -> io::Result<(SystemTime, String, usize)> {
-    let odd = || io::Error::new(io::ErrorKind::InvalidData, "it is no artifact");
+    let odd = || io::Error::new(io::ErrorKind::InvalidData, "it is not a valid artifact");
     let end = bytes.iter().position(|b| *b == b'\n').ok_or_else(odd)?;
     let line = std::str::from_utf8(&bytes[..end]).map_err(|_| odd())?;
     let (expires, media) = line.split_once(' ').ok_or_else(odd)?;
@@ -334,9 +335,11 @@ impl Begun {
         Ok(begun)
     }
 
-    fn end(mut self, bytes: &[u8]) -> io::Result<()> {
+    /// Writes the file and renames it. A writer that lists the folder meanwhile could miss it under both names.
+    fn end(mut self, bytes: &[u8], room: &Mutex<()>) -> io::Result<()> {
         self.open.write_all(self.head.as_bytes())?;
         self.open.write_all(bytes)?;
+        let _room = room.lock().unwrap_or_else(PoisonError::into_inner);
         std::fs::rename(&self.temporary, &self.file)?;
         self.is_whole = true;
         Ok(())

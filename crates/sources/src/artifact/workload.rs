@@ -210,7 +210,7 @@ impl Workload {
             (Err(problem), Some(old)) => {
                 tracing::warn!(
                     problem,
-                    "no other keys for artifacts.s3; those that are there are good for a while"
+                    "the credentials for artifacts.s3 cannot be renewed; the current ones stay in use until they expire"
                 );
                 let later = Given {
                     keys: old.keys.clone(),
@@ -224,7 +224,7 @@ impl Workload {
         };
         let life = expires.duration_since(now).unwrap_or_default();
         if life < LEAST {
-            return Err(format!("{} gives keys that have ended", self.giver));
+            return Err(format!("{} returned expired credentials", self.giver));
         }
         let given = Given {
             keys: keys.clone(),
@@ -300,7 +300,7 @@ impl Workload {
                         || matches!(c, '+' | '=' | ',' | '.' | '@' | '_' | '-')
                 };
                 if role.is_empty() || !role.chars().all(plain) || role.starts_with('.') {
-                    return Err("the machine has no role".to_owned());
+                    return Err("the machine has no role; attach one, or set the credentials in artifacts.s3".to_owned());
                 }
                 let role = roles.join(role).map_err(|error| error.to_string())?;
                 let asked = OutgoingRequest::get(role).header(MACHINE_TOKEN, token);
@@ -318,7 +318,7 @@ impl Workload {
             .map_err(|e| e.to_string())?;
         match answer.status {
             StatusCode::OK => Ok(answer),
-            status => Err(format!("{} answers with status {status}", self.giver)),
+            status => Err(format!("{} responded with status {status}", self.giver)),
         }
     }
 
@@ -356,11 +356,11 @@ impl fmt::Debug for Workload {
 fn parsed(variable: &str, text: &str) -> Result<Url, String> {
     let url: Url = text
         .parse()
-        .map_err(|_| format!("the variable {variable}: {text:?} is no URL"))?;
+        .map_err(|_| format!("the variable {variable}: {text:?} is not a valid URL"))?;
     match url.scheme() {
         "http" | "https" => Ok(url),
         _ => Err(format!(
-            "the variable {variable}: {text:?} is no URL of the web"
+            "the variable {variable}: {text:?} is not an http or https URL"
         )),
     }
 }
@@ -378,7 +378,7 @@ fn container_url(text: &str) -> Result<Url, String> {
     });
     if url.scheme() == "http" && !is_known && url.host_str() != Some("localhost") {
         return Err(format!(
-            "the variable {variable}: {text:?} is neither https, nor this machine, nor where a platform answers containers"
+            "the variable {variable}: {text:?} is not an https URL, nor an address of this machine or of a platform's credential service"
         ));
     }
     Ok(url)
@@ -422,7 +422,7 @@ async fn read_text(file: &Path) -> Result<Secret, String> {
     });
     match read.await {
         Ok(Ok(text)) if !text.is_empty() => Ok(Secret::from(text)),
-        Ok(Ok(_)) => Err(format!("{}: there is nothing in it", file.display())),
+        Ok(Ok(_)) => Err(format!("{}: the file is empty", file.display())),
         Ok(Err(error)) => Err(format!("{}: {error}", file.display())),
         Err(_) => Err("this process is ending".to_owned()),
     }

@@ -126,7 +126,7 @@ impl Doubt {
                 "it does not say which call it is about, and too many calls were abandoned on this connection"
             }
             Self::Unbound => {
-                "it does not say which call it is about, and the server has no sessions that separate connections"
+                "the request does not name its call, and the server has no sessions that separate connections"
             }
         }
     }

@@ -86,7 +86,9 @@ impl Sender {
             Ok::<_, ClientError>((outgoing, answer))
         };
         let (sent, answer) = Box::pin(attempt()).await?;
-        if answer.status == StatusCode::UNAUTHORIZED && credentials.refused(&sent, &answer.headers).await {
+        if answer.status == StatusCode::UNAUTHORIZED
+            && credentials.refused(&sent, &answer.headers).await
+        {
             return Ok(Box::pin(attempt()).await?.1);
         }
         Ok(answer)
@@ -104,7 +106,9 @@ impl Sender {
         };
         let attempt = with_credentials().await?;
         let answer = self.client.open(attempt.clone()).await?;
-        if answer.status == StatusCode::UNAUTHORIZED && credentials.refused(&attempt, &answer.headers).await {
+        if answer.status == StatusCode::UNAUTHORIZED
+            && credentials.refused(&attempt, &answer.headers).await
+        {
             return Ok(self.client.open(with_credentials().await?).await?);
         }
         Ok(answer)

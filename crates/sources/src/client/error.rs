@@ -50,7 +50,7 @@ pub enum ClientError {
         url: String,
     },
     /// The server requires authentication.
-    #[error("it wants to know who calls (HTTP 401){}", of_what(.challenge))]
+    #[error("it requires authentication (HTTP 401){}", of_what(.challenge))]
     Unauthorized {
         /// Value of `WWW-Authenticate`.
         challenge: String,

@@ -235,7 +235,7 @@ impl Link {
         if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
             return match id {
                 Some(_) => Err(ClientError::Protocol(format!(
-                    "a request was answered by HTTP {status} and nothing else"
+                    "it responded to a request with HTTP {status} and no message"
                 ))),
                 None => Ok(()),
             };
@@ -274,7 +274,7 @@ impl Link {
         }
         if status.is_success() {
             return Err(ClientError::Protocol(format!(
-                "an answer that is no message: {}",
+                "it responded with something that is not a JSON-RPC message: {}",
                 beginning(&read.body)
             )));
         }
@@ -331,7 +331,7 @@ impl Link {
                 .and_then(|id| HeaderValue::from_str(id).ok())
             else {
                 return Err(ended.err().unwrap_or_else(|| {
-                    ClientError::Gone("its stream ended before the answer".to_owned())
+                    ClientError::Gone("the event stream ended before the response".to_owned())
                 }));
             };
             if resumed == RESUMPTIONS {
@@ -520,7 +520,8 @@ impl Link {
             Verdict::Legacy {
                 is_certain: true, ..
             } => {
-                let why = "server/discover is answered as older servers do".to_owned();
+                let why =
+                    "server/discover was answered as by servers of earlier versions".to_owned();
                 shared.close(&refused_by_era(ClientError::Protocol(why)));
             }
             _ => {}
@@ -559,7 +560,7 @@ impl Link {
                     && let Err(error) =
                         Box::pin(link.exchange(message, None, About::default(), &shared)).await
                 {
-                    tracing::debug!(%error, "an upstream server did not take an answer");
+                    tracing::debug!(%error, "an upstream server did not accept a response");
                 }
             })
         })

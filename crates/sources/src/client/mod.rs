@@ -294,7 +294,7 @@ impl Client {
             Verdict::Failed(error) => return Err(error),
             Verdict::Again => {
                 return Err(ClientError::Protocol(
-                    "it refuses a version that it says it supports".to_owned(),
+                    "it rejects a protocol version that it lists as supported".to_owned(),
                 ));
             }
             Verdict::Legacy {
@@ -394,7 +394,7 @@ impl Client {
                 Verdict::Silent => return Err(ClientError::Timeout(self.options.connect_timeout)),
                 Verdict::Legacy { .. } => {
                     let why = error.map_or_else(
-                        || "its answer to server/discover is that of no such server".to_owned(),
+                        || "its response to server/discover is not valid".to_owned(),
                         |error| format!("server/discover: {error}"),
                     );
                     return Err(ClientError::Protocol(format!(
@@ -404,7 +404,7 @@ impl Client {
             }
         }
         Err(ClientError::Protocol(
-            "it refuses a version that it says it supports".to_owned(),
+            "it rejects a protocol version that it lists as supported".to_owned(),
         ))
     }
 
@@ -487,16 +487,16 @@ impl Client {
         let result = match asked.await {
             Err(ClientError::Timeout(_)) if self.garbage() > 0 => {
                 return Err(ClientError::Protocol(
-                    "it writes lines that are no messages, and answers nothing; is this its command for serving over \
-                     standard input and output?"
+                    "it writes lines that are not messages, and does not respond; check that the command starts an MCP server over standard input and output"
                         .to_owned(),
                 ));
             }
             Err(ClientError::Timeout(_)) => return Err(ClientError::Timeout(limit)),
             result => result?,
         };
-        let result: Initialized = serde_json::from_str(result.get())
-            .map_err(|error| ClientError::Protocol(format!("its answer to initialize: {error}")))?;
+        let result: Initialized = serde_json::from_str(result.get()).map_err(|error| {
+            ClientError::Protocol(format!("invalid response to initialize: {error}"))
+        })?;
         let revision = Revision::parse(&result.protocol_version)
             .filter(|revision| revision.has_sessions())
             .ok_or_else(|| {
@@ -650,7 +650,7 @@ impl Client {
                 })?;
                 let asked = match &listener {
                     Some(listener) => listener.question(question.method, question.params).await,
-                    None => Err(RpcError::new(-32601, "nobody can be asked")),
+                    None => Err(RpcError::new(-32601, "no client can be asked")),
                 };
                 answers.insert(key, asked.map_err(ClientError::Rpc)?);
             }
@@ -898,7 +898,7 @@ impl Client {
                 None => return Ok(entries),
                 Some(next) if cursor.as_ref().is_some_and(|last| last.get() == next.get()) => {
                     return Err(ClientError::Protocol(format!(
-                        "{method} gives the same cursor again"
+                        "{method} returned the same cursor twice"
                     )));
                 }
                 next => cursor = next,

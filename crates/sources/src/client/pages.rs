@@ -60,12 +60,13 @@ impl ListBudget {
                  so large"
             ))
         })?;
-        let unreadable =
-            |problem: String| ClientError::Protocol(format!("its answer to {method}: {problem}"));
+        let unreadable = |problem: String| {
+            ClientError::Protocol(format!("invalid response to {method}: {problem}"))
+        };
         let parts = Page::read(page, member).map_err(unreadable)?;
         let Some(parts_of_list) = parts.entries else {
             return Err(ClientError::Protocol(format!(
-                "its answer to {method} has no {member}"
+                "the response to {method} lacks {member}"
             )));
         };
         for text in parts_of_list {
@@ -75,8 +76,7 @@ impl ListBudget {
             self.trees = self.trees.checked_sub(tree_bytes(text)).ok_or_else(|| {
                 let max = self.message_bytes.saturating_mul(TREES);
                 ClientError::Protocol(format!(
-                    "its lists would take more than {max} bytes of memory, {TREES} times its message_bytes; set that to more \
-                     if they are meant to be so large"
+                    "its lists need more than {max} bytes of memory, {TREES} times message_bytes; raise message_bytes if they are meant to be that large"
                 ))
             })?;
             let entry =
@@ -115,7 +115,7 @@ impl<'a> Page<'a> {
         let mut page = Self::default();
         let mut scanner = Scanner::within(text, Bounds::new(DEPTH_MAX, MEMBERS_MAX, u32::MAX));
         if scanner.peek() != Some(b'{') {
-            return Err("it is no object".to_owned());
+            return Err("it is not an object".to_owned());
         }
         let read = scanner.object::<Named>(|scanner, key| {
             if key.0 == member && scanner.peek() == Some(b'[') {
@@ -194,12 +194,18 @@ mod tests {
         assert_eq!(entries, [json!({"name": "a"}), json!(5)]);
         assert_eq!(next.as_deref(), Some(r#""n\"""#));
         for (page, problem) in [
-            (json!({"tool": []}), "its answer to tools/list has no tools"),
+            (
+                json!({"tool": []}),
+                "the response to tools/list lacks tools",
+            ),
             (
                 json!({"tools": {}}),
-                "its answer to tools/list has no tools",
+                "the response to tools/list lacks tools",
             ),
-            (json!([]), "its answer to tools/list: it is no object"),
+            (
+                json!([]),
+                "invalid response to tools/list: it is not an object",
+            ),
         ] {
             let refused = take(&mut budget, &page).expect_err("refused");
             assert!(refused.contains(problem), "{refused}");

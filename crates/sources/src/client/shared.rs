@@ -67,7 +67,7 @@ pub trait Listener: Send + Sync {
         Box::pin(async move {
             Err(RpcError::new(
                 METHOD_NOT_FOUND,
-                format!("nobody can be asked: {method}"),
+                format!("no client can be asked: {method}"),
             ))
         })
     }
@@ -388,13 +388,16 @@ impl Shared {
                             outcome = listener.question(method, params) => outcome,
                         }
                     }
-                    Err(_) => Err(RpcError::new(INTERNAL_ERROR, "too many questions at once")),
+                    Err(_) => Err(RpcError::new(
+                        INTERNAL_ERROR,
+                        "too many client requests at once",
+                    )),
                 },
                 (_, Err(doubt)) => {
                     shared.withheld(&method, doubt);
                     Err(RpcError::new(
                         METHOD_NOT_FOUND,
-                        format!("nobody can be asked ({method}): {}", doubt.reason()),
+                        format!("no client can be asked ({method}): {}", doubt.reason()),
                     ))
                 }
             };

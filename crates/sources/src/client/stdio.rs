@@ -42,7 +42,7 @@ impl Link {
             program: program.program.to_string_lossy().into_owned(),
             reason: match error.kind() {
                 std::io::ErrorKind::NotFound => {
-                    "there is no such program here; is it installed, and in PATH?".to_owned()
+                    "the program was not found; install it, or check PATH".to_owned()
                 }
                 _ => error.to_string(),
             },
@@ -208,8 +208,7 @@ async fn read(
                     upstream = name,
                     request = id,
                     max,
-                    "an upstream server wrote a line of more bytes than message_bytes; the line is skipped, and only the \
-                     request that it answers fails, if it can be told which that is"
+                    "an upstream server wrote a line longer than message_bytes; the line is skipped, and the request that it responds to fails, if it can be identified"
                 );
                 if let Some(id) = id {
                     shared.settle(id, Err(ClientError::TooLarge { max }));
@@ -234,7 +233,7 @@ async fn read(
                 tracing::warn!(
                     upstream = name,
                     line = super::error::beginning(&line),
-                    "an upstream server writes to its standard output what is no message; such lines are ignored"
+                    "an upstream server wrote lines to standard output that are not messages; they are ignored"
                 );
             }
             Err(_) => {}

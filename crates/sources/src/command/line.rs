@@ -29,16 +29,16 @@ impl Line {
         names: Option<&[&str]>,
     ) -> Result<Self, String> {
         let Some((program, rest)) = argv.split_first() else {
-            return Err("argv is empty; give it the program and its arguments".to_owned());
+            return Err("argv is empty; set it to the program and its arguments".to_owned());
         };
         let program = match program {
             Value::String(text) if !text.is_empty() => text,
             Value::Bool(_) | Value::Number(_) => {
                 return Err(format!(
-                    "argv[0] is {program} and no text: put the program's name in quotes (YAML takes words like yes and on for truth values)"
+                    "argv[0] is {program}, which is not a string: put the program's name in quotes (YAML reads words like yes and on as booleans)"
                 ));
             }
-            _ => return Err("argv[0] is no program: write its name, or its path".to_owned()),
+            _ => return Err("argv[0] is not a program; write its name or its path".to_owned()),
         };
         if program.contains("{{") || program.contains("{%") {
             return Err(
@@ -95,7 +95,7 @@ impl Line {
                 let may_be_option = !self.allow_leading_dash && !options_ended;
                 if may_be_option && template.begins_with_value() && text.starts_with('-') {
                     return Err(format!(
-                        "{:?} begins with a dash and would be taken for an option",
+                        "{:?} begins with a dash and would be read as an option",
                         text.chars().take(50).collect::<String>()
                     ));
                 }

@@ -65,7 +65,7 @@ pub fn collect(command: &CommandSourceConfig, collector: &mut Collector) {
     if command.tools.is_empty() {
         collector.refuse(
             "command.tools",
-            "it describes no tool; add one, or take the source away",
+            "it has no tools; add one, or remove the source",
         );
     }
 }
@@ -88,7 +88,7 @@ impl CommandTool {
         for (code, text) in &config.errors {
             let code = code
                 .parse()
-                .map_err(|_| format!("errors has {code:?}, which is no exit code"))?;
+                .map_err(|_| format!("errors has {code:?}, which is not an exit code"))?;
             errors.insert(code, text.clone());
         }
         let name = format!("{prefix}{}", config.name);

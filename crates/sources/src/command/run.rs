@@ -45,7 +45,7 @@ pub(super) enum RunError {
     Timeout { limit: Duration },
     #[error("the command wrote more than {max} bytes and was ended; ask for less")]
     TooMuch { max: usize },
-    #[error("what the command wrote could not be read")]
+    #[error("the output of the command could not be read")]
     Broken {
         #[source]
         source: std::io::Error,
@@ -89,7 +89,7 @@ impl Program {
             .unwrap_or_else(|| PathBuf::from("/"));
         if !directory.is_dir() {
             return Err(format!(
-                "directory: there is no folder {}",
+                "directory: {} does not exist, or is not a folder",
                 directory.display()
             ));
         }
@@ -98,7 +98,7 @@ impl Program {
             .cloned()
             .unwrap_or_default();
         let path = find(name, &search).ok_or_else(|| {
-            format!("argv[0]: {name:?} is not installed; install it, or give its whole path")
+            format!("argv[0]: {name:?} is not installed; install it, or write its whole path")
         })?;
         Ok(Self {
             path,
@@ -237,11 +237,11 @@ async fn read_some(
 
 fn check_variable(name: &str) -> Result<(), String> {
     if name.is_empty() || name.contains(['=', '\0']) {
-        return Err(format!("{name:?} is no name of a variable"));
+        return Err(format!("{name:?} is not a valid variable name"));
     }
     if child::decides_what_is_loaded(name) {
         return Err(format!(
-            "{name} decides what code a program loads; it is not passed on"
+            "{name} determines which code a program loads; it is not passed on"
         ));
     }
     Ok(())

@@ -254,12 +254,12 @@ fn mistakes_are_told_with_their_place() {
         (
             json!({"argv": ["echo"], "errors": {"x": "y"}}),
             json!({}),
-            "no exit code",
+            "which is not an exit code",
         ),
         (
             json!({"argv": ["echo"]}),
             json!({"directory": "/nonexistent"}),
-            "no folder",
+            "not a folder",
         ),
         (
             json!({"argv": ["echo"]}),
@@ -269,7 +269,7 @@ fn mistakes_are_told_with_their_place() {
         (
             json!({"argv": ["echo"]}),
             json!({"inherit": ["A=B"]}),
-            "no name of a variable",
+            "is not a valid variable name",
         ),
     ] {
         let collector = collected(description.clone(), source);

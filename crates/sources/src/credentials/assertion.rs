@@ -77,7 +77,7 @@ impl AssertionGrant {
             .clone()
             .or_else(|| Some(server?.as_str().to_owned()));
         let resource = resource.ok_or_else(|| {
-            let problem = "it is not set; write what the other server calls itself";
+            let problem = "it is not set; set it to the resource identifier of the other server";
             of("resource", problem)
         })?;
         let client = issuer_client(guard)?;

@@ -248,9 +248,18 @@ mod tests {
         let key = token.key.as_ref().expect("a key");
         assert_eq!(proof.thumbprint, key.thumbprint());
         for other in [
-            DpopRequest { method: "GET", ..shown.clone() },
-            DpopRequest { url: "https://api.example/other", ..shown.clone() },
-            DpopRequest { token: Some("abd"), ..shown.clone() },
+            DpopRequest {
+                method: "GET",
+                ..shown.clone()
+            },
+            DpopRequest {
+                url: "https://api.example/other",
+                ..shown.clone()
+            },
+            DpopRequest {
+                token: Some("abd"),
+                ..shown.clone()
+            },
         ] {
             assert!(verifier.verify(&other, now).is_err(), "{other:?}");
         }

@@ -9,7 +9,10 @@ use url::Url;
 
 use super::assertion::{AssertionGrant, JWT_BEARER};
 use super::dpop_key::{AccessToken, DpopKey, demanded_nonce};
-use super::{CredentialError, OAuthConfig, bearer_value, dpop_value, issuer_client, read_answer, read_token, token_request};
+use super::{
+    CredentialError, OAuthConfig, bearer_value, dpop_value, issuer_client, read_answer, read_token,
+    token_request,
+};
 use crate::net::{Client, Guard, OutgoingRequest};
 use crate::source::tokens::{Grant, Granted, Name};
 
@@ -34,7 +37,7 @@ impl Issuer {
         let url: Url = config
             .token_url
             .parse()
-            .map_err(|_| format!("token_url {:?} is no URL", config.token_url))?;
+            .map_err(|_| format!("token_url {:?} is not a valid URL", config.token_url))?;
         let guard = Guard::public().trust(&url);
         guard
             .check_url(&url)

@@ -283,7 +283,7 @@ impl OnBehalfOf {
                 url = %issuer,
                 error = %rejection,
                 setting = "auth.on_behalf_of",
-                "the issuer does not exchange a caller's token; check that it lets this client act for users at the other server"
+                "the issuer rejected the exchange of a caller's token; check that this client may act for users at the other server"
             );
             return Ok(Exchanged {
                 bytes,

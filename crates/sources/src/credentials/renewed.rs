@@ -9,8 +9,8 @@ use http::{HeaderMap, StatusCode};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::oauth::Issuer;
 use super::dpop_key::{AccessToken, DpopKey, demanded_nonce};
+use super::oauth::Issuer;
 use super::{CredentialError, bearer_value, dpop_value};
 use crate::environment::Secret;
 use crate::source::tokens::{Grant, Granted, Grants, KeepError, Name, Tokens};
@@ -107,7 +107,7 @@ impl Renewed {
             noted
         };
         if let Err(error) = noted.await {
-            tracing::debug!(%error, "it cannot be kept which scope a token lacks");
+            tracing::debug!(%error, "cannot store the scopes that a token lacks");
         }
     }
 
@@ -213,7 +213,7 @@ impl Renewed {
                 place = %self.tokens,
                 issuer = newest.issuer,
                 %error,
-                "a token cannot be kept: it is tried again, and until then others have the one before it"
+                "a renewed token cannot be stored; storing is retried, and until then other processes have the previous token"
             );
             own.unkept = Some(Unkept {
                 replaced: found.is_kept.then_some(found.grant),

@@ -48,7 +48,7 @@ impl Response {
                     .is_ok_and(|status| (100..600).contains(&status));
             if !known {
                 return Err(format!(
-                    "response.errors has {status:?}, which is no status; write 404, or 4xx for all of them"
+                    "response.errors has {status:?}, which is not a status; write 404, or 4xx for all of them"
                 ));
             }
             errors.insert(status.clone(), read(text, &format!("errors.{status}"))?);
@@ -99,7 +99,7 @@ impl Response {
             let value = self.json(answer).ok_or_else(no_json)?;
             let part = value
                 .pointer(pointer)
-                .ok_or_else(|| ToolError::new(format!("the answer has nothing at {pointer}")))?;
+                .ok_or_else(|| ToolError::new(format!("the response has no value at {pointer}")))?;
             return response::structured(part);
         }
         let media_type = response::media_type(&answer.headers);
@@ -156,11 +156,11 @@ impl Response {
 }
 
 fn broken(problem: &str) -> ToolError {
-    ToolError::new(format!("the answer is not what was expected: {problem}"))
+    ToolError::new(format!("the response is not as expected: {problem}"))
 }
 
 fn no_json() -> ToolError {
-    ToolError::new("the answer is not what was expected: it is no JSON")
+    ToolError::new("the response is not as expected: it is not JSON")
 }
 
 fn check_pointer(pointer: &str, setting: &str) -> Result<(), String> {
@@ -168,7 +168,7 @@ fn check_pointer(pointer: &str, setting: &str) -> Result<(), String> {
         Ok(())
     } else {
         Err(format!(
-            "{setting}: {pointer:?} is no JSON pointer; it begins with a slash, as in /data/items"
+            "{setting}: {pointer:?} is not a JSON pointer; it must begin with a slash, as in /data/items"
         ))
     }
 }
@@ -183,10 +183,10 @@ impl Pages {
         if let Some(next) = &config.next {
             check_pointer(next, "pages.next")?;
         } else if config.query.is_some() {
-            return Err("pages.query needs pages.next, which says where the cursor is".to_owned());
+            return Err("pages.query needs pages.next, the pointer to the cursor".to_owned());
         }
         if config.max == 0 {
-            return Err("pages.max is 0; give it at least 1".to_owned());
+            return Err("pages.max is 0; set it to at least 1".to_owned());
         }
         Ok(Self(config.clone()))
     }
@@ -207,7 +207,7 @@ impl Pages {
             Some(Value::Array(page)) => items.extend(page.iter().cloned()),
             _ => {
                 return Err(ToolError::new(format!(
-                    "the answer has no list at {:?}",
+                    "the response has no list at {:?}",
                     self.0.items
                 )));
             }
@@ -246,7 +246,7 @@ impl Pages {
     fn join(&self, answer: &Fetched, first: &Url, next: &str) -> Result<Url, ToolError> {
         let url = answer.url.join(next).ok();
         url.filter(|url| url.origin() == first.origin())
-            .ok_or_else(|| ToolError::new("the next page is said to be at another host"))
+            .ok_or_else(|| ToolError::new("the URL of the next page is on another host"))
     }
 }
 

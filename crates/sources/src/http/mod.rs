@@ -115,7 +115,7 @@ pub fn collect(http: &HttpSourceConfig, collector: &mut Collector) {
     if http.tools.is_empty() {
         collector.refuse(
             "http.tools",
-            "it describes no tool; add one, or take the source away",
+            "it has no tools; add one, or remove the source",
         );
     }
 }

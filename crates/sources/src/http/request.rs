@@ -70,7 +70,7 @@ pub(crate) fn parse_base(text: &str) -> Result<Url, String> {
     let advice = "write it as https://api.example.com/v1";
     let url: Url = text
         .parse()
-        .map_err(|e| format!("{text:?} is no URL ({e}); {advice}"))?;
+        .map_err(|e| format!("{text:?} is not a valid URL ({e}); {advice}"))?;
     if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
         return Err(format!("{text:?} is neither http nor https; {advice}"));
     }
@@ -110,12 +110,11 @@ pub(super) fn sends_credentials(
         http.auth.is_some() || !http.headers.is_empty() || !http.forward_headers.is_empty();
     match config.send_credentials {
         Some(true) if http.auth.login && !is_home => Err(
-            "send_credentials: auth.login has a token for base_url alone; leave send_credentials out, or make a source of its own"
+            "send_credentials: the token of auth.login is for base_url only; remove send_credentials, or write a source of its own"
                 .to_owned(),
         ),
         None if home.is_none() && has_any => Err(
-            "url: the tools of this source have several origins, and none of them is that of a base_url: give the source a \
-             base_url, or say of each tool with send_credentials whether its requests carry auth and headers of the source"
+            "url: the tools of this source have several origins, none of which is that of a base_url: set base_url, or set send_credentials of each tool, so that it is known which requests carry auth and headers of the source"
                 .to_owned(),
         ),
         chosen => Ok(chosen.unwrap_or(is_home)),
@@ -261,14 +260,14 @@ pub(crate) fn assemble(base: &Url, path: &str, query: Option<&str>) -> Result<Ur
 fn base_and_rest(http: &HttpSourceConfig, url: &str) -> Result<(Url, String), String> {
     if url.contains("://") && !url.starts_with('/') {
         let base = own_base(url).ok_or(
-            "url: its host has to be written out, and to begin with http:// or https://; placeholders may follow in the path",
+            "url: it must begin with http:// or https:// and a host without placeholders; they may follow in the path",
         )?;
         let rest = url.split_once("://").map_or("", |(_, rest)| rest);
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         return Ok((base, rest[end..].to_owned()));
     }
     if http.base_url.is_empty() {
-        return Err("url: give a whole URL here, or the source a base_url".to_owned());
+        return Err("url: write a whole URL here, or set base_url of the source".to_owned());
     }
     if !url.is_empty() && !url.starts_with(['/', '?']) {
         return Err(format!(
@@ -308,11 +307,11 @@ fn body(
     match given.iter().filter(|given| **given).count() {
         0 => return Ok(Body::None),
         1 => {}
-        _ => return Err("there is more than one of json, form and body; keep one".to_owned()),
+        _ => return Err("json, form and body exclude each other; keep one".to_owned()),
     }
     if matches!(*method, Method::GET | Method::HEAD) {
         return Err(format!(
-            "{method} has no body; use query, or another method"
+            "{method} cannot have a body; use query, or another method"
         ));
     }
     if let Some(value) = &config.json {
@@ -368,7 +367,7 @@ fn slot(value: &Value, names: Option<&[&str]>) -> Result<Slot, String> {
         Value::Number(_) | Value::Bool(_) => {
             Template::new(value.to_string(), Place::Text, Some(&[]))
         }
-        _ => Err("it has to be a text, a number, a boolean, or a list of those".to_owned()),
+        _ => Err("it must be a string, a number, a boolean, or a list of those".to_owned()),
     };
     match value {
         Value::Array(items) => Ok(Slot::Many(items.iter().map(one).collect::<Result<_, _>>()?)),
@@ -439,7 +438,7 @@ impl Tree {
 
 fn header_name(name: &str) -> Result<HeaderName, String> {
     let parsed = HeaderName::try_from(name)
-        .map_err(|_| format!("headers.{name}: that is no name of a header"))?;
+        .map_err(|_| format!("headers.{name}: it is not a valid header name"))?;
     if [
         HOST,
         CONTENT_LENGTH,
@@ -475,7 +474,7 @@ fn forwarded(http: &HttpSourceConfig) -> Result<Vec<HeaderName>, String> {
         let parsed = header_name(name)?;
         if NOT_FORWARDED.contains(&parsed.as_str()) {
             return Err(format!(
-                "forward_headers has {name:?}, which is between the caller and this server alone; give the source its own auth"
+                "forward_headers has {name:?}, which concerns only the connection of the caller to this server; use auth of the source"
             ));
         }
         names.push(parsed);

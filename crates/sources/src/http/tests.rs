@@ -213,10 +213,14 @@ async fn statuses_are_told_in_the_words_of_the_description() {
         "tea"
     );
     let message = call(&tool, json!({"code": "500"})).await.expect_err("500");
-    assert_eq!(message, "127.0.0.1 answers 500 Internal Server Error");
+    assert_eq!(
+        message,
+        "127.0.0.1 responded with 500 Internal Server Error"
+    );
     let message = call(&tool, json!({"code": "400"})).await.expect_err("400");
     assert!(
-        message.starts_with("127.0.0.1 answers 400 Bad Request: xxx") && message.len() < 2100,
+        message.starts_with("127.0.0.1 responded with 400 Bad Request: xxx")
+            && message.len() < 2100,
         "{message}"
     );
 }
@@ -350,7 +354,7 @@ async fn only_what_cannot_happen_twice_is_tried_again() {
         assert_eq!(count(&seen), 3);
     }
     let message = call(&idempotent, json!({})).await.expect_err("down");
-    let expected = "api: 127.0.0.1 failed too often (last: 127.0.0.1 answers 503 Service Unavailable); try again in ";
+    let expected = "api: the circuit breaker of 127.0.0.1 is open after repeated failures (last: 127.0.0.1 responded with 503 Service Unavailable); try again in ";
     assert!(message.starts_with(expected), "{message}");
     assert_eq!(count(&seen), 0);
     let (server, seen) = serve(|_| response("429 Too Many Requests\r\nretry-after: 0", b"")).await;
@@ -361,7 +365,7 @@ async fn only_what_cannot_happen_twice_is_tried_again() {
     let get = tool(server, json!({"url": "/"}));
     for _ in 0..5 {
         let message = call(&get, json!({})).await.expect_err("unreadable");
-        assert!(message.contains("encoded"), "{message}");
+        assert!(message.contains("content encoding"), "{message}");
         assert_eq!(count(&seen), 1, "it would be no other way");
     }
 }
@@ -389,7 +393,9 @@ async fn a_breaker_that_is_open_says_why_and_of_what() {
     let get = tool(server, json!({"url": "/", "source": limits}));
     let first = call(&get, json!({})).await.expect_err("nobody is there");
     let then = call(&get, json!({})).await.expect_err("nobody is there");
-    let expected = format!("api: 127.0.0.1 failed too often (last: {first}); try again in ");
+    let expected = format!(
+        "api: the circuit breaker of 127.0.0.1 is open after repeated failures (last: {first}); try again in "
+    );
     assert!(then.starts_with(&expected), "{then}");
 }
 
@@ -403,35 +409,41 @@ fn mistakes_are_told_with_their_place_and_keep_nothing_else_from_being_offered()
         ),
         (json!({"url": "/{{ city"}), "url"),
         (json!({"url": "x"}), "slash"),
-        (json!({"url": "ftp://example.com/"}), "written out"),
+        (
+            json!({"url": "ftp://example.com/"}),
+            "url: it must begin with http:// or https:// and a host without placeholders; they may follow in the path",
+        ),
         (
             json!({"url": "https://{{ host }}/", "arguments": {"host": {}}}),
-            "written out",
+            "url: it must begin with http:// or https:// and a host without placeholders; they may follow in the path",
         ),
         (
             json!({"url": "https://a.{{ host }}.com/", "arguments": {"host": {}}}),
-            "written out",
+            "url: it must begin with http:// or https:// and a host without placeholders; they may follow in the path",
         ),
         (json!({"url": "http://169.254.169.254/"}), "url: http://169"),
-        (json!({"json": {"a": 1}}), "no body"),
+        (json!({"json": {"a": 1}}), "cannot have a body"),
         (
             json!({"method": "POST", "json": 1, "body": "x"}),
-            "more than one",
+            "exclude each other",
         ),
         (json!({"method": "G E T"}), "method"),
         (json!({"method": "CONNECT"}), "not for calling"),
         (json!({"headers": {"host": "x"}}), "by the client itself"),
-        (json!({"headers": {"a b": "x"}}), "no name of a header"),
+        (json!({"headers": {"a b": "x"}}), "not a valid header name"),
         (json!({"query": {"a": {"b": 1}}}), "query.a"),
         (json!({"arguments": {"a": {"type": "text"}}}), "arguments.a"),
         (
             json!({"arguments": {"a": {}}, "input_schema": {}}),
-            "keep one",
+            "remove one",
         ),
-        (json!({"response": {"pointer": "a"}}), "no JSON pointer"),
+        (
+            json!({"response": {"pointer": "a"}}),
+            "is not a JSON pointer; it must begin with a slash, as in /data/items",
+        ),
         (
             json!({"response": {"errors": {"teapot": "x"}}}),
-            "no status",
+            "which is not a status; write 404, or 4xx for all of them",
         ),
         (json!({"pages": {"query": "a"}}), "pages.next"),
     ] {
@@ -469,7 +481,7 @@ fn mistakes_are_told_with_their_place_and_keep_nothing_else_from_being_offered()
         (json!({"auth": {"bearer": "a\nb"}}), "no header can hold"),
         (
             json!({"forward_headers": ["Authorization"]}),
-            "between the caller",
+            "which concerns only the connection of the caller to this server; use auth of the source",
         ),
         (json!({"egress": {"hosts": ["a b"]}}), "names no host"),
     ] {

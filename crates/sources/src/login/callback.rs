@@ -49,7 +49,7 @@ impl Callback {
         loop {
             let (mut stream, _) = self.listener.accept().await?;
             let Ok(Ok(Some(redirected))) = timeout(PATIENCE, read(&mut stream)).await else {
-                answer(&mut stream, "404 Not Found", "There is nothing here.").await;
+                answer(&mut stream, "404 Not Found", "This page does not exist.").await;
                 continue;
             };
             let is_ours = redirected.state.as_deref().is_some_and(|shown| {
@@ -62,7 +62,7 @@ impl Callback {
             }
             let text = match redirected.error {
                 None => "You can close this page and go back to the terminal.",
-                Some(_) => "The login was refused; the terminal says more.",
+                Some(_) => "The login was rejected; the terminal shows the reason.",
             };
             answer(&mut stream, "200 OK", text).await;
             return Ok(redirected);

@@ -211,7 +211,7 @@ pub async fn log_in(request: &LoginRequest, show: impl FnOnce(&Url)) -> Result<K
     turn.end().await;
     begun.map_err(&failed)?;
     if let Err(error) = tokens.sweep(SystemTime::now()).await {
-        tracing::debug!(%error, "what has ended is still kept");
+        tracing::debug!(%error, "expired logins could not be removed");
     }
     Ok(Known::of(&grant, true))
 }
@@ -514,7 +514,7 @@ mod tests {
         }
         let denied = code(back(None, Some("access_denied\u{1b}[2J")), false);
         let denied = denied.expect_err("denied").to_string();
-        assert_eq!(denied, "the issuer says no: access_denied[2J");
+        assert_eq!(denied, "the issuer rejected the login: access_denied[2J");
     }
 
     #[test]

@@ -21,29 +21,26 @@ use crate::net::FetchError;
 /// Reason why a login failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LoginError {
-    #[error("it does not ask who calls; there is nothing to log in to")]
+    #[error("it does not require authentication; no login is needed")]
     Open,
     #[error(
-        "it does not say who gives tokens for it; ask whoever runs it for a token, and put that into LONGSHORE_TOKEN or into the configuration"
+        "it does not name an issuer of tokens; ask its operator for a token, and put it into LONGSHORE_TOKEN or into the configuration"
     )]
     NoMetadata,
-    #[error("it says that it is {found:?}, which is another server")]
+    #[error("its metadata is that of another server, {found:?}")]
     OtherResource { found: String },
     #[error(
-        "the issuer {0:?}, which gives tokens for it, publishes no metadata; name another with --issuer, or ask whoever runs the server for a token"
+        "its issuer {0:?} publishes no metadata; name another one with --issuer, or ask the operator of the server for a token"
     )]
     NoIssuer(String),
     #[error(
-        "it answers HTTP 401 without OAuth metadata (RFC 9728, RFC 8414), and registers no client at /register: it seems to \
-         take a key or token that its operator gives out; put that into the variable LONGSHORE_TOKEN, or into `headers` of \
-         the upstream's configuration"
+        "it requires authentication (HTTP 401), but has no OAuth metadata (RFC 9728, RFC 8414), and registers no client at /register. It probably needs an API key or token from its operator: put that into the variable LONGSHORE_TOKEN, or into `headers` of the upstream's configuration"
     )]
     NoOAuth,
-    #[error("{wanted:?} says that it is {found:?}")]
+    #[error("the metadata of {wanted:?} is that of another issuer, {found:?}")]
     OtherIssuer { found: String, wanted: String },
     #[error(
-        "it names the issuer {issuer:?}, which would be sent the client secret on the server's word alone; name the issuer that \
-         the client is registered with, by --issuer or by login_issuer"
+        "it names the issuer {issuer:?}, and the client secret is not sent to an issuer that only the server names; name the issuer of the client with --issuer or login_issuer"
     )]
     SecretWithoutIssuer { issuer: String },
     #[error("its issuer does not offer PKCE with S256, without which a login is not safe")]
@@ -51,7 +48,7 @@ pub enum LoginError {
     #[error("its issuer does not say where its {0} is")]
     NoEndpoint(&'static str),
     #[error(
-        "its issuer registers no clients by itself: register one with the redirect URI {redirect}, and name it with --client-id (and a fixed --port)"
+        "its issuer does not register clients: register one with the redirect URI {redirect}, and name it with --client-id (and a fixed --port)"
     )]
     NoClient { redirect: String },
     #[error("its issuer does not register this client: status {status}{}", of_problem(.problem))]
@@ -60,13 +57,11 @@ pub enum LoginError {
     Document { url: url::Url, problem: String },
     #[error("cannot listen on port {port} of this machine: {source}")]
     Listen { port: u16, source: std::io::Error },
-    #[error("nobody came back from the browser within {0} s")]
+    #[error("the browser did not return within {0} s")]
     Timeout(u64),
-    #[error(
-        "what came back is from another issuer than the one that was asked; nothing of it was used"
-    )]
+    #[error("the response is from another issuer than the one that was asked; it was discarded")]
     MixedUp,
-    #[error("the issuer says no: {0}")]
+    #[error("the issuer rejected the login: {0}")]
     Denied(String),
     #[error("the issuer sent no code")]
     NoCode,
@@ -75,12 +70,12 @@ pub enum LoginError {
     #[error(transparent)]
     Credentials(#[from] crate::source::credentials::CredentialError),
     #[error(
-        "tokens are kept in memory (tokens.store), where nothing of this command's would be left: set tokens.store to file, or to state where there are replicas, or name a folder with --folder"
+        "tokens.store is memory, so the token would be lost when this command ends: set tokens.store to file, or to state if there are replicas, or name a folder with --folder"
     )]
     InMemory,
-    #[error("tokens cannot be read or kept in {place}: {source}")]
+    #[error("tokens cannot be read or stored in {place}: {source}")]
     Keep { place: String, source: KeepError },
-    #[error("nobody is logged in")]
+    #[error("there is no login")]
     NoLogin,
 }
 

@@ -262,8 +262,7 @@ impl Parts<'_> {
         fetcher: Option<&Result<Fetcher, String>>,
     ) -> Result<Value, String> {
         let too_large = || {
-            "all documents together are larger than openapi.document_bytes allows; bundle them without what is not needed, or \
-             raise the limit"
+            "all documents together are larger than openapi.document_bytes; bundle only what is needed, or raise the limit"
                 .to_owned()
         };
         let budget = &self.budget;

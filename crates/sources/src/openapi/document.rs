@@ -68,12 +68,12 @@ impl Document {
     pub(super) async fn read(config: &OpenApiSourceConfig, room: Room) -> Result<Self, Unread> {
         let place = &config.document;
         if place.is_empty() {
-            return Err("it is not there; name a file or a URL".to_owned().into());
+            return Err("it does not exist; name a file or a URL".to_owned().into());
         }
         let url = place.contains("://").then(|| place.parse::<Url>());
         let url = url
             .transpose()
-            .map_err(|e| format!("{place:?} is no URL ({e})"))?;
+            .map_err(|e| format!("{place:?} is not a valid URL ({e})"))?;
         let bytes = match &url {
             Some(url) => {
                 let fetcher = Fetcher::new(Some(url), config, config.document_bytes)?;
@@ -113,7 +113,7 @@ impl Document {
             (Some(text), _) if text.starts_with("3.2") => {
                 tracing::warn!(
                     version = text,
-                    "an OpenAPI document of 3.2 is read as one of 3.1: what is new in 3.2 is not used"
+                    "the document is OpenAPI 3.2 and is read as 3.1: features of 3.2 are ignored"
                 );
                 Version::V3_1
             }
@@ -125,7 +125,9 @@ impl Document {
             (None, Some(_)) => {
                 return Err("it is of Swagger 2.0; convert it to OpenAPI 3 first".to_owned());
             }
-            (None, None) => return Err("it is no OpenAPI document: it has no `openapi`".to_owned()),
+            (None, None) => {
+                return Err("it is not an OpenAPI document: it has no `openapi`".to_owned());
+            }
         };
         if !root.get("paths").is_some_and(Value::is_object) {
             return Err("it has no `paths`".to_owned());
@@ -212,7 +214,7 @@ impl Document {
                 Ok(Some(url))
             }
             _ => Err(format!(
-                "its server {text:?} is no address that can be asked; set openapi.server"
+                "its server {text:?} is not an http or https address; set openapi.server"
             )),
         }
     }
@@ -345,12 +347,11 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Value, String> {
 pub(super) fn parse_within(bytes: &[u8], room: usize) -> Result<(Value, usize), String> {
     let too_large = || {
         format!(
-            "it has too many values for its size: they would take more than the {} MiB of memory that documents of this source \
-             may take; raise openapi.document_bytes (and limits.memory_bytes), or leave out what is not needed",
+            "it has too many values for its size: they would need more than the {} MiB of memory that documents of this source may use; raise openapi.document_bytes (and limits.memory_bytes), or remove what is not needed",
             room >> 20
         )
     };
-    let text = std::str::from_utf8(bytes).map_err(|_| "it is no text in UTF-8".to_owned())?;
+    let text = std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())?;
     let text = text.trim_start_matches('\u{feff}');
     if text.trim_start().starts_with('{') {
         let (tree, depth) = measure_json(text.as_bytes());

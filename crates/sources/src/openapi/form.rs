@@ -250,7 +250,7 @@ fn urlencoded(fields: &[Field], value: &Value) -> Result<(String, Bytes), String
     // The values are already encoded.
     let mut pairs: Vec<(String, String)> = Vec::new();
     let plain = |text: &str| in_url(text, false);
-    for (name, value) in value.as_object().ok_or("the body has to be an object")? {
+    for (name, value) in value.as_object().ok_or("the body must be an object")? {
         let field = fields.iter().find(|field| field.name == *name);
         let is_json = field
             .and_then(|field| field.content_type.as_deref())
@@ -305,8 +305,8 @@ fn bytes(value: &Value) -> Result<Vec<u8>, String> {
 /// Encodes a form as multipart (RFC 7578). The parts keep the document's order, since some APIs accept a file only
 /// after its metadata.
 fn multipart(fields: &[Field], value: &Value) -> Result<(String, Bytes), String> {
-    let members = value.as_object().ok_or("the body has to be an object")?;
-    let random = getrandom::u64().map_err(|_| "there is no randomness to be had")?;
+    let members = value.as_object().ok_or("the body must be an object")?;
+    let random = getrandom::u64().map_err(|_| "the system has no randomness")?;
     let boundary = format!("longshore-{random:016x}");
     let mut body = Vec::new();
     let place = |name: &str| {

@@ -155,7 +155,7 @@ fn import(
             }
             if let Some(other) = taken.get(&tool_name) {
                 let problem = format!(
-                    "its name {tool_name} is taken by {other}; give it one in openapi.rename"
+                    "its name {tool_name} is that of {other} already; choose another one in openapi.rename"
                 );
                 collector.refuse_at(place, problem);
                 continue;
@@ -179,8 +179,7 @@ fn import(
     }
     if without_room > 0 {
         let problem = format!(
-            "{without_room} operations became no tools: there are more than {TOOLS_MAX}, or their schemas have more than {} bytes \
-             together; choose operations with openapi.include, or raise openapi.document_bytes (and limits.memory_bytes)",
+            "{without_room} operations became no tools: there are more than {TOOLS_MAX}, or their schemas have more than {} bytes together; choose operations with openapi.include, or raise openapi.document_bytes (and limits.memory_bytes)",
             room.schemas
         );
         collector.refuse("openapi", problem);
@@ -188,7 +187,7 @@ fn import(
     for unknown in openapi.rename.keys().filter(|key| !used.contains(key)) {
         collector.refuse(
             &format!("openapi.rename.{unknown}"),
-            "there is no such operation; write its id, or method and path as in GET /pets",
+            "the document has no such operation; write its ID, or method and path as in GET /pets",
         );
     }
     if taken.is_empty() {
@@ -406,7 +405,7 @@ impl<'a> Import<'a> {
         }
         let base = own
             .or_else(|| self.base.clone())
-            .ok_or("the document says not where the API is; set openapi.server")?;
+            .ok_or("the document does not name the server of the API; set openapi.server")?;
         let output = parts.output_schema;
         let output = output.and_then(|schema| sound_output(schema, name, &self.mismatches));
         let mut definition = Definition::new(name)
@@ -486,8 +485,7 @@ fn description(operation: &Value, item: &Value, method: &Method, path: &str) -> 
 /// Returns the reason why a server named by a document gets no requests.
 fn of_another_origin(server: &Url) -> String {
     format!(
-        "the document was fetched and names the server {server}, which is of another origin than the document: credentials are not \
-         sent there on its word; set openapi.server to where the API is"
+        "the document names the server {server}, whose origin differs from that of the fetched document: credentials are not sent there; set openapi.server to the URL of the API"
     )
 }
 

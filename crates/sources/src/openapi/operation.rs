@@ -76,7 +76,7 @@ impl Operation {
                 .any(|parameter| parameter.location == Location::Path && parameter.name == name);
             if !there {
                 return Err(format!(
-                    "its path has {{{name}}}, and there is no such parameter"
+                    "its path has {{{name}}}, but no such parameter is declared"
                 ));
             }
         }
@@ -130,7 +130,7 @@ impl Arguments {
                 return Ok(());
             }
             if http::HeaderName::try_from(name).is_err() {
-                return Err(format!("its parameter {name:?} is no name of a header"));
+                return Err(format!("its parameter {name:?} is not a valid header name"));
             }
         }
         let required =
@@ -331,7 +331,7 @@ fn style(parameter: &Value, location: Location) -> Result<Style, String> {
         ("deepObject", Location::Query) => Style::DeepObject,
         _ => {
             return Err(format!(
-                "its parameter {} has the style {style:?}, which cannot be written there",
+                "its parameter {} has the style {style:?}, which is not possible there",
                 text(parameter, "name")
             ));
         }

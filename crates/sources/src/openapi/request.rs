@@ -224,7 +224,7 @@ impl Shape {
         );
         for (parameter, value) in given(Location::Header) {
             let name = HeaderName::try_from(&*parameter.name)
-                .map_err(|_| format!("{} is no name of a header", parameter.name))?;
+                .map_err(|_| format!("{} is not a valid header name", parameter.name))?;
             headers.insert(name, header(&in_header(value, parameter.style)?)?);
         }
         let mut cookies = Vec::new();

@@ -112,7 +112,7 @@ fn proof(document: &Document, name: &str, secret: &Secret) -> Result<Proof, Stri
         .root
         .pointer("/components/securitySchemes")
         .and_then(|schemes| schemes.get(name))
-        .ok_or_else(|| format!("there is no security scheme {name:?}"))?;
+        .ok_or_else(|| format!("the security scheme {name:?} does not exist"))?;
     let scheme = document.resolve(scheme)?;
     let header = |name: HeaderName, text: String| {
         let mut value = HeaderValue::from_str(&text)
@@ -145,7 +145,7 @@ fn proof(document: &Document, name: &str, secret: &Secret) -> Result<Proof, Stri
             header(AUTHORIZATION, format!("Bearer {}", secret.expose()))
         }
         (kind, _) => Err(format!(
-            "the security scheme {name:?} is of type {kind:?}, for which there is no credential; use auth"
+            "the security scheme {name:?} has the type {kind:?}, which is not supported; use auth"
         )),
     }
 }

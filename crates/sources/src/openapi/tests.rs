@@ -301,7 +301,10 @@ fn what_is_no_such_document_is_refused() {
         (json!({"swagger": "2.0", "paths": {}}), "Swagger 2.0"),
         (json!({"openapi": "4.0.0", "paths": {}}), "OpenAPI 4.0.0"),
         (json!({"openapi": "3.0.0"}), "no `paths`"),
-        (json!([]), "no OpenAPI document"),
+        (
+            json!([]),
+            "it is not an OpenAPI document: it has no `openapi`",
+        ),
     ] {
         let problem = Document::new(document, None).expect_err("refused");
         assert!(problem.contains(part), "{problem}");
@@ -784,7 +787,7 @@ fn nor_do_servers_of_its_paths_and_operations() {
         let problems = refusals(&collector);
         let of_origin: Vec<_> = problems
             .iter()
-            .filter(|problem| problem.contains("another origin"))
+            .filter(|problem| problem.contains("whose origin differs from that of the fetched document: credentials are not sent there; set openapi.server to the URL of the API"))
             .map(|problem| problem.split(':').next().unwrap_or_default())
             .collect();
         assert_eq!(of_origin.len(), 2, "{problems:?}");
@@ -830,7 +833,7 @@ async fn a_part_that_was_fetched_does_not_decide_for_a_document_in_a_file() {
     );
     let problems = refusals(&collector);
     assert_eq!(problems.len(), 1, "{problems:?}");
-    assert!(problems[0].contains("GET /a") && problems[0].contains("another origin"));
+    assert!(problems[0].contains("GET /a") && problems[0].contains("whose origin differs from that of the fetched document: credentials are not sent there; set openapi.server to the URL of the API"));
     assert_eq!(collector.offered.tools.len(), 1);
 }
 

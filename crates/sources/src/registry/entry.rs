@@ -64,7 +64,7 @@ pub fn entry(server: &Server, preference: Preference) -> Result<Entry, Vec<Strin
         }
     }
     if refused.is_empty() {
-        refused.push("it says neither where it runs nor how to start it".to_owned());
+        refused.push("it has neither a remote nor a package".to_owned());
     }
     Err(refused)
 }
@@ -83,7 +83,7 @@ fn of_remote(remote: &Remote) -> Result<Entry, String> {
     let url = entry.filled(&remote.url, &remote.variables);
     let parsed = url::Url::parse(&remote.url.replace(['{', '}'], ""));
     if !parsed.is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.host().is_some()) {
-        return Err("it is no URL of HTTP".to_owned());
+        return Err("it is not an http or https URL".to_owned());
     }
     entry.config.insert("url".to_owned(), url.into());
     let mut headers = Map::new();
@@ -107,7 +107,7 @@ fn of_package(package: &Package) -> Result<Entry, String> {
     }
     // A leading dash would make it an option.
     if package.identifier.is_empty() || package.identifier.starts_with('-') {
-        return Err("it has no name that can be started".to_owned());
+        return Err("its name cannot be started as a package".to_owned());
     }
     let mut entry = Entry::default();
     let mut variables = Map::new();

@@ -33,21 +33,21 @@ const PAGES_MAX: usize = 20;
 /// Reason why a registry request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
-    #[error("{0:?} is no URL of a registry: write one such as {OFFICIAL}")]
+    #[error("{0:?} is not the URL of a registry; write one such as {OFFICIAL}")]
     Url(String),
     #[error(
-        "there is no server {0:?}; names are whole, such as io.github.somebody/weather, and `search` finds them"
+        "there is no server {0:?}; names are whole, such as io.github.example/weather, and `search` finds them"
     )]
     NotFound(String),
-    #[error("there is no version {version:?} of {name}; its newest is {newest}")]
+    #[error("{name} has no version {version:?}; its latest is {newest}")]
     NoVersion {
         name: String,
         version: String,
         newest: String,
     },
-    #[error("it answers with status {0}")]
+    #[error("it responded with status {0}")]
     Status(StatusCode),
-    #[error("what it answers is none of a registry: {0}")]
+    #[error("its response is not that of a registry: {0}")]
     Document(String),
     #[error(transparent)]
     Fetch(#[from] FetchError),

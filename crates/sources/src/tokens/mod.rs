@@ -70,16 +70,16 @@ pub enum TokensError {
     )]
     FolderUnused(&'static str),
     /// No folder is configured, and there is no home directory.
-    #[error("tokens.store is file, and there is no folder for it; name one with tokens.folder")]
+    #[error("tokens.store is file, but there is no folder; set tokens.folder")]
     NoFolder,
     /// The state belongs to one process only.
     #[error(
-        "tokens.store is state, and there is no state that others have too; set state.url, or keep tokens in a folder (tokens.store = file)"
+        "tokens.store is state, but the state is not shared; set state.url, or store tokens in a folder (tokens.store = file)"
     )]
     NoState,
     /// The state is not encrypted, so that its readers could read the tokens.
     #[error(
-        "tokens.store is state, and nothing encrypts what is there; set seal.keys to the same on all replicas"
+        "tokens.store is state, but nothing encrypts tokens there; set seal.keys to the same value on all replicas"
     )]
     NoKeys,
 }
@@ -160,13 +160,11 @@ pub enum KeepError {
     State(#[from] StateError),
     #[error("the state is not open yet")]
     NoState,
-    #[error("what is there is none of this program's tokens")]
+    #[error("its data is not a token of this program")]
     Foreign,
-    #[error("somebody else has been getting a token for too long; try again")]
+    #[error("another process has been requesting a token for too long; try again")]
     Busy,
-    #[error(
-        "there are too many logins for the memory of one process; set tokens.store to file or state"
-    )]
+    #[error("the memory of one process cannot hold more logins; set tokens.store to file or state")]
     Full,
 }
 

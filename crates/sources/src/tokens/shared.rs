@@ -56,7 +56,7 @@ impl Shared {
         let text = Bytes::from(grants.text());
         state.put(&key("grants", name), text, life(grants)).await?;
         if let Err(error) = list(state, name).await {
-            tracing::warn!(%error, "a token is kept, and will not be listed");
+            tracing::warn!(%error, "a token is stored, but cannot be listed");
         }
         Ok(())
     }
@@ -113,7 +113,7 @@ impl Shared {
             names.len() != before
         };
         if let Err(error) = change(state, list_of(name).0, without).await {
-            tracing::debug!(%error, "what is listed has one more than there are");
+            tracing::debug!(%error, "the list of tokens has an entry without a token");
         }
         Ok(())
     }

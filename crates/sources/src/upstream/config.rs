@@ -268,7 +268,10 @@ impl UpstreamConfig {
             }
             (None, Some(url)) => {
                 let url: Url = url.parse().map_err(|_| {
-                    wrong(".url", "it is no URL; write https://host/path".to_owned())
+                    wrong(
+                        ".url",
+                        "it is not a valid URL; write https://host/path".to_owned(),
+                    )
                 })?;
                 let guard = Guard::public().trust(&url);
                 guard
@@ -487,7 +490,7 @@ mod tests {
         );
         assert_eq!(
             refused(r#"{"url": "weather"}"#),
-            "upstreams.x.url: it is no URL; write https://host/path"
+            "upstreams.x.url: it is not a valid URL; write https://host/path"
         );
         assert!(refused(r#"{"url": "ftp://a/b"}"#).starts_with("upstreams.x.url: "));
         assert_eq!(

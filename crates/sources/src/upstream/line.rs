@@ -171,7 +171,7 @@ impl client::Credentials for CallerIdentity {
                 Some(credentials) => {
                     let caller = Some(&*self.caller);
                     credentials.refused(request, response, caller).await
-                },
+                }
                 None => false,
             }
         })

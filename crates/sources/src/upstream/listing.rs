@@ -112,8 +112,7 @@ pub(super) fn compare(upstream: &Upstream, before: Option<Listing>, mut fresh: L
                 tracing::warn!(
                     upstream = upstream.name,
                     tool = name,
-                    "a tool is described otherwise than before, and not offered (on_change is quarantine); remove what \
-                     is remembered of this upstream to accept it"
+                    "a tool's description changed, so the tool is not offered (on_change is quarantine); to accept the change, delete the stored list of this upstream"
                 );
                 fresh.quarantined.push(name.to_owned());
                 continue;
@@ -175,7 +174,7 @@ impl Memory {
         if let Some(folder) = &folder
             && let Err(error) = std::fs::create_dir_all(folder)
         {
-            tracing::warn!(folder = %folder.display(), %error, "what upstream servers offer cannot be remembered");
+            tracing::warn!(folder = %folder.display(), %error, "the lists of upstream servers cannot be stored");
         }
         Self { folder }
     }
@@ -207,7 +206,7 @@ impl Memory {
         match serde_json::from_slice(&text) {
             Ok(remembered) => Some(remembered),
             Err(error) => {
-                tracing::warn!(upstream = name, %error, "what was remembered cannot be read, and is asked for again");
+                tracing::warn!(upstream = name, %error, "a stored list cannot be read; it is requested from the server");
                 None
             }
         }
@@ -246,7 +245,7 @@ impl Memory {
         if let Err(error) = written {
             // The temporary file may not exist.
             let _ = std::fs::remove_file(&temporary);
-            tracing::warn!(file = %file.display(), %error, "what an upstream server offers cannot be remembered");
+            tracing::warn!(file = %file.display(), %error, "the lists of an upstream server cannot be stored");
         }
     }
 }

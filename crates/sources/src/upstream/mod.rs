@@ -449,8 +449,7 @@ fn warn_of_late(upstreams: &[Arc<Upstream>]) {
     tracing::warn!(
         upstreams = late.len(),
         first = late.first(),
-        "not all upstream servers have said what they offer; the start goes on, and they are listed when they do \
-         (upstreams_wait_seconds)"
+        "not all upstream servers have responded in time; serving starts, and their items are listed when they respond (upstreams_wait_seconds)"
     );
 }
 
@@ -472,17 +471,14 @@ async fn discover(upstream: &Arc<Upstream>, memory: &Memory) -> Result<(), Strin
             return Ok(());
         }
         Ok(Err(error)) => with_causes(&error),
-        Err(_) => format!(
-            "it did not say what it offers within {} s",
-            patience.as_secs()
-        ),
+        Err(_) => format!("it did not list its items within {} s", patience.as_secs()),
     };
     match memory.recall_any(&upstream.name) {
         Some(remembered) if keeps => {
             tracing::warn!(
                 upstream = upstream.name,
                 problem,
-                "what it offered before its configuration changed stays listed"
+                "the items from before the change of its configuration stay listed"
             );
             upstream.recall(remembered);
             Ok(())

@@ -126,7 +126,7 @@ pub(super) fn add(
         .iter()
         .filter(|entry| {
             let Some(name) = entry["name"].as_str() else {
-                refuse("tool", entry, "it has no name".to_owned());
+                refuse("tool", entry, "its name is missing".to_owned());
                 return false;
             };
             let quarantined = listing.quarantined.iter().any(|known| known == name);
@@ -258,7 +258,7 @@ fn tool(
 ) -> Result<UpstreamTool, String> {
     let name: String = part(entry, "name")?;
     if name.is_empty() {
-        return Err("it has no name".to_owned());
+        return Err("its name is missing".to_owned());
     }
     let mut definition = Definition::new(names.tool(upstream, &name))
         .annotations(part::<ToolAnnotations>(entry, "annotations")?)
@@ -378,7 +378,7 @@ fn prompt(
 ) -> Result<UpstreamPrompt, String> {
     let name: String = part(entry, "name")?;
     if name.is_empty() {
-        return Err("it has no name".to_owned());
+        return Err("its name is missing".to_owned());
     }
     let mut definition = PromptDefinition::new(names.prompt(upstream, &name));
     if let Some(title) = part::<Option<String>>(entry, "title")? {
@@ -517,7 +517,7 @@ impl Tool for UpstreamTool {
             let output = |called| output(called, &links, &context.principal);
             called.map(output).map_err(|error| {
                 ToolError::new(format!(
-                    "the upstream server {} answered what is no result",
+                    "the response of the upstream server {} is not a tool result",
                     upstream.name
                 ))
                 .caused_by(error)
@@ -593,7 +593,7 @@ fn told(upstream: &str, error: &CallError) -> String {
         CallError::Apart(ClientError::Timeout(limit))
         | CallError::Client(ClientError::Timeout(limit)) => {
             format!(
-                "the upstream server {upstream} did not answer within {} s",
+                "the upstream server {upstream} did not respond within {} s",
                 limit.as_secs()
             )
         }
@@ -608,22 +608,20 @@ fn told(upstream: &str, error: &CallError) -> String {
             | ClientError::InsufficientScope { .. },
         ) => {
             format!(
-                "the upstream server {upstream} does not accept the credentials that there are for it; whoever runs this \
-                 server has to see to that"
+                "the upstream server {upstream} rejects the configured credentials; the operator of this server must correct them"
             )
         }
         CallError::Client(ClientError::Status { status, .. }) => {
-            format!("the upstream server {upstream} answered with the HTTP status {status}")
+            format!("the upstream server {upstream} responded with HTTP status {status}")
         }
         CallError::Client(ClientError::Protocol(_) | ClientError::TooLarge { .. }) => {
             format!(
-                "the upstream server {upstream} answered what cannot be read, or more than may be; it may have done what it was \
-                 asked for"
+                "the response of the upstream server {upstream} is not readable or too large; the call may have been executed"
             )
         }
         CallError::Client(error) if error.may_have_happened() => {
             format!(
-                "the upstream server {upstream} went away before it answered; it may have done what it was asked for"
+                "the upstream server {upstream} disconnected before it responded; the call may have been executed"
             )
         }
         CallError::Apart(_) | CallError::Client(_) => {
@@ -679,7 +677,7 @@ async fn read(
     })?;
     let mut contents: Contents = serde_json::from_str(result.get()).map_err(|error| {
         ResourceError::new(format!(
-            "the upstream server {} answered what is no contents",
+            "the response of the upstream server {} is not a resource",
             upstream.name
         ))
         .caused_by(error)
@@ -789,7 +787,7 @@ impl Prompt for UpstreamPrompt {
             })?;
             let got: Got = serde_json::from_str(result.get()).map_err(|error| {
                 PromptError::new(format!(
-                    "the upstream server {} answered what is no prompt",
+                    "the response of the upstream server {} is not a prompt",
                     upstream.name
                 ))
                 .caused_by(error)
@@ -852,7 +850,7 @@ async fn complete(
     let operation = Operation::new("completion/complete");
     let result = upstream.read(&operation, params, context, None).await?;
     let completed: Completed = serde_json::from_str(result.get()).map_err(|error| {
-        ClientError::Protocol(format!("its answer to completion/complete: {error}"))
+        ClientError::Protocol(format!("invalid response to completion/complete: {error}"))
     })?;
     let completions = Completions::new(completed.completion.values);
     Ok(match completed.completion.total {

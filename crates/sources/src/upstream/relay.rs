@@ -111,7 +111,7 @@ impl Listener for Relay {
                 }
                 other => Err(RpcError::new(
                     METHOD_NOT_FOUND,
-                    format!("nobody can be asked: {other}"),
+                    format!("no client can be asked: {other}"),
                 )),
             }
         })

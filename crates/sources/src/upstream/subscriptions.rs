@@ -125,7 +125,7 @@ pub(super) async fn attend(upstream: Weak<Upstream>) {
             }
             Err(error) => {
                 failures += 1;
-                tracing::debug!(upstream = name, %error, "it cannot be asked to tell of resources");
+                tracing::debug!(upstream = name, %error, "it does not support subscriptions to resources");
                 let _ = timeout(RETRY.delay(failures, chance()), bell.notified()).await;
             }
         }
@@ -154,7 +154,7 @@ async fn ask(
     if is_new && !connected.client.tells_of_resources() {
         tracing::debug!(
             upstream = upstream.name,
-            "it does not tell when its resources change"
+            "it does not notify of changed resources"
         );
     }
     connected.client.watch(wanted).await?;

@@ -149,8 +149,9 @@ async fn in_extension(
         let said = upstream
             .request(line, "tasks/get", &get, None, true)
             .await?;
-        let task: Task = serde_json::from_str(said.get())
-            .map_err(|error| ClientError::Protocol(format!("its answer to tasks/get: {error}")))?;
+        let task: Task = serde_json::from_str(said.get()).map_err(|error| {
+            ClientError::Protocol(format!("invalid response to tasks/get: {error}"))
+        })?;
         pause = pause_of(task.poll_interval_ms);
         let failed = |otherwise: &str| {
             let message = task.status_message.clone();
@@ -180,8 +181,9 @@ async fn in_extension(
             if answered.contains(&key) {
                 continue;
             }
-            let question: Question = serde_json::from_value(question)
-                .map_err(|error| ClientError::Protocol(format!("a question of its: {error}")))?;
+            let question: Question = serde_json::from_value(question).map_err(|error| {
+                ClientError::Protocol(format!("an invalid client request of it: {error}"))
+            })?;
             let answer = relay.question(question.method, question.params).await;
             answers.insert(key.clone(), answer.map_err(ClientError::Rpc)?);
             answered.insert(key);

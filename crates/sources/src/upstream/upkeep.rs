@@ -66,8 +66,7 @@ impl Events for Upkeep {
                 upstream,
                 method,
                 reason,
-                "a request of an upstream server to its client was refused; further ones are counted in \
-                 longshore.backend.withheld"
+                "a request of an upstream server to its client was rejected; further ones are counted in longshore.backend.withheld"
             ),
             _ => tracing::debug!(
                 upstream,
@@ -188,7 +187,7 @@ pub(super) async fn attend(
                 }
                 Ok(Err(error)) => {
                     failures += 1;
-                    tracing::debug!(upstream = upstream.name, %error, "it does not say what it offers");
+                    tracing::debug!(upstream = upstream.name, %error, "it does not list its items");
                 }
                 Err(_) => failures += 1,
             }

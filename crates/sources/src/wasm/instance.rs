@@ -81,18 +81,18 @@ impl Bounds {
     pub(super) fn new(config: &ComponentSourceConfig) -> Result<Self, (String, String)> {
         let limits = config.limits.clone();
         if limits.memory_bytes < 64 * 1024 {
-            let problem = "no component runs with less than 65536; give it more";
+            let problem = "a component needs at least 65536; raise it";
             return Err(("limits.memory_bytes".to_owned(), problem.to_owned()));
         }
         if limits.output_bytes == 0 {
-            let problem = "no result has 0 bytes; give it more";
+            let problem = "it is 0; raise it";
             return Err(("limits.output_bytes".to_owned(), problem.to_owned()));
         }
         let mut environment = Vec::new();
         for (name, value) in &config.environment {
             let setting = || format!("environment.{name}");
             if name.is_empty() || name.contains(['=', '\0']) {
-                return Err((setting(), format!("{name:?} is no name of a variable")));
+                return Err((setting(), format!("{name:?} is not a valid variable name")));
             }
             if value.expose().contains('\0') {
                 return Err((setting(), "its value has a NUL".to_owned()));
@@ -104,7 +104,7 @@ impl Bounds {
             let setting = |member: &str| format!("directories[{position}].{member}");
             let path = &directory.path;
             if !path.is_dir() {
-                let problem = format!("there is no folder {}", path.display());
+                let problem = format!("{} does not exist, or is not a folder", path.display());
                 return Err((setting("path"), problem));
             }
             let at = match (&directory.at, path.to_str()) {
@@ -117,7 +117,7 @@ impl Bounds {
             };
             if at.is_empty() || directories.iter().any(|other| other.at == at) {
                 let problem =
-                    format!("{at:?} is empty, or another folder's; give it a place of its own");
+                    format!("{at:?} is empty, or that of another folder; choose another path");
                 return Err((setting("at"), problem));
             }
             directories.push(Directory {

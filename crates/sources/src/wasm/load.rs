@@ -59,12 +59,12 @@ pub(super) fn load(host: &Host, path: &Path) -> Result<Arc<Compiled>, String> {
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     if path.as_os_str().is_empty() {
-        return Err("it is not there; name the component's file".to_owned());
+        return Err("it does not exist; name the file of the component".to_owned());
     }
     let unreadable = |e: std::io::Error| format!("it cannot be read ({e})");
     let file = std::fs::File::open(path).map_err(unreadable)?;
     if !file.metadata().map_err(unreadable)?.is_file() {
-        return Err("it is no file".to_owned());
+        return Err("it is not a file".to_owned());
     }
     let mut bytes = Vec::new();
     file.take(FILE_BYTES + 1)
@@ -97,7 +97,7 @@ pub(super) fn compile(host: &Host, bytes: &[u8]) -> Result<Compiled, String> {
     let instance = host.linker.instantiate_pre(&component).map_err(|error| {
         match &lacking[..] {
             [] => format!(
-                "it imports what is not offered: {}; build it for WASI 0.2",
+                "it imports interfaces that are not offered: {}; build it for WASI 0.2",
                 one_line(&error)
             ),
             lacking => format!(
@@ -169,7 +169,7 @@ impl Function {
     ) -> Option<Self> {
         // `[constructor]url`, `[method]url.host`.
         let signature = if name.starts_with('[') {
-            Err("it is of a resource, which has no form in JSON".to_owned())
+            Err("it is a resource, which has no JSON form".to_owned())
         } else {
             Signature::new(name, function)
         };

@@ -27,7 +27,7 @@ pub use tool::collect;
 pub fn collect(_: &ComponentSourceConfig, _: &str, collector: &mut super::config::Collector) {
     collector.refuse(
         "component",
-        "this program was built without WebAssembly; build it with --features wasm, or take the source away",
+        "this build has no WebAssembly support; build with --features wasm, or remove the source",
     );
 }
 

@@ -212,10 +212,10 @@ impl Shape {
             }
             Type::Flags(flags) => Self::Flags(flags.names().map(str::to_owned).collect()),
             Type::Own(_) | Type::Borrow(_) => {
-                return Err("is a resource, which has no form in JSON".to_owned());
+                return Err("is a resource, which has no JSON form".to_owned());
             }
-            Type::Stream(_) => return Err("is a stream, which has no form in JSON".to_owned()),
-            Type::Future(_) => return Err("is a future, which has no form in JSON".to_owned()),
+            Type::Stream(_) => return Err("is a stream, which has no JSON form".to_owned()),
+            Type::Future(_) => return Err("is a future, which has no JSON form".to_owned()),
             _ => return Err("is of a type that is not supported".to_owned()),
         })
     }

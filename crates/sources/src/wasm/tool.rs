@@ -88,8 +88,9 @@ pub fn collect(config: &ComponentSourceConfig, name: &str, collector: &mut Colle
         let tool_name = told.and_then(|told| told.name.clone()).unwrap_or(own_name);
         let tool_name = shortened(&format!("{prefix}{tool_name}"), NAME_CHARACTERS_MAX);
         if let Some(other) = taken.get(&tool_name) {
-            let problem =
-                format!("its name {tool_name} is taken by {other}; give it one in component.tools");
+            let problem = format!(
+                "its name {tool_name} is that of {other} already; choose another one in component.tools"
+            );
             collector.refuse(&place, problem);
             continue;
         }
@@ -107,7 +108,10 @@ pub fn collect(config: &ComponentSourceConfig, name: &str, collector: &mut Colle
             let known: Vec<String> = functions.iter().map(Function::id).collect();
             collector.refuse(
                 &format!("component.tools.{told}"),
-                format!("there is no such function; it exports {}", known.join(", ")),
+                format!(
+                    "it exports no such function; it exports {}",
+                    known.join(", ")
+                ),
             );
         }
     }
@@ -165,7 +169,7 @@ impl ComponentTool {
                 .all(|(name, _)| name != argument)
             {
                 return Err(format!(
-                    "component.tools tells of an argument {argument}, which it has not: {}",
+                    "component.tools describes an argument {argument}, which the function does not have: {}",
                     signature.text
                 ));
             }
@@ -301,7 +305,7 @@ fn refusal(shape: Option<&Shape>, value: Option<&Val>, max: usize) -> ToolError 
         Some((_, Val::String(text))) => text.chars().take(ERROR_CHARACTERS).collect::<String>(),
         Some((shape, value)) => match to_json(shape, value, max) {
             Ok(json) => json.chars().take(ERROR_CHARACTERS).collect(),
-            Err(_) => "the function failed, and says too much about why".to_owned(),
+            Err(_) => "the function failed, and its error message is too long".to_owned(),
         },
     };
     ToolError::new(text)

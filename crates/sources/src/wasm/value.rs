@@ -92,7 +92,7 @@ fn member(object: &Map<String, Value>, name: &str, shape: &Shape, room: &mut Roo
     let lowered = match object.get(name) {
         Some(value) => lower(shape, value, room),
         None if shape.has_null() => Ok(Val::Option(None)),
-        None => Err(Misfit::new("it is not there")),
+        None => Err(Misfit::new("it is missing")),
     };
     lowered.map_err(|misfit| misfit.at(name))
 }
@@ -137,7 +137,7 @@ pub(super) fn lower(shape: &Shape, value: &Value, room: &mut Room) -> Lowered {
             room.take(text.len() / 4 * 3)?;
             let bytes = BASE64
                 .decode(text.as_bytes())
-                .map_err(|_| Misfit::new("it is no Base64, with padding"))?;
+                .map_err(|_| Misfit::new("it is not Base64 with padding"))?;
             Ok(Val::List(bytes.into_iter().map(Val::U8).collect()))
         }
         Shape::List(element) => {
@@ -155,7 +155,7 @@ pub(super) fn lower(shape: &Shape, value: &Value, room: &mut Room) -> Lowered {
                 .keys()
                 .find(|key| fields.iter().all(|(name, _)| name != *key));
             if let Some(unknown) = unknown {
-                return Err(Misfit::new("there is no such member").at(unknown));
+                return Err(Misfit::new("it has no such member").at(unknown));
             }
             let mut record = Vec::with_capacity(fields.len());
             for (name, shape) in fields {
@@ -181,7 +181,7 @@ pub(super) fn lower(shape: &Shape, value: &Value, room: &mut Room) -> Lowered {
         Shape::Variant(cases) => {
             let (name, payload) = case_of(value)?;
             let case = cases.iter().find(|(case, _)| case == name);
-            let (_, shape) = case.ok_or_else(|| Misfit::new("there is no such case").at(name))?;
+            let (_, shape) = case.ok_or_else(|| Misfit::new("it has no such case").at(name))?;
             let payload = match (shape, payload) {
                 (None, None) => None,
                 (Some(shape), Some(payload)) => {
@@ -251,7 +251,7 @@ pub(super) fn lower(shape: &Shape, value: &Value, room: &mut Room) -> Lowered {
 }
 
 fn expected(what: impl fmt::Display) -> Misfit {
-    Misfit::new(format!("it has to be {what}"))
+    Misfit::new(format!("it must be {what}"))
 }
 
 /// Parses a variant case: `"name"`, or `{"name": payload}`.

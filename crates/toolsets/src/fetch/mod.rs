@@ -45,8 +45,7 @@ pub fn toolset(grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
     let definition = Definition::new("fetch")
         .title("Fetch")
         .description(
-            "Fetches a page of the web and returns what it says, as Markdown where it is HTML. With it you can look at what \
-             is on the internet now. A long page comes in parts; ask for the next one with start_index.",
+            "Fetches a web page and returns its text, as Markdown if it is HTML. Use it to read current pages of the internet. A long page is returned in parts; get the next part with start_index.",
         )
         .read_only(true)
         .destructive(false)
@@ -63,7 +62,7 @@ pub fn toolset(grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
     });
     let definition = PromptDefinition::new("fetch")
         .title("Fetch")
-        .description("Fetches a URL and shows what is there, as Markdown.")
+        .description("Fetches a URL and shows its text as Markdown.")
         .argument(PromptArgument::required("url").description("URL to fetch"))
         .timeout(timeout);
     let prompt = prompt_fn(

@@ -99,7 +99,7 @@ pub(super) struct Page {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PageError {
     #[error(
-        "{url:?} is no URL that can be fetched; write it whole, for example https://example.com/page"
+        "{url:?} is not an http or https URL; write it whole, for example https://example.com/page"
     )]
     Url { url: String },
     #[error("the URL has {bytes} bytes; it may have {URL_BYTES_MAX}")]
@@ -110,7 +110,7 @@ pub(super) enum PageError {
     Status { url: String, status: StatusCode },
     #[error("Failed to fetch {url}: it redirects further than {max} times")]
     Redirects { url: String, max: usize },
-    #[error("Failed to fetch {url}: it is {what} of {bytes} bytes, which is no text")]
+    #[error("Failed to fetch {url}: it is {what} of {bytes} bytes, not text")]
     NoText {
         url: String,
         what: String,
@@ -119,14 +119,11 @@ pub(super) enum PageError {
     #[error("Failed to fetch robots.txt {robots}, without which this page is left alone: {source}")]
     Robots { robots: String, source: FetchError },
     #[error(
-        "{robots} answers with status {}, so programs may not fetch from this site by themselves; the user can fetch the \
-         page with the prompt \"fetch\"", status.as_u16()
+        "{robots} responds with status {}, so programs may not fetch from this site automatically; the user can fetch the page with the prompt \"fetch\"", status.as_u16()
     )]
     Closed { robots: String, status: StatusCode },
     #[error(
-        "The robots.txt of this site ({robots}) asks programs not to fetch this page by themselves: <url>{url}</url> \
-         <useragent>{agent}</useragent>. Tell the user that the page was not looked at; they can fetch it with the prompt \
-         \"fetch\""
+        "The robots.txt of this site ({robots}) asks programs not to fetch this page automatically: <url>{url}</url> <useragent>{agent}</useragent>. Tell the user that the page was not fetched; they can fetch it with the prompt \"fetch\""
     )]
     Disallowed {
         robots: String,
@@ -185,7 +182,7 @@ impl Pages {
                 .ok_or_else(|| {
                     ToolsetError::setting(
                         format!("builtin.fetch.{setting}"),
-                        "is no value that a header can have; write visible ASCII characters",
+                        "is not a valid header value; use visible ASCII characters",
                     )
                 })
         };

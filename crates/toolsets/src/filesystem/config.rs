@@ -93,13 +93,13 @@ impl FilesystemLimits {
             .into_iter()
             .find(|(_, value)| *value == 0)
             .map(|(name, _)| {
-                let advice = "is 0; give it at least 1, or leave it out for the default".to_owned();
+                let advice = "is 0; set it to at least 1, or remove it for the default".to_owned();
                 (name, advice)
             });
         zero.or_else(|| {
             most.into_iter()
                 .find(|(_, value, max)| max < value)
-                .map(|(name, value, max)| (name, format!("is {value}; give it at most {max}")))
+                .map(|(name, value, max)| (name, format!("is {value}; set it to at most {max}")))
         })
     }
 }

@@ -110,7 +110,7 @@ pub(super) fn apply(
         let (range, new) = by_lines(&lines.text, &old, &new, stop)?.ok_or_else(|| {
             let shown: String = edit.old.chars().take(1000).collect();
             ToolError::new(format!(
-                "the file does not have this text, so nothing was changed; read it and copy the text as it stands there:\n{shown}"
+                "the file does not contain this text, so nothing was changed; copy the text exactly as in the file:\n{shown}"
             ))
         })?;
         lines.replace(range, &new);

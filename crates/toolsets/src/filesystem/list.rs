@@ -52,7 +52,7 @@ fn opened<'r>(roots: &'r Roots, path: &str) -> Result<(Spot<'r>, OwnedFd), ToolE
 fn and_more(limits: &FilesystemLimits, stop: &Stop) -> String {
     stop.hit("entries");
     format!(
-        "(there are more: only {} entries are shown, builtin.filesystem.limits.entries)",
+        "(only the first {} entries are shown: builtin.filesystem.limits.entries)",
         limits.entries
     )
 }
@@ -285,7 +285,7 @@ pub(super) fn search(
     if let Some(limit) = search.left_off {
         stop.hit(limit);
         lines.push(format!(
-            "(there may be more: the search was ended by builtin.filesystem.limits.{limit}; begin further down, or narrow the pattern)"
+            "(there may be more: builtin.filesystem.limits.{limit} ended the search; begin in a deeper folder, or narrow the pattern)"
         ));
     }
     Ok(lines.join("\n"))

@@ -37,6 +37,6 @@ pub use tools::toolset;
 pub fn toolset(_: &FilesystemConfig) -> Result<super::Toolset, super::ToolsetError> {
     Err(super::ToolsetError::setting(
         "toolsets",
-        "has filesystem, which needs Linux, macOS or another Unix; take it out",
+        "has filesystem, which needs Linux, macOS or another Unix; remove it",
     ))
 }

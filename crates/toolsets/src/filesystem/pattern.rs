@@ -22,7 +22,7 @@ impl Patterns {
         for (position, pattern) in patterns.into_iter().enumerate() {
             if position == PATTERNS_MAX || PATTERN_BYTES_MAX < pattern.len() {
                 return Err(ToolError::new(format!(
-                    "there can be {PATTERNS_MAX} patterns of {PATTERN_BYTES_MAX} bytes each, and no more"
+                    "at most {PATTERNS_MAX} patterns of {PATTERN_BYTES_MAX} bytes each are allowed"
                 )));
             }
             let glob = GlobBuilder::new(pattern)
@@ -57,7 +57,7 @@ impl Patterns {
             return Self::new(all.iter().map(String::as_str));
         }
         Err(ToolError::new(format!(
-            "there can be {} excludePatterns, and no more",
+            "at most {} excludePatterns are allowed",
             PATTERNS_MAX / 2
         )))
     }

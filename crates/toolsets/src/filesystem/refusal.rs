@@ -20,21 +20,21 @@ pub(super) enum Refusal {
     Nul,
     #[error("is longer than 4096 bytes")]
     TooLong,
-    #[error("begins with ~, which stands for nobody here; write the path in full")]
+    #[error("begins with ~, which is not supported; write the whole path")]
     Home,
     #[error("is a path of Windows, or a URL; write it as list_allowed_directories does")]
     Foreign,
     #[error("does not exist")]
     NotFound,
-    #[error("is a symbolic link to something that does not exist; nothing is made through it")]
+    #[error("is a symbolic link to a path that does not exist; nothing is created through it")]
     Dangling,
-    #[error("has something on its way that is no directory")]
+    #[error("has a component that is not a directory")]
     NotADirectory,
     #[error("is no directory")]
     NoDirectory,
     #[error("is a directory")]
     IsDirectory,
-    #[error("is no regular file")]
+    #[error("is not a regular file")]
     NotRegular,
     #[error("exists already")]
     Exists,
@@ -48,7 +48,7 @@ pub(super) enum Refusal {
     OtherFilesystem,
     #[error("is marked as read-only")]
     ReadOnly,
-    #[error("is on a file system of the kernel's, which has no files to work with")]
+    #[error("is on a kernel file system such as /proc, which is not supported")]
     Kernel,
     #[error("changed while it was looked at; try again")]
     Changed,
@@ -93,11 +93,11 @@ fn words(errno: Errno) -> &'static str {
     match errno {
         Errno::ACCESS | Errno::PERM => "the server has no permission",
         Errno::NAMETOOLONG => "a name in it is too long",
-        Errno::NOSPC | Errno::DQUOT => "there is no room left on the disk",
+        Errno::NOSPC | Errno::DQUOT => "the disk is full",
         Errno::ROFS => "the file system is read-only",
         Errno::MFILE | Errno::NFILE => "too many files are open; try again later",
         Errno::BUSY | Errno::TXTBSY => "something else is using it",
-        Errno::INVAL | Errno::ILSEQ => "the file system does not take such a name",
+        Errno::INVAL | Errno::ILSEQ => "the file system does not allow such a name",
         Errno::MLINK => "it has too many entries",
         _ => "the system has trouble with it",
     }

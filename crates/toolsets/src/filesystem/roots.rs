@@ -61,7 +61,7 @@ impl Roots {
                 ))
             })?;
             if handle::is_of_kernel(&root.handle) {
-                let advice = "which has no files but the kernel's; name a directory with files";
+                let advice = "which is a kernel file system; name a directory with files";
                 return Err(problem(advice.to_owned()));
             }
             roots.push(root);

@@ -257,7 +257,7 @@ impl Files {
                 define(
                     "read_text_file",
                     "Read a text file",
-                    "Returns the text of a file, or with head or tail its first or last lines. Bytes that are no UTF-8 are replaced.",
+                    "Returns the text of a file, or with head or tail its first or last lines. Bytes that are not UTF-8 are replaced.",
                 ),
                 Self::read_text,
             ),
@@ -281,7 +281,7 @@ impl Files {
                 define(
                     "list_directory",
                     "List a directory",
-                    "Lists what is in a directory, each name with [FILE] or [DIR] before it.",
+                    "Lists the entries of a directory, each with the prefix [FILE] or [DIR].",
                 ),
                 Self::list,
             ),
@@ -289,7 +289,7 @@ impl Files {
                 define(
                     "list_directory_with_sizes",
                     "List a directory with sizes",
-                    "Lists what is in a directory like list_directory, with the sizes of files, and how many there are and how large together.",
+                    "Lists the entries of a directory like list_directory, with the sizes of files, their number and their total size.",
                 ),
                 Self::list_with_sizes,
             ),
@@ -313,7 +313,7 @@ impl Files {
                 define(
                     "get_file_info",
                     "File information",
-                    "Tells the size of a file or directory, when it was made, changed and read, what it is and who may use it.",
+                    "Returns size, times, type and permissions of a file or directory.",
                 ),
                 Self::info,
             ),
@@ -321,7 +321,7 @@ impl Files {
                 define(
                     "list_allowed_directories",
                     "Directories that may be used",
-                    "Names the directories that the other tools work in. What is below them may be used too, and nothing else.",
+                    "Lists the directories in which the other tools work. Everything below them is accessible, and nothing else.",
                 ),
                 Self::directories,
             ),
@@ -340,7 +340,7 @@ impl Files {
                 define(
                     "write_file",
                     "Write a file",
-                    "Makes a file of a text. If there is one already, its content is replaced as a whole.",
+                    "Creates a file with a text. An existing file is replaced.",
                 )
                 .destructive(true)
                 .idempotent(true),
@@ -350,7 +350,7 @@ impl Files {
                 define(
                     "edit_file",
                     "Edit a file",
-                    "Replaces texts in a file by others, and returns what has changed as a diff. With dryRun nothing is changed.",
+                    "Replaces texts in a file, and returns the changes as a diff. With dryRun nothing is changed.",
                 )
                 .destructive(true)
                 .idempotent(false),
@@ -370,7 +370,7 @@ impl Files {
                 define(
                     "move_file",
                     "Move or rename",
-                    "Moves or renames a file or a directory. Nothing may have the new path already.",
+                    "Moves or renames a file or a directory. The new path must not exist.",
                 )
                 .destructive(true)
                 .idempotent(false),
@@ -384,7 +384,7 @@ impl Files {
         // Zero lines mean all of them, as for an omitted argument.
         let (head, tail) = (wanted.head.unwrap_or(0), wanted.tail.unwrap_or(0));
         if head != 0 && tail != 0 {
-            return Err(ToolError::new("give either head or tail, not both"));
+            return Err(ToolError::new("head and tail exclude each other"));
         }
         let max = self.limits.bytes;
         let (_, mut file, _) = read::open(&self.roots, path)?;
@@ -489,9 +489,7 @@ impl Files {
         let bytes = read::all(&mut file, path, self.limits.bytes, stop)?;
         let content = String::from_utf8(bytes).map_err(|_| {
             let path = shortened(path);
-            ToolError::new(format!(
-                "{path} is no UTF-8 text, and editing would spoil it"
-            ))
+            ToolError::new(format!("{path} is not UTF-8 text, so it cannot be edited"))
         })?;
         let edits: Vec<Edit<'_>> = wanted
             .edits

@@ -102,10 +102,10 @@ fn wanted(
             return Err(ToolError::new(match is_there {
                 None => format!("pathspec '{name}' did not match any files"),
                 Some(_) if untracked.contains(&as_folder) => {
-                    format!("'{name}' is a repository of its own, and is not added")
+                    format!("'{name}' is a repository of its own, and cannot be added")
                 }
                 Some(Found::Folder) => {
-                    format!("there is nothing to add in '{name}'; what is there may be ignored")
+                    format!("nothing to add in '{name}'; its files may be ignored")
                 }
                 Some(_) => {
                     format!("'{name}' is ignored by the repository's .gitignore, and is not added")
@@ -153,7 +153,7 @@ fn relative(file: &str, root: &Path) -> Result<BString, ToolError> {
     let relative = BString::from(steps.join("/"));
     if !relative.is_empty() && !is_path(relative.as_bstr()) {
         return Err(ToolError::new(format!(
-            "'{file}' is no path that can be added"
+            "'{file}' is not a path that can be added"
         )));
     }
     Ok(relative)

@@ -195,7 +195,7 @@ pub(super) fn create(
             let shown = head.referent_name().map(|name| name.shorten().to_string());
             let id = place
                 .head()?
-                .ok_or_else(|| ToolError::new("there is no commit yet to branch from"))?;
+                .ok_or_else(|| ToolError::new("the repository has no commit yet to branch from"))?;
             (id, shown.unwrap_or_default())
         }
     };
@@ -217,7 +217,7 @@ fn branch_name(name: &str) -> Result<FullName, ToolError> {
     let full = format!("refs/heads/{name}");
     let is_sound = name != "HEAD" && name != "@" && !name.contains("@{");
     let full = FullName::try_from(full).ok().filter(|_| is_sound);
-    full.ok_or_else(|| ToolError::new(format!("'{name}' is no name that a branch can have")))
+    full.ok_or_else(|| ToolError::new(format!("'{name}' is not a valid branch name")))
 }
 
 /// Changes a reference, with the committer's identity in its log.

@@ -20,14 +20,10 @@ const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 
 pub(super) fn commit(place: &Place<'_>, message: &str) -> Result<String, ToolError> {
     if message.trim().is_empty() {
-        return Err(ToolError::new(
-            "the message is empty; say what the commit is about",
-        ));
+        return Err(ToolError::new("the message is empty; describe the commit"));
     }
     if MESSAGE_BYTES_MAX < message.len() || message.contains('\0') {
-        return Err(ToolError::new(
-            "the message is no text that a commit can have",
-        ));
+        return Err(ToolError::new("the message is not valid text for a commit"));
     }
     let merged = merged(place)?;
     // The index is not changed here, and the lock keeps other processes from doing so.
@@ -88,10 +84,10 @@ fn merged(place: &Place<'_>) -> Result<Vec<ObjectId>, ToolError> {
             "the merge has put changes aside that would have to be brought back, which is not done here; use git itself",
         ));
     }
-    let text = std::fs::read(file("MERGE_HEAD")).doing("read what is being merged")?;
+    let text = std::fs::read(file("MERGE_HEAD")).doing("read the state of the merge")?;
     let mut merged = Vec::new();
     for line in text.lines() {
-        let id = ObjectId::from_hex(line.trim()).doing("read what is being merged")?;
+        let id = ObjectId::from_hex(line.trim()).doing("read the state of the merge")?;
         merged.push(place.peel(id, gix::objs::Kind::Commit)?);
         if MERGED_MAX < merged.len() {
             return Err(ToolError::new("too many commits are being merged"));
@@ -122,8 +118,7 @@ pub(super) fn signature(place: &Place<'_>) -> Result<gix::actor::Signature, Tool
             time: gix::date::Time::now_local_or_utc(),
         }),
         _ => Err(ToolError::new(
-            "it is not known who commits; whoever runs this server has to set builtin.git.author, or user.name and \
-             user.email of the repository",
+            "the author is unknown; the operator of this server must set builtin.git.author, or user.name and user.email of the repository",
         )),
     }
 }

@@ -47,7 +47,7 @@ pub(super) fn read(what: &str, text: &str, now: &Zoned) -> Result<i64, ToolError
         });
     found.ok_or_else(|| {
         ToolError::new(format!(
-            "{what} is '{text}', which is no point in time; write 2024-01-15T14:30:25, 2024-01-15, '2 weeks ago' or 'yesterday'"
+            "{what} is '{text}', which is not a time; write 2024-01-15T14:30:25, 2024-01-15, '2 weeks ago' or 'yesterday'"
         ))
     })
 }

@@ -65,9 +65,7 @@ impl Place<'_> {
         for entry in index.file.entries() {
             let path = entry.path(&index.file);
             if !is_path(path) {
-                return Err(ToolError::new(
-                    "the index has a path in it that is no path of a file",
-                ));
+                return Err(ToolError::new("the index contains an invalid path"));
             }
             index.is_sparse |= entry.flags.contains(Flags::SKIP_WORKTREE);
             match entry.stage() {
@@ -102,7 +100,7 @@ impl Place<'_> {
         let lock = gix::lock::File::acquire_to_update_resource(&path, wait, None, 0);
         lock.map(Lock).map_err(|error| {
             let text = if path.with_extension("lock").exists() {
-                "somebody else is changing the repository; try again in a moment"
+                "another process is changing the repository; try again in a moment"
             } else {
                 "the repository cannot be changed by the user this server runs as"
             };

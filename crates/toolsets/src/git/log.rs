@@ -26,7 +26,7 @@ pub(super) fn log(
     let limits = place.limits();
     let head = place
         .head()?
-        .ok_or_else(|| ToolError::new("there is no commit yet on the current branch"))?;
+        .ok_or_else(|| ToolError::new("the current branch has no commit yet"))?;
     let order = CommitTimeOrder::NewestFirst;
     let sorting = match since {
         Some(seconds) => Sorting::ByCommitTimeCutoff { order, seconds },

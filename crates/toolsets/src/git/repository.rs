@@ -67,7 +67,7 @@ impl Repositories {
             })?;
             if !root.is_dir() {
                 return Err(refuse(format!(
-                    "is {}, which is no folder",
+                    "is {}, which is not a folder",
                     folder.display()
                 )));
             }
@@ -224,8 +224,7 @@ impl Repositories {
                 let is_ours = fs::metadata(part).is_ok_and(|found| belongs_to_us(&found));
                 if !is_ours {
                     return Err(ToolError::new(format!(
-                        "the repository at {path:?} belongs to somebody else than the user this server runs as; \
-                         whoever runs it can set builtin.git.allow_other_owners"
+                        "the repository at {path:?} belongs to another user than the one this server runs as; the operator can set builtin.git.allow_other_owners"
                     )));
                 }
             }
@@ -280,7 +279,7 @@ impl Repositories {
             .config_overrides([limit.as_str(), "index.threads=1", "core.fsmonitor=false"])
             .open(folder);
         let repository = opened.map_err(|error| {
-            ToolError::new(format!("{path:?} is no repository that can be read")).caused_by(error)
+            ToolError::new(format!("{path:?} is not a readable repository")).caused_by(error)
         })?;
         let local = repository.to_thread_local();
         let is_at_home = match local.workdir() {
@@ -354,7 +353,7 @@ impl<'a> Place<'a> {
     pub(super) fn worktree(&self) -> Result<Worktree, ToolError> {
         let path = self.repository.workdir();
         let path =
-            path.ok_or_else(|| ToolError::new("the repository has no working tree; it is bare"))?;
+            path.ok_or_else(|| ToolError::new("the repository is bare: it has no working tree"))?;
         Worktree::open(path).doing("open the working tree")
     }
 
@@ -379,9 +378,7 @@ pub(super) trait Doing<T> {
 
 impl<T, E: std::error::Error + Send + Sync + 'static> Doing<T> for Result<T, E> {
     fn doing(self, what: &str) -> Result<T, ToolError> {
-        self.map_err(|error| {
-            ToolError::new(format!("it was not possible to {what}")).caused_by(error)
-        })
+        self.map_err(|error| ToolError::new(format!("cannot {what}")).caused_by(error))
     }
 }
 

@@ -63,7 +63,7 @@ impl Text {
                 stop.hit("output_bytes");
             }
             text.push_str(&format!(
-                "\n[cut here: there is more than the {} bytes that are shown]",
+                "\n[cut: only the first {} bytes are shown]",
                 self.max
             ));
         }
@@ -118,7 +118,7 @@ mod tests {
         text.push("f");
         assert!(text.is_full());
         let text = text.finish();
-        assert!(text.starts_with("abcd\n[cut here"), "{text}");
+        assert!(text.starts_with("abcd\n[cut: "), "{text}");
         let mut whole = Text::new(5);
         whole.line("ab\u{fc}");
         assert_eq!(whole.finish(), "ab\u{fc}\n");

@@ -32,7 +32,7 @@ pub fn toolset(grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
     if config.repositories.is_empty() {
         return Err(ToolsetError::setting(
             "builtin.git.repositories",
-            "is empty, and toolsets has git; name the folders of repositories, or take git out",
+            "is empty, but toolsets has git; name the folders of repositories, or remove git",
         ));
     }
     for (setting, text) in [

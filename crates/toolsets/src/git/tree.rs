@@ -193,9 +193,7 @@ impl Place<'_> {
         for entry in TreeRefIter::from_bytes(&tree.data, id.kind()) {
             let entry = entry.doing("read a tree")?;
             if !is_component(entry.filename) {
-                return Err(ToolError::new(
-                    "a tree has a name in it that is no name of a file",
-                ));
+                return Err(ToolError::new("a tree contains an invalid file name"));
             }
             let mode = Mode::of_tree(entry.mode.kind());
             entries.push((entry.filename.to_owned(), mode, entry.oid.to_owned()));
@@ -232,6 +230,6 @@ pub(super) fn is_path(path: &BStr) -> bool {
 pub(super) fn too_many(max: usize, stop: &Stop) -> ToolError {
     stop.hit("files");
     ToolError::new(format!(
-        "there are more than {max} files; that is more than is looked at"
+        "there are more than {max} files, which is the maximum"
     ))
 }

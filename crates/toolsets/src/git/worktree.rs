@@ -181,7 +181,7 @@ impl Worktree {
                     continue;
                 }
                 if max == found.len() + folders.len() {
-                    return Err(io::Error::other("there are too many files"));
+                    return Err(io::Error::other("too many files"));
                 }
                 let mut path = folder.clone();
                 path.push(b'/');

@@ -19,7 +19,7 @@ use crate::environment::Secret;
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MemoryConfig {
-    /// File of the graph. It is created on the first write; its folder has to exist. Required if the toolset is
+    /// File of the graph. It is created on the first write; its folder must exist. Required if the toolset is
     /// named.
     #[schemars(extend("x-path" = "file"))]
     pub file: Option<PathBuf>,

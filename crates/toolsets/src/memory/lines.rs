@@ -31,9 +31,10 @@ pub(super) fn read(file: &[u8]) -> Result<Graph, BadLine> {
 }
 
 fn read_line(line: &[u8], graph: &mut Graph) -> Result<(), String> {
-    let object: Value = serde_json::from_slice(line).map_err(|e| format!("is no JSON: {e}"))?;
+    let object: Value =
+        serde_json::from_slice(line).map_err(|e| format!("is not valid JSON: {e}"))?;
     let Value::Object(mut object) = object else {
-        return Err("is no JSON object".to_owned());
+        return Err("is not a JSON object".to_owned());
     };
     match object.get("type").and_then(Value::as_str) {
         Some("entity") => {
@@ -63,7 +64,7 @@ fn read_line(line: &[u8], graph: &mut Graph) -> Result<(), String> {
 fn text(object: &mut Map<String, Value>, name: &str) -> Result<String, String> {
     match object.shift_remove(name) {
         Some(Value::String(text)) => Ok(text),
-        _ => Err(format!("has no text {name:?}")),
+        _ => Err(format!("has no string {name:?}")),
     }
 }
 
@@ -163,17 +164,17 @@ mod tests {
     #[test]
     fn a_line_that_is_wrong_is_named() {
         for (line, problem) in [
-            ("{", "is no JSON: "),
-            ("[]", "is no JSON object"),
+            ("{", "is not valid JSON: "),
+            ("[]", "is not a JSON object"),
             ("{}", "has no \"type\""),
             (r#"{"type":7}"#, "has no \"type\""),
             (
                 r#"{"type":"entity","entityType":"t","observations":[]}"#,
-                "has no text \"name\"",
+                "has no string \"name\"",
             ),
             (
                 r#"{"type":"entity","name":"n","entityType":null}"#,
-                "has no text \"entityType\"",
+                "has no string \"entityType\"",
             ),
             (
                 r#"{"type":"entity","name":"n","entityType":"t","observations":[1]}"#,
@@ -185,9 +186,12 @@ mod tests {
             ),
             (
                 r#"{"type":"relation","from":"a","to":"b"}"#,
-                "has no text \"relationType\"",
+                "has no string \"relationType\"",
             ),
-            ("{\"type\":\"entity\",\"name\":\"\u{0}\"}", "is no JSON"),
+            (
+                "{\"type\":\"entity\",\"name\":\"\u{0}\"}",
+                "is not valid JSON",
+            ),
         ] {
             let error = read(format!("{FILE}\n\n{line}\n{{").as_bytes()).expect_err(line);
             assert_eq!(error.line, 6, "{line}");

@@ -70,7 +70,7 @@ fn tools(memory: &Arc<Memory>) -> Vec<Arc<dyn Tool>> {
     vec![
         memory.writer::<Entities, Created>(
             adding("create_entities", "Create Entities")
-                .description("Adds entities to the knowledge graph. One whose name is taken is left out."),
+                .description("Adds entities to the knowledge graph. Entities whose names exist already are skipped."),
             |graph, wanted, bounds| {
                 let entities = graph.create_entities(&wanted.entities, bounds)?;
                 Ok(Created { entities })
@@ -79,7 +79,7 @@ fn tools(memory: &Arc<Memory>) -> Vec<Arc<dyn Tool>> {
         ),
         memory.writer::<Relations, Related>(
             adding("create_relations", "Create Relations").description(
-                "Adds relations between entities of the knowledge graph, in active voice. One that is there already is left out.",
+                "Adds relations between entities of the knowledge graph, in active voice. Relations that exist already are skipped.",
             ),
             |graph, wanted, bounds| {
                 let relations = graph.create_relations(&wanted.relations, bounds)?;

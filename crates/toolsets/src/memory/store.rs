@@ -43,7 +43,7 @@ pub(super) enum StoreError {
     #[error(transparent)]
     Graph(#[from] GraphError),
     #[error(
-        "the memory cannot be read: {0} of its file. Nothing was changed; whoever runs the server has to mend the file"
+        "the memory cannot be read: {0} of its file. Nothing was changed; the operator of the server must repair the file"
     )]
     Line(BadLine),
     #[error(
@@ -54,13 +54,13 @@ pub(super) enum StoreError {
         "the memory cannot be read: its file is encrypted with a key that this server does not have. Nothing was changed"
     )]
     Sealed,
-    #[error("the memory cannot be read: its file is no regular file")]
+    #[error("the memory cannot be read: its path is not a regular file")]
     NoFile,
     #[error(
-        "the memory would have {bytes} bytes; it may have {max}. Nothing was changed; delete what is no longer needed"
+        "the memory would have {bytes} bytes; the maximum is {max}. Nothing was changed; delete what is no longer needed"
     )]
     Full { bytes: usize, max: usize },
-    #[error("there are {max} memories already, and no room for another one. Nothing was changed")]
+    #[error("the maximum of {max} memories is reached. Nothing was changed")]
     Graphs { max: usize },
     #[error("the memory is being written by another process; try again later")]
     Locked,
@@ -98,7 +98,7 @@ impl Store {
         let file = config.file.as_deref().ok_or_else(|| {
             ToolsetError::setting(
                 "builtin.memory.file",
-                "is not set; name the file in which the memory is kept, for example /var/lib/longshore/memory.jsonl",
+                "is not set; set it to the file of the memory, for example /var/lib/longshore/memory.jsonl",
             )
         })?;
         let wrong = |problem: String| ToolsetError::setting("builtin.memory.file", problem);
@@ -120,7 +120,7 @@ impl Store {
         match store.load(&shared) {
             Ok(_) => Ok(store),
             Err(StoreError::Line(bad)) => Err(wrong(format!(
-                "is {}, of which line {} {}; mend or remove the line. Nothing was changed",
+                "is {}, of which line {} {}; repair or remove the line. Nothing was changed",
                 shared.file.display(),
                 bad.line,
                 bad.problem
@@ -369,7 +369,7 @@ fn keys(config: &MemoryConfig) -> Result<Option<KeyRing>, ToolsetError> {
     let ring = KeyRing::new(&config).map_err(|error| match error {
         KeyError::Sample { index } => ToolsetError::setting(
             format!("builtin.memory.keys[{index}]"),
-            "is a sample from the documentation, which everybody knows; make a key with `openssl rand -base64 32`",
+            "is a sample from the documentation, which is public; make a key with `openssl rand -base64 32`",
         ),
         error => ToolsetError::setting("builtin.memory.keys", error.to_string()),
     })?;

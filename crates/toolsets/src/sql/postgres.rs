@@ -80,7 +80,7 @@ impl Postgres {
         // The parser's message can quote the URL, which holds a password.
         let mut config: Config = url.expose().parse().map_err(|_| {
             let problem =
-                "is no URL of a PostgreSQL database; write postgres://USER:PASSWORD@HOST/DATABASE";
+                "is not the URL of a PostgreSQL database; write postgres://USER:PASSWORD@HOST/DATABASE";
             (".postgres", problem.to_owned())
         })?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
@@ -199,8 +199,7 @@ impl Postgres {
         let client = &session.client;
         let free = question.kind == Kind::Free;
         if free && session.is_superuser {
-            let problem = "read_query is not available as a superuser, who can do more than read; \
-                           whoever runs this server has to give it a role of its own";
+            let problem = "read_query is not available to a superuser, whom nothing limits to reading; the operator of this server must configure another role";
             return Err(SqlError::Refused(problem.to_owned()));
         }
         let mode = match question.kind {
@@ -423,7 +422,7 @@ fn tls(ca_file: Option<&Path>) -> Result<MakeRustlsConnect, String> {
                 .map_err(|error| format!("names {shown}, which cannot be read: {error}"))?;
             let (added, _) = roots.add_parsable_certificates(certificates);
             if added == 0 {
-                return Err(format!("names {shown}, which has no certificate in it"));
+                return Err(format!("names {shown}, which contains no certificate"));
             }
         }
     }

@@ -183,7 +183,7 @@ impl Sqlite {
                 SqlError::Refused(problem)
             }
             ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
-                SqlError::Answer("somebody else is writing; try again in a moment".to_owned())
+                SqlError::Answer("another process is writing; try again in a moment".to_owned())
             }
             ErrorCode::OutOfMemory => {
                 SqlError::Answer("the query needs too much memory; ask for less".to_owned())
@@ -219,11 +219,11 @@ fn prepared<'a>(
     // `prepare` recurses for each following statement, so a text of many semicolons would overflow the stack.
     let mut statements = Batch::new(connection, &statement.named);
     let Some(prepared) = statements.next()? else {
-        return Err(Problem::Refused("there is no statement"));
+        return Err(Problem::Refused("the statement is empty"));
     };
     if statements.next()?.is_some() {
         return Err(Problem::Refused(
-            "there are several statements; ask one at a time",
+            "there are several statements; send one at a time",
         ));
     }
     if kind != Kind::Write && !(prepared.readonly() && 0 < prepared.column_count()) {

@@ -181,7 +181,7 @@ fn nothing_but_reading_is_possible() {
     );
     assert_eq!(count.expect("rows")["rows"], json!([{"n": 2, "s": 12.5}]));
     let error = free(&sqlite, "SELECT 1; SELECT 2").expect_err("two");
-    assert_eq!(error, "there are several statements; ask one at a time");
+    assert_eq!(error, "there are several statements; send one at a time");
 }
 
 #[test]

@@ -76,7 +76,7 @@ pub fn toolset(grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
     if config.databases.is_empty() {
         return Err(ToolsetError::setting(
             "builtin.sql.databases",
-            "is empty, and toolsets has sql; describe a database, or take sql out",
+            "is empty, but toolsets has sql; describe a database, or remove sql",
         ));
     }
     let mut databases: Vec<Arc<Database>> = Vec::new();
@@ -86,14 +86,11 @@ pub fn toolset(grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
             ToolsetError::setting(setting, problem)
         };
         if one.name.is_empty() {
-            return Err(refuse(
-                ".name",
-                "is empty; give the database a name".to_owned(),
-            ));
+            return Err(refuse(".name", "is empty; name the database".to_owned()));
         }
         if databases.iter().any(|other| other.name == one.name) {
             let problem = format!(
-                "is {:?}, as another's is; give each a name of its own",
+                "is {:?}, which another database has too; choose another name",
                 one.name
             );
             return Err(refuse(".name", problem));
@@ -152,8 +149,7 @@ impl Database {
                 Backend::Postgres(Arc::new(postgres))
             }
             _ => {
-                let problem =
-                    "has to say where the database is; give it sqlite or postgres, one of them";
+                let problem = "does not name the database; set sqlite or postgres";
                 return Err(("", problem.to_owned()));
             }
         };
@@ -235,7 +231,7 @@ fn describe_table(databases: &[Arc<Database>]) -> SqlTool {
     let what = What::Inspect {
         sqlite: Arc::new(Statement::read(sqlite::COLUMNS)),
         postgres: Arc::new(Statement::read(postgres::COLUMNS)),
-        nothing: Some("there is no table of this name; list_tables says which there are"),
+        nothing: Some("the table does not exist; list_tables lists all"),
     };
     SqlTool::reading(
         definition,
@@ -253,33 +249,34 @@ fn named(query: &QueryConfig, databases: &[Arc<Database>]) -> Result<SqlTool, Wr
             .find(|one| one.name == *name)
             .ok_or_else(|| {
                 let names: Vec<&str> = databases.iter().map(|one| &*one.name).collect();
-                let problem = format!("is {name:?}, and there is {}", names.join(", "));
+                let problem = format!("is {name:?}, but the databases are {}", names.join(", "));
                 (".database", problem)
             })?,
         (None, [only]) => only,
         (None, _) => {
             return Err((
                 ".database",
-                "is missing, and there are several; name one".to_owned(),
+                "is missing, and there are several databases; name one".to_owned(),
             ));
         }
     };
     if query.write && !database.writable {
         let problem =
-            "is true, and the database is not writable; set writable there, or take write away";
+            "is true, but the database is not writable; set writable there, or remove write";
         return Err((".write", problem.to_owned()));
     }
     let statement = Statement::read(&query.sql);
     for name in &statement.names {
         if !query.arguments.contains_key(name) {
-            let problem = format!("has :{name}, which is no argument; describe it in arguments");
+            let problem =
+                format!("has :{name}, which is not an argument; describe it in arguments");
             return Err((".sql", problem));
         }
     }
     for name in query.arguments.keys() {
         if !statement.names.contains(name) {
             let problem =
-                format!("has {name}, which sql does not use; write :{name} there, or take it away");
+                format!("has {name}, which sql does not use; write :{name} there, or remove it");
             return Err((".arguments", problem));
         }
     }
@@ -327,8 +324,8 @@ fn rows_schema() -> Value {
     json!({
         "type": "object",
         "properties": {
-            "rows": {"type": "array", "items": {"type": "object"}, "description": "What was found, row by row"},
-            "truncated": {"type": "boolean", "description": "Whether there is more that was left out"},
+            "rows": {"type": "array", "items": {"type": "object"}, "description": "Rows of the result"},
+            "truncated": {"type": "boolean", "description": "True if rows were omitted"},
         },
         "required": ["rows", "truncated"],
     })
@@ -424,7 +421,7 @@ impl Asks {
         };
         found
             .map(|database| &**database)
-            .ok_or_else(|| ToolError::new("there is no such database"))
+            .ok_or_else(|| ToolError::new("the database does not exist"))
     }
 
     fn question(

@@ -351,8 +351,7 @@ fn results_and_histories_have_an_end() {
     git.write("a", &"a line\n".repeat(500));
     let diff = git.call("git_diff_unstaged", json!({}));
     assert!(
-        diff.len() < 1100
-            && diff.ends_with("[cut here: there is more than the 1000 bytes that are shown]"),
+        diff.len() < 1100 && diff.ends_with("[cut: only the first 1000 bytes are shown]"),
         "{diff}"
     );
     git.write("a", &"a line\n".repeat(5000));
@@ -455,7 +454,10 @@ fn trees_with_names_that_lead_out_are_refused() {
         };
         let id = repository.write_object(&commit).expect("written").detach();
         let said = git.refused("git_checkout", json!({"branch_name": id.to_string()}));
-        assert!(said.contains("no name of a file"), "{name}: {said}");
+        assert!(
+            said.contains("a tree contains an invalid file name"),
+            "{name}: {said}"
+        );
         assert!(git.status().ends_with("working tree clean"), "{name}");
     }
 }

@@ -515,7 +515,7 @@ fn somebody_else_changing_the_repository_is_waited_for_and_told() {
     fs::write(git.git_dir("index.lock"), "").expect("written");
     let said = git.refused("git_add", json!({"files": ["."]}));
     assert!(
-        said.contains("somebody else is changing the repository"),
+        said.contains("another process is changing the repository; try again in a moment"),
         "{said}"
     );
     fs::remove_file(git.git_dir("index.lock")).expect("removed");

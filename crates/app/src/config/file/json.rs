@@ -47,7 +47,7 @@ fn node(value: Ast<'_>, origin: Option<Origin>, places: &Places<'_>) -> Result<N
         Ast::NumberLit(number) => {
             let number = serde_json::from_str(number.value).map_err(|_| SyntaxError {
                 place: Some(places.at(start)),
-                message: "this is no number".to_owned(),
+                message: "it is not a number".to_owned(),
             })?;
             Content::Leaf(number)
         }
@@ -66,7 +66,7 @@ fn node(value: Ast<'_>, origin: Option<Origin>, places: &Places<'_>) -> Result<N
                 if entries.iter().any(|(known, _)| *known == name) {
                     return Err(SyntaxError {
                         place: Some(places.at(start)),
-                        message: format!("{name:?} is there twice"),
+                        message: format!("{name:?} appears twice"),
                     });
                 }
                 entries.push((

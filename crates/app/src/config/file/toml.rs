@@ -53,7 +53,7 @@ fn node(
             let number = number.as_str().parse::<f64>().ok();
             let number = number
                 .and_then(serde_json::Number::from_f64)
-                .ok_or_else(|| failed("a number has to be finite"))?;
+                .ok_or_else(|| failed("a number must be finite"))?;
             Content::Leaf(number.into())
         }
         DeValue::Datetime(time) => Content::Leaf(time.to_string().into()),

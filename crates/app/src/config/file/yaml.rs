@@ -107,7 +107,7 @@ impl<'de> Visitor<'de> for Tree {
 
     fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<Yaml, E> {
         let number = serde_json::Number::from_f64(number)
-            .ok_or_else(|| E::custom("a number has to be finite"))?;
+            .ok_or_else(|| E::custom("a number must be finite"))?;
         Ok(Yaml::Leaf(number.into()))
     }
 

@@ -85,7 +85,7 @@ fn what_kubernetes_sets_for_a_service_of_our_name_is_ignored() {
 fn what_looks_like_kubernetes_and_is_not_is_no_less_a_mistake() {
     for name in ["LONGSHORE_DEMO_PORT", "LONGSHORE_PORT_MAPPING"] {
         let message = load(&Flags::default(), &[(name, "3000")]).expect_err("refused");
-        assert!(message.contains("no such setting"), "{message}");
+        assert!(message.contains("unknown setting"), "{message}");
     }
     let message = load(
         &Flags::default(),
@@ -429,12 +429,12 @@ fn mistakes_are_told_with_their_place_and_a_way_out() {
         (
             "a.toml",
             "[http]\nprot = 1\n",
-            "a.toml:2:1: there is no setting http.prot; did you mean http.port?",
+            "a.toml:2:1: unknown setting http.prot; did you mean http.port?",
         ),
         (
             "a.yaml",
             "http:\n  prot: 1\n",
-            "a.yaml:2:3: there is no setting http.prot; did you mean http.port?",
+            "a.yaml:2:3: unknown setting http.prot; did you mean http.port?",
         ),
         (
             "a.json",
@@ -459,13 +459,13 @@ fn mistakes_are_told_with_their_place_and_a_way_out() {
         (
             "a.yaml",
             "http: 8080\n",
-            "a.yaml:1:1: http: there is a single value where a table of settings should be",
+            "a.yaml:1:1: http: a single value was found where a table of settings is expected",
         ),
-        ("a.yaml", "http\n", "a.yaml:1:1: there is a single value"),
+        ("a.yaml", "http\n", "a.yaml:1:1: a single value was found"),
         (
             "a.yaml",
             "zebra: 1\n",
-            "a.yaml:1:1: there is no setting zebra; there are transport,",
+            "a.yaml:1:1: unknown setting zebra; the settings here are transport,",
         ),
         ("a.yaml", "http: {port: [}\n", "a.yaml:1:"),
     ] {
@@ -477,7 +477,7 @@ fn mistakes_are_told_with_their_place_and_a_way_out() {
         (
             "LONGSHORE_HTTP__PROT",
             "1",
-            "there is no setting http.prot; did you mean LONGSHORE_HTTP__PORT?",
+            "unknown setting http.prot; did you mean LONGSHORE_HTTP__PORT?",
         ),
         (
             "LONGSHORE_HTTP__PORT",
@@ -493,17 +493,17 @@ fn mistakes_are_told_with_their_place_and_a_way_out() {
         (
             "LONGSHORE_PROT",
             "1",
-            "no such setting; did you mean LONGSHORE_PORT?",
+            "unknown setting; did you mean LONGSHORE_PORT?",
         ),
         (
             "LONGSHORE_HTTP_PORT",
             "1",
-            "no such setting; did you mean LONGSHORE_PORT?",
+            "unknown setting; did you mean LONGSHORE_PORT?",
         ),
         (
             "LONGSHORE_HTTP_LIMITS_BODY_BYTES",
             "1",
-            "no such setting; did you mean LONGSHORE_HTTP__LIMITS__BODY_BYTES?",
+            "unknown setting; did you mean LONGSHORE_HTTP__LIMITS__BODY_BYTES?",
         ),
         ("PORT", "http", "invalid type"),
         ("MCP_TRANSPORT", "pigeon", "it can be http, stdio"),
@@ -525,7 +525,11 @@ fn mistakes_are_told_with_their_place_and_a_way_out() {
             .starts_with("--host: ")
     );
     let (_folder, flags) = file("a.ini", "");
-    assert!(load(&flags, &[]).expect_err("refused").contains("none of"));
+    assert!(
+        load(&flags, &[])
+            .expect_err("refused")
+            .contains("the format is unknown")
+    );
 }
 
 #[test]
@@ -627,11 +631,11 @@ fn secrets_may_be_in_files_of_their_own() {
         ),
         (
             ("LONGSHORE_HTTP__PORT_FILE", path),
-            "LONGSHORE_HTTP__PORT takes the value itself",
+            "set LONGSHORE_HTTP__PORT to the value itself",
         ),
         (
             ("LONGSHORE_HTTP__ZEBRA_FILE", path),
-            "no setting http.zebra_file",
+            "unknown setting http.zebra_file",
         ),
     ] {
         let message = load(&Flags::default(), &[variables]).expect_err("refused");

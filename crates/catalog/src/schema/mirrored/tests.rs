@@ -63,7 +63,7 @@ fn a_mirrored_parameter_that_breaks_a_rule_is_refused() {
     let annotated = || json!({"type": "string", "x-mcp-header": "A"});
     let place = "only a property that `properties` alone lead to from the root can have it";
     let kind = "the property's `type` must be `integer`, `string` or `boolean`, and only that";
-    let name = "is no header name: one or more letters, digits or !#$%&'*+-.^_`|~";
+    let name = "is not a header name, which is one or more letters, digits or !#$%&'*+-.^_`|~";
     for (schema, pointer, why) in [
         (
             on(json!({"type": "string", "x-mcp-header": ""})),

@@ -26,7 +26,7 @@ pub(super) async fn to_https(wire: &Wire, report: &mut Report) {
     };
     let asked = Ask::new(Method::GET, plain.url.path());
     report.add(match plain.ask(&asked).await {
-        Err(_) => Finding::ok(AREA, "http", "nobody answers without TLS"),
+        Err(_) => Finding::ok(AREA, "http", "closed"),
         Ok(seen) => match seen.redirect() {
             Some(location) if location.starts_with("https://") => {
                 Finding::ok(AREA, "http", format!("{} to https", seen.status))
@@ -34,7 +34,7 @@ pub(super) async fn to_https(wire: &Wire, report: &mut Report) {
             _ => Finding::warning(
                 AREA,
                 "http",
-                format!("without TLS the answer is {}", seen.summary()),
+                format!("without TLS the response is {}", seen.summary()),
             )
             .advise("redirect, or close port 80: ingress-nginx: nginx.ingress.kubernetes.io/force-ssl-redirect: \"true\"; ALB: alb.ingress.kubernetes.io/ssl-redirect: \"443\"; GKE: FrontendConfig redirectToHttps"),
         },
@@ -48,8 +48,8 @@ pub(super) async fn first_answer(wire: &Wire, report: &mut Report) -> Option<See
         Ok(seen) => seen,
         Err(problem) => {
             report.add(
-                Finding::failure(AREA, "endpoint", format!("no answer to `initialize`: {problem}"))
-                    .advise("the port has to be the one of the MCP server or its balancer; `longshore doctor` on the machine itself says what is wrong there"),
+                Finding::failure(AREA, "endpoint", format!("no response to `initialize`: {problem}"))
+                    .advise("the port must be that of the MCP server or its balancer; run `longshore doctor` on the machine itself"),
             );
             return None;
         }
@@ -61,7 +61,7 @@ pub(super) async fn first_answer(wire: &Wire, report: &mut Report) -> Option<See
             .map_or_else(|_| location.to_owned(), |target| target.to_string());
         let loses_body = matches!(seen.status, 301..=303);
         let said = if loses_body {
-            "which makes a GET of the POST in most clients"
+            "and most clients then send a GET instead of the POST"
         } else {
             "which few clients follow for a POST"
         };
@@ -74,11 +74,11 @@ pub(super) async fn first_answer(wire: &Wire, report: &mut Report) -> Option<See
             ),
         );
         report.add(if asks_to_log_in(&target) {
-            finding.advise("something in front sends browsers to a page for logging in, where no client of MCP gets on: have it let the endpoint and /.well-known/ past (oauth2-proxy: --skip-auth-route), and the server ask for tokens itself (auth.oauth.issuer)")
+            finding.advise("a proxy redirects to a login page, which MCP clients cannot use: exempt the endpoint and /.well-known/ (oauth2-proxy: --skip-auth-route), and let the server check tokens itself (auth.oauth.issuer)")
         } else {
             finding
                 .advise(format!("give clients {target}"))
-                .advise("or serve both paths: no `return 301` and no rewrite for the endpoint; frameworks: switch off their redirect to paths with a slash")
+                .advise("or serve both paths: no `return 301` and no rewrite for the endpoint; in frameworks turn off redirects to paths with a slash")
         });
         return None;
     }
@@ -91,18 +91,20 @@ pub(super) async fn first_answer(wire: &Wire, report: &mut Report) -> Option<See
     }
     if seen.is_success() || matches!(seen.status, 404 | 405 | 502 | 503 | 504) {
         let mut problem = format!(
-            "`initialize` at {} is answered {}",
+            "`initialize` at {}: the response is {}",
             wire.url,
             seen.summary()
         );
         if seen.is_success() {
-            problem.push_str(&format!(", but with {media} that is no answer of MCP"));
+            problem.push_str(&format!(
+                ", with content type {media}, which is not an MCP response"
+            ));
         }
         let finding = Finding::failure(AREA, "endpoint", problem);
         report.add(match seen.status {
-            503 if speaks => finding.advise("the server is there, but takes no requests: it is starting, stopping or full; its log and /readyz say which"),
-            502..=504 => finding.advise("the balancer reaches no server: readiness of the pods, Service selector and targetPort, NetworkPolicy; Cloud Run: the container has to listen on $PORT"),
-            _ => finding.advise("give the URL of the endpoint, mostly with /mcp at its end; a rewrite in front must not take the path away (ingress-nginx: no rewrite-target)"),
+            503 if speaks => finding.advise("the server rejects requests: it is starting, stopping or overloaded; see its log and /readyz"),
+            502..=504 => finding.advise("the balancer reaches no server: check readiness of the pods, Service selector and targetPort, NetworkPolicy; Cloud Run: the container must listen on $PORT"),
+            _ => finding.advise("use the URL of the endpoint, usually with /mcp at its end; a rewrite in a proxy must keep the path (ingress-nginx: no rewrite-target)"),
         });
         return None;
     }
@@ -142,13 +144,13 @@ pub(super) async fn authorization(wire: &Wire, first: &Seen, walks: bool, report
     if first.status != 401 {
         let is_here = wire.addresses.iter().all(std::net::IpAddr::is_loopback);
         report.add(if matches!(first.status, 403 | 429 | 500..) {
-            let seen = format!("what is asked of callers is not to be seen: `initialize` is answered {}", first.summary());
-            Finding::skipped(AREA, "proof", seen)
+            let seen = format!("unknown: the response to `initialize` is {}", first.summary());
+            Finding::skipped(AREA, "authentication", seen)
         } else if is_here || !first.is_success() {
-            Finding::ok(AREA, "proof", format!("none is asked for ({})", first.status))
+            Finding::ok(AREA, "authentication", format!("not required ({})", first.status))
         } else {
-            Finding::warning(AREA, "proof", "none is asked for: whoever knows the URL may use the tools")
-                .advise("auth.oauth.issuer or auth.api_keys; or a proxy in front that asks: IAP, oauth2-proxy, Cloud Run without allUsers")
+            Finding::warning(AREA, "authentication", "not required: everyone who knows the URL can use the tools")
+                .advise("set auth.oauth.issuer or auth.api_keys; or authenticate in a proxy: IAP, oauth2-proxy, Cloud Run without allUsers")
         });
         return;
     }
@@ -159,18 +161,18 @@ pub(super) async fn authorization(wire: &Wire, first: &Seen, walks: bool, report
         None => Finding::warning(
             AREA,
             "challenge",
-            "401 without resource_metadata in WWW-Authenticate: clients have to guess where to get a token",
+            "401 without resource_metadata in WWW-Authenticate: clients must guess the issuer of tokens",
         )
-        .advise("auth.oauth.issuer and http.public_url; a proxy must pass WWW-Authenticate on"),
+        .advise("set auth.oauth.issuer and http.public_url; a proxy must pass WWW-Authenticate"),
     });
     if named.is_none() && at_path.is_none() && at_root.is_none() {
         report.add(
             Finding::warning(
                 AREA,
                 "metadata",
-                format!("there is none at {inserted} and none at {root}: callers can only be given keys by hand"),
+                format!("none at {inserted} and none at {root}: users must configure keys by hand"),
             )
-            .advise("auth.oauth.issuer; and pass /.well-known/oauth-protected-resource on to the server: it lies beside the endpoint, not below it (ingress: a path for it, too)"),
+            .advise("set auth.oauth.issuer, and route /.well-known/oauth-protected-resource to the server: its path is beside the endpoint, not below it (ingress: another path)"),
         );
         return;
     }
@@ -178,7 +180,7 @@ pub(super) async fn authorization(wire: &Wire, first: &Seen, walks: bool, report
         report.add(match found {
             Some(_) => Finding::ok(AREA, "metadata", format!("at {place}")),
             None => Finding::warning(AREA, "metadata", format!("none at {place}, where some clients look"))
-                .advise(format!("pass {place} on to the server: ingress: a path /.well-known/oauth-protected-resource of pathType Prefix")),
+                .advise(format!("route {place} to the server: ingress: a path /.well-known/oauth-protected-resource of pathType Prefix")),
         });
     }
     let Some(document) = at_path.or(at_root) else {
@@ -224,24 +226,24 @@ fn resource(wire: &Wire, document: &Value) -> Finding {
     Finding::failure(
         AREA,
         "resource",
-        format!("the metadata is about {said:?}, and clients that came to {endpoint} refuse it"),
+        format!("the metadata has the resource {said:?}, and clients of {endpoint} reject it"),
     )
     .advise(format!("http.public_url = {origin:?}"))
-    .advise("or have the proxy say where requests came from (X-Forwarded-Host, X-Forwarded-Proto), and trust it: http.trusted_proxies")
+    .advise("or let the proxy send X-Forwarded-Host and X-Forwarded-Proto, and trust it: http.trusted_proxies")
 }
 
 /// Checks that an authorization server is reachable and supports what clients need.
 async fn issuer(wire: &Wire, server: &str) -> (Finding, Option<Value>) {
     const AREA: &str = "authorization";
     let Ok(url) = Url::parse(server) else {
-        let finding = Finding::failure(AREA, "issuer", format!("{server:?} is no URL"))
+        let finding = Finding::failure(AREA, "issuer", format!("{server:?} is not a valid URL"))
             .advise("auth.oauth.issuer");
         return (finding, None);
     };
     let path = url.path().trim_end_matches('/');
     let Ok(other) = wire.to(&url).await else {
         let finding = Finding::failure(AREA, "issuer", format!("{server} has no address")).advise(
-            "clients have to reach it by that name: make a DNS record, or name it as they do",
+            "clients must be able to resolve that name: create a DNS record, or use the public name",
         );
         return (finding, None);
     };
@@ -257,9 +259,14 @@ async fn issuer(wire: &Wire, server: &str) -> (Finding, Option<Value>) {
             let finding = Finding::failure(
                 AREA,
                 "issuer",
-                format!("{server} calls itself {} at {place}", document["issuer"]),
+                format!(
+                    "the issuer in the metadata of {server} is {}, at {place}",
+                    document["issuer"]
+                ),
             )
-            .advise("auth.oauth.issuer has to be what it calls itself, to the letter and slash");
+            .advise(
+                "auth.oauth.issuer must be exactly the issuer in the metadata, including slashes",
+            );
             return (finding, None);
         }
         let methods = &document["code_challenge_methods_supported"];
@@ -269,29 +276,29 @@ async fn issuer(wire: &Wire, server: &str) -> (Finding, Option<Value>) {
         let registers = document["registration_endpoint"].is_string();
         let by_url = document["client_id_metadata_document_supported"] == json!(true);
         let how = match (by_url, registers) {
-            (true, _) => "clients are known by the URL of their metadata",
+            (true, _) => "clients identify themselves by the URL of their metadata",
             (false, true) => "clients register themselves",
-            (false, false) => "clients have to be registered by hand",
+            (false, false) => "clients must be registered by hand",
         };
         let seen = format!("{server}: {how}");
         let finding = if !has_pkce {
             Finding::failure(
                 AREA,
                 "issuer",
-                format!("{seen}; it does not say that it knows PKCE with S256, without which clients refuse it"),
+                format!("{seen}; its metadata does not list PKCE with S256, and clients reject it without"),
             )
-            .advise("switch it on at the issuer: code_challenge_methods_supported has to have S256")
+            .advise("enable it at the issuer: code_challenge_methods_supported must contain S256")
         } else if by_url || registers {
             Finding::ok(AREA, "issuer", seen)
         } else {
             Finding::warning(AREA, "issuer", seen)
-                .advise("switch on Client ID Metadata Documents or Dynamic Client Registration at the issuer, or give each client its id")
+                .advise("enable Client ID Metadata Documents or Dynamic Client Registration at the issuer, or configure the client ID in each client")
                 .advise("or let Longshore register clients in front of it: auth.oauth.facade")
         };
         return (finding, Some(document));
     }
-    let finding = Finding::failure(AREA, "issuer", format!("{server} has no metadata at any of the places where clients look"))
-        .advise("auth.oauth.issuer has to be what the issuer calls itself; it must be reachable for clients");
+    let finding = Finding::failure(AREA, "issuer", format!("{server} has no metadata at any of the well-known paths"))
+        .advise("auth.oauth.issuer must be the issuer in its metadata, and clients must be able to reach it");
     (finding, None)
 }
 

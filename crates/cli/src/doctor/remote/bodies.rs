@@ -17,7 +17,7 @@ pub(super) async fn examine(wire: &Wire, front: Front, eras: &Eras, report: &mut
     const CHECK: &str = "large messages";
     let refused = match attempt(wire, eras, LARGE).await {
         Ok(()) => {
-            let seen = format!("one of {} KiB is answered", LARGE / 1024);
+            let seen = format!("a body of {} KiB is accepted", LARGE / 1024);
             report.add(Finding::ok(AREA, CHECK, seen));
             return;
         }
@@ -35,22 +35,24 @@ pub(super) async fn examine(wire: &Wire, front: Front, eras: &Eras, report: &mut
         }
     }
     let most = match fits {
-        0 => format!("so is one of {} KiB", SMALLER[SMALLER.len() - 1] / 1024),
-        fits => format!("one of {} KiB is answered", fits / 1024),
+        0 => format!(
+            "a body of {} KiB is accepted too",
+            SMALLER[SMALLER.len() - 1] / 1024
+        ),
+        fits => format!("a body of {} KiB is accepted", fits / 1024),
     };
     let mut finding = Finding::warning(
         AREA,
         CHECK,
         format!(
-            "one of {} KiB is refused ({refused}), {most}: arguments of tools may be as large",
+            "a body of {} KiB is rejected ({refused}), {most}: arguments of tools can be that large",
             LARGE / 1024
         ),
     );
     for advice in front.against_small_bodies() {
         finding = finding.advise(advice);
     }
-    report
-        .add(finding.advise("the server itself: http.limits.body_bytes (4 MiB unless it is set)"));
+    report.add(finding.advise("the server itself: http.limits.body_bytes (default 4 MiB)"));
 }
 
 /// Sends a message of this size. The error is `None` if the failure is not due to the size.

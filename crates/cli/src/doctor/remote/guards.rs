@@ -34,18 +34,18 @@ async fn host(wire: &Wire, eras: &Eras, report: &mut Report) {
         Ok(seen) if seen.is_result() && is_private(wire) => Finding::failure(
             AREA,
             CHECK,
-            format!("{STRANGER} is answered too: a web page can reach this server through a browser behind the firewall"),
+            format!("{STRANGER} is accepted: a web page can reach this server through a browser behind the firewall (DNS rebinding)"),
         )
         .advise(ADVICE),
         Ok(seen) if seen.is_limited() => limited(AREA, CHECK),
         Ok(seen) if seen.is_result() => Finding::warning(
             AREA,
             CHECK,
-            format!("{STRANGER} is answered too"),
+            format!("{STRANGER} is accepted"),
         )
         .advise(ADVICE),
-        Ok(seen) => Finding::ok(AREA, CHECK, format!("another name is answered {}", seen.status)),
-        Err(_) => Finding::ok(AREA, CHECK, "another name is not answered"),
+        Ok(seen) => Finding::ok(AREA, CHECK, format!("the response to another name is {}", seen.status)),
+        Err(_) => Finding::ok(AREA, CHECK, "another name gets no response"),
     });
 }
 
@@ -64,13 +64,13 @@ async fn strange_origin(wire: &Wire, eras: &Eras, report: &mut Report) {
         report.add(Finding::ok(
             AREA,
             CHECK,
-            format!("a page of another site is answered {}", seen.status),
+            format!("the response to a page of another site is {}", seen.status),
         ));
         return;
     }
     const ADVICE: &str =
-        "check Origin, and answer 403 to sites that are not known (http.allowed_origins)";
-    let seen = "a page of any site may call: the specification asks that Origin is checked";
+        "check Origin, and respond with 403 to unknown sites (http.allowed_origins)";
+    let seen = "pages of any site may call: the specification requires a check of Origin";
     report.add(if is_private(wire) {
         Finding::failure(AREA, CHECK, seen).advise(ADVICE)
     } else {
@@ -91,7 +91,10 @@ async fn preflight(wire: &Wire, origin: Option<&str>, report: &mut Report) {
     let seen = match wire.ask(&asked).await {
         Ok(seen) => seen,
         Err(problem) => {
-            report.add(Finding::warning(AREA, CHECK, problem).advise("OPTIONS has to be answered"));
+            report.add(
+                Finding::warning(AREA, CHECK, problem)
+                    .advise("the proxy must pass OPTIONS to the server"),
+            );
             return;
         }
     };
@@ -106,9 +109,9 @@ async fn preflight(wire: &Wire, origin: Option<&str>, report: &mut Report) {
             Finding::failure(
                 AREA,
                 CHECK,
-                "a page of any site may call with the cookies of whoever looks at it",
+                "a page of any site may call with the cookies of its visitor",
             )
-            .advise("name the origins that may call, and no Access-Control-Allow-Credentials"),
+            .advise("list the allowed origins, and do not send Access-Control-Allow-Credentials"),
         ),
         (None, true) => report.add(
             Finding::warning(
@@ -116,13 +119,13 @@ async fn preflight(wire: &Wire, origin: Option<&str>, report: &mut Report) {
                 CHECK,
                 format!("pages of any site may call ({wanted} may)"),
             )
-            .advise("name the origins that may call: http.allowed_origins"),
+            .advise("list the allowed origins: http.allowed_origins"),
         ),
         (None, false) => report.add(Finding::ok(
             AREA,
             CHECK,
             format!(
-                "pages of other sites may not call ({}); --origin says which should",
+                "pages of other sites may not call ({}); name one that should with --origin",
                 seen.status
             ),
         )),
@@ -166,7 +169,7 @@ async fn readable(wire: &Wire, wanted: &str, seen: &Seen, advice: String, report
                 format!("pages of {wanted} may not send {}", missing.join(", ")),
             )
             .advise(format!(
-                "Access-Control-Allow-Headers has to name {}",
+                "Access-Control-Allow-Headers must contain {}",
                 missing.join(", ")
             )),
         );
@@ -185,20 +188,20 @@ async fn readable(wire: &Wire, wanted: &str, seen: &Seen, advice: String, report
         Finding::failure(
             AREA,
             CHECK,
-            format!("the preflight lets pages of {wanted} call, and they cannot read the answer"),
+            format!("the preflight allows pages of {wanted}, but they cannot read the response"),
         )
         .advise(advice)
     } else if exposed.contains("mcp-session-id") || exposed.contains('*') {
         Finding::ok(
             AREA,
             CHECK,
-            format!("pages of {wanted} may call, and read what they need"),
+            format!("pages of {wanted} may call, and can read the needed headers"),
         )
     } else {
         Finding::failure(
             AREA,
             CHECK,
-            format!("pages of {wanted} may call, and not read Mcp-Session-Id"),
+            format!("pages of {wanted} may call, but cannot read Mcp-Session-Id"),
         )
         .advise("Access-Control-Expose-Headers: mcp-session-id, www-authenticate")
     });

@@ -67,7 +67,7 @@ pub(super) async fn walk(endpoint: &Wire, metadata: &Value, report: &mut Report)
         report.add(Finding::skipped(
             AREA,
             "registration",
-            "the authorization server does not register clients, so there is no client to log in with",
+            "the authorization server does not register clients, so no login can be tried",
         ));
         return;
     };
@@ -76,7 +76,7 @@ pub(super) async fn walk(endpoint: &Wire, metadata: &Value, report: &mut Report)
         Err(seen) => {
             report.add(
                 Finding::failure(AREA, "registration", seen)
-                    .advise("auth.oauth.facade.registration = true; at another authorization server: switch on dynamic client registration for public clients"),
+                    .advise("auth.oauth.facade.registration = true; at another authorization server: enable dynamic client registration for public clients"),
             );
             return;
         }
@@ -89,13 +89,16 @@ pub(super) async fn walk(endpoint: &Wire, metadata: &Value, report: &mut Report)
     let start = authorization_request(authorization, &client, endpoint);
     report.add(match follow(endpoint, start).await {
         End::Page(host) => {
-            Finding::ok(AREA, "login page", format!("the browser arrives at {host}"))
+            Finding::ok(AREA, "login page", format!("the login continues at {host}"))
         }
-        End::Unreachable(host, problem) => {
-            Finding::failure(AREA, "login page", format!("{host}: {problem}")).advise(
-                "users' browsers have to reach it; check auth.oauth.facade.provider and DNS",
-            )
-        }
+        End::Unreachable(host, problem) => Finding::failure(
+            AREA,
+            "login page",
+            format!("{host}: {problem}"),
+        )
+        .advise(
+            "browsers of users must be able to reach it; check auth.oauth.facade.provider and DNS",
+        ),
         End::Error {
             host,
             seen,
@@ -115,10 +118,10 @@ fn advised(endpoint: &Wire, host: &str, seen: String, problem: Option<Problem>) 
             place_of_redirect_uris(host)
         )),
         Some(Problem::Client) => finding.advise(
-            "auth.oauth.facade.client_id has to be the ID of the application at auth.oauth.facade.provider, and that of the right tenant",
+            "auth.oauth.facade.client_id must be the ID of the application at auth.oauth.facade.provider, in the same tenant",
         ),
         None => finding
-            .advise("the server's log says what the provider responded")
+            .advise("see the server's log for the response of the provider")
             .advise(format!(
                 "at the provider: the redirect URI {callback} ({}), and the scopes of auth.oauth.facade.provider_scopes",
                 place_of_redirect_uris(host)
@@ -200,7 +203,7 @@ async fn follow(endpoint: &Wire, start: Url) -> End {
             let Ok(next) = at.join(location) else {
                 return error_of(
                     host,
-                    format!("it redirects to {location:?}, which is no URL"),
+                    format!("it redirects to {location:?}, which is not a valid URL"),
                     "",
                 );
             };
@@ -231,7 +234,7 @@ async fn follow(endpoint: &Wire, start: Url) -> End {
     }
     End::Error {
         host: at.host_str().unwrap_or_default().to_owned(),
-        seen: "the redirects do not end".to_owned(),
+        seen: "too many redirects".to_owned(),
         problem: None,
     }
 }

@@ -74,7 +74,7 @@ pub(super) async fn examine(remote: Remote, report: &mut Report) -> Result<(), S
         Err(problem) => {
             report.add(
                 Finding::failure("network", "name", problem)
-                    .advise(format!("make a DNS record for {}", wire.host)),
+                    .advise(format!("create a DNS record for {}", wire.host)),
             );
             return Ok(());
         }
@@ -82,7 +82,7 @@ pub(super) async fn examine(remote: Remote, report: &mut Report) -> Result<(), S
     if let Err(problem) = wire.connect(wire.port).await {
         report.add(
             Finding::failure("network", "connection", problem).advise(
-                "a listener on this port, and no firewall in between; Cloud Run: ingress: all; security groups; the Service's selector and targetPort",
+                "check that a server listens on this port, and that no firewall blocks it; Cloud Run: ingress: all; security groups; the Service's selector and targetPort",
             ),
         );
         return Ok(());
@@ -104,11 +104,7 @@ pub(super) async fn examine(remote: Remote, report: &mut Report) -> Result<(), S
         return Ok(());
     };
     let front = Front::of(&first.headers);
-    report.add(Finding::ok(
-        "network",
-        "in front",
-        format!("{} answers", front.name()),
-    ));
+    report.add(Finding::ok("network", "in front", front.name()));
     report.add(clock(&first, SystemTime::now()));
     health(&wire, report).await;
     access::authorization(&wire, &first, remote.walks_login, report).await;
@@ -117,9 +113,11 @@ pub(super) async fn examine(remote: Remote, report: &mut Report) -> Result<(), S
             Finding::skipped(
                 "protocol",
                 "everything",
-                "callers have to prove who they are",
+                "the server requires authentication",
             )
-            .advise("put a token or an API key into the variable LONGSHORE_TOKEN, and ask again"),
+            .advise(
+                "put a token or an API key into the variable LONGSHORE_TOKEN, and run it again",
+            ),
         );
         return Ok(());
     }
@@ -128,7 +126,7 @@ pub(super) async fn examine(remote: Remote, report: &mut Report) -> Result<(), S
         report.add(Finding::skipped(
             "protocol",
             "everything else",
-            "no revision is spoken with this caller, so that answers say nothing of guards, sessions and streams",
+            "no protocol version works with these credentials, so guards, sessions and streams cannot be checked",
         ));
         return Ok(());
     }
@@ -143,7 +141,7 @@ pub(super) async fn examine(remote: Remote, report: &mut Report) -> Result<(), S
 
 /// Finding for a check that rate limiting has prevented.
 fn limited(area: &'static str, check: &str) -> Finding {
-    let seen = "the server takes no more requests for now (429): ask again later, or with a token that may ask more";
+    let seen = "rate limit reached (429): run it later, or with a token that has a higher limit";
     Finding::skipped(area, check, seen)
 }
 
@@ -160,24 +158,24 @@ fn plain(wire: &Wire) -> Finding {
     Finding::warning(
         "tls",
         "encryption",
-        "none: whoever is in between reads tokens and answers, and clients refuse OAuth without https",
+        "none: tokens and responses can be read on the way, and clients reject OAuth without https",
     )
-    .advise("a certificate at the balancer: ingress: spec.tls; GKE: ManagedCertificate; ALB: alb.ingress.kubernetes.io/certificate-arn")
+    .advise("use a certificate at the balancer: ingress: spec.tls; GKE: ManagedCertificate; ALB: alb.ingress.kubernetes.io/certificate-arn")
     .advise("or in the process: http.tls.certificate and http.tls.key")
 }
 
 fn clock(first: &Seen, now: SystemTime) -> Finding {
     let date = first.header("date").and_then(http_date);
     match date {
-        None => Finding::skipped("network", "clock", "the server does not say its time"),
+        None => Finding::skipped("network", "clock", "the server sends no Date header"),
         Some(date) => match skew(now, date) {
-            None => Finding::ok("network", "clock", "the server's and this machine's agree"),
+            None => Finding::ok("network", "clock", "the clocks of the server and of this machine agree"),
             Some(skew) => Finding::warning(
                 "network",
                 "clock",
-                format!("the server's and this machine's differ by {} s", skew.as_secs()),
+                format!("the clocks of the server and of this machine differ by {} s", skew.as_secs()),
             )
-            .advise("set the one that is wrong: `timedatectl set-ntp true`; tokens and sessions go by it"),
+            .advise("synchronize the clock that is wrong: `timedatectl set-ntp true`; tokens and sessions depend on it"),
         },
     }
 }
@@ -205,9 +203,8 @@ async fn health(wire: &Wire, report: &mut Report) {
     let statuses = answered.join(", ");
     if found.iter().any(|(_, seen)| seen.status == 503) {
         report.add(
-            Finding::warning(AREA, "pages", format!("not ready: {statuses}")).advise(
-                "the server's log, and /health/detailed with a proof, say what it waits for",
-            ),
+            Finding::warning(AREA, "pages", format!("not ready: {statuses}"))
+                .advise("see the server's log, and /health/detailed with credentials"),
         );
     } else if found.iter().any(|(_, seen)| is_ok(seen)) {
         report.add(Finding::ok(AREA, "pages", statuses));
@@ -215,7 +212,7 @@ async fn health(wire: &Wire, report: &mut Report) {
         report.add(Finding::skipped(
             AREA,
             "pages",
-            format!("none that clients reach: {statuses}"),
+            format!("not reachable for clients: {statuses}"),
         ));
     }
 }

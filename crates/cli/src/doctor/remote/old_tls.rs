@@ -30,12 +30,12 @@ pub(super) async fn examine(wire: &Wire, report: &mut Report) {
         }
     }
     report.add(if taken.is_empty() {
-        Finding::ok(AREA, CHECK, "TLS 1.1 and 1.0 are refused")
+        Finding::ok(AREA, CHECK, "TLS 1.1 and 1.0 are rejected")
     } else {
         Finding::warning(
             AREA,
             CHECK,
-            format!("TLS {} is taken, which nobody needs and auditors refuse (RFC 8996)", taken.join(" and ")),
+            format!("TLS {} is accepted, although it is deprecated (RFC 8996)", taken.join(" and ")),
         )
         .advise("nginx: ssl_protocols TLSv1.2 TLSv1.3; GCP: an SSL policy with minTlsVersion TLS_1_2; AWS: ELBSecurityPolicy-TLS13-1-2-2021-06; Cloudflare: Minimum TLS Version 1.2")
     });

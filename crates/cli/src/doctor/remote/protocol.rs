@@ -86,7 +86,7 @@ async fn eras(wire: &Wire, report: &mut Report) -> Eras {
                             "sessions",
                             format!("{seen}, and not {}", HANDSHAKE[0]),
                         )
-                        .advise("a newer version of the server or its SDK")
+                        .advise("upgrade the server or its SDK")
                     });
                     eras.handshake = Some(revision.to_owned());
                 }
@@ -96,13 +96,12 @@ async fn eras(wire: &Wire, report: &mut Report) -> Eras {
                         None => "none".to_owned(),
                     };
                     let problem = format!(
-                        "`initialize` names {named} as protocolVersion, which has to be {} or one before",
+                        "the response to `initialize` has the protocolVersion {named}; it must be {} or an earlier one",
                         HANDSHAKE[0]
                     );
-                    report.add(
-                        Finding::failure(AREA, "sessions", problem)
-                            .advise("a newer version of the server or its SDK: clients end the connection at this"),
-                    );
+                    report.add(Finding::failure(AREA, "sessions", problem).advise(
+                        "upgrade the server or its SDK: clients disconnect because of this",
+                    ));
                 }
                 _ => report.add(refused(wire, &seen)),
             }
@@ -120,9 +119,9 @@ async fn eras(wire: &Wire, report: &mut Report) -> Eras {
                 Finding::warning(
                     AREA,
                     "stateless",
-                    format!("`server/discover` is answered, and {STATELESS} is not in its supportedVersions ({versions})"),
+                    format!("`server/discover` works, but {STATELESS} is not in its supportedVersions ({versions})"),
                 )
-                .advise("a newer version of the server; one that does not know a method has to answer -32601")
+                .advise("upgrade the server; the response to an unknown method must be the error -32601")
             });
         }
         Ok(seen) if seen.is_limited() => report.add(limited(AREA, "stateless")),
@@ -130,13 +129,13 @@ async fn eras(wire: &Wire, report: &mut Report) -> Eras {
             Finding::warning(
                 AREA,
                 "stateless",
-                format!("{STATELESS} is not spoken ({}): its clients fall back to `initialize`", seen.summary()),
+                format!("{STATELESS} is not supported ({}): its clients fall back to `initialize`", seen.summary()),
             )
-            .advise("a newer version of the server; a proxy must pass on Mcp-Method, Mcp-Name and MCP-Protocol-Version"),
+            .advise("upgrade the server; a proxy must pass Mcp-Method, Mcp-Name and MCP-Protocol-Version"),
         ),
         Err(problem) => report.add(
             Finding::failure(AREA, "stateless", problem)
-                .advise("an unknown method has to be answered, or clients of the newest revision wait in vain"),
+                .advise("the server must respond to an unknown method with an error; otherwise clients of the newest version wait until their timeout"),
         ),
     }
     if eras.handshake.is_some() {
@@ -146,16 +145,16 @@ async fn eras(wire: &Wire, report: &mut Report) -> Eras {
 }
 
 fn refused(wire: &Wire, seen: &Seen) -> Finding {
-    let problem = format!("`initialize` is answered {}", seen.summary());
+    let problem = format!("the response to `initialize` is {}", seen.summary());
     Finding::failure(AREA, "sessions", problem).advise(
         match seen.status {
-            401 | 403 if wire.token.is_none() => "put a token into the variable LONGSHORE_TOKEN, and ask again; Cloud Run: $(gcloud auth print-identity-token), or allUsers as roles/run.invoker; a firewall for the web may refuse what is no browser",
-            401 | 403 => "the token in LONGSHORE_TOKEN is not accepted: its audience has to be this server, and its scopes those of auth.oauth.scopes",
-            421 => "the server does not know the name under which it was asked: http.allowed_hosts",
-            406 | 415 => "something in front changes Accept or Content-Type",
+            401 | 403 if wire.token.is_none() => "put a token into the variable LONGSHORE_TOKEN, and run it again; Cloud Run: $(gcloud auth print-identity-token), or allUsers as roles/run.invoker; a web application firewall may reject clients that are not browsers",
+            401 | 403 => "the token in LONGSHORE_TOKEN is rejected: its audience must be this server, and it needs the scopes of auth.oauth.scopes",
+            421 => "the server does not accept this host name: add it to http.allowed_hosts",
+            406 | 415 => "a proxy changes Accept or Content-Type",
             413 => "nginx: client_max_body_size 4m",
-            429 => "limits.initialize, limits.principal; or ask again later",
-            _ => "clients up to 2025-11-25 cannot connect: the log of the server says why",
+            429 => "raise limits.initialize or limits.principal, or run it later",
+            _ => "clients of versions up to 2025-11-25 cannot connect: see the log of the server",
         },
     )
 }
@@ -169,13 +168,13 @@ async fn negotiation(wire: &Wire, report: &mut Report) {
     let answer = seen.json();
     report.add(match answer["result"]["protocolVersion"].as_str() {
         None if seen.is_limited() => limited(AREA, "negotiation"),
-        Some(revision) => Finding::ok(AREA, "negotiation", format!("whoever asks for another is offered {revision}")),
+        Some(revision) => Finding::ok(AREA, "negotiation", format!("for an unknown version the server offers {revision}")),
         None => Finding::warning(
             AREA,
             "negotiation",
-            format!("a revision that is not known is answered {} and not with one that is", seen.summary()),
+            format!("the response to an unknown version is {}, not a supported version", seen.summary()),
         )
-        .advise("`initialize` has to answer with a revision that the server speaks: a newer version of the server or its SDK"),
+        .advise("the response to `initialize` must name a version that the server supports: upgrade the server or its SDK"),
     });
 }
 
@@ -203,12 +202,12 @@ async fn accept(wire: &Wire, eras: &Eras, report: &mut Report) {
         refused.push(format!("{}: {said}", accept.unwrap_or("none")));
     }
     report.add(if refused.is_empty() {
-        Finding::ok(AREA, "Accept", "answered whatever it says")
+        Finding::ok(AREA, "Accept", "any value is accepted")
     } else {
         Finding::warning(
             AREA,
             "Accept",
-            format!("clients that do not name both forms are refused: {}", refused.join("; ")),
+            format!("clients whose Accept does not list both types are rejected: {}", refused.join("; ")),
         )
         .advise("http.strict_accept = false; or have the proxy set it: nginx: proxy_set_header Accept \"application/json, text/event-stream\"")
     });
@@ -230,23 +229,23 @@ async fn slash(wire: &Wire, eras: &Eras, report: &mut Report) {
             AREA,
             CHECK,
             format!(
-                "{other} is redirected ({}): a POST that is redirected is lost in many clients",
+                "{other} is redirected ({}): many clients lose a POST that is redirected",
                 seen.status
             ),
         )
         .advise(format!(
-            "answer at {other} too: nginx: location ~ ^/mcp/?$ instead of location /mcp/"
+            "serve {other} too: nginx: location ~ ^/mcp/?$ instead of location /mcp/"
         )),
         Ok(seen) => Finding::warning(
             AREA,
             CHECK,
-            format!("{other} is answered {}", seen.summary()),
+            format!("the response at {other} is {}", seen.summary()),
         )
         .advise(format!(
-            "tell clients the URL to the letter, or route {other} too: ingress: pathType Prefix"
+            "give clients the exact URL, or route {other} too: ingress: pathType Prefix"
         )),
         Err(problem) => Finding::warning(AREA, CHECK, format!("{other}: {problem}"))
-            .advise("route it to the server too"),
+            .advise("route it to the server"),
     });
 }
 
@@ -263,14 +262,14 @@ async fn content_type(wire: &Wire, eras: &Eras, report: &mut Report) {
         Finding::warning(
             AREA,
             CHECK,
-            "JSON is taken as text/plain, which any web page can send without asking",
+            "JSON is accepted as text/plain, which any web page can send without a preflight request",
         )
-        .advise("refuse all but application/json with 415")
+        .advise("respond with 415 to everything but application/json")
     } else {
         Finding::ok(
             AREA,
             CHECK,
-            format!("what is no JSON is answered {}", seen.status),
+            format!("the response to another content type is {}", seen.status),
         )
     });
 }

@@ -25,11 +25,7 @@ pub(super) async fn examine(
         .await
         .ok()?;
     let Some(id) = begun.header("mcp-session-id").map(str::to_owned) else {
-        report.add(Finding::ok(
-            AREA,
-            "id",
-            "none: the server keeps no sessions",
-        ));
+        report.add(Finding::ok(AREA, "id", "none: the server has no sessions"));
         return None;
     };
     let told = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
@@ -39,8 +35,12 @@ pub(super) async fn examine(
         && !seen.is_limited()
     {
         report.add(
-            Finding::warning(AREA, "notification", format!("answered {} instead of 202", seen.summary()))
-                .advise("clients may take anything but 202 for a failure: a newer version of the server or its SDK"),
+            Finding::warning(
+                AREA,
+                "notification",
+                format!("the response is {} instead of 202", seen.summary()),
+            )
+            .advise("clients treat everything but 202 as a failure: upgrade the server or its SDK"),
         );
     }
     let mut statuses: BTreeMap<String, u32> = BTreeMap::new();
@@ -80,12 +80,12 @@ fn judge(statuses: &BTreeMap<String, u32>, connections: u32) -> Finding {
         AREA,
         CHECK,
         format!(
-            "of {connections} connections {fine} knew the session; {}: requests reach replicas that do not share it",
+            "{fine} of {connections} connections know the session; {}: replicas do not share it",
             others.join(", ")
         ),
     )
     .advise("Longshore: the same seal.keys on every replica (chart: seal.existingSecret), and no affinity")
-    .advise("servers that keep sessions in memory: one replica; or affinity by the header Mcp-Session-Id: nginx: hash $http_mcp_session_id consistent; Istio: consistentHash.httpHeaderName: mcp-session-id. Affinity by cookie does not help: clients keep none")
+    .advise("servers with sessions in memory: one replica; or affinity by the header Mcp-Session-Id: nginx: hash $http_mcp_session_id consistent; Istio: consistentHash.httpHeaderName: mcp-session-id. Affinity by cookie does not help: clients store no cookies")
 }
 
 /// Clients start a new session only on 404 (LH-11).
@@ -110,11 +110,11 @@ async fn unknown(wire: &Wire, revision: &str, report: &mut Report) {
             AREA,
             CHECK,
             format!(
-                "answered {}: only at 404 clients begin a new one, after a restart for example",
+                "the response is {}: clients begin a new session only after 404, for example after a restart",
                 seen.summary()
             ),
         )
-        .advise("answer 404 to a session id that is not known")
+        .advise("respond with 404 to an unknown session ID")
     });
 }
 
@@ -125,20 +125,22 @@ pub(super) async fn end(wire: &Wire, id: Option<&str>, report: &mut Report) {
         .header("mcp-session-id", id)
         .header("accept", "application/json, text/event-stream");
     report.add(match wire.ask(&asked).await {
-        Ok(seen) if seen.is_success() => {
-            Finding::ok(AREA, "end", format!("DELETE is answered {}", seen.status))
-        }
+        Ok(seen) if seen.is_success() => Finding::ok(
+            AREA,
+            "end",
+            format!("the response to DELETE is {}", seen.status),
+        ),
         Ok(seen) if seen.status == 405 => {
             Finding::ok(AREA, "end", "clients may not end sessions (405)")
         }
         Ok(seen) => Finding::warning(
             AREA,
             "end",
-            format!("DELETE is answered {}", seen.summary()),
+            format!("the response to DELETE is {}", seen.summary()),
         )
-        .advise("pass DELETE on: nginx: no limit_except; WAF: allow DELETE at the endpoint"),
+        .advise("let DELETE pass: nginx: no limit_except; WAF: allow DELETE at the endpoint"),
         Err(problem) => {
-            Finding::warning(AREA, "end", problem).advise("pass DELETE on to the server")
+            Finding::warning(AREA, "end", problem).advise("let DELETE pass to the server")
         }
     });
 }
@@ -168,7 +170,7 @@ mod tests {
         assert!(
             found
                 .seen
-                .contains("8 connections 3 knew the session; 5 times 404"),
+                .contains("3 of 8 connections know the session; 5 times 404"),
             "{found:?}"
         );
         assert!(found.advice[0].contains("seal.keys"));

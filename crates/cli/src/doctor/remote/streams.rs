@@ -39,7 +39,7 @@ pub(super) async fn examine(
         None => report.add(Finding::skipped(
             AREA,
             "cut-off",
-            "no stream could be held open",
+            "no stream could be opened",
         )),
     }
 }
@@ -55,7 +55,7 @@ async fn listen(wire: &Wire, front: Front, report: &mut Report) -> Option<Open> 
         Err(problem) => {
             report.add(buffered(
                 CHECK,
-                &format!("its head does not arrive: {problem}"),
+                &format!("the response head does not arrive: {problem}"),
                 front,
             ));
             return None;
@@ -69,14 +69,14 @@ async fn listen(wire: &Wire, front: Front, report: &mut Report) -> Option<Open> 
             Finding::failure(
                 AREA,
                 CHECK,
-                "it is answered, and not with text/event-stream",
+                "the content type of the response is not text/event-stream",
             )
-            .advise("something in front changes Content-Type, or the server does not stream")
+            .advise("a proxy changes Content-Type, or the server does not stream")
         } else {
             Finding::skipped(
                 AREA,
                 CHECK,
-                format!("answered {status}: the server has no such streams"),
+                format!("status {status}: the server has no such streams"),
             )
         });
         return None;
@@ -90,14 +90,18 @@ async fn listen(wire: &Wire, front: Front, report: &mut Report) -> Option<Open> 
             report.add(Finding::ok(
                 AREA,
                 CHECK,
-                format!("its first event arrives after {} ms", took.as_millis()),
+                format!("the first event arrives after {} ms", took.as_millis()),
             ));
             Some(stream)
         }
         Ok(message) => {
             report.add(
-                Finding::warning(AREA, CHECK, format!("its first event is {}", message["method"]))
-                    .advise("it has to be notifications/subscriptions/acknowledged: a newer version of the server"),
+                Finding::warning(
+                    AREA,
+                    CHECK,
+                    format!("the first event is {}", message["method"]),
+                )
+                .advise("it must be notifications/subscriptions/acknowledged: upgrade the server"),
             );
             Some(stream)
         }
@@ -116,7 +120,7 @@ async fn compression(wire: &Wire, front: Front, report: &mut Report) {
     let Ok(mut stream) = wire.open(&asked).await else {
         report.add(buffered(
             CHECK,
-            "for clients that take gzip its head does not arrive",
+            "with Accept-Encoding: gzip the response head does not arrive",
             front,
         ));
         return;
@@ -126,7 +130,7 @@ async fn compression(wire: &Wire, front: Front, report: &mut Report) {
         report.add(Finding::ok(
             AREA,
             CHECK,
-            "none, also for clients that take gzip",
+            "none, also with Accept-Encoding: gzip",
         ));
         return;
     };
@@ -141,8 +145,8 @@ async fn compression(wire: &Wire, front: Front, report: &mut Report) {
         arrived += bytes.len();
         if ARRIVED < arrived {
             report.add(
-                Finding::warning(AREA, CHECK, format!("{coding}, for clients that take it; events still arrive at once"))
-                    .advise("no compression of text/event-stream: it gains nothing, and some proxies wait for a block to be full"),
+                Finding::warning(AREA, CHECK, format!("{coding}, if the client accepts it; events still arrive at once"))
+                    .advise("do not compress text/event-stream: it saves nothing, and some proxies buffer until a block is full"),
             );
             return;
         }
@@ -150,7 +154,7 @@ async fn compression(wire: &Wire, front: Front, report: &mut Report) {
     report.add(buffered(
         CHECK,
         &format!(
-            "for clients that take {coding} the first event does not arrive within {AT_ONCE:?}"
+            "with Accept-Encoding: {coding} the first event does not arrive within {AT_ONCE:?}"
         ),
         front,
     ));
@@ -174,7 +178,7 @@ async fn of_session(
         Err(problem) => {
             report.add(buffered(
                 CHECK,
-                &format!("its head does not arrive: {problem}"),
+                &format!("the response head does not arrive: {problem}"),
                 front,
             ));
             return None;
@@ -204,8 +208,9 @@ async fn of_session(
         }
         status => {
             report.add(
-                Finding::warning(AREA, CHECK, format!("answered {status}"))
-                    .advise("answer with text/event-stream, or 405 if there is none"),
+                Finding::warning(AREA, CHECK, format!("the response is {status}")).advise(
+                    "respond with text/event-stream, or with 405 if there is no such stream",
+                ),
             );
             None
         }
@@ -217,7 +222,7 @@ fn buffered(check: &str, what: &str, front: Front) -> Finding {
         AREA,
         check,
         format!(
-            "{what}; somebody in between holds streams back (in front: {})",
+            "{what}; a proxy buffers streams (in front: {})",
             front.name()
         ),
     )
@@ -233,18 +238,18 @@ fn headers(stream: &Open, report: &mut Report) {
         .filter(|c| *c != "identity")
     {
         problems.push(format!(
-            "compressed ({coding}): events wait for a block to be full"
+            "compressed ({coding}): a proxy may buffer events until a block is full"
         ));
     }
     if stream.header("content-length").is_some() {
-        problems.push("it has a Content-Length, so it is no stream any more".to_owned());
+        problems.push("it has a Content-Length, so a proxy has buffered it".to_owned());
     }
     let cached = stream.header("cache-control").unwrap_or_default();
     if !cached.contains("no-cache") && !cached.contains("no-store") {
-        problems.push("no Cache-Control: no-cache, so that a cache may keep it".to_owned());
+        problems.push("no Cache-Control: no-cache, so a cache may store it".to_owned());
     }
     report.add(if problems.is_empty() {
-        Finding::ok(AREA, CHECK, "neither compressed nor cached")
+        Finding::ok(AREA, CHECK, "not compressed and not cached")
     } else {
         Finding::warning(AREA, CHECK, problems.join("; "))
             .advise("no compression and no caching of text/event-stream: nginx: gzip off; proxy_cache off; server: Cache-Control: no-cache, no-transform")
@@ -271,7 +276,7 @@ async fn first_message(stream: &mut Open, within: Duration) -> Result<Value, Str
             More::Broken(problem) => return Err(format!("the stream breaks: {problem}")),
             More::Silence => {
                 return Err(format!(
-                    "the first event, which is sent at once, does not arrive within {within:?}"
+                    "the first event, which is sent immediately, does not arrive within {within:?}"
                 ));
             }
         }
@@ -295,14 +300,14 @@ async fn watch(mut stream: Open, front: Front, hold: Duration) -> Finding {
                 continue;
             }
             More::Silence => {
-                let seen = format!("open after {} s, {signs} signs of life", hold.as_secs());
+                let seen = format!("open after {} s, {signs} heartbeats", hold.as_secs());
                 return if signs == 0 && Duration::from_secs(30) <= hold {
                     Finding::warning(
                         AREA,
                         CHECK,
-                        format!("{seen}: what says nothing is cut off by the next balancer, mostly after 60 s"),
+                        format!("{seen}: balancers close silent streams, usually after 60 s"),
                     )
-                    .advise("send a comment every 15 to 25 s, as Longshore does; or else, longer limits:")
+                    .advise("send a comment every 15 to 25 s, as Longshore does, or raise the timeouts:")
                     .advise_all(front.against_cut_offs())
                 } else {
                     Finding::ok(AREA, CHECK, format!("{seen}; --hold 120 waits longer"))
@@ -315,7 +320,7 @@ async fn watch(mut stream: Open, front: Front, hold: Duration) -> Finding {
             AREA,
             CHECK,
             format!(
-                "{ended} after {} s, {} s of them without a sign of life",
+                "{ended} after {} s, the last {} s without a heartbeat",
                 begun.elapsed().as_secs(),
                 last.elapsed().as_secs()
             ),

@@ -43,7 +43,7 @@ pub(super) fn roots(own: &[u8]) -> Result<Arc<RootCertStore>, String> {
                 .map_err(|error| format!("--ca: {error}"))?;
         }
         if roots.len() == before {
-            return Err("--ca: there is no certificate in PEM form in it".to_owned());
+            return Err("--ca: the file contains no certificate in PEM form".to_owned());
         }
     }
     Ok(Arc::new(roots))
@@ -121,7 +121,7 @@ fn verify(
         return Err(Error::NoCertificatesPresented);
     };
     let name = ServerName::try_from(host)
-        .map_err(|_| Error::General("its host is no name that a certificate can have".into()))?;
+        .map_err(|_| Error::General("its host is not a name that a certificate can have".into()))?;
     let provider = Arc::new(default_provider());
     let verifier = WebPkiServerVerifier::builder_with_provider(Arc::clone(roots), provider)
         .build()
@@ -154,13 +154,13 @@ pub(in crate::doctor) fn judge_expiry(
     end: SystemTime,
     now: SystemTime,
 ) -> Option<Finding> {
-    const RENEW: &str = "renew it (cert-manager: kubectl describe certificate; certbot: certbot renew), and have whoever serves it read it again";
+    const RENEW: &str = "renew it (cert-manager: kubectl describe certificate; certbot: certbot renew), and let the server reload it";
     match end.duration_since(now) {
         Err(_) => Some(
             Finding::failure(
                 area,
                 "expiry",
-                format!("the certificate ended at {}", date(end)),
+                format!("the certificate expired at {}", date(end)),
             )
             .advise(RENEW),
         ),
@@ -169,7 +169,7 @@ pub(in crate::doctor) fn judge_expiry(
                 area,
                 "expiry",
                 format!(
-                    "the certificate ends in {} days, at {}",
+                    "the certificate expires in {} days, at {}",
                     left.as_secs() / 86_400,
                     date(end)
                 ),
@@ -197,10 +197,7 @@ pub(super) async fn examine(
         Ok(()) => Finding::ok(
             AREA,
             "chain",
-            format!(
-                "{} certificates that lead to an authority which clients trust",
-                chain.len()
-            ),
+            format!("a chain of {} certificates to a trusted CA", chain.len()),
         ),
         Err(error) => untrusted(&error, chain.len(), &wire.host),
     });
@@ -239,19 +236,19 @@ fn untrusted(error: &Error, sent: usize, host: &str) -> Finding {
     let failure = |seen: String| Finding::failure(AREA, "chain", seen);
     match error {
         Error::InvalidCertificate(CertificateError::UnknownIssuer) if sent == 1 => failure(
-            "one certificate was sent, and no authority that clients trust issued it: it signed itself, or those between are missing"
+            "the server sent one certificate, which no trusted CA signed: it is self-signed, or intermediate certificates are missing"
                 .to_owned(),
         )
         .advise("serve the whole chain: nginx: ssl_certificate fullchain.pem; Kubernetes: tls.crt with the intermediate certificates; http.tls.certificate")
-        .advise("for an authority of your own: every client has to trust it (here: --ca FILE)"),
+        .advise("for a private CA: every client must trust it (here: --ca FILE)"),
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => failure(format!(
-            "{sent} certificates were sent, which lead to no authority that clients trust"
+            "the server sent {sent} certificates, which do not lead to a trusted CA"
         ))
-        .advise("for an authority of your own: every client has to trust it (here: --ca FILE)"),
+        .advise("for a private CA: every client must trust it (here: --ca FILE)"),
         Error::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
         ) => failure(format!("the certificate is not for {host}")).advise(format!(
-            "issue one for {host}; ingress: spec.tls[].hosts has to name it, or a default certificate is served"
+            "issue one for {host}; ingress: spec.tls[].hosts must contain it, or a default certificate is served"
         )),
         Error::InvalidCertificate(
             CertificateError::Expired | CertificateError::ExpiredContext { .. },

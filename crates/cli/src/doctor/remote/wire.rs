@@ -203,7 +203,7 @@ impl Wire {
         config: Arc<rustls::ClientConfig>,
     ) -> Result<tokio_rustls::client::TlsStream<TcpStream>, String> {
         let name = ServerName::try_from(self.host.clone())
-            .map_err(|_| "its host is no name that a certificate can have".to_owned())?;
+            .map_err(|_| "its host is not a name that a certificate can have".to_owned())?;
         let socket = self.connect(self.port).await?;
         let handshake = TlsConnector::from(config).connect(name, socket);
         timeout(self.patience, handshake)
@@ -289,14 +289,14 @@ impl Wire {
                 More::Bytes(bytes) => {
                     body.extend_from_slice(&bytes);
                     if BODY_MAX < body.len() {
-                        return Err(format!("the answer is larger than {BODY_MAX} bytes"));
+                        return Err(format!("the response is larger than {BODY_MAX} bytes"));
                     }
                 }
                 More::End => break,
                 More::Broken(problem) => return Err(problem),
                 More::Silence => {
                     return Err(format!(
-                        "the answer was not complete within {:?}",
+                        "the response was not complete within {:?}",
                         self.patience
                     ));
                 }

@@ -200,7 +200,7 @@ pub enum OAuthSetupError {
     },
     /// The audience is unknown.
     #[error(
-        "whom tokens of {issuer} have to be issued for is not known; set http.public_url to the URL that clients use, or auth.oauth.audience to what the issuer writes into tokens"
+        "the audience of tokens of {issuer} is unknown; set http.public_url to the URL that clients use, or auth.oauth.audience to the value that the issuer writes into tokens"
     )]
     NoAudience {
         /// The issuer.
@@ -208,7 +208,7 @@ pub enum OAuthSetupError {
     },
     /// The audience is invalid.
     #[error(
-        "auth.oauth.audience has {text:?}, which no token says; write one audience exactly as the issuer puts it into `aud`"
+        "auth.oauth.audience has {text:?}, which cannot be in a token; write one audience exactly as the issuer writes it into `aud`"
     )]
     Audience {
         /// Its value.
@@ -216,7 +216,7 @@ pub enum OAuthSetupError {
     },
     /// The scope is invalid.
     #[error(
-        "auth.oauth.scopes has {text:?}, which is no scope to ask for; a scope has visible ASCII characters, no quotation mark and no backslash, and offline_access is between clients and issuers"
+        "auth.oauth.scopes has {text:?}, which is not a valid scope; a scope has visible ASCII characters without quotation marks and backslashes. offline_access cannot be required, because it concerns only clients and issuers"
     )]
     Scope {
         /// Its value.
@@ -231,7 +231,7 @@ pub enum OAuthSetupError {
         problem: &'static str,
     },
     /// The clock difference is too large.
-    #[error("auth.oauth.leeway_seconds is {0}; give it at most 60")]
+    #[error("auth.oauth.leeway_seconds is {0}; set it to at most 60")]
     Leeway(u64),
     /// The authorization server cannot be built.
     #[error(transparent)]

@@ -147,7 +147,7 @@ pub enum FacadeSetupError {
     Tenant(String),
     /// Everybody could log in.
     #[error(
-        "at {0} everybody can have an account; set auth.oauth.facade.allow.emails, .domains, .groups or .subjects, or .anyone to admit every account"
+        "at {0} anyone can have an account; set auth.oauth.facade.allow.emails, .domains, .groups or .subjects, or .anyone to admit every account"
     )]
     Anyone(String),
     /// A number is out of bounds.
@@ -302,7 +302,7 @@ mod built {
                     .iter()
                     .any(|other| other.id == client.id)
                 {
-                    "its id is there twice; each client needs an id of its own"
+                    "another client has the same ID; choose another one"
                 } else if client.redirect_uris.is_empty()
                     && !(self.identity_assertions && client.secret.is_some())
                 {
@@ -398,7 +398,7 @@ mod tests {
     fn providers_where_everybody_has_an_account_need_a_list() {
         for provider in ["https://accounts.google.com", "https://github.com"] {
             let mut config = config(provider);
-            let error = config.check().expect_err("everybody could log in");
+            let error = config.check().expect_err("anyone could log in");
             assert!(matches!(error, FacadeSetupError::Anyone(_)), "{error}");
             config.allow.domains = vec!["example.com".to_owned()];
             assert_eq!(config.check(), Ok(()));

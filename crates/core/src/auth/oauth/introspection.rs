@@ -117,7 +117,7 @@ impl Introspection {
         let Some(client_secret) = config.client_secret.clone() else {
             return Err(OAuthSetupError::Introspection {
                 setting: "client_secret",
-                problem: "it is not set; issuers answer only clients that authenticate",
+                problem: "it is not set; issuers respond only to clients that authenticate",
             });
         };
         if config.client_id.is_empty() {
@@ -249,7 +249,7 @@ impl Introspection {
         match self.ask("longshore-doctor-made-up-token").await {
             Ok(None) => Ok(()),
             Ok(Some(_)) => Err(
-                "it says that a made-up token is active, so it would accept any token; check auth.oauth.introspection.url"
+                "it reports a made-up token as active, so any token would be accepted; check auth.oauth.introspection.url"
                     .to_owned(),
             ),
             Err(problem) => Err(problem.to_string()),

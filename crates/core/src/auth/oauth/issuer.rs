@@ -100,15 +100,15 @@ pub(super) enum KeysError {
         #[source]
         source: FetchError,
     },
-    #[error("{url} answers {status}")]
+    #[error("{url} responded with {status}")]
     Status { url: Url, status: http::StatusCode },
-    #[error("{url} is no document about an issuer")]
+    #[error("{url} is not issuer metadata")]
     Document { url: Url },
     #[error(
         "{url} is about {found:?} and not about this issuer: write the issuer in auth.oauth exactly as it does"
     )]
     OtherIssuer { url: Url, found: String },
-    #[error("{url} has its keys at {jwks:?}, which is no URL with https")]
+    #[error("{url} has jwks_uri {jwks:?}, which is not an https URL")]
     JwksUrl { url: Url, jwks: String },
     #[error("{url}: {source}")]
     Keys {
@@ -211,8 +211,7 @@ impl Issuer {
                             error = with_causes(&error),
                             has_keys,
                             setting = "auth.oauth.issuer",
-                            "an issuer's keys could not be had; it is tried again. Without any, tokens are answered with 503: \
-                             the issuer's URL has to be as it writes it itself, or jwks_url has to say where its keys are"
+                            "the keys of an issuer cannot be fetched; fetching is retried. Until keys are there, tokens get status 503. Check that auth.oauth.issuer is written exactly as in the issuer's metadata, or set jwks_url"
                         );
                     }
                     failures = failures.saturating_add(1);

@@ -40,7 +40,7 @@ impl fmt::Debug for Key {
 /// Reason for which a document is not a key set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum KeySetError {
-    #[error("it is no JSON object with a list of keys")]
+    #[error("it is not a JSON object with a list of keys")]
     Form,
     #[error("it has more than 64 keys")]
     TooMany,

@@ -26,7 +26,7 @@ pub enum Preset {
     Okta,
     /// Keycloak. Groups are the roles of the realm, the client is `azp`.
     Keycloak,
-    /// Amazon Cognito. Access tokens have no `aud`; `client_id` stands in for it, and is what `audience` has to name.
+    /// Amazon Cognito. Access tokens have no `aud`; `client_id` stands in for it, and `audience` must be that ID.
     Cognito,
 }
 

@@ -96,7 +96,7 @@ impl<'de> Visitor<'de> for Strict<'_> {
         while let Some(name) = members.next_key::<String>()? {
             let value = members.next_value_seed(self)?;
             if object.insert(name, value).is_some() {
-                return Err(A::Error::custom("a member is there twice"));
+                return Err(A::Error::custom("a member appears twice"));
             }
         }
         self.leave();

@@ -179,8 +179,8 @@ impl<'t> Token<'t> {
     }
 
     fn check_audience(&self, demands: Demands<'_>) -> Result<(), Fault> {
-        const FOREIGN: Fault = Fault("the token was issued for somebody else");
-        const NONE: Fault = Fault("the token does not say whom it was issued for");
+        const FOREIGN: Fault = Fault("the token was issued for another audience");
+        const NONE: Fault = Fault("the token has no audience");
         let is_ours = |audience: &str| demands.audiences.iter().any(|known| known == audience);
         match self.claims.get(demands.audience_claim) {
             Some(Value::String(audience)) if is_ours(audience) => Ok(()),

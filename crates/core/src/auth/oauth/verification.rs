@@ -140,7 +140,8 @@ impl Tokens {
                 Looked::Bad(error) => AuthOutcome::Refused(error),
                 Looked::UnknownKey(_) => AuthOutcome::Refused(refused(UNKNOWN_KEY)),
                 Looked::NoKeys(_) => AuthOutcome::Refused(AuthError::Unavailable(
-                    "tokens cannot be checked now: their issuer's keys are not there".into(),
+                    "tokens cannot be verified now: the keys of their issuer are not available"
+                        .into(),
                 )),
             }
         }))
@@ -236,7 +237,7 @@ impl Inner {
         if !claims.contains_key(audience) {
             if introspection.requires_audience {
                 return Err(refused(Fault(
-                    "the issuer does not say whom the token was issued for",
+                    "the issuer does not name the audience of the token",
                 )));
             }
             let own = issuer.audiences.first().cloned().unwrap_or_default();
@@ -381,7 +382,7 @@ fn words_of(
     names: &[&str],
     spaced: bool,
 ) -> Result<Vec<String>, AuthError> {
-    let odd = || refused(Fault("the scopes or groups in the token are no texts"));
+    let odd = || refused(Fault("the scopes or groups in the token are not strings"));
     let mut words = Vec::new();
     for name in names {
         match claim(claims, name) {

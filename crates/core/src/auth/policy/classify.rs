@@ -46,12 +46,17 @@ pub(super) fn classify(
         return is(Access::Read, "policy.read names it");
     }
     match said {
-        Some(true) => return is(Access::Read, "it says that it only reads"),
-        Some(false) => return is(Access::Write, "it says that it changes things"),
+        Some(true) => return is(Access::Read, "its annotations declare it read-only"),
+        Some(false) => {
+            return is(
+                Access::Write,
+                "its annotations declare that it changes something",
+            );
+        }
         None if strict => {
             return is(
                 Access::Write,
-                "it says nothing, and policy.strict_classification is on",
+                "its annotations declare nothing, and policy.strict_classification is on",
             );
         }
         None => {}
@@ -62,7 +67,7 @@ pub(super) fn classify(
     } else if words.iter().any(|word| READS.contains(&word.as_str())) {
         is(Access::Read, "its name sounds like it")
     } else {
-        is(Access::Write, "nobody knows, and that is on the safe side")
+        is(Access::Write, "unknown, so the stricter class applies")
     }
 }
 

@@ -105,7 +105,7 @@ pub struct RuleConfig {
 pub enum PolicyError {
     /// The pattern is invalid.
     #[error(
-        "{setting} has {pattern:?}, which is no pattern; write a name, with * and ? for anything"
+        "{setting} has {pattern:?}, which is not a pattern; write a name, with * and ? for anything"
     )]
     Pattern {
         /// Name of the setting.
@@ -114,9 +114,7 @@ pub enum PolicyError {
         pattern: String,
     },
     /// A pattern that no tool and no prompt has.
-    #[error(
-        "{setting} has {pattern:?}, and there is no {what} of such a name; correct it, or take it out"
-    )]
+    #[error("{setting} has {pattern:?}, which matches no {what}; correct or remove it")]
     Nothing {
         /// Name of the setting.
         setting: String,
@@ -126,7 +124,7 @@ pub enum PolicyError {
         what: &'static str,
     },
     /// The value is not a valid scope.
-    #[error("{setting} has {scope:?}, which is no scope")]
+    #[error("{setting} has {scope:?}, which is not a valid scope")]
     Scope {
         /// Name of the setting.
         setting: String,

@@ -338,12 +338,18 @@ fn patterns_that_fit_nothing_are_mistakes() {
     for (config, expected) in [
         (
             rule("tools", json!(["fils_*"])),
-            "policy.rules[0].tools has \"fils_*\", and there is no tool",
+            "policy.rules[0].tools has \"fils_*\", which matches no tool",
         ),
-        (rule("prompts", json!(["files_read"])), "no prompt"),
-        (rule("tools", json!(["[a"])), "no pattern"),
-        (rule("tools", json!([""])), "no pattern"),
-        (rule("requires", json!(["a b"])), "no scope"),
+        (rule("prompts", json!(["files_read"])), "matches no prompt"),
+        (
+            rule("tools", json!(["[a"])),
+            "which is not a pattern; write a name, with * and ? for anything",
+        ),
+        (
+            rule("tools", json!([""])),
+            "which is not a pattern; write a name, with * and ? for anything",
+        ),
+        (rule("requires", json!(["a b"])), "not a valid scope"),
         (json!({"read": ["x"]}), "policy.read"),
     ] {
         let error = told(config).expect("a mistake");

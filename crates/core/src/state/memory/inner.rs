@@ -155,7 +155,7 @@ impl Inner {
         if !std::mem::replace(&mut self.told, true) {
             tracing::warn!(
                 setting = "state.memory_bytes",
-                "the state in memory is full: outcomes of tasks, broken streams and subscriptions of the callers that take most are dropped before they expire"
+                "the in-memory state is full: task results, broken streams and subscriptions of the callers that use most are removed before they expire"
             );
         }
         self.make_room(bytes, stake.owner, key);

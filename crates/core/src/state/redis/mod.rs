@@ -125,7 +125,7 @@ impl Redis {
         match self.breaker().enter(Instant::now()) {
             Ok(()) => Ok(Call(Some(self))),
             Err(_) => Err(unreachable(
-                "it did not answer before, and is left alone for a moment",
+                "it did not respond before, and is not asked again for a moment",
             )),
         }
     }
@@ -191,15 +191,15 @@ fn state_error(error: &RedisError) -> StateError {
         return unreachable(problem);
     }
     unreachable(match error.kind() {
-        ErrorKind::Io if error.is_timeout() => "it does not answer in time",
-        ErrorKind::Io if error.is_connection_refusal() => "nobody listens there",
+        ErrorKind::Io if error.is_timeout() => "it does not respond in time",
+        ErrorKind::Io if error.is_connection_refusal() => "connection refused",
         ErrorKind::Io => "the connection broke off",
-        ErrorKind::AuthenticationFailed => "it refuses the credentials of state.url",
+        ErrorKind::AuthenticationFailed => "it rejects the credentials of state.url",
         ErrorKind::Server(ServerErrorKind::ReadOnly) => "it is read-only",
         ErrorKind::Server(ServerErrorKind::BusyLoading) => "it is loading its data",
-        ErrorKind::Server(ServerErrorKind::NoPerm) => "its user may not do what is needed",
-        _ if says("NOAUTH") || says("WRONGPASS") => "it refuses the credentials of state.url",
-        _ => "it answers with an error",
+        ErrorKind::Server(ServerErrorKind::NoPerm) => "its user lacks a permission (ACL)",
+        _ if says("NOAUTH") || says("WRONGPASS") => "it rejects the credentials of state.url",
+        _ => "it responds with an error",
     })
 }
 
@@ -339,7 +339,7 @@ fn page(found: Vec<Vec<u8>>) -> Result<Option<LogPage>, StateError> {
     let number = |piece: Option<Vec<u8>>| {
         piece
             .and_then(|piece| std::str::from_utf8(&piece).ok()?.parse::<u64>().ok())
-            .ok_or_else(|| unreachable("it answers with something else than was asked for"))
+            .ok_or_else(|| unreachable("its response is not of the expected type"))
     };
     let mut page = LogPage {
         first: number(Some(first))?,

@@ -39,7 +39,7 @@ fn read_certificates(setting: &'static str, path: &Path) -> Result<Vec<u8>, Open
     read(setting, path, |text| {
         let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
         match found {
-            Ok(found) if found.is_empty() => Err("there is no certificate in it".to_owned()),
+            Ok(found) if found.is_empty() => Err("it contains no certificate".to_owned()),
             Ok(_) => Ok(()),
             Err(error) => Err(format!("no certificate can be read: {error}")),
         }
@@ -78,7 +78,7 @@ pub(super) fn problem(error: &RedisError) -> Option<&'static str> {
     Some(match cause.downcast_ref::<rustls::Error>()? {
         rustls::Error::InvalidCertificate(problem) => match problem {
             CertificateError::UnknownIssuer => {
-                "nobody who is trusted vouches for its certificate (state.tls.ca)"
+                "its certificate is not signed by a trusted CA (state.tls.ca)"
             }
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
                 "its certificate is for another name than that in state.url"
@@ -92,9 +92,9 @@ pub(super) fn problem(error: &RedisError) -> Option<&'static str> {
             _ => "its certificate is not accepted",
         },
         rustls::Error::AlertReceived(_) => {
-            "it refuses TLS with this server (it may want to see a certificate: state.tls.certificate)"
+            "it rejects the TLS connection (it may require a client certificate: state.tls.certificate)"
         }
-        rustls::Error::InvalidMessage(_) => "it does not answer by TLS",
+        rustls::Error::InvalidMessage(_) => "it does not respond over TLS",
         _ => "TLS with it fails",
     })
 }
@@ -135,7 +135,7 @@ mod tests {
                     ca: file("client.key"),
                     ..StateTlsConfig::default()
                 },
-                ["state.tls.ca names", "there is no certificate"],
+                ["state.tls.ca names", "no certificate"],
             ),
             (
                 StateTlsConfig {

@@ -264,7 +264,7 @@ impl<W: Connect> Kept<W> {
         }
         let (this, asked) = (Arc::clone(self), Instant::now());
         let made = net::spawn(async move { this.make(asked).await }).await;
-        made.unwrap_or_else(|_| Err(unreachable("connecting came to an unexpected end")))
+        made.unwrap_or_else(|_| Err(unreachable("connecting ended unexpectedly")))
     }
 
     async fn make(&self, asked: Instant) -> RedisResult<(W::Connection, u64)> {
@@ -323,7 +323,7 @@ impl Connect for Nodes {
 
 impl Nodes {
     async fn listen(&self) -> RedisResult<PubSub> {
-        let mut problem = unreachable("there is no node");
+        let mut problem = unreachable("the cluster has no node");
         for address in &self.addresses {
             let server = address.clone().into_connection_info()?;
             let server = server.set_redis_settings(self.login.settings());

@@ -27,7 +27,7 @@ const ANSWER_BYTES_MAX: usize = 64 * 1024;
 /// Error when creating a client for a collector.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ClientError {
-    #[error("the endpoint is no URL")]
+    #[error("the endpoint is not a valid URL")]
     Url(#[from] url::ParseError),
     #[error("the endpoint cannot be used")]
     Endpoint(#[from] tonic::transport::Error),
@@ -172,7 +172,8 @@ impl HttpClient for OverHttp {
             let fetched = self.client.fetch(outgoing.within(self.timeout)).await;
             let fetched = fetched.inspect_err(|error| self.trouble.is(with_causes(error)))?;
             if !fetched.status.is_success() {
-                self.trouble.is(format!("it answered {}", fetched.status));
+                self.trouble
+                    .is(format!("it responded with {}", fetched.status));
             } else if let Ok(answer) = ExportTraceServiceResponse::decode(fetched.body.clone())
                 && let Some(partial) = answer.partial_success
             {

@@ -55,7 +55,7 @@ async fn send(signal: &str, target: &Target) -> Result<(), Problem> {
             .send_bytes(request)
             .await?;
         if !response.status().is_success() {
-            return Err(format!("it answers {}", response.status()).into());
+            return Err(format!("it responded with {}", response.status()).into());
         }
         return Ok(());
     }

@@ -82,7 +82,7 @@ impl Exporter {
         drop(self.records);
         let _ = self.stop.send(true);
         if tokio::time::timeout(within, self.done).await.is_err() {
-            tracing::debug!("the collector took too long; what was left is lost");
+            tracing::debug!("the collector did not respond in time; the remaining data is lost");
         }
     }
 }

@@ -363,7 +363,9 @@ impl MetricExporter {
                 let request = request.body(message.encode_to_vec().into())?;
                 let response = client.send_bytes(request).await?;
                 if !response.status().is_success() {
-                    return Err(format!("the collector answered {}", response.status()).into());
+                    return Err(
+                        format!("the collector responded with {}", response.status()).into(),
+                    );
                 }
             }
             Self::Grpc(way) => {
@@ -403,7 +405,7 @@ impl Health {
                 tracing::info!(
                     signal = self.signal,
                     endpoint = self.endpoint,
-                    "the collector answers again"
+                    "the collector responds again"
                 );
             }
             Ok(()) => {}
@@ -414,7 +416,7 @@ impl Health {
                         signal = self.signal,
                         endpoint = self.endpoint,
                         error = met.problem.unwrap_or_else(|| error.to_string()),
-                        "the collector did not take what it was sent; it is tried again with what comes, and not reported again until it answers"
+                        "the collector did not accept an export; later exports are attempted, and further failures are not logged until one succeeds"
                     );
                 }
             }
@@ -442,7 +444,7 @@ impl Health {
                 endpoint = self.endpoint,
                 rejected = items,
                 why,
-                "the collector did not take all that it was sent; that is lost, and not reported again until it takes all"
+                "the collector rejected a part of an export, which is lost; further rejections are not logged until it accepts a whole export"
             );
         }
     }

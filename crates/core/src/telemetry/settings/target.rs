@@ -90,12 +90,12 @@ impl Reader<'_> {
         for other in others {
             let means = match other {
                 "prometheus" => {
-                    "but /metrics is served as it is, at http.admin.port or with a proof of who asks"
+                    "but /metrics is always served, at http.admin.port or to authenticated callers"
                 }
                 "console" => {
-                    "but nothing is exported to standard output; log.level says what is logged"
+                    "but nothing is exported to standard output; log.level sets what is logged"
                 }
-                _ => "of which only otlp and none are known",
+                _ => "but only otlp and none are supported",
             };
             self.doubt(&name, other, means);
         }
@@ -120,7 +120,7 @@ impl Reader<'_> {
                 self.doubt(
                     "OTEL_EXPORTER_OTLP_PROTOCOL",
                     other,
-                    "of which only grpc and http/protobuf are known; the latter is used",
+                    "but only grpc and http/protobuf are supported; the latter is used",
                 );
                 Protocol::Http
             }
@@ -165,8 +165,7 @@ impl Reader<'_> {
             self.is_refused = true;
             // The endpoint may contain a secret.
             self.doubts.push(format!(
-                "the endpoint for {} (telemetry.endpoint, OTEL_EXPORTER_OTLP_ENDPOINT) is no http:// or https:// URL, such as \
-                 http://collector:4318; they are not exported",
+                "the endpoint for {} (telemetry.endpoint, OTEL_EXPORTER_OTLP_ENDPOINT) is not an http:// or https:// URL, such as http://collector:4318; they are not exported",
                 signal.word().to_lowercase()
             ));
         }
@@ -181,7 +180,7 @@ impl Reader<'_> {
                 self.doubt(
                     "OTEL_EXPORTER_OTLP_COMPRESSION",
                     other,
-                    "of which only gzip and none are known; nothing is compressed",
+                    "but only gzip and none are supported; no compression is used",
                 );
                 false
             }
@@ -197,7 +196,7 @@ impl Reader<'_> {
                 self.doubt(
                     "OTEL_EXPORTER_OTLP_TIMEOUT",
                     text,
-                    "which is no number; its default is used",
+                    "which is not a number; the default is used",
                 );
                 TIMEOUT
             }

@@ -102,7 +102,7 @@ async fn one_closed_address_among_open_ones_closes_the_name() {
         fetch(&nobody, "http://a.example/")
             .await
             .expect_err("refused"),
-        "there is no address for a.example"
+        "a.example has no address"
     );
 }
 
@@ -139,7 +139,7 @@ async fn redirects_are_looked_at_like_any_url() {
         ("file:///etc/passwd", "it names no host"),
         ("gopher://api.example/", "only http and https"),
         ("http://user:secret@api.example/", "user name"),
-        ("http://[", "that is no URL"),
+        ("http://[", "it is not a valid URL"),
     ] {
         let head = format!("302 Found\r\nlocation: {location}");
         let (server, _) = serve(move |_| response(&head, b"")).await;
@@ -291,13 +291,16 @@ async fn answers_are_read_up_to_a_size_after_inflating() {
     for path in ["/announced", "/unannounced", "/bomb"] {
         let message = get(path).await.expect_err(path);
         assert_eq!(
-            message, "the answer of 127.0.0.1 is larger than 10000 bytes",
+            message, "the response of 127.0.0.1 is larger than 10000 bytes",
             "{path}"
         );
     }
     for path in ["/twice", "/br", "/liar"] {
         let message = get(path).await.expect_err(path);
-        assert!(message.contains("encoded in a way"), "{path}: {message}");
+        assert!(
+            message.contains("has an unsupported content encoding"),
+            "{path}: {message}"
+        );
     }
     assert_eq!(
         get("/head").await.expect_err("too large"),
@@ -338,7 +341,7 @@ async fn who_does_not_answer_is_given_up() {
     let error = get("/", first_byte).await;
     assert_eq!(
         error.to_string(),
-        "127.0.0.1 took longer than 0.05 s to begin its answer"
+        "127.0.0.1 took longer than 0.05 s to begin its response"
     );
     let idle = Deadlines {
         idle: short,
@@ -347,7 +350,7 @@ async fn who_does_not_answer_is_given_up() {
     let error = get("/begin", idle).await;
     assert_eq!(
         error.to_string(),
-        "127.0.0.1 took longer than 0.05 s to go on with its answer"
+        "127.0.0.1 took longer than 0.05 s to continue its response"
     );
     let error = get("/", Deadlines::total(short)).await;
     assert_eq!(

@@ -50,7 +50,7 @@ pub enum DiscoveryError {
     #[error("{0}")]
     Program(String),
     /// The program prints no usable help.
-    #[error("{0} says nothing that could become a tool")]
+    #[error("the help of {0} describes nothing that could become a tool")]
     Nothing(String),
 }
 
@@ -280,14 +280,13 @@ impl Search<'_> {
             && help.positionals.is_empty()
             && about.is_empty()
         {
-            self.left_out
-                .push(format!("{called}: its help says nothing"));
+            self.left_out.push(format!("{called}: its help is empty"));
             return;
         }
         let name = shortened(&sanitized(&called), NAME_CHARACTERS_MAX);
         if !self.names.insert(name.clone()) {
             self.left_out
-                .push(format!("{called}: {name} is there already"));
+                .push(format!("{called}: {name} exists already"));
             return;
         }
         let tool = described(&name, &self.argv0, words, about, help);

@@ -111,7 +111,7 @@ async fn a_program_that_hangs_or_writes_without_end_or_is_not_there_is_told() {
     assert!(problem.contains("more than"), "{problem}");
     let silent = program(folder.path(), "exit 0");
     let problem = discover(&silent).await.expect_err("silent").to_string();
-    assert!(problem.contains("says nothing"), "{problem}");
+    assert!(problem.contains("describes nothing"), "{problem}");
     let missing = Discovery {
         program: "no-such-command-anywhere".to_owned(),
         ..silent

@@ -148,16 +148,28 @@ async fn a_login_counts_a_moment_after_it_was_made_and_so_does_its_end() {
         tokens.keep(&name(), &grant).await.expect("kept");
     };
     keep("one").await;
-    assert_eq!(logged_in.token().await.expect("a token").value, "Bearer one");
+    assert_eq!(
+        logged_in.token().await.expect("a token").value,
+        "Bearer one"
+    );
     keep("another").await;
     // The cached state is used for a moment without a read.
-    assert_eq!(logged_in.token().await.expect("a token").value, "Bearer one");
+    assert_eq!(
+        logged_in.token().await.expect("a token").value,
+        "Bearer one"
+    );
     tokio::time::advance(LOOKS).await;
-    assert_eq!(logged_in.token().await.expect("a token").value, "Bearer another");
+    assert_eq!(
+        logged_in.token().await.expect("a token").value,
+        "Bearer another"
+    );
     // After a rejection by the server, the store is read immediately.
     keep("a third").await;
     assert!(logged_in.refused("another", &HeaderMap::new()).await);
-    assert_eq!(logged_in.token().await.expect("a token").value, "Bearer a third");
+    assert_eq!(
+        logged_in.token().await.expect("a token").value,
+        "Bearer a third"
+    );
     // No further token can be obtained.
     assert!(!logged_in.refused("a third", &HeaderMap::new()).await);
     tokens.forget(&name(), None).await.expect("forgotten");
@@ -189,7 +201,9 @@ async fn replicas_that_need_another_token_at_once_show_the_refresh_token_once() 
         // The same holds if the server rejects the token of all replicas.
         if number == 1 {
             let none = HeaderMap::new();
-            let refused = replicas.iter().map(|replica| replica.refused("access2", &none));
+            let refused = replicas
+                .iter()
+                .map(|replica| replica.refused("access2", &none));
             assert!(join_all(refused).await.into_iter().all(|again| again));
             let got = join_all(replicas.iter().map(Renewed::token)).await;
             for got in got {
@@ -212,7 +226,10 @@ async fn whoever_goes_away_leaves_the_token_that_was_asked_for_to_others() {
         // The refresh has begun, and its caller is cancelled.
         assert!(futures_util::poll!(asking.as_mut()).is_pending());
     }
-    assert_eq!(logged_in.token().await.expect("a token").value, "Bearer access1");
+    assert_eq!(
+        logged_in.token().await.expect("a token").value,
+        "Bearer access1"
+    );
     assert_eq!(issuer.shown(), ["refresh0"]);
 }
 
@@ -223,10 +240,16 @@ async fn a_token_that_is_good_is_used_while_nobody_can_look_where_it_is_kept() {
     let tokens = state(Arc::clone(&store) as Arc<dyn State>);
     tokens.keep(&name(), &issuer.grant(0)).await.expect("kept");
     let logged_in = login(&tokens);
-    assert_eq!(logged_in.token().await.expect("a token").value, "Bearer access1");
+    assert_eq!(
+        logged_in.token().await.expect("a token").value,
+        "Bearer access1"
+    );
     store.0.is_gone.store(true, Ordering::Relaxed);
     tokio::time::advance(LOOKS).await;
-    assert_eq!(logged_in.token().await.expect("a token").value, "Bearer access1");
+    assert_eq!(
+        logged_in.token().await.expect("a token").value,
+        "Bearer access1"
+    );
     // No token is requested that could not be shared with the others.
     assert!(!logged_in.refused("access1", &HeaderMap::new()).await);
     let started = login(&tokens);
@@ -245,12 +268,21 @@ async fn what_cannot_be_kept_is_used_and_kept_before_the_next_is_got() {
     one.keep(&name(), &issuer.grant(0)).await.expect("kept");
     let (first, second) = (login(&one), login(&other));
     store.0.is_full.store(true, Ordering::Relaxed);
-    assert_eq!(first.token().await.expect("a token").value, "Bearer access1");
+    assert_eq!(
+        first.token().await.expect("a token").value,
+        "Bearer access1"
+    );
     assert!(first.refused("access1", &HeaderMap::new()).await);
     store.0.is_full.store(false, Ordering::Relaxed);
-    assert_eq!(first.token().await.expect("a token").value, "Bearer access2");
+    assert_eq!(
+        first.token().await.expect("a token").value,
+        "Bearer access2"
+    );
     // The other replica has it too.
-    assert_eq!(second.token().await.expect("a token").value, "Bearer access2");
+    assert_eq!(
+        second.token().await.expect("a token").value,
+        "Bearer access2"
+    );
     assert_eq!(issuer.shown(), ["refresh0", "refresh1"]);
 }
 
@@ -270,7 +302,10 @@ async fn an_issuer_that_gives_no_more_is_left_alone_until_somebody_logs_in() {
     assert_eq!(issuer.shown().len(), 1);
     // A new login starts over.
     tokens.keep(&name(), &issuer.grant(0)).await.expect("kept");
-    assert_eq!(logged_in.token().await.expect("a token").value, "Bearer access1");
+    assert_eq!(
+        logged_in.token().await.expect("a token").value,
+        "Bearer access1"
+    );
 }
 
 #[tokio::test]
@@ -288,5 +323,8 @@ async fn an_issuer_with_which_something_is_wrong_does_not_end_a_login() {
         );
     }
     *issuer.status.lock().expect("no panic") = None;
-    assert_eq!(logged_in.token().await.expect("a token").value, "Bearer access1");
+    assert_eq!(
+        logged_in.token().await.expect("a token").value,
+        "Bearer access1"
+    );
 }

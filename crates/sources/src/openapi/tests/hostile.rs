@@ -195,5 +195,9 @@ fn parameters_and_refusals_are_bounded() {
     let told = refusals(&collector);
     assert_eq!(told.len(), 5_001);
     assert!(told[0].contains("2000 parameters"), "{}", told[0]);
-    assert!(told[5_000].contains("more is refused"), "{}", told[5_000]);
+    assert!(
+        told[5_000].contains("more tools are rejected than listed here"),
+        "{}",
+        told[5_000]
+    );
 }

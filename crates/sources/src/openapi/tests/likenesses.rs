@@ -166,7 +166,9 @@ async fn an_answer_that_is_not_what_the_document_says_is_shown_all_the_same() {
         .await
         .expect_err("more than the document says");
     assert!(
-        told.contains("It has been done") && told.contains(r#"\"message\":{\"text\":\"hi\"}"#),
+        told.contains(
+            "The call was executed, but the response does not match the tool's output schema ("
+        ) && told.contains(r#"\"message\":{\"text\":\"hi\"}"#),
         "{told}"
     );
     let request = seen.lock().expect("no panic").pop().expect("a request");

@@ -109,7 +109,7 @@ fn every_function_becomes_a_tool_and_what_cannot_be_one_says_why() {
     );
     assert_eq!(
         problem(&component),
-        "source c, sources[0].component (docs:numbers/things@0.1.0#make): its result is a resource, which has no form in JSON"
+        "source c, sources[0].component (docs:numbers/things@0.1.0#make): its result is a resource, which has no JSON form"
     );
     let add = tool(&component, "add");
     let byte = json!({"type": "integer", "minimum": 0, "maximum": 255});
@@ -164,8 +164,8 @@ fn what_is_told_of_a_function_is_what_its_tool_says() {
     assert_eq!(definition.annotations.idempotent_hint, Some(true));
     let problem = problem(&component);
     for part in [
-        "sources[0].component (echo): component.tools tells of an argument words, which it has not: echo(text: string) -> string",
-        "sources[0].component.tools.substract: there is no such function; it exports docs:numbers/sums@0.1.0#sum, ",
+        "sources[0].component (echo): component.tools describes an argument words, which the function does not have: echo(text: string) -> string",
+        "sources[0].component.tools.substract: it exports no such function; it exports docs:numbers/sums@0.1.0#sum, ",
     ] {
         assert!(problem.contains(part), "{problem}");
     }
@@ -211,8 +211,11 @@ fn what_is_no_component_is_refused_with_what_to_do() {
         "{}",
         problem(&missing)
     );
-    assert!(problem(&of_file(Path::new("/tmp"), json!({}))).contains("it is no file"));
-    assert!(problem(&of_file(Path::new(""), json!({}))).contains("name the component's file"));
+    assert!(problem(&of_file(Path::new("/tmp"), json!({}))).contains("it is not a file"));
+    assert!(
+        problem(&of_file(Path::new(""), json!({})))
+            .contains("it does not exist; name the file of the component")
+    );
 }
 
 #[test]
@@ -232,7 +235,7 @@ fn settings_that_cannot_be_are_named() {
         ),
         (
             json!({"directories": [{"path": "/nonexistent"}]}),
-            "component.directories[0].path: there is no folder /nonexistent",
+            "component.directories[0].path: the folder /nonexistent does not exist",
         ),
         (
             json!({"directories": [{"path": "/tmp"}, {"path": "/usr", "at": "/tmp"}]}),
@@ -294,8 +297,13 @@ async fn results_are_texts_values_and_errors() {
         "AAEC/w=="
     );
     assert_eq!(value(&component, "no-number", json!({})).await, "NaN");
-    let no_base64 = failure(&component, "bytes", json!({"data": "no Base64"})).await;
-    assert_eq!(no_base64, "data: it is no Base64, with padding");
+    let no_base64 = failure(
+        &component,
+        "bytes",
+        json!({"data": "it is not Base64 with padding"}),
+    )
+    .await;
+    assert_eq!(no_base64, "data: it is not Base64 with padding");
     let too_large = failure(&component, "add", json!({"left": 256, "right": 0})).await;
     assert_eq!(too_large, "left: it has to be a whole number from 0 to 255");
 }

@@ -328,7 +328,7 @@ fn misfits_say_where_and_what() {
             json!({"list": [1.5], "kind": "n0-x"}),
             "list.0: it has to be a whole number from -128 to 127",
         ),
-        (json!({"list": []}), "kind: it is not there"),
+        (json!({"list": []}), "kind: it is missing"),
         (
             json!({"list": [], "kind": "n1-x"}),
             "kind.n1-x: it has to be an object with the case's value",
@@ -343,11 +343,11 @@ fn misfits_say_where_and_what() {
         ),
         (
             json!({"list": [2.0, 3], "kind": "other"}),
-            "kind.other: there is no such case",
+            "kind.other: it has no such case",
         ),
         (
             json!({"list": [], "kind": "n0-x", "more": 1}),
-            "more: there is no such member",
+            "more: it has no such member",
         ),
         (json!([]), "it has to be an object"),
     ] {

@@ -222,7 +222,7 @@ async fn what_is_there_becomes_text_or_is_said_to_be_none() {
         );
     }
     for (path, part) in [
-        ("/image", "it is image/png of 9 bytes, which is no text"),
+        ("/image", "it is image/png of 9 bytes, not text"),
         ("/gone", "- status code 410"),
         ("/unmodified", "- status code 304"),
     ] {
@@ -299,11 +299,11 @@ fn settings_that_cannot_work_are_refused() {
         ),
         (
             |c| c.user_agent_user = "a\nb".to_owned(),
-            "builtin.fetch.user_agent_user is no value",
+            "builtin.fetch.user_agent_user is not a valid",
         ),
         (
             |c| c.user_agent_user = String::new(),
-            "builtin.fetch.user_agent_user is no value",
+            "builtin.fetch.user_agent_user is not a valid",
         ),
         (
             |c| c.user_agent_autonomous = "7/1.0".to_owned(),

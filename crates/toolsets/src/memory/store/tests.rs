@@ -123,7 +123,7 @@ fn what_cannot_be_read_is_refused_at_start_and_left_as_it_is() {
     let message = refused(&config(&folder));
     assert!(
         message.starts_with("builtin.memory.file is ")
-            && message.contains("memory.jsonl, of which line 2 is no JSON"),
+            && message.contains("memory.jsonl, of which line 2 is not valid JSON"),
         "{message}"
     );
     // The same holds for a file that becomes invalid while the server runs.
@@ -159,7 +159,7 @@ fn settings_that_cannot_work_are_refused() {
         file: Some(folder.path().to_owned()),
         ..MemoryConfig::default()
     };
-    assert!(refused(&of_folder).contains("no regular file"));
+    assert!(refused(&of_folder).contains("not a regular file"));
     fs::write(folder.path().join("memory.jsonl"), " ".repeat(101)).expect("written");
     assert!(with(|c| c.max_bytes = 100).contains("more than 100 bytes"));
 }
@@ -197,10 +197,7 @@ fn callers_who_are_known_have_graphs_of_their_own() {
         ..config(&folder)
     });
     let message = add(&few, &few.place(&Principal::new("third")), "x").expect_err("no room");
-    assert!(
-        message.contains("there are 2 memories already"),
-        "{message}"
-    );
+    assert!(message.contains("the maximum of 2 memories"), "{message}");
     assert_eq!(
         add(&few, &places[0], "more"),
         Ok(true),
@@ -220,7 +217,7 @@ fn a_graph_grows_up_to_its_bytes_and_not_beyond() {
     assert_eq!(add(&store, &store.shared(), "a"), Ok(true));
     let message = add(&store, &store.shared(), "b").expect_err("full");
     assert!(
-        message.contains(&format!("it may have {line}")),
+        message.contains(&format!("the maximum is {line}")),
         "{message}"
     );
     assert_eq!(names(&open(&exact), &store.shared()), ["a"]);

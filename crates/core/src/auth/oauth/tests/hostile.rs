@@ -17,13 +17,13 @@ const SIGNATURE: Option<&str> = Some("the signature of the token is wrong");
 const EXTENSION: Option<&str> = Some("the token demands an extension that is not known");
 const KIND: Option<&str> = Some("the token is not an access token");
 const NO_TIME: Option<&str> = Some("a time in the token is not a number");
-const NO_AUDIENCE: Option<&str> = Some("the token does not say whom it was issued for");
-const FOREIGN: Option<&str> = Some("the token was issued for somebody else");
+const NO_AUDIENCE: Option<&str> = Some("the token has no audience");
+const FOREIGN: Option<&str> = Some("the token was issued for another audience");
 const NO_SUBJECT: Option<&str> = Some("the token has no subject");
 const NO_ISSUER: Option<&str> = Some("the token has no issuer");
 const OTHER_ISSUER: Option<&str> = Some("the token is of another issuer");
 const UNKNOWN_KEY: Option<&str> = Some("the token is signed with a key that is not known");
-const WORDS: Option<&str> = Some("the scopes or groups in the token are no texts");
+const WORDS: Option<&str> = Some("the scopes or groups in the token are not strings");
 
 #[test]
 fn no_hostile_token_gets_in_and_no_good_one_is_refused() {
@@ -340,7 +340,11 @@ fn shapes(cases: &mut Cases, ec: &Signer) {
         ("four parts", format!("{good}.x"), Some("absent")),
         ("five parts", format!("{good}.x.y"), Some("absent")),
         ("nothing but dots", "..".to_owned(), MALFORMED),
-        ("no header", format!(".{payload}.{signature}"), MALFORMED),
+        (
+            "is not a header name, which is one or more letters, digits or !#$%&'*+-.^_`|~",
+            format!(".{payload}.{signature}"),
+            MALFORMED,
+        ),
         ("no claims", format!("{header}..{signature}"), MALFORMED),
         ("no signature", format!("{header}.{payload}."), SIGNATURE),
         (

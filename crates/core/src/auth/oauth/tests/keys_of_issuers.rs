@@ -220,15 +220,15 @@ async fn documents_that_are_not_about_the_issuer_are_not_believed() {
         ),
         (
             json!({"issuer": "SELF", "jwks_uri": "http://10.0.0.1/keys"}),
-            "no URL with https",
+            "which is not an https URL",
         ),
         (
             json!({"issuer": "SELF", "jwks_uri": "file:///etc/passwd"}),
-            "no URL with https",
+            "which is not an https URL",
         ),
-        (json!({"issuer": "SELF"}), "no document"),
-        (json!({"jwks_uri": "SELF/keys"}), "no document"),
-        (json!([]), "no document"),
+        (json!({"issuer": "SELF"}), "is not issuer metadata"),
+        (json!({"jwks_uri": "SELF/keys"}), "is not issuer metadata"),
+        (json!([]), "is not issuer metadata"),
     ] {
         let site = Site::start().await;
         let text = document.to_string().replace("SELF", &site.url);
