@@ -25,7 +25,7 @@ LONG, LONG_SHARE = 30, 0.03
 OPENINGS, OPENING_SHARE = ("What", "Who", "Whom", "Whose", "Where", "Of", "Nobody", "Whoever", "Whatever"), 0.01
 
 # Generated from the program, or written for developers of Longshore.
-EXEMPT = ("docs/configuration.md", "docs/protocol.md", "docs/architecture.md", "docs/dev/")
+EXEMPT = ("docs/protocol.md", "docs/dev/")
 
 # A pattern, and the term to use instead.
 TERMS = [

@@ -188,7 +188,7 @@ fn what_is_not_provided_is_an_error_at_start_that_names_all_of_it() {
     assert_eq!(
         error.to_string(),
         format!(
-            "values are missing that App::provide has to add before the server starts: tool place_order needs `{0}::Orders`; \
+            "values are missing that App::provide must add before the server starts: tool place_order needs `{0}::Orders`; \
              resource orders://order/{{number}} needs `{0}::Orders`",
             module_path!()
         )

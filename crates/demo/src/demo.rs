@@ -253,7 +253,7 @@ async fn practise_verb(
     vec![
         PromptMessage::user(format!(
             "I want to practise the English verb \"{verb}\". Set me {exercises} short exercises, one at a time: a \
-             sentence with a gap where a form of the verb belongs. Correct my answers before you go on."
+             sentence with a gap where a form of the verb belongs. Correct my solutions before you go on."
         )),
         PromptMessage::assistant(format!("Gladly. Here is the first one with \"{verb}\".")),
     ]

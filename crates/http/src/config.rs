@@ -223,9 +223,9 @@ impl HttpConfig {
         for network in self.trusted_proxies.too_wide() {
             conflicts.add(
                 format!(
-                    "http.trusted_proxies has {network}, so that anybody could say where a request came from, and who sent it"
+                    "http.trusted_proxies has {network}, so that every client could claim another address or user"
                 ),
-                "name the networks that your proxies have for themselves, such as 10.0.0.0/8",
+                "list only the networks of your proxies, such as 10.0.0.0/8",
             );
         }
         conflicts.nonzero([

@@ -438,7 +438,7 @@ where
     }
     // Without anything to wait for, the first poll completes it.
     build(Background::new()).now_or_never().unwrap_or_else(|| {
-        let problem = "building the server has to wait, which only App::bind can do";
+        let problem = "building the server must wait, which only App::bind can do";
         Err(std::io::Error::other(problem).into())
     })
 }

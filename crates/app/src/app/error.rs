@@ -45,7 +45,7 @@ pub enum AppError {
     Catalog(#[from] CatalogError),
     /// Tools, resources or prompts need values that the application does not provide.
     #[error(
-        "values are missing that App::provide has to add before the server starts: {}",
+        "values are missing that App::provide must add before the server starts: {}",
         .0.join("; ")
     )]
     Unprovided(

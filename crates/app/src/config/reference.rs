@@ -24,7 +24,7 @@ pub fn reference() -> String {
 
 fn write_section(text: &mut String, section: &Section) {
     let (title, intro) = match &*section.path {
-        "" => ("What is served, and how".to_owned(), String::new()),
+        "" => ("General".to_owned(), String::new()),
         path => (format!("`{path}`"), prose(&section.description)),
     };
     let _ = writeln!(text, "### {title}\n");

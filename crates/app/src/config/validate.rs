@@ -35,7 +35,7 @@ fn validate_exposure(config: &Config, probe: &Probe, proved: bool, conflicts: &m
     if is_public(config) && !may_be_public(config, probe, proved) {
         conflicts.add(
             format!(
-                "http.host is {}, and nothing proves who calls: anybody who reaches this machine could use the tools",
+                "http.host is {}, and authentication is off: everyone who reaches this machine could use the tools",
                 config.http.host
             ),
             "require authentication (auth.api_keys, with a key from `longshore key new`), listen on 127.0.0.1, or set --insecure (http.insecure = true) if this is intended",

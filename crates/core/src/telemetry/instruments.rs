@@ -315,11 +315,8 @@ pub const BUILD: Instrument = Instrument::gauge(
     "Always 1; the labels name the version",
 );
 /// User and system together.
-pub const CPU_TIME: Instrument = Instrument::counter(
-    "process.cpu.time",
-    "s",
-    "Processor time that the process has used",
-);
+pub const CPU_TIME: Instrument =
+    Instrument::counter("process.cpu.time", "s", "CPU time of the process");
 /// Metrics of the process.
 pub const MEMORY: Instrument = Instrument::gauge(
     "process.memory.usage",

@@ -22,7 +22,7 @@ pub(super) async fn echo(
 pub(super) fn json_schema_2020_12_tool() -> Arc<dyn Tool> {
     let definition = Definition::new("json_schema_2020_12_tool")
         .title("JSON Schema 2020-12")
-        .description("Takes a contact, whose means of contact has to be there.")
+        .description("Takes a contact with a required means of contact.")
         .read_only(true)
         .input_schema(json!({
             "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -81,7 +81,7 @@ pub(super) fn pulse(announcer: &Announcer) -> AnyResource {
         }
     });
     if let Err(error) = beating {
-        tracing::warn!(%error, "nobody will be told that everything://pulse changes");
+        tracing::warn!(%error, "clients cannot be notified that everything://pulse changes");
     }
     let read = move |_: Arc<CallContext>| async move {
         let beats = begun.elapsed().as_secs() / BEAT.as_secs();

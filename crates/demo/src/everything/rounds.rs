@@ -121,7 +121,7 @@ pub(super) async fn test_input_required_result_capabilities(
     };
     let (model, person, roots) = join!(asked_model, asked_person, asked_roots);
     let asked = usize::from(model?) + usize::from(person?) + usize::from(roots?);
-    Ok(format!("{asked} questions answered"))
+    Ok(format!("{asked} responses"))
 }
 
 /// A prompt that sends a client request first.
@@ -164,6 +164,6 @@ pub(super) fn text(answer: Elicited<Map<String, Value>>, field: &str) -> Result<
         .and_then(|mut answer| answer.remove(field));
     match text {
         Some(Value::String(text)) => Ok(text),
-        _ => Err(ToolError::new(format!("there was no answer: {action}"))),
+        _ => Err(ToolError::new(format!("no response: {action}"))),
     }
 }

@@ -24,7 +24,7 @@ pub enum ClientError {
     #[error("{0}")]
     Gone(String),
     /// There was no response in time.
-    #[error("no answer within {} s", .0.as_secs_f32())]
+    #[error("no response within {} s", .0.as_secs_f32())]
     Timeout(Duration),
     /// The HTTP request failed.
     #[error(transparent)]

@@ -521,7 +521,8 @@ impl Link {
                 is_certain: true, ..
             } => {
                 let why =
-                    "server/discover was answered as by servers of earlier versions".to_owned();
+                    "the response to server/discover is that of a server of an earlier version"
+                        .to_owned();
                 shared.close(&refused_by_era(ClientError::Protocol(why)));
             }
             _ => {}

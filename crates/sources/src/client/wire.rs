@@ -296,8 +296,8 @@ impl Envelope<'_> {
             // A request with this ID is waiting, and there will be no other response.
             (None, result, _, Some(id)) if self.jsonrpc.is_some() && own_id(id).is_some() => {
                 let problem = match result {
-                    Some(_) => "it answered with a result and an error",
-                    None => "it answered with neither a result nor an error",
+                    Some(_) => "its response has a result and an error",
+                    None => "its response has neither a result nor an error",
                 };
                 Ok(Incoming::Answer {
                     id: own_id(id),

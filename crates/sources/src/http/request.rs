@@ -271,7 +271,7 @@ fn base_and_rest(http: &HttpSourceConfig, url: &str) -> Result<(Url, String), St
     }
     if !url.is_empty() && !url.starts_with(['/', '?']) {
         return Err(format!(
-            "url: {url:?} has to begin with a slash, or with http:// or https://"
+            "url: {url:?} must begin with a slash, or with http:// or https://"
         ));
     }
     Ok((parse_base(&http.base_url)?, url.to_owned()))

@@ -114,7 +114,7 @@ fn import(
             continue;
         }
         if !path.starts_with('/') {
-            collector.refuse_at(path, "a path has to begin with a slash");
+            collector.refuse_at(path, "a path must begin with a slash");
             continue;
         }
         let item = match document.resolve(item) {

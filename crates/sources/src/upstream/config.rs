@@ -116,7 +116,7 @@ impl UpstreamConfig {
         if !(64 * 1024..=256 * 1024 * 1024).contains(&self.message_bytes) {
             conflicts.add(
                 format!("upstreams.{name}.message_bytes is {}", self.message_bytes),
-                "give it 65536 to 268435456",
+                "set it to 65536 to 268435456",
             );
         }
         if !(1..=100_000).contains(&self.callers_max) {

@@ -166,10 +166,7 @@ pub(super) fn lower(shape: &Shape, value: &Value, room: &mut Room) -> Lowered {
         Shape::Tuple(shapes) => {
             let values = value.as_array().ok_or_else(|| expected("a list"))?;
             if values.len() != shapes.len() {
-                return Err(Misfit::new(format!(
-                    "it has to have {} values",
-                    shapes.len()
-                )));
+                return Err(Misfit::new(format!("it must have {} values", shapes.len())));
             }
             let mut tuple = Vec::with_capacity(shapes.len());
             for (position, (shape, value)) in shapes.iter().zip(values).enumerate() {

@@ -30,7 +30,7 @@ pub(super) enum Refusal {
     Dangling,
     #[error("has a component that is not a directory")]
     NotADirectory,
-    #[error("is no directory")]
+    #[error("is not a directory")]
     NoDirectory,
     #[error("is a directory")]
     IsDirectory,

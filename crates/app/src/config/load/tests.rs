@@ -313,8 +313,8 @@ fn the_last_key_may_be_taken_away_from_a_server_that_runs() {
     assert_eq!(before.changes(&after)[0].0, "auth.api_keys");
     // And stays away.
     assert!(after.read_again(&probe).is_ok());
-    let refused = Loaded::read(&flags, &probe).expect_err("nothing proves who calls");
-    assert!(refused.to_string().contains("nothing proves who calls"));
+    let refused = Loaded::read(&flags, &probe).expect_err("authentication is off");
+    assert!(refused.to_string().contains("authentication is off"));
 }
 
 #[test]

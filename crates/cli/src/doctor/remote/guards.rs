@@ -28,7 +28,7 @@ fn is_private(wire: &Wire) -> bool {
 /// A page can point its own host name at an address behind a firewall; only `Host` reveals it (T-DNS).
 async fn host(wire: &Wire, eras: &Eras, report: &mut Report) {
     const CHECK: &str = "Host";
-    const ADVICE: &str = "http.allowed_hosts = [\"the name that clients use\"]; or a default server in the proxy that answers 421: nginx: server { listen 443 ssl default_server; return 421; }";
+    const ADVICE: &str = "http.allowed_hosts = [\"the name that clients use\"]; or a default server in the proxy that responds with 421: nginx: server { listen 443 ssl default_server; return 421; }";
     let asked = usual(wire, eras).host(STRANGER);
     report.add(match wire.ask(&asked).await {
         Ok(seen) if seen.is_result() && is_private(wire) => Finding::failure(

@@ -253,7 +253,7 @@ impl Wire {
             }
             Err(_) => {
                 connection.abort();
-                return Err(format!("no answer within {:?}", self.patience));
+                return Err(format!("no response within {:?}", self.patience));
             }
         };
         let (head, body) = response.into_parts();

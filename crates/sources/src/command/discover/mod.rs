@@ -301,8 +301,8 @@ impl Search<'_> {
 
     fn configuration(&self, discovery: &Discovery) -> String {
         let mut text = format!(
-            "# Found out from `{} --help`. Look at every tool before it is served: take away what nobody should call,\n\
-             # and say `read_only: true` where nothing is changed. Values never begin an argument with a dash.\n\
+            "# Discovered from `{} --help`. Check every tool before you serve it: remove those that must not be called,\n\
+             # and set `read_only: true` for those that change nothing. Values never begin an argument with a dash.\n\
              sources:\n  - name: {}\n    command:\n",
             self.called(&discovery.words),
             quoted(&sanitized(&self.base())),
