@@ -88,14 +88,14 @@ pub mod net {
     #[cfg(feature = "egress")]
     #[doc(inline)]
     pub use longshore_net::net::{
-        Answer, Client, ClientBuilder, ClientError, Deadlines, EgressConfig, Fetched, Guard,
-        HostRuleError, OutgoingRequest, Resolve, SystemResolver,
+        Answer, Client, ClientBuilder, ClientError, Deadlines, EgressConfig, FetchedResponse,
+        Guard, HostRuleError, OutgoingRequest, Resolve, SystemResolver,
     };
     #[doc(inline)]
     pub use longshore_net::net::{
         Backoff, Body, BodyError, Breaker, BreakerState, Bulkhead, BulkheadConfig, BulkheadError,
-        BulkheadStats, Cause, FetchError, Pass, Phase, StopSignal, TaskOutput, TrustedProxies,
-        chance,
+        BulkheadPermit, BulkheadStats, Cause, FetchError, Phase, StopSignal, TaskOutput,
+        TrustedProxies, chance,
     };
     #[cfg(feature = "sources")]
     #[doc(inline)]

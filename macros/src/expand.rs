@@ -379,7 +379,7 @@ fn implementation(tool: &ToolFn) -> TokenStream {
         #traits
 
         static __LONGSHORE_DESCRIBED: ::longshore::__private::LazyLock<
-            ::longshore::__private::Described
+            ::longshore::__private::ToolSpec
         > = ::longshore::__private::LazyLock::new(|| #described);
 
         #implementation
@@ -391,7 +391,7 @@ pub(crate) fn tool_of_method(tool: &ToolFn, object: &Object) -> TokenStream {
     let arguments = arguments(tool);
     let described = described(tool, &object.name_of(&name_of(tool)), &arguments_type(tool));
     let traits = traits();
-    let definition = quote!(::longshore::__private::Described);
+    let definition = quote!(::longshore::__private::ToolSpec);
     let (carrier, carrier_type) = object.carrier(&definition);
     let implementation = tool_impl(tool, &carrier);
     quote! {
@@ -447,8 +447,8 @@ fn tool_impl(tool: &ToolFn, carrier: &Carrier) -> TokenStream {
                 &#definition.definition
             }
 
-            fn checks_arguments(&self) -> bool {
-                #definition.checks_arguments
+            fn validates_arguments(&self) -> bool {
+                #definition.validates_arguments
             }
 
             fn checks_output(&self) -> bool {
@@ -550,7 +550,7 @@ fn described(tool: &ToolFn, name: &str, arguments: &TokenStream) -> TokenStream 
         quote!(.meta(#key, ::longshore::__private::serde_json::json!(#value)))
     });
     quote! {
-        ::longshore::__private::Described::new::<#arguments>(
+        ::longshore::__private::ToolSpec::new::<#arguments>(
             ::longshore::__private::Definition::new(#name)
                 #description
                 #title

@@ -204,9 +204,9 @@ fn a_bucket_that_cannot_be_used_is_told_at_start() {
 
 /// A store as an application may have one, which can be asked what it was given.
 #[derive(Clone, Debug, Default)]
-struct Shelf(Arc<Mutex<HashMap<String, Artifact>>>);
+struct ItemKind(Arc<Mutex<HashMap<String, Artifact>>>);
 
-impl ArtifactStore for Shelf {
+impl ArtifactStore for ItemKind {
     fn put<'a>(
         &'a self,
         key: &'a str,
@@ -227,7 +227,7 @@ impl ArtifactStore for Shelf {
 
 #[test]
 fn an_application_keeps_large_results_where_it_likes() {
-    let shelf = Shelf::default();
+    let shelf = ItemKind::default();
     let servers = [(); 2].map(|()| {
         let shelf = shelf.clone();
         serve(None).app(|app| app.artifact_store(shelf)).start()
@@ -258,7 +258,7 @@ fn an_application_keeps_large_results_where_it_likes() {
 #[test]
 fn settings_of_another_store_are_refused_where_there_is_one() {
     let folder = tempfile::tempdir().expect("a folder");
-    let app = App::new().artifact_store(Shelf::default());
+    let app = App::new().artifact_store(ItemKind::default());
     let mut config = Config::default();
     config.artifacts.folder = Some(folder.path().to_owned());
     config.http.port = 0;

@@ -230,7 +230,7 @@ pub(crate) async fn offered_at(
 
 /// The inputs of a toolset.
 #[derive(Clone, Copy)]
-pub(crate) struct Grounds<'a> {
+pub(crate) struct ToolsetContext<'a> {
     pub(crate) announcer: &'a Announcer,
     pub(crate) settings: &'a BuiltinConfig,
     pub(crate) metrics: &'a Metrics,
@@ -245,7 +245,7 @@ pub struct Toolset {
     pub(crate) skills: Vec<Skill>,
 }
 
-pub(crate) fn builtin(name: &str, _: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
+pub(crate) fn builtin(name: &str, _: &ToolsetContext<'_>) -> Result<Toolset, ToolsetError> {
     Err(ToolsetError::Setting {
         setting: "toolsets".to_owned(),
         problem: format!(

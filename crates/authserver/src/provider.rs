@@ -25,7 +25,7 @@ use crate::auth::{
     AssertionDemands, FacadeConfig, FacadeSetupError, IdTokenDemands, IssuerKeys, Preset,
     ProviderKind, strict_object, verify_id_token, verify_identity_assertion,
 };
-use crate::net::{Client, Fetched, OutgoingRequest};
+use crate::net::{Client, FetchedResponse, OutgoingRequest};
 
 /// Time for which metadata and keys are kept.
 const KEPT: Duration = Duration::from_secs(3600);
@@ -424,7 +424,7 @@ impl Provider {
         &self,
         request: OutgoingRequest,
         what: &'static str,
-    ) -> Result<Fetched, OAuthError> {
+    ) -> Result<FetchedResponse, OAuthError> {
         self.web.fetch(request).await.map_err(|error| {
             tracing::warn!(provider = self.host, %error, "cannot reach the {what} of the identity provider");
             OAuthError::unavailable("the identity provider does not respond; try again")

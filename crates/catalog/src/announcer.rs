@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::Notify;
 
-use super::{Interest, UrlElicitation};
+use super::{SubscriptionCounts, UrlElicitation};
 
 /// Announces to clients that a resource or a list has changed, on every replica. Only subscribed clients are notified.
 ///
@@ -45,18 +45,18 @@ struct Shared {
     /// Further announcers with the same announcements.
     followers: Mutex<Vec<Announcer>>,
     /// Subscriptions to resources, counted over all announcers that follow the same leader.
-    interest: Mutex<Interest>,
+    interest: Mutex<SubscriptionCounts>,
 }
 
 #[derive(Default)]
 struct Waiting {
-    notices: VecDeque<Notice>,
-    known: HashSet<Notice>,
+    notices: VecDeque<ChangeEvent>,
+    known: HashSet<ChangeEvent>,
 }
 
 /// A change to announce.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Notice {
+pub enum ChangeEvent {
     Tools,
     Prompts,
     Resources,
@@ -71,28 +71,28 @@ const WAITING_MAX: usize = 1024;
 impl Announcer {
     /// Announces new contents of a resource. Clients that have subscribed to exactly this URI are notified.
     pub fn resource_changed(&self, uri: impl AsRef<str>) {
-        self.announce(Notice::Resource(uri.as_ref().into()));
+        self.announce(ChangeEvent::Resource(uri.as_ref().into()));
     }
 
     /// The list of tools has changed.
     pub fn tools_changed(&self) {
-        self.announce(Notice::Tools);
+        self.announce(ChangeEvent::Tools);
     }
 
     /// The list of resources, or of their templates, has changed.
     pub fn resources_changed(&self) {
-        self.announce(Notice::Resources);
+        self.announce(ChangeEvent::Resources);
     }
 
     /// The list of prompts has changed.
     pub fn prompts_changed(&self) {
-        self.announce(Notice::Prompts);
+        self.announce(ChangeEvent::Prompts);
     }
 
     /// Announces that the user has finished with a page of a URL elicitation (ELI-11). Only the client that was asked
     /// is notified: on its open session stream, or when it next resumes that stream.
     pub fn elicitation_completed(&self, elicitation: &UrlElicitation) {
-        self.announce(Notice::Visited(elicitation.clone()));
+        self.announce(ChangeEvent::Visited(elicitation.clone()));
     }
 
     /// Adds another announcer that repeats every announcement of this one and shares its subscriptions. The follower
@@ -105,13 +105,13 @@ impl Announcer {
 
     /// Subscribed resources.
     #[doc(hidden)]
-    pub fn interest(&self) -> Interest {
+    pub fn interest(&self) -> SubscriptionCounts {
         self.interest_held().clone()
     }
 
     /// A list of this very server has changed, and those of its followers may not have.
     #[doc(hidden)]
-    pub fn announce_alone(&self, notice: Notice) {
+    pub fn announce_alone(&self, notice: ChangeEvent) {
         let mut waiting = self.waiting();
         if WAITING_MAX <= waiting.notices.len() {
             tracing::warn!(?notice, "too many announcements wait; this one is dropped");
@@ -132,7 +132,7 @@ impl Announcer {
 
     /// Queues a notice for subscribers, the only way from an application to them. Events (SEP-3415, a draft) would be
     /// further notices.
-    fn announce(&self, notice: Notice) {
+    fn announce(&self, notice: ChangeEvent) {
         for follower in &*self.followers() {
             follower.announce(notice.clone());
         }
@@ -141,7 +141,7 @@ impl Announcer {
 
     /// The next announcement that waits.
     #[doc(hidden)]
-    pub fn take(&self) -> Option<Notice> {
+    pub fn take(&self) -> Option<ChangeEvent> {
         let mut waiting = self.waiting();
         let notice = waiting.notices.pop_front()?;
         waiting.known.remove(&notice);
@@ -154,7 +154,7 @@ impl Announcer {
         self.0.news.notified().await;
     }
 
-    fn interest_held(&self) -> MutexGuard<'_, Interest> {
+    fn interest_held(&self) -> MutexGuard<'_, SubscriptionCounts> {
         self.0
             .interest
             .lock()
@@ -193,12 +193,15 @@ mod tests {
         let (leader, follower) = (Announcer::default(), Announcer::default());
         leader.lead(&follower);
         leader.prompts_changed();
-        leader.announce_alone(Notice::Tools);
+        leader.announce_alone(ChangeEvent::Tools);
         follower.resources_changed();
         let all =
             |announcer: &Announcer| -> Vec<_> { std::iter::from_fn(|| announcer.take()).collect() };
-        assert_eq!(all(&leader), [Notice::Prompts, Notice::Tools]);
-        assert_eq!(all(&follower), [Notice::Prompts, Notice::Resources]);
+        assert_eq!(all(&leader), [ChangeEvent::Prompts, ChangeEvent::Tools]);
+        assert_eq!(
+            all(&follower),
+            [ChangeEvent::Prompts, ChangeEvent::Resources]
+        );
     }
 
     #[test]
@@ -209,11 +212,11 @@ mod tests {
             announcer.resource_changed(format!("x://{n}"));
             announcer.tools_changed();
         }
-        assert_eq!(announcer.take(), Some(Notice::Tools));
+        assert_eq!(announcer.take(), Some(ChangeEvent::Tools));
         announcer.tools_changed();
         let rest: Vec<_> = std::iter::from_fn(|| announcer.take()).collect();
         assert_eq!(rest.len(), WAITING_MAX);
-        assert_eq!(rest.last(), Some(&Notice::Tools));
+        assert_eq!(rest.last(), Some(&ChangeEvent::Tools));
         assert_eq!(announcer.take(), None);
     }
 }

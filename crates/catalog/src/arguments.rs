@@ -6,8 +6,8 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::catalog::located::{Located, Misfit, Track};
-use crate::catalog::{quick, strict};
+use crate::catalog::path_deserializer::{Misfit, PathDeserializer, PathTracker};
+use crate::catalog::{fast_arguments, strict};
 
 /// The `arguments` object of one `tools/call`: well-formed JSON, not parsed into a tree yet.
 #[derive(Clone, Debug)]
@@ -49,7 +49,8 @@ impl Arguments {
                 // At once for all of it, instead of string by string.
                 let object = utf_8(object)
                     .ok_or_else(|| InvalidArguments::new("the arguments are not UTF-8"))?;
-                strict::deserialize(quick::Object(object)).or_else(|_| by_serde_json(object))
+                strict::deserialize(fast_arguments::Object(object))
+                    .or_else(|_| by_serde_json(object))
             }
             Form::Tree(object) => by_tree(object).map_err(|misfit| InvalidArguments::at(&misfit)),
         }
@@ -134,8 +135,9 @@ fn by_serde_json<T: DeserializeOwned>(object: &str) -> Result<T, InvalidArgument
 }
 
 fn by_tree<T: DeserializeOwned>(object: &Value) -> Result<T, Misfit> {
-    let track = Track::default();
-    strict::deserialize(Located::new(object, &track)).map_err(|cause| track.ended_by(cause))
+    let track = PathTracker::default();
+    strict::deserialize(PathDeserializer::new(object, &track))
+        .map_err(|cause| track.ended_by(cause))
 }
 
 impl From<Map<String, Value>> for Arguments {

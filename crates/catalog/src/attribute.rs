@@ -27,9 +27,9 @@ pub use std::time::Duration;
 pub use offers::*;
 
 pub use crate::catalog::ToolError;
-pub use crate::catalog::collected::Collected;
 pub use crate::catalog::extract::{FromCall, RequiredState, WithState};
-pub use crate::catalog::typed::Described;
+pub use crate::catalog::inventory::Collected;
+pub use crate::catalog::typed::ToolSpec;
 pub use crate::catalog::{
     AnyResource, ArgumentFuture, Arguments, CallContext, CallFuture, CompletionRequest, Definition,
     IntoMessages, IntoResource, Offered, Parameters, Prompt, PromptDefinition, PromptError,

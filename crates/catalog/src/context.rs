@@ -16,14 +16,14 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::elicit::{Elicit, ElicitForm, ElicitUrl, Form};
-use super::outlet::Outlet;
+use super::notifier::Notifier;
 use super::provided::Provided;
 use super::replay::{self, ClientRequestError, ReplaySession, StepError, StepGuarantee, run_step};
 use super::sample::{Roots, Sample};
 use crate::auth::Principal;
 use crate::net::ShareKey;
 use crate::protocol::{ClientAbility, SamplingRequest};
-use crate::telemetry::{Asked, Hop, Onward, TraceContext};
+use crate::telemetry::{Asked, ClientSpan, TraceContext, TraceLink};
 
 /// The call that a tool, resource or prompt serves.
 ///
@@ -58,12 +58,12 @@ pub struct CallContext {
     #[doc(hidden)]
     pub timeout: Option<Duration>,
     #[doc(hidden)]
-    pub outlet: Outlet,
+    pub outlet: Notifier,
     #[doc(hidden)]
     pub replay: ReplaySession,
     /// Trace context of the call, and the part of it that is propagated.
     #[doc(hidden)]
-    pub onward: Onward,
+    pub onward: TraceLink,
 }
 
 impl CallContext {
@@ -86,9 +86,9 @@ impl CallContext {
             extensions: None,
             state: OnceLock::new(),
             timeout: None,
-            outlet: Outlet::default(),
+            outlet: Notifier::default(),
             replay: ReplaySession::default(),
-            onward: Onward::default(),
+            onward: TraceLink::default(),
         }
     }
 
@@ -487,7 +487,7 @@ impl CallContext {
     }
 
     /// Starts the span of an outgoing request. `asked` describes it, and is called only if it is traced.
-    pub fn hop(&self, asked: impl FnOnce() -> Asked) -> Hop {
+    pub fn hop(&self, asked: impl FnOnce() -> Asked) -> ClientSpan {
         self.onward.hop(self.headers.as_ref(), asked)
     }
 

@@ -22,7 +22,7 @@ use super::replay::{
     ClientRequest, ClientRequestError, ReplaySession, RequestDraft, RequestKind,
     RequiredElicitation, Response,
 };
-use crate::catalog::{in_words, located, strict};
+use crate::catalog::{in_words, path_deserializer, strict};
 use crate::protocol::ClientAbility;
 
 /// A user's response to an elicitation request.
@@ -190,7 +190,7 @@ impl<'c> ElicitForm<'c> {
         if let Some(form) = &self.form {
             form.check(&content)?;
         }
-        located::read(&content)
+        path_deserializer::read(&content)
             .map(Elicited::Accepted)
             .map_err(|misfit| format!("content.{}: {}", misfit.path, misfit.cause))
     }

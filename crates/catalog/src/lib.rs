@@ -31,29 +31,29 @@ mod announcer;
 mod arguments;
 #[doc(hidden)]
 pub mod attribute;
-mod by_hand;
-mod collected;
+mod closures;
+mod inventory;
 mod completion;
 mod context;
 mod elicit;
 mod extensions;
 pub mod extract;
-mod interest;
+mod subscription_counts;
 mod listing;
-pub mod located;
-mod outlet;
+pub mod path_deserializer;
+mod notifier;
 mod output;
 mod parameters;
-mod prefixed;
+mod namespaced;
 mod prompt;
 mod provided;
-mod quick;
+mod fast_arguments;
 mod registry;
 mod replay;
 mod resource;
 mod sample;
 pub mod schema;
-mod shown;
+mod wire_format;
 mod source;
 mod starting;
 mod skill;
@@ -66,24 +66,23 @@ mod unlisted;
 mod view;
 
 pub use announcer::Announcer;
-pub use announcer::Notice;
+pub use announcer::ChangeEvent;
 pub use arguments::{Arguments, InvalidArguments, SIMD_THRESHOLD_BYTES};
 pub use arguments::{in_words, tree_by_simd_json};
-pub use by_hand::{
+pub use closures::{
     AnyResource, IntoContents, IntoPrompt, IntoResource, PromptFn, ResourceFn, StaticResource,
     TemplateFn, prompt_fn, resource_fn, template_fn,
 };
-pub use collected::collected_tools;
 pub use completion::{CompletionRequest, Completions};
 pub use context::{CallContext, LogLevel, RequestId};
 pub use elicit::{Elicit, ElicitForm, ElicitUrl, Elicited, Form, FormError, UrlElicitation};
 pub use extensions::TASKS as TASKS_EXTENSION;
 pub use extract::MissingScopes;
-pub use interest::Interest;
+pub use inventory::collected_tools;
 pub use listing::{
-    Fragments, Listing, ListingFrame, opening, opening_len, page_of_seen, start_after,
+    Listing, ListingFrame, SerializedEntries, opening, opening_len, page_of_seen, start_after,
 };
-pub use outlet::{Dropped, Outlet, Room, Wanted};
+pub use notifier::{Dropped, Notifier, Room, Wanted};
 pub use output::OutputContent;
 pub use output::{Output, ToolError, ToolErrorKind};
 pub use parameters::{InvalidParameter, Parameters};
@@ -106,12 +105,12 @@ pub use sample::{PassthroughSample, Roots, Sample};
 #[cfg(feature = "cli")]
 pub use schema::header_parameters;
 pub use schema::{HeaderParameter, ParameterKind};
-pub use shown::{Bare, annotations_for, tool as shown_tool};
 pub use skill::EXTENSION as SKILLS_EXTENSION;
 pub use skill::OfferedSkill;
 pub use skill::{Skill, SkillError};
 pub use source::{Changed, Offered, Refused, Source};
 pub use starting::StartingSource;
+pub use subscription_counts::SubscriptionCounts;
 pub use table::{Listed, Table};
 pub use tool::{CallFuture, Definition, TaskSupport, Tool, UpstreamIdentity};
 pub use toolset::Toolset;
@@ -119,3 +118,4 @@ pub use typed::{IntoOutput, IntoTool, TypedTool, tool_fn};
 pub use unlisted::{Unlisted, UnlistedResource};
 pub use view::{EXTENSION as UI_EXTENSION, MIME_TYPE as UI_MIME_TYPE};
 pub use view::{View, ViewPermission};
+pub use wire_format::{BuiltinTool, annotations_for, tool as shown_tool};

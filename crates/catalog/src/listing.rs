@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::table::{Listed, Table};
-use crate::net::Common;
+use crate::net::SharedBytes;
 use crate::protocol::{Revision, push_string};
 use crate::seal::{KeyRing, Purpose};
 
@@ -71,7 +71,7 @@ impl Listing {
 /// All entries of a table in one text, serialised once for each revision, with the commas between them and the end of
 /// the last page.
 #[derive(Debug)]
-pub struct Fragments {
+pub struct SerializedEntries {
     text: Bytes,
     /// End offset of each entry.
     ends: Vec<usize>,
@@ -80,7 +80,7 @@ pub struct Fragments {
 /// End of a last page.
 const END: &[u8] = b"]}}";
 
-impl Fragments {
+impl SerializedEntries {
     pub fn new<T: Listed>(table: &Table<T>, revision: Revision) -> Self {
         Self::written(table.iter(), |entry, text| entry.write(text, revision))
     }
@@ -166,11 +166,11 @@ const IN_PIECES_MIN_BYTES: usize = 8 * 1024;
 /// the processor's caches when it is sent. Only what would be in too many pieces is put together.
 pub fn page_of_seen<T: Listed>(
     table: &Table<T>,
-    fragments: &Fragments,
+    fragments: &SerializedEntries,
     frame: ListingFrame<'_>,
     sees: impl Fn(usize) -> bool,
     start: usize,
-) -> Common {
+) -> SharedBytes {
     let mut seen = (start..table.len()).filter(|place| sees(*place)).peekable();
     let mut runs: Vec<Run> = Vec::new();
     for place in seen.by_ref().take(frame.page_size) {
@@ -203,13 +203,13 @@ pub fn page_of_seen<T: Listed>(
     let pieces: Vec<Bytes> = stretches.chain(end).collect();
     let bytes: usize = pieces.iter().map(Bytes::len).sum();
     if pieces.len() <= PIECES_MAX && IN_PIECES_MIN_BYTES <= bytes {
-        return Common::Several(pieces.into());
+        return SharedBytes::Several(pieces.into());
     }
     let mut page = Vec::with_capacity(bytes);
     pieces
         .iter()
         .for_each(|piece| page.extend_from_slice(piece));
-    Common::One(page.into())
+    SharedBytes::One(page.into())
 }
 
 /// Text before the first entry of each page.
@@ -351,7 +351,7 @@ mod tests {
         sees: impl Fn(usize) -> bool,
     ) -> (Vec<Vec<String>>, usize) {
         let keys = KeyRing::random();
-        let fragments = Fragments::new(table, Revision::V2025_06_18);
+        let fragments = SerializedEntries::new(table, Revision::V2025_06_18);
         let frame = ListingFrame {
             revision: Revision::V2025_06_18,
             page_size,

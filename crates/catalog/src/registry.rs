@@ -648,7 +648,7 @@ mod tests {
                 &self.0
             }
 
-            fn checks_arguments(&self) -> bool {
+            fn validates_arguments(&self) -> bool {
                 true
             }
 

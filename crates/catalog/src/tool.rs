@@ -35,7 +35,7 @@ pub trait Tool: Send + Sync + 'static {
     /// The definition that `tools/list` returns. It does not change.
     fn definition(&self) -> &Definition;
 
-    /// Runs once. `arguments` have passed the input schema, unless [`checks_arguments`](Self::checks_arguments).
+    /// Runs once. `arguments` have passed the input schema, unless [`validates_arguments`](Self::checks_arguments).
     ///
     /// # Errors
     ///
@@ -45,7 +45,7 @@ pub trait Tool: Send + Sync + 'static {
     /// Returns true if the tool rejects invalid arguments itself, so that the server does not validate them.
     ///
     /// Typed tools do, by deserialization, if their schema says no more than their type. Default: false.
-    fn checks_arguments(&self) -> bool {
+    fn validates_arguments(&self) -> bool {
         false
     }
 

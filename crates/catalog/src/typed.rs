@@ -62,7 +62,7 @@ where
     Fut: Future<Output = Result<R, ToolError>> + Send + 'static,
 {
     TypedTool {
-        described: Described::new::<A>(definition, R::output_schema()),
+        described: ToolSpec::new::<A>(definition, R::output_schema()),
         function,
         arguments: PhantomData,
     }
@@ -74,7 +74,7 @@ where
 /// [says no more](schema::says_no_more_than_type). A range, a length or a pattern says more; then
 /// the server checks the arguments against the schema before they are deserialised.
 pub struct TypedTool<A, F> {
-    described: Described,
+    described: ToolSpec,
     function: F,
     arguments: PhantomData<fn(A)>,
 }
@@ -139,8 +139,8 @@ where
         }
     }
 
-    fn checks_arguments(&self) -> bool {
-        self.described.checks_arguments
+    fn validates_arguments(&self) -> bool {
+        self.described.validates_arguments
     }
 
     fn checks_output(&self) -> bool {
@@ -215,13 +215,13 @@ impl<T: Serialize + JsonSchema + 'static> IntoOutput for T {
 /// A definition with the schemas that come from types, and who is to check the arguments.
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct Described {
+pub struct ToolSpec {
     pub definition: Definition,
-    pub checks_arguments: bool,
+    pub validates_arguments: bool,
     pub checks_output: bool,
 }
 
-impl Described {
+impl ToolSpec {
     pub fn new<A: JsonSchema + DeserializeOwned>(
         definition: Definition,
         output_schema: Option<Value>,
@@ -249,7 +249,7 @@ impl Described {
         }
         let kept = |schema: &Value| schema::says_no_more_than_type(schema);
         let checks_output = output_from_type && definition.output_schema.as_ref().is_none_or(kept);
-        let checks_arguments = from_type && kept(&definition.input_schema);
+        let validates_arguments = from_type && kept(&definition.input_schema);
         if from_type {
             schema::without_rust_formats(&mut definition.input_schema);
         }
@@ -262,7 +262,7 @@ impl Described {
         }
         Self {
             definition,
-            checks_arguments,
+            validates_arguments,
             checks_output,
         }
     }

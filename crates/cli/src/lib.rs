@@ -38,13 +38,13 @@ mod key;
 mod log;
 mod login;
 #[cfg(target_os = "linux")]
-mod orphans;
+mod reaper;
 mod output;
 mod paint;
 mod policy;
 mod registry;
 #[cfg(target_os = "linux")]
-mod resident;
+mod page_release;
 mod run;
 mod table;
 mod terminal;

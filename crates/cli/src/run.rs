@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use super::output::{self, Audience};
 use super::{RunArgs, log};
 #[cfg(target_os = "linux")]
-use super::{orphans, resident};
+use super::{page_release, reaper};
 use crate::app::{App, AppError, MainError, Signals, stop_signal};
 use crate::environment::Probe;
 #[cfg(target_os = "linux")]
@@ -108,7 +108,7 @@ pub(super) fn run(command: RunCommand, audience: &mut Audience) -> Result<(), Ma
         }
         #[cfg(target_os = "linux")]
         {
-            net::spawn(orphans::reap());
+            net::spawn(reaper::reap());
             net::spawn(give_back_what_has_started());
         }
         let starts_again = std::cell::Cell::new(false);
@@ -159,7 +159,7 @@ fn open(opener: &Path, page: &str) {
 #[cfg(target_os = "linux")]
 async fn give_back_what_has_started() {
     tokio::time::sleep(STARTING).await;
-    match resident::give_back_program() {
+    match page_release::give_back_program() {
         Ok(bytes) => tracing::debug!(bytes, "pages of the program were given back"),
         // /proc may be unavailable. Nothing depends on it.
         Err(error) => tracing::debug!(%error, "the program's pages stay where they are"),

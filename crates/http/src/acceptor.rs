@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use super::config::{HttpConfig, HttpLimits};
 use super::conn_limits::ConnLimits;
 use super::listener::{AcceptedSocket, BoundSocket};
-use super::worker::{Accepted, Worker};
-use crate::limit::{Hits, Limit, subnet};
+use super::worker::{Handoff, Worker};
+use crate::limit::{Limit, LimitCounters, subnet};
 
 /// Delay when the system has no free sockets or the connection limit is reached.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -22,7 +22,7 @@ const SHORT_PAUSE: Duration = Duration::from_millis(1);
 pub(crate) struct Acceptor<'s> {
     door: &'s BoundSocket,
     workers: &'s [Worker],
-    hits: &'s Hits,
+    hits: &'s LimitCounters,
     max: usize,
     peers: ConnLimits,
     /// An open file to give up when there can be no more of them: so that a connection can be taken, and closed, and
@@ -39,7 +39,7 @@ impl<'s> Acceptor<'s> {
         door: &'s BoundSocket,
         workers: &'s [Worker],
         config: &HttpConfig,
-        hits: &'s Hits,
+        hits: &'s LimitCounters,
     ) -> Self {
         let limits = &config.limits;
         Self {
@@ -117,7 +117,7 @@ impl<'s> Acceptor<'s> {
                 return;
             }
         };
-        let accepted = Accepted {
+        let accepted = Handoff {
             stream,
             peer,
             at: Instant::now(),
@@ -173,7 +173,7 @@ impl<'s> Acceptor<'s> {
 
 /// Assigns a connection to the least loaded worker that accepts it. A blocked worker with a full queue does not delay
 /// others.
-async fn hand_over(workers: &[Worker], mut accepted: Accepted) {
+async fn hand_over(workers: &[Worker], mut accepted: Handoff) {
     let mut order: Vec<_> = workers.iter().collect();
     loop {
         order.sort_by_key(|worker| worker.connections());
@@ -238,7 +238,7 @@ mod tests {
         let accepted = || {
             let stream = std::net::TcpStream::connect(address).expect("it listens");
             let (place, _) = peers.enter(IpAddr::V4(Ipv4Addr::LOCALHOST));
-            Accepted {
+            Handoff {
                 stream,
                 peer: IpAddr::V4(Ipv4Addr::LOCALHOST).into(),
                 at: Instant::now(),

@@ -9,7 +9,7 @@ use http::request::Parts;
 
 use super::context::Origin;
 use super::rejection::{HttpError, Rejection};
-use super::route::{Guarded, Place, Route};
+use super::route::{Place, Protected, Route};
 use crate::auth::{AuthError, Credentials, Principal, Seen};
 use crate::server::unix_seconds;
 
@@ -114,7 +114,7 @@ impl Origin<'_> {
             return Err(rejection.with_principal(principal));
         }
         let endpoint = match route.place() {
-            Place::Guarded(Guarded::Mount) => router.name_in(&head.uri),
+            Place::Guarded(Protected::Mount) => router.name_in(&head.uri),
             _ => "",
         };
         match router.gate.check_endpoint(&principal, endpoint) {

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use super::connection::ConnectionState;
-use super::h2_conn::{Broken, H2Conn, Looks};
+use super::h2_conn::{CoalescingWaker, H2Conn, H2Error};
 use crate::net::ConnectionWaker;
 
 /// Signals all connections to shut down.
@@ -58,11 +58,11 @@ pub(super) async fn until_retired(
     connection: H2Conn,
     drain: &Drain,
     state: &Arc<ConnectionState>,
-) -> Option<Result<(), Broken>> {
+) -> Option<Result<(), H2Error>> {
     let mut looks = None;
     let look = |connection: Pin<&mut H2Conn>, cx: &Context<'_>| {
         state.begin_look();
-        let looks = looks.get_or_insert_with(|| Looks::new(state, cx.waker()));
+        let looks = looks.get_or_insert_with(|| CoalescingWaker::new(state, cx.waker()));
         match looks.look(connection) {
             Poll::Pending if state.is_restless() => Poll::Ready(None),
             ended => ended.map(Some),

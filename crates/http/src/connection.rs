@@ -12,13 +12,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Waker};
 
 use self::streams::Streams;
-use self::trust::Trust;
+use self::trust::Reputation;
 pub(crate) use self::trust::Turn;
 use super::config::HttpLimits;
 use super::head_cache::HeadCache;
 use super::timer::WorkerClock;
 use crate::auth::{ClientCertificate, Shown};
-use crate::limit::{Hits, Limit};
+use crate::limit::{Limit, LimitCounters};
 use crate::net::Peer;
 
 /// State of a connection. Only its own worker writes to it, so the atomics are uncontended.
@@ -48,7 +48,7 @@ pub(crate) struct ConnectionState {
     body_waker: Mutex<Option<Waker>>,
     /// Set when the server has ended the connection without waiting for its client.
     cut: AtomicBool,
-    trust: Trust,
+    trust: Reputation,
     /// Over HTTP/2.
     pub streams: Streams,
 }
@@ -80,13 +80,13 @@ const AT_ONCE: u32 = 0;
 
 /// Reason for which the sweep ends a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Overdue {
+pub(crate) enum TimeoutKind {
     Head,
     Idle,
     Write,
 }
 
-impl Overdue {
+impl TimeoutKind {
     /// The limit that was hit.
     pub fn limit(self) -> Limit {
         match self {
@@ -114,7 +114,7 @@ impl ConnectionState {
             body_expired: AtomicU8::new(0),
             body_waker: Mutex::new(None),
             cut: AtomicBool::new(false),
-            trust: Trust::default(),
+            trust: Reputation::default(),
             streams: Streams::default(),
         }
     }
@@ -203,7 +203,7 @@ impl ConnectionState {
 
     /// Counts a request and starts the timer of its body. Returns true if it is the connection's last.
     #[inline]
-    pub(crate) fn begin_request(&self, limits: &HttpLimits, hits: &Hits) -> bool {
+    pub(crate) fn begin_request(&self, limits: &HttpLimits, hits: &LimitCounters) -> bool {
         let requests = self.requests.load(Relaxed) + 1;
         self.requests.store(requests, Relaxed);
         if self.phase() == Phase::Http2 {
@@ -267,16 +267,16 @@ impl ConnectionState {
 
     /// Overdue state of the connection, for the sweep. An overdue body is ended by its reader, which can still send a
     /// response.
-    pub(crate) fn overdue(&self, limits: &HttpLimits, hits: &Hits) -> Option<Overdue> {
+    pub(crate) fn overdue(&self, limits: &HttpLimits, hits: &LimitCounters) -> Option<TimeoutKind> {
         let now = self.clock.now();
         let stalled = self.stalled.load(Relaxed);
         if stalled != 0 && limits.write_stall_seconds < now + 1 - stalled.min(now + 1) {
-            return Some(Overdue::Write);
+            return Some(TimeoutKind::Write);
         }
         let age = now.saturating_sub(self.since.load(Relaxed));
         match self.phase() {
-            Phase::Idle if limits.idle_seconds < age => Some(Overdue::Idle),
-            Phase::Head if limits.header_seconds < age => Some(Overdue::Head),
+            Phase::Idle if limits.idle_seconds < age => Some(TimeoutKind::Idle),
+            Phase::Head if limits.header_seconds < age => Some(TimeoutKind::Head),
             Phase::Body => {
                 let too_slow = 5 < age
                     && self.received.load(Relaxed)
@@ -301,7 +301,7 @@ impl ConnectionState {
                     .send_stalls
                     .stall_since(now, limits.write_stall_seconds)
                 {
-                    return Some(Overdue::Write);
+                    return Some(TimeoutKind::Write);
                 }
                 let idle = self.idle_for().is_some_and(|age| limits.idle_seconds < age);
                 if let Some(limit) = self.is_old(now) {
@@ -387,7 +387,7 @@ mod tests {
         clock: Arc<WorkerClock>,
         state: ConnectionState,
         limits: HttpLimits,
-        hits: Hits,
+        hits: LimitCounters,
     }
 
     impl Watched {
@@ -397,7 +397,7 @@ mod tests {
                 state: ConnectionState::new(Arc::clone(&clock), PEER, 1_000),
                 clock,
                 limits: HttpLimits::default(),
-                hits: Hits::new(&crate::telemetry::Metrics::default()),
+                hits: LimitCounters::new(&crate::telemetry::Metrics::default()),
             }
         }
 
@@ -406,7 +406,7 @@ mod tests {
         }
 
         /// Lets seconds pass, and says which of them ended the connection.
-        fn ended_after(&self, seconds: u32) -> Option<(u32, Overdue)> {
+        fn ended_after(&self, seconds: u32) -> Option<(u32, TimeoutKind)> {
             (1..=seconds).find_map(|second| {
                 self.clock.tick();
                 Some((second, self.state.overdue(&self.limits, &self.hits)?))
@@ -427,9 +427,9 @@ mod tests {
     #[test]
     fn phases_end_at_their_limits_and_at_most_a_second_late() {
         let watched = Watched::new();
-        assert_eq!(watched.ended_after(100), Some((76, Overdue::Idle)));
+        assert_eq!(watched.ended_after(100), Some((76, TimeoutKind::Idle)));
         watched.state.enter(Phase::Head);
-        assert_eq!(watched.ended_after(100), Some((11, Overdue::Head)));
+        assert_eq!(watched.ended_after(100), Some((11, TimeoutKind::Head)));
         for patient in [Phase::Answer, Phase::Sending, Phase::Stream] {
             watched.state.enter(patient);
             assert_eq!(watched.ended_after(1_000), None, "{patient:?}");
@@ -444,7 +444,7 @@ mod tests {
         assert_eq!(watched.ended_after(30), None);
         // That it is tried again is no progress.
         watched.state.has_written(false, false);
-        assert_eq!(watched.ended_after(2), Some((1, Overdue::Write)));
+        assert_eq!(watched.ended_after(2), Some((1, TimeoutKind::Write)));
         watched.state.has_written(true, false);
         assert_eq!(watched.ended_after(100), None);
     }
@@ -540,7 +540,7 @@ mod tests {
         watched.state.answer_is_ready();
         assert_eq!(watched.ended_after(1_000), None, "nothing has been sent");
         watched.state.has_written(true, false);
-        assert_eq!(watched.ended_after(100), Some((76, Overdue::Idle)));
+        assert_eq!(watched.ended_after(100), Some((76, TimeoutKind::Idle)));
     }
 
     #[test]
@@ -548,7 +548,7 @@ mod tests {
         let watched = Watched::new();
         watched.state.enter(Phase::Answer);
         watched.state.waits_for_more(true, true);
-        assert_eq!(watched.ended_after(100), Some((11, Overdue::Head)));
+        assert_eq!(watched.ended_after(100), Some((11, TimeoutKind::Head)));
     }
 
     #[test]
@@ -598,7 +598,7 @@ mod tests {
             .send_stalls
             .progress(waiting, Some(watched.clock.now()));
         assert_eq!(watched.ended_after(30), None);
-        assert_eq!(watched.ended_after(1), Some((1, Overdue::Write)));
+        assert_eq!(watched.ended_after(1), Some((1, TimeoutKind::Write)));
         // Where the answer itself is what is waited for, nothing is overdue.
         watched.state.streams.send_stalls.progress(waiting, None);
         assert_eq!(watched.ended_after(100), None);

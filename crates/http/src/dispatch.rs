@@ -16,7 +16,7 @@ use super::progress::{Outcome, Waiting};
 use super::rejection::{HttpError, Rejection};
 use super::reply;
 use super::rest;
-use super::route::{Guarded, Place, Rest, Route};
+use super::route::{Place, Protected, Rest, Route};
 use crate::auth::PrincipalKind;
 use crate::net::Body;
 use crate::server::{MaybeReady, Reply};
@@ -43,8 +43,8 @@ impl From<MaybeReady> for Dispatched {
 impl Origin<'_> {
     /// The endpoint of a guarded route.
     #[inline]
-    fn endpoint(&self, guarded: Guarded, head: &Parts) -> Result<&Endpoint, HttpError> {
-        if guarded != Guarded::Mount {
+    fn endpoint(&self, guarded: Protected, head: &Parts) -> Result<&Endpoint, HttpError> {
+        if guarded != Protected::Mount {
             return Ok(&self.router.endpoint);
         }
         let name = self.router.name_in(&head.uri);
@@ -65,9 +65,9 @@ impl Origin<'_> {
             return Ok(Some(main.begin_body(body)?));
         };
         let is_served = match guarded {
-            Guarded::Respond => main.config.respond_alias,
-            Guarded::Legacy => main.config.legacy_sse,
-            Guarded::Rest(Rest::Tools | Rest::Tool | Rest::OpenApi) => {
+            Protected::Respond => main.config.respond_alias,
+            Protected::Legacy => main.config.legacy_sse,
+            Protected::Rest(Rest::Tools | Rest::Tool | Rest::OpenApi) => {
                 main.config.rest || !route.has(&head.method)
             }
             _ => true,
@@ -75,28 +75,31 @@ impl Origin<'_> {
         if !is_served {
             return Err(HttpError::NotFound.into());
         }
-        let names_methods = !matches!(guarded, Guarded::Mcp | Guarded::Mount | Guarded::Custom);
+        let names_methods = !matches!(
+            guarded,
+            Protected::Mcp | Protected::Mount | Protected::Custom
+        );
         if names_methods && !route.has(&head.method) {
             return Err(HttpError::MethodNotAllowed(route.methods).into());
         }
         let is_post = head.method == Method::POST;
         Ok(match guarded {
-            Guarded::Mcp | Guarded::Mount | Guarded::Respond if is_post => {
+            Protected::Mcp | Protected::Mount | Protected::Respond if is_post => {
                 let endpoint = self.endpoint(guarded, head)?;
                 Some(endpoint.begin_message(summary, body)?)
             }
-            Guarded::Legacy if is_post => {
+            Protected::Legacy if is_post => {
                 summary.check_body()?;
                 legacy::session_id(head.uri.query()).ok_or(HttpError::SessionIdMissing)?;
                 Some(main.begin_body(body)?)
             }
-            Guarded::Rest(Rest::Tool) | Guarded::Custom => Some(main.begin_body(body)?),
-            Guarded::Mcp
-            | Guarded::Mount
-            | Guarded::Respond
-            | Guarded::Legacy
-            | Guarded::Rest(_)
-            | Guarded::Page(_) => None,
+            Protected::Rest(Rest::Tool) | Protected::Custom => Some(main.begin_body(body)?),
+            Protected::Mcp
+            | Protected::Mount
+            | Protected::Respond
+            | Protected::Legacy
+            | Protected::Rest(_)
+            | Protected::Page(_) => None,
         })
     }
 
@@ -130,7 +133,7 @@ impl RequestContext<'_> {
             Place::Open(_) => return Err(HttpError::NotFound.into()),
         };
         match (guarded, body) {
-            (Guarded::Mcp | Guarded::Mount | Guarded::Respond, Some(body)) => {
+            (Protected::Mcp | Protected::Mount | Protected::Respond, Some(body)) => {
                 let endpoint = self.origin.endpoint(guarded, head)?;
                 Ok(endpoint.handle(cx, self, &mut head.headers, &body).into())
             }
@@ -142,13 +145,13 @@ impl RequestContext<'_> {
     fn dispatch_other(
         &self,
         cx: &mut Context<'_>,
-        guarded: Guarded,
+        guarded: Protected,
         head: &mut Parts,
         body: Option<Bytes>,
     ) -> Result<Dispatched, Rejection> {
         let router = self.origin.router;
         match guarded {
-            Guarded::Mcp | Guarded::Mount | Guarded::Respond => {
+            Protected::Mcp | Protected::Mount | Protected::Respond => {
                 let endpoint = self.origin.endpoint(guarded, head)?;
                 let method = head.method.clone();
                 let handled = endpoint.handle_other(&method, self, &mut head.headers)?;
@@ -157,8 +160,8 @@ impl RequestContext<'_> {
                     OtherMethod::Response(response) => Dispatched::Done(response),
                 })
             }
-            Guarded::Legacy => legacy::dispatch(self, cx, head.uri.query(), body),
-            Guarded::Rest(rest) => {
+            Protected::Legacy => legacy::dispatch(self, cx, head.uri.query(), body),
+            Protected::Rest(rest) => {
                 let name = router.name_in(&head.uri);
                 let call = rest::RestCall {
                     rest,
@@ -167,11 +170,13 @@ impl RequestContext<'_> {
                 };
                 call.dispatch(self, cx, &mut head.headers, body)
             }
-            Guarded::Page(_) if self.principal.kind() == PrincipalKind::Anonymous => {
+            Protected::Page(_) if self.principal.kind() == PrincipalKind::Anonymous => {
                 Err(HttpError::ForOperators.into())
             }
-            Guarded::Page(page) => Ok(Dispatched::Done(page.answer(&router.endpoint.server, true))),
-            Guarded::Custom => self.dispatch_custom(head, body.unwrap_or_default()),
+            Protected::Page(page) => {
+                Ok(Dispatched::Done(page.answer(&router.endpoint.server, true)))
+            }
+            Protected::Custom => self.dispatch_custom(head, body.unwrap_or_default()),
         }
     }
 
@@ -197,7 +202,9 @@ impl RequestContext<'_> {
     #[inline]
     pub(super) fn respond(&self, reply: Reply, route: &Route, head: &mut Parts) -> Outcome {
         match route.place() {
-            Place::Guarded(Guarded::Rest(rest)) => rest::respond(rest, reply, self, &head.headers),
+            Place::Guarded(Protected::Rest(rest)) => {
+                rest::respond(rest, reply, self, &head.headers)
+            }
             _ => self.respond_to_message(reply, &mut head.headers),
         }
     }

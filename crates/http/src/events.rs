@@ -12,7 +12,7 @@ use http_body::Frame;
 use tokio::time::{Instant, Sleep};
 
 use super::connection::{ConnectionState, Phase};
-use crate::net::{BodyError, Common};
+use crate::net::{BodyError, SharedBytes};
 use crate::server::{EventData, EventSource, StreamEvent, next_heartbeat};
 
 /// Body of a streamed response.
@@ -45,7 +45,7 @@ impl EventStream {
     }
 
     /// Creates a stream that ends after a single event.
-    pub fn of(head: Bytes, rest: &Common) -> Self {
+    pub fn of(head: Bytes, rest: &SharedBytes) -> Self {
         let heartbeat = next_heartbeat();
         let mut stream = Self {
             stream: None,
@@ -58,7 +58,7 @@ impl EventStream {
         stream
     }
 
-    fn push_event(&mut self, begin: Bytes, head: Bytes, rest: &Common) {
+    fn push_event(&mut self, begin: Bytes, head: Bytes, rest: &SharedBytes) {
         let pieces = [begin, head].into_iter();
         let pieces = pieces.chain(rest.pieces().iter().cloned());
         let pieces = pieces.chain([Bytes::from_static(b"\n\n")]);
@@ -78,7 +78,7 @@ impl EventStream {
             let _ = writeln!(fields, "retry: {}", retry.as_millis());
         }
         let (head, rest) = match part.data {
-            EventData::Message(message) => (message, Common::default()),
+            EventData::Message(message) => (message, SharedBytes::default()),
             EventData::Response(answer) => {
                 self.stream = None;
                 (answer.head, answer.rest)

@@ -6,7 +6,7 @@
 //!
 //! h2 reads and writes what it can before it reports the next stream. The socket therefore blocks from the first stream
 //! of a poll until no further stream begins ([`ConnectionState::begin_request`]). The connection is then polled again
-//! ([`Looks`]), and all responses are written together.
+//! ([`CoalescingWaker`]), and all responses are written together.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -57,14 +57,14 @@ struct Open {
 
 /// Reason for which a connection ended early.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Broken {
+pub(super) enum H2Error {
     #[error("the client did not respond to keep-alive pings")]
     Silent,
     #[error(transparent)]
     Protocol(#[from] h2::Error),
 }
 
-impl Broken {
+impl H2Error {
     /// The limit because of which it ended, if it was one.
     pub(super) fn limit(&self) -> Option<Limit> {
         match self {
@@ -109,7 +109,7 @@ impl H2Conn {
 }
 
 impl Future for H2Conn {
-    type Output = Result<(), Broken>;
+    type Output = Result<(), H2Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self {
@@ -141,7 +141,7 @@ impl Open {
         &mut self,
         cx: &mut Context<'_>,
         served: &Arc<ConnService>,
-    ) -> Poll<Result<(), Broken>> {
+    ) -> Poll<Result<(), H2Error>> {
         let Self { connection, pulse } = self;
         let state = served.connection();
         if pulse.is_to_be_felt(state.now()) {
@@ -157,7 +157,7 @@ impl Open {
                     begin(served, request, respond);
                 }
                 Some(Err(error)) => return Poll::Ready(Err(error.into())),
-                None if pulse.is_gone => return Poll::Ready(Err(Broken::Silent)),
+                None if pulse.is_gone => return Poll::Ready(Err(H2Error::Silent)),
                 None => return Poll::Ready(Ok(())),
             }
         }
@@ -283,13 +283,13 @@ impl Pulse {
 
 /// Looks after a connection whose streams begin where it is driven.
 #[derive(Debug)]
-pub(super) struct Looks {
+pub(super) struct CoalescingWaker {
     state: Arc<ConnectionState>,
     /// Waker of the connection.
     waker: Waker,
 }
 
-impl Looks {
+impl CoalescingWaker {
     /// For a connection whose task is woken by `task`.
     pub(super) fn new(state: &Arc<ConnectionState>, task: &Waker) -> Self {
         let state = Arc::clone(state);
@@ -346,7 +346,7 @@ mod tests {
     use tokio::io::DuplexStream;
 
     use super::*;
-    use crate::limit::Hits;
+    use crate::limit::LimitCounters;
     use crate::transport::http::config::HttpLimits;
     use crate::transport::http::connection::Phase;
     use crate::transport::http::timer::WorkerClock;
@@ -372,14 +372,14 @@ mod tests {
     }
 
     fn begin_stream(state: &ConnectionState) {
-        let hits = Hits::new(&crate::telemetry::Metrics::default());
+        let hits = LimitCounters::new(&crate::telemetry::Metrics::default());
         state.begin_request(&HttpLimits::default(), &hits);
     }
 
     #[test]
     fn a_connection_is_looked_at_again_for_its_streams_and_not_woken_for_them() {
         let (state, woken) = (state(), Arc::new(Count::default()));
-        let looks = Looks::new(&state, &Waker::from(Arc::clone(&woken)));
+        let looks = CoalescingWaker::new(&state, &Waker::from(Arc::clone(&woken)));
         let mut polls = 0;
         let mut connection = pin!(poll_fn(|cx| {
             polls += 1;
@@ -406,7 +406,7 @@ mod tests {
     #[test]
     fn a_connection_that_is_over_is_not_looked_at_again() {
         let state = state();
-        let looks = Looks::new(&state, Waker::noop());
+        let looks = CoalescingWaker::new(&state, Waker::noop());
         let connection = pin!(async { begin_stream(&state) });
         assert!(looks.look(connection).is_ready());
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::net::Body;
 use crate::protocol::Revision;
 use crate::server::Server;
-use crate::telemetry::{Life, PROMETHEUS_MEDIA, Phase, Telemetry, prometheus_page};
+use crate::telemetry::{PROMETHEUS_MEDIA, Phase, ServerLifecycle, Telemetry, prometheus_page};
 
 /// A page for operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl Page {
 }
 
 /// The state in one word.
-fn word(life: &Life) -> &'static str {
+fn word(life: &ServerLifecycle) -> &'static str {
     match life.phase() {
         Phase::Starting => "starting",
         Phase::Draining => "draining",

@@ -38,7 +38,7 @@ pub(super) struct ResetGuard {
 
 /// Result of inspecting some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Resets {
+pub(super) struct ResetCount {
     /// Number of streams that they reset.
     pub(super) count: u32,
     /// True if resets exceed the limit of this second.
@@ -71,13 +71,13 @@ impl ResetGuard {
 
     /// Follows what came next, in the second `now`.
     #[inline]
-    pub(super) fn look(&mut self, bytes: &[u8], now: u32) -> Resets {
+    pub(super) fn look(&mut self, bytes: &[u8], now: u32) -> ResetCount {
         let Counts {
             resets: count,
             idle,
         } = self.follow(bytes);
         if count == 0 && idle == 0 {
-            return Resets {
+            return ResetCount {
                 count,
                 too_many: false,
                 too_idle: false,
@@ -88,7 +88,7 @@ impl ResetGuard {
         }
         self.count = self.count.saturating_add(count);
         self.idle = self.idle.saturating_add(idle);
-        Resets {
+        ResetCount {
             count,
             too_many: count != 0 && self.limit < self.count,
             too_idle: self.frames < self.idle,

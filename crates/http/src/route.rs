@@ -25,7 +25,7 @@ pub(super) enum Place {
     /// Path without authentication: probes and clients without credentials must be able to read it.
     Open(Open),
     /// Path for authenticated callers ([`super::authentication`]).
-    Guarded(Guarded),
+    Guarded(Protected),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(super) enum Open {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Guarded {
+pub(super) enum Protected {
     Mcp,
     /// Endpoint of a subset of the capabilities.
     Mount,
@@ -68,14 +68,14 @@ pub(super) enum Rest {
 
 /// Every path, of which a request's is the first that fits. There is no other way to be served.
 const ROUTES: [Route; 22] = [
-    guarded("/mcp", "GET, POST, DELETE", Guarded::Mcp),
+    guarded("/mcp", "GET, POST, DELETE", Protected::Mcp),
     open("/health", GET, Open::Page(Page::Health)),
     open("/livez", GET, Open::Page(Page::Live)),
     open("/readyz", GET, Open::Page(Page::Ready)),
     open("/health/ready", GET, Open::Page(Page::Ready)),
     open("/startupz", GET, Open::Page(Page::Started)),
-    guarded("/health/detailed", GET, Guarded::Page(Page::Details)),
-    guarded("/metrics", GET, Guarded::Page(Page::Metrics)),
+    guarded("/health/detailed", GET, Protected::Page(Page::Details)),
+    guarded("/metrics", GET, Protected::Page(Page::Metrics)),
     open(
         "/.well-known/oauth-protected-resource",
         METADATA,
@@ -86,19 +86,19 @@ const ROUTES: [Route; 22] = [
         METADATA,
         Open::ResourceMetadata,
     ),
-    guarded("/tools", GET, Guarded::Rest(Rest::Tools)),
-    guarded("/tools/{name}", "POST", Guarded::Rest(Rest::Tool)),
-    guarded("/openapi.json", GET, Guarded::Rest(Rest::OpenApi)),
-    guarded("/info", GET, Guarded::Rest(Rest::Info)),
-    guarded("/version", GET, Guarded::Rest(Rest::Version)),
-    guarded("/ping", GET, Guarded::Rest(Rest::Ping)),
+    guarded("/tools", GET, Protected::Rest(Rest::Tools)),
+    guarded("/tools/{name}", "POST", Protected::Rest(Rest::Tool)),
+    guarded("/openapi.json", GET, Protected::Rest(Rest::OpenApi)),
+    guarded("/info", GET, Protected::Rest(Rest::Info)),
+    guarded("/version", GET, Protected::Rest(Rest::Version)),
+    guarded("/ping", GET, Protected::Rest(Rest::Ping)),
     open("/", GET, Open::Playground),
-    guarded("/mcp/respond", "POST", Guarded::Respond),
-    guarded("/sse", "GET", Guarded::Legacy),
-    guarded("/mcp/sse", "GET", Guarded::Legacy),
-    guarded(MESSAGES, "POST", Guarded::Legacy),
+    guarded("/mcp/respond", "POST", Protected::Respond),
+    guarded("/sse", "GET", Protected::Legacy),
+    guarded("/mcp/sse", "GET", Protected::Legacy),
+    guarded(MESSAGES, "POST", Protected::Legacy),
     // Behind those of other names.
-    guarded("/mcp/{name}", "GET, POST, DELETE", Guarded::Mount),
+    guarded("/mcp/{name}", "GET, POST, DELETE", Protected::Mount),
 ];
 
 const GET: &str = "GET, HEAD";
@@ -113,7 +113,7 @@ const fn open(path: &'static str, methods: &'static str, place: Open) -> Route {
     }
 }
 
-const fn guarded(path: &'static str, methods: &'static str, place: Guarded) -> Route {
+const fn guarded(path: &'static str, methods: &'static str, place: Protected) -> Route {
     Route {
         path,
         methods,
@@ -142,7 +142,7 @@ impl Route {
     }
 
     /// Common entry for all application routes.
-    pub(super) const CUSTOM: &'static Self = &guarded("/*", "*", Guarded::Custom);
+    pub(super) const CUSTOM: &'static Self = &guarded("/*", "*", Protected::Custom);
 
     /// Common entry for all paths of [`PublicPaths`](super::PublicPaths).
     pub(super) const PUBLIC: &'static Self = &open("/*", "*", Open::Public);
@@ -150,7 +150,7 @@ impl Route {
     /// Returns true if the request is served even under memory pressure: it frees memory or reports its use.
     pub(super) fn frees_memory(&self, method: &Method) -> bool {
         match self.place {
-            Place::Guarded(Guarded::Page(_)) => true,
+            Place::Guarded(Protected::Page(_)) => true,
             Place::Guarded(_) => *method == Method::DELETE,
             Place::Open(_) => false,
         }
@@ -210,21 +210,21 @@ impl Route {
     /// Metrics label of the route.
     pub(super) fn counted(&self) -> Counted {
         match self.place {
-            Place::Guarded(Guarded::Mcp | Guarded::Mount | Guarded::Respond | Guarded::Legacy) => {
-                Counted::Mcp
-            }
-            Place::Guarded(Guarded::Rest(_) | Guarded::Custom)
+            Place::Guarded(
+                Protected::Mcp | Protected::Mount | Protected::Respond | Protected::Legacy,
+            ) => Counted::Mcp,
+            Place::Guarded(Protected::Rest(_) | Protected::Custom)
             | Place::Open(Open::ResourceMetadata | Open::Playground | Open::Public) => {
                 Counted::Rest
             }
-            Place::Guarded(Guarded::Page(_)) | Place::Open(Open::Page(_)) => Counted::Operators,
+            Place::Guarded(Protected::Page(_)) | Place::Open(Open::Page(_)) => Counted::Operators,
         }
     }
 
     /// The page for operators that is there.
     pub(super) fn page(&self) -> Option<Page> {
         match self.place {
-            Place::Guarded(Guarded::Page(page)) | Place::Open(Open::Page(page)) => Some(page),
+            Place::Guarded(Protected::Page(page)) | Place::Open(Open::Page(page)) => Some(page),
             Place::Guarded(_)
             | Place::Open(Open::ResourceMetadata | Open::Playground | Open::Public) => None,
         }
@@ -234,7 +234,9 @@ impl Route {
     pub(super) fn speaks_rpc(&self) -> bool {
         matches!(
             self.place,
-            Place::Guarded(Guarded::Mcp | Guarded::Mount | Guarded::Respond | Guarded::Legacy)
+            Place::Guarded(
+                Protected::Mcp | Protected::Mount | Protected::Respond | Protected::Legacy
+            )
         )
     }
 }

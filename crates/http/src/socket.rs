@@ -19,7 +19,7 @@ pub struct Socket {
     stream: Stream,
     state: Arc<ConnectionState>,
     /// Guards released when the socket closes.
-    guards: Option<Guards>,
+    guards: Option<ConnPermits>,
     /// True if more data may be available than was read.
     unread: bool,
     watch: FramingGuard,
@@ -32,7 +32,7 @@ pub struct Socket {
 }
 
 /// Places that a connection has for as long as its socket is open.
-pub(crate) type Guards = Box<dyn Send + Sync>;
+pub(crate) type ConnPermits = Box<dyn Send + Sync>;
 
 impl Socket {
     /// Creates the socket. `resets` and `frames` apply to HTTP/2: permitted stream resets and frames without payload
@@ -40,7 +40,7 @@ impl Socket {
     pub fn new(
         stream: Stream,
         state: Arc<ConnectionState>,
-        guards: Guards,
+        guards: ConnPermits,
         (resets, frames): (u32, u32),
     ) -> Self {
         let multiplexed = state.phase() == Phase::Http2;
@@ -356,7 +356,7 @@ mod tests {
         if let Stream::Plain(stream) = &socket.stream {
             stream.readable().await.expect("an open socket");
         }
-        let hits = crate::limit::Hits::new(&crate::telemetry::Metrics::default());
+        let hits = crate::limit::LimitCounters::new(&crate::telemetry::Metrics::default());
         state.begin_request(&HttpLimits::default(), &hits);
         let mut space = [0; 32];
         let mut buffer = ReadBuf::new(&mut space);

@@ -28,14 +28,14 @@ use super::connection::{ConnectionState, Phase};
 use super::h2_conn::H2Conn;
 use super::pipeline::RequestFuture;
 use super::router::{ConnService, Router, WorkerService};
-use super::socket::{Guards, Socket};
+use super::socket::{ConnPermits, Socket};
 use super::stream::Stream;
 use super::timer::WorkerClock;
 use super::tls::Tls;
 use crate::limit::{Limit, Limits, Pressure, subnet};
 use crate::net::{self, Peer};
 use crate::server::WorkerState;
-use crate::telemetry::{Life, QUEUE_TIME};
+use crate::telemetry::{QUEUE_TIME, ServerLifecycle};
 
 /// Time that a silent connection is still polled after shutdown begins.
 const LAST_LOOK: Duration = Duration::from_millis(100);
@@ -54,16 +54,16 @@ const READ_MAX: usize = 80 * 1024;
 /// A worker as the acceptor sees it.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    sockets: mpsc::Sender<Accepted>,
+    sockets: mpsc::Sender<Handoff>,
     load: Arc<Load>,
-    connections: Arc<Mutex<Vec<Swept>>>,
+    connections: Arc<Mutex<Vec<ConnHandle>>>,
     stop: oneshot::Sender<()>,
     thread: thread::JoinHandle<()>,
 }
 
 /// A socket on its way to its worker.
 #[derive(Debug)]
-pub(crate) struct Accepted {
+pub(crate) struct Handoff {
     pub stream: StdStream,
     pub(crate) peer: Peer,
     /// When it was accepted.
@@ -130,7 +130,7 @@ impl Worker {
     /// # Errors
     ///
     /// Returns the socket if the queue is full. A worker that has ended takes and closes it.
-    pub fn offer(&self, accepted: Accepted) -> Result<(), Accepted> {
+    pub fn offer(&self, accepted: Handoff) -> Result<(), Handoff> {
         self.load.connections.fetch_add(1, Ordering::Relaxed);
         match self.sockets.try_send(accepted) {
             Ok(()) => Ok(()),
@@ -147,7 +147,7 @@ impl Worker {
 
     /// Creates a worker without a thread, and the receiver of its queue.
     #[cfg(test)]
-    pub(super) fn without_thread(queue: usize) -> (Self, mpsc::Receiver<Accepted>) {
+    pub(super) fn without_thread(queue: usize) -> (Self, mpsc::Receiver<Handoff>) {
         let (sockets, inbox) = mpsc::channel(queue);
         let (stop, _) = oneshot::channel();
         let worker = Self {
@@ -161,7 +161,7 @@ impl Worker {
     }
 
     /// The connection that has been idle for longest, for a second at least; of those from one network, if one is named.
-    pub(crate) fn longest_idle(&self, network: Option<u128>) -> Option<(u32, Swept)> {
+    pub(crate) fn longest_idle(&self, network: Option<u128>) -> Option<(u32, ConnHandle)> {
         let connections = self
             .connections
             .lock()
@@ -208,22 +208,22 @@ impl Load {
 struct Shared {
     local: Arc<WorkerState>,
     load: Arc<Load>,
-    life: Arc<Life>,
+    life: Arc<ServerLifecycle>,
     clock: Arc<WorkerClock>,
     /// All connections, for the sweep.
-    connections: Arc<Mutex<Vec<Swept>>>,
+    connections: Arc<Mutex<Vec<ConnHandle>>>,
     admission: Arc<Admission>,
     drain: Arc<Drain>,
 }
 
 /// A connection with the means to end it.
 #[derive(Clone, Debug)]
-pub(crate) struct Swept {
+pub(crate) struct ConnHandle {
     state: Arc<ConnectionState>,
     task: AbortHandle,
 }
 
-impl Swept {
+impl ConnHandle {
     /// Ends the connection at once.
     pub fn cut(&self) {
         self.state.cut();
@@ -235,7 +235,7 @@ impl Shared {
     async fn run(
         self,
         router: Arc<Router>,
-        mut inbox: mpsc::Receiver<Accepted>,
+        mut inbox: mpsc::Receiver<Handoff>,
         stopped: oneshot::Receiver<()>,
     ) {
         let limits = router.endpoint.config.limits.clone();
@@ -274,13 +274,13 @@ impl Shared {
     /// Gives a socket a task of its own.
     fn adopt(
         &self,
-        accepted: Accepted,
+        accepted: Handoff,
         service: &Arc<WorkerService>,
         tls: Option<&Arc<Tls>>,
         limits: &HttpLimits,
         noise: u64,
     ) {
-        let Accepted {
+        let Handoff {
             stream,
             peer,
             place,
@@ -326,7 +326,7 @@ impl Shared {
                 connections.reserve(more);
             }
         }
-        connections.push(Swept {
+        connections.push(ConnHandle {
             state,
             task: task.abort_handle(),
         });
@@ -356,7 +356,7 @@ async fn sweep(
     asked: Arc<Limits>,
     clock: Arc<WorkerClock>,
     local: Arc<WorkerState>,
-    connections: Arc<Mutex<Vec<Swept>>>,
+    connections: Arc<Mutex<Vec<ConnHandle>>>,
 ) {
     let mut seconds = tokio::time::interval(Duration::from_secs(1));
     seconds.set_missed_tick_behavior(MissedTickBehavior::Burst);
@@ -398,7 +398,7 @@ struct ConnTask {
 
 impl ConnTask {
     /// Serves the connection until it ends, with its polls scheduled by the admission.
-    async fn in_turn(self, stream: TcpStream, guards: Guards, admission: Arc<Admission>) {
+    async fn in_turn(self, stream: TcpStream, guards: ConnPermits, admission: Arc<Admission>) {
         let state = Arc::clone(&self.state);
         let mut serving = pin!(self.run(stream, guards));
         std::future::poll_fn(|cx| match admission.lets_pass(&state, cx) {
@@ -409,7 +409,7 @@ impl ConnTask {
     }
 
     /// Serves the connection until it ends.
-    async fn run(self, stream: TcpStream, guards: Guards) {
+    async fn run(self, stream: TcpStream, guards: ConnPermits) {
         let begun = match &self.tls {
             None => {
                 let begun = speaks_http2(&stream, &self.state, &self.drain).await;
@@ -455,7 +455,7 @@ impl ConnTask {
 }
 
 /// Serves HTTP until the connection ends.
-async fn serve(serving: ConnTask, stream: Stream, multiplexed: bool, guards: Guards) {
+async fn serve(serving: ConnTask, stream: Stream, multiplexed: bool, guards: ConnPermits) {
     let ConnTask {
         state,
         service,

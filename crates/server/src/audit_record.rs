@@ -9,19 +9,19 @@ use super::reply::{Refusal, Reply};
 use super::request_context::Caller;
 use super::snapshot::Snapshot;
 use super::{search, visibility};
-use crate::audit::{Audit, Entry, Event, Outcome, Subject, SubjectKind, Ticket};
+use crate::audit::{Audit, Entry, Event, Outcome, QueueSlot, Subject, SubjectKind};
 use crate::auth::{Access, Decision, Kind, Principal, Target};
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Method};
 use crate::telemetry::{
-    Ended, Reason, Seen, Verdict, Watch, Witness, trace_of_headers, trace_of_meta,
+    Ended, Reason, RequestScope, Seen, Verdict, Witness, trace_of_headers, trace_of_meta,
 };
 
 /// Audit record of a request in progress.
 struct RequestAuditRecord {
     audit: Arc<Audit>,
     entry: Entry,
-    ticket: Option<Ticket>,
+    ticket: Option<QueueSlot>,
     /// True if the request is recorded with any outcome.
     always: bool,
     /// True if the policy allows the caller to see the target.
@@ -33,7 +33,7 @@ pub(super) struct TaskAuditRecord {
     audit: Arc<Audit>,
     /// `None` after it was written.
     entry: Option<Entry>,
-    ticket: Option<Ticket>,
+    ticket: Option<QueueSlot>,
     started: Instant,
     /// True after the call has become a task.
     begun: bool,
@@ -44,11 +44,11 @@ pub(super) struct TaskAuditRecord {
 pub(super) fn audit_request<'a>(
     server: &Server,
     audit: &Arc<Audit>,
-    watch: Watch<'a>,
+    watch: RequestScope<'a>,
     principal: &Arc<Principal>,
     seen: Seen<'_>,
     request: &Request<'_>,
-) -> Watch<'a> {
+) -> RequestScope<'a> {
     let method = Method::parse(&request.method);
     let calls = match method {
         Some(method) => calls_something(method),
@@ -151,7 +151,7 @@ pub(super) fn audit_task(
     entry.principal = Some(Arc::clone(caller.principal));
     entry.session = caller.session.cloned();
     entry.subject = Some(Subject::new(SubjectKind::Tool, tool));
-    entry.trace = caller.watch.and_then(Watch::context);
+    entry.trace = caller.watch.and_then(RequestScope::context);
     Some(TaskAuditRecord {
         audit: Arc::clone(audit),
         entry: Some(entry),

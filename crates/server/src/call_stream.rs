@@ -15,7 +15,7 @@ use super::running_call::{CallOutcome, RunningCall};
 use super::share;
 use super::streams::{EventSource, StreamEvent};
 use crate::catalog::CallContext;
-use crate::telemetry::WatchedLater;
+use crate::telemetry::DeferredScope;
 
 /// Messages of a call, then its response.
 ///
@@ -25,7 +25,7 @@ pub(crate) struct CallStream {
     running: Option<Pin<Box<dyn Future<Output = Option<JsonResponse>> + Send>>>,
     context: Arc<CallContext>,
     answer: Option<JsonResponse>,
-    watch: Option<WatchedLater>,
+    watch: Option<DeferredScope>,
     hold: StreamGuard,
 }
 
@@ -123,7 +123,7 @@ pub(super) async fn stream_if_slow(
 }
 
 impl EventSource for CallStream {
-    fn watch(&mut self, watch: WatchedLater) {
+    fn watch(&mut self, watch: DeferredScope) {
         self.watch = Some(watch);
     }
 

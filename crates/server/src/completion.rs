@@ -18,7 +18,7 @@ use super::request_context::{Caller, RequestContext};
 use super::running_call::CallOutcome;
 use super::snapshot::Snapshot;
 use super::text::truncated;
-use crate::auth::{Principal, Shelf};
+use crate::auth::{ItemKind, Principal};
 use crate::catalog::{
     CatalogPrompt, CatalogTemplate, Client, CompletionRequest, Completions, Parameters,
     PromptError, ReplaySession, ResourceError, ResourceErrorKind, strict,
@@ -80,9 +80,15 @@ impl<'c> CompletionTarget<'c> {
     ) -> Result<Self, Reply> {
         let catalog = &snapshot.catalog;
         let prompts =
-            |name| snapshot.sees_key(caller.principal, Shelf::Prompts, &catalog.prompts, name);
-        let templates =
-            |uri| snapshot.sees_key(caller.principal, Shelf::Templates, &catalog.templates, uri);
+            |name| snapshot.sees_key(caller.principal, ItemKind::Prompts, &catalog.prompts, name);
+        let templates = |uri| {
+            snapshot.sees_key(
+                caller.principal,
+                ItemKind::Templates,
+                &catalog.templates,
+                uri,
+            )
+        };
         match (&*reference.kind, &reference.name, &reference.uri) {
             ("ref/prompt", Some(name), _) => {
                 match catalog.prompts.get(name).filter(|_| prompts(name)) {

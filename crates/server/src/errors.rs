@@ -7,7 +7,7 @@ use serde_json::json;
 use super::reply::{Refusal, Reply};
 use super::text::truncated;
 use crate::catalog::MissingScopes;
-use crate::limit::{Hits, Limit};
+use crate::limit::{Limit, LimitCounters};
 use crate::protocol::message::{Excess, Malformed, MalformedKind, Request};
 use crate::protocol::{ErrorCode, ErrorObject};
 
@@ -44,7 +44,7 @@ pub(super) fn method_not_found(request: &Request<'_>) -> Reply {
 
 /// Error for a malformed message.
 #[cold]
-pub(super) fn malformed_message(hits: &Hits, problem: &Malformed<'_>) -> Reply {
+pub(super) fn malformed_message(hits: &LimitCounters, problem: &Malformed<'_>) -> Reply {
     let (code, name) = match problem.kind {
         MalformedKind::Parse => (ErrorCode::Parse, "Parse error"),
         MalformedKind::Invalid => (ErrorCode::InvalidRequest, "Invalid Request"),
@@ -62,13 +62,13 @@ pub(super) fn malformed_message(hits: &Hits, problem: &Malformed<'_>) -> Reply {
 
 /// Error for a batch that is too large, or whose responses are.
 #[cold]
-pub(super) fn batch_too_large(hits: &Hits, limit: Limit, message: String) -> Reply {
+pub(super) fn batch_too_large(hits: &LimitCounters, limit: Limit, message: String) -> Reply {
     let error = ErrorObject::new(ErrorCode::InvalidRequest, message);
     Reply::refused(Refusal::Malformed, None, &exceeded(hits, limit, error))
 }
 
 /// Counts an exceeded limit and adds the name of its setting to the error.
-fn exceeded(hits: &Hits, limit: Limit, error: ErrorObject) -> ErrorObject {
+fn exceeded(hits: &LimitCounters, limit: Limit, error: ErrorObject) -> ErrorObject {
     hits.count(limit);
     error.with_data(json!({ "setting": limit.setting() }))
 }

@@ -17,7 +17,7 @@ use super::{batch, dispatch, errors, handshake, instrument, notifications};
 use crate::limit::share_of;
 use crate::protocol::Method;
 use crate::protocol::message::{Message, Notification, Payload, Request, Response};
-use crate::telemetry::{Seen, Watch};
+use crate::telemetry::{RequestScope, Seen};
 
 /// A message that gets no response: a notification, or the response to a client request.
 #[derive(Clone, Copy)]
@@ -88,7 +88,7 @@ fn handle_request(
     worker: &WorkerState,
     (head, version): (&mut HttpHead<'_>, VersionHeader),
     (body, request): (&Bytes, &Request<'_>),
-    watch: Option<&Watch<'_>>,
+    watch: Option<&RequestScope<'_>>,
 ) -> MaybeReady {
     let modern = request.params.meta.protocol_version.is_some();
     let channel = Channel::Http {

@@ -9,7 +9,7 @@ use super::request_context::{Headers, Origin};
 use super::worker_state::WorkerState;
 use crate::auth::Principal;
 use crate::net::Peer;
-use crate::telemetry::{Watch, Wire};
+use crate::telemetry::{RequestScope, Wire};
 
 /// The parts of an HTTP request head that the server needs.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl<'a> HttpHead<'a> {
     pub(super) fn origin<'o>(
         &self,
         worker: &WorkerState,
-        watch: Option<&'o Watch<'o>>,
+        watch: Option<&'o RequestScope<'o>>,
     ) -> Origin<'o>
     where
         'a: 'o,

@@ -31,7 +31,7 @@ use crate::telemetry::Seen;
 /// Maximum size of a message forwarded to another replica, in bytes.
 const FORWARD_BYTES_MAX: usize = 30 * 1024;
 /// Work that remains after a message was posted: it sends the response to the stream.
-pub type Posted = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub type ReplyTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Opens a session and its stream. `path` is the path to which the client posts messages (SSE24-01).
 pub fn open(
@@ -77,7 +77,7 @@ pub fn post(
     principal: &Arc<Principal>,
     id: &str,
     body: &Bytes,
-) -> Result<Posted, Reply> {
+) -> Result<ReplyTask, Reply> {
     let session = server.sessions.sse.all().get(id).cloned();
     let session = session.filter(|session| session.principal == *principal);
     let Some(session) = session else {
@@ -115,7 +115,7 @@ fn forward(
     principal: &Principal,
     id: &str,
     body: &Bytes,
-) -> Result<Posted, Reply> {
+) -> Result<ReplyTask, Reply> {
     let unknown = |message| {
         let code = ErrorCode::Http(404);
         Reply::refuse(Refusal::SessionUnknown, None, code, message)

@@ -15,8 +15,8 @@ use super::client_requests::{ClientRequestConfig, ClientRequests};
 use super::errors;
 use super::reply::Reply;
 use crate::catalog::{CallContext, Dropped, RequestId};
-use crate::limit::{Hits, Limit};
-use crate::telemetry::{Gauge, Hold};
+use crate::limit::{Limit, LimitCounters};
+use crate::telemetry::{Gauge, GaugeGuard};
 
 /// Future of one call of a tool, resource, prompt or method.
 pub type BoxedCall<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
@@ -30,14 +30,14 @@ pub struct Inflight {
     pub(super) client_requests: Arc<ClientRequests>,
     /// Number of open event streams.
     streams: Gauge,
-    hits: Arc<Hits>,
+    hits: Arc<LimitCounters>,
 }
 
 /// Counts an open stream while it exists, and the messages that its queue drops.
 #[derive(Debug)]
 pub struct StreamGuard {
-    _open: Hold,
-    hits: Arc<Hits>,
+    _open: GaugeGuard,
+    hits: Arc<LimitCounters>,
 }
 
 impl StreamGuard {
@@ -85,7 +85,7 @@ impl Inflight {
         client_requests: ClientRequestConfig,
         replica: u64,
         streams: Gauge,
-        hits: Arc<Hits>,
+        hits: Arc<LimitCounters>,
     ) -> Self {
         Self {
             calls: Mutex::default(),
@@ -289,7 +289,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_that_has_left_is_not_remembered() {
-        let hits = Arc::new(Hits::new(&Metrics::default()));
+        let hits = Arc::new(LimitCounters::new(&Metrics::default()));
         let config = ClientRequestConfig::default();
         let inflight = Arc::new(Inflight::new(config, 1, Gauge::default(), hits));
         let context = Arc::new(CallContext::for_test());

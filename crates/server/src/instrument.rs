@@ -9,17 +9,17 @@ use super::parts::Server;
 use super::reply::{MaybeReady, Reply};
 use crate::auth::Principal;
 use crate::protocol::message::Request;
-use crate::telemetry::{Cells, Seen, Watch};
+use crate::telemetry::{RequestScope, Seen, WorkerCounters};
 
 /// Starts the hooks of a request, if any are enabled.
 #[inline]
 pub(super) fn observe<'a>(
     server: &Server,
-    cells: &'a Arc<Cells>,
+    cells: &'a Arc<WorkerCounters>,
     principal: &Arc<Principal>,
     seen: Seen<'_>,
     request: &Request<'_>,
-) -> Option<Watch<'a>> {
+) -> Option<RequestScope<'a>> {
     match &server.audit {
         None => server
             .observability
@@ -39,7 +39,7 @@ pub(super) fn observe<'a>(
 #[inline]
 pub(super) fn observed(
     server: &Server,
-    watch: Option<Watch<'_>>,
+    watch: Option<RequestScope<'_>>,
     request: &Request<'_>,
     handled: MaybeReady,
 ) -> MaybeReady {
@@ -63,7 +63,7 @@ fn document(reply: &Reply) -> Option<Bytes> {
 }
 
 #[inline]
-fn conclude(watch: Watch<'_>, handled: MaybeReady) -> MaybeReady {
+fn conclude(watch: RequestScope<'_>, handled: MaybeReady) -> MaybeReady {
     match handled {
         MaybeReady::Ready(Reply::Stream(mut stream)) => {
             stream.watch(watch.later());

@@ -130,7 +130,7 @@ use crate::seal::{KeyRing, random_bytes};
 use crate::state::SharedState;
 use crate::telemetry::{OPEN_STREAMS, Seen, Telemetry};
 use execute::Calls;
-use http_sse_2024::Posted;
+use http_sse_2024::ReplyTask;
 use inflight::Inflight;
 use liveness::Liveness;
 use observability::Observability;
@@ -372,7 +372,7 @@ impl Server {
         principal: &Arc<Principal>,
         id: &str,
         body: &Bytes,
-    ) -> Result<Posted, Reply> {
+    ) -> Result<ReplyTask, Reply> {
         http_sse_2024::post(self, cx, by, principal, id, body)
     }
 

@@ -12,7 +12,7 @@ use super::reply::{Reply, begin};
 use super::request_context::Caller;
 use super::snapshot::Snapshot;
 use super::tool_search::search_for;
-use crate::auth::Shelf;
+use crate::auth::ItemKind;
 use crate::catalog::{Listed, Table, opening, opening_len};
 use crate::protocol::message::Request;
 
@@ -28,7 +28,7 @@ pub(super) fn list_tools(server: &Server, caller: Caller<'_>, request: &Request<
     list(
         server,
         &snapshot,
-        (Some(Shelf::Tools), &snapshot.tools),
+        (Some(ItemKind::Tools), &snapshot.tools),
         table,
         caller,
         request,
@@ -41,7 +41,7 @@ pub(super) fn list_resources(server: &Server, caller: Caller<'_>, request: &Requ
     list(
         server,
         &snapshot,
-        (Some(Shelf::Resources), &snapshot.resources),
+        (Some(ItemKind::Resources), &snapshot.resources),
         table,
         caller,
         request,
@@ -54,7 +54,7 @@ pub(super) fn list_templates(server: &Server, caller: Caller<'_>, request: &Requ
     list(
         server,
         &snapshot,
-        (Some(Shelf::Templates), &snapshot.templates),
+        (Some(ItemKind::Templates), &snapshot.templates),
         table,
         caller,
         request,
@@ -67,7 +67,7 @@ pub(super) fn list_prompts(server: &Server, caller: Caller<'_>, request: &Reques
     list(
         server,
         &snapshot,
-        (Some(Shelf::Prompts), &snapshot.prompts),
+        (Some(ItemKind::Prompts), &snapshot.prompts),
         table,
         caller,
         request,
@@ -78,7 +78,7 @@ pub(super) fn list_prompts(server: &Server, caller: Caller<'_>, request: &Reques
 pub(super) fn list<T: Listed>(
     server: &Server,
     snapshot: &Snapshot,
-    (shelf, listings): (Option<Shelf>, &Listings),
+    (shelf, listings): (Option<ItemKind>, &Listings),
     table: &Table<T>,
     caller: Caller<'_>,
     request: &Request<'_>,

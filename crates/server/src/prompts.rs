@@ -14,7 +14,7 @@ use super::running_call::CallOutcome;
 use super::snapshot::Snapshot;
 use super::target::{check_named, missing_name};
 use super::text::truncated;
-use crate::auth::Shelf;
+use crate::auth::ItemKind;
 use crate::catalog::{
     InvalidArguments, Parameters, PromptDefinition, PromptError, PromptErrorKind, PromptOutput,
 };
@@ -38,7 +38,7 @@ pub(super) fn get(
     let log_level = check_named(&server.sessions, &request_context, &name)?;
     let snapshot = server.snapshots.load_full();
     let prompts = &snapshot.catalog.prompts;
-    let sees = |_: &&_| snapshot.sees_key(caller.principal, Shelf::Prompts, prompts, &name);
+    let sees = |_: &&_| snapshot.sees_key(caller.principal, ItemKind::Prompts, prompts, &name);
     let Some(entry) = prompts.get(&name).filter(sees) else {
         let unknown = unknown_prompt(request.id, &name);
         return Err(HandlerError::UnknownItem(unknown, Arc::clone(&snapshot)));

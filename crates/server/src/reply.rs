@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::snapshot::Snapshot;
 use super::streams::EventSource;
 use crate::limit::{LARGE_BYTES, Limits, Refused, Reservation};
-use crate::net::{Common, ShareKey};
+use crate::net::{ShareKey, SharedBytes};
 use crate::protocol::{ErrorCode, ErrorObject, Revision};
 use crate::telemetry::{Reason, Verdict};
 
@@ -62,7 +62,7 @@ impl From<Reply> for HandlerError {
 pub struct JsonResponse {
     pub head: Bytes,
     /// Shared part; empty if `head` is the whole document.
-    pub rest: Common,
+    pub rest: SharedBytes,
     /// Reason of a rejection, for transports that map it to a status.
     pub refusal: Option<Refusal>,
     /// Id of the session that the response opens.
@@ -157,7 +157,7 @@ impl JsonResponse {
     pub fn new(document: Bytes) -> Self {
         Self {
             head: document,
-            rest: Common::default(),
+            rest: SharedBytes::default(),
             refusal: None,
             session: None,
             verdict: Verdict::Done,
@@ -203,7 +203,7 @@ impl Reply {
 
     /// Creates a reply from a specific and a shared part.
     #[inline]
-    pub fn pieces(head: Bytes, rest: impl Into<Common>) -> Self {
+    pub fn pieces(head: Bytes, rest: impl Into<SharedBytes>) -> Self {
         Self::Response(JsonResponse {
             head,
             rest: rest.into(),
@@ -291,7 +291,7 @@ impl Reply {
         error.write(&mut body, id);
         Self::Response(JsonResponse {
             head: body.into(),
-            rest: Common::default(),
+            rest: SharedBytes::default(),
             refusal: Some(refusal),
             session: None,
             verdict: Verdict::Error(error.code.number()),

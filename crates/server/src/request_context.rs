@@ -12,14 +12,14 @@ use super::param_headers::McpHeaders;
 use super::running_call::{OnDisconnect, Resumption};
 use crate::auth::Principal;
 use crate::catalog::{
-    CallContext, Client, LogLevel, Outlet, ReplaySession, RequestId, Room, Wanted,
+    CallContext, Client, LogLevel, Notifier, ReplaySession, RequestId, Room, Wanted,
 };
 use crate::limit::share_of;
 use crate::net::ShareKey;
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ClientCapabilities, Revision};
 use crate::seal::Session;
-use crate::telemetry::{Carried, Onward, OperationId, Propagation, Watch, trace_of_meta};
+use crate::telemetry::{Baggage, OperationId, Propagation, RequestScope, TraceLink, trace_of_meta};
 
 /// A request on its way to the handler of its method.
 pub(super) struct RequestContext<'a> {
@@ -79,7 +79,7 @@ pub(super) struct Origin<'a> {
     /// Unix time in seconds.
     pub(super) now: u64,
     /// Metrics, trace and audit of the request, if enabled.
-    pub(super) watch: Option<&'a Watch<'a>>,
+    pub(super) watch: Option<&'a RequestScope<'a>>,
 }
 
 /// Sender of a request.
@@ -91,7 +91,7 @@ pub(super) struct Caller<'a> {
     /// Unix time in seconds.
     pub(super) now: u64,
     /// Metrics, trace and audit of the request, if enabled.
-    pub(super) watch: Option<&'a Watch<'a>>,
+    pub(super) watch: Option<&'a RequestScope<'a>>,
     pub(super) profile: CallerProfile,
 }
 
@@ -269,7 +269,7 @@ impl<'a> Caller<'a> {
     /// Returns true if the request must not run because it cannot be recorded.
     #[inline]
     pub(super) fn is_barred(self) -> bool {
-        self.watch.is_some_and(Watch::is_barred)
+        self.watch.is_some_and(RequestScope::is_barred)
     }
 
     /// Key of the caller's share of shared resources.
@@ -281,19 +281,19 @@ impl<'a> Caller<'a> {
     /// Position of the request in its trace, and the fields to propagate. Fields in the message take precedence over
     /// HTTP headers, which the call context carries.
     #[inline]
-    pub(super) fn onward(self, request: &Request<'_>) -> Onward {
-        let onward = Onward {
-            place: self.watch.and_then(Watch::context),
-            tracer: self.watch.and_then(Watch::tracer).cloned(),
+    pub(super) fn onward(self, request: &Request<'_>) -> TraceLink {
+        let onward = TraceLink {
+            place: self.watch.and_then(RequestScope::context),
+            tracer: self.watch.and_then(RequestScope::tracer).cloned(),
             propagation: self.propagation,
-            ..Onward::default()
+            ..TraceLink::default()
         };
         match trace_of_meta(&request.params.meta) {
             None => onward,
-            Some(said) => Onward {
+            Some(said) => TraceLink {
                 place: onward.place.or(Some(said)),
                 in_message: true,
-                carried: Carried::of(&request.params, self.propagation),
+                carried: Baggage::of(&request.params, self.propagation),
                 ..onward
             },
         }
@@ -309,7 +309,7 @@ impl<'a> Caller<'a> {
         replay: ReplaySession,
         timeout: Duration,
     ) -> Arc<CallContext> {
-        let outlet = Outlet::new(Wanted {
+        let outlet = Notifier::new(Wanted {
             progress_token: progress_token(request),
             progress_messages: self.revision.has_annotations(),
             log_level,
@@ -326,13 +326,13 @@ impl<'a> Caller<'a> {
         why_nobody: &'static str,
     ) -> Arc<CallContext> {
         let replay = ReplaySession::new(Client::Unreachable(why_nobody));
-        self.context_with(Outlet::default(), headers, request, replay, None)
+        self.context_with(Notifier::default(), headers, request, replay, None)
     }
 
     #[inline]
     fn context_with(
         self,
-        outlet: Outlet,
+        outlet: Notifier,
         headers: Option<Headers<'_>>,
         request: &Request<'_>,
         replay: ReplaySession,
@@ -360,7 +360,7 @@ impl<'a> Caller<'a> {
 /// Reports the revision and the session of a request.
 #[inline]
 pub(super) fn report_lifecycle(
-    watch: Option<&Watch<'_>>,
+    watch: Option<&RequestScope<'_>>,
     revision: Revision,
     session: Option<&Arc<str>>,
 ) {

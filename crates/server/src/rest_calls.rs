@@ -21,7 +21,7 @@ use crate::auth::Principal;
 use crate::protocol::Method;
 use crate::protocol::message::{MessageBounds, Params, Request};
 use crate::protocol::scan::Scanner;
-use crate::telemetry::{Seen, Watch};
+use crate::telemetry::{RequestScope, Seen};
 
 /// Placeholder for the JSON-RPC id.
 const ID: &str = "0";
@@ -125,7 +125,7 @@ fn rest_caller<'a>(
     server: &Server,
     principal: &'a Arc<Principal>,
     address: Option<IpAddr>,
-    watch: Option<&'a Watch<'a>>,
+    watch: Option<&'a RequestScope<'a>>,
 ) -> Caller<'a> {
     let origin = Origin {
         principal,

@@ -13,7 +13,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::listings::Listings;
-use crate::catalog::{Bare, Definition, Table};
+use crate::catalog::{BuiltinTool, Definition, Table};
 use crate::protocol::ToolAnnotations;
 use ranking::Index;
 
@@ -54,7 +54,7 @@ pub(super) struct Search {
     pub(super) config: SearchConfig,
     pub(super) above: usize,
     index: Index,
-    pub(super) verbs: Table<Bare>,
+    pub(super) verbs: Table<BuiltinTool>,
     pub(super) listings: Listings,
 }
 
@@ -88,7 +88,7 @@ impl Search {
         let mut verbs = Table::default();
         for verb in verbs_of(config) {
             // The names are distinct, so adding cannot fail.
-            let _ = verbs.add(Bare(verb));
+            let _ = verbs.add(BuiltinTool(verb));
         }
         Some(Self {
             config: config.clone(),

@@ -9,7 +9,7 @@ use super::reply::{Refusal, Reply};
 use super::sse_sessions::SseSessions;
 use super::worker_state::{WorkerState, unix_seconds};
 use crate::auth::Principal;
-use crate::limit::{Hits, Limit};
+use crate::limit::{Limit, LimitCounters};
 use crate::protocol::{ClientCapabilities, ErrorCode, Revision};
 use crate::seal::{Ended, KeyRing, Revoked, Session, SessionIssue};
 use crate::telemetry::{Counter, Metrics, SESSION_DURATION, SESSIONS_OPENED, Timing};
@@ -22,7 +22,7 @@ pub(super) struct Sessions {
     replica: u64,
     /// Maximum age of a session in seconds.
     max_age: u64,
-    hits: Arc<Hits>,
+    hits: Arc<LimitCounters>,
     /// Sessions that ended before their expiry.
     revoked: Revoked,
     pub(super) levels: SessionLogLevels,
@@ -45,7 +45,7 @@ impl Sessions {
     pub(super) fn new(
         (keys, mount, replica): (&Arc<KeyRing>, &str, u64),
         max_age: u64,
-        hits: Arc<Hits>,
+        hits: Arc<LimitCounters>,
         metrics: &Metrics,
     ) -> Self {
         let opened = Revision::ALL.map(|revision| {

@@ -13,7 +13,7 @@ use super::listings::Listings;
 use super::resource_cache::ResourceCache;
 use super::search::Search;
 use super::visibility::PolicyView;
-use crate::auth::{Policy, Principal, Shelf};
+use crate::auth::{ItemKind, Policy, Principal};
 use crate::catalog::{Catalog, Listed, ListingFrame, Table};
 use crate::protocol::{Implementation, Method, Revision};
 use crate::seal::KeyRing;
@@ -211,7 +211,7 @@ impl Snapshot {
 impl Snapshot {
     /// Returns true if the caller sees the item at a position.
     #[inline]
-    pub(super) fn sees(&self, principal: &Principal, shelf: Shelf, place: usize) -> bool {
+    pub(super) fn sees(&self, principal: &Principal, shelf: ItemKind, place: usize) -> bool {
         match &self.policy_view {
             None => true,
             Some(view) => {
@@ -226,7 +226,7 @@ impl Snapshot {
     pub(super) fn sees_key<T: Listed>(
         &self,
         principal: &Principal,
-        shelf: Shelf,
+        shelf: ItemKind,
         table: &Table<T>,
         key: &str,
     ) -> bool {
@@ -237,17 +237,17 @@ impl Snapshot {
     }
 
     /// Digest of the visible part of several lists. Returns `None` without a policy.
-    pub(super) fn digest_of(&self, principal: &Principal, shelves: &[Shelf]) -> Option<u64> {
+    pub(super) fn digest_of(&self, principal: &Principal, shelves: &[ItemKind]) -> Option<u64> {
         let view = self.policy_view.as_ref()?;
         let class = view.policy.class_of(principal);
         let catalog = &self.catalog;
-        let digest = |shelf: Shelf| {
+        let digest = |shelf: ItemKind| {
             let of = (&*class, view.visible(&class, shelf, catalog));
             match shelf {
-                Shelf::Tools => view.digest(shelf, &catalog.tools, of),
-                Shelf::Resources => view.digest(shelf, &catalog.resources, of),
-                Shelf::Templates => view.digest(shelf, &catalog.templates, of),
-                Shelf::Prompts => view.digest(shelf, &catalog.prompts, of),
+                ItemKind::Tools => view.digest(shelf, &catalog.tools, of),
+                ItemKind::Resources => view.digest(shelf, &catalog.resources, of),
+                ItemKind::Templates => view.digest(shelf, &catalog.templates, of),
+                ItemKind::Prompts => view.digest(shelf, &catalog.prompts, of),
             }
         };
         let mut hasher = DefaultHasher::new();
@@ -295,7 +295,7 @@ impl Snapshot {
         let view = self.policy_view.as_ref()?;
         let place = self.catalog.tools.position(tool)?;
         let class = view.policy.class_of(principal);
-        let visible = view.visible(&class, Shelf::Tools, &self.catalog);
+        let visible = view.visible(&class, ItemKind::Tools, &self.catalog);
         visible.requires(place).cloned()
     }
 }

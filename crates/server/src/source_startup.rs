@@ -27,12 +27,12 @@ use super::search::called_tool;
 use super::snapshot::Snapshot;
 use super::worker_state::unix_seconds;
 use super::{dispatch, instrument};
-use crate::auth::{Access, Kind, Principal, Shelf, Target};
+use crate::auth::{Access, ItemKind, Kind, Principal, Target};
 use crate::catalog::StartingSource;
 use crate::net::Peer;
 use crate::protocol::message::{self, Message, MessageBounds, Params, Payload, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Method};
-use crate::telemetry::{Seen, Succession, Watch};
+use crate::telemetry::{RequestScope, Seen, Succession};
 
 /// Retry delay reported to clients whose request timed out.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
@@ -84,11 +84,11 @@ impl RequestedItem {
         match self {
             Self::Tool(name) => {
                 catalog.tool(name).is_some()
-                    && snapshot.sees_key(principal, Shelf::Tools, &catalog.tools, name)
+                    && snapshot.sees_key(principal, ItemKind::Tools, &catalog.tools, name)
             }
             Self::Prompt(name) => {
                 catalog.prompts.get(name).is_some()
-                    && snapshot.sees_key(principal, Shelf::Prompts, &catalog.prompts, name)
+                    && snapshot.sees_key(principal, ItemKind::Prompts, &catalog.prompts, name)
             }
             Self::Resource(uri) => offers_uri(snapshot, principal, uri),
         }
@@ -284,7 +284,7 @@ impl DeferredRequest {
             principal: Arc::clone(caller.principal),
             session: caller.session.cloned(),
             profile: caller.profile,
-            succession: caller.watch.map(Watch::hand_over),
+            succession: caller.watch.map(RequestScope::hand_over),
         })
     }
 

@@ -23,7 +23,7 @@ use crate::auth::Principal;
 use crate::protocol::message::{self, Message, Payload, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Method, Revision};
 use crate::seal::Session;
-use crate::telemetry::{Seen, Watch};
+use crate::telemetry::{RequestScope, Seen};
 
 /// Handles one message that arrived as `seen` describes. Returns `Ready` if nothing has to wait; otherwise
 /// registers with `cx`.
@@ -99,7 +99,7 @@ fn handle_request(
     worker: &WorkerState,
     (peer, principal): (&StdioPeer, &Arc<Principal>),
     (body, request): (&Bytes, &Request<'_>),
-    watch: Option<&Watch<'_>>,
+    watch: Option<&RequestScope<'_>>,
 ) -> MaybeReady {
     let mut all = peer.http.as_ref().map(|http| http.headers.clone());
     let headers = all.as_mut().zip(peer.http.as_ref());
@@ -160,7 +160,7 @@ fn stdio_caller<'a>(
     worker: &WorkerState,
     session: Option<&'a Session>,
     principal: &'a Arc<Principal>,
-    watch: Option<&'a Watch<'a>>,
+    watch: Option<&'a RequestScope<'a>>,
 ) -> Caller<'a> {
     let origin = Origin {
         principal,

@@ -13,7 +13,7 @@ use super::search::{CALL, CallArguments, DESCRIBE, RESULTS_MAX, SEARCH, Search};
 use super::snapshot::Snapshot;
 use super::text::truncated;
 use super::tool_result::{error_result, success};
-use crate::auth::{Principal, Shelf};
+use crate::auth::{ItemKind, Principal};
 use crate::catalog::{Output, shown_tool};
 use crate::protocol::message;
 
@@ -35,7 +35,7 @@ pub(super) fn search_for<'s>(snapshot: &'s Snapshot, principal: &Principal) -> O
     let visible = match snapshot.policy_view {
         None => all,
         Some(_) => (0..all)
-            .filter(|place| snapshot.sees(principal, Shelf::Tools, *place))
+            .filter(|place| snapshot.sees(principal, ItemKind::Tools, *place))
             .count(),
     };
     (search.above < visible).then_some(search)
@@ -114,7 +114,7 @@ fn run_search(
     let places: Vec<_> = search
         .find(&asked.query)
         .into_iter()
-        .filter(|place| snapshot.sees(principal, Shelf::Tools, *place))
+        .filter(|place| snapshot.sees(principal, ItemKind::Tools, *place))
         .collect();
     let told = places.iter().take(limit.clamp(1, RESULTS_MAX));
     let told = told.filter_map(|place| snapshot.catalog.tools.entries().get(*place));
@@ -135,7 +135,7 @@ fn run_search(
 }
 
 fn sees_tool(snapshot: &Snapshot, principal: &Principal, name: &str) -> bool {
-    snapshot.sees_key(principal, Shelf::Tools, &snapshot.catalog.tools, name)
+    snapshot.sees_key(principal, ItemKind::Tools, &snapshot.catalog.tools, name)
 }
 
 fn structured_result(snapshot: &Snapshot, caller: Caller<'_>, id: &str, value: &Value) -> Reply {

@@ -17,7 +17,7 @@ use super::text::truncated;
 use super::tool_response::{ResultOwner, ResultWriter};
 use super::tool_search::{ResolvedCall, resolve_call};
 use super::{audit_record, stateless, tasks};
-use crate::auth::Shelf;
+use crate::auth::ItemKind;
 use crate::catalog::{
     Arguments, CallContext, CatalogTool, InvalidArguments, MissingScopes, TaskSupport,
 };
@@ -190,7 +190,7 @@ fn prepare_call<'g>(
     };
     // A hidden tool must look like one that does not exist.
     let tools = &snapshot.catalog.tools;
-    if !snapshot.sees_key(caller.principal, Shelf::Tools, tools, &name) {
+    if !snapshot.sees_key(caller.principal, ItemKind::Tools, tools, &name) {
         return Err(unknown_tool(snapshot, caller, request.id, &name));
     }
     caller.names(entry.operation);
@@ -297,7 +297,7 @@ fn unknown_tool(
 ) -> HandlerError {
     let mut message = format!("Unknown tool: {}", truncated(name));
     if let Some(nearest) = snapshot.catalog.nearest(name, |place| {
-        snapshot.sees(caller.principal, Shelf::Tools, place)
+        snapshot.sees(caller.principal, ItemKind::Tools, place)
     }) {
         message.push_str("; did you mean ");
         message.push_str(nearest);

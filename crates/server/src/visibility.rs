@@ -7,11 +7,11 @@ use std::sync::{Arc, OnceLock};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
-use crate::auth::{Access, Class, Kind, Policy, Principal, Shelf, Target, Visible};
+use crate::auth::{Access, Class, ItemKind, Kind, Policy, Principal, Target, Visible};
 use crate::catalog::{
-    Catalog, CatalogTool, Fragments, Listed, ListingFrame, Table, page_of_seen, start_after,
+    Catalog, CatalogTool, Listed, ListingFrame, SerializedEntries, Table, page_of_seen, start_after,
 };
-use crate::net::Common;
+use crate::net::SharedBytes;
 use crate::protocol::Revision;
 
 /// Maximum size of cached pages in bytes. Pages that share text count little. Others are built again.
@@ -21,8 +21,8 @@ const PAGES_MAX_BYTES: u64 = 32 * 1024 * 1024;
 #[derive(Debug)]
 pub(crate) struct PolicyView {
     pub(super) policy: Policy,
-    fragments: [[OnceLock<Fragments>; Revision::ALL.len()]; 4],
-    pages: Cache<PageKey, Common, PageWeight>,
+    fragments: [[OnceLock<SerializedEntries>; Revision::ALL.len()]; 4],
+    pages: Cache<PageKey, SharedBytes, PageWeight>,
     /// Access that each tool needs, by position.
     access: OnceLock<Box<[Access]>>,
     /// Digests of the visible part of each list, by class.
@@ -40,12 +40,12 @@ struct PageKey {
 #[derive(Clone, Debug)]
 struct PageWeight;
 
-impl Weighter<PageKey, Common> for PageWeight {
-    fn weight(&self, _: &PageKey, page: &Common) -> u64 {
+impl Weighter<PageKey, SharedBytes> for PageWeight {
+    fn weight(&self, _: &PageKey, page: &SharedBytes) -> u64 {
         let own = match page {
-            Common::One(page) => page.len(),
+            SharedBytes::One(page) => page.len(),
             // Own memory of the page: at most the cursor and the members of every result.
-            Common::Several(pieces) => size_of_val(&**pieces) + 512,
+            SharedBytes::Several(pieces) => size_of_val(&**pieces) + 512,
         };
         own as u64 + 256
     }
@@ -64,13 +64,13 @@ impl PolicyView {
 
     fn fragments<T: Listed>(
         &self,
-        shelf: Shelf,
+        shelf: ItemKind,
         table: &Table<T>,
         revision: Revision,
-    ) -> &Fragments {
+    ) -> &SerializedEntries {
         let all = &self.fragments[shelf as usize];
         all[revision as usize].get_or_init(|| {
-            let mut fragments = Fragments::new(table, revision);
+            let mut fragments = SerializedEntries::new(table, revision);
             for other in all.iter().filter_map(OnceLock::get) {
                 fragments.share(other);
             }
@@ -81,12 +81,12 @@ impl PolicyView {
     /// Page of a list for a class of callers. Returns `None` if the cursor belongs to another class.
     pub(super) fn page<T: Listed>(
         &self,
-        shelf: Shelf,
+        shelf: ItemKind,
         table: &Table<T>,
         frame: ListingFrame<'_>,
         (class, visible): (&Class, &Visible),
         cursor: Option<&str>,
-    ) -> Option<Common> {
+    ) -> Option<SharedBytes> {
         let key = |start| PageKey {
             shelf: shelf as u8,
             revision: frame.revision,
@@ -121,7 +121,7 @@ impl PolicyView {
     /// Digest of the part of a table that a class sees.
     pub(super) fn digest<T: Listed>(
         &self,
-        shelf: Shelf,
+        shelf: ItemKind,
         table: &Table<T>,
         (class, visible): (&Class, &Visible),
     ) -> u64 {
@@ -149,7 +149,7 @@ impl PolicyView {
         frame: ListingFrame<'_>,
         principal: &Principal,
         cursor: Option<&str>,
-    ) -> Option<Common> {
+    ) -> Option<SharedBytes> {
         let class = self.policy.class_of(principal);
         let mount = format!("{} {}", frame.mount, class.digest);
         let frame = ListingFrame {
@@ -160,7 +160,7 @@ impl PolicyView {
             Some(cursor) => start_after(table, frame, cursor)?,
             None => 0,
         };
-        let fragments = Fragments::of(table.iter().map(write));
+        let fragments = SerializedEntries::of(table.iter().map(write));
         let sees = |place: usize| {
             let uri = table.entries()[place].key();
             self.policy.decide_uri(&class, uri).allowed
@@ -171,28 +171,28 @@ impl PolicyView {
     pub(super) fn visible<'c>(
         &self,
         class: &'c Class,
-        shelf: Shelf,
+        shelf: ItemKind,
         catalog: &Catalog,
     ) -> &'c Visible {
         let count = match shelf {
-            Shelf::Tools => catalog.tools.len(),
-            Shelf::Resources => catalog.resources.len(),
-            Shelf::Templates => catalog.templates.len(),
-            Shelf::Prompts => catalog.prompts.len(),
+            ItemKind::Tools => catalog.tools.len(),
+            ItemKind::Resources => catalog.resources.len(),
+            ItemKind::Templates => catalog.templates.len(),
+            ItemKind::Prompts => catalog.prompts.len(),
         };
         let entries = || self.targets(shelf, catalog);
         self.policy.visible(class, shelf, count, entries)
     }
 
     /// All items of a table as policy targets.
-    fn targets<'c>(&self, shelf: Shelf, catalog: &'c Catalog) -> Vec<Target<'c>> {
+    fn targets<'c>(&self, shelf: ItemKind, catalog: &'c Catalog) -> Vec<Target<'c>> {
         let only_read = |kind, name| Target {
             kind,
             name,
             access: Access::Read,
         };
         match shelf {
-            Shelf::Tools => {
+            ItemKind::Tools => {
                 // Equal for all classes.
                 let access = self.access.get_or_init(|| {
                     let definitions = catalog.tools.iter().map(|entry| entry.tool.definition());
@@ -208,17 +208,17 @@ impl PolicyView {
                 };
                 tools.map(target).collect()
             }
-            Shelf::Resources => {
+            ItemKind::Resources => {
                 let all = catalog.resources.iter();
                 all.map(|entry| only_read(Kind::Resource, entry.key()))
                     .collect()
             }
-            Shelf::Templates => {
+            ItemKind::Templates => {
                 let all = catalog.templates.iter();
                 all.map(|entry| only_read(Kind::Resource, entry.key()))
                     .collect()
             }
-            Shelf::Prompts => {
+            ItemKind::Prompts => {
                 let all = catalog.prompts.iter();
                 all.map(|entry| only_read(Kind::Prompt, entry.key()))
                     .collect()
@@ -290,7 +290,7 @@ mod tests {
             let principal =
                 Principal::new(format!("one of role {role}")).with_groups([format!("role-{role}")]);
             let class = view.policy.class_of(&principal);
-            let visible = view.visible(&class, Shelf::Tools, &snapshot.catalog);
+            let visible = view.visible(&class, ItemKind::Tools, &snapshot.catalog);
             assert!(
                 !visible.everything
                     && !visible.sees(
@@ -301,7 +301,7 @@ mod tests {
             );
             for revision in Revision::ALL {
                 let frame = snapshot.frame(revision, &config, &keys, "mcp");
-                let page = view.page(Shelf::Tools, tools, frame, (&class, visible), None);
+                let page = view.page(ItemKind::Tools, tools, frame, (&class, visible), None);
                 assert!(page.is_some_and(|page| page.len() > 100_000));
             }
             class_bytes = class_bytes.max(class.bytes());
@@ -314,7 +314,7 @@ mod tests {
             .iter()
             .flatten()
             .filter_map(OnceLock::get)
-            .map(Fragments::bytes)
+            .map(SerializedEntries::bytes)
             .sum();
         // What each rule is about is remembered too.
         let rules = ROLES * TOOLS.div_ceil(8);

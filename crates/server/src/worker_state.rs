@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::seal::{KeyRing, OpenedSessions, Session};
-use crate::telemetry::Cells;
+use crate::telemetry::WorkerCounters;
 
 /// Name of the endpoint `/mcp` in sealed data.
 pub const MAIN_ENDPOINT: &str = "mcp";
@@ -20,11 +20,11 @@ pub struct WorkerState {
     /// Sessions of other endpoints than `/mcp`, by endpoint name. An id is valid for one endpoint only.
     elsewhere: Mutex<HashMap<Box<str>, OpenedSessions>>,
     now: AtomicU64,
-    cells: Arc<Cells>,
+    cells: Arc<WorkerCounters>,
 }
 
 impl WorkerState {
-    pub fn new(cells: Arc<Cells>) -> Self {
+    pub fn new(cells: Arc<WorkerCounters>) -> Self {
         let worker = Self {
             opened: Mutex::default(),
             elsewhere: Mutex::default(),
@@ -42,7 +42,7 @@ impl WorkerState {
 
     /// Counters of this worker.
     #[inline]
-    pub fn cells(&self) -> &Arc<Cells> {
+    pub fn cells(&self) -> &Arc<WorkerCounters> {
         &self.cells
     }
 

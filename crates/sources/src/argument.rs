@@ -5,7 +5,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::catalog::located;
+use crate::catalog::path_deserializer;
 
 /// An argument of a tool.
 ///
@@ -169,8 +169,8 @@ pub fn input_schema(
     let mut properties = Map::new();
     let mut required = Vec::new();
     for (name, value) in arguments {
-        let argument: ArgumentConfig =
-            located::read(value).map_err(|misfit| format!("arguments.{name}: {}", misfit.cause))?;
+        let argument: ArgumentConfig = path_deserializer::read(value)
+            .map_err(|misfit| format!("arguments.{name}: {}", misfit.cause))?;
         argument
             .check()
             .map_err(|problem| format!("arguments.{name}: {problem}"))?;

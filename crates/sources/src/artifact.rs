@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub use s3::S3Config;
 
-use super::gauge::Gauge;
+use super::client_stats::Gauge;
 use crate::auth::Principal;
 use crate::catalog::{
     AnyResource, Arguments, CallContext, CallFuture, Definition, Offered, Output, OutputContent,
@@ -422,8 +422,8 @@ impl Tool for Spilling {
         })
     }
 
-    fn checks_arguments(&self) -> bool {
-        self.inner.checks_arguments()
+    fn validates_arguments(&self) -> bool {
+        self.inner.validates_arguments()
     }
 
     fn checks_output(&self) -> bool {

@@ -8,9 +8,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 
+use super::client_stats::Gauge;
 use super::command::{self, CommandSourceConfig};
 use super::credentials::AuthConfig;
-use super::gauge::Gauge;
 use super::http::{self, HttpSourceConfig};
 use super::identity::AssertionSigner;
 use super::openapi::{self, OpenApiSourceConfig};
@@ -227,7 +227,7 @@ async fn collect_all(
             let mut before = sources[..position].iter();
             let twin = before.position(|other| other.name == config.name);
             let twin = twin.filter(|_| !config.name.is_empty());
-            let mut one = Collector::new(&name, &place, config.prefix.as_deref());
+            let mut one = SourceBuilder::new(&name, &place, config.prefix.as_deref());
             one.parts = parts.clone();
             if let Some(twin) = twin {
                 let problem = format!("sources[{twin}] has the same name; choose another one");
@@ -249,7 +249,7 @@ async fn collect_all(
 const REFUSED_MAX: usize = 5_000;
 
 /// Builder for the tools of one source.
-pub(super) struct Collector {
+pub(super) struct SourceBuilder {
     pub(super) source: String,
     place: String,
     prefix: Option<String>,
@@ -259,7 +259,7 @@ pub(super) struct Collector {
     pub(super) parts: SourceParts,
 }
 
-impl Collector {
+impl SourceBuilder {
     pub(super) fn new(source: &str, place: &str, prefix: Option<&str>) -> Self {
         Self {
             source: source.to_owned(),

@@ -7,7 +7,7 @@ mod config;
 mod dpop_key;
 mod oauth;
 mod on_behalf;
-mod renewed;
+mod refreshing;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -31,15 +31,15 @@ pub(super) use self::dpop_key::{ALGORITHM as DPOP_ALGORITHM, AccessToken, DpopKe
 use self::oauth::{Issuer, OAuth};
 pub use self::on_behalf::{ExchangeForm, OnBehalfOfConfig};
 use self::on_behalf::{OnBehalfOf, Rejection};
-pub(super) use self::renewed::{Renewed, Way};
-use super::conceal::{bare, secrets_in};
+pub(super) use self::refreshing::{Renewed, Way};
 use super::config::SourceParts;
 use super::per_user::{LoginNeeded, UserLogins};
+use super::redact::{bare, secrets_in};
 use super::tokens::{KeepError, Name};
 use crate::auth::Principal;
 use crate::client::ClientError;
 use crate::environment::Secret;
-use crate::net::{Client, Deadlines, FetchError, Fetched, Guard, OutgoingRequest};
+use crate::net::{Client, Deadlines, FetchError, FetchedResponse, Guard, OutgoingRequest};
 
 /// Returns the name of the stored token for a configured refresh token, if there is one.
 pub(super) fn kept_name(config: &AuthConfig) -> Option<Name> {
@@ -412,7 +412,7 @@ impl fmt::Debug for Credentials {
 
 /// Parses an issuer's response to a token request.
 pub(super) fn read_answer<T: serde::de::DeserializeOwned>(
-    answer: &Fetched,
+    answer: &FetchedResponse,
 ) -> Result<T, CredentialError> {
     if answer.status != StatusCode::OK {
         return Err(CredentialError::Refused(answer.status));

@@ -10,16 +10,16 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 use url::Url;
 
-use super::conceal::{conceal, secrets_in};
 use super::config::ExchangeLimits;
 use super::config::SourceParts;
 use super::credentials::{AuthConfig, CredentialError, Credentials, Means};
+use super::redact::{conceal, secrets_in};
 use crate::catalog::{CallContext, ToolError, UpstreamIdentity};
 use crate::net::{
     Backoff, Bulkhead, BulkheadError, BulkheadStats, Client, Deadlines, EgressConfig, FetchError,
-    Fetched, OutgoingRequest, chance, with_causes,
+    FetchedResponse, OutgoingRequest, chance, with_causes,
 };
-use crate::telemetry::{Asked, Hop, HopEnd, Told, is_named_like_a_secret};
+use crate::telemetry::{Asked, ClientSpan, SpanEnd, Told, is_named_like_a_secret};
 
 /// Client for one API, shared by all of its tools.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ pub(super) struct Manner {
 
 /// The call that a request belongs to, and the API's route template for the path, if known.
 #[derive(Clone, Copy)]
-pub(super) struct Errand<'c> {
+pub(super) struct CallRef<'c> {
     pub(super) context: &'c CallContext,
     pub(super) template: Option<&'c str>,
 }
@@ -169,8 +169,8 @@ impl Exchange {
         &self,
         request: OutgoingRequest,
         manner: Manner,
-        errand: Errand<'_>,
-    ) -> Result<Fetched, ToolError> {
+        errand: CallRef<'_>,
+    ) -> Result<FetchedResponse, ToolError> {
         if manner.authenticated
             && let Some(logins) = self.credentials.user_logins()
         {
@@ -188,8 +188,8 @@ impl Exchange {
         &self,
         request: OutgoingRequest,
         manner: Manner,
-        errand: Option<Errand<'_>>,
-    ) -> Result<Fetched, ExchangeError> {
+        errand: Option<CallRef<'_>>,
+    ) -> Result<FetchedResponse, ExchangeError> {
         let sent = self.try_to_send(request, manner, errand).await;
         self.heed(Fares::of(&sent));
         sent
@@ -222,8 +222,8 @@ impl Exchange {
         &self,
         request: OutgoingRequest,
         manner: Manner,
-        errand: Option<Errand<'_>>,
-    ) -> Result<Fetched, ExchangeError> {
+        errand: Option<CallRef<'_>>,
+    ) -> Result<FetchedResponse, ExchangeError> {
         let caller = errand.map(|errand| errand.context.principal());
         let deadline = Instant::now() + self.timeout;
         let mut failures = 0;
@@ -244,7 +244,8 @@ impl Exchange {
                 // An issuer that is down says nothing about the server itself.
                 self.credentials.apply(&mut attempt, caller).await?;
             }
-            let hop = errand.map_or_else(Hop::default, |errand| errand.hop(&attempt, attempts));
+            let hop =
+                errand.map_or_else(ClientSpan::default, |errand| errand.hop(&attempt, attempts));
             hop.add_to(&mut attempt.headers);
             attempts += 1;
             let mut sent = self.client.fetch(attempt.clone()).await;
@@ -311,14 +312,14 @@ impl Exchange {
     }
 
     /// Returns the delay before the next attempt: the one that the API asks for, else a backoff.
-    fn delay(&self, sent: &Result<Fetched, FetchError>, failures: u32) -> Duration {
+    fn delay(&self, sent: &Result<FetchedResponse, FetchError>, failures: u32) -> Duration {
         let answer = sent.as_ref().ok();
         let asked = answer.and_then(|answer| retry_after(&answer.headers, Timestamp::now()));
         asked.unwrap_or_else(|| BACKOFF.delay(failures, chance()))
     }
 
     /// Records why an attempt failed, for callers that the circuit breaker rejects later.
-    fn note_failure(&self, sent: &Result<Fetched, FetchError>, url: &Url) {
+    fn note_failure(&self, sent: &Result<FetchedResponse, FetchError>, url: &Url) {
         let why = match sent {
             Ok(answer) => format!("{} responded with {}", host_of(url), answer.status),
             Err(error) => error.to_string(),
@@ -360,10 +361,10 @@ fn is_before(delay: Duration, deadline: Instant) -> bool {
     end.is_some_and(|end| end < deadline)
 }
 
-impl Errand<'_> {
+impl CallRef<'_> {
     /// Starts the span of one attempt; `resent` is the number of earlier ones. The span holds neither the whole URL
     /// nor headers, because they contain arguments and credentials.
-    fn hop(self, request: &OutgoingRequest, resent: u16) -> Hop {
+    fn hop(self, request: &OutgoingRequest, resent: u16) -> ClientSpan {
         self.context.hop(|| {
             let OutgoingRequest { method, url, .. } = request;
             let mut attributes: Vec<(&'static str, Told)> = vec![
@@ -393,21 +394,21 @@ impl Errand<'_> {
 }
 
 /// Returns the span attributes of a finished attempt, as the HTTP semantic conventions define them.
-fn end_of(sent: &Result<Fetched, FetchError>) -> HopEnd {
+fn end_of(sent: &Result<FetchedResponse, FetchError>) -> SpanEnd {
     match sent {
         Ok(answer) => {
             let status = answer.status;
             let failed = status.is_client_error() || status.is_server_error();
-            HopEnd {
+            SpanEnd {
                 attributes: vec![("http.response.status_code", status.as_u16().into())],
                 error_type: failed.then(|| status.as_str().to_owned().into()),
                 message: None,
             }
         }
-        Err(error) => HopEnd {
+        Err(error) => SpanEnd {
             error_type: Some(error.kind().into()),
             message: Some(error.to_string()),
-            ..HopEnd::default()
+            ..SpanEnd::default()
         },
     }
 }
@@ -427,7 +428,7 @@ enum Fares {
 }
 
 impl Fares {
-    fn of(sent: &Result<Fetched, ExchangeError>) -> Self {
+    fn of(sent: &Result<FetchedResponse, ExchangeError>) -> Self {
         match sent {
             Ok(answer)
                 if is_unavailable(answer.status) || answer.status == StatusCode::UNAUTHORIZED =>

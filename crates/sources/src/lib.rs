@@ -24,11 +24,11 @@ pub mod client;
 pub mod argument;
 mod artifact;
 mod command;
-mod conceal;
+mod redact;
 pub mod config;
 mod credentials;
 mod exchange;
-mod gauge;
+mod client_stats;
 mod http;
 mod identity;
 mod login;
@@ -36,7 +36,7 @@ mod name;
 mod openapi;
 mod pattern;
 mod per_user;
-mod promise;
+mod output_contract;
 #[cfg(feature = "cli")]
 mod registry;
 mod response;
@@ -53,6 +53,7 @@ pub use self::http::{
 pub use argument::{ArgumentConfig, ArgumentType};
 pub use artifact::{ARTIFACT_OUTCOMES, ArtifactError, Artifacts};
 pub use artifact::{Artifact, ArtifactConfig, ArtifactFuture, ArtifactStore, S3Config};
+pub use client_stats::Gauge;
 pub use command::{
     CommandLimits, CommandOutput, CommandSourceConfig, CommandTool, CommandToolConfig,
 };
@@ -64,7 +65,6 @@ pub use credentials::{
     AuthConfig, BasicConfig, ClientKeyConfig, ExchangeForm, IdentityAssertionConfig, NamedSecret,
     OAuthConfig, OnBehalfOfConfig,
 };
-pub use gauge::Gauge;
 pub use identity::{ASSERTION_KEYS_PATH, AssertionConfig, AssertionSigner, ForwardConfig};
 pub use login::{Known, LoginError, LoginRequest, log_in, log_out, log_out_user, logins};
 pub use openapi::{OpenApiSourceConfig, OperationTool, Selection};

@@ -5,7 +5,7 @@ use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 
 use crate::catalog::{Output, ToolError};
-use crate::net::Fetched;
+use crate::net::FetchedResponse;
 use crate::protocol::Content;
 
 /// Maximum number of characters of an error body shown to the model.
@@ -64,7 +64,7 @@ pub(super) fn text(headers: &HeaderMap, body: &[u8]) -> String {
 }
 
 /// Parses the body if its media type is JSON.
-pub(super) fn json(answer: &Fetched) -> Option<Value> {
+pub(super) fn json(answer: &FetchedResponse) -> Option<Value> {
     is_json(&media_type(&answer.headers))
         .then(|| parsed(&answer.body))
         .flatten()
@@ -78,7 +78,7 @@ pub(super) fn parsed(bytes: &[u8]) -> Option<Value> {
 
 /// Converts a response to a result: JSON to a structured value, text to text, images and audio to their content
 /// types, all else to an embedded resource.
-pub(super) fn output(answer: &Fetched) -> Result<Output, ToolError> {
+pub(super) fn output(answer: &FetchedResponse) -> Result<Output, ToolError> {
     let media_type = media_type(&answer.headers);
     if answer.body.is_empty() {
         return Ok(Output::text(format!("{}", answer.status)));
@@ -124,7 +124,7 @@ pub(super) fn binary(bytes: &[u8], media_type: &str, uri: &str) -> Content {
 }
 
 /// Returns the error that the model sees for a status that is not a success.
-pub(super) fn failure(answer: &Fetched) -> ToolError {
+pub(super) fn failure(answer: &FetchedResponse) -> ToolError {
     let host = answer.url.host_str().unwrap_or_default();
     let status = answer.status;
     let media_type = media_type(&answer.headers);

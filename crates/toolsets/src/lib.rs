@@ -106,7 +106,7 @@ pub struct Toolset {
 
 /// Context in which toolsets are created.
 #[derive(Clone, Copy)]
-pub struct Grounds<'a> {
+pub struct ToolsetContext<'a> {
     /// Notifier for changes in a toolset.
     pub announcer: &'a Announcer,
     pub settings: &'a BuiltinConfig,
@@ -116,7 +116,7 @@ pub struct Grounds<'a> {
     pub background: &'a Background,
 }
 
-impl Grounds<'_> {
+impl ToolsetContext<'_> {
     /// Returns counters for the limits in a section of `builtin`.
     fn hits(&self, section: &str, limits: &[&'static str]) -> SectionHits {
         SectionHits::new(self.metrics, &format!("builtin.{section}"), limits)
@@ -124,7 +124,7 @@ impl Grounds<'_> {
 }
 
 /// Creates a built-in toolset, at startup and for each reload of the configuration.
-pub fn builtin(name: &str, grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
+pub fn builtin(name: &str, grounds: &ToolsetContext<'_>) -> Result<Toolset, ToolsetError> {
     match name {
         "fetch" => fetch::toolset(grounds),
         "filesystem" => filesystem::toolset(grounds),

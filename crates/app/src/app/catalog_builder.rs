@@ -17,7 +17,7 @@ use super::items::{AppItems, Identity, LoadedItems, log_rejected, report_rejecte
 use super::offering::Offering;
 use crate::audit::{Entry, Event};
 use crate::auth::Policy;
-use crate::catalog::{Announcer, Catalog, Notice, Refused};
+use crate::catalog::{Announcer, Catalog, ChangeEvent, Refused};
 use crate::config::{Config, Loaded};
 use crate::net;
 use crate::server::{Admission, PreparedSnapshot, Server};
@@ -275,9 +275,9 @@ impl CatalogBuilder {
         for ((server, announcer), prepared) in std::iter::once(main).chain(others).zip(prepared) {
             let changes = server.install(prepared);
             for (changed, notice) in [
-                (changes.tools, Notice::Tools),
-                (changes.resources, Notice::Resources),
-                (changes.prompts, Notice::Prompts),
+                (changes.tools, ChangeEvent::Tools),
+                (changes.resources, ChangeEvent::Resources),
+                (changes.prompts, ChangeEvent::Prompts),
             ] {
                 if changed {
                     announcer.announce_alone(notice);

@@ -20,8 +20,8 @@ use crate::environment::Probe;
 use crate::net::Background;
 use crate::seal::KeyRing;
 use crate::source::{
-    Accounts, ArtifactError, ArtifactStore, Artifacts, AssertionSigner, Collected, Gauge, Grounds,
-    Naming, RecognizedUsers, SEPARATOR, SourceConfig, SourceParts, TIMEOUT_SECONDS, Tokens,
+    Accounts, ArtifactError, ArtifactStore, Artifacts, AssertionSigner, Collected, Gauge, Naming,
+    RecognizedUsers, SEPARATOR, SourceConfig, SourceParts, TIMEOUT_SECONDS, Tokens, ToolsetContext,
     UpstreamRules, Upstreams, builtin, offered,
 };
 use crate::telemetry::Metrics;
@@ -248,7 +248,7 @@ impl AppItems {
     }
 
     fn load_toolsets(&self, config: &Config, loaded: &mut LoadedItems) -> Result<(), AppError> {
-        let grounds = Grounds {
+        let grounds = ToolsetContext {
             announcer: &self.announcer,
             settings: &config.builtin,
             metrics: &self.metrics,

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::diagnostic::{self, Diagnostic};
 use super::schema;
 use super::value::{Content, Node};
-use crate::catalog::located::{self, Misfit, Piece};
+use crate::catalog::path_deserializer::{self, Misfit, Piece};
 
 /// Deserializes a tree. Invalid settings are removed and the rest is read again, so that all errors are found. Each is
 /// paired with true if it reports a missing setting.
@@ -22,7 +22,7 @@ pub(super) fn read_as<T: DeserializeOwned>(
     let mut diagnostics = Vec::new();
     let mut rest = tree.clone();
     loop {
-        let misfit = match located::read::<T>(&rest.to_value()) {
+        let misfit = match path_deserializer::read::<T>(&rest.to_value()) {
             Ok(read) if diagnostics.is_empty() => return Ok(read),
             Ok(_) => return Err(diagnostics),
             Err(misfit) => misfit,
@@ -79,7 +79,7 @@ pub(super) fn diagnostic_within<T: DeserializeOwned>(
     alone: &Node,
     path: &[String],
 ) -> Option<Diagnostic> {
-    let misfit = located::read::<T>(&alone.to_value()).err()?;
+    let misfit = path_deserializer::read::<T>(&alone.to_value()).err()?;
     let at = path_of(&misfit);
     let refusal = misfit.cause.to_string();
     let is_elsewhere = !at.starts_with(path) && diagnostic::is_missing(&refusal);

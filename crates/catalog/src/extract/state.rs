@@ -118,8 +118,8 @@ impl<T: Tool> Tool for WithState<T> {
         self.inner.call(context, arguments)
     }
 
-    fn checks_arguments(&self) -> bool {
-        self.inner.checks_arguments()
+    fn validates_arguments(&self) -> bool {
+        self.inner.validates_arguments()
     }
 
     fn checks_output(&self) -> bool {

@@ -59,11 +59,13 @@ impl CatalogTool {
         };
         schema::check_is_of_object(&definition.input_schema).map_err(failed("input"))?;
         // A schema that is no stricter than its type is sound, and is never used for validation.
-        let input = if tool.checks_arguments() && says_no_more_than_type(&definition.input_schema) {
+        let input = if tool.validates_arguments()
+            && says_no_more_than_type(&definition.input_schema)
+        {
             None
         } else {
             let compiled = Compiled::input(&definition.input_schema).map_err(failed("input"))?;
-            (!tool.checks_arguments()).then_some(compiled)
+            (!tool.validates_arguments()).then_some(compiled)
         };
         let header_parameters =
             schema::header_parameters(&definition.input_schema).map_err(failed("input"))?;

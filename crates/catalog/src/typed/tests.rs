@@ -181,7 +181,7 @@ fn composite_parameters_keep_their_definitions() {
             }
         })
     );
-    assert!(composites.checks_arguments());
+    assert!(composites.validates_arguments());
 }
 
 /// Where an order is.
@@ -251,7 +251,7 @@ fn optional_parameters_are_not_required_and_have_no_null() {
             "tags": {"type": "array", "items": {"type": "string"}, "default": []},
         })
     );
-    assert!(optional.checks_arguments());
+    assert!(optional.validates_arguments());
 }
 
 #[tokio::test]
@@ -305,7 +305,7 @@ async fn parameters_can_be_renamed_described_bounded_and_mirrored() {
             "type": {"type": "boolean"},
         })
     );
-    assert!(!renamed.checks_arguments());
+    assert!(!renamed.validates_arguments());
     let mirrored = schema::header_parameters(input(&renamed)).expect("obeys the rules");
     assert_eq!(mirrored.len(), 2);
     let given = json!({"from": "A", "to": "B", "passengers": null, "count": 1, "type": true});
@@ -358,7 +358,7 @@ fn a_flattened_struct_is_the_input_schema() {
             "additionalProperties": false,
         })
     );
-    assert!(flattened.checks_arguments());
+    assert!(flattened.validates_arguments());
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -475,7 +475,7 @@ async fn a_tool_written_by_hand_is_like_one_written_by_the_macro() {
     let sum = tool_fn(Definition::new("sum"), |_, add: Add| async move {
         Ok(add.a + add.b)
     });
-    assert!(sum.checks_arguments());
+    assert!(sum.validates_arguments());
     assert_eq!(input(&sum)["properties"]["a"], json!({"type": "integer"}));
     assert_eq!(output(&sum), json!({"type": "integer"}));
     let written = Output::structured(&3).map_err(|e| e.to_string());
@@ -499,7 +499,7 @@ fn schemas_of_ones_own_are_kept_and_checked_by_the_server() {
     );
     assert_eq!(*input(&tool), own);
     assert_eq!(output(&tool), json!(true));
-    assert!(!tool.checks_arguments());
+    assert!(!tool.validates_arguments());
 }
 
 // === Deserialising is the check ===

@@ -5,7 +5,7 @@
 
 mod codes;
 mod documentation;
-mod front;
+mod proxy_kind;
 mod machine;
 mod reach;
 mod remote;

@@ -10,7 +10,7 @@ use crate::auth::{Found, OAuthConfig, examine_introspection, examine_issuers};
 use crate::environment::Probe;
 use crate::seal::random_bytes;
 use crate::state::{SharedState, StateError};
-use crate::telemetry::{Reached, examine_export};
+use crate::telemetry::{EndpointCheck, examine_export};
 use longshore_app::config::{Config, Loaded};
 
 /// Clock difference above which tokens are rejected.
@@ -84,7 +84,7 @@ async fn collector(config: &Config, probe: &Probe, report: &mut Report) {
                 .advise("docs/observability.md lists the valid values of each variable"),
         );
     }
-    for Reached {
+    for EndpointCheck {
         signal,
         endpoint,
         answer,
@@ -188,7 +188,7 @@ async fn natures(config: &Config, report: &mut Report) {
         .iter()
         .find(|nature| nature.is_old())
         .or_else(|| natures.iter().find(|nature| nature.evicts()));
-    let of = |nature: &crate::state::Nature| {
+    let of = |nature: &crate::state::ServerInfo| {
         format!(
             "version {}, maxmemory-policy {}",
             nature.version.as_deref().unwrap_or("unknown"),

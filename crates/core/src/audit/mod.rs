@@ -21,7 +21,7 @@ use std::time::Duration;
 
 pub use config::{AuditConfig, AuditError};
 use queue::Queue;
-pub use queue::Ticket;
+pub use queue::QueueSlot;
 pub use record::{Entry, Event, Outcome, Subject, SubjectKind};
 use writer::Writer;
 
@@ -102,7 +102,7 @@ impl Audit {
     /// # Errors
     ///
     /// The record cannot be stored, and the call must not run without it.
-    pub fn ticket(&self) -> Result<Option<Ticket>, Unrecorded> {
+    pub fn ticket(&self) -> Result<Option<QueueSlot>, AuditFull> {
         if self.required {
             Queue::reserve(&self.queue).map(Some)
         } else {
@@ -182,7 +182,7 @@ impl Drop for Audit {
 
 /// Error: the queue has no room for a required record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unrecorded;
+pub struct AuditFull;
 
 /// Destination of lines: a file, standard error, or a test double.
 trait Sink: Send {

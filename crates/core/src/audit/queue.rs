@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use super::Unrecorded;
+use super::AuditFull;
 use super::config::AuditConfig;
 use super::record::{Entry, Event};
 use crate::telemetry::{AUDIT_FAILING, AUDIT_LOST, AUDIT_RECORDS, Counter, Gate, Gauge, Telemetry};
@@ -86,14 +86,14 @@ impl Queue {
     }
 
     /// Takes a place for a record that will come.
-    pub(super) fn reserve(queue: &Arc<Self>) -> Result<Ticket, Unrecorded> {
+    pub(super) fn reserve(queue: &Arc<Self>) -> Result<QueueSlot, AuditFull> {
         let mut state = queue.state();
         if state.failing || queue.capacity <= state.waiting.len() + state.reserved {
             queue.set_ready(&state, false);
-            return Err(Unrecorded);
+            return Err(AuditFull);
         }
         state.reserved += 1;
-        Ok(Ticket(Some(Arc::clone(queue))))
+        Ok(QueueSlot(Some(Arc::clone(queue))))
     }
 
     /// Queues a record, or counts it as lost.
@@ -236,9 +236,9 @@ impl Queue {
 
 /// Reserved room for a record, released on drop.
 #[derive(Debug)]
-pub struct Ticket(Option<Arc<Queue>>);
+pub struct QueueSlot(Option<Arc<Queue>>);
 
-impl Ticket {
+impl QueueSlot {
     /// Puts the record in.
     pub fn fill(mut self, entry: Entry) {
         if let Some(queue) = self.0.take() {
@@ -249,7 +249,7 @@ impl Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for QueueSlot {
     fn drop(&mut self) {
         if let Some(queue) = self.0.take() {
             queue.state().reserved -= 1;

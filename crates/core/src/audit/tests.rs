@@ -175,7 +175,7 @@ async fn where_records_are_required_nothing_is_lost_and_calls_wait_for_the_disk(
     while telemetry.life.waits_for().is_empty() {
         tokio::task::yield_now().await;
     }
-    assert_eq!(audit.ticket().expect_err("none"), Unrecorded);
+    assert_eq!(audit.ticket().expect_err("none"), AuditFull);
     assert_eq!(telemetry.life.waits_for(), ["the audit log"]);
     disk.written().room = None;
     audit.queue.written().await;
@@ -195,7 +195,7 @@ async fn a_place_is_taken_before_a_call_and_given_back_after_it() {
     audit.queue.written().await;
     let first = audit.ticket().expect("a place");
     let second = audit.ticket().expect("another");
-    assert_eq!(audit.ticket().expect_err("no third"), Unrecorded);
+    assert_eq!(audit.ticket().expect_err("no third"), AuditFull);
     drop(first);
     let third = audit.ticket().expect("free again").expect("is needed");
     third.fill(Entry::new(Event::Call));

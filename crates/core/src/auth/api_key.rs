@@ -13,9 +13,9 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 
 use super::config::{ApiKeyConfig, AuthConfig, AuthSetupError};
+use super::credential_cache::{Cacheable, Changes, FOREVER};
 use super::principal::Facts;
 use super::scopes::Implied;
-use super::shown::{Changes, FOREVER, Lasting};
 use super::{AuthMethod, AuthOutcome, Credentials, Principal, PrincipalKind};
 use crate::environment::SAMPLES;
 
@@ -371,7 +371,7 @@ impl AuthMethod for ApiKeys {
 }
 
 /// Revoked keys are recorded.
-impl Lasting for ApiKeys {
+impl Cacheable for ApiKeys {
     fn holds_until(&self, _: &Credentials<'_>) -> Option<u64> {
         Some(FOREVER)
     }

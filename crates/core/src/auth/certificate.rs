@@ -11,8 +11,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::config::AuthSetupError;
+use super::credential_cache::{Cacheable, FOREVER};
 use super::principal::Facts;
-use super::shown::{FOREVER, Lasting};
 use super::{AuthMethod, AuthOutcome, Credentials, Principal, PrincipalKind};
 
 /// Identity data of a client certificate.
@@ -283,7 +283,7 @@ impl AuthMethod for Certificates {
 }
 
 /// A connection has shown its certificate when it began.
-impl Lasting for Certificates {
+impl Cacheable for Certificates {
     fn holds_until(&self, _: &Credentials<'_>) -> Option<u64> {
         Some(FOREVER)
     }

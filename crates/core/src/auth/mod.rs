@@ -16,24 +16,28 @@ mod certificate;
 mod config;
 mod error;
 mod forwarded;
-mod gate;
+mod authenticator;
 #[cfg_attr(not(feature = "oauth"), path = "oauth/absent.rs")]
 mod oauth;
 mod policy;
-mod presented;
+mod credentials;
 mod principal;
-mod proof;
+mod method;
 mod resource;
 mod scopes;
-mod setup;
-mod shown;
+mod builder;
+mod credential_cache;
 
 pub use api_key::ApiKeys;
 pub use api_key::{KeyHash, new_key};
+pub use authenticator::Gate;
+pub use builder::{Authentication, MountPlace, Place};
 pub use certificate::{CertificateConfig, CertificateName, ClientCertificate};
 pub use config::{ApiKeyConfig, AuthConfig, AuthMethodKind, AuthSetupError, ForwardedConfig};
+pub use credential_cache::{Shown, is_same};
+pub use credentials::Credentials;
 pub use error::{AuthError, Credential};
-pub use gate::Gate;
+pub use method::{AuthMethod, AuthOutcome};
 pub use oauth::{
     AllowConfig, DpopConfig, FacadeClientConfig, FacadeConfig, FacadeSetupError,
     IntrospectionConfig, IntrospectionMethod, IssuerConfig, OAuthConfig, OAuthSetupError, Preset,
@@ -49,11 +53,7 @@ pub use oauth::{Found, examine_introspection, examine_issuers};
 pub use policy::{
     Access, Classified, Decision, Effect, Kind, PolicyConfig, PolicyError, RuleConfig, Target,
 };
-pub use policy::{Class, Policy, Shelf, Visible};
-pub use presented::Credentials;
+pub use policy::{Class, ItemKind, Policy, Visible};
 pub use principal::{Principal, PrincipalKind};
-pub use proof::{AuthMethod, AuthOutcome};
 pub use resource::{PublicUrl, Seen};
 pub use scopes::{SCOPE_ADVICE, is_scope};
-pub use setup::{Authentication, MountPlace, Place};
-pub use shown::{Shown, is_same};

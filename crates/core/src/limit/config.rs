@@ -6,7 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::places::Queue;
+use super::concurrency::Queue;
 use crate::environment::Conflicts;
 
 /// Rate and concurrency limits.

@@ -6,11 +6,11 @@
 
 mod bucket;
 mod config;
-mod exchange;
-mod hits;
+mod rate_sync;
+mod limit_metrics;
 mod memory;
-mod places;
-mod refused;
+mod concurrency;
+mod rejected;
 mod responses;
 
 use std::collections::HashMap;
@@ -25,13 +25,13 @@ use bytes::Bytes;
 use foldhash::fast::FixedState;
 
 pub use bucket::{is_public, subnet};
+use concurrency::{Place, Places};
 pub use config::{LimitConfig, PrincipalRateConfig, RateConfig, ToolLimitConfig};
-pub use exchange::Reach;
-pub use hits::Limit;
-pub use hits::{Hits, SectionHits};
+pub use limit_metrics::Limit;
+pub use limit_metrics::{LimitCounters, SectionHits};
 pub use memory::Pressure;
-use places::{Place, Places};
-pub use refused::Refused;
+pub use rate_sync::Reach;
+pub use rejected::Refused;
 use responses::ResponseMemory;
 pub use responses::{LARGE_BYTES, Reservation};
 
@@ -39,14 +39,14 @@ use crate::auth::{Principal, PrincipalKind};
 use crate::net::ShareKey;
 use crate::telemetry::Metrics;
 use bucket::{Bucket, Keyed};
-use exchange::{Kind, Taken};
+use rate_sync::{Consumed, Kind};
 
 /// All limits on requests and calls, with counters of their hits.
 ///
 /// Settings can change at run time: buckets and permits with unchanged settings keep their state.
 #[derive(Debug)]
 pub struct Limits {
-    pub hits: Arc<Hits>,
+    pub hits: Arc<LimitCounters>,
     rules: ArcSwap<Rules>,
     /// A [`Pressure`].
     memory: Arc<AtomicU8>,
@@ -78,9 +78,9 @@ struct Rules {
     /// Names of tools, by what replicas call them among themselves.
     tool_keys: HashMap<u64, Box<str>>,
     calls: Places,
-    calls_of: Arc<places::Keyed>,
+    calls_of: Arc<concurrency::Keyed>,
     /// Concurrency of anonymous callers, by address.
-    calls_from: Arc<places::Keyed>,
+    calls_from: Arc<concurrency::Keyed>,
     /// True if the limit before applies to addresses that many clients may share.
     calls_from_everywhere: bool,
 }
@@ -179,7 +179,7 @@ impl Rules {
                 .filter(|before| before.config.calls_per_principal == config.calls_per_principal)
             {
                 Some(before) => Arc::clone(&before.calls_of),
-                None => Arc::new(places::Keyed::new(
+                None => Arc::new(concurrency::Keyed::new(
                     config.calls_per_principal,
                     queue,
                     Limit::PrincipalCalls,
@@ -189,7 +189,7 @@ impl Rules {
                 .filter(|before| before.config.calls_of_address() == config.calls_of_address())
             {
                 Some(before) => Arc::clone(&before.calls_from),
-                None => Arc::new(places::Keyed::new(
+                None => Arc::new(concurrency::Keyed::new(
                     config.calls_of_address(),
                     queue,
                     Limit::AddressCalls,
@@ -201,11 +201,11 @@ impl Rules {
     }
 
     /// Returns the tokens taken from all buckets since the last call of this function.
-    fn taken(&self) -> Vec<Taken> {
+    fn taken(&self) -> Vec<Consumed> {
         let mut all = Vec::new();
         for (kind, buckets) in self.keyed() {
             let taken = buckets.iter().flat_map(|buckets| buckets.taken());
-            all.extend(taken.map(|(key, count)| Taken { kind, key, count }));
+            all.extend(taken.map(|(key, count)| Consumed { kind, key, count }));
         }
         let server = self
             .server
@@ -215,7 +215,7 @@ impl Rules {
             let bucket = self.tools.get(name)?.rate.as_ref()?;
             Some((Kind::Tool, *key, bucket))
         });
-        let singles = server.chain(tools).map(|(kind, key, bucket)| Taken {
+        let singles = server.chain(tools).map(|(kind, key, bucket)| Consumed {
             kind,
             key,
             count: bucket.taken(),
@@ -225,7 +225,7 @@ impl Rules {
     }
 
     /// Subtracts tokens that other replicas took.
-    fn charge(&self, taken: Taken) {
+    fn charge(&self, taken: Consumed) {
         match taken.kind {
             Kind::Server => {
                 if let Some(bucket) = &self.server {
@@ -262,7 +262,7 @@ impl Rules {
         &self,
         principal: &Principal,
         address: Option<IpAddr>,
-    ) -> Option<(&places::Keyed, ShareKey)> {
+    ) -> Option<(&concurrency::Keyed, ShareKey)> {
         let key = share_of(principal, address);
         match address {
             _ if is_proved(principal) => Some((&self.calls_of, key)),
@@ -277,7 +277,7 @@ impl Rules {
 impl Limits {
     pub fn new(config: &LimitConfig, metrics: &Metrics) -> Self {
         let limits = Self {
-            hits: Arc::new(Hits::new(metrics)),
+            hits: Arc::new(LimitCounters::new(metrics)),
             rules: ArcSwap::from_pointee(Rules::new(config, None, None)),
             memory: Arc::default(),
             responses: ResponseMemory::default(),
@@ -559,7 +559,7 @@ impl Limits {
 #[derive(Debug)]
 pub struct Turn {
     places: [Option<Places>; 3],
-    hits: Arc<Hits>,
+    hits: Arc<LimitCounters>,
     /// A [`Pressure`].
     memory: Arc<AtomicU8>,
     busy: Busy,

@@ -15,10 +15,10 @@ mod digest;
 mod dpop_nonces;
 mod key_ring;
 mod request_state;
-mod revoked;
+mod revocation;
 mod session;
 mod signing;
-mod stored;
+mod sealed_store;
 
 pub use crate::environment::Secret;
 pub use config::{KeyError, SealConfig};
@@ -32,7 +32,7 @@ pub use request_state::{
     JOURNAL_MAX_BYTES, JournalEntry, JournalKey, MAX_AGE_SECONDS, OpenedState, RequestName,
     RequestState, STORED_MAX_BYTES, StateScope,
 };
-pub use revoked::{Ended, Revoked};
+pub use revocation::{Ended, Revoked};
+pub use sealed_store::SealedState;
 pub use session::{OpenedSessions, Session, SessionIssue};
 pub use signing::SigningKeys;
-pub use stored::SealedState;

@@ -26,9 +26,9 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
 #[cfg(feature = "redis")]
-pub use self::redis::Nature;
-#[cfg(feature = "redis")]
 pub use self::redis::Redis;
+#[cfg(feature = "redis")]
+pub use self::redis::ServerInfo;
 pub use config::{StateConfig, StateTlsConfig};
 pub use memory::Memory;
 pub use shared::SharedState;

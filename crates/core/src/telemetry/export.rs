@@ -123,17 +123,17 @@ impl Export {
 /// Result of a test message to each collector, for configuration checks.
 #[cfg(feature = "cli")]
 #[derive(Debug, Default)]
-pub struct Examined {
+pub struct ExportCheck {
     /// Settings without effect.
     pub doubts: Vec<String>,
     /// One result for each exported signal.
-    pub reached: Vec<Reached>,
+    pub reached: Vec<EndpointCheck>,
 }
 
 /// Result of a test export to one collector.
 #[cfg(feature = "cli")]
 #[derive(Debug)]
-pub struct Reached {
+pub struct EndpointCheck {
     /// `traces`, `metrics` or `logs`.
     pub signal: &'static str,
     /// The collector's URL, without secrets.
@@ -148,10 +148,10 @@ pub async fn examine_export(
     config: &TelemetryConfig,
     probe: &Probe,
     service: (&str, &str),
-) -> Examined {
+) -> ExportCheck {
     match super::settings::ExportSettings::read(config, probe, service) {
         Some(settings) => super::otlp::examine(settings).await,
-        None => Examined::default(),
+        None => ExportCheck::default(),
     }
 }
 
@@ -161,6 +161,6 @@ pub async fn examine_export(
     _config: &TelemetryConfig,
     _probe: &Probe,
     _service: (&str, &str),
-) -> Examined {
-    Examined::default()
+) -> ExportCheck {
+    ExportCheck::default()
 }

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use super::cells::Cells;
 use super::histogram::{self, Histogram};
-use super::names::{Names, OTHER, OperationId, Target};
+use super::operation_ids::{Names, OTHER, OperationId, Target};
 use super::snapshot::{self, Family, Kind, Label, Series, Value};
+use super::worker_counters::WorkerCounters;
 
 /// An instrument: dotted name, UCUM unit and description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ struct Registry {
     /// URL scheme of the listeners. Unset means plain HTTP.
     scheme: OnceLock<&'static str>,
     declared: Mutex<Vec<Declared>>,
-    workers: Mutex<Vec<Arc<Cells>>>,
+    workers: Mutex<Vec<Arc<WorkerCounters>>>,
     names: Names,
 }
 
@@ -117,17 +117,17 @@ impl Gauge {
     }
 
     /// Increments a gauge until the returned guard is dropped.
-    pub fn hold(&self) -> Hold {
+    pub fn hold(&self) -> GaugeGuard {
         self.0.fetch_add(1, Relaxed);
-        Hold(self.clone())
+        GaugeGuard(self.clone())
     }
 }
 
 /// Decrements a gauge when dropped.
 #[derive(Debug)]
-pub struct Hold(Gauge);
+pub struct GaugeGuard(Gauge);
 
-impl Drop for Hold {
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, Relaxed);
     }
@@ -226,8 +226,8 @@ impl Metrics {
     }
 
     /// Cells for one more worker.
-    pub(super) fn worker(&self) -> Arc<Cells> {
-        let cells = Arc::new(Cells::counting());
+    pub(super) fn worker(&self) -> Arc<WorkerCounters> {
+        let cells = Arc::new(WorkerCounters::counting());
         let mut workers = self
             .0
             .workers
@@ -237,7 +237,7 @@ impl Metrics {
         cells
     }
 
-    pub(super) fn workers(&self) -> Vec<Arc<Cells>> {
+    pub(super) fn workers(&self) -> Vec<Arc<WorkerCounters>> {
         let workers = self
             .0
             .workers

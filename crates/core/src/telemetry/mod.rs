@@ -1,23 +1,23 @@
 //! Telemetry: metrics, traces, log records and readiness.
 //!
 //! Rooms below count: simple counters and gauges come from `Metrics`, which hands out cells by the `Instrument` that
-//! describes them; what every request passes through is counted in `Cells`, of which each worker has its own. Readers
+//! describes them; what every request passes through is counted in `WorkerCounters`, of which each worker has its own. Readers
 //! (`/metrics`, an exporter) look at a `Family` list made for them, so that both say the same.
 //!
 //! This module knows neither sockets nor messages. Client-chosen names never become labels. Operation IDs are
 //! assigned to catalog names when the catalog is built.
 
-mod cells;
+mod worker_counters;
 mod config;
 mod export;
 mod histogram;
 mod instruments;
 mod legible;
-mod life;
+mod readiness;
 mod metrics;
-mod names;
-mod onward;
-mod outbox;
+mod operation_ids;
+mod propagation;
+mod export_queue;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod process;
@@ -36,26 +36,28 @@ mod watch;
 pub use config::{ExportProtocol, MetricsPolicy, SpanNames, TelemetryConfig};
 pub use trace::{TraceContext, current as current_trace};
 
-pub use cells::{Cells, HttpKey, Route, Verdict, Wire};
 pub use export::Export;
 #[cfg(feature = "cli")]
-pub use export::{Reached, examine_export};
+pub use export::{EndpointCheck, examine_export};
 pub use instruments::*;
 #[cfg(feature = "cli")]
 pub use legible::is_misleading;
 pub use legible::legible_json;
-pub use life::Gate;
-pub use life::{BackendCounts, Life, Phase};
-pub use metrics::{Counter, Gauge, Hold, Metrics, Timing};
-pub use names::{OperationId, Target};
-pub use onward::{Asked, Hop, HopEnd, Onward, Told};
+pub use metrics::{Counter, Gauge, GaugeGuard, Metrics, Timing};
+pub use operation_ids::{OperationId, Target};
 pub use process::memory_bytes;
 pub use prometheus::{MEDIA as PROMETHEUS_MEDIA, page as prometheus_page};
+pub use propagation::{Asked, ClientSpan, SpanEnd, Told, TraceLink};
+pub use readiness::Gate;
+pub use readiness::{BackendCounts, Phase, ServerLifecycle};
 pub use reasons::{Reason, Refusals};
 pub use records::{Record, are_sent as records_are_sent, send as send_record};
 pub use redact::{Redaction, is_named_like_a_secret, omitted, secret_properties};
 pub use trace::{
-    Carried, Propagation, enter as enter_trace, of_headers as trace_of_headers,
+    Baggage, Propagation, enter as enter_trace, of_headers as trace_of_headers,
     of_meta as trace_of_meta,
 };
-pub use watch::{Ended, HttpWatch, Seen, Succession, Telemetry, Watch, WatchedLater, Witness};
+pub use watch::{
+    DeferredScope, Ended, HttpWatch, RequestScope, Seen, Succession, Telemetry, Witness,
+};
+pub use worker_counters::{HttpKey, Route, Verdict, Wire, WorkerCounters};

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::cells::{HttpKey, OperationKey, Verdict};
 use super::histogram::{Distribution, HTTP, OPERATION, OPERATION_CONVENTION};
 use super::instruments::{HTTP_ACTIVE, HTTP_DURATION, IN_FLIGHT, LATENCY, OPERATION_DURATION};
 use super::metrics::{Instrument, Metrics};
-use super::names::{Operation, Target};
+use super::operation_ids::{Operation, Target};
+use super::worker_counters::{HttpKey, OperationKey, Verdict};
 
 /// A label: dotted name and value.
 pub type Label = (&'static str, Arc<str>);

@@ -12,12 +12,12 @@ use http::{HeaderMap, HeaderName};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::cells::{OperationKey, Verdict};
+use super::export_queue::BatchQueue;
 use super::metrics::Counter;
-use super::names::OperationId;
-use super::onward::Asked;
-use super::outbox::Outbox;
+use super::operation_ids::OperationId;
+use super::propagation::Asked;
 use super::redact::Redaction;
+use super::worker_counters::{OperationKey, Verdict};
 use crate::net::Peer;
 use crate::protocol::Method;
 use crate::protocol::message::{self, Meta, Params, Request};
@@ -100,7 +100,7 @@ fn hex(text: &str, digits: usize) -> Option<u128> {
 
 /// `tracestate` and baggage, which are passed on unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Carried {
+pub struct Baggage {
     pub tracestate: Option<Box<str>>,
     pub(crate) baggage: Option<Box<str>>,
 }
@@ -244,7 +244,7 @@ impl Propagation {
     }
 }
 
-impl Carried {
+impl Baggage {
     /// The trace context of `_meta`. It is parsed separately, since hardly any request has it.
     pub fn of(params: &Params<'_>, propagation: Propagation) -> Option<Box<Self>> {
         #[derive(Deserialize)]
@@ -298,7 +298,7 @@ pub struct Tracer {
     pub results: Option<Redaction>,
     /// Names of arguments that a schema marks as secret.
     pub secrets: ArcSwap<BTreeSet<String>>,
-    pub spans: Outbox<Box<Span>>,
+    pub spans: BatchQueue<Box<Span>>,
     pub dropped: Counter,
 }
 
@@ -435,7 +435,7 @@ fn tracestate(
             baggage: false,
             ..propagation
         };
-        return Carried::of(params, wanted)?.tracestate;
+        return Baggage::of(params, wanted)?.tracestate;
     }
     let header = headers?.get(&TRACESTATE)?.to_str().ok()?;
     (propagation.trace_context && header.len() <= CARRIED_MAX_BYTES).then(|| header.into())

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::HeaderMap;
 
-use super::cells::{Cells, HttpKey, OperationKey, Verdict, Wire};
-use super::life::Life;
 use super::metrics::Metrics;
-use super::names::OperationId;
+use super::operation_ids::OperationId;
+use super::readiness::ServerLifecycle;
 use super::reasons::Reason;
 use super::trace::{Ending, Propagation, TraceContext, Traced, Tracer};
+use super::worker_counters::{HttpKey, OperationKey, Verdict, Wire, WorkerCounters};
 use crate::net::Peer;
 use crate::protocol::Revision;
 use crate::protocol::message::Request;
@@ -24,7 +24,7 @@ use crate::protocol::message::Request;
 #[derive(Clone, Debug, Default)]
 pub struct Telemetry {
     pub metrics: Metrics,
-    pub life: Arc<Life>,
+    pub life: Arc<ServerLifecycle>,
     counting: bool,
     tracer: Option<Arc<Tracer>>,
     propagation: Propagation,
@@ -84,11 +84,11 @@ impl Telemetry {
     }
 
     /// Cells for one more worker.
-    pub fn cells(&self) -> Arc<Cells> {
+    pub fn cells(&self) -> Arc<WorkerCounters> {
         if self.counting {
             self.metrics.worker()
         } else {
-            Arc::new(Cells::idle())
+            Arc::new(WorkerCounters::idle())
         }
     }
 
@@ -96,16 +96,16 @@ impl Telemetry {
     #[inline]
     pub fn watch<'a>(
         &self,
-        cells: &'a Arc<Cells>,
+        cells: &'a Arc<WorkerCounters>,
         seen: Seen<'_>,
         request: &Request<'_>,
-    ) -> Watch<'a> {
+    ) -> RequestScope<'a> {
         cells.operation_begins();
         let traced = self
             .tracer
             .as_ref()
             .map(|tracer| tracer.begin(self.propagation, request, seen.headers, seen.peer));
-        let mut watch = Watch {
+        let mut watch = RequestScope {
             cells,
             started: None,
             wire: seen.wire,
@@ -144,8 +144,8 @@ impl Seen<'static> {
 }
 
 /// A request that is observed. Its details become known during processing.
-pub struct Watch<'a> {
-    cells: &'a Arc<Cells>,
+pub struct RequestScope<'a> {
+    cells: &'a Arc<WorkerCounters>,
     /// Start time; `None` if no metric or span needs the duration.
     started: Option<Instant>,
     wire: Wire,
@@ -165,7 +165,7 @@ pub struct Watch<'a> {
 /// State that a second scope of the same request needs to replace the first.
 #[derive(Debug)]
 pub struct Succession {
-    pub cells: Arc<Cells>,
+    pub cells: Arc<WorkerCounters>,
     pub wire: Wire,
     started: Option<Instant>,
     replaced: Arc<AtomicBool>,
@@ -189,7 +189,7 @@ pub struct Ended {
     pub goes_on: bool,
 }
 
-impl fmt::Debug for Watch<'_> {
+impl fmt::Debug for RequestScope<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watch")
             .field("id", &self.id)
@@ -197,7 +197,7 @@ impl fmt::Debug for Watch<'_> {
     }
 }
 
-impl Watch<'_> {
+impl RequestScope<'_> {
     /// Registers an observer for the outcome.
     pub fn witnessed_by(mut self, witness: Box<dyn Witness>) -> Self {
         self.started.get_or_insert_with(Instant::now);
@@ -333,8 +333,8 @@ impl Watch<'_> {
     }
 
     /// The answer will come later, if it comes.
-    pub fn later(self) -> WatchedLater {
-        WatchedLater {
+    pub fn later(self) -> DeferredScope {
+        DeferredScope {
             cells: Arc::clone(self.cells),
             started: self.started,
             wire: self.wire,
@@ -357,8 +357,8 @@ fn since(started: Option<Instant>) -> Duration {
 
 /// Scope of a request whose response is asynchronous. Dropping it unfinished records a cancellation.
 #[derive(Debug)]
-pub struct WatchedLater {
-    cells: Arc<Cells>,
+pub struct DeferredScope {
+    cells: Arc<WorkerCounters>,
     started: Option<Instant>,
     wire: Wire,
     id: OperationId,
@@ -371,7 +371,7 @@ pub struct WatchedLater {
     ended: bool,
 }
 
-impl WatchedLater {
+impl DeferredScope {
     /// Returns true if another watch has taken its place.
     pub fn is_replaced(&self) -> bool {
         let replaced = self.replaced.as_ref();
@@ -432,7 +432,7 @@ impl WatchedLater {
     }
 }
 
-impl Drop for WatchedLater {
+impl Drop for DeferredScope {
     fn drop(&mut self) {
         self.record(Verdict::Cancelled, None, || None);
     }
@@ -441,7 +441,7 @@ impl Drop for WatchedLater {
 /// Scope of an HTTP request in progress.
 #[derive(Debug)]
 pub struct HttpWatch {
-    cells: Arc<Cells>,
+    cells: Arc<WorkerCounters>,
     started: Instant,
     key: HttpKey,
     answered: bool,
@@ -449,7 +449,7 @@ pub struct HttpWatch {
 
 impl HttpWatch {
     #[inline]
-    pub fn begin(cells: Arc<Cells>, key: HttpKey) -> Self {
+    pub fn begin(cells: Arc<WorkerCounters>, key: HttpKey) -> Self {
         cells.http_begins();
         Self {
             cells,

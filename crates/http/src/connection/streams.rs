@@ -7,7 +7,7 @@ use std::task::Context;
 use futures_util::task::AtomicWaker;
 
 use super::{ConnectionState, Phase};
-use crate::limit::{Hits, Limit};
+use crate::limit::{Limit, LimitCounters};
 use crate::transport::http::h2_send_stalls::SendStalls;
 
 /// Bytes that are read from an HTTP/2 connection until others have their turn.
@@ -74,7 +74,7 @@ impl Streams {
 
 impl ConnectionState {
     /// Stops new streams on the connection; open streams run to completion.
-    pub(crate) fn retire(&self, hits: &Hits, limit: Option<Limit>) {
+    pub(crate) fn retire(&self, hits: &LimitCounters, limit: Option<Limit>) {
         if !self.streams.retires.swap(true, Relaxed) {
             if let Some(limit) = limit {
                 hits.count(limit);

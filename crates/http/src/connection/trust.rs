@@ -24,7 +24,7 @@ const RESET_COST: i32 = 4;
 const TURNS_NEW: u32 = 8;
 /// Credit that a connection has earned and lost by its requests.
 #[derive(Debug, Default)]
-pub(super) struct Trust {
+pub(super) struct Reputation {
     /// Credit for completed responses; the connection is trusted above zero.
     credit: AtomicI32,
     /// State in the queue of untrusted connections.

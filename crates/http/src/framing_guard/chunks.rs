@@ -36,7 +36,7 @@ pub(super) struct Chunks {
 
 /// Result of following a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Followed {
+pub(super) enum ChunkProgress {
     /// The body continues after these bytes.
     On,
     /// The body ended; the next request begins at this offset.
@@ -63,7 +63,7 @@ impl Default for Chunks {
 
 impl Chunks {
     /// Follows the body through the bytes from a place on.
-    pub(super) fn follow(&mut self, bytes: &mut [u8], from: usize) -> Followed {
+    pub(super) fn follow(&mut self, bytes: &mut [u8], from: usize) -> ChunkProgress {
         let mut at = from;
         while at < bytes.len() {
             if self.place == Place::Data {
@@ -78,11 +78,11 @@ impl Chunks {
             }
             match self.step(&mut bytes[at]) {
                 Step::On => at += 1,
-                Step::End => return Followed::End(at + 1),
-                Step::Broken => return Followed::Broken(at),
+                Step::End => return ChunkProgress::End(at + 1),
+                Step::Broken => return ChunkProgress::Broken(at),
             }
         }
-        Followed::On
+        ChunkProgress::On
     }
 
     fn step(&mut self, byte: &mut u8) -> Step {
@@ -141,24 +141,27 @@ mod tests {
     use super::*;
 
     /// What is left of a body that comes in pieces of a length, and what became of it.
-    fn followed(text: &str, piece: usize) -> (String, Followed) {
+    fn followed(text: &str, piece: usize) -> (String, ChunkProgress) {
         let mut chunks = Chunks::default();
         let mut bytes = text.as_bytes().to_vec();
         let mut at = 0;
         for piece in bytes.chunks_mut(piece) {
             match chunks.follow(piece, 0) {
-                Followed::On => at += piece.len(),
-                Followed::End(end) => {
-                    let end = Followed::End(at + end);
+                ChunkProgress::On => at += piece.len(),
+                ChunkProgress::End(end) => {
+                    let end = ChunkProgress::End(at + end);
                     return (String::from_utf8_lossy(&bytes).into_owned(), end);
                 }
-                Followed::Broken(place) => {
-                    let broken = Followed::Broken(at + place);
+                ChunkProgress::Broken(place) => {
+                    let broken = ChunkProgress::Broken(at + place);
                     return (String::from_utf8_lossy(&bytes).into_owned(), broken);
                 }
             }
         }
-        (String::from_utf8_lossy(&bytes).into_owned(), Followed::On)
+        (
+            String::from_utf8_lossy(&bytes).into_owned(),
+            ChunkProgress::On,
+        )
     }
 
     #[test]
@@ -175,7 +178,7 @@ mod tests {
             let text = format!("{body}GET");
             for piece in 1..text.len() {
                 let (left, found) = followed(&text, piece);
-                assert_eq!(found, Followed::End(body.len()), "{body:?} by {piece}");
+                assert_eq!(found, ChunkProgress::End(body.len()), "{body:?} by {piece}");
                 assert_eq!(left, text);
             }
         }
@@ -203,7 +206,10 @@ mod tests {
         ] {
             for piece in 1..=text.len() {
                 let (left, found) = followed(text, piece);
-                assert!(!matches!(found, Followed::End(_)), "{text:?} by {piece}");
+                assert!(
+                    !matches!(found, ChunkProgress::End(_)),
+                    "{text:?} by {piece}"
+                );
                 assert_eq!(left, spoiled.unwrap_or(text), "{text:?} by {piece}");
             }
         }

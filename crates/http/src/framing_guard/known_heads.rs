@@ -43,7 +43,7 @@ struct KnownHead {
 
 /// End offsets of a request whose head is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ends {
+pub(super) struct MessageEnd {
     pub(super) head: usize,
     pub(super) body: usize,
 }
@@ -51,7 +51,7 @@ pub(super) struct Ends {
 impl KnownHeads {
     /// Looks whether these bytes begin with the head that came last.
     #[inline]
-    pub(super) fn recognise(&mut self, bytes: &[u8]) -> Option<Ends> {
+    pub(super) fn recognise(&mut self, bytes: &[u8]) -> Option<MessageEnd> {
         let last = self.last.as_mut()?;
         let ends = last.ends_in(bytes)?;
         last.was_of_use = true;
@@ -117,7 +117,7 @@ impl KnownHead {
 
     /// Returns the end of the request at the start of these bytes, if its head is this one and no bytes follow.
     #[inline]
-    fn ends_in(&self, bytes: &[u8]) -> Option<Ends> {
+    fn ends_in(&self, bytes: &[u8]) -> Option<MessageEnd> {
         let (before, behind) = self.text.split_at_checked(self.digits)?;
         let (begins, rest) = bytes.split_at_checked(before.len())?;
         let (count, length) = number_in(rest)?;
@@ -126,7 +126,8 @@ impl KnownHead {
         let body = head + length;
         // Requests without a body take the normal path.
         let is_one = length != 0 && bytes.len() <= body;
-        (is_one & is_same(begins, before) & is_same(goes_on, behind)).then_some(Ends { head, body })
+        (is_one & is_same(begins, before) & is_same(goes_on, behind))
+            .then_some(MessageEnd { head, body })
     }
 }
 

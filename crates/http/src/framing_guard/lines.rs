@@ -2,7 +2,7 @@
 //!
 //! Corrupts lines that end with a bare line feed, and the second of two conflicting fields.
 
-use super::chunks::{Chunks, Followed};
+use super::chunks::{ChunkProgress, Chunks};
 use super::fields::{Ending, Field};
 use super::{BytePosition, FramingGuard};
 
@@ -84,14 +84,14 @@ impl FramingGuard {
                 Next::Chunks(at) => {
                     let chunks = self.chunks.get_or_insert_default();
                     match chunks.follow(bytes, at) {
-                        Followed::On => return,
-                        Followed::Broken(at) => {
+                        ChunkProgress::On => return,
+                        ChunkProgress::Broken(at) => {
                             self.chunks = None;
                             self.lost = true;
                             is_head = false;
                             Next::Search(at)
                         }
-                        Followed::End(end) => {
+                        ChunkProgress::End(end) => {
                             self.chunks = None;
                             self.end = Some(self.read + end as u64);
                             is_head = !self.lost;

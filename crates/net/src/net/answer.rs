@@ -16,7 +16,7 @@ use url::Url;
 
 use super::client::{is_redirect, next_url};
 use super::inflate::{Inflate, InflateError};
-use super::lane::Place;
+use super::pinned_client::Place;
 use super::{FetchError, Phase};
 
 /// Maximum time to drain the rest of an unwanted stream, and the maximum number of bytes to discard.
@@ -26,7 +26,7 @@ const REST_BYTES: usize = 64 * 1024;
 /// A complete response.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Fetched {
+pub struct FetchedResponse {
     /// Its status.
     pub status: StatusCode,
     /// Its headers.
@@ -160,7 +160,7 @@ impl Answer {
     /// # Errors
     ///
     /// The body is truncated, times out, exceeds its limit, or does not match its encoding.
-    pub async fn read(mut self) -> Result<Fetched, FetchError> {
+    pub async fn read(mut self) -> Result<FetchedResponse, FetchError> {
         if self.body.size_hint().lower() > self.max as u64 {
             return Err(self.too_large());
         }
@@ -168,7 +168,7 @@ impl Answer {
             Encoding::Identity => self.read_plain().await?,
             Encoding::Gzip => Box::pin(self.read_gzip()).await?,
         };
-        Ok(Fetched {
+        Ok(FetchedResponse {
             status: self.status,
             headers: self.headers,
             body,

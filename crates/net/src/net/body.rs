@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
 use super::upload::Upload;
-use super::wakes::take_quietly;
+use super::waker_filter::take_quietly;
 
 /// The body of a request or a response, as `tower` layers see it.
 ///
@@ -29,13 +29,13 @@ enum Kind {
 
 /// Bytes shared by many responses, in one piece or several.
 #[derive(Clone, Debug)]
-pub enum Common {
+pub enum SharedBytes {
     One(Bytes),
     /// None of them is empty.
     Several(Arc<[Bytes]>),
 }
 
-impl Common {
+impl SharedBytes {
     /// Pieces in order.
     #[inline]
     pub fn pieces(&self) -> &[Bytes] {
@@ -51,13 +51,13 @@ impl Common {
     }
 }
 
-impl Default for Common {
+impl Default for SharedBytes {
     fn default() -> Self {
         Self::One(Bytes::new())
     }
 }
 
-impl From<Bytes> for Common {
+impl From<Bytes> for SharedBytes {
     fn from(bytes: Bytes) -> Self {
         Self::One(bytes)
     }
@@ -95,10 +95,10 @@ impl Body {
         }
     }
 
-    pub fn pieces(first: Bytes, second: impl Into<Common>) -> Self {
+    pub fn pieces(first: Bytes, second: impl Into<SharedBytes>) -> Self {
         Self(match second.into() {
-            Common::One(second) => Kind::Pieces(first, second),
-            Common::Several(pieces) => Kind::Shared(first, pieces, 0),
+            SharedBytes::One(second) => Kind::Pieces(first, second),
+            SharedBytes::Several(pieces) => Kind::Shared(first, pieces, 0),
         })
     }
 }

@@ -135,12 +135,12 @@ impl Bulkhead {
     /// # Errors
     ///
     /// No permit was free in time, or the resource is down.
-    pub async fn enter(&self) -> Result<Pass<'_>, BulkheadError> {
+    pub async fn enter(&self) -> Result<BulkheadPermit<'_>, BulkheadError> {
         self.enter_for(ShareKey::current()).await
     }
 
     /// Variant of `enter` for a caller whose call is polled elsewhere.
-    pub async fn enter_for(&self, caller: ShareKey) -> Result<Pass<'_>, BulkheadError> {
+    pub async fn enter_for(&self, caller: ShareKey) -> Result<BulkheadPermit<'_>, BulkheadError> {
         let turn = match self.turns.try_acquire_for(caller) {
             Some(turn) => turn,
             None => {
@@ -163,7 +163,7 @@ impl Bulkhead {
             return Err(BulkheadError::Down { wait });
         }
         self.counts.entered.fetch_add(1, Ordering::Relaxed);
-        Ok(Pass {
+        Ok(BulkheadPermit {
             bulkhead: self,
             _turn: turn,
             caller,
@@ -201,14 +201,14 @@ impl Bulkhead {
 
 /// Permit for one call.
 #[derive(Debug)]
-pub struct Pass<'a> {
+pub struct BulkheadPermit<'a> {
     bulkhead: &'a Bulkhead,
     _turn: FairPermit,
     caller: ShareKey,
     told: bool,
 }
 
-impl Pass<'_> {
+impl BulkheadPermit<'_> {
     /// Records that the resource worked as expected.
     pub fn succeeded(mut self) {
         self.told = true;
@@ -246,7 +246,7 @@ impl Pass<'_> {
     }
 }
 
-impl Drop for Pass<'_> {
+impl Drop for BulkheadPermit<'_> {
     fn drop(&mut self) {
         if !self.told {
             let caller = self.caller;

@@ -24,7 +24,7 @@ use url::Url;
 use super::connect::{Connector, Parts};
 use super::pools::Pools;
 use super::resolve::{self, Resolve};
-use super::{Answer, FetchError, Fetched, Guard, Phase};
+use super::{Answer, FetchError, FetchedResponse, Guard, Phase};
 
 /// HTTP client for HTTP/1.1 and HTTP/2, restricted by its [`Guard`].
 ///
@@ -409,7 +409,7 @@ impl Client {
     ///
     /// The guard denies the request, the server does not respond in time, or the response is too large or not valid
     /// HTTP.
-    pub async fn fetch(&self, mut request: OutgoingRequest) -> Result<Fetched, FetchError> {
+    pub async fn fetch(&self, mut request: OutgoingRequest) -> Result<FetchedResponse, FetchError> {
         request
             .headers
             .entry(ACCEPT_ENCODING)

@@ -24,7 +24,7 @@ mod guard;
 #[cfg(feature = "egress")]
 mod inflate;
 #[cfg(feature = "egress")]
-mod lane;
+mod pinned_client;
 mod peer;
 #[cfg(feature = "egress")]
 mod pools;
@@ -36,18 +36,18 @@ mod share;
 mod sse;
 mod tasks;
 mod upload;
-mod wakes;
+mod waker_filter;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
 #[cfg(feature = "egress")]
-pub use answer::{Answer, Fetched};
+pub use answer::{Answer, FetchedResponse};
 pub use background::{Background, OnFailure, StopSignal, TaskName, TaskOutput};
 pub use backoff::{Backoff, chance};
 pub use body::{Body, BodyError};
-pub use body::{Common, ReadError, Reader};
+pub use body::{ReadError, Reader, SharedBytes};
 pub use breaker::{Breaker, BreakerState};
-pub use bulkhead::{Bulkhead, BulkheadConfig, BulkheadError, BulkheadStats, Pass};
+pub use bulkhead::{Bulkhead, BulkheadConfig, BulkheadError, BulkheadPermit, BulkheadStats};
 pub use challenge::challenge_parameter;
 #[cfg(feature = "egress")]
 pub use client::{Client, ClientBuilder, ClientError, Deadlines, OutgoingRequest};
@@ -55,9 +55,9 @@ pub use fetch_error::with_causes;
 pub use fetch_error::{Cause, FetchError, Phase};
 #[cfg(feature = "egress")]
 pub use guard::{EgressConfig, Guard, HostRuleError};
-#[cfg(feature = "egress")]
-pub use lane::Lane;
 pub use peer::Peer;
+#[cfg(feature = "egress")]
+pub use pinned_client::PinnedClient;
 #[cfg(feature = "sources")]
 pub use program::{Child, Program, Watched};
 pub use proxies::TrustedProxies;
@@ -67,4 +67,4 @@ pub use share::{FairSemaphore, ShareKey, enter as enter_share};
 pub use sse::{Event, EventDecoder, Said};
 pub use tasks::{spawn, spawn_blocking, spawn_on};
 pub use upload::Upload;
-pub use wakes::ConnectionWaker;
+pub use waker_filter::ConnectionWaker;

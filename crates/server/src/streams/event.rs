@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::server::reply::JsonResponse;
-use crate::telemetry::{Verdict, WatchedLater};
+use crate::telemetry::{DeferredScope, Verdict};
 
 /// A source of events. The transport polls it and drops it when the client disconnects.
 pub trait EventSource: Send {
@@ -16,7 +16,7 @@ pub trait EventSource: Send {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<StreamEvent>>;
 
     /// Reports the end of the stream to the hooks. A stream without a response completes when it opens.
-    fn watch(&mut self, watch: WatchedLater) {
+    fn watch(&mut self, watch: DeferredScope) {
         watch.end(Verdict::Done, None, || None);
     }
 

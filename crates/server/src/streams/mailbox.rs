@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use crate::auth::Principal;
-use crate::catalog::{Notice, RequestId};
+use crate::catalog::{ChangeEvent, RequestId};
 
 /// URIs of subscribed resources, or ids of tasks.
 pub(super) type Uris = Arc<HashSet<Arc<str>>>;
@@ -46,7 +46,7 @@ struct Inner {
 /// A pending item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum PendingItem {
-    Notice(Notice),
+    Notice(ChangeEvent),
     /// Id of a task that has changed. Its state is loaded on delivery.
     Task(Arc<str>),
 }
@@ -80,21 +80,21 @@ pub(super) enum CloseReason {
 /// Next item of a mailbox.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum MailboxItem {
-    Notice(Notice, Option<u64>),
+    Notice(ChangeEvent, Option<u64>),
     /// Id of a task that has changed.
     Task(Arc<str>),
     CloseReason(CloseReason),
 }
 
 impl Filter {
-    pub(super) fn matches(&self, notice: &Notice) -> bool {
+    pub(super) fn matches(&self, notice: &ChangeEvent) -> bool {
         match notice {
-            Notice::Tools => self.tools,
-            Notice::Prompts => self.prompts,
-            Notice::Resources => self.resources,
-            Notice::Resource(uri) => self.uris.contains(uri),
+            ChangeEvent::Tools => self.tools,
+            ChangeEvent::Prompts => self.prompts,
+            ChangeEvent::Resources => self.resources,
+            ChangeEvent::Resource(uri) => self.uris.contains(uri),
             // Matched by session, in `accepts`.
-            Notice::Visited(_) => false,
+            ChangeEvent::Visited(_) => false,
         }
     }
 }
@@ -124,10 +124,10 @@ impl Mailbox {
     }
 
     /// Returns true if the stream subscribes to the notice.
-    fn accepts(&self, wants: &Filter, notice: &Notice) -> bool {
+    fn accepts(&self, wants: &Filter, notice: &ChangeEvent) -> bool {
         match notice {
             // ELI-11: only the client that was asked is notified.
-            Notice::Visited(visit) => self.session.as_ref() == Some(visit.session()),
+            ChangeEvent::Visited(visit) => self.session.as_ref() == Some(visit.session()),
             other => wants.matches(other),
         }
     }
@@ -159,7 +159,7 @@ impl Mailbox {
     }
 
     /// Adds a notice, if the stream subscribes to it. `number` is its position in the log.
-    pub(super) fn deliver(&self, notice: &Notice, number: Option<u64>) {
+    pub(super) fn deliver(&self, notice: &ChangeEvent, number: Option<u64>) {
         let mut inner = self.inner();
         if inner.is_superseded() || !self.accepts(&inner.wants, notice) {
             return;
@@ -172,7 +172,7 @@ impl Mailbox {
     }
 
     /// Inserts missed notices, up to a position, before newer ones.
-    pub(super) fn catch_up(&self, missed: Vec<(Notice, u64)>, through: u64) {
+    pub(super) fn catch_up(&self, missed: Vec<(ChangeEvent, u64)>, through: u64) {
         let mut inner = self.inner();
         let newer = std::mem::take(&mut inner.pending);
         for (notice, number) in missed {
@@ -315,8 +315,8 @@ mod tests {
         Mailbox::new(1, Owner::default(), wants, delivered_through)
     }
 
-    fn resource(uri: &str) -> Notice {
-        Notice::Resource(uri.into())
+    fn resource(uri: &str) -> ChangeEvent {
+        ChangeEvent::Resource(uri.into())
     }
 
     fn told(mailbox: &Mailbox) -> Vec<MailboxItem> {
@@ -338,14 +338,14 @@ mod tests {
         for number in 1..=10_000 {
             mailbox.deliver(&resource("x://a"), Some(4 * number));
             mailbox.deliver(&resource("x://c"), Some(4 * number + 1));
-            mailbox.deliver(&Notice::Prompts, Some(4 * number + 2));
-            mailbox.deliver(&Notice::Tools, Some(4 * number + 3));
+            mailbox.deliver(&ChangeEvent::Prompts, Some(4 * number + 2));
+            mailbox.deliver(&ChangeEvent::Tools, Some(4 * number + 3));
         }
         assert_eq!(
             told(&mailbox),
             [
                 MailboxItem::Notice(resource("x://a"), Some(40_000)),
-                MailboxItem::Notice(Notice::Tools, Some(40_003)),
+                MailboxItem::Notice(ChangeEvent::Tools, Some(40_003)),
             ]
         );
         assert_eq!(told(&mailbox), []);
@@ -354,13 +354,13 @@ mod tests {
     #[test]
     fn what_was_missed_comes_first_and_nothing_twice() {
         let mailbox = mailbox(5);
-        mailbox.deliver(&Notice::Tools, Some(5));
+        mailbox.deliver(&ChangeEvent::Tools, Some(5));
         mailbox.deliver(&resource("x://b"), Some(7));
-        mailbox.deliver(&Notice::Tools, Some(9));
+        mailbox.deliver(&ChangeEvent::Tools, Some(9));
         let missed = vec![
             (resource("x://a"), 6),
             (resource("x://b"), 7),
-            (Notice::Prompts, 8),
+            (ChangeEvent::Prompts, 8),
         ];
         mailbox.catch_up(missed, 8);
         mailbox.deliver(&resource("x://a"), Some(8));
@@ -369,7 +369,7 @@ mod tests {
             [
                 MailboxItem::Notice(resource("x://a"), Some(6)),
                 MailboxItem::Notice(resource("x://b"), Some(7)),
-                MailboxItem::Notice(Notice::Tools, Some(9)),
+                MailboxItem::Notice(ChangeEvent::Tools, Some(9)),
             ]
         );
     }
@@ -377,17 +377,17 @@ mod tests {
     #[test]
     fn the_end_comes_after_what_is_known_unless_nobody_comes_back() {
         let stopping = mailbox(0);
-        stopping.deliver(&Notice::Tools, Some(1));
+        stopping.deliver(&ChangeEvent::Tools, Some(1));
         stopping.end(CloseReason::Stopping);
         assert_eq!(
             told(&stopping),
             [
-                MailboxItem::Notice(Notice::Tools, Some(1)),
+                MailboxItem::Notice(ChangeEvent::Tools, Some(1)),
                 MailboxItem::CloseReason(CloseReason::Stopping)
             ]
         );
         let gone = mailbox(0);
-        gone.deliver(&Notice::Tools, Some(1));
+        gone.deliver(&ChangeEvent::Tools, Some(1));
         gone.end(CloseReason::Gone);
         assert_eq!(told(&gone), [MailboxItem::CloseReason(CloseReason::Gone)]);
     }
@@ -401,7 +401,7 @@ mod tests {
             };
             Mailbox::new(1, owner, Filter::default(), 0)
         };
-        let visited = Notice::Visited(UrlElicitation::new("ada's", "id"));
+        let visited = ChangeEvent::Visited(UrlElicitation::new("ada's", "id"));
         let (hers, his) = (of("ada's"), of("bob's"));
         for mailbox in [&hers, &his] {
             mailbox.deliver(&visited, Some(1));
@@ -440,14 +440,14 @@ mod tests {
     fn lh_05_one_that_is_not_the_newest_is_told_nothing_new() {
         let mailbox = mailbox(0);
         mailbox.set_opening(5);
-        mailbox.deliver(&Notice::Tools, Some(1));
+        mailbox.deliver(&ChangeEvent::Tools, Some(1));
         mailbox.superseded_by(6);
         mailbox.superseded_by(8);
         mailbox.newer_closed(8);
         mailbox.deliver(&resource("x://a"), Some(2));
         assert_eq!(
             told(&mailbox),
-            [MailboxItem::Notice(Notice::Tools, Some(1))]
+            [MailboxItem::Notice(ChangeEvent::Tools, Some(1))]
         );
         mailbox.newer_closed(6);
         mailbox.deliver(&resource("x://a"), Some(3));
@@ -466,10 +466,10 @@ mod tests {
         mailbox.set_opening(5);
         mailbox.newer_closed(7);
         mailbox.superseded_by(3);
-        mailbox.deliver(&Notice::Tools, Some(1));
+        mailbox.deliver(&ChangeEvent::Tools, Some(1));
         assert_eq!(
             told(&mailbox),
-            [MailboxItem::Notice(Notice::Tools, Some(1))]
+            [MailboxItem::Notice(ChangeEvent::Tools, Some(1))]
         );
     }
 

@@ -42,7 +42,7 @@ use tokio::sync::Semaphore;
 use super::inflight::Inflight;
 use super::liveness::Liveness;
 use crate::auth::{Principal, PrincipalKind};
-use crate::catalog::{Announcer, Interest, Notice};
+use crate::catalog::{Announcer, ChangeEvent, SubscriptionCounts};
 use crate::limit::{is_public, subnet};
 use crate::seal::random_bytes;
 use crate::state::{Retention, SharedState, StateError, unix_micros};
@@ -75,7 +75,7 @@ pub struct Streams {
     live: Mutex<LiveCalls>,
     outbox: Outbox,
     /// Subscription counts, for sources that watch upstream resources.
-    interest: Interest,
+    interest: SubscriptionCounts,
     /// Pending changes of the catalog and of resources.
     announcer: Announcer,
     stopping: AtomicBool,
@@ -289,7 +289,7 @@ impl Streams {
     }
 
     /// Delivers a notice to all mailboxes that want it. Skips notices that were delivered before.
-    fn deliver(&self, notice: &Notice, number: Option<u64>) {
+    fn deliver(&self, notice: &ChangeEvent, number: Option<u64>) {
         let mut registry = self.registry();
         if let Some(number) = number {
             if registry.position.is_some_and(|position| number <= position) {

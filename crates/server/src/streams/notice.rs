@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::catalog::{Notice, UrlElicitation};
+use crate::catalog::{ChangeEvent, UrlElicitation};
 use crate::protocol::push_string;
 
 /// First entry of a log, which creates it.
@@ -10,19 +10,19 @@ const BEGINNING: &[u8] = b"-";
 
 /// A notice as a JSON-RPC notification. `subscription` is the JSON-RPC id of the subscribing request, in the
 /// stateless era (SUB-02).
-pub(super) fn message(notice: &Notice, subscription: Option<&str>) -> Bytes {
+pub(super) fn message(notice: &ChangeEvent, subscription: Option<&str>) -> Bytes {
     let method = match notice {
-        Notice::Tools => "tools/list_changed",
-        Notice::Prompts => "prompts/list_changed",
-        Notice::Resources => "resources/list_changed",
-        Notice::Resource(_) => "resources/updated",
-        Notice::Visited(_) => "elicitation/complete",
+        ChangeEvent::Tools => "tools/list_changed",
+        ChangeEvent::Prompts => "prompts/list_changed",
+        ChangeEvent::Resources => "resources/list_changed",
+        ChangeEvent::Resource(_) => "resources/updated",
+        ChangeEvent::Visited(_) => "elicitation/complete",
     };
     let mut out = format!(r#"{{"jsonrpc":"2.0","method":"notifications/{method}""#).into_bytes();
     let about = match notice {
-        Notice::Resource(uri) => Some((&br#""uri":"#[..], &**uri)),
-        Notice::Visited(visit) => Some((&br#""elicitationId":"#[..], visit.id())),
-        Notice::Tools | Notice::Prompts | Notice::Resources => None,
+        ChangeEvent::Resource(uri) => Some((&br#""uri":"#[..], &**uri)),
+        ChangeEvent::Visited(visit) => Some((&br#""elicitationId":"#[..], visit.id())),
+        ChangeEvent::Tools | ChangeEvent::Prompts | ChangeEvent::Resources => None,
     };
     if subscription.is_some() || about.is_some() {
         out.extend_from_slice(br#","params":{"#);
@@ -45,14 +45,14 @@ pub(super) fn message(notice: &Notice, subscription: Option<&str>) -> Bytes {
 }
 
 /// A notice as a log entry.
-pub(super) fn entry(notice: &Notice) -> Bytes {
+pub(super) fn entry(notice: &ChangeEvent) -> Bytes {
     match notice {
-        Notice::Tools => Bytes::from_static(b"t"),
-        Notice::Prompts => Bytes::from_static(b"p"),
-        Notice::Resources => Bytes::from_static(b"r"),
-        Notice::Resource(uri) => [b"u", uri.as_bytes()].concat().into(),
+        ChangeEvent::Tools => Bytes::from_static(b"t"),
+        ChangeEvent::Prompts => Bytes::from_static(b"p"),
+        ChangeEvent::Resources => Bytes::from_static(b"r"),
+        ChangeEvent::Resource(uri) => [b"u", uri.as_bytes()].concat().into(),
         // Neither value contains a space.
-        Notice::Visited(visit) => format!("v{} {}", visit.session(), visit.id()).into(),
+        ChangeEvent::Visited(visit) => format!("v{} {}", visit.session(), visit.id()).into(),
     }
 }
 
@@ -62,17 +62,17 @@ pub(super) fn beginning() -> Bytes {
 }
 
 /// Parses a log entry. Returns `None` for entries of later versions.
-pub(super) fn read_entry(entry: &[u8]) -> Option<Notice> {
+pub(super) fn read_entry(entry: &[u8]) -> Option<ChangeEvent> {
     match entry {
-        b"t" => Some(Notice::Tools),
-        b"p" => Some(Notice::Prompts),
-        b"r" => Some(Notice::Resources),
+        b"t" => Some(ChangeEvent::Tools),
+        b"p" => Some(ChangeEvent::Prompts),
+        b"r" => Some(ChangeEvent::Resources),
         [b'u', uri @ ..] => std::str::from_utf8(uri)
             .ok()
-            .map(|uri| Notice::Resource(uri.into())),
+            .map(|uri| ChangeEvent::Resource(uri.into())),
         [b'v', visit @ ..] => {
             let (session, id) = std::str::from_utf8(visit).ok()?.split_once(' ')?;
-            Some(Notice::Visited(UrlElicitation::new(session, id)))
+            Some(ChangeEvent::Visited(UrlElicitation::new(session, id)))
         }
         _ => None,
     }
@@ -85,11 +85,11 @@ mod tests {
     #[test]
     fn entries_read_back_and_what_is_unknown_is_left_out() {
         for notice in [
-            Notice::Tools,
-            Notice::Prompts,
-            Notice::Resources,
-            Notice::Resource("x://\u{e9}".into()),
-            Notice::Visited(UrlElicitation::new("session", "id")),
+            ChangeEvent::Tools,
+            ChangeEvent::Prompts,
+            ChangeEvent::Resources,
+            ChangeEvent::Resource("x://\u{e9}".into()),
+            ChangeEvent::Visited(UrlElicitation::new("session", "id")),
         ] {
             assert_eq!(read_entry(&entry(&notice)), Some(notice));
         }
@@ -100,11 +100,12 @@ mod tests {
 
     #[test]
     fn messages_are_those_of_the_specification() {
-        let text =
-            |notice: &Notice, id| String::from_utf8(message(notice, id).to_vec()).expect("UTF-8");
-        let updated = Notice::Resource("x://\"a\"".into());
+        let text = |notice: &ChangeEvent, id| {
+            String::from_utf8(message(notice, id).to_vec()).expect("UTF-8")
+        };
+        let updated = ChangeEvent::Resource("x://\"a\"".into());
         assert_eq!(
-            text(&Notice::Tools, None),
+            text(&ChangeEvent::Tools, None),
             r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#
         );
         assert_eq!(
@@ -112,11 +113,11 @@ mod tests {
             r#"{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x://\"a\""}}"#
         );
         assert_eq!(
-            text(&Notice::Visited(UrlElicitation::new("s", "i")), None),
+            text(&ChangeEvent::Visited(UrlElicitation::new("s", "i")), None),
             r#"{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"i"}}"#
         );
         assert_eq!(
-            text(&Notice::Prompts, Some("\"a\"")),
+            text(&ChangeEvent::Prompts, Some("\"a\"")),
             r#"{"jsonrpc":"2.0","method":"notifications/prompts/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"a"}}}"#
         );
         assert_eq!(

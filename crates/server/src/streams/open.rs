@@ -15,7 +15,7 @@ use super::resumable::ends;
 use super::subscriber::Subscriber;
 use super::{Streams, notice};
 use crate::auth::Principal;
-use crate::catalog::Notice;
+use crate::catalog::ChangeEvent;
 use crate::protocol::ErrorCode;
 use crate::seal::Session;
 use crate::server::handshake;
@@ -188,7 +188,7 @@ impl Streams {
     }
 
     /// Notices after a position in the log, and the position of the last one.
-    async fn notices_after(&self, after: u64) -> Result<(Vec<(Notice, u64)>, u64), Reply> {
+    async fn notices_after(&self, after: u64) -> Result<(Vec<(ChangeEvent, u64)>, u64), Reply> {
         let log = &self.names.notices;
         let (mut notices, mut at) = (Vec::new(), after.saturating_sub(1));
         loop {

@@ -26,7 +26,7 @@ use crate::server::liveness::short_id;
 use crate::server::running_call::{CallOptions, Resumption};
 use crate::server::share::StateKind;
 use crate::state::{ENTRY_MAX_BYTES, Retention, SharedState, StateError};
-use crate::telemetry::WatchedLater;
+use crate::telemetry::DeferredScope;
 
 /// State of a call stream on this replica, for the running call and its followers.
 #[derive(Debug, Default)]
@@ -478,7 +478,7 @@ impl EventSource for ResumableStream {
         }
     }
 
-    fn watch(&mut self, watch: WatchedLater) {
+    fn watch(&mut self, watch: DeferredScope) {
         if let Some(logged) = &mut self.logged {
             logged.call.watch(watch);
         }

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
 use super::notification_stream::StreamKind;
-use crate::auth::{Principal, Shelf};
-use crate::catalog::Notice;
+use crate::auth::{ItemKind, Principal};
+use crate::catalog::ChangeEvent;
 use crate::server::parts::Server;
 use crate::server::snapshot::Snapshot;
 use crate::server::tasks;
@@ -39,10 +39,10 @@ struct VisibleList {
 }
 
 /// Lists with change notifications, and the kinds of items in each.
-const LISTS: [&[Shelf]; 3] = [
-    &[Shelf::Tools],
-    &[Shelf::Prompts],
-    &[Shelf::Resources, Shelf::Templates],
+const LISTS: [&[ItemKind]; 3] = [
+    &[ItemKind::Tools],
+    &[ItemKind::Prompts],
+    &[ItemKind::Resources, ItemKind::Templates],
 ];
 
 impl Subscriber {
@@ -59,15 +59,15 @@ impl Subscriber {
 
     /// Returns true if the caller may see the notice: the resource is readable, or the visible part of the list has
     /// changed.
-    pub(super) fn wants_notice(&mut self, notice: &Notice) -> bool {
+    pub(super) fn wants_notice(&mut self, notice: &ChangeEvent) -> bool {
         let list = match notice {
-            Notice::Tools => 0,
-            Notice::Prompts => 1,
-            Notice::Resources => 2,
-            Notice::Resource(uri) => {
+            ChangeEvent::Tools => 0,
+            ChangeEvent::Prompts => 1,
+            ChangeEvent::Resources => 2,
+            ChangeEvent::Resource(uri) => {
                 return self.server.snapshots.load().sees_uri(&self.principal, uri);
             }
-            Notice::Visited(_) => return true,
+            ChangeEvent::Visited(_) => return true,
         };
         let now = VisibleList::of(&self.server.snapshots.load(), &self.principal, LISTS[list]);
         let before = std::mem::replace(&mut self.lists[list], now);
@@ -129,7 +129,7 @@ impl Subscriber {
 }
 
 impl VisibleList {
-    fn of(snapshot: &Snapshot, principal: &Principal, shelves: &[Shelf]) -> Option<Self> {
+    fn of(snapshot: &Snapshot, principal: &Principal, shelves: &[ItemKind]) -> Option<Self> {
         Some(Self {
             snapshot: snapshot.number,
             digest: snapshot.digest_of(principal, shelves)?,

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::record::{Record, TaskDialect};
-use crate::auth::{Principal, PrincipalKind, Shelf};
+use crate::auth::{ItemKind, Principal, PrincipalKind};
 use crate::protocol::message::Request;
 use crate::seal::Purpose;
 use crate::server::errors::{internal_error, invalid_params, method_not_found};
@@ -46,7 +46,7 @@ pub(crate) async fn find_task(
 fn sees_tool_of(server: &Server, record: &Record, caller: &Principal) -> bool {
     let snapshot = server.snapshots.load();
     let tools = &snapshot.catalog.tools;
-    snapshot.sees_key(caller, Shelf::Tools, tools, &record.tool)
+    snapshot.sees_key(caller, ItemKind::Tools, tools, &record.tool)
 }
 
 pub(crate) fn list_tasks(

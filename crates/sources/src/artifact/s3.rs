@@ -17,7 +17,7 @@ use super::sign::{Keys, SignError, sign};
 use super::store::{Artifact, ArtifactFuture, ArtifactStore, name_of};
 use super::workload::Workload;
 use crate::environment::{Probe, Secret};
-use crate::net::{self, BulkheadConfig, EgressConfig, Fetched, OutgoingRequest};
+use crate::net::{self, BulkheadConfig, EgressConfig, FetchedResponse, OutgoingRequest};
 use crate::source::config::ExchangeLimits;
 use crate::source::config::SourceParts;
 use crate::source::credentials::AuthConfig;
@@ -238,7 +238,7 @@ impl S3 {
     }
 
     /// Sends a request that can be retried, because the object under a key never changes.
-    async fn ask(&self, mut request: OutgoingRequest) -> Result<Fetched, S3Error> {
+    async fn ask(&self, mut request: OutgoingRequest) -> Result<FetchedResponse, S3Error> {
         let keys = self.keys.load().await.map_err(S3Error::Credentials)?;
         sign(&mut request, &keys, &self.region, SystemTime::now())?;
         // The signature is the only credential.
@@ -341,7 +341,7 @@ fn base(config: &S3Config, region: &str) -> Result<Url, String> {
 }
 
 /// Converts a store's error response to an error that holds only the code, not the message.
-fn refusal(answer: &Fetched) -> S3Error {
+fn refusal(answer: &FetchedResponse) -> S3Error {
     S3Error::Status {
         status: answer.status,
         code: code_of(&answer.body),

@@ -21,7 +21,7 @@ use url::Url;
 
 use super::sign::Keys;
 use crate::environment::{Probe, Secret};
-use crate::net::{self, Client, Deadlines, EgressConfig, Fetched, OutgoingRequest};
+use crate::net::{self, Client, Deadlines, EgressConfig, FetchedResponse, OutgoingRequest};
 
 /// Credentials provider with the most recent credentials.
 pub(super) struct Workload {
@@ -309,7 +309,7 @@ impl Workload {
         }
     }
 
-    async fn ask(&self, request: OutgoingRequest) -> Result<Fetched, String> {
+    async fn ask(&self, request: OutgoingRequest) -> Result<FetchedResponse, String> {
         let request = request.header(ACCEPT, HeaderValue::from_static("*/*"));
         let answer = self
             .client
@@ -322,7 +322,7 @@ impl Workload {
         }
     }
 
-    fn read(&self, answer: &Fetched) -> Result<(Keys, SystemTime), String> {
+    fn read(&self, answer: &FetchedResponse) -> Result<(Keys, SystemTime), String> {
         // The parser's message could quote the credentials.
         let answer: Answer = serde_json::from_slice(&answer.body)
             .map_err(|_| format!("{} gives no keys", self.giver))?;

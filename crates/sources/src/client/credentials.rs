@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use http::{HeaderMap, Method, StatusCode};
 
 use super::ClientError;
-use crate::net::{Answer, Client as HttpClient, Lane, OutgoingRequest};
+use crate::net::{Answer, Client as HttpClient, OutgoingRequest, PinnedClient};
 
 /// Adds credentials to requests to a server.
 pub trait Credentials: fmt::Debug + Send + Sync {
@@ -65,7 +65,7 @@ impl Sender {
     /// Posts a message over a pinned client, with headers that the client has prepared.
     pub(super) async fn post(
         &self,
-        lane: &Lane,
+        lane: &PinnedClient,
         headers: HeaderMap,
         message: Bytes,
     ) -> Result<Answer, ClientError> {

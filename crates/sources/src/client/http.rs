@@ -19,7 +19,9 @@ use super::lifecycle::{self, Verdict};
 use super::shared::{Send1, Shared};
 use super::wire::{self, Incoming};
 use super::{ClientError, DISCOVER, LISTEN, Options, Params, ServerInfo};
-use crate::net::{self, Answer, Client as HttpClient, EventDecoder, Lane, OutgoingRequest, Said};
+use crate::net::{
+    self, Answer, Client as HttpClient, EventDecoder, OutgoingRequest, PinnedClient, Said,
+};
 use crate::protocol::Revision;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -36,7 +38,7 @@ const ACKNOWLEDGES: Duration = Duration::from_secs(5);
 
 pub(super) struct Link {
     client: Sender,
-    lane: Lane,
+    lane: PinnedClient,
     session: ArcSwap<Session>,
     message_bytes: usize,
 }
@@ -87,7 +89,7 @@ impl Link {
         headers: HeaderMap,
         options: &Options,
     ) -> Result<Self, ClientError> {
-        let lane = Lane::new(client.clone(), url)?;
+        let lane = PinnedClient::new(client.clone(), url)?;
         let mut headers = lane.headers(headers);
         headers.insert(
             ACCEPT,

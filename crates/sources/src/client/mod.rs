@@ -42,13 +42,13 @@ pub use pages::ListBudget;
 pub use shared::{Events, Listener};
 pub use wire::{Params, RpcError};
 
-use crate::catalog::located;
+use crate::catalog::path_deserializer;
 use crate::net::{self, Client as HttpClient, Program};
 use crate::protocol::{Implementation, Revision};
 use http::{About, Subscription};
 use lifecycle::{Discovered, Era, Verdict, judge};
 use shared::{Expected, Shared};
-use wire::Extra;
+use wire::RequestMeta;
 
 /// Location of a server.
 #[derive(Clone, Debug)]
@@ -156,7 +156,7 @@ pub struct Client {
     introduction: String,
     background: Vec<AbortHandle>,
     /// Subscribed resources.
-    watching: tokio::sync::Mutex<watch::Watching>,
+    watching: tokio::sync::Mutex<watch::Subscriptions>,
 }
 
 enum Link {
@@ -365,9 +365,9 @@ impl Client {
             Ok(expected) => expected,
             Err(error) => return (judge(Err(error)), None),
         };
-        let extra = Extra {
+        let extra = RequestMeta {
             introduction: &self.introduction,
-            ..Extra::default()
+            ..RequestMeta::default()
         };
         let message = wire::request_with(expected.id, DISCOVER, &Params::new(), &extra);
         if let Err(error) = link.send(message.into()).await {
@@ -645,7 +645,7 @@ impl Client {
             }
             let mut answers = Map::new();
             for (key, question) in round.input_requests {
-                let question: Question = located::read(&question).map_err(|misfit| {
+                let question: Question = path_deserializer::read(&question).map_err(|misfit| {
                     ClientError::Protocol(format!("a question of its: {}", misfit.cause))
                 })?;
                 let asked = match &listener {
@@ -678,7 +678,7 @@ impl Client {
         limit: Option<Duration>,
     ) -> Result<Box<RawValue>, ClientError> {
         let stateless = !self.revision.has_sessions();
-        let mut extra = Extra::default();
+        let mut extra = RequestMeta::default();
         if let Some(listener) = &listener {
             extra.progress = listener.wants_progress();
             extra.log_level = listener.wants_log().filter(|_| stateless);
@@ -932,7 +932,7 @@ impl Discovered {
             .unwrap_or_default();
         ServerInfo {
             revision: Revision::V2026_07_28,
-            implementation: located::read(&info)
+            implementation: path_deserializer::read(&info)
                 .ok()
                 .or(self.server_info)
                 .unwrap_or_default(),

@@ -14,7 +14,7 @@ use crate::net;
 
 /// Resource subscriptions at the server.
 #[derive(Debug, Default)]
-pub(super) struct Watching {
+pub(super) struct Subscriptions {
     uris: BTreeSet<Arc<str>>,
     /// The request that subscribes to all of them, in versions that use one.
     request: Option<Listening>,
@@ -74,7 +74,7 @@ impl Client {
     /// Subscribes to each resource, in versions up to 2025-11-25 (SUB-08).
     async fn subscribe_each(
         &self,
-        watching: &mut Watching,
+        watching: &mut Subscriptions,
         uris: &BTreeSet<Arc<str>>,
     ) -> Result<(), ClientError> {
         let added: Vec<_> = uris.difference(&watching.uris).cloned().collect();
@@ -134,7 +134,7 @@ impl Client {
     }
 }
 
-impl Drop for Watching {
+impl Drop for Subscriptions {
     fn drop(&mut self) {
         if let Some(Listening::Task(task)) = &self.request {
             task.abort();

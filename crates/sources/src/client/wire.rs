@@ -48,7 +48,7 @@ impl Text {
 
 /// Members that a connection adds to the `_meta` of a request.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Extra<'a> {
+pub(super) struct RequestMeta<'a> {
     /// True to request progress notifications, with the request's ID as the token.
     pub(super) progress: bool,
     /// Minimum level of log messages, in versions where the request has to state it.
@@ -130,7 +130,7 @@ impl Params {
         serde_json::from_str(value.get()).ok()
     }
 
-    fn write(&self, id: u64, extra: &Extra<'_>, out: &mut Vec<u8>) {
+    fn write(&self, id: u64, extra: &RequestMeta<'_>, out: &mut Vec<u8>) {
         out.push(b'{');
         let mut first = true;
         let mut member = |out: &mut Vec<u8>, name: &str, text: &str| {
@@ -183,7 +183,7 @@ impl Params {
     }
 
     /// Estimates the encoded length in bytes.
-    fn length(&self, extra: &Extra<'_>) -> usize {
+    fn length(&self, extra: &RequestMeta<'_>) -> usize {
         let members = self.members.iter();
         let members: usize = members
             .map(|(key, text)| key.len() + text.get().len())
@@ -326,10 +326,15 @@ fn own_id(id: &RawValue) -> Option<u64> {
 }
 
 pub(super) fn request(id: u64, method: &str, params: &Params) -> Vec<u8> {
-    request_with(id, method, params, &Extra::default())
+    request_with(id, method, params, &RequestMeta::default())
 }
 
-pub(super) fn request_with(id: u64, method: &str, params: &Params, extra: &Extra<'_>) -> Vec<u8> {
+pub(super) fn request_with(
+    id: u64,
+    method: &str,
+    params: &Params,
+    extra: &RequestMeta<'_>,
+) -> Vec<u8> {
     let mut out = Vec::with_capacity(params.length(extra));
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     number(id, &mut out);
@@ -348,7 +353,7 @@ fn number(number: u64, out: &mut Vec<u8>) {
 
 pub(super) fn notification(method: &str, params: &Params) -> Vec<u8> {
     let mut out = format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":"#).into_bytes();
-    params.write(0, &Extra::default(), &mut out);
+    params.write(0, &RequestMeta::default(), &mut out);
     out.push(b'}');
     out
 }
@@ -394,7 +399,7 @@ mod tests {
     #[test]
     fn what_a_connection_adds_stands_beside_what_a_request_says() {
         let said = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28""#;
-        let extra = Extra {
+        let extra = RequestMeta {
             progress: true,
             log_level: Some("warning"),
             introduction: said,
@@ -407,9 +412,9 @@ mod tests {
                 r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"a","arguments":{{}},"_meta":{{"x":1,"progressToken":7,"io.modelcontextprotocol/logLevel":"warning",{said}}}}}}}"#
             )
         );
-        let extra = Extra {
+        let extra = RequestMeta {
             introduction: said,
-            ..Extra::default()
+            ..RequestMeta::default()
         };
         assert_eq!(
             text(request_with(1, "x", &Params::new(), &extra)),

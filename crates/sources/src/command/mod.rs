@@ -16,9 +16,9 @@ pub use discover::{Discovery, discover};
 use self::line::Line;
 use self::run::{Ended, Program, RunError};
 use super::argument::{fill_in, input_schema, names};
-use super::config::{Collector, GRACE};
-use super::gauge::Gauge;
-use super::promise::{Mismatches, Promise};
+use super::client_stats::Gauge;
+use super::config::{GRACE, SourceBuilder};
+use super::output_contract::{Mismatches, OutputContract};
 use super::response;
 use super::template::{self, Place, Template};
 use crate::catalog::{Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError};
@@ -41,12 +41,12 @@ struct Plan {
     media_type: Option<String>,
     ok: Vec<i32>,
     errors: std::collections::BTreeMap<i32, String>,
-    promise: Option<Promise>,
+    promise: Option<OutputContract>,
     mismatches: Mismatches,
 }
 
 /// Collects the tools of a command source.
-pub fn collect(command: &CommandSourceConfig, collector: &mut Collector) {
+pub fn collect(command: &CommandSourceConfig, collector: &mut SourceBuilder) {
     let prefix = collector.prefix("");
     for (position, tool) in command.tools.iter().enumerate() {
         match CommandTool::new(command, tool, &prefix) {
@@ -111,7 +111,7 @@ impl CommandTool {
         let promise = config
             .output_schema
             .as_ref()
-            .map(|schema| Promise::new(schema, &name, &mismatches));
+            .map(|schema| OutputContract::new(schema, &name, &mismatches));
         let promise = promise
             .transpose()
             .map_err(|problem| format!("output_schema: {problem}"))?;
@@ -148,7 +148,7 @@ impl Tool for CommandTool {
         let plan = self.plan.clone();
         Box::pin(async move {
             let output = plan.run(&context, &arguments).await?;
-            Ok(Promise::kept(plan.promise.as_ref(), output))
+            Ok(OutputContract::kept(plan.promise.as_ref(), output))
         })
     }
 

@@ -3,13 +3,13 @@ use serde_json::{Value, json};
 use super::*;
 use crate::source::testing::{call, text};
 
-fn collected(tool: Value, source: Value) -> Collector {
+fn collected(tool: Value, source: Value) -> SourceBuilder {
     let mut config = source;
     let mut tool = tool;
     tool["name"] = "t".into();
     config["tools"] = json!([tool]);
     let config: CommandSourceConfig = serde_json::from_value(config).expect("a configuration");
-    let mut collector = Collector::new("commands", "sources[0]", None);
+    let mut collector = SourceBuilder::new("commands", "sources[0]", None);
     collect(&config, &mut collector);
     collector
 }

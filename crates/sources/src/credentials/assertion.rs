@@ -12,7 +12,7 @@ use url::form_urlencoded::Serializer;
 use super::dpop_key::DpopKey;
 use super::{CredentialError, issuer_client, read_answer, token_request};
 use crate::environment::Secret;
-use crate::net::{Client, Fetched, Guard, OutgoingRequest};
+use crate::net::{Client, FetchedResponse, Guard, OutgoingRequest};
 use crate::source::tokens::Granted;
 
 pub(super) const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
@@ -100,9 +100,9 @@ impl AssertionGrant {
     /// response of the issuer.
     pub(super) async fn redeem(
         &self,
-        answer: &Fetched,
+        answer: &FetchedResponse,
         key: Option<&DpopKey>,
-    ) -> Result<Fetched, CredentialError> {
+    ) -> Result<FetchedResponse, CredentialError> {
         let request = self.request(answer)?;
         match key {
             Some(key) => key.fetch(&self.client, request).await,
@@ -110,7 +110,7 @@ impl AssertionGrant {
         }
     }
 
-    fn request(&self, answer: &Fetched) -> Result<OutgoingRequest, CredentialError> {
+    fn request(&self, answer: &FetchedResponse) -> Result<OutgoingRequest, CredentialError> {
         let granted: Granted = read_answer(answer)?;
         let mut form = Serializer::new(String::new());
         form.append_pair("grant_type", JWT_BEARER);

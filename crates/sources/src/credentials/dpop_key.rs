@@ -16,7 +16,7 @@ use serde_json::json;
 use url::Url;
 
 use super::CredentialError;
-use crate::net::{Client, Fetched, OutgoingRequest, challenge_parameter};
+use crate::net::{Client, FetchedResponse, OutgoingRequest, challenge_parameter};
 use crate::seal::random_bytes;
 use crate::source::tokens::unix_seconds;
 
@@ -113,7 +113,7 @@ impl DpopKey {
         &self,
         client: &Client,
         mut request: OutgoingRequest,
-    ) -> Result<Fetched, CredentialError> {
+    ) -> Result<FetchedResponse, CredentialError> {
         self.sign(&mut request, None, None)?;
         let response = client.fetch(request.clone()).await?;
         let demands = |body: &[u8]| {

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::auth::Principal;
 use crate::environment::Secret;
-use crate::net::{Client, Fetched, Guard, OutgoingRequest};
+use crate::net::{Client, FetchedResponse, Guard, OutgoingRequest};
 use crate::seal::digest;
 use crate::source::tokens::Granted;
 use crate::telemetry::{Counter, EXCHANGES, Metrics};
@@ -376,7 +376,7 @@ fn is_rejection(status: StatusCode) -> bool {
     )
 }
 
-fn rejection_of(answer: &Fetched) -> Rejection {
+fn rejection_of(answer: &FetchedResponse) -> Rejection {
     #[derive(Deserialize)]
     struct Body {
         #[serde(default)]

@@ -10,7 +10,7 @@ use url::Url;
 
 use super::config::{PagesConfig, ReadAs, ResponseConfig};
 use crate::catalog::{CallContext, Output, ToolError};
-use crate::net::Fetched;
+use crate::net::FetchedResponse;
 use crate::source::response;
 use crate::source::template::{self, Place, Template};
 
@@ -73,7 +73,7 @@ impl Response {
     /// Converts one response to a result.
     pub(super) fn output(
         &self,
-        answer: &Fetched,
+        answer: &FetchedResponse,
         arguments: &Map<String, Value>,
         context: &CallContext,
     ) -> Result<Output, ToolError> {
@@ -126,7 +126,7 @@ impl Response {
             .or_else(|| self.errors.get(&class))
     }
 
-    fn json(&self, answer: &Fetched) -> Option<Value> {
+    fn json(&self, answer: &FetchedResponse) -> Option<Value> {
         match self.read_as {
             ReadAs::Json => response::parsed(&answer.body),
             _ => response::json(answer),
@@ -135,7 +135,7 @@ impl Response {
 
     fn values(
         &self,
-        answer: &Fetched,
+        answer: &FetchedResponse,
         arguments: &Map<String, Value>,
         context: &CallContext,
     ) -> Context {
@@ -198,7 +198,7 @@ impl Pages {
     /// Takes the items of a page, and returns the URL of the next one. It is always on the host of the first.
     pub(super) fn take(
         &self,
-        answer: &Fetched,
+        answer: &FetchedResponse,
         first: &Url,
         items: &mut Vec<Value>,
     ) -> Result<Option<Url>, ToolError> {
@@ -243,7 +243,7 @@ impl Pages {
         Ok(Some(url))
     }
 
-    fn join(&self, answer: &Fetched, first: &Url, next: &str) -> Result<Url, ToolError> {
+    fn join(&self, answer: &FetchedResponse, first: &Url, next: &str) -> Result<Url, ToolError> {
         let url = answer.url.join(next).ok();
         url.filter(|url| url.origin() == first.origin())
             .ok_or_else(|| ToolError::new("the URL of the next page is on another host"))

@@ -16,17 +16,17 @@ use self::answer::{Pages, Response};
 use self::request::RequestPlan;
 pub(super) use self::request::{assemble, parse_base};
 use super::argument::{fill_in, input_schema, names};
-use super::conceal::{conceal, secrets_in};
-use super::config::Collector;
-use super::exchange::{Errand, Exchange, Manner, is_safe};
-use super::gauge::Gauge;
+use super::client_stats::Gauge;
+use super::config::SourceBuilder;
+use super::exchange::{CallRef, Exchange, Manner, is_safe};
 use super::identity::{Forward, names_authorization};
-use super::promise::{Mismatches, Promise};
+use super::output_contract::{Mismatches, OutputContract};
+use super::redact::{conceal, secrets_in};
 use super::template;
 use crate::catalog::{
     Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError, UpstreamIdentity,
 };
-use crate::net::{Fetched, OutgoingRequest};
+use crate::net::{FetchedResponse, OutgoingRequest};
 use crate::protocol::ToolAnnotations;
 
 /// A tool that sends one request, or one for each page of a list.
@@ -44,11 +44,11 @@ struct Plan {
     response: Response,
     pages: Option<Pages>,
     manner: Manner,
-    promise: Option<Promise>,
+    promise: Option<OutputContract>,
 }
 
 /// Collects the tools of an HTTP source.
-pub fn collect(http: &HttpSourceConfig, collector: &mut Collector) {
+pub fn collect(http: &HttpSourceConfig, collector: &mut SourceBuilder) {
     let mut bases = Vec::new();
     if !http.base_url.is_empty() {
         match parse_base(&http.base_url) {
@@ -150,7 +150,7 @@ impl HttpTool {
         let promise = config
             .output_schema
             .as_ref()
-            .map(|schema| Promise::new(schema, &definition.name, mismatches));
+            .map(|schema| OutputContract::new(schema, &definition.name, mismatches));
         let promise = promise
             .transpose()
             .map_err(|problem| format!("output_schema: {problem}"))?;
@@ -215,7 +215,7 @@ impl Tool for HttpTool {
         let plan = self.plan.clone();
         Box::pin(async move {
             let output = plan.run(&context, &arguments).await?;
-            Ok(Promise::kept(plan.promise.as_ref(), output))
+            Ok(OutputContract::kept(plan.promise.as_ref(), output))
         })
     }
 
@@ -247,7 +247,7 @@ impl Plan {
         let assertion = self
             .forward
             .apply(context.principal(), &mut request.headers)?;
-        let errand = Errand {
+        let errand = CallRef {
             context,
             template: None,
         };
@@ -277,9 +277,9 @@ impl Plan {
     async fn send(
         &self,
         request: OutgoingRequest,
-        errand: Errand<'_>,
+        errand: CallRef<'_>,
         assertion: Option<&HeaderValue>,
-    ) -> Result<Fetched, ToolError> {
+    ) -> Result<FetchedResponse, ToolError> {
         let mut answer = self.exchange.send_for(request, self.manner, errand).await?;
         if assertion.is_some() {
             conceal(secrets_in(assertion), &mut answer);

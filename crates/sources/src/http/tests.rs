@@ -30,12 +30,12 @@ fn config(server: SocketAddr, tool: Value) -> HttpSourceConfig {
     serde_json::from_value(config).expect("a configuration")
 }
 
-fn collected(config: &HttpSourceConfig) -> Collector {
+fn collected(config: &HttpSourceConfig) -> SourceBuilder {
     collected_with(config, Tokens::default())
 }
 
-fn collected_with(config: &HttpSourceConfig, tokens: Tokens) -> Collector {
-    let mut collector = Collector::new("api", "sources[0]", None);
+fn collected_with(config: &HttpSourceConfig, tokens: Tokens) -> SourceBuilder {
+    let mut collector = SourceBuilder::new("api", "sources[0]", None);
     collector.parts.tokens = tokens;
     collect(config, &mut collector);
     collector

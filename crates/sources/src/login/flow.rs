@@ -15,7 +15,7 @@ use url::Url;
 
 use super::callback::{Callback, Redirected};
 use super::discovery::{self, Issuer, cut};
-use super::kept::kept_in;
+use super::token_admin::kept_in;
 use super::{Known, LoginError};
 use crate::environment::Secret;
 use crate::net::{Client, OutgoingRequest};

@@ -23,14 +23,14 @@ use self::document::{Document, Room};
 use self::operation::{Operation, SchemaBytes, text};
 use self::request::Shape;
 use self::security::Proofs;
-use super::conceal::{conceal, secrets_in};
-use super::config::{Collector, GRACE};
-use super::exchange::{Errand, Exchange, Manner, is_safe};
-use super::gauge::Gauge;
+use super::client_stats::Gauge;
+use super::config::{GRACE, SourceBuilder};
+use super::exchange::{CallRef, Exchange, Manner, is_safe};
 use super::http::annotations_of;
 use super::identity::{Forward, ForwardConfig, names_authorization};
 use super::name::{sanitized, shortened};
-use super::promise::{Mismatches, Promise};
+use super::output_contract::{Mismatches, OutputContract};
+use super::redact::{conceal, secrets_in};
 use super::response;
 use crate::catalog::schema::{Compiled, without_number_formats};
 use crate::catalog::{
@@ -51,7 +51,7 @@ struct Plan {
     headers: HeaderMap,
     forward: Forward,
     repeatable: bool,
-    promise: Option<Promise>,
+    promise: Option<OutputContract>,
 }
 
 const METHODS: [&str; 7] = ["get", "put", "post", "delete", "options", "head", "patch"];
@@ -64,7 +64,7 @@ const TITLE_CHARACTERS: usize = 200;
 const TOOLS_MAX: usize = 20_000;
 
 /// Collects the tools of an OpenAPI source.
-pub async fn collect(openapi: &OpenApiSourceConfig, name: &str, collector: &mut Collector) {
+pub async fn collect(openapi: &OpenApiSourceConfig, name: &str, collector: &mut SourceBuilder) {
     let room = Room::new(openapi, collector.parts.memory_bytes);
     let document = match Document::read(openapi, room).await {
         Ok(document) => document,
@@ -82,7 +82,7 @@ fn import(
     document: &Document,
     name: &str,
     room: Room,
-    collector: &mut Collector,
+    collector: &mut SourceBuilder,
 ) {
     let has_credentials = openapi.auth.is_some()
         || !openapi.credentials.is_empty()
@@ -234,7 +234,7 @@ impl<'a> Import<'a> {
         config: &'a OpenApiSourceConfig,
         document: &'a Document,
         forward: Forward,
-        collector: &Collector,
+        collector: &SourceBuilder,
     ) -> Result<Self, (&'static str, String)> {
         let base = match &config.server {
             Some(text) => {
@@ -306,7 +306,7 @@ impl<'a> Import<'a> {
     }
 
     /// Rejects the operations of a path whose methods are not supported.
-    fn tell_of_others(&self, item: &Value, path: &str, collector: &mut Collector) {
+    fn tell_of_others(&self, item: &Value, path: &str, collector: &mut SourceBuilder) {
         let of_path = METHODS_NOT_OFFERED
             .iter()
             .filter_map(|method| Some((*method, item.get(*method)?)));
@@ -457,10 +457,10 @@ fn sound_output(
     mut schema: Value,
     tool: &str,
     mismatches: &Mismatches,
-) -> Option<(Value, Promise)> {
-    let promise = Promise::new(&schema, tool, mismatches).or_else(|_| {
+) -> Option<(Value, OutputContract)> {
+    let promise = OutputContract::new(&schema, tool, mismatches).or_else(|_| {
         schema::without_patterns(&mut schema);
-        Promise::new(&schema, tool, mismatches)
+        OutputContract::new(&schema, tool, mismatches)
     });
     Some((schema, promise.ok()?))
 }
@@ -521,7 +521,7 @@ impl Plan {
         self.proofs.apply(&mut request);
         let caller = context.principal();
         let assertion = self.forward.apply(caller, &mut request.headers)?;
-        let errand = Errand {
+        let errand = CallRef {
             context,
             template: Some(&self.shape.path),
         };
@@ -538,7 +538,7 @@ impl Plan {
             return Err(response::failure(&answer));
         }
         let output = response::output(&answer)?;
-        Ok(Promise::kept(self.promise.as_ref(), output))
+        Ok(OutputContract::kept(self.promise.as_ref(), output))
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::document::Document;
 use super::form::{self, Form};
 use super::request::{Location, PIPE, Parameter, SPACE, Shape, Style};
-use super::schema::{Copier, Direction, TEXT_CHARACTERS};
+use super::schema::{Direction, SchemaInliner, TEXT_CHARACTERS};
 use crate::source::response::{essence, is_json, is_text};
 
 /// Parsed operation with everything that a tool needs.
@@ -53,7 +53,7 @@ impl Operation {
     ) -> Result<Self, String> {
         // Some documents distinguish the operations of one path by a fragment, which is never sent.
         let path = path.split('#').next().unwrap_or_default();
-        let mut copier = Copier::new(document, Direction::Input, bytes.input);
+        let mut copier = SchemaInliner::new(document, Direction::Input, bytes.input);
         let mut arguments = Arguments::default();
         let parameters = parameters(document, item, operation)?;
         // Path parameters come first, so that they get the plain names.
@@ -117,7 +117,7 @@ struct Arguments {
 impl Arguments {
     fn parameter(
         &mut self,
-        copier: &mut Copier<'_>,
+        copier: &mut SchemaInliner<'_>,
         parameter: &Value,
         location: Location,
     ) -> Result<(), String> {
@@ -200,7 +200,7 @@ impl Arguments {
     fn body(
         &mut self,
         document: &Document,
-        copier: &mut Copier<'_>,
+        copier: &mut SchemaInliner<'_>,
         operation: &Value,
         method: &Method,
     ) -> Result<Form, String> {
@@ -370,7 +370,7 @@ fn output_schema(document: &Document, operation: &Value, bytes: usize) -> Option
     if document.resolve(schema).ok()?.get("type")? != "object" {
         return None;
     }
-    let mut copier = Copier::new(document, Direction::Output, bytes);
+    let mut copier = SchemaInliner::new(document, Direction::Output, bytes);
     let mut copied = copier.copy(schema).ok()?;
     let (definitions, _) = copier.definitions().ok()?;
     // Older clients require the type at the root of the schema.

@@ -22,7 +22,7 @@ pub(super) enum Direction {
 
 /// Copies schemas with the targets of their references.
 #[derive(Debug)]
-pub(super) struct Copier<'a> {
+pub(super) struct SchemaInliner<'a> {
     document: &'a Document,
     direction: Direction,
     /// References found so far, with the names of their targets in the definitions.
@@ -92,7 +92,7 @@ const KEPT: [&str; 26] = [
     "contentMediaType",
 ];
 
-impl<'a> Copier<'a> {
+impl<'a> SchemaInliner<'a> {
     /// Creates a copier with an approximate size limit of `bytes_max` in total.
     pub(super) fn new(document: &'a Document, direction: Direction, bytes_max: usize) -> Self {
         Self {

@@ -11,8 +11,8 @@ use serde_json::Value;
 use super::document::Document;
 use super::operation::text;
 use crate::environment::Secret;
-use crate::net::{Fetched, OutgoingRequest};
-use crate::source::conceal::{conceal, secrets_in};
+use crate::net::{FetchedResponse, OutgoingRequest};
+use crate::source::redact::{conceal, secrets_in};
 
 /// Credentials that are added to the requests of an operation.
 #[derive(Clone, Default)]
@@ -59,7 +59,7 @@ impl Proofs {
     }
 
     /// Redacts the secrets in the API's response.
-    pub(super) fn conceal(&self, answer: &mut Fetched) {
+    pub(super) fn conceal(&self, answer: &mut FetchedResponse) {
         let secrets = self.0.iter().flat_map(|proof| match proof {
             Proof::Header(_, value) => secrets_in(Some(value)),
             Proof::Query(_, secret) | Proof::Cookie(_, secret) => vec![secret.expose().into()],

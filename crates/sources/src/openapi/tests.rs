@@ -7,10 +7,10 @@ use super::*;
 use crate::catalog::{Catalog, OutputContent};
 use crate::net::testing::{response, serve};
 
-fn import_with(document: Value, settings: Value) -> Collector {
+fn import_with(document: Value, settings: Value) -> SourceBuilder {
     let config: OpenApiSourceConfig = serde_json::from_value(settings).expect("a configuration");
     let document = Document::new(document, None).expect("a document");
-    let mut collector = Collector::new("api", "sources[0]", Some(""));
+    let mut collector = SourceBuilder::new("api", "sources[0]", Some(""));
     import(
         &config,
         &document,
@@ -22,11 +22,11 @@ fn import_with(document: Value, settings: Value) -> Collector {
 }
 
 /// Imports a document as if it was fetched from a URL.
-fn import_fetched(document: Value, url: &str, settings: Value) -> Collector {
+fn import_fetched(document: Value, url: &str, settings: Value) -> SourceBuilder {
     let config: OpenApiSourceConfig = serde_json::from_value(settings).expect("a configuration");
     let url = url.parse().expect("a URL");
     let document = Document::new(document, Some(url)).expect("a document");
-    let mut collector = Collector::new("api", "sources[0]", Some(""));
+    let mut collector = SourceBuilder::new("api", "sources[0]", Some(""));
     import(
         &config,
         &document,
@@ -37,12 +37,12 @@ fn import_fetched(document: Value, url: &str, settings: Value) -> Collector {
     collector
 }
 
-fn refusals(collector: &Collector) -> Vec<String> {
+fn refusals(collector: &SourceBuilder) -> Vec<String> {
     let refused = collector.offered.refused.iter();
     refused.map(ToString::to_string).collect()
 }
 
-fn schema_of<'a>(collector: &'a Collector, name: &str) -> &'a Value {
+fn schema_of<'a>(collector: &'a SourceBuilder, name: &str) -> &'a Value {
     let tool = collector
         .offered
         .tools
@@ -311,7 +311,7 @@ fn what_is_no_such_document_is_refused() {
     }
 }
 
-async fn call(collector: &Collector, name: &str, arguments: Value) -> Result<Output, String> {
+async fn call(collector: &SourceBuilder, name: &str, arguments: Value) -> Result<Output, String> {
     let tool = collector
         .offered
         .tools
@@ -617,7 +617,7 @@ fn operations(schema: &Value) -> Value {
 
 /// Returns the first tool's input schema, which contains the body and the definitions of its references.
 fn body(document: &Document) -> Result<Value, String> {
-    let mut collector = Collector::new("api", "sources[0]", Some(""));
+    let mut collector = SourceBuilder::new("api", "sources[0]", Some(""));
     let config = OpenApiSourceConfig::default();
     import(
         &config,
@@ -823,7 +823,7 @@ async fn a_part_that_was_fetched_does_not_decide_for_a_document_in_a_file() {
     let document = Document::read(&config, Room::new(&config, 0))
         .await
         .expect("a document");
-    let mut collector = Collector::new("api", "sources[0]", Some(""));
+    let mut collector = SourceBuilder::new("api", "sources[0]", Some(""));
     import(
         &config,
         &document,
@@ -931,10 +931,10 @@ fn folder_of(files: &[(&str, &str)]) -> tempfile::TempDir {
     folder
 }
 
-async fn import_file(file: &std::path::Path, mut settings: Value) -> Collector {
+async fn import_file(file: &std::path::Path, mut settings: Value) -> SourceBuilder {
     settings["document"] = json!(file);
     let config: OpenApiSourceConfig = serde_json::from_value(settings).expect("a configuration");
-    let mut collector = Collector::new("api", "sources[0]", Some(""));
+    let mut collector = SourceBuilder::new("api", "sources[0]", Some(""));
     collect(&config, "api", &mut collector).await;
     collector
 }

@@ -14,7 +14,7 @@ use url::Url;
 pub use self::entry::{Entry, Preference, entry};
 pub use self::listed::Server;
 use self::listed::{Answer, List};
-use crate::catalog::located;
+use crate::catalog::path_deserializer;
 use crate::net::{Client, Deadlines, FetchError, Guard, OutgoingRequest};
 
 /// URL of the official registry.
@@ -150,7 +150,7 @@ impl Registry {
 ///
 /// The description is not valid.
 pub fn described(answer: &Value) -> Result<Server, RegistryError> {
-    let answer: Answer = located::read(answer)
+    let answer: Answer = path_deserializer::read(answer)
         .map_err(|misfit| RegistryError::Document(misfit.cause.to_string()))?;
     Ok(answer.into_server())
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::KeepError;
-use crate::net::{Client, Deadlines, Fetched, Guard, OutgoingRequest};
+use crate::net::{Client, Deadlines, FetchedResponse, Guard, OutgoingRequest};
 use crate::source::credentials::{CredentialError, DpopKey, read_answer, token_request};
 
 /// Stored data of one grant. It is sent only to the issuer that granted it and to the server that it is for.
@@ -260,7 +260,7 @@ impl Grant {
         &self,
         endpoint: &str,
         fields: &[(&str, &str)],
-    ) -> Result<Fetched, CredentialError> {
+    ) -> Result<FetchedResponse, CredentialError> {
         let request = self.request(endpoint, fields)?;
         let client = match self.is_configured {
             true => client_of(Guard::public().trust(&request.url))?,

@@ -11,14 +11,14 @@ use arc_swap::ArcSwapOption;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
+use super::cache::{self, Listing, Memory};
 use super::config::{OnChange, OnDown, UpstreamConfig, UpstreamError};
+use super::instrumented::{End, Operation, Peer, Session, Watched};
 use super::line::{CallerLines, Connected, Line, LineInUse, PerCaller};
-use super::listing::{self, Listing, Memory};
+use super::maintenance::Maintenance;
 use super::names::UriPrefix;
 use super::subscriptions::Wanted;
-use super::upkeep::Upkeep;
 use super::usage::Usage;
-use super::watched::{End, Operation, Peer, Session, Watched};
 use super::{DISCOVERY, GRACE};
 use crate::auth::Principal;
 use crate::catalog::CallContext;
@@ -60,7 +60,7 @@ pub(super) struct Upstream {
     awaited: AtomicBool,
     /// Reason why its items were not known at startup.
     problem: ArcSwapOption<String>,
-    pub(super) upkeep: Arc<Upkeep>,
+    pub(super) upkeep: Arc<Maintenance>,
     background: Background,
     peer: Arc<Peer>,
 }
@@ -131,7 +131,7 @@ impl Upstream {
             hidden: AtomicBool::new(false),
             awaited: AtomicBool::new(false),
             problem: ArcSwapOption::empty(),
-            upkeep: Arc::new(Upkeep::of(name)),
+            upkeep: Arc::new(Maintenance::of(name)),
             background,
             peer: Arc::new(Peer::new(&target)),
             name: name.to_owned(),
@@ -285,7 +285,7 @@ impl Upstream {
     pub(super) fn learn(&self, fresh: Listing, memory: &Memory) -> bool {
         let known = self.known.load_full();
         if self.config.on_change == OnChange::Quarantine && memory.is_unreadable(&self.name) {
-            let listing = listing::without_memory(self, fresh);
+            let listing = cache::without_memory(self, fresh);
             if known.is_some_and(|known| *known == listing) {
                 return false;
             }
@@ -296,7 +296,7 @@ impl Upstream {
             Some(known) => Some((**known).clone()),
             None => memory.recall_any(&self.name),
         };
-        let listing = listing::compare(self, before, fresh);
+        let listing = cache::compare(self, before, fresh);
         if known.is_some_and(|known| *known == listing) {
             return false;
         }
@@ -405,7 +405,7 @@ impl Upstream {
         let events = is_shared.then(|| Arc::clone(&self.upkeep) as Arc<dyn Events>);
         let options = Options {
             name: self.name.clone(),
-            capabilities: super::relay::capabilities(),
+            capabilities: super::forwarding::capabilities(),
             connect_timeout: Duration::from_secs(self.config.connect_seconds.max(1)),
             request_timeout: self.timeout(),
             message_bytes: self.config.message_bytes,

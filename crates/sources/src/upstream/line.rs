@@ -16,8 +16,8 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::connection::CallError;
+use super::instrumented::Session;
 use super::usage::Usage;
-use super::watched::Session;
 use crate::auth::Principal;
 use crate::client::{self, Client, ClientError};
 use crate::net::OutgoingRequest;

@@ -8,15 +8,15 @@ mod config;
 mod connection;
 mod line;
 mod links;
-mod listing;
+mod cache;
 mod names;
-mod offer;
-mod relay;
+mod proxy_items;
+mod forwarding;
 mod subscriptions;
 mod tasks;
-mod upkeep;
+mod maintenance;
 mod usage;
-mod watched;
+mod instrumented;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -31,15 +31,15 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use cache::Memory;
 pub use config::TIMEOUT_SECONDS;
 pub use config::{OnChange, OnDown, UpstreamConfig, UpstreamError};
 use connection::Upstream;
 use links::Given;
-use listing::Memory;
 pub use names::UpstreamNames;
 use names::{Found, Names};
 pub use names::{Naming, SEPARATOR};
-use offer::AllReadable;
+use proxy_items::AllReadable;
 
 use crate::catalog::{Announcer, Catalog, Offered, Refused, StartingSource};
 use crate::net::{self, Background, BreakerState, BulkheadStats, OnFailure, with_causes};
@@ -201,7 +201,7 @@ impl Upstreams {
         }
         let news = Arc::clone(&self.news);
         for upstream in &self.upstreams {
-            let task = upkeep::attend(
+            let task = maintenance::attend(
                 Arc::downgrade(upstream),
                 Arc::clone(&upstream.upkeep),
                 self.memory.clone(),
@@ -313,7 +313,7 @@ impl Upstreams {
         let given = Arc::new(OnceLock::new());
         let readable = found
             .iter()
-            .map(|found| offer::add(found, &mut names, &mut all, &self.keys, &given))
+            .map(|found| proxy_items::add(found, &mut names, &mut all, &self.keys, &given))
             .collect();
         let _ = given.set(Given::new(names.uris()));
         all.unlisted = Some(Arc::new(AllReadable(readable)));

@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::cache::Listing;
 use super::connection::Upstream;
-use super::listing::Listing;
 use crate::catalog::Catalog;
 use crate::source::name::{NAME_CHARACTERS_MAX, shortened};
 

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use super::connection::Upstream;
 use super::line::Connected;
-use crate::catalog::{Announcer, Interest};
+use crate::catalog::{Announcer, SubscriptionCounts};
 use crate::client::ClientError;
 use crate::net::{Backoff, chance};
 
@@ -85,7 +85,7 @@ pub(super) async fn share_out(
             .announcer
             .set(announcer.clone());
     }
-    let interest: Interest = announcer.interest();
+    let interest: SubscriptionCounts = announcer.interest();
     loop {
         let mut left = interest.uris();
         for upstream in upstreams.iter().filter_map(Weak::upgrade) {

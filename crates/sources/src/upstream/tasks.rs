@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 use tokio::time::sleep;
 
 use super::connection::{CallError, Upstream};
+use super::forwarding::Relay;
 use super::line::Line;
-use super::relay::Relay;
 use crate::catalog::TASKS_EXTENSION;
 use crate::client::{ClientError, Listener as _, Params, RpcError};
 

@@ -24,7 +24,7 @@ pub use config::{ComponentLimits, ComponentSourceConfig, ComponentToolConfig, Di
 pub use tool::collect;
 
 #[cfg(not(feature = "wasm"))]
-pub fn collect(_: &ComponentSourceConfig, _: &str, collector: &mut super::config::Collector) {
+pub fn collect(_: &ComponentSourceConfig, _: &str, collector: &mut super::config::SourceBuilder) {
     collector.refuse(
         "component",
         "this build has no WebAssembly support; build with --features wasm, or remove the source",

@@ -19,8 +19,8 @@ use crate::catalog::{
 };
 use crate::net::{Bulkhead, BulkheadConfig, ShareKey};
 use crate::protocol::ToolAnnotations;
-use crate::source::config::{Collector, GRACE};
-use crate::source::gauge::Gauge;
+use crate::source::client_stats::Gauge;
+use crate::source::config::{GRACE, SourceBuilder};
 use crate::source::name::{NAME_CHARACTERS_MAX, sanitized, shortened};
 use crate::source::pattern::matches;
 
@@ -51,7 +51,7 @@ struct Loaded {
 const ERROR_CHARACTERS: usize = 10_000;
 
 /// Collects the tools of a component.
-pub fn collect(config: &ComponentSourceConfig, name: &str, collector: &mut Collector) {
+pub fn collect(config: &ComponentSourceConfig, name: &str, collector: &mut SourceBuilder) {
     let component = match Loaded::new(config, &collector.source) {
         Ok(component) => Arc::new(component),
         Err((setting, problem)) => {

@@ -15,11 +15,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use config::FetchConfig;
-use page::{Behalf, Page, Pages};
+use page::{FetchInitiator, Page, Pages};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Grounds, Toolset, ToolsetError};
+use super::{Toolset, ToolsetContext, ToolsetError};
 use crate::catalog::{
     CallContext, Definition, IntoPrompt as _, IntoTool as _, Parameters, PromptDefinition,
     PromptError, PromptOutput, prompt_fn, tool_fn,
@@ -37,7 +37,7 @@ const LIMITS: [&str; 4] = [
     "concurrency",
 ];
 
-pub fn toolset(grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
+pub fn toolset(grounds: &ToolsetContext<'_>) -> Result<Toolset, ToolsetError> {
     let settings: &FetchConfig = &grounds.settings.fetch;
     let pages = Arc::new(Pages::new(settings)?.counting(grounds.hits("fetch", &LIMITS)));
     // The server's timeout is longer, so that the tool reports what timed out.
@@ -56,7 +56,9 @@ pub fn toolset(grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
     let tool = tool_fn(definition, move |_: Arc<CallContext>, wanted: Wanted| {
         let pages = Arc::clone(&of_tool);
         async move {
-            let page = pages.fetch(&wanted.url, Behalf::Model, wanted.raw).await?;
+            let page = pages
+                .fetch(&wanted.url, FetchInitiator::Model, wanted.raw)
+                .await?;
             Ok(answer(&page, wanted.start_index, wanted.max_length))
         }
     });
@@ -72,7 +74,7 @@ pub fn toolset(grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
             async move {
                 let url: String = arguments.parse("url")?;
                 // The user who chose the prompt sees an error as its text.
-                let text = match pages.fetch(&url, Behalf::Person, false).await {
+                let text = match pages.fetch(&url, FetchInitiator::Person, false).await {
                     Ok(page) => format!(
                         "{}{}",
                         page.prefix,

@@ -78,7 +78,7 @@ impl Weighter<String, Remembered> for Weight {
 
 /// Initiator of a fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Behalf {
+pub(super) enum FetchInitiator {
     /// A model, on its own initiative.
     Model,
     /// A user.
@@ -217,7 +217,7 @@ impl Pages {
     pub(super) async fn fetch(
         &self,
         text: &str,
-        behalf: Behalf,
+        behalf: FetchInitiator,
         raw: bool,
     ) -> Result<Page, PageError> {
         let fetched = self.try_fetch(text, behalf, raw).await;
@@ -229,7 +229,12 @@ impl Pages {
         fetched
     }
 
-    async fn try_fetch(&self, text: &str, behalf: Behalf, raw: bool) -> Result<Page, PageError> {
+    async fn try_fetch(
+        &self,
+        text: &str,
+        behalf: FetchInitiator,
+        raw: bool,
+    ) -> Result<Page, PageError> {
         if URL_BYTES_MAX < text.len() {
             return Err(PageError::LongUrl { bytes: text.len() });
         }
@@ -292,12 +297,12 @@ impl Pages {
         &self,
         mut url: Url,
         name: &str,
-        behalf: Behalf,
+        behalf: FetchInitiator,
         deadline: Instant,
     ) -> Result<Answer, PageError> {
         let failed = |error| self.failed(name, error);
         for _ in 0..=self.redirects {
-            if behalf == Behalf::Model && self.obeys_robots {
+            if behalf == FetchInitiator::Model && self.obeys_robots {
                 // A disallowed host is rejected before anything is requested from it.
                 self.client.guard().check_url(&url).map_err(failed)?;
                 self.check_robots(&url, deadline).await?;
@@ -337,10 +342,15 @@ impl Pages {
         }
     }
 
-    async fn ask(&self, url: Url, behalf: Behalf, deadline: Instant) -> Result<Answer, FetchError> {
+    async fn ask(
+        &self,
+        url: Url,
+        behalf: FetchInitiator,
+        deadline: Instant,
+    ) -> Result<Answer, FetchError> {
         let agent = match behalf {
-            Behalf::Model => &self.autonomous,
-            Behalf::Person => &self.user,
+            FetchInitiator::Model => &self.autonomous,
+            FetchInitiator::Person => &self.user,
         };
         let accepted = "text/html, text/markdown, text/plain;q=0.9, */*;q=0.8";
         let left = deadline.saturating_duration_since(Instant::now());

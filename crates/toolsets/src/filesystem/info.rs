@@ -5,12 +5,12 @@ use rustix::fs::{FileType, Stat};
 
 use super::handle;
 use super::refusal::Refusal;
+use super::resolved_path::{Ending, ResolvedPath};
 use super::roots::Roots;
-use super::spot::{Ending, Spot};
 
 /// Returns the metadata, one property on each line.
 pub(super) fn of(roots: &Roots, path: &str) -> Result<String, Refusal> {
-    let spot = Spot::find(roots, path, Ending::Follow)?;
+    let spot = ResolvedPath::find(roots, path, Ending::Follow)?;
     let stat = spot.found()?;
     let kind = handle::kind(stat);
     let mut lines = vec![format!("size: {}", stat.st_size)];
@@ -39,7 +39,7 @@ fn time(seconds: impl TryInto<i64>, nanoseconds: impl TryInto<i32>) -> String {
 
 /// Returns the creation time, if the file system records it.
 #[cfg(target_os = "linux")]
-fn created(spot: &Spot<'_>, stat: &Stat) -> Option<String> {
+fn created(spot: &ResolvedPath<'_>, stat: &Stat) -> Option<String> {
     use rustix::fs::{AtFlags, StatxFlags, statx};
     let found = statx(
         spot.dir(),
@@ -54,6 +54,6 @@ fn created(spot: &Spot<'_>, stat: &Stat) -> Option<String> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn created(_: &Spot<'_>, _: &Stat) -> Option<String> {
+fn created(_: &ResolvedPath<'_>, _: &Stat) -> Option<String> {
     None
 }

@@ -10,8 +10,8 @@ use super::config::FilesystemLimits;
 use super::handle::{self, Entry};
 use super::pattern::Patterns;
 use super::refusal::{Refusal, visible};
+use super::resolved_path::{Ending, ResolvedPath};
 use super::roots::Roots;
-use super::spot::{Ending, Spot};
 use crate::catalog::ToolError;
 use crate::source::builtin::Stop;
 
@@ -40,9 +40,9 @@ fn sorted(
     Ok((entries, more))
 }
 
-fn opened<'r>(roots: &'r Roots, path: &str) -> Result<(Spot<'r>, OwnedFd), ToolError> {
+fn opened<'r>(roots: &'r Roots, path: &str) -> Result<(ResolvedPath<'r>, OwnedFd), ToolError> {
     let open = || {
-        let spot = Spot::find(roots, path, Ending::Follow)?;
+        let spot = ResolvedPath::find(roots, path, Ending::Follow)?;
         let opened = spot.open_to_list()?;
         Ok((spot, opened))
     };
@@ -349,7 +349,7 @@ impl Search<'_> {
             return true;
         }
         let path = format!("{}/{relative}", self.base);
-        Spot::find(self.roots, &path, Ending::Follow).is_ok()
+        ResolvedPath::find(self.roots, &path, Ending::Follow).is_ok()
     }
 }
 

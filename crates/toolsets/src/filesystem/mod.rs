@@ -22,7 +22,7 @@ mod refusal;
 #[cfg(unix)]
 mod roots;
 #[cfg(unix)]
-mod spot;
+mod resolved_path;
 #[cfg(unix)]
 mod tools;
 #[cfg(unix)]

@@ -7,8 +7,8 @@ use rustix::fs::Stat;
 
 use super::handle;
 use super::refusal::Refusal;
+use super::resolved_path::{Ending, ResolvedPath};
 use super::roots::Roots;
-use super::spot::{Ending, Spot};
 use crate::catalog::ToolError;
 use crate::source::builtin::Stop;
 
@@ -16,9 +16,12 @@ use crate::source::builtin::Stop;
 const PIECE: usize = 256 * 1024;
 
 /// Opens a regular file, and returns it with its location.
-pub(super) fn open<'r>(roots: &'r Roots, path: &str) -> Result<(Spot<'r>, File, Stat), ToolError> {
+pub(super) fn open<'r>(
+    roots: &'r Roots,
+    path: &str,
+) -> Result<(ResolvedPath<'r>, File, Stat), ToolError> {
     let open = || {
-        let spot = Spot::find(roots, path, Ending::Follow)?;
+        let spot = ResolvedPath::find(roots, path, Ending::Follow)?;
         // Devices are not even opened.
         match handle::kind(spot.found()?) {
             rustix::fs::FileType::RegularFile => {}

@@ -19,7 +19,7 @@ use crate::catalog::{
     CallContext, Definition, IntoOutput, IntoTool as _, Output, Tool, ToolError, tool_fn,
 };
 use crate::protocol::Content;
-use crate::source::builtin::{Blocking, Grounds, Stop, Toolset, ToolsetError};
+use crate::source::builtin::{Blocking, Stop, Toolset, ToolsetContext, ToolsetError};
 use crate::source::config::GRACE;
 
 /// Limits whose hits are counted.
@@ -40,7 +40,7 @@ struct Files {
     blocking: Blocking,
 }
 
-pub fn toolset(grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
+pub fn toolset(grounds: &ToolsetContext<'_>) -> Result<Toolset, ToolsetError> {
     let settings: &FilesystemConfig = &grounds.settings.filesystem;
     const DIRECTORIES: &str = "builtin.filesystem.directories";
     if settings.directories.is_empty() {

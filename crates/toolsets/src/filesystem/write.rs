@@ -10,14 +10,14 @@ use rustix::io::Errno;
 
 use super::handle;
 use super::refusal::Refusal;
+use super::resolved_path::{Ending, ResolvedPath};
 use super::roots::Roots;
-use super::spot::{Ending, Spot};
 use crate::catalog::ToolError;
 use crate::source::builtin::Stop;
 
 /// Resolves a path to write to: a regular file, or a name that does not exist.
-pub(super) fn place<'r>(roots: &'r Roots, path: &str) -> Result<Spot<'r>, Refusal> {
-    let spot = Spot::find(roots, path, Ending::Follow)?;
+pub(super) fn place<'r>(roots: &'r Roots, path: &str) -> Result<ResolvedPath<'r>, Refusal> {
+    let spot = ResolvedPath::find(roots, path, Ending::Follow)?;
     if spot.is_free() {
         return Ok(spot);
     }
@@ -32,7 +32,11 @@ pub(super) fn place<'r>(roots: &'r Roots, path: &str) -> Result<Spot<'r>, Refusa
 
 /// Replaces a file: writes a temporary file in the same directory and renames it. Readers thus never see a partial
 /// file, and other hard links keep the old content. Mode and owner are preserved.
-pub(super) fn replace(spot: &Spot<'_>, content: &[u8], stop: &Stop) -> Result<(), WriteError> {
+pub(super) fn replace(
+    spot: &ResolvedPath<'_>,
+    content: &[u8],
+    stop: &Stop,
+) -> Result<(), WriteError> {
     let dir = spot.dir();
     let before = spot.found().ok();
     let mut beside = Beside::new(dir, before)?;
@@ -133,7 +137,7 @@ fn keep_owner_and_mode(file: &File, before: &Stat) -> Result<(), Refusal> {
 
 /// Creates a directory and its missing parents. An existing directory is accepted.
 pub(super) fn make_directory(roots: &Roots, path: &str) -> Result<(), Refusal> {
-    let spot = Spot::find(roots, path, Ending::Make)?;
+    let spot = ResolvedPath::find(roots, path, Ending::Make)?;
     match handle::kind(spot.found()?) {
         FileType::Directory => Ok(()),
         _ => Err(Refusal::Exists),
@@ -149,7 +153,8 @@ pub(super) enum MoveError {
 /// Moves something to a name that must not exist. A symbolic link is moved itself, unless its target is outside.
 pub(super) fn rename(roots: &Roots, source: &str, destination: &str) -> Result<(), MoveError> {
     let from = movable(roots, source).map_err(MoveError::Source)?;
-    let to = Spot::find(roots, destination, Ending::Stay).map_err(MoveError::Destination)?;
+    let to =
+        ResolvedPath::find(roots, destination, Ending::Stay).map_err(MoveError::Destination)?;
     if !to.is_free() {
         return Err(MoveError::Destination(Refusal::Exists));
     }
@@ -165,14 +170,14 @@ pub(super) fn rename(roots: &Roots, source: &str, destination: &str) -> Result<(
     })
 }
 
-fn movable<'r>(roots: &'r Roots, source: &str) -> Result<Spot<'r>, Refusal> {
-    let from = Spot::find(roots, source, Ending::Stay)?;
+fn movable<'r>(roots: &'r Roots, source: &str) -> Result<ResolvedPath<'r>, Refusal> {
+    let from = ResolvedPath::find(roots, source, Ending::Stay)?;
     let found = from.found()?;
     if from.is_root() || roots.has_below(&from.real_path()) {
         return Err(Refusal::IsRoot);
     }
     if handle::kind(found) == FileType::Symlink {
-        match Spot::find(roots, source, Ending::Follow) {
+        match ResolvedPath::find(roots, source, Ending::Follow) {
             Ok(_) | Err(Refusal::Dangling) => {}
             Err(refusal) => return Err(refusal),
         }
@@ -182,7 +187,7 @@ fn movable<'r>(roots: &'r Roots, source: &str) -> Result<Spot<'r>, Refusal> {
 
 /// Renames atomically, so that a concurrently created target is never overwritten.
 #[cfg(any(target_os = "linux", target_vendor = "apple"))]
-fn rename_to_free(from: &Spot<'_>, to: &Spot<'_>) -> Result<(), Errno> {
+fn rename_to_free(from: &ResolvedPath<'_>, to: &ResolvedPath<'_>) -> Result<(), Errno> {
     use rustix::fs::{RenameFlags, renameat_with};
     renameat_with(
         from.dir(),
@@ -194,13 +199,13 @@ fn rename_to_free(from: &Spot<'_>, to: &Spot<'_>) -> Result<(), Errno> {
 }
 
 #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
-fn rename_to_free(_: &Spot<'_>, _: &Spot<'_>) -> Result<(), Errno> {
+fn rename_to_free(_: &ResolvedPath<'_>, _: &ResolvedPath<'_>) -> Result<(), Errno> {
     Err(Errno::NOSYS)
 }
 
 /// Renames on file systems without an atomic operation for that. A directory can only replace an empty one. Anything
 /// else gets a second hard link, which fails if the name exists, and then loses the first.
-fn rename_otherwise(from: &Spot<'_>, to: &Spot<'_>) -> Result<(), Errno> {
+fn rename_otherwise(from: &ResolvedPath<'_>, to: &ResolvedPath<'_>) -> Result<(), Errno> {
     let is_dir = from
         .found()
         .is_ok_and(|stat| handle::kind(stat) == FileType::Directory);

@@ -6,8 +6,8 @@ use std::path::Path;
 use gix::bstr::{BStr, BString, ByteSlice};
 use gix::index::entry::Stat;
 
-use super::index::{Files, Index, Staged};
-use super::repository::{Doing, Place};
+use super::index::{Files, Index, IndexEntry};
+use super::repository::{Place, ResultContext};
 use super::tree::{Version, is_path};
 use super::worktree::Found;
 use crate::catalog::ToolError;
@@ -67,7 +67,7 @@ pub(super) fn add(place: &Place<'_>, files: &[String]) -> Result<String, ToolErr
                     .detach();
                 make_room(&mut staged, &path);
                 let version = Version { mode, id };
-                staged.insert(path, Staged { version, stat });
+                staged.insert(path, IndexEntry { version, stat });
             }
         }
     }
@@ -161,7 +161,7 @@ fn relative(file: &str, root: &Path) -> Result<BString, ToolError> {
 
 /// Removes entries that conflict with a new path: a file in place of one of its folders, or files in a folder of its
 /// name.
-fn make_room(staged: &mut std::collections::BTreeMap<BString, Staged>, path: &BString) {
+fn make_room(staged: &mut std::collections::BTreeMap<BString, IndexEntry>, path: &BString) {
     for at in path.find_iter("/") {
         staged.remove(path[..at].as_bstr());
     }
@@ -192,7 +192,7 @@ pub(super) fn reset(place: &Place<'_>) -> Result<String, ToolError> {
                 _ => Stat::default(),
             };
             let version = entry.version;
-            (entry.path, Staged { version, stat })
+            (entry.path, IndexEntry { version, stat })
         })
         .collect();
     lock.write(place, &staged, &index, |_| false)?;

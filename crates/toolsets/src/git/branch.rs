@@ -9,7 +9,7 @@ use gix::refs::transaction::{PreviousValue, RefEdit};
 use gix::refs::{FullName, TargetRef};
 
 use super::commit::signature;
-use super::repository::{Doing, Place, no_option};
+use super::repository::{Place, ResultContext, no_option};
 use super::text::Text;
 use crate::catalog::ToolError;
 

@@ -15,8 +15,8 @@ use gix::refs::{FullName, Target};
 
 use super::branch::edit_reference;
 use super::change::Change;
-use super::index::{Files, Index, Staged};
-use super::repository::{Doing, Place, check_revision, no_option};
+use super::index::{Files, Index, IndexEntry};
+use super::repository::{Place, ResultContext, check_revision, no_option};
 use super::tree::{Mode, Version};
 use super::worktree::{Found, Worktree};
 use crate::catalog::ToolError;
@@ -75,7 +75,7 @@ pub(super) fn checkout(place: &Place<'_>, name: &str) -> Result<String, ToolErro
         let mut writer = Writer::new(place, &worktree)?;
         for (path, version) in group {
             let stat = writer.write(path.as_bstr(), version)?;
-            staged.insert(path.clone(), Staged { version, stat });
+            staged.insert(path.clone(), IndexEntry { version, stat });
         }
     }
     lock.write(place, &staged, &index, |_| false)?;

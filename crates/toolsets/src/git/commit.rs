@@ -7,7 +7,7 @@ use gix::bstr::{BStr, BString, ByteSlice};
 use gix::objs::tree::Entry as TreeEntry;
 use gix::state::InProgress;
 
-use super::repository::{Doing, Place};
+use super::repository::{Place, ResultContext};
 use super::tree::Entry;
 use crate::catalog::ToolError;
 

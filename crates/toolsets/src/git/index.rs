@@ -14,7 +14,7 @@ use gix::index::entry::{Flags, Mode as IndexMode, Stage, Stat};
 use gix::index::{File as IndexFile, State};
 
 use super::change::{Change, Side};
-use super::repository::{Doing, Place};
+use super::repository::{Place, ResultContext};
 use super::tree::{Entry, Mode, Version, is_path, too_many};
 use super::worktree::{Found, Worktree};
 use crate::catalog::ToolError;
@@ -25,7 +25,7 @@ const LOCK_WAIT: Duration = Duration::from_secs(2);
 
 /// An index entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Staged {
+pub(super) struct IndexEntry {
     pub(super) version: Version,
     pub(super) stat: Stat,
 }
@@ -33,7 +33,7 @@ pub(super) struct Staged {
 /// A snapshot of the index.
 pub(super) struct Index {
     pub(super) file: IndexFile,
-    pub(super) staged: BTreeMap<BString, Staged>,
+    pub(super) staged: BTreeMap<BString, IndexEntry>,
     /// Unmerged paths, with the stages that exist: base, ours, theirs.
     pub(super) conflicts: BTreeMap<BString, [bool; 3]>,
     /// True for a sparse checkout, which has only a part of the files.
@@ -82,7 +82,7 @@ impl Place<'_> {
                     let stat = entry.stat;
                     index
                         .staged
-                        .insert(path.to_owned(), Staged { version, stat });
+                        .insert(path.to_owned(), IndexEntry { version, stat });
                 }
                 stage => {
                     let stages = index.conflicts.entry(path.to_owned()).or_default();
@@ -323,7 +323,7 @@ impl<'a> Files<'a> {
     pub(super) fn version(
         &mut self,
         path: &BStr,
-        staged: Option<&Staged>,
+        staged: Option<&IndexEntry>,
     ) -> Result<Option<Version>, ToolError> {
         let found = self.worktree.look(path).doing("look at a file")?;
         if let Some(staged) = staged
@@ -365,7 +365,7 @@ impl<'a> Files<'a> {
     pub(super) fn content(
         &mut self,
         path: &BStr,
-        staged: Option<&Staged>,
+        staged: Option<&IndexEntry>,
     ) -> Result<Option<(Mode, Stat, Vec<u8>)>, ToolError> {
         match self.read(path)? {
             None => Ok(None),
@@ -388,7 +388,7 @@ impl<'a> Files<'a> {
         }
     }
 
-    fn mode(&self, mode: Mode, staged: Option<&Staged>) -> Mode {
+    fn mode(&self, mode: Mode, staged: Option<&IndexEntry>) -> Mode {
         match staged {
             Some(staged) if !self.has_modes && mode.is_alike(staged.version.mode) => {
                 staged.version.mode
@@ -498,7 +498,7 @@ impl Lock {
     pub(super) fn write(
         self,
         place: &Place<'_>,
-        staged: &BTreeMap<BString, Staged>,
+        staged: &BTreeMap<BString, IndexEntry>,
         old: &Index,
         is_kept: impl Fn(&BStr) -> bool,
     ) -> Result<(), ToolError> {

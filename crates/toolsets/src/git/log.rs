@@ -5,7 +5,7 @@ use gix::traverse::commit::simple::CommitTimeOrder;
 use jiff::Zoned;
 
 use super::date;
-use super::repository::{Doing, Place, no_option};
+use super::repository::{Place, ResultContext, no_option};
 use super::text::Text;
 use crate::catalog::ToolError;
 

@@ -6,7 +6,7 @@ use imara_diff::{Algorithm, Diff, Hunk, InternedInput};
 
 use super::change::{Change, Side};
 use super::index::Files;
-use super::repository::{Doing, Place};
+use super::repository::{Place, ResultContext};
 use super::text::{Text, quoted, with_prefix};
 use super::tree::Mode;
 use crate::catalog::ToolError;

@@ -372,11 +372,11 @@ impl<'a> Place<'a> {
 }
 
 /// Adds a description of the failed operation to an error. The cause only goes to the log.
-pub(super) trait Doing<T> {
+pub(super) trait ResultContext<T> {
     fn doing(self, what: &str) -> Result<T, ToolError>;
 }
 
-impl<T, E: std::error::Error + Send + Sync + 'static> Doing<T> for Result<T, E> {
+impl<T, E: std::error::Error + Send + Sync + 'static> ResultContext<T> for Result<T, E> {
     fn doing(self, what: &str) -> Result<T, ToolError> {
         self.map_err(|error| ToolError::new(format!("cannot {what}")).caused_by(error))
     }

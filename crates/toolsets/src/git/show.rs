@@ -6,7 +6,7 @@ use gix::objs::Kind;
 use super::change::with_moves;
 use super::date;
 use super::patch::{Patch, names};
-use super::repository::{Doing, Place};
+use super::repository::{Place, ResultContext};
 use super::text::Text;
 use crate::catalog::ToolError;
 

@@ -5,7 +5,7 @@ use gix::state::InProgress;
 
 use super::branch::{apart, detached};
 use super::change::{Change, with_moves};
-use super::repository::{Doing, Place};
+use super::repository::{Place, ResultContext};
 use super::text::{Text, quoted};
 use super::tree::Mode;
 use crate::catalog::ToolError;

@@ -11,7 +11,7 @@ use super::repository::{Place, Repositories};
 use super::{add, branch, checkout, commit, diff, log, show, status};
 use crate::catalog::{Definition, Tool, ToolError, tool_fn};
 use crate::protocol::ToolAnnotations;
-use crate::source::builtin::{Blocking, Grounds, Toolset, ToolsetError};
+use crate::source::builtin::{Blocking, Toolset, ToolsetContext, ToolsetError};
 use crate::source::config::GRACE;
 
 /// Limits whose hits are counted.
@@ -27,7 +27,7 @@ const LIMITS: [&str; 8] = [
 ];
 
 /// Creates the tools for the configured repositories.
-pub fn toolset(grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
+pub fn toolset(grounds: &ToolsetContext<'_>) -> Result<Toolset, ToolsetError> {
     let config: &GitConfig = &grounds.settings.git;
     if config.repositories.is_empty() {
         return Err(ToolsetError::setting(

@@ -8,7 +8,7 @@ use gix::objs::TreeRefIter;
 use gix::objs::tree::EntryKind;
 
 use super::change::{Change, Side};
-use super::repository::{Doing, Place};
+use super::repository::{Place, ResultContext};
 use crate::catalog::ToolError;
 use crate::source::builtin::Stop;
 

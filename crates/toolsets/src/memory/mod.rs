@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use store::{Store, StoreError};
 
-use super::{Blocking, Grounds, Stop, Toolset, ToolsetError};
+use super::{Blocking, Stop, Toolset, ToolsetContext, ToolsetError};
 use crate::catalog::{
     Announcer, Arguments, CallContext, CallFuture, Definition, IntoOutput, IntoResource as _,
     IntoTool as _, Output, ResourceDefinition, ResourceError, Tool, ToolError, resource_fn,
@@ -39,7 +39,7 @@ const LIMITS: [&str; 5] = [
     "max_graphs",
 ];
 
-pub fn toolset(grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
+pub fn toolset(grounds: &ToolsetContext<'_>) -> Result<Toolset, ToolsetError> {
     let memory = Arc::new(Memory {
         store: Arc::new(Store::new(&grounds.settings.memory)?),
         threads: Blocking::new(AT_ONCE, TIMEOUT).counting(grounds.hits("memory", &LIMITS)),
@@ -282,8 +282,8 @@ impl<T: Tool> Tool for Told<T> {
         self.0.call(context, arguments)
     }
 
-    fn checks_arguments(&self) -> bool {
-        self.0.checks_arguments()
+    fn validates_arguments(&self) -> bool {
+        self.0.validates_arguments()
     }
 
     fn checks_output(&self) -> bool {

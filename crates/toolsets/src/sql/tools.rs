@@ -16,7 +16,7 @@ use crate::limit::SectionHits;
 use crate::net::Background;
 use crate::protocol::ToolAnnotations;
 use crate::source::argument::{fill_in, input_schema};
-use crate::source::builtin::{Grounds, Toolset, ToolsetError};
+use crate::source::builtin::{Toolset, ToolsetContext, ToolsetError};
 use crate::source::config::GRACE;
 
 /// A query on a database.
@@ -70,7 +70,7 @@ const LIMITS: [&str; 5] = [
 ];
 
 /// Creates the configured tools.
-pub fn toolset(grounds: &Grounds<'_>) -> Result<Toolset, ToolsetError> {
+pub fn toolset(grounds: &ToolsetContext<'_>) -> Result<Toolset, ToolsetError> {
     let config: &SqlConfig = &grounds.settings.sql;
     let hits = grounds.hits("sql.limits", &LIMITS);
     if config.databases.is_empty() {

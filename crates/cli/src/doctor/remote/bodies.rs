@@ -1,6 +1,6 @@
 //! Checks the maximum message size on the way to the server.
 
-use super::super::front::Front;
+use super::super::proxy_kind::ProxyKind;
 use super::super::report::{Finding, Report};
 use super::limited;
 use super::protocol::{Eras, usual};
@@ -12,7 +12,7 @@ const LARGE: usize = (1024 + 64) * 1024;
 const SMALLER: [usize; 4] = [512 * 1024, 128 * 1024, 64 * 1024, 16 * 1024];
 
 /// Sends a message that is nothing but long. What it is filled up with are blanks, which mean nothing in JSON.
-pub(super) async fn examine(wire: &Wire, front: Front, eras: &Eras, report: &mut Report) {
+pub(super) async fn examine(wire: &Wire, front: ProxyKind, eras: &Eras, report: &mut Report) {
     const AREA: &str = "protocol";
     const CHECK: &str = "large messages";
     let refused = match attempt(wire, eras, LARGE).await {

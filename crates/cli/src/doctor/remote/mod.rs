@@ -22,7 +22,7 @@ use url::Url;
 pub(crate) use tls::examining;
 pub(super) use tls::{judge_expiry, not_after_in};
 
-use super::front::Front;
+use super::proxy_kind::ProxyKind;
 use super::reach::skew;
 use super::report::{Finding, Report};
 use crate::environment::Secret;
@@ -103,7 +103,7 @@ pub(super) async fn examine(remote: Remote, report: &mut Report) -> Result<(), S
     let Some(first) = access::first_answer(&wire, report).await else {
         return Ok(());
     };
-    let front = Front::of(&first.headers);
+    let front = ProxyKind::of(&first.headers);
     report.add(Finding::ok("network", "in front", front.name()));
     report.add(clock(&first, SystemTime::now()));
     health(&wire, report).await;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use http::Method;
 use serde_json::{Value, json};
 
-use super::super::front::Front;
+use super::super::proxy_kind::ProxyKind;
 use super::super::report::{Finding, Report};
 use super::limited;
 use super::protocol::{Eras, stateless};
@@ -19,7 +19,7 @@ const EVENT_MAX: usize = 1024 * 1024;
 
 pub(super) async fn examine(
     wire: &Wire,
-    front: Front,
+    front: ProxyKind,
     session: Option<&str>,
     eras: &Eras,
     hold: Duration,
@@ -46,7 +46,7 @@ pub(super) async fn examine(
 
 /// A stream of 2026-07-28: its first event is an acknowledgement, sent at once. If that does not arrive, somebody holds
 /// it back.
-async fn listen(wire: &Wire, front: Front, report: &mut Report) -> Option<Open> {
+async fn listen(wire: &Wire, front: ProxyKind, report: &mut Report) -> Option<Open> {
     const CHECK: &str = "subscriptions/listen";
     let asked = stateless(wire, "subscriptions/listen", json!({"notifications": {}}));
     let begun = Instant::now();
@@ -113,7 +113,7 @@ async fn listen(wire: &Wire, front: Front, report: &mut Report) -> Option<Open> 
 }
 
 /// Most clients take gzip, and a proxy that compresses waits for a block to be full.
-async fn compression(wire: &Wire, front: Front, report: &mut Report) {
+async fn compression(wire: &Wire, front: ProxyKind, report: &mut Report) {
     const CHECK: &str = "compression";
     let asked = stateless(wire, "subscriptions/listen", json!({"notifications": {}}))
         .header("accept-encoding", "gzip, deflate, br");
@@ -163,7 +163,7 @@ async fn compression(wire: &Wire, front: Front, report: &mut Report) {
 /// Opens the stream of a session. Many servers send nothing at first, so silence proves nothing.
 async fn of_session(
     wire: &Wire,
-    front: Front,
+    front: ProxyKind,
     session: &str,
     revision: &str,
     report: &mut Report,
@@ -217,7 +217,7 @@ async fn of_session(
     }
 }
 
-fn buffered(check: &str, what: &str, front: Front) -> Finding {
+fn buffered(check: &str, what: &str, front: ProxyKind) -> Finding {
     Finding::failure(
         AREA,
         check,
@@ -284,7 +284,7 @@ async fn first_message(stream: &mut Open, within: Duration) -> Result<Value, Str
 }
 
 /// Holds a stream, and sees how long it is let live.
-async fn watch(mut stream: Open, front: Front, hold: Duration) -> Finding {
+async fn watch(mut stream: Open, front: ProxyKind, hold: Duration) -> Finding {
     const CHECK: &str = "cut-off";
     let begun = Instant::now();
     let mut last = begun;

@@ -13,8 +13,8 @@ pub use config::{
 pub use facade::{AllowConfig, FacadeClientConfig, FacadeConfig, FacadeSetupError};
 pub use preset::Preset;
 
+use super::credential_cache::{Cacheable, Changes};
 use super::scopes::Implied;
-use super::shown::{Changes, Lasting};
 use super::{AuthMethod, AuthOutcome, Credentials};
 use crate::telemetry;
 
@@ -64,7 +64,7 @@ impl AuthMethod for Tokens {
     }
 }
 
-impl Lasting for Tokens {
+impl Cacheable for Tokens {
     fn holds_until(&self, _: &Credentials<'_>) -> Option<u64> {
         match self.0 {}
     }

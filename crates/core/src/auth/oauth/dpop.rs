@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use super::keys::{self, Key};
-use super::strict;
+use super::strict_json;
 use crate::auth::AuthError;
 use crate::state::{Claim, Memory, SharedState, StateError};
 
@@ -166,7 +166,7 @@ fn read(text: &str) -> Result<(String, Map<String, Value>), AuthError> {
     let (header, claims) = message.split_once('.').ok_or_else(malformed)?;
     let object = |part: &str| {
         let part = URL_SAFE_NO_PAD.decode(part).ok()?;
-        strict::object(&part)
+        strict_json::object(&part)
     };
     let header = object(header).ok_or_else(malformed)?;
     let claims = object(claims).ok_or_else(malformed)?;

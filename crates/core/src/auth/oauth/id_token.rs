@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::keys::{KeySet, KeySetError};
-use super::strict;
-use super::token::{Demands, Fault, IDENTITY_ASSERTION, Token, UNKNOWN_KEY};
+use super::strict_json;
+use super::token::{ClaimRequirements, Fault, IDENTITY_ASSERTION, Token, UNKNOWN_KEY};
 
 /// Public keys of an OpenID provider.
 #[derive(Debug, Default)]
@@ -67,7 +67,7 @@ pub fn verify_id_token(
     let token = Token::read(text).map_err(IdTokenFault)?;
     token.check_signature(&keys.0).map_err(IdTokenFault)?;
     let audiences = [demands.client_id.to_owned()];
-    let checked = token.check_claims(Demands {
+    let checked = token.check_claims(ClaimRequirements {
         issuers: demands.issuers,
         audiences: &audiences,
         audience_claim: "aud",
@@ -118,7 +118,7 @@ pub fn verify_identity_assertion(
     let fault = |text| IdTokenFault(Fault(text));
     let token = Token::read_of_type(text, IDENTITY_ASSERTION).map_err(IdTokenFault)?;
     token.check_signature(&keys.0).map_err(IdTokenFault)?;
-    let checked = token.check_claims(Demands {
+    let checked = token.check_claims(ClaimRequirements {
         issuers: demands.issuers,
         audiences: demands.audiences,
         audience_claim: "aud",
@@ -143,5 +143,5 @@ pub fn verify_identity_assertion(
 
 /// Reads a JSON object that has no member twice and is not nested too deep.
 pub fn strict_object(text: &[u8]) -> Option<Map<String, Value>> {
-    strict::object(text)
+    strict_json::object(text)
 }

@@ -24,7 +24,7 @@ use url::Url;
 use url::form_urlencoded::{Serializer, byte_serialize};
 
 use super::config::{IntrospectionConfig, IntrospectionMethod, OAuthSetupError, url};
-use super::strict;
+use super::strict_json;
 use crate::auth::{AuthError, AuthOutcome, Principal};
 use crate::net::{Client, Deadlines, Guard, OutgoingRequest, with_causes};
 use crate::telemetry;
@@ -235,7 +235,7 @@ impl Introspection {
             }
             status => return Err(Problem::Status(status)),
         }
-        let mut members = strict::object(&response.body).ok_or(Problem::Document)?;
+        let mut members = strict_json::object(&response.body).ok_or(Problem::Document)?;
         match members.remove("active") {
             Some(Value::Bool(true)) => Ok(Some(members)),
             Some(Value::Bool(false)) => Ok(None),

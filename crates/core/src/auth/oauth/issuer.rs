@@ -14,8 +14,8 @@ use url::Url;
 use super::config::is_safe;
 use super::keys::{KeySet, KeySetError};
 use super::preset::Preset;
-use super::strict;
-use crate::auth::shown::Changes;
+use super::strict_json;
+use crate::auth::credential_cache::Changes;
 use crate::net::{Client, FetchError, OutgoingRequest, with_causes};
 
 /// Lifetime of keys without caching headers, and bounds of the lifetime.
@@ -286,7 +286,7 @@ impl Issuer {
     async fn discover_at(&self, client: &Client, url: &Url) -> Result<Url, KeysError> {
         let answer = get(client, url).await?;
         let document = || KeysError::Document { url: url.clone() };
-        let found = strict::object(&answer.body).ok_or_else(document)?;
+        let found = strict_json::object(&answer.body).ok_or_else(document)?;
         match found.get("issuer") {
             Some(Value::String(issuer)) if *issuer == self.names[0] => {}
             Some(Value::String(issuer)) => {
@@ -366,7 +366,7 @@ impl Issuer {
     }
 }
 
-async fn get(client: &Client, url: &Url) -> Result<crate::net::Fetched, KeysError> {
+async fn get(client: &Client, url: &Url) -> Result<crate::net::FetchedResponse, KeysError> {
     let answer = client
         .fetch(OutgoingRequest::get(url.clone()))
         .await

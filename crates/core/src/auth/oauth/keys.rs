@@ -8,7 +8,7 @@ use jsonwebtoken::crypto::aws_lc::DEFAULT_PROVIDER;
 use jsonwebtoken::{Algorithm, DecodingKey};
 use serde_json::{Map, Value};
 
-use super::strict;
+use super::strict_json;
 
 /// Maximum size of a key set, in bytes.
 pub(super) const SET_MAX_BYTES: usize = 256 * 1024;
@@ -55,7 +55,7 @@ impl KeySet {
         if SET_MAX_BYTES < text.len() {
             return Err(KeySetError::Form);
         }
-        let set = strict::object(text).ok_or(KeySetError::Form)?;
+        let set = strict_json::object(text).ok_or(KeySetError::Form)?;
         let Some(Value::Array(keys)) = set.get("keys") else {
             return Err(KeySetError::Form);
         };

@@ -17,7 +17,7 @@ mod introspection;
 mod issuer;
 mod keys;
 mod preset;
-mod strict;
+mod strict_json;
 #[cfg(test)]
 mod tests;
 mod token;
@@ -46,8 +46,8 @@ pub use id_token::{
 pub use preset::Preset;
 
 use super::Principal;
+use super::credential_cache::Changes;
 use super::scopes::Implied;
-use super::shown::Changes;
 use crate::net::{Client, Deadlines, Guard};
 use crate::telemetry;
 use config::{issuer_url, url};

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use super::token::Token;
 use super::verification::{VERIFIED_SECONDS, settled};
 use super::*;
-use crate::auth::shown::{FOREVER, Lasting as _};
+use crate::auth::credential_cache::{Cacheable as _, FOREVER};
 use crate::auth::{AuthError, AuthMethod as _, AuthOutcome, Credentials, PrincipalKind};
 
 const ISSUER: &str = "https://id.example.com";

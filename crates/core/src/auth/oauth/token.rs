@@ -6,7 +6,7 @@ use jsonwebtoken::Algorithm;
 use serde_json::{Map, Value};
 
 use super::keys::{self, KeySet};
-use super::strict;
+use super::strict_json;
 
 /// Maximum length of a token.
 pub(super) const TOKEN_MAX_BYTES: usize = 16 * 1024;
@@ -30,7 +30,7 @@ pub(super) struct Token<'t> {
 
 /// Required values of a token's claims.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Demands<'d> {
+pub(super) struct ClaimRequirements<'d> {
     /// Accepted issuers: one name, or its variants.
     pub(super) issuers: &'d [String],
     /// Accepted audiences.
@@ -156,12 +156,12 @@ impl<'t> Token<'t> {
     }
 
     /// Checks what the token says of itself. Call it after its signature was checked.
-    pub(super) fn check_claims(&self, demands: Demands<'_>) -> Result<(), Fault> {
+    pub(super) fn check_claims(&self, demands: ClaimRequirements<'_>) -> Result<(), Fault> {
         let issuer = self.issuer().ok_or(Fault("the token has no issuer"))?;
         if !demands.issuers.iter().any(|known| known == issuer) {
             return Err(Fault("the token is of another issuer"));
         }
-        let Demands { now, leeway, .. } = demands;
+        let ClaimRequirements { now, leeway, .. } = demands;
         let expires = self.time("exp")?.ok_or(Fault("the token has no expiry"))?;
         if expires.saturating_add(leeway) <= now {
             return Err(Fault("the token has expired"));
@@ -178,7 +178,7 @@ impl<'t> Token<'t> {
         Ok(())
     }
 
-    fn check_audience(&self, demands: Demands<'_>) -> Result<(), Fault> {
+    fn check_audience(&self, demands: ClaimRequirements<'_>) -> Result<(), Fault> {
         const FOREIGN: Fault = Fault("the token was issued for another audience");
         const NONE: Fault = Fault("the token has no audience");
         let is_ours = |audience: &str| demands.audiences.iter().any(|known| known == audience);
@@ -288,5 +288,5 @@ pub(super) const UNKNOWN_KEY: Fault = Fault("the token is signed with a key that
 
 fn object(part: &str) -> Result<Map<String, Value>, Fault> {
     let text = URL_SAFE_NO_PAD.decode(part).map_err(|_| FORM)?;
-    strict::object(&text).ok_or(FORM)
+    strict_json::object(&text).ok_or(FORM)
 }

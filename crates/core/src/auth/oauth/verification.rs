@@ -11,11 +11,11 @@ use super::binding::Possession;
 use super::dpop::DpopVerifier;
 use super::introspection::Introspection;
 use super::issuer::Issuer;
-use super::token::{self, Demands, Fault, Token, UNKNOWN_KEY};
+use super::token::{self, ClaimRequirements, Fault, Token, UNKNOWN_KEY};
 use super::{Inner, Tokens, Verified};
-use crate::auth::presented::DPOP_HEADER;
+use crate::auth::credential_cache::{Cacheable, FOREVER};
+use crate::auth::credentials::DPOP_HEADER;
 use crate::auth::principal::{AccessToken, Facts};
-use crate::auth::shown::{FOREVER, Lasting};
 use crate::auth::{AuthError, AuthMethod, AuthOutcome, Credentials, Principal, PrincipalKind};
 
 /// Maximum cache time, in seconds.
@@ -64,7 +64,7 @@ impl AuthMethod for Tokens {
 }
 
 /// Other keys of issuers are noted.
-impl Lasting for Tokens {
+impl Cacheable for Tokens {
     fn holds_until(&self, presented: &Credentials<'_>) -> Option<u64> {
         // Each request has a proof of its own.
         if presented.dpop().is_some() {
@@ -307,7 +307,7 @@ impl Inner {
         text: &str,
         now: u64,
     ) -> Result<(Arc<Principal>, u64), AuthError> {
-        let mut demands = Demands {
+        let mut demands = ClaimRequirements {
             issuers: &issuer.names,
             audiences: &issuer.audiences,
             audience_claim: issuer.preset.audience_claim(),

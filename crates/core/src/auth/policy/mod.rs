@@ -72,7 +72,7 @@ pub struct Policy {
     edition: u64,
     classes: Mutex<HashMap<Box<[u64]>, Arc<Class>>>,
     /// Matches of each rule in each table, computed once for all classes that have the rule.
-    about: [Box<[Matches]>; Shelf::COUNT],
+    about: [Box<[Matches]>; ItemKind::COUNT],
 }
 
 /// Bit set of the table entries that a rule matches, computed on first use.
@@ -124,14 +124,14 @@ pub struct Visible {
 
 /// A table of catalog items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shelf {
+pub enum ItemKind {
     Tools,
     Resources,
     Templates,
     Prompts,
 }
 
-impl Shelf {
+impl ItemKind {
     /// Number of variants.
     const COUNT: usize = Self::Prompts as usize + 1;
 }
@@ -254,15 +254,15 @@ impl Policy {
     pub fn visible<'c, 't>(
         &self,
         class: &'c Class,
-        shelf: Shelf,
+        shelf: ItemKind,
         count: usize,
         entries: impl Fn() -> Vec<Target<'t>>,
     ) -> &'c Visible {
         let visible = match shelf {
-            Shelf::Tools => &class.tools,
-            Shelf::Resources => &class.resources,
-            Shelf::Templates => &class.templates,
-            Shelf::Prompts => &class.prompts,
+            ItemKind::Tools => &class.tools,
+            ItemKind::Resources => &class.resources,
+            ItemKind::Templates => &class.templates,
+            ItemKind::Prompts => &class.prompts,
         };
         visible.get_or_init(|| self.look(class, shelf, count, entries))
     }
@@ -271,7 +271,7 @@ impl Policy {
     fn look<'t>(
         &self,
         class: &Class,
-        shelf: Shelf,
+        shelf: ItemKind,
         count: usize,
         entries: impl Fn() -> Vec<Target<'t>>,
     ) -> Visible {

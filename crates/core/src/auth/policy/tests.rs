@@ -171,7 +171,7 @@ fn principals_of_the_same_rules_are_one_class_and_what_they_see_is_found_out_onc
     let names: Vec<_> = (0..100).map(|n| format!("t{n}_x")).collect();
     let class = of("g7");
     let see = || {
-        policy.visible(&class, Shelf::Tools, names.len(), || {
+        policy.visible(&class, ItemKind::Tools, names.len(), || {
             names.iter().map(|n| tool(n)).collect()
         })
     };
@@ -212,7 +212,7 @@ fn what_is_found_out_of_a_whole_table_is_what_is_decided_about_each_entry() {
         for groups in ["", "a", "b", "a b", "c", "b c", "d", "a b c d"] {
             let principal = Principal::new("x").with_groups(groups.split_whitespace());
             let class = policy.class_of(&principal);
-            let visible = policy.visible(&class, Shelf::Tools, names.len(), entries);
+            let visible = policy.visible(&class, ItemKind::Tools, names.len(), entries);
             let decided = entries()
                 .into_iter()
                 .map(|entry| policy.decide(&class, entry));

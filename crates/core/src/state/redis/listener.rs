@@ -12,7 +12,7 @@ use redis::aio::PubSub;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-use super::way::Way;
+use super::connector::Way;
 use crate::net;
 use crate::state::{Subscription, SubscriptionEvent};
 

@@ -6,9 +6,9 @@
 
 mod address;
 mod listener;
-mod nature;
+mod server_info;
 mod trust;
-mod way;
+mod connector;
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,9 +23,9 @@ use super::{
 };
 use crate::net::{Backoff, Breaker, chance};
 use address::Address;
+use connector::{Connection, Way};
 use listener::Listener;
-pub use nature::Nature;
-use way::{Connection, Way};
+pub use server_info::ServerInfo;
 
 /// A [`State`] on a Redis or Valkey server, of version 7 or later.
 pub struct Redis {

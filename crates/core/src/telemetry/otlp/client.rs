@@ -45,11 +45,11 @@ pub(super) enum ClientError {
 
 /// Errors of the last export, which the OpenTelemetry exporters do not return.
 #[derive(Clone, Default)]
-pub(super) struct Trouble(Arc<Mutex<Met>>);
+pub(super) struct LastError(Arc<Mutex<ExportResult>>);
 
 /// Result of an export.
 #[derive(Debug, Default)]
-pub(super) struct Met {
+pub(super) struct ExportResult {
     /// Reason for which the data were not accepted.
     pub(super) problem: Option<String>,
     /// Items that the collector rejected from an accepted export.
@@ -64,7 +64,7 @@ pub(super) struct Rejected {
     pub(super) why: String,
 }
 
-impl Trouble {
+impl LastError {
     fn is(&self, problem: String) {
         self.met().problem = Some(problem);
     }
@@ -78,11 +78,11 @@ impl Trouble {
     }
 
     /// Logged once.
-    pub(super) fn take(&self) -> Met {
+    pub(super) fn take(&self) -> ExportResult {
         std::mem::take(&mut *self.met())
     }
 
-    fn met(&self) -> MutexGuard<'_, Met> {
+    fn met(&self) -> MutexGuard<'_, ExportResult> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -90,7 +90,7 @@ impl Trouble {
 /// HTTP client for a collector.
 pub(super) struct OverHttp {
     client: Client,
-    trouble: Trouble,
+    trouble: LastError,
     timeout: Duration,
     compressed: bool,
 }
@@ -124,7 +124,7 @@ fn builder(target: &Target) -> Result<ClientBuilder, ClientError> {
 }
 
 impl OverHttp {
-    pub(super) fn new(target: &Target, trouble: &Trouble) -> Result<Self, ClientError> {
+    pub(super) fn new(target: &Target, trouble: &LastError) -> Result<Self, ClientError> {
         Ok(Self {
             client: builder(target)?.build()?,
             trouble: trouble.clone(),

@@ -5,7 +5,7 @@
 
 mod client;
 #[cfg(feature = "cli")]
-mod examine;
+mod probe;
 mod metrics;
 mod records;
 mod send;
@@ -17,14 +17,14 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::config::SpanNames;
+use super::export_queue::BatchQueue;
 use super::metrics::Metrics;
-use super::outbox::Outbox;
 use super::records::Record;
 use super::settings::{Batching, ExportSettings};
 use super::trace::Span;
 use crate::net::{Background, OnFailure};
 #[cfg(feature = "cli")]
-pub use examine::examine;
+pub use probe::examine;
 use send::{MetricSender, RecordSender, SpanSender, resource};
 
 /// Handle to the task that sends.
@@ -33,7 +33,7 @@ pub(crate) struct Exporter {
     stop: watch::Sender<bool>,
     done: oneshot::Receiver<()>,
     /// Endpoint for spans, if configured.
-    pub(super) spans: Option<Outbox<Box<Span>>>,
+    pub(super) spans: Option<BatchQueue<Box<Span>>>,
     /// Endpoint for log records, if configured.
     pub(super) records: Option<mpsc::Sender<Record>>,
 }
@@ -49,7 +49,7 @@ impl Exporter {
         for doubt in &settings.doubts {
             tracing::warn!("{doubt}");
         }
-        let spans = Outbox::new(settings.spans.queue, settings.spans.batch);
+        let spans = BatchQueue::new(settings.spans.queue, settings.spans.batch);
         let (records, inbox) = mpsc::channel(settings.records.queue);
         let (stop, stopped) = watch::channel(false);
         let (tell_done, done) = oneshot::channel();
@@ -89,7 +89,7 @@ impl Exporter {
 
 /// Exports complete batches immediately and incomplete ones periodically. Exports the rest when stopped.
 async fn pass_spans(
-    spans: Outbox<Box<Span>>,
+    spans: BatchQueue<Box<Span>>,
     sender: Option<SpanSender>,
     settings: Batching,
     mut stopped: Stopped,

@@ -23,7 +23,7 @@ use tonic::metadata::{MetadataKey, MetadataMap, MetadataValue};
 use tonic::transport::Channel;
 use url::Url;
 
-use super::client::{ClientError, OverHttp, Rejected, Trouble, channel};
+use super::client::{ClientError, LastError, OverHttp, Rejected, channel};
 use super::metrics;
 use super::records::log_record;
 use super::spans::span_data;
@@ -72,7 +72,7 @@ pub(super) type Attributes = BTreeMap<String, String>;
 struct Health {
     signal: &'static str,
     endpoint: String,
-    trouble: Trouble,
+    trouble: LastError,
     failing: bool,
     rejecting: bool,
     dropped: Counter,
@@ -80,7 +80,7 @@ struct Health {
 
 enum MetricExporter {
     Http(Box<(OverHttp, Target)>),
-    Grpc(Box<(MetricsServiceClient<Channel>, MetadataMap, Trouble)>),
+    Grpc(Box<(MetricsServiceClient<Channel>, MetadataMap, LastError)>),
 }
 
 /// Returns the resource attributes: the configured ones, and versions of the exporters.
@@ -274,7 +274,7 @@ fn without_secrets(endpoint: &str) -> String {
     url.into()
 }
 
-fn span_exporter(target: &Target, trouble: &Trouble) -> Result<SpanExporter, ClientError> {
+fn span_exporter(target: &Target, trouble: &LastError) -> Result<SpanExporter, ClientError> {
     let builder = SpanExporter::builder();
     Ok(match target.protocol {
         Protocol::Http => over_http(builder.with_http(), target, trouble)?.build()?,
@@ -282,7 +282,7 @@ fn span_exporter(target: &Target, trouble: &Trouble) -> Result<SpanExporter, Cli
     })
 }
 
-fn log_exporter(target: &Target, trouble: &Trouble) -> Result<LogExporter, ClientError> {
+fn log_exporter(target: &Target, trouble: &LastError) -> Result<LogExporter, ClientError> {
     let builder = LogExporter::builder();
     Ok(match target.protocol {
         Protocol::Http => over_http(builder.with_http(), target, trouble)?.build()?,
@@ -293,7 +293,7 @@ fn log_exporter(target: &Target, trouble: &Trouble) -> Result<LogExporter, Clien
 fn over_http<B: WithHttpConfig + WithExportConfig>(
     builder: B,
     target: &Target,
-    trouble: &Trouble,
+    trouble: &LastError,
 ) -> Result<B, ClientError> {
     Ok(builder
         .with_http_client(OverHttp::new(target, trouble)?)
@@ -333,7 +333,7 @@ pub(super) fn metadata(target: &Target) -> MetadataMap {
 }
 
 impl MetricExporter {
-    fn new(target: &Target, trouble: &Trouble) -> Result<Self, ClientError> {
+    fn new(target: &Target, trouble: &LastError) -> Result<Self, ClientError> {
         Ok(match target.protocol {
             Protocol::Http => {
                 Self::Http(Box::new((OverHttp::new(target, trouble)?, target.clone())))
@@ -387,7 +387,7 @@ impl Health {
         Self {
             signal,
             endpoint: without_secrets(&target.endpoint),
-            trouble: Trouble::default(),
+            trouble: LastError::default(),
             failing: false,
             rejecting: false,
             dropped: counted.counter(&EXPORT_DROPPED, &[("signal", signal)]),

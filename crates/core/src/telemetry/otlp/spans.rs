@@ -9,11 +9,11 @@ use opentelemetry::trace::{
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
-use crate::telemetry::cells::OperationKey;
 use crate::telemetry::config::SpanNames;
-use crate::telemetry::names::{Names, OTHER, Operation, Target};
-use crate::telemetry::onward::{Asked, Told};
+use crate::telemetry::operation_ids::{Names, OTHER, Operation, Target};
+use crate::telemetry::propagation::{Asked, Told};
 use crate::telemetry::trace::{About, Said, Span, TraceContext};
+use crate::telemetry::worker_counters::OperationKey;
 
 /// Converts a span. `known` maps operation IDs to names.
 pub(super) fn span_data(

@@ -50,7 +50,7 @@ fn url(text: &str) -> Url {
     text.parse().expect("a URL")
 }
 
-async fn fetch(client: &Client, text: &str) -> Result<Fetched, String> {
+async fn fetch(client: &Client, text: &str) -> Result<FetchedResponse, String> {
     client
         .fetch(OutgoingRequest::get(url(text)))
         .await

@@ -12,7 +12,7 @@ use self::help::{Flag, Help, Positional};
 use super::CommandTool;
 use super::config::{CommandLimits, CommandSourceConfig, CommandToolConfig};
 use super::run::{Program, RunError};
-use crate::catalog::located;
+use crate::catalog::path_deserializer;
 use crate::source::name::{NAME_CHARACTERS_MAX, sanitized, shortened};
 
 /// Parameters of a discovery.
@@ -290,7 +290,7 @@ impl Search<'_> {
             return;
         }
         let tool = described(&name, &self.argv0, words, about, help);
-        let checked = located::read::<CommandToolConfig>(&tool)
+        let checked = path_deserializer::read::<CommandToolConfig>(&tool)
             .map_err(|misfit| misfit.cause.to_string())
             .and_then(|config| CommandTool::new(self.source, &config, "").map(drop));
         match checked {

@@ -16,10 +16,10 @@ fn room(schemas: usize) -> Room {
     }
 }
 
-fn import_into(room: Room, document: Value) -> Collector {
+fn import_into(room: Room, document: Value) -> SourceBuilder {
     let config = OpenApiSourceConfig::default();
     let document = Document::new(document, None).expect("a document");
-    let mut collector = Collector::new("api", "sources[0]", Some(""));
+    let mut collector = SourceBuilder::new("api", "sources[0]", Some(""));
     import(&config, &document, "api", room, &mut collector);
     collector
 }

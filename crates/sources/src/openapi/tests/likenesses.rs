@@ -3,19 +3,19 @@
 use super::*;
 
 /// Imports a document and sets its server to this one.
-fn tools_of(document: &str, server: &str, settings: Value) -> Collector {
+fn tools_of(document: &str, server: &str, settings: Value) -> SourceBuilder {
     let text = document.replace("SERVER", server);
     let document = super::super::document::parse(text.as_bytes()).expect("a document");
     import_with(document, settings)
 }
 
-fn names(collector: &Collector) -> Vec<&str> {
+fn names(collector: &SourceBuilder) -> Vec<&str> {
     let tools = &collector.offered.tools;
     tools.iter().map(|tool| tool.definition().name()).collect()
 }
 
 /// Checks that the catalog accepts all tools too, since it validates schemas again.
-fn all_are_taken(collector: Collector, number: usize) {
+fn all_are_taken(collector: SourceBuilder, number: usize) {
     assert_eq!(collector.offered.refused, []);
     let catalog = Catalog::default().with_offered("api", collector.offered);
     assert_eq!(catalog.refused(), []);

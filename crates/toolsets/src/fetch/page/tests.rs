@@ -27,7 +27,7 @@ fn pages(change: impl FnOnce(&mut FetchConfig)) -> Pages {
 }
 
 async fn get(pages: &Pages, url: &str) -> Result<String, String> {
-    let page = pages.fetch(url, Behalf::Model, false).await;
+    let page = pages.fetch(url, FetchInitiator::Model, false).await;
     page.map(|page| format!("{}{}", page.prefix, page.text))
         .map_err(|e| e.to_string())
 }
@@ -71,7 +71,7 @@ async fn a_model_leaves_alone_what_robots_txt_asks_it_to_and_a_person_need_not()
         "the site is asked once"
     );
     let page = pages
-        .fetch(&format!("{base}/private"), Behalf::Person, false)
+        .fetch(&format!("{base}/private"), FetchInitiator::Person, false)
         .await
         .expect("a page");
     assert_eq!(page.text, "words");
@@ -233,7 +233,7 @@ async fn what_is_there_becomes_text_or_is_said_to_be_none() {
         );
     }
     let raw = pages
-        .fetch(&format!("{base}/html"), Behalf::Model, true)
+        .fetch(&format!("{base}/html"), FetchInitiator::Model, true)
         .await
         .expect("a page");
     assert!(

@@ -223,9 +223,9 @@ impl Limit {
 
 /// Counters of all limits.
 #[derive(Debug)]
-pub struct Hits([Counter; Limit::ALL.len()]);
+pub struct LimitCounters([Counter; Limit::ALL.len()]);
 
-impl Hits {
+impl LimitCounters {
     /// Creates the counters that metrics show.
     pub fn new(metrics: &Metrics) -> Self {
         Self(Limit::ALL.map(|limit| metrics.counter(&LIMIT_HITS, &[("limit", limit.setting())])))
@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn each_limit_has_a_counter_that_metrics_show_by_its_setting() {
         let metrics = Metrics::default();
-        let hits = Hits::new(&metrics);
+        let hits = LimitCounters::new(&metrics);
         for (place, limit) in Limit::ALL.into_iter().enumerate() {
             assert_eq!(limit as usize, place);
             assert!(!limit.setting().is_empty());

@@ -18,7 +18,7 @@ use super::roots::{Roots, Wanted};
 
 /// Result of a path resolution.
 #[derive(Debug)]
-pub(super) struct Spot<'r> {
+pub(super) struct ResolvedPath<'r> {
     roots: &'r Roots,
     root: usize,
     /// The directories below the root, each with its name in its parent.
@@ -43,7 +43,7 @@ pub(super) enum Ending {
 /// Maximum number of links in a path, as in Linux.
 const LINKS_MAX: usize = 40;
 
-impl<'r> Spot<'r> {
+impl<'r> ResolvedPath<'r> {
     /// Resolves a requested path.
     ///
     /// # Errors
@@ -119,7 +119,7 @@ impl<'r> Spot<'r> {
 }
 
 struct Walk<'r> {
-    spot: Spot<'r>,
+    spot: ResolvedPath<'r>,
     /// Names still to resolve, each with true if it comes from a link.
     ahead: VecDeque<(OsString, bool)>,
     links: usize,
@@ -291,7 +291,7 @@ mod tests {
             let root = base.join("root");
             let roots = Roots::open(std::slice::from_ref(&root)).expect("there");
             for path in wanted {
-                let Ok(spot) = Spot::find(&roots, &path, Ending::Follow) else {
+                let Ok(spot) = ResolvedPath::find(&roots, &path, Ending::Follow) else {
                     continue;
                 };
                 // `..` of a path that is asked for takes back a name; the system would look where that leads.

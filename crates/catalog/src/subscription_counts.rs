@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 /// The URIs that streams of this process have subscribed to, counted.
 #[derive(Clone, Default)]
-pub struct Interest(Arc<Inner>);
+pub struct SubscriptionCounts(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
@@ -16,7 +16,7 @@ struct Inner {
     changed: Notify,
 }
 
-impl Interest {
+impl SubscriptionCounts {
     /// Adds one subscription for each URI.
     pub fn begin<'a>(&self, uris: impl IntoIterator<Item = &'a Arc<str>>) {
         let mut counts = self.counts();
@@ -66,7 +66,7 @@ impl Interest {
     }
 }
 
-impl fmt::Debug for Interest {
+impl fmt::Debug for SubscriptionCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Interest")
             .field("uris", &self.counts().len())
@@ -80,7 +80,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_uri_is_of_interest_from_the_first_who_listens_to_the_last() {
-        let interest = Interest::default();
+        let interest = SubscriptionCounts::default();
         let (a, b): (Arc<str>, Arc<str>) = ("x://a".into(), "x://b".into());
         interest.begin([&a, &b]);
         interest.changed().await;

@@ -36,19 +36,19 @@ async fn serve(answer: &'static str, answers: usize) -> (SocketAddr, Arc<AtomicU
     (address, connections)
 }
 
-fn lane(address: SocketAddr) -> Lane {
+fn lane(address: SocketAddr) -> PinnedClient {
     let guard = Guard::public().allow_loopback();
     let client = Client::builder(guard).build().expect("a client");
     let url = format!("http://{address}/mcp?x=1#part");
-    Lane::new(client, url.parse().expect("a URL")).expect("permitted")
+    PinnedClient::new(client, url.parse().expect("a URL")).expect("permitted")
 }
 
-async fn ask(lane: &Lane) -> Result<Answer, FetchError> {
+async fn ask(lane: &PinnedClient) -> Result<Answer, FetchError> {
     let headers = lane.headers(HeaderMap::new());
     lane.send(Method::GET, headers, Bytes::new()).await
 }
 
-async fn body(lane: &Lane) -> Bytes {
+async fn body(lane: &PinnedClient) -> Bytes {
     let answer = ask(lane).await.expect("an answer");
     answer.read().await.expect("a body").body
 }
@@ -190,11 +190,11 @@ async fn what_is_not_permitted_is_not_asked() {
         "ftp://example.com/",
     ] {
         let url = url.parse().expect("a URL");
-        assert!(Lane::new(client.clone(), url).is_err());
+        assert!(PinnedClient::new(client.clone(), url).is_err());
     }
     // Names are checked at resolution.
     let url = "http://localhost/".parse().expect("a URL");
-    let lane = Lane::new(client, url).expect("a name");
+    let lane = PinnedClient::new(client, url).expect("a name");
     let error = ask(&lane).await.expect_err("not permitted");
     assert!(!error.may_have_happened(), "{error}");
 }

@@ -23,9 +23,9 @@ impl Listed for CatalogTool {
 
 /// A tool that is listed, and answered by the server itself.
 #[derive(Debug)]
-pub struct Bare(pub Definition);
+pub struct BuiltinTool(pub Definition);
 
-impl Listed for Bare {
+impl Listed for BuiltinTool {
     const MEMBER: &'static str = "tools";
     const CURSOR: &'static str = "tools cursor 1";
 

@@ -17,7 +17,7 @@ use crate::protocol::push_string;
 ///
 /// It never makes a tool wait: what a slow reader leaves no room for is dropped, the answer never.
 #[derive(Debug, Default)]
-pub struct Outlet {
+pub struct Notifier {
     wanted: Wanted,
     cancelled: AtomicBool,
     /// A message was queued.
@@ -80,7 +80,7 @@ const PROGRESS_PAUSE: Duration = Duration::from_millis(20);
 /// Maximum number of log messages in one second.
 const LOGS_PER_SECOND: u32 = 200;
 
-impl Outlet {
+impl Notifier {
     pub fn new(wanted: Wanted) -> Self {
         Self {
             wanted,
@@ -260,8 +260,8 @@ mod tests {
     use super::*;
     use std::task::Waker;
 
-    fn outlet(log_level: Option<LogLevel>) -> Outlet {
-        Outlet::new(Wanted {
+    fn outlet(log_level: Option<LogLevel>) -> Notifier {
+        Notifier::new(Wanted {
             progress_token: Some("\"t\"".into()),
             progress_messages: true,
             log_level,
@@ -269,7 +269,7 @@ mod tests {
         })
     }
 
-    fn said(outlet: &Outlet) -> Vec<String> {
+    fn said(outlet: &Notifier) -> Vec<String> {
         let cx = Context::from_waker(Waker::noop());
         std::iter::from_fn(|| outlet.next(&cx))
             .map(|message| String::from_utf8_lossy(&message).into_owned())
@@ -289,7 +289,7 @@ mod tests {
                 r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":"t","progress":{p},"total":10}}}}"#
             ))
         );
-        assert!(!Outlet::default().progress(1.0, None, ""), "nobody asked");
+        assert!(!Notifier::default().progress(1.0, None, ""), "nobody asked");
     }
 
     #[tokio::test(start_paused = true)]
@@ -318,7 +318,7 @@ mod tests {
                 r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":{"why":"because"}}}"#
             ]
         );
-        assert!(!Outlet::default().log(LogLevel::Emergency, "unasked"));
+        assert!(!Notifier::default().log(LogLevel::Emergency, "unasked"));
     }
 
     #[tokio::test(start_paused = true)]

@@ -54,8 +54,8 @@ impl Tool for PrefixedTool {
         self.inner.call(context, arguments)
     }
 
-    fn checks_arguments(&self) -> bool {
-        self.inner.checks_arguments()
+    fn validates_arguments(&self) -> bool {
+        self.inner.validates_arguments()
     }
 
     fn checks_output(&self) -> bool {

@@ -9,25 +9,25 @@ use std::time::{Instant, SystemTime};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::trace::{
-    About, BAGGAGE, Carried, Propagation, Span, TOLD_MAX_BYTES, TRACEPARENT, TRACESTATE,
+    About, BAGGAGE, Baggage, Propagation, Span, TOLD_MAX_BYTES, TRACEPARENT, TRACESTATE,
     TraceContext, Tracer, cut, new_span_id, of_headers,
 };
 
 /// Trace context of a call, for the requests that it sends.
 #[derive(Debug, Default)]
-pub struct Onward {
+pub struct TraceLink {
     /// The place of its own span, or what its message said where nothing is traced here.
     pub place: Option<TraceContext>,
     /// The message said where it belongs, so that its HTTP request does not count.
     pub in_message: bool,
     /// Other members of the message's trace context.
-    pub carried: Option<Box<Carried>>,
+    pub carried: Option<Box<Baggage>>,
     pub propagation: Propagation,
     /// Recorder of outgoing spans. `None` if the call is not sampled.
     pub tracer: Option<Arc<Tracer>>,
 }
 
-impl Onward {
+impl TraceLink {
     /// Reads the trace context of a call. `headers` are those of its HTTP request.
     pub fn place(&self, headers: Option<&HeaderMap>) -> Option<TraceContext> {
         self.place.or_else(|| of_headers(headers?))
@@ -104,12 +104,12 @@ impl Onward {
     }
 
     /// Begins a request to another server. `asked` says what the span tells of it.
-    pub fn hop(&self, headers: Option<&HeaderMap>, asked: impl FnOnce() -> Asked) -> Hop {
+    pub fn hop(&self, headers: Option<&HeaderMap>, asked: impl FnOnce() -> Asked) -> ClientSpan {
         let Some(place) = self.place(headers) else {
-            return Hop::default();
+            return ClientSpan::default();
         };
         let Some(tracer) = &self.tracer else {
-            return Hop {
+            return ClientSpan {
                 passed: self.passed(place, headers),
                 draft: None,
             };
@@ -119,7 +119,7 @@ impl Onward {
             ..place
         };
         let tracestate = self.tracestate(headers);
-        Hop {
+        ClientSpan {
             passed: self.passed(context, headers),
             draft: Some(Box::new(Draft {
                 tracer: Arc::clone(tracer),
@@ -195,7 +195,7 @@ impl From<u16> for Told {
 
 /// A CLIENT span of an outgoing request, if its call is recorded. Dropping it unfinished records a cancellation.
 #[derive(Debug, Default)]
-pub struct Hop {
+pub struct ClientSpan {
     passed: Option<Passed>,
     draft: Option<Box<Draft>>,
 }
@@ -229,7 +229,7 @@ struct Draft {
 
 /// Outcome of an outgoing request.
 #[derive(Debug, Default)]
-pub struct HopEnd {
+pub struct SpanEnd {
     /// Attributes that became known during the request.
     pub attributes: Vec<(&'static str, Told)>,
     /// `None` if it went well.
@@ -238,7 +238,7 @@ pub struct HopEnd {
     pub message: Option<String>,
 }
 
-impl Hop {
+impl ClientSpan {
     /// `traceparent` and `tracestate` of the request, as far as there are any.
     pub fn passed(&self) -> impl Iterator<Item = (&'static str, String)> {
         self.passed.iter().flat_map(Passed::pairs)
@@ -256,26 +256,26 @@ impl Hop {
     }
 
     /// Ends the span. `end` is called only if the span is recorded.
-    pub fn ends(mut self, end: impl FnOnce() -> HopEnd) {
+    pub fn ends(mut self, end: impl FnOnce() -> SpanEnd) {
         if let Some(draft) = self.draft.take() {
             draft.finish(end());
         }
     }
 }
 
-impl Drop for Hop {
+impl Drop for ClientSpan {
     fn drop(&mut self) {
         if let Some(draft) = self.draft.take() {
-            draft.finish(HopEnd {
+            draft.finish(SpanEnd {
                 error_type: Some("cancelled".into()),
-                ..HopEnd::default()
+                ..SpanEnd::default()
             });
         }
     }
 }
 
 impl Draft {
-    fn finish(self, end: HopEnd) {
+    fn finish(self, end: SpanEnd) {
         let Self {
             tracer,
             context,
@@ -313,8 +313,8 @@ impl Draft {
 mod tests {
     use arc_swap::ArcSwap;
 
+    use super::super::export_queue::BatchQueue;
     use super::super::metrics::Counter;
-    use super::super::outbox::Outbox;
     use super::super::trace::Sampler;
     use super::*;
 
@@ -340,9 +340,9 @@ mod tests {
         }
     }
 
-    fn recorded() -> (Onward, Outbox<Box<Span>>) {
-        let spans = Outbox::new(10, 10);
-        let onward = Onward {
+    fn recorded() -> (TraceLink, BatchQueue<Box<Span>>) {
+        let spans = BatchQueue::new(10, 10);
+        let onward = TraceLink {
             place: TraceContext::parse(TRACEPARENT_TEXT),
             tracer: Some(Arc::new(Tracer {
                 sampler: Sampler::new(true, 1.0),
@@ -352,7 +352,7 @@ mod tests {
                 spans: spans.clone(),
                 dropped: Counter::default(),
             })),
-            ..Onward::default()
+            ..TraceLink::default()
         };
         (onward, spans)
     }
@@ -364,7 +364,7 @@ mod tests {
             ("tracestate", "a=b"),
             ("baggage", "user=7"),
         ]);
-        let onward = Onward::default();
+        let onward = TraceLink::default();
         let hop = onward.hop(Some(&of_request), asked);
         let mut to = HeaderMap::new();
         hop.add_to(&mut to);
@@ -378,10 +378,10 @@ mod tests {
     #[test]
     fn what_the_message_says_counts_alone() {
         let of_request = headers(&[("tracestate", "a=b"), ("baggage", "user=7")]);
-        let onward = Onward {
+        let onward = TraceLink {
             place: TraceContext::parse(TRACEPARENT_TEXT),
             in_message: true,
-            ..Onward::default()
+            ..TraceLink::default()
         };
         let mut to = HeaderMap::new();
         onward.add_to(Some(&of_request), &mut to);
@@ -403,14 +403,14 @@ mod tests {
             ("a=b\0", false),
             ("a", false),
         ] {
-            let onward = Onward {
+            let onward = TraceLink {
                 place: TraceContext::parse(TRACEPARENT_TEXT),
                 in_message: true,
-                carried: Some(Box::new(Carried {
+                carried: Some(Box::new(Baggage {
                     tracestate: Some(said.into()),
                     baggage: None,
                 })),
-                ..Onward::default()
+                ..TraceLink::default()
             };
             assert_eq!(onward.here(None).nth(1).is_some(), is_one, "{said}");
         }
@@ -438,9 +438,9 @@ mod tests {
         let place = onward.place.expect("one");
         let hop = onward.hop(None, asked);
         let (_, passed) = hop.passed().next().expect("a traceparent");
-        hop.ends(|| HopEnd {
+        hop.ends(|| SpanEnd {
             attributes: vec![("http.response.status_code", 204_u16.into())],
-            ..HopEnd::default()
+            ..SpanEnd::default()
         });
         drop(onward.hop(None, asked));
         let [ended, given_up] = spans.take_some().try_into().expect("two");
@@ -467,9 +467,9 @@ mod tests {
             attributes: vec![("mcp.resource.uri", "ü".repeat(10_000).into())],
             ..asked()
         });
-        hop.ends(|| HopEnd {
+        hop.ends(|| SpanEnd {
             message: Some("x".repeat(10_000)),
-            ..HopEnd::default()
+            ..SpanEnd::default()
         });
         let [span] = spans.take_some().try_into().expect("one");
         let About::Asked(told) = &span.about else {

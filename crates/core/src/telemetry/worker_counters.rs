@@ -5,13 +5,13 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::histogram::{self, Distribution, Histogram};
-use super::names::{OPERATIONS_MAX, OTHER, OperationId};
+use super::operation_ids::{OPERATIONS_MAX, OTHER, OperationId};
 use crate::protocol::Revision;
 
 /// Counters of one worker, allocated on first use.
 #[derive(Debug)]
 #[repr(align(128))]
-pub struct Cells {
+pub struct WorkerCounters {
     /// Requests of the protocol that are being answered.
     in_flight: AtomicI64,
     /// HTTP requests in progress.
@@ -205,7 +205,7 @@ fn empty<T>(count: usize) -> Box<[OnceLock<Box<T>>]> {
     (0..count).map(|_| OnceLock::new()).collect()
 }
 
-impl Cells {
+impl WorkerCounters {
     /// Cells that count.
     pub(super) fn counting() -> Self {
         Self {
@@ -380,7 +380,7 @@ mod tests {
 
     #[test]
     fn what_was_counted_is_read_under_its_key() {
-        let cells = Cells::counting();
+        let cells = WorkerCounters::counting();
         let failed = OperationKey {
             verdict: Verdict::Error(-32602),
             revision: None,
@@ -399,7 +399,7 @@ mod tests {
 
     #[test]
     fn http_requests_are_told_apart_by_route_method_version_and_status() {
-        let cells = Cells::counting();
+        let cells = WorkerCounters::counting();
         let key = |route, method, status| {
             let method = http::Method::from_bytes(method).expect("a method");
             HttpKey::new(route, &method, Wire::Http11, status)
@@ -424,7 +424,7 @@ mod tests {
 
     #[test]
     fn failures_that_differ_without_end_are_bounded() {
-        let cells = Cells::counting();
+        let cells = WorkerCounters::counting();
         for code in 0..1_000 {
             let verdict = Verdict::Error(code);
             cells.operation_begins();

@@ -9,7 +9,7 @@
 //! - The whole header is compared, byte for byte, in a time that does not depend on where it differs. Whoever shares a
 //!   connection with others, as behind a proxy, is each time judged by what its own request shows.
 //! - Only proofs that look at nothing but the credential, and at what is the same for the whole connection, say for how
-//!   long they stand by what they said ([`Lasting`]). If one of another kind is asked before them, nothing is remembered.
+//!   long they stand by what they said ([`Cacheable`]). If one of another kind is asked before them, nothing is remembered.
 //! - Keys that are taken back, or read again, and keys of issuers that change are noted in [`Changes`], which is looked at
 //!   before anything that is remembered is believed. A token is believed no longer than it would be otherwise: to its end,
 //!   five minutes after its signature was checked at the latest, and as long as its issuer's keys are in force.
@@ -24,7 +24,7 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use zeroize::Zeroizing;
 
-use super::presented::API_KEY_HEADER;
+use super::credentials::API_KEY_HEADER;
 use super::{AuthMethod, Credentials, Principal};
 
 /// Maximum size of a cached header. Each connection has one.
@@ -35,7 +35,7 @@ const PATIENCE_MAX: u32 = 63;
 /// An authentication method with cacheable results.
 ///
 /// It looks at nothing of a request but the credential, and at nothing of a connection that may change.
-pub(super) trait Lasting: AuthMethod {
+pub(super) trait Cacheable: AuthMethod {
     /// Unix time in seconds until which a result holds for a credential. `None` if it must not be cached.
     fn holds_until(&self, presented: &Credentials<'_>) -> Option<u64>;
 }

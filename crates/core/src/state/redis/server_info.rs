@@ -7,7 +7,7 @@ use crate::state::StateError;
 
 /// Properties of a single server, or of one node of a cluster.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Nature {
+pub struct ServerInfo {
     /// Such as `7.0.15`.
     pub version: Option<String>,
     /// Eviction policy at full memory: `maxmemory_policy`.
@@ -22,13 +22,13 @@ impl Redis {
     /// # Errors
     ///
     /// An error of the store, or a missing permission of the user.
-    pub async fn nature(&self) -> Result<Vec<Nature>, StateError> {
+    pub async fn nature(&self) -> Result<Vec<ServerInfo>, StateError> {
         let mut command = cmd("INFO");
         command.arg("everything");
         let said: Value = self.ask(command).await?;
         let mut texts = Vec::new();
         collect(said, &mut texts);
-        Ok(texts.iter().map(|text| Nature::read(text)).collect())
+        Ok(texts.iter().map(|text| ServerInfo::read(text)).collect())
     }
 }
 
@@ -51,7 +51,7 @@ fn collect(value: Value, texts: &mut Vec<String>) {
     }
 }
 
-impl Nature {
+impl ServerInfo {
     /// Reads lines of `name:value`.
     fn read(text: &str) -> Self {
         let mut nature = Self::default();
@@ -97,15 +97,15 @@ mod tests {
 
     #[test]
     fn a_server_says_what_it_is() {
-        let nature = Nature::read(SAID);
+        let nature = ServerInfo::read(SAID);
         assert_eq!(nature.version.as_deref(), Some("7.2.4"));
         assert!(nature.evicts() && !nature.is_old());
-        let unlimited = Nature::read(&SAID.replace(":1048576", ":0"));
+        let unlimited = ServerInfo::read(&SAID.replace(":1048576", ":0"));
         assert!(!unlimited.evicts());
-        let kept = Nature::read(&SAID.replace("allkeys-lru", "noeviction"));
+        let kept = ServerInfo::read(&SAID.replace("allkeys-lru", "noeviction"));
         assert!(!kept.evicts());
-        assert!(Nature::read("redis_version:6.2.1\r\n").is_old());
-        assert_eq!(Nature::read("nothing"), Nature::default());
+        assert!(ServerInfo::read("redis_version:6.2.1\r\n").is_old());
+        assert_eq!(ServerInfo::read("nothing"), ServerInfo::default());
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use http::header::{AUTHORIZATION, HeaderName, PROXY_AUTHORIZATION};
 use http::{HeaderMap, HeaderValue};
 
-use super::presented::API_KEY_HEADER;
+use super::credential_cache::{Cacheable, Changes, Shown};
+use super::credentials::API_KEY_HEADER;
 use super::resource::{Resource, Seen};
-use super::shown::{Changes, Lasting, Shown};
 use super::{AuthError, AuthMethod, AuthOutcome, Credentials, Principal, PrincipalKind};
 
 /// Determines the principal of each request.
@@ -31,7 +31,7 @@ pub struct Gate {
 pub(super) enum Asked {
     /// For each request.
     Each(Arc<dyn AuthMethod>),
-    Lasting(Arc<dyn Lasting>),
+    Lasting(Arc<dyn Cacheable>),
 }
 
 impl Asked {

@@ -9,7 +9,7 @@ use memchr::memmem::Finder;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use url::form_urlencoded::byte_serialize;
 
-use crate::net::Fetched;
+use crate::net::FetchedResponse;
 
 /// Minimum length of a secret to redact, in bytes. Shorter ones would match unrelated text.
 const SECRET_MIN_BYTES: usize = 8;
@@ -18,7 +18,10 @@ const CONCEALED: &[u8] = b"***";
 
 /// Redacts secrets in a response, including their URL, form and JSON encodings. Values below the minimum length are
 /// left unchanged.
-pub(super) fn conceal<'s>(secrets: impl IntoIterator<Item = Cow<'s, str>>, answer: &mut Fetched) {
+pub(super) fn conceal<'s>(
+    secrets: impl IntoIterator<Item = Cow<'s, str>>,
+    answer: &mut FetchedResponse,
+) {
     for secret in secrets {
         if secret.len() < SECRET_MIN_BYTES {
             continue;
@@ -85,7 +88,7 @@ fn with_lower_case_digits(form: &str) -> String {
     all
 }
 
-fn take_out(secret: &Finder<'_>, answer: &mut Fetched) {
+fn take_out(secret: &Finder<'_>, answer: &mut FetchedResponse) {
     if secret.find(&answer.body).is_some() {
         answer.body = without(&answer.body, secret).into();
     }

@@ -14,15 +14,15 @@ use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::Trac
 use tonic::metadata::MetadataMap;
 use url::Url;
 
-use super::client::{OverHttp, Trouble, channel};
+use super::client::{LastError, OverHttp, channel};
 use super::send::metadata;
-use crate::telemetry::export::{Examined, Reached};
+use crate::telemetry::export::{EndpointCheck, ExportCheck};
 use crate::telemetry::settings::{ExportSettings, Protocol, Target};
 
 type Problem = Box<dyn Error + Send + Sync>;
 
 /// Sends each signal's collector a message without anything in it.
-pub async fn examine(settings: ExportSettings) -> Examined {
+pub async fn examine(settings: ExportSettings) -> ExportCheck {
     let mut reached = Vec::new();
     for (signal, target) in [
         ("traces", &settings.traces),
@@ -30,13 +30,13 @@ pub async fn examine(settings: ExportSettings) -> Examined {
         ("logs", &settings.logs),
     ] {
         let Some(target) = target else { continue };
-        reached.push(Reached {
+        reached.push(EndpointCheck {
             signal,
             endpoint: shown(&target.endpoint),
             answer: send(signal, target).await.map_err(|error| told(&*error)),
         });
     }
-    Examined {
+    ExportCheck {
         doubts: settings.doubts,
         reached,
     }
@@ -51,7 +51,7 @@ async fn send(signal: &str, target: &Target) -> Result<(), Problem> {
         }
         // An empty body is a valid message with default values.
         let request = request.body(Bytes::new())?;
-        let response = OverHttp::new(target, &Trouble::default())?
+        let response = OverHttp::new(target, &LastError::default())?
             .send_bytes(request)
             .await?;
         if !response.status().is_success() {

@@ -11,7 +11,7 @@ use crate::protocol::Content;
 
 /// A configured output schema for responses that another server produces.
 #[derive(Debug)]
-pub(super) struct Promise {
+pub(super) struct OutputContract {
     schema: Compiled,
     tool: Box<str>,
     mismatches: Mismatches,
@@ -29,7 +29,7 @@ impl Mismatches {
     }
 }
 
-impl Promise {
+impl OutputContract {
     /// Compiles a schema.
     ///
     /// # Errors
@@ -104,7 +104,7 @@ mod tests {
     fn tool_06_what_does_not_fit_is_an_error_with_all_of_it() {
         let schema = json!({"type": "object", "properties": {"a": {"type": "integer"}}});
         let mismatches = Mismatches::default();
-        let promise = Promise::new(&schema, "t", &mismatches).expect("sound");
+        let promise = OutputContract::new(&schema, "t", &mismatches).expect("sound");
         let kept = Output::structured(&json!({"a": 1})).expect("JSON");
         assert_eq!(promise.keep(kept.clone()), kept);
         let wrong = Output::structured(&json!({"a": "x"})).expect("JSON");

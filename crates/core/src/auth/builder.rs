@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::api_key::ApiKeys;
+use super::authenticator::Asked;
 use super::certificate::Certificates;
 use super::config::{AuthConfig, AuthMethodKind, AuthSetupError};
+use super::credential_cache::Changes;
 use super::forwarded::Forwarded;
-use super::gate::Asked;
 use super::oauth::Tokens;
 use super::resource::{PublicUrl, Resource};
 use super::scopes::Implied;
-use super::shown::Changes;
 use super::{AuthMethod, Gate, Principal};
 use crate::net::{self, TrustedProxies};
-use crate::telemetry::{self, Life, Metrics};
+use crate::telemetry::{self, Metrics, ServerLifecycle};
 
 /// Interval between checks of the key files.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
@@ -206,7 +206,7 @@ impl Authentication {
     }
 
     /// Condition for readiness, if there is one.
-    pub fn awaited(&self, life: &Life) -> Option<Arc<telemetry::Gate>> {
+    pub fn awaited(&self, life: &ServerLifecycle) -> Option<Arc<telemetry::Gate>> {
         let tokens = self.tokens.as_ref();
         tokens.map(|_| life.gate("keys of the issuers of tokens"))
     }

@@ -6,16 +6,16 @@ use serde::de::{
 };
 use serde_json::{Error, Value};
 
-use super::Located;
-use super::path::{Piece, Track};
+use super::PathDeserializer;
+use super::path::{PathTracker, Piece};
 
 pub(super) struct Variant<'de, 't> {
     name: &'de str,
     data: Option<&'de Value>,
-    track: &'t Track,
+    track: &'t PathTracker,
 }
 
-impl<'de, 't> Located<'de, 't> {
+impl<'de, 't> PathDeserializer<'de, 't> {
     pub(super) fn variant(self) -> Result<Variant<'de, 't>, Error> {
         match self.value {
             Value::String(name) => Ok(Variant {
@@ -47,10 +47,10 @@ impl<'de, 't> Variant<'de, 't> {
     fn data<T>(
         self,
         expected: &str,
-        read: impl FnOnce(Located<'de, 't>) -> Result<T, Error>,
+        read: impl FnOnce(PathDeserializer<'de, 't>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let read = match self.data {
-            Some(data) => read(Located::new(data, self.track)),
+            Some(data) => read(PathDeserializer::new(data, self.track)),
             None => Err(Error::invalid_type(Unexpected::UnitVariant, &expected)),
         };
         read.inspect_err(|_| self.track.note(Piece::Variant(self.name.to_owned())))

@@ -8,8 +8,8 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::GRACE;
+use super::cache::Memory;
 use super::connection::Upstream;
-use super::listing::Memory;
 use super::subscriptions::Subscriptions;
 use crate::client::Events;
 use crate::net::{Backoff, chance};
@@ -27,7 +27,7 @@ const RETRY: Backoff = Backoff {
 
 /// Pending maintenance of an upstream.
 #[derive(Debug, Default)]
-pub(super) struct Upkeep {
+pub(super) struct Maintenance {
     /// Name of the upstream, for the log.
     name: Box<str>,
     bell: Notify,
@@ -43,7 +43,7 @@ pub(super) struct Upkeep {
     pub(super) subscriptions: Subscriptions,
 }
 
-impl Events for Upkeep {
+impl Events for Maintenance {
     fn list_changed(&self, _: &str) {
         self.stale.store(true, Ordering::Relaxed);
         self.look();
@@ -83,7 +83,7 @@ impl Events for Upkeep {
     }
 }
 
-impl Upkeep {
+impl Maintenance {
     pub(super) fn of(name: &str) -> Self {
         Self {
             name: name.into(),
@@ -158,7 +158,7 @@ impl Upkeep {
 /// Maintains an upstream for as long as it exists. `changed` is notified when the items to list have changed.
 pub(super) async fn attend(
     upstream: Weak<Upstream>,
-    upkeep: Arc<Upkeep>,
+    upkeep: Arc<Maintenance>,
     memory: Memory,
     changed: Arc<Notify>,
 ) {

@@ -48,9 +48,9 @@ impl fmt::Display for Path {
 
 /// Path segments of an error, collected from the innermost outwards.
 #[derive(Debug, Default)]
-pub struct Track(RefCell<Vec<Piece>>);
+pub struct PathTracker(RefCell<Vec<Piece>>);
 
-impl Track {
+impl PathTracker {
     pub(crate) fn ended_by(self, cause: Error) -> Misfit {
         let mut pieces = self.0.into_inner();
         pieces.reverse();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::exchange::Exchange;
-use super::promise::Mismatches;
+use super::output_contract::Mismatches;
 use crate::net::{Bulkhead, BulkheadStats};
 
 /// Handle to the statistics of one client. They are read at each scrape, for as long as the client exists.

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 /// A bounded queue that wakes its reader once for each batch. A channel would wake it for each item, which costs a
 /// system call and preempts the worker. Clones share the queue.
 #[derive(Debug)]
-pub struct Outbox<T>(Arc<Shared<T>>);
+pub struct BatchQueue<T>(Arc<Shared<T>>);
 
 #[derive(Debug)]
 struct Shared<T> {
@@ -18,14 +18,14 @@ struct Shared<T> {
     filled: Notify,
 }
 
-impl<T> Clone for Outbox<T> {
+impl<T> Clone for BatchQueue<T> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
 #[cfg_attr(not(feature = "otlp"), allow(dead_code))]
-impl<T> Outbox<T> {
+impl<T> BatchQueue<T> {
     /// Room for `max`, which are taken out `batch` at a time.
     pub fn new(max: usize, batch: usize) -> Self {
         Self(Arc::new(Shared {
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn the_reader_is_woken_for_a_batch_and_not_for_less() {
-        let outbox = Outbox::new(5, 2);
+        let outbox = BatchQueue::new(5, 2);
         assert!(outbox.put(1));
         assert!(outbox.filled().now_or_never().is_none());
         assert!(outbox.take_batch().is_empty());
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn what_there_is_no_room_for_is_not_kept() {
-        let outbox = Outbox::new(3, 512);
+        let outbox = BatchQueue::new(3, 512);
         assert_eq!(
             [1, 2, 3, 4].map(|n| outbox.put(n)),
             [true, true, true, false]

@@ -6,12 +6,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::connection::CallError;
-use super::relay::Relay;
+use super::forwarding::Relay;
 use crate::catalog::CallContext;
 use crate::client::{ClientError, Params, Target};
 use crate::protocol::Revision;
 use crate::telemetry::{
-    Asked, CLIENT_DURATION, CLIENT_SESSION_DURATION, Hop, HopEnd, Metrics, Timing, Told,
+    Asked, CLIENT_DURATION, CLIENT_SESSION_DURATION, ClientSpan, Metrics, SpanEnd, Timing, Told,
 };
 
 /// Address of an upstream, and the metrics of requests to it.
@@ -165,7 +165,7 @@ pub(super) struct Watched<'a> {
     operation: &'a Operation,
     /// `None` if metrics are disabled.
     begun: Option<Instant>,
-    hop: Hop,
+    hop: ClientSpan,
     /// Receives the messages that belong to the request.
     pub(super) relay: Arc<Relay>,
 }
@@ -236,7 +236,7 @@ impl<'a> Watched<'a> {
             attributes.extend(
                 status_code.map(|code| ("rpc.response.status_code", code.to_owned().into())),
             );
-            HopEnd {
+            SpanEnd {
                 attributes,
                 error_type: error_type.map(|error| Cow::Owned(error.to_owned())),
                 message: message.cloned(),

@@ -44,7 +44,7 @@ pub(super) enum Kind {
 
 /// Tokens taken from one bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Taken {
+pub(super) struct Consumed {
     pub(super) kind: Kind,
     pub(super) key: u64,
     pub(super) count: u32,
@@ -113,7 +113,7 @@ const ENTRY: usize = 1 + 8 + 4;
 /// As many as one message has room for, with what sealing adds.
 const TAKEN_MAX: usize = 2048;
 
-fn write(replica: u64, taken: &[Taken]) -> Bytes {
+fn write(replica: u64, taken: &[Consumed]) -> Bytes {
     let mut bytes = Vec::with_capacity(HEAD + ENTRY * taken.len());
     bytes.push(VERSION);
     bytes.extend(replica.to_le_bytes());
@@ -126,7 +126,7 @@ fn write(replica: u64, taken: &[Taken]) -> Bytes {
 }
 
 /// `None` if another version has written it. Entries that this one does not know are left out.
-fn read(message: &[u8]) -> Option<(u64, impl Iterator<Item = Taken>)> {
+fn read(message: &[u8]) -> Option<(u64, impl Iterator<Item = Consumed>)> {
     let (head, entries) = message.split_at_checked(HEAD)?;
     let (version, replica) = head.split_first()?;
     if *version != VERSION {
@@ -136,7 +136,7 @@ fn read(message: &[u8]) -> Option<(u64, impl Iterator<Item = Taken>)> {
     let entries = entries.chunks_exact(ENTRY).filter_map(|entry| {
         let (kind, rest) = entry.split_first()?;
         let (key, count) = rest.split_at_checked(8)?;
-        Some(Taken {
+        Some(Consumed {
             kind: Kind::of(*kind)?,
             key: u64::from_le_bytes(key.try_into().ok()?),
             count: u32::from_le_bytes(count.try_into().ok()?),
@@ -178,7 +178,7 @@ mod tests {
             (Kind::Tool, u64::MAX, u32::MAX),
             (Kind::Principal, 5, 1),
         ]
-        .map(|(kind, key, count)| Taken { kind, key, count });
+        .map(|(kind, key, count)| Consumed { kind, key, count });
         let written = write(9, &all);
         let (replica, entries) = read(&written).expect("this version");
         assert_eq!((replica, entries.collect::<Vec<_>>()), (9, all.to_vec()));

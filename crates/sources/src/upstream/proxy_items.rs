@@ -12,10 +12,10 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::connection::{CallError, Upstream};
+use super::instrumented::{End, Operation};
 use super::links::{Given, Links, Mention, view_of};
 use super::names::{Found, Names, UriPrefix};
 use super::tasks;
-use super::watched::{End, Operation};
 use crate::auth::Principal;
 use crate::catalog::schema::header_parameters;
 use crate::catalog::{
@@ -23,7 +23,7 @@ use crate::catalog::{
     Completions, Definition, HeaderParameter, Offered, OfferedSkill, Output, Parameters, Prompt,
     PromptDefinition, PromptError, PromptFuture, PromptOutput, ReadFuture, Refused, Resource,
     ResourceDefinition, ResourceError, ResourceTemplate, TaskSupport, Tool, ToolError, Unlisted,
-    UnlistedResource, UpstreamIdentity, VariableFuture, located,
+    UnlistedResource, UpstreamIdentity, VariableFuture, path_deserializer,
 };
 use crate::client::{ClientError, Params};
 use crate::protocol::{
@@ -244,9 +244,8 @@ fn all_shown(document: &mut Value) {
 fn part<T: Default + DeserializeOwned>(entry: &Value, member: &str) -> Result<T, String> {
     match entry.get(member) {
         None | Some(Value::Null) => Ok(T::default()),
-        Some(value) => {
-            located::read(value).map_err(|misfit| format!("its {member}: {}", misfit.cause))
-        }
+        Some(value) => path_deserializer::read(value)
+            .map_err(|misfit| format!("its {member}: {}", misfit.cause)),
     }
 }
 
@@ -441,7 +440,7 @@ impl Tool for UpstreamTool {
     }
 
     /// The upstream validates arguments itself. Its results are passed on unchanged, too.
-    fn checks_arguments(&self) -> bool {
+    fn validates_arguments(&self) -> bool {
         true
     }
 

@@ -29,7 +29,7 @@ use super::{Answer, Client, FetchError, OutgoingRequest, Phase};
 /// runtime, as workers do. The first request to a TLS server uses the client's pool, and so do all further ones over
 /// HTTP/2.
 #[derive(Clone)]
-pub struct Lane(Arc<Parts>);
+pub struct PinnedClient(Arc<Parts>);
 
 struct Parts {
     client: Client,
@@ -61,7 +61,7 @@ pub(super) struct Place {
 /// Threads that have connections of their own; further ones share theirs.
 const THREADS_MAX: usize = 256;
 
-impl Lane {
+impl PinnedClient {
     /// The way to `url`.
     ///
     /// # Errors
@@ -311,7 +311,7 @@ impl fmt::Debug for Place {
     }
 }
 
-impl fmt::Debug for Lane {
+impl fmt::Debug for PinnedClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lane")
             .field("host", &self.0.host)

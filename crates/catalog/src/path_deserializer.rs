@@ -1,6 +1,6 @@
 //! Deserialisation of a JSON tree, with the path of an error.
 //!
-//! serde says what is wrong and not where. [`Located`] reads a tree as `serde_json` does, in the same words, and notes on
+//! serde says what is wrong and not where. [`PathDeserializer`] reads a tree as `serde_json` does, in the same words, and notes on
 //! the way out of a refusal which members and items it was in. Nothing is noted while all is well, so this is also how a
 //! tree is read that is right. It reads every type that comes out of a tree, arguments, answers and settings, and so each
 //! of them is compiled for trees once.
@@ -21,7 +21,7 @@ use serde::de::{
 use serde_json::{Error, Map, Value};
 
 use key::Key;
-pub use path::{Misfit, Piece, Track};
+pub use path::{Misfit, PathTracker, Piece};
 
 /// Deserialises a tree as a `T`.
 ///
@@ -29,19 +29,19 @@ pub use path::{Misfit, Piece, Track};
 ///
 /// It is none; with what is wrong and where.
 pub fn read<T: DeserializeOwned>(tree: &Value) -> Result<T, Misfit> {
-    let track = Track::default();
-    T::deserialize(Located::new(tree, &track)).map_err(|cause| track.ended_by(cause))
+    let track = PathTracker::default();
+    T::deserialize(PathDeserializer::new(tree, &track)).map_err(|cause| track.ended_by(cause))
 }
 
 /// A tree as a deserializer.
 #[derive(Clone, Copy)]
-pub(crate) struct Located<'de, 't> {
+pub(crate) struct PathDeserializer<'de, 't> {
     value: &'de Value,
-    track: &'t Track,
+    track: &'t PathTracker,
 }
 
-impl<'de, 't> Located<'de, 't> {
-    pub fn new(value: &'de Value, track: &'t Track) -> Self {
+impl<'de, 't> PathDeserializer<'de, 't> {
+    pub fn new(value: &'de Value, track: &'t PathTracker) -> Self {
         Self { value, track }
     }
 
@@ -110,7 +110,7 @@ macro_rules! numbers {
     )*};
 }
 
-impl<'de> Deserializer<'de> for Located<'de, '_> {
+impl<'de> Deserializer<'de> for PathDeserializer<'de, '_> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -269,7 +269,7 @@ impl<'de> Deserializer<'de> for Located<'de, '_> {
 struct Items<'de, 't> {
     rest: slice::Iter<'de, Value>,
     next: usize,
-    track: &'t Track,
+    track: &'t PathTracker,
 }
 
 impl<'de> SeqAccess<'de> for Items<'de, '_> {
@@ -284,7 +284,7 @@ impl<'de> SeqAccess<'de> for Items<'de, '_> {
         };
         let index = self.next;
         self.next += 1;
-        match seed.deserialize(Located::new(value, self.track)) {
+        match seed.deserialize(PathDeserializer::new(value, self.track)) {
             Ok(read) => Ok(Some(read)),
             Err(cause) => {
                 self.track.note(Piece::Item(index));
@@ -303,7 +303,7 @@ impl<'de> SeqAccess<'de> for Items<'de, '_> {
 struct Members<'de, 't> {
     rest: serde_json::map::Iter<'de>,
     at: Option<(&'de str, &'de Value)>,
-    track: &'t Track,
+    track: &'t PathTracker,
 }
 
 impl<'de> MapAccess<'de> for Members<'de, '_> {
@@ -330,7 +330,7 @@ impl<'de> MapAccess<'de> for Members<'de, '_> {
         let Some((key, value)) = self.at.take() else {
             return Err(Error::custom("value is missing"));
         };
-        match seed.deserialize(Located::new(value, self.track)) {
+        match seed.deserialize(PathDeserializer::new(value, self.track)) {
             Ok(read) => Ok(read),
             Err(cause) => {
                 self.track.note(Piece::Member(key.to_owned()));

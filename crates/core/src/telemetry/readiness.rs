@@ -35,7 +35,7 @@ impl std::fmt::Debug for Backends {
 
 /// Lifecycle of one server: phase, readiness gates and open connections. Health probes read it.
 #[derive(Debug)]
-pub struct Life {
+pub struct ServerLifecycle {
     phase: AtomicU8,
     drained: Notify,
     gates: Mutex<Vec<Arc<Gate>>>,
@@ -74,7 +74,7 @@ impl Gate {
     }
 }
 
-impl Default for Life {
+impl Default for ServerLifecycle {
     fn default() -> Self {
         Self {
             phase: AtomicU8::new(Phase::Starting as u8),
@@ -88,7 +88,7 @@ impl Default for Life {
     }
 }
 
-impl Life {
+impl ServerLifecycle {
     #[inline]
     pub fn phase(&self) -> Phase {
         match self.phase.load(Ordering::Relaxed) {
@@ -210,7 +210,7 @@ impl Life {
 
 /// Guard of one open connection.
 #[derive(Debug)]
-pub struct Client(Arc<Life>);
+pub struct Client(Arc<ServerLifecycle>);
 
 impl Drop for Client {
     fn drop(&mut self) {
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn ready_is_who_serves_and_waits_for_nothing() {
-        let life = Life::default();
+        let life = ServerLifecycle::default();
         let keys = life.gate("signing keys");
         assert!(!life.is_ready());
         life.begin_to_serve();
@@ -244,7 +244,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_waits_for_the_end_hears_of_it_even_if_it_has_come() {
-        let life = Arc::new(Life::default());
+        let life = Arc::new(ServerLifecycle::default());
         let waiting = tokio::spawn({
             let life = Arc::clone(&life);
             async move { life.drains().await }

@@ -4,7 +4,7 @@ use http::HeaderMap;
 
 /// Kind of proxy between the internet and the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Front {
+pub(super) enum ProxyKind {
     Nginx,
     Cloudflare,
     /// Google: Cloud Run, App Engine and load balancers.
@@ -19,7 +19,7 @@ pub(super) enum Front {
     Unknown,
 }
 
-impl Front {
+impl ProxyKind {
     /// From the headers of any answer.
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let text = |name: &str| {
@@ -128,30 +128,30 @@ impl Front {
 mod tests {
     use super::*;
 
-    fn front(fields: &[(&'static str, &'static str)]) -> Front {
+    fn front(fields: &[(&'static str, &'static str)]) -> ProxyKind {
         let mut headers = HeaderMap::new();
         for (name, value) in fields {
             headers.insert(*name, http::HeaderValue::from_static(value));
         }
-        Front::of(&headers)
+        ProxyKind::of(&headers)
     }
 
     #[test]
     fn fronts_are_told_by_what_they_say() {
         for (fields, expected) in [
-            (&[("server", "nginx/1.26")][..], Front::Nginx),
+            (&[("server", "nginx/1.26")][..], ProxyKind::Nginx),
             (
                 &[("server", "cloudflare"), ("cf-ray", "1")],
-                Front::Cloudflare,
+                ProxyKind::Cloudflare,
             ),
-            (&[("server", "Google Frontend")], Front::Google),
-            (&[("via", "1.1 google")], Front::Google),
-            (&[("server", "awselb/2.0")], Front::Amazon),
-            (&[("server", "istio-envoy")], Front::Envoy),
-            (&[("x-azure-ref", "x")], Front::Azure),
-            (&[("server", "Fly/1")], Front::Fly),
-            (&[("via", "1.1 Caddy")], Front::Caddy),
-            (&[("server", "uvicorn")], Front::Unknown),
+            (&[("server", "Google Frontend")], ProxyKind::Google),
+            (&[("via", "1.1 google")], ProxyKind::Google),
+            (&[("server", "awselb/2.0")], ProxyKind::Amazon),
+            (&[("server", "istio-envoy")], ProxyKind::Envoy),
+            (&[("x-azure-ref", "x")], ProxyKind::Azure),
+            (&[("server", "Fly/1")], ProxyKind::Fly),
+            (&[("via", "1.1 Caddy")], ProxyKind::Caddy),
+            (&[("server", "uvicorn")], ProxyKind::Unknown),
         ] {
             assert_eq!(front(fields), expected, "{fields:?}");
         }
@@ -159,9 +159,9 @@ mod tests {
 
     #[test]
     fn advice_is_for_who_is_there_and_for_everybody_if_nobody_knows() {
-        let nginx = Front::Nginx.against_buffering();
+        let nginx = ProxyKind::Nginx.against_buffering();
         assert_eq!(nginx.len(), 2);
         assert!(nginx[1].contains("nginx.ingress.kubernetes.io/proxy-buffering"));
-        assert!(6 < Front::Unknown.against_cut_offs().len());
+        assert!(6 < ProxyKind::Unknown.against_cut_offs().len());
     }
 }
