@@ -35,7 +35,7 @@ pub trait Tool: Send + Sync + 'static {
     /// The definition that `tools/list` returns. It does not change.
     fn definition(&self) -> &Definition;
 
-    /// Runs once. `arguments` have passed the input schema, unless [`validates_arguments`](Self::checks_arguments).
+    /// Runs once. `arguments` have passed the input schema, unless [`validates_arguments`](Self::validates_arguments).
     ///
     /// # Errors
     ///

@@ -70,7 +70,7 @@ where
 
 /// A tool made by [`tool_fn`].
 ///
-/// It [checks its arguments itself](Tool::checks_arguments) if its schema comes from the type and
+/// It [checks its arguments itself](Tool::validates_arguments) if its schema comes from the type and
 /// [says no more](schema::says_no_more_than_type). A range, a length or a pattern says more; then
 /// the server checks the arguments against the schema before they are deserialised.
 pub struct TypedTool<A, F> {
