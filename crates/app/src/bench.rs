@@ -46,7 +46,7 @@ impl Pipeline {
         Self::with_keys(app, None)
     }
 
-    /// The same, with the keys of the issuer of tokens, whom nobody asks for them.
+    /// Creates a server with the keys of its issuer, which are not fetched.
     ///
     /// # Errors
     ///

@@ -124,7 +124,7 @@ pub(super) struct CallArgs {
     /// is used. `name:=JSON` is sent unchanged: note:=null, tags:='["a", "b"]'.
     arguments: Vec<String>,
 
-    /// How to answer forms that the server sends (elicitation) [default: the server is told that nobody can be asked]
+    /// How to answer forms that the server sends (elicitation) [default: the client declares no elicitation]
     #[arg(long, value_enum, value_name = "HOW")]
     answer: Option<Answers>,
 }

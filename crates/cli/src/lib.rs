@@ -167,7 +167,7 @@ enum Command {
     ///   longshore connect vscode --project --token-variable SHOP_KEY
     ///   longshore connect claude-desktop --remove
     ///
-    /// The client's file is edited, not written anew, and copied before: comments and other servers stay. A token is never
+    /// The client's file is edited in place, after a copy is made: comments and other servers stay. A token is never
     /// written: the entry names an environment variable of the client.
     #[command(verbatim_doc_comment)]
     Connect(connect::ConnectArgs),

@@ -29,7 +29,7 @@ pub(crate) struct ConnectionState {
     peer: Peer,
     /// Client certificate from the handshake.
     certificate: OnceLock<ClientCertificate>,
-    /// The credential that was shown last, and whom it proved.
+    /// The credential of the latest request, and its principal.
     pub shown: Shown,
     /// The head that was sent last.
     pub(super) head_cache: HeadCache,

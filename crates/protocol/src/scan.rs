@@ -88,7 +88,7 @@ pub struct JsonString<'a> {
 
 /// The keys that matter in an object.
 pub trait Key: Sized {
-    /// Reads a key and its colon, if they stand there as nearly everybody writes them ([`Scanner::reads`]). `first` is the
+    /// Reads a key and its colon, if they have their usual form ([`Scanner::reads`]). `first` is the
     /// first character of the key.
     fn likely(scanner: &mut Scanner<'_>, first: u8) -> Option<Self>;
 

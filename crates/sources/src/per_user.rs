@@ -7,7 +7,7 @@
 //!
 //! # Threats
 //!
-//! - A link that is passed on to somebody else: the page recognizes the user anew, so another person's account is never
+//! - A link that is passed on to another person: the page authenticates its visitor, so another person's account is never
 //!   connected to the user who asked.
 //! - A response that another browser began (RFC 6819, section 4.4.1.7): the state names the browser by a cookie.
 //! - Mix-up (RFC 9207): `iss` is checked as for `longshore login`.

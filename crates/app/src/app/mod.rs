@@ -67,7 +67,7 @@ pub use signals::{Signals, stop_signal};
 #[cfg(feature = "cli")]
 pub use state::tokens;
 
-/// A server in the making.
+/// Builder of a server.
 ///
 /// ```no_run
 /// use longshore::{App, tool};
@@ -83,7 +83,7 @@ pub use state::tokens;
 /// }
 /// ```
 ///
-/// # Its log
+/// # Log
 ///
 /// The server logs through `tracing`: its address, settings that leave it open, invalid tools. To see the log, set a
 /// subscriber before [`run`](Self::run), such as `tracing_subscriber::fmt::init()`. Without one, `run` prints the address
@@ -136,11 +136,11 @@ pub struct App {
     methods: Vec<methods::Added>,
     layers: Layers,
     proofs: Vec<Arc<dyn AuthMethod>>,
-    /// True if there are authentication methods, or were before they were taken.
+    /// True if the application has authentication methods of its own.
     proved: bool,
     store: Option<Arc<dyn State>>,
     identity: Identity,
-    /// Other applications, by the names of their endpoints.
+    /// Applications served at endpoints of their own, by name.
     beside: Vec<(String, App)>,
     config: Option<Config>,
     loaded: Option<Loaded>,
@@ -150,7 +150,7 @@ pub struct App {
 }
 
 impl App {
-    /// A server without tools.
+    /// Creates a server without tools.
     pub fn new() -> Self {
         Self::default()
     }
@@ -199,13 +199,11 @@ impl App {
         self
     }
 
-    /// Shares a value with the tools, resources and prompts of this application: each parameter `#[state] value: &T` of
-    /// theirs is this value. A later value of the same type replaces an earlier one, so that a test can put its own in
-    /// its place.
+    /// Shares a value with the tools, resources and prompts of this application, as parameters `#[state] value: &T`. A later
+    /// value of the same type replaces an earlier one, so that a test can replace it.
     ///
-    /// A value that is needed and not provided is an error at start. Values are bound once, so that a call finds
-    /// its own without a lock or a lookup. For a type that is behind a pointer already, such as `Arc<dyn Store>`,
-    /// write that type: `#[state] store: &Arc<dyn Store>`.
+    /// A missing value is an error at start. Values are bound at start, so a call needs no lock and no lookup. For a shared
+    /// pointer such as `Arc<dyn Store>`, write that type: `#[state] store: &Arc<dyn Store>`.
     ///
     /// ```
     /// use longshore::{App, tool};
@@ -246,7 +244,7 @@ impl App {
         self
     }
 
-    /// Adds a template of resources that is no function with `#[resource]`.
+    /// Adds a resource template that is not a function with `#[resource]`.
     #[must_use]
     pub fn resource_template(self, template: impl ResourceTemplate) -> Self {
         self.resource(Arc::new(template) as Arc<dyn ResourceTemplate>)
@@ -266,12 +264,12 @@ impl App {
         self
     }
 
-    /// Announces an extension of the protocol, such as `com.example/billing`, with its settings: an object, `{}` if
-    /// there are none. Clients find it among the capabilities, in `initialize` and in `server/discover`. What it
-    /// consists of is [`method`](Self::method)s, or tools and resources.
+    /// Announces a protocol extension, such as `com.example/billing`, with its settings: an object, `{}` if there are none.
+    /// Clients find it among the capabilities, in `initialize` and in `server/discover`. Implement it by
+    /// [`method`](Self::method), or by tools and resources.
     ///
-    /// Those that Longshore knows announce themselves: MCP Apps with the first tool that has a [`View`](crate::catalog::View),
-    /// skills with the first [`skill`](Self::skill).
+    /// Longshore announces its own extensions: MCP Apps if a tool has a [`View`](crate::catalog::View), skills if there is a
+    /// [`skill`](Self::skill).
     ///
     /// ```
     /// use longshore::App;
@@ -285,28 +283,26 @@ impl App {
         self
     }
 
-    /// Says who the server is to its clients: a name for programs, and a version. `server.name` and
-    /// `server.version` in the configuration outdo it.
+    /// Sets the name (for programs) and the version that clients see. `server.name` and `server.version` of the configuration
+    /// override them.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>, version: impl Into<String>) -> Self {
         self.identity.name = Some((name.into(), version.into()));
         self
     }
 
-    /// Says what the model should know before it uses the tools. `server.instructions` in the configuration
-    /// outdoes it.
+    /// Sets the instructions for the model, which it reads before it uses the tools. `server.instructions` of the configuration
+    /// overrides them.
     #[must_use]
     pub fn instructions(mut self, text: impl Into<String>) -> Self {
         self.identity.instructions = Some(text.into());
         self
     }
 
-    /// Answers a further method, in every revision.
+    /// Adds a custom method, for every protocol version.
     ///
-    /// The specification's own methods cannot be replaced: the server does not start then, nor with two methods of one
-    /// name. A prefix of one's own keeps clear of both. Checks of arguments, rules of access, limits, audit and tasks are
-    /// part of how those methods are answered, and a replacement would pass them by; tools, resources and prompts are
-    /// what an application puts behind them.
+    /// Methods of the specification cannot be replaced, because that would bypass argument checks, access rules, limits, audit
+    /// and tasks. Such a name, or a name that is used twice, is an error at start. Use a prefix of your own.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -332,8 +328,8 @@ impl App {
         self
     }
 
-    /// Puts a `tower` layer around everything that is served over HTTP. The first one added is outermost; all are
-    /// inside of the check of `Host` and `Origin`, and see requests before anything else does.
+    /// Adds a `tower` layer around all HTTP requests. The first one added is the outermost. Layers run after the checks of
+    /// `Host` and `Origin`, and before everything else.
     ///
     /// ```
     /// use http::{HeaderName, HeaderValue};
@@ -382,8 +378,8 @@ impl App {
         self
     }
 
-    /// Offers what a [`Source`] offers, under names with a prefix. It is asked at start, and again whenever it says that
-    /// something has changed; clients are told.
+    /// Adds the items of a [`Source`], under names with a prefix. The source is loaded at start, and again whenever it reports
+    /// a change; clients are notified.
     #[must_use]
     pub fn source(mut self, prefix: impl Into<String>, source: impl Source) -> Self {
         source.watch(self.offers.changed.clone());
@@ -391,9 +387,9 @@ impl App {
         self
     }
 
-    /// Serves what another application offers at `/mcp/` and a name, beside `/mcp`: an endpoint with sessions, lists and
-    /// tasks of its own. Of the other application only what it offers counts, its name and its instructions; settings,
-    /// proofs and layers are this one's. `endpoints` in the configuration does the same with parts of what this one offers.
+    /// Serves the items of another application at `/mcp/NAME`, an endpoint with separate sessions, lists and tasks. Its items,
+    /// name and instructions are used; settings, authentication methods and layers are those of this application. `endpoints` of
+    /// the configuration does the same with a part of this application's items.
     ///
     /// ```
     /// use longshore::{App, tool};
@@ -414,14 +410,13 @@ impl App {
         self
     }
 
-    /// What tells clients that a resource or a list has changed.
+    /// Returns the handle that notifies clients of changed resources and lists.
     pub fn announcer(&self) -> Announcer {
         self.offers.announcer.clone()
     }
 
-    /// Asks callers for a proof of the application's own. Those added first are asked first, and all of them before
-    /// those that are configured. Once there is one, who shows nothing is refused; unless `auth.anonymous` says who that
-    /// is.
+    /// Adds an authentication method of the application. Methods run in the order in which they were added, before the configured
+    /// ones. With at least one method, requests without credentials are rejected unless `auth.anonymous` is set.
     #[must_use]
     pub fn auth_method(mut self, proof: impl AuthMethod) -> Self {
         self.proofs.push(Arc::new(proof));
@@ -429,9 +424,9 @@ impl App {
         self
     }
 
-    /// Keeps what replicas share in this store, instead of in memory: sessions' streams, tasks, subscriptions.
+    /// Sets the store that replicas share, instead of memory: for streams of sessions, tasks and subscriptions.
     ///
-    /// It is not a place for an application's own state, such as a pool of connections: see [`provide`](Self::provide).
+    /// It is not for values of the application, such as a connection pool: use [`provide`](Self::provide) for those.
     ///
     /// Servers that share a store and `seal.keys` are replicas of one another.
     #[must_use]
@@ -440,8 +435,8 @@ impl App {
         self
     }
 
-    /// Keeps large results of sources and upstreams in this store: those of more than `artifacts.above_bytes` bytes, 100,000
-    /// unless that is set. Settings that name another store (`artifacts.folder`, `artifacts.s3`) are refused.
+    /// Sets the store for large results of sources and upstreams: those larger than `artifacts.above_bytes` (default 100,000
+    /// bytes). Settings of another store (`artifacts.folder`, `artifacts.s3`) are an error then.
     #[cfg(feature = "sources")]
     #[must_use]
     pub fn artifact_store(mut self, store: impl ArtifactStore) -> Self {
@@ -449,11 +444,10 @@ impl App {
         self
     }
 
-    /// Answers a further path over HTTP, with every method. Whoever asks has passed the same checks as at `/mcp`: `Host`,
-    /// `Origin`, size, and the proof of who they are if one is asked for; who that is, is among the request's extensions as
-    /// an `Arc<Principal>`.
+    /// Adds an HTTP path of the application, for every method. Requests have passed the same checks as at `/mcp`: `Host`,
+    /// `Origin`, size and authentication. The caller is an `Arc<Principal>` in the request's extensions.
     ///
-    /// The server's own paths cannot be replaced. A handler that panics or is slow concerns its own request alone.
+    /// Paths of the server cannot be replaced. A handler that panics or is slow does not affect other requests.
     ///
     /// ```
     /// use bytes::Bytes;
@@ -471,15 +465,14 @@ impl App {
         self
     }
 
-    /// Uses these settings instead of those of the environment. They stay as they are.
+    /// Uses these settings instead of those of the environment. They are not reloaded.
     #[must_use]
     pub fn config(mut self, config: Config) -> Self {
         self.config = Some(config);
         self
     }
 
-    /// Uses settings that were read, and takes on what changes in their files while the server runs. [`config`] outdoes
-    /// them.
+    /// Uses loaded settings, and reloads their files when they change. [`config`] overrides them.
     ///
     /// [`config`]: Self::config
     #[must_use]

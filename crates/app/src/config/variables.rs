@@ -31,7 +31,7 @@ const SHORT: [(&str, &str); 6] = [
     ("LONGSHORE_LOG", "log.level"),
 ];
 
-/// Names that other MCP servers have for the same, and that people's deployments already set. `LONGSHORE_` names outdo them.
+/// Variables of other MCP servers with the same meaning, which deployments may already set. `LONGSHORE_` variables override them.
 const ALIASES: [(&str, &str); 11] = [
     ("MCP_HOST", "http.host"),
     ("MCP_PORT", "http.port"),

@@ -2,7 +2,7 @@
 //!
 //! The `Gate` asks each [`AuthMethod`] in turn what it makes of a request ([`Credentials`]), until one has found out the
 //! [`Principal`]. That is what every later step asks; how it was proved is this room's own matter. Without any proof the
-//! gate is open, and everybody is the anonymous principal.
+//! authenticator accepts every request as the anonymous principal.
 //!
 //! This module knows neither routes nor messages.
 //!

@@ -44,7 +44,7 @@ struct Inner {
     queue: Queue,
     waiting: AtomicUsize,
     limit: Limit,
-    /// Since when, in milliseconds after `began`, everybody who got a place had waited too long; 0 for not now.
+    /// Since when, in milliseconds after `began`, every request that got a permit had waited too long; 0 if that is not so.
     standing_since: AtomicU64,
     began: Instant,
 }

@@ -2,7 +2,7 @@
 //!
 //! Rates are token buckets (`bucket`); what runs at once has places (`places`). Each limit is asked where its key is
 //! known: an address before anything else, a principal right after it was proved, a tool once its arguments are good.
-//! What nobody limited costs a branch. Replicas may hold to rates together (`exchange`).
+//! A limit that is not configured costs one branch. Replicas can share rates (`rate_sync`).
 
 mod bucket;
 mod config;
@@ -337,7 +337,7 @@ impl Limits {
     ///
     /// # Errors
     ///
-    /// The address, or everybody together, asked too often.
+    /// The address, or all clients together, exceeded a rate.
     #[inline]
     pub fn arrive(&self, address: IpAddr) -> Result<(), Refused> {
         if !self.limits_arrivals.load(Relaxed) {

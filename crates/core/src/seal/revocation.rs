@@ -176,7 +176,7 @@ mod tests {
         })
     }
 
-    /// A session that somebody has ended, without the cost of a random nonce.
+    /// An ended session, with a nonce that is not random.
     fn ended(caller: u64, number: u64, now: u64) -> Ended {
         Ended {
             nonce: (u128::from(caller) << 64 | u128::from(number)).to_le_bytes(),

@@ -131,7 +131,7 @@ mod tests {
         ))
     }
 
-    /// What has meant something to a shell, or to somebody who splits texts.
+    /// Strings with a meaning to a shell or to a splitter of command lines.
     const HOSTILE: &[&str] = &[
         "; id",
         "&& id",

@@ -31,7 +31,7 @@ pub struct RecognizedUsers {
     pub issuer: Option<String>,
     /// True if holders of API keys can show their key.
     pub keys: bool,
-    /// True if everybody is the same user: a server without authentication that only this machine can reach.
+    /// True if all callers are the same user: a server without authentication that only this machine can reach.
     pub everybody: bool,
 }
 

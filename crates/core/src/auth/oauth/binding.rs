@@ -1,4 +1,4 @@
-//! Access tokens that are bound to a key of the client (RFC 7800): whoever steals such a token cannot use it.
+//! Access tokens that are bound to a key of the client (RFC 7800), so that a stolen token cannot be used.
 
 use std::borrow::Cow;
 

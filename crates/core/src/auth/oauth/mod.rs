@@ -90,7 +90,7 @@ pub async fn examine_issuers(config: &OAuthConfig) -> Vec<(String, Result<Found,
     join_all(each).await
 }
 
-/// Asks the introspection endpoint about a token that nobody was issued, for configuration checks. Returns its URL with the
+/// Asks the introspection endpoint about a made-up token, for configuration checks. Returns its URL with the
 /// problem, if there is one; `None` if introspection is not configured.
 #[cfg(feature = "cli")]
 pub async fn examine_introspection(config: &OAuthConfig) -> Option<(String, Result<(), String>)> {

@@ -18,7 +18,7 @@ use super::inner::{ARC_BYTES, Inner, Stake, block, shrink, table};
 const MESSAGES_MAX: usize = 1024;
 /// Maximum size of these messages together, in bytes.
 const MESSAGES_BYTES_MAX: usize = 1024 * 1024;
-/// A queue that ever had room for more is made anew once it is empty.
+/// Capacity above which an empty queue is replaced by a small one.
 const ROOM_KEPT: usize = 16;
 
 /// Subscribers by the names of their channels.
@@ -79,7 +79,7 @@ impl Subscriber {
 }
 
 impl Inner {
-    /// Puts a message into the queue of everyone who listens. Returns whom to wake.
+    /// Puts a message into the queue of each subscriber. Returns the subscribers to wake.
     pub(super) fn publish(&mut self, channel: &str, message: &Bytes) -> Vec<Waker> {
         let mut room = self.room();
         let Channels {

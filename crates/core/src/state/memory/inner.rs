@@ -31,7 +31,7 @@ impl Stake {
     };
 }
 
-/// The part of the whole for which room is made at once, so that it is not made for each entry anew.
+/// Fraction of the capacity that is freed at once, so that not every entry has to evict another one.
 const ROOM_PART: usize = 64;
 /// Cost of an entry in the indexes by key and by expiry, in bytes.
 const INDEX_BYTES: usize =
