@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Drives the official TypeScript client, and FastMCP's on the official Python SDK, through everything that OAuth demands, with an identity
+# Drives the official TypeScript client, FastMCP's on the official Python SDK, mcp-remote and Inspector through everything that OAuth demands, with an identity
 # provider from npm: with tokens of the provider, with tokens of the server in front of it (auth.oauth.facade), and with tokens that are
 # bound to a key (DPoP), by openid-client.
 #
@@ -65,6 +65,8 @@ run() {
   if [ "$mode" = facade ]; then
     echo "mcp-remote, with which clients of stdio reach remote servers:"
     timeout 90 node "$cache/remote.mjs" "$url/mcp" || { cat "$scratch/server.log" >&2; exit 1; }
+    echo "Inspector's command line:"
+    timeout 90 node "$cache/inspector.mjs" "$url/mcp" || { cat "$scratch/server.log" >&2; exit 1; }
   fi
   if [ "$mode" = dpop ]; then
     timeout 60 node "$cache/dpop.mjs" "$url/mcp" || { cat "$scratch/server.log" >&2; exit 1; }

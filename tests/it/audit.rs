@@ -1,11 +1,13 @@
 //! The audit log: one record for each call and each rejected request.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use longshore::auth::{Effect, RuleConfig};
+use longshore::catalog::{CallFuture, TaskSupport, UpstreamIdentity};
 use longshore::net::TrustedProxies;
-use longshore::{CallContext, Config, ToolError, tool};
+use longshore::{Arguments, CallContext, Config, Definition, Output, Tool, ToolError, tool};
 use serde_json::{Value, json};
 
 use crate::auth::{BOB, CI, bearer, with_keys};
@@ -47,6 +49,24 @@ async fn chore() -> &'static str {
     "did it"
 }
 
+/// A task that calls another server.
+struct Errand(Definition);
+
+impl Tool for Errand {
+    fn definition(&self) -> &Definition {
+        &self.0
+    }
+
+    fn call(&self, _: Arc<CallContext>, _: Arguments) -> CallFuture {
+        Box::pin(async { Ok(Output::text("done")) })
+    }
+
+    fn upstream(&self) -> Option<UpstreamIdentity<'_>> {
+        let (name, identity) = ("orders", "service");
+        Some(UpstreamIdentity { name, identity })
+    }
+}
+
 /// A server with an audit log, and where that is.
 struct Audited {
     server: Option<Running>,
@@ -64,6 +84,9 @@ impl Audited {
             .tool(vault)
             .tool(talk)
             .tool(chore)
+            .tool(Errand(
+                Definition::new("errand").task(TaskSupport::Optional),
+            ))
             .configured(|c| c.audit.file = Some(file.clone()))
             .configured(change)
             .start();
@@ -369,9 +392,17 @@ fn all_methods_are_recorded_if_somebody_wants_that() {
 
 #[test]
 fn a_task_is_recorded_when_it_starts_and_when_it_ends() {
+    let none = json!({"upstream": null, "upstream_identity": null});
+    a_task_is_recorded("chore", &none);
+    // Of a tool that calls another server, both records name it.
+    let orders = json!({"upstream": "orders", "upstream_identity": "service"});
+    a_task_is_recorded("errand", &orders);
+}
+
+fn a_task_is_recorded(tool: &str, upstream: &Value) {
     let audited = Audited::start(|_| {});
     let tasks = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
-    let call = Stateless::call("chore", json!({})).meta("clientCapabilities", tasks.clone());
+    let call = Stateless::call(tool, json!({})).meta("clientCapabilities", tasks.clone());
     let task = call.send(audited.server()).result()["taskId"].clone();
     // The task has ended once its record exists.
     loop {
@@ -387,12 +418,15 @@ fn a_task_is_recorded_when_it_starts_and_when_it_ends() {
     records.sort_by_key(|record| record["event"].to_string());
     assert_says(
         &records[0],
-        json!({"event": "call", "tool": "chore", "outcome": "started"}),
+        json!({"event": "call", "tool": tool, "outcome": "started"}),
     );
     assert_says(
         &records[1],
-        json!({"event": "task", "tool": "chore", "outcome": "ok", "principal": "anonymous"}),
+        json!({"event": "task", "tool": tool, "outcome": "ok", "principal": "anonymous"}),
     );
+    for record in &records[..2] {
+        assert_says(record, upstream.clone());
+    }
 }
 
 #[cfg(target_os = "linux")]

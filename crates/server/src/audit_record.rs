@@ -11,6 +11,7 @@ use super::snapshot::Snapshot;
 use super::{search, visibility};
 use crate::audit::{Audit, Entry, Event, Outcome, QueueSlot, Subject, SubjectKind};
 use crate::auth::{Access, Decision, Kind, Principal, Target};
+use crate::catalog::Tool;
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Method};
 use crate::telemetry::{
@@ -101,12 +102,7 @@ pub(super) fn audit_request<'a>(
         .as_ref()
         .filter(|subject| subject.kind == SubjectKind::Tool)
         .and_then(|subject| snapshot.catalog.tool(&subject.name));
-    let mut entry = Entry::new(Event::Call);
-    if let Some(upstream) = reached.and_then(|tool| tool.tool.upstream()) {
-        entry = entry
-            .saying("upstream", upstream.name)
-            .saying("upstream_identity", upstream.identity);
-    }
+    let mut entry = entry_of(Event::Call, reached.map(|tool| &*tool.tool));
     entry.mount = Some(server.mount.clone());
     entry.principal = Some(Arc::clone(principal));
     entry.client = seen.peer.map(|peer| peer.address);
@@ -146,7 +142,9 @@ pub(super) fn audit_task(
     if let Some(watch) = caller.watch.filter(|_| !later) {
         watch.goes_on();
     }
-    let mut entry = Entry::new(Event::Task);
+    let snapshot = server.snapshots.load();
+    let reached = snapshot.catalog.tool(tool);
+    let mut entry = entry_of(Event::Task, reached.map(|tool| &*tool.tool));
     entry.mount = Some(server.mount.clone());
     entry.principal = Some(Arc::clone(caller.principal));
     entry.session = caller.session.cloned();
@@ -159,6 +157,17 @@ pub(super) fn audit_task(
         started: Instant::now(),
         begun: false,
     })
+}
+
+/// Returns an entry that names the server behind a tool, and with whose identity it is called.
+fn entry_of(event: Event, tool: Option<&dyn Tool>) -> Entry {
+    let entry = Entry::new(event);
+    match tool.and_then(Tool::upstream) {
+        Some(upstream) => entry
+            .saying("upstream", upstream.name)
+            .saying("upstream_identity", upstream.identity),
+        None => entry,
+    }
 }
 
 /// Error for a request that must be recorded and cannot be.
