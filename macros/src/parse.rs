@@ -438,7 +438,6 @@ fn read_parameters(
     let mut has_receiver = false;
     let name = signature.ident.clone();
     for input in &mut signature.inputs {
-        check_own_name((kind, place), &name, input, mistakes);
         match input {
             FnArg::Receiver(receiver) => {
                 check_receiver(kind, place, receiver, mistakes);
@@ -668,28 +667,6 @@ fn read_argument(kind: Kind, parameter: &mut PatType, mistakes: &mut Mistakes) -
             );
             None
         }
-    }
-}
-
-/// Rejects a parameter with the name of the function: its unit struct would make the parameter a pattern.
-fn check_own_name(
-    (kind, place): (Kind, Place),
-    name: &Ident,
-    input: &FnArg,
-    mistakes: &mut Mistakes,
-) {
-    let FnArg::Typed(parameter) = input else {
-        return;
-    };
-    if let Pat::Ident(pattern) = &*parameter.pat
-        && place == Place::Free
-        && pattern.ident == *name
-    {
-        let message = format!(
-            "the parameter has the name of the {}, which is a unit struct; rename one of them",
-            kind.name()
-        );
-        mistakes.at(&pattern.ident, message);
     }
 }
 

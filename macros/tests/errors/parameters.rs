@@ -29,9 +29,6 @@ async fn context_is_no_argument(#[arg(rename = "c")] context: &CallContext) {}
 async fn same_names(a: i64, #[arg(rename = "a")] b: i64, #[arg(rename = "a")] c: i64) {}
 
 #[tool]
-async fn own_name(own_name: i64) {}
-
-#[tool]
 async fn other_attributes(#[derive(Debug)] a: i64) {}
 
 #[tool]

@@ -36,7 +36,7 @@ pub enum FetchError {
         source: Cause,
     },
     /// No connection came about.
-    #[error("cannot connect to {host}")]
+    #[error("{host} cannot be connected to")]
     Connect {
         /// The host.
         host: String,
