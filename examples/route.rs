@@ -80,7 +80,10 @@ mod tests {
     async fn the_tool_returns_what_the_webhook_recorded() -> longshore::Result {
         let version = Deployed::default();
         let server = app(version.clone()).harness()?;
-        assert_eq!(server.call("deployed_version", json!({})).await?.text(), "none yet");
+        assert_eq!(
+            server.call("deployed_version", json!({})).await?.text(),
+            "none yet"
+        );
         let request = |method, body: &'static str| {
             let request = Request::builder().method(method).uri("/hooks/deploy");
             request.body(Bytes::from_static(body.as_bytes()))
@@ -89,7 +92,10 @@ mod tests {
         assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED);
         let response = record(&version, &request(Method::POST, " v1.4.2\n")?);
         assert_eq!(response.status(), StatusCode::ACCEPTED);
-        assert_eq!(server.call("deployed_version", json!({})).await?.text(), "v1.4.2");
+        assert_eq!(
+            server.call("deployed_version", json!({})).await?.text(),
+            "v1.4.2"
+        );
         Ok(())
     }
 }

@@ -503,7 +503,7 @@ mod tests {
         });
         assert_eq!(
             refused,
-            Fares::Badly("api.example.com cannot be connected to: connection refused".to_owned())
+            Fares::Badly("cannot connect to api.example.com: connection refused".to_owned())
         );
         let large = FetchError::TooLarge {
             host: "api.example.com".to_owned(),

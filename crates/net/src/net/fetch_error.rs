@@ -36,7 +36,7 @@ pub enum FetchError {
         source: Cause,
     },
     /// No connection came about.
-    #[error("{host} cannot be connected to")]
+    #[error("cannot connect to {host}")]
     Connect {
         /// The host.
         host: String,
