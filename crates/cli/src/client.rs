@@ -1,13 +1,15 @@
 //! `longshore list`, `call`, `read` and `prompt`: client commands for a terminal or a script.
 
 mod arguments;
+mod form;
 mod reach;
 mod shown;
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use futures_util::future::BoxFuture;
@@ -15,18 +17,21 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use self::arguments::Written;
+pub(super) use self::form::Person;
 use self::reach::connected;
 pub(super) use self::reach::{find, url_of};
 use self::shown::{block, blocks, contents_of, tables};
 use super::config::print;
 use super::output;
 use super::paint::{ColorChoice, Paint};
-use super::{Failure, likeness_of};
+use super::{Failure, likeness_of, terminal};
 use crate::app::AppError;
 use crate::catalog::{HeaderParameter, header_parameters};
 use crate::protocol::Method;
 use longshore_sources::client::{Client, ClientError, Lifecycle, Listener, Params, RpcError};
 
+/// Time after which a progress bar is drawn.
+const BAR_AFTER: Duration = Duration::from_secs(1);
 /// Help text about credentials, below the options.
 pub(super) const CREDENTIALS: &str = "Credentials:\n  \
     The variable LONGSHORE_TOKEN holds a bearer token (an API key or an access token)\n  \
@@ -85,6 +90,8 @@ impl From<Era> for Lifecycle {
 /// Answer to elicitation requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Answers {
+    /// Ask at the terminal
+    Ask,
     /// Accept with the defaults that the form declares; cancel where a required field has none
     AcceptDefaults,
     /// Decline
@@ -124,7 +131,8 @@ pub(super) struct CallArgs {
     /// is used. `name:=JSON` is sent unchanged: note:=null, tags:='["a", "b"]'.
     arguments: Vec<String>,
 
-    /// How to answer forms that the server sends (elicitation) [default: the client declares no elicitation]
+    /// Response to forms and pages of the server (elicitation) [default: `ask` at a terminal, otherwise the client declares no
+    /// elicitation]
     #[arg(long, value_enum, value_name = "HOW")]
     answer: Option<Answers>,
 }
@@ -203,51 +211,56 @@ pub(super) fn list(args: &ListArgs) -> Result<(), Failure> {
 
 pub(super) fn call(args: &CallArgs) -> Result<(), Failure> {
     let written = Written::read(&args.arguments)?;
-    with_client(&args.server, args.answer, async |client, view| {
-        // Servers may have tools that they do not list; arguments of these are guessed from their text.
-        let described = match written.needs_schema() || client.mirrors_arguments() {
-            true => described(client, &args.tool).await,
-            false => Value::Null,
-        };
-        let arguments = written.typed(&described["inputSchema"])?;
-        let arguments = Value::Object(arguments);
-        let mut params = Params::new();
-        if client.mirrors_arguments() && described.is_object() {
-            let parameters = mirrored(&described).map_err(ClientError::Protocol)?;
-            params = params.mirror_all(&parameters, &arguments);
-        }
-        let params = params
-            .with("name", &*args.tool)
-            .with("arguments", arguments);
-        let result = match ask(client, view, Method::ToolsCall.as_str(), params).await {
-            Err(ClientError::Rpc(error)) => {
-                let known = names(client, Method::ToolsList.as_str(), "tools", "name").await;
-                return Err(Stop::Refused(error, meant(&args.tool, &known)));
+    let at_terminal = terminal::has_person().then_some(Answers::Ask);
+    with_client(
+        &args.server,
+        args.answer.or(at_terminal),
+        async |client, view| {
+            // Servers may have tools that they do not list; arguments of these are guessed from their text.
+            let described = match written.needs_schema() || client.mirrors_arguments() {
+                true => described(client, &args.tool).await,
+                false => Value::Null,
+            };
+            let arguments = written.typed(&described["inputSchema"])?;
+            let arguments = Value::Object(arguments);
+            let mut params = Params::new();
+            if client.mirrors_arguments() && described.is_object() {
+                let parameters = mirrored(&described).map_err(ClientError::Protocol)?;
+                params = params.mirror_all(&parameters, &arguments);
             }
-            result => result?,
-        };
-        let failed = result["isError"] == true;
-        // Some servers respond with this error to an unknown tool.
-        let is_unknown = failed
-            && result["content"][0]["text"].as_str().is_some_and(|text| {
-                let text = text.to_ascii_lowercase();
-                text.contains("unknown tool") || text.contains("not found")
-            });
-        let hint = match is_unknown {
-            true => meant(
-                &args.tool,
-                &names(client, Method::ToolsList.as_str(), "tools", "name").await,
-            ),
-            false => None,
-        };
-        Ok(Answer {
-            failed: failed.then(|| {
-                let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
-                format!("the tool reported an error{hint}")
-            }),
-            ..Answer::of(view, &result, |paint| blocks(&result, paint))
-        })
-    })
+            let params = params
+                .with("name", &*args.tool)
+                .with("arguments", arguments);
+            let result = match ask(client, view, Method::ToolsCall.as_str(), params).await {
+                Err(ClientError::Rpc(error)) => {
+                    let known = names(client, Method::ToolsList.as_str(), "tools", "name").await;
+                    return Err(Stop::Refused(error, meant(&args.tool, &known)));
+                }
+                result => result?,
+            };
+            let failed = result["isError"] == true;
+            // Some servers respond with this error to an unknown tool.
+            let is_unknown = failed
+                && result["content"][0]["text"].as_str().is_some_and(|text| {
+                    let text = text.to_ascii_lowercase();
+                    text.contains("unknown tool") || text.contains("not found")
+                });
+            let hint = match is_unknown {
+                true => meant(
+                    &args.tool,
+                    &names(client, Method::ToolsList.as_str(), "tools", "name").await,
+                ),
+                false => None,
+            };
+            Ok(Answer {
+                failed: failed.then(|| {
+                    let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
+                    format!("the tool reported an error{hint}")
+                }),
+                ..Answer::of(view, &result, |paint| blocks(&result, paint))
+            })
+        },
+    )
 }
 
 pub(super) fn read(args: &ReadArgs) -> Result<(), Failure> {
@@ -397,6 +410,8 @@ async fn ask(
         let terminal = Terminal {
             people: view.people,
             answers: view.answers,
+            begun: Instant::now(),
+            has_bar: AtomicBool::new(false),
         };
         Arc::new(terminal) as Arc<dyn Listener>
     });
@@ -456,7 +471,7 @@ fn with_client(
         .enable_all()
         .build()
         .map_err(AppError::from)?;
-    let (client, access) = connected(&runtime, server, answers.is_some())?;
+    let (client, access) = connected(&runtime, server, answers)?;
     let answer = runtime.block_on(async {
         let answer = work(&client, view).await;
         client.close(Duration::from_secs(5)).await;
@@ -492,10 +507,29 @@ fn pairs(words: &[String]) -> Result<Map<String, Value>, Failure> {
     words.iter().map(pair).collect()
 }
 
-/// Writes progress and log messages to standard error, and answers elicitation as `--answer` says.
+/// Writes progress and log messages to standard error, and responds to elicitation as `--answer` says.
 struct Terminal {
     people: bool,
     answers: Option<Answers>,
+    begun: Instant,
+    /// True while a progress bar is drawn.
+    has_bar: AtomicBool,
+}
+
+impl Terminal {
+    /// Removes the progress bar, if one is drawn.
+    fn clear(&self) {
+        if self.has_bar.swap(false, Ordering::Relaxed) {
+            // A failed write to standard error is ignored.
+            let _ = write!(io::stderr(), "\r\x1b[2K");
+        }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.clear();
+    }
 }
 
 impl Listener for Terminal {
@@ -512,11 +546,14 @@ impl Listener for Terminal {
         method: String,
         params: Option<Box<RawValue>>,
     ) -> BoxFuture<'static, Result<Value, RpcError>> {
+        let params = params.as_deref().map_or("{}", RawValue::get);
+        let params: Value = serde_json::from_str(params).unwrap_or_default();
         let answer = match self.answers {
-            Some(answers) if method == "elicitation/create" => {
-                let params = params.as_deref().map_or("{}", RawValue::get);
-                Ok(answer_of(answers, params))
+            Some(Answers::Ask) if method == "elicitation/create" => {
+                self.clear();
+                return Box::pin(asked_at_terminal(params));
             }
+            Some(answers) if method == "elicitation/create" => Ok(answer_of(answers, &params)),
             _ => Err(RpcError::new(
                 -32601,
                 format!("no user can be asked: {method}"),
@@ -526,18 +563,19 @@ impl Listener for Terminal {
     }
 
     fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
-        let of = total
-            .map(|total| format!(" of {total}"))
-            .unwrap_or_default();
         if !self.people {
             return;
         }
+        let line = progress_line(progress, total, &clean(message.unwrap_or_default()));
+        let mut stderr = io::stderr();
         // A failed write to standard error is ignored.
-        let _ = writeln!(
-            io::stderr(),
-            "{progress}{of} {}",
-            clean(message.unwrap_or_default())
-        );
+        if !stderr.is_terminal() {
+            let _ = writeln!(stderr, "{line}");
+        } else if BAR_AFTER <= self.begun.elapsed() {
+            self.has_bar.store(true, Ordering::Relaxed);
+            let _ = write!(stderr, "\r\x1b[2K{line}");
+            let _ = stderr.flush();
+        }
     }
 
     fn log(&self, level: &str, _: Option<&str>, data: &Value) {
@@ -547,13 +585,52 @@ impl Listener for Terminal {
         let said = data
             .as_str()
             .map_or_else(|| data.to_string(), str::to_owned);
+        self.clear();
         let _ = writeln!(io::stderr(), "{}: {}", clean(level), clean(&said));
     }
 }
 
+/// Returns a progress report as a line, with a bar if the total is known.
+fn progress_line(progress: f64, total: Option<f64>, message: &str) -> String {
+    /// Cells of the bar, and characters of the message.
+    const CELLS: usize = 20;
+    const MESSAGE_MAX: usize = 40;
+    let message: String = message
+        .chars()
+        .filter(|c| *c != '\n')
+        .take(MESSAGE_MAX)
+        .collect();
+    let Some(total) = total.filter(|total| 0.0 < *total) else {
+        return format!("{progress} {message}");
+    };
+    let share = (progress / total).clamp(0.0, 1.0);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "a share of 20 cells"
+    )]
+    let full = (share * CELLS as f64).round() as usize;
+    let bar: String = (0..CELLS)
+        .map(|cell| if cell < full { '#' } else { '.' })
+        .collect();
+    format!("[{bar}] {progress} of {total} {message}")
+}
+
+/// Asks the user at the terminal. Several requests are asked one after the other.
+async fn asked_at_terminal(params: Value) -> Result<Value, RpcError> {
+    static TERMINAL: Mutex<()> = Mutex::new(());
+    let asked = tokio::task::spawn_blocking(move || {
+        let _turn = TERMINAL.lock().unwrap_or_else(PoisonError::into_inner);
+        form::fill_in(&params, &mut terminal::User)
+    });
+    let failed = |problem: String| RpcError::new(-32603, format!("the terminal failed: {problem}"));
+    let result = asked.await.map_err(|error| failed(error.to_string()))?;
+    result.map_err(|error| failed(error.to_string()))
+}
+
 /// Builds the result of an elicitation without a user.
-fn answer_of(answers: Answers, params: &str) -> Value {
-    let params: Value = serde_json::from_str(params).unwrap_or_default();
+fn answer_of(answers: Answers, params: &Value) -> Value {
     let is_form = matches!(params["mode"].as_str(), None | Some("form"));
     if answers == Answers::Decline {
         return json!({"action": "decline"});
@@ -600,6 +677,16 @@ mod tests {
         assert_eq!(shell_word("files:read"), "files:read");
         assert_eq!(shell_word("a;ls"), "'a;ls'");
         assert_eq!(shell_word("a'`ls`"), r"'a'\''`ls`'");
+    }
+
+    #[test]
+    fn progress_is_a_bar_if_the_total_is_known() {
+        let line = progress_line(5.0, Some(20.0), "row\n drawn");
+        assert_eq!(line, "[#####...............] 5 of 20 row drawn");
+        assert_eq!(progress_line(3.0, None, "rows"), "3 rows");
+        assert_eq!(progress_line(9.0, Some(0.0), ""), "9 ");
+        let over = progress_line(30.0, Some(20.0), "");
+        assert!(over.starts_with("[####################]"), "{over}");
     }
 
     #[test]

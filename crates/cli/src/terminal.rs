@@ -28,6 +28,21 @@ pub(super) fn secret(prompt: &str) -> io::Result<String> {
     Ok(answer?.trim().to_owned())
 }
 
+/// The user at the terminal.
+pub(super) struct User;
+
+impl super::client::Person for User {
+    fn tell(&mut self, text: &str) -> io::Result<()> {
+        writeln!(io::stderr(), "{text}")
+    }
+
+    fn ask(&mut self, prompt: &str) -> io::Result<Option<String>> {
+        write!(io::stderr(), "{prompt}")?;
+        let answer = line()?;
+        Ok((!answer.is_empty()).then_some(answer))
+    }
+}
+
 fn line() -> io::Result<String> {
     let mut answer = String::new();
     io::Read::take(io::stdin().lock(), ANSWER_BYTES).read_line(&mut answer)?;

@@ -7,7 +7,7 @@ use serde_json::{Map, json};
 use tokio::runtime::Runtime;
 use url::{Host, Url};
 
-use super::{Failure, ServerArgs, clean, of_server, shell_word};
+use super::{Answers, Failure, ServerArgs, clean, of_server, shell_word};
 use crate::app::{AppError, tokens};
 use crate::cli::login::{self, Place};
 use crate::cli::run::load;
@@ -18,6 +18,8 @@ use crate::source::{LoginError, Tokens, UpstreamConfig, default_folder, has_logi
 use longshore_app::config::{Config, Flags};
 use longshore_sources::client::{Client, ClientError, Lifecycle, Options};
 
+/// Minimum timeout of requests if a user may be asked.
+const PATIENCE: Duration = Duration::from_secs(15 * 60);
 /// Variable with a token for servers that are given by URL.
 const TOKEN: &str = "LONGSHORE_TOKEN";
 
@@ -194,7 +196,11 @@ impl Access {
         is_bare.then_some(url)
     }
 
-    async fn connect(&self, server: &ServerArgs, answers: bool) -> Result<Client, Unreached> {
+    async fn connect(
+        &self,
+        server: &ServerArgs,
+        answers: Option<Answers>,
+    ) -> Result<Client, Unreached> {
         let name = &server.server;
         let target = self.upstream.target(name).map_err(AppError::from)?;
         let credentials = self
@@ -203,9 +209,18 @@ impl Access {
             .map_err(AppError::from)?;
         let limit = Duration::from_secs(server.timeout.max(1));
         let mut capabilities = Map::new();
-        if answers {
-            capabilities.insert("elicitation".to_owned(), json!({"form": {}}));
+        if let Some(answers) = answers {
+            let elicitation = match answers {
+                Answers::Ask => json!({"form": {}, "url": {}}),
+                Answers::AcceptDefaults | Answers::Decline => json!({"form": {}}),
+            };
+            capabilities.insert("elicitation".to_owned(), elicitation);
         }
+        // A user needs time.
+        let patience = match answers {
+            Some(Answers::Ask) => limit.max(PATIENCE),
+            _ => limit,
+        };
         let options = Options {
             name: name.clone(),
             capabilities,
@@ -213,7 +228,7 @@ impl Access {
                 .protocol
                 .map_or(self.upstream.protocol, Lifecycle::from),
             connect_timeout: limit,
-            request_timeout: limit,
+            request_timeout: patience,
             message_bytes: self.upstream.message_bytes,
             credentials,
             ..Options::default()
@@ -373,7 +388,7 @@ impl From<AppError> for Unreached {
 pub(super) fn connected(
     runtime: &Runtime,
     server: &ServerArgs,
-    answers: bool,
+    answers: Option<Answers>,
 ) -> Result<(Client, Access), Failure> {
     let mut access = Access::of(server)?;
     let mut may_ask = !server.json && terminal::has_person();
