@@ -297,7 +297,15 @@ impl Provider {
             (is_good && !text.chars().any(char::is_control)).then(|| text.to_owned())
         };
         let subject = text("sub").ok_or_else(|| self.odd("it named no subject"))?;
-        let is_verified = claims.get("email_verified") != Some(&Value::Bool(false));
+        // An address that the user may have made up must not admit anybody.
+        let is_verified = match claims.get("email_verified") {
+            Some(Value::Bool(verified)) => *verified,
+            // Some providers write it as text.
+            Some(Value::String(verified)) => verified == "true",
+            Some(_) => false,
+            // These send no such claim: addresses of Entra are those of the tenant, and GitHub shows verified ones only.
+            None => matches!(self.kind, ProviderKind::Plain) || self.preset == Preset::Entra,
+        };
         let mut groups = Vec::new();
         for name in &self.group_claims {
             collect_words(claim(claims, name), &mut groups);

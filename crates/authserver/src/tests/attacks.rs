@@ -215,6 +215,32 @@ async fn id_tokens_that_are_not_for_this_login_are_rejected() {
     assert_eq!(flow::query(&url, "error").as_deref(), Some("server_error"));
 }
 
+/// An address that the provider has not verified does not admit its owner, nor is it passed on.
+#[tokio::test]
+async fn only_verified_addresses_count() {
+    let flow = Flow::with(|config| config.allow.domains = vec!["example.com".to_owned()]).await;
+    let client = flow.register().await;
+    let page = flow.authorize(&client, &[]).await;
+    let provider = flow.decide(&page, "allow").await;
+    let nonce = flow::query(&provider, "nonce").expect("a nonce");
+    for (verified, error) in [
+        (json!(true), None),
+        (json!("true"), None),
+        (json!(false), Some("access_denied")),
+        (json!("false"), Some("access_denied")),
+        (json!(1), Some("access_denied")),
+        // Absent.
+        (json!(null), Some("access_denied")),
+    ] {
+        flow.provider
+            .next(&nonce, json!({"email_verified": verified}));
+        let (_, headers, _) = flow.callback_as_prepared(&page, &provider, &[]).await;
+        let location = headers["location"].to_str().expect("ASCII");
+        let url = location.parse().expect("a URL");
+        assert_eq!(flow::query(&url, "error").as_deref(), error, "{verified}");
+    }
+}
+
 #[tokio::test]
 async fn codes_are_bound_to_client_verifier_and_redirect_uri_and_are_used_once() {
     let flow = Flow::start().await;

@@ -69,7 +69,7 @@ impl FakeProvider {
         provider
     }
 
-    /// Sets the nonce of the next ID token, and claims that replace others.
+    /// Sets the nonce of the next ID token, and claims that replace others; `null` removes one.
     pub(super) fn next(&self, nonce: &str, changed: Value) {
         let mut inner = self.inner.lock().expect("not poisoned");
         nonce.clone_into(&mut inner.nonce);
@@ -199,6 +199,8 @@ fn id_token(issuer: &str, inner: &Inner) -> String {
     for (name, value) in inner.changed.as_object().expect("an object") {
         claims[name] = value.clone();
     }
+    let members = claims.as_object_mut().expect("an object");
+    members.retain(|_, value| !value.is_null());
     signed(inner, "JWT", &claims)
 }
 
