@@ -18,8 +18,6 @@ use crate::source::{LoginError, Tokens, UpstreamConfig, default_folder, has_logi
 use longshore_app::config::{Config, Flags};
 use longshore_sources::client::{Client, ClientError, Lifecycle, Options};
 
-/// Minimum timeout of requests if a user may be asked.
-const PATIENCE: Duration = Duration::from_secs(15 * 60);
 /// Variable with a token for servers that are given by URL.
 const TOKEN: &str = "LONGSHORE_TOKEN";
 
@@ -216,11 +214,6 @@ impl Access {
             };
             capabilities.insert("elicitation".to_owned(), elicitation);
         }
-        // A user needs time.
-        let patience = match answers {
-            Some(Answers::Ask) => limit.max(PATIENCE),
-            _ => limit,
-        };
         let options = Options {
             name: name.clone(),
             capabilities,
@@ -228,7 +221,7 @@ impl Access {
                 .protocol
                 .map_or(self.upstream.protocol, Lifecycle::from),
             connect_timeout: limit,
-            request_timeout: patience,
+            request_timeout: limit,
             message_bytes: self.upstream.message_bytes,
             credentials,
             ..Options::default()
