@@ -4,7 +4,7 @@ use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
-use syn::{Attribute, Expr, ExprLit, Ident, Lit, Type};
+use syn::{Attribute, Expr, ExprLit, FnArg, Ident, Lit, Pat, Type};
 
 use crate::methods::Object;
 use crate::options::{Preset, Task, ToolOptions};
@@ -47,6 +47,7 @@ pub(crate) fn unit<O>(offered: &Function<O>, implementation: &TokenStream) -> To
     let mut function = function.clone();
     function.vis = syn::Visibility::Inherited;
     let callable = callable(offered);
+    let hide_tools = hide_tools(offered);
     quote! {
         #(#conditions)*
         #(#documentation)*
@@ -63,9 +64,58 @@ pub(crate) fn unit<O>(offered: &Function<O>, implementation: &TokenStream) -> To
                 clippy::unused_async
             )]
             #function
+            #hide_tools
             #implementation
             #callable
         };
+    }
+}
+
+/// An unused function for each parameter's name.
+///
+/// It hides another tool of the module with that name. A tool is a unit struct, so its name in a pattern means the struct;
+/// the name of a function in a pattern is a new variable.
+///
+/// A name in the options of a parameter is not hidden: the options are in the same scope.
+fn hide_tools<O>(offered: &Function<O>) -> TokenStream {
+    let mut names = Vec::new();
+    for input in &offered.function.sig.inputs {
+        if let FnArg::Typed(parameter) = input {
+            variables(&parameter.pat, &mut names);
+        }
+    }
+    let used: Vec<_> = offered.arguments().flat_map(Argument::names_used).collect();
+    let name = &offered.function.sig.ident;
+    names.sort_unstable();
+    names.dedup();
+    names.retain(|ident| *ident != name && !used.contains(&ident.to_string()));
+    quote!(#(#[allow(dead_code)] fn #names() {})*)
+}
+
+/// Collects the variables that a pattern binds. A name with a capital letter is that of a type.
+fn variables<'a>(pattern: &'a Pat, names: &mut Vec<&'a Ident>) {
+    match pattern {
+        Pat::Ident(variable) => {
+            if !variable
+                .ident
+                .unraw()
+                .to_string()
+                .starts_with(char::is_uppercase)
+            {
+                names.push(&variable.ident);
+            }
+            if let Some((_, inner)) = &variable.subpat {
+                variables(inner, names);
+            }
+        }
+        Pat::Paren(inner) => variables(&inner.pat, names),
+        Pat::Reference(inner) => variables(&inner.pat, names),
+        Pat::Type(inner) => variables(&inner.pat, names),
+        Pat::Slice(inner) => inner.elems.iter().for_each(|p| variables(p, names)),
+        Pat::Tuple(inner) => inner.elems.iter().for_each(|p| variables(p, names)),
+        Pat::TupleStruct(inner) => inner.elems.iter().for_each(|p| variables(p, names)),
+        Pat::Struct(inner) => inner.fields.iter().for_each(|f| variables(&f.pat, names)),
+        _ => {}
     }
 }
 
@@ -100,10 +150,11 @@ fn arguments(tool: &ToolFn) -> TokenStream {
 fn field(i: usize, argument: &Argument) -> TokenStream {
     let Argument {
         ident,
-        ty,
         options,
         attributes,
+        ..
     } = argument;
+    let ty = argument.sent();
     let description = options
         .description
         .as_ref()
@@ -142,7 +193,7 @@ fn default(i: usize, argument: &Argument) -> Option<TokenStream> {
         return None;
     };
     let name = name_of_default(i);
-    let ty = &argument.ty;
+    let ty = argument.sent();
     let value = preset(value);
     Some(quote! {
         fn #name() -> #ty {
@@ -231,16 +282,31 @@ pub(crate) fn bind<O>(offered: &Function<O>, kind: &TokenStream) -> TokenStream 
         },
         false => quote!(::core::option::Option::None),
     };
-    let requires = offered.extracted().map(|wanted| {
+    let extracted = offered.extracted().map(|wanted| {
         let ty = &wanted.ty;
         quote_spanned! {ty.span()=>
             <#ty as ::longshore::__private::FromCall>::requires(&mut __longshore_required);
+        }
+    });
+    let resolved = offered.resolved().map(|(_, argument)| {
+        let ty = &argument.ty;
+        quote_spanned! {ty.span()=>
+            <#ty as ::longshore::__private::FromArgument>::requires(&mut __longshore_required);
+        }
+    });
+    let requires = extracted.chain(resolved);
+    let object = (offered.place == Place::Method).then(|| {
+        quote! {
+            __longshore_required.offer(
+                ::longshore::__private::Arc::clone(&self.__longshore_this)
+            );
         }
     });
     let with_required = extracts(offered).then(|| {
         quote! {
             let mut __longshore_required =
                 ::longshore::__private::RequiredState::new(__longshore_provided);
+            #object
             #(#requires)*
             if let ::core::option::Option::Some(__longshore_state) =
                 __longshore_required.finish()?
@@ -274,9 +340,9 @@ pub(crate) fn bind_extractors<O>(offered: &Function<O>, kind: &TokenStream) -> O
     (extracts(offered) && !has_state(offered)).then(|| bind(offered, kind))
 }
 
-/// Returns true if a function takes values from its call.
+/// Returns true if a function takes values from its call, or makes some from its arguments.
 fn extracts<O>(offered: &Function<O>) -> bool {
-    offered.extracted().next().is_some()
+    offered.extracted().next().is_some() || offered.resolved().next().is_some()
 }
 
 /// The future of a call that comes before [`bind`].
@@ -318,6 +384,20 @@ pub(crate) fn extract_one(i: usize, ty: &Type) -> TokenStream {
             &__longshore_context
         ).await?;
     }
+}
+
+/// Statements that make values from the arguments with `resolve`, in an `async` block after [`extract`].
+pub(crate) fn resolve<O>(offered: &Function<O>) -> TokenStream {
+    let all = offered.resolved().map(|(i, argument)| {
+        let (local, ty) = (local(i), &argument.ty);
+        quote_spanned! {ty.span()=>
+            let #local = <#ty as ::longshore::__private::FromArgument>::from_argument(
+                #local,
+                &__longshore_context,
+            ).await?;
+        }
+    });
+    all.collect()
 }
 
 /// The call of a function or a method, with these locals for its arguments.
@@ -491,9 +571,11 @@ fn call(tool: &ToolFn, arguments: &TokenStream) -> TokenStream {
         quote!(#called.await)
     };
     let extract = extract(tool);
+    let resolve = resolve(tool);
     quote! {
         #extract
         let #pattern = __longshore_arguments.parse::<#arguments>()?;
+        #resolve
         let __longshore_returned: #returns = #returned;
     }
 }

@@ -8,7 +8,7 @@ use syn::spanned::Spanned;
 
 use crate::expand::{
     Carrier, bind, bind_extractors, bound_type, called, documentation, extract, extract_one,
-    extracted, has_state, local, preset, state, unbound, unit,
+    extracted, has_state, local, preset, resolve, state, unbound, unit,
 };
 use crate::methods::Object;
 use crate::options::{CommonOptions, Complete, Preset, PromptOptions, ResourceOptions};
@@ -325,7 +325,7 @@ fn answered<O>(offered: &Function<O>, error: &TokenStream) -> TokenStream {
     let returns = &offered.returns;
     let read = offered.arguments().enumerate().map(|(i, argument)| {
         let local = local(i);
-        let ty = &argument.ty;
+        let ty = argument.sent();
         let value = parameter(argument);
         quote!(let #local: #ty = #value;)
     });
@@ -349,9 +349,11 @@ fn answered<O>(offered: &Function<O>, error: &TokenStream) -> TokenStream {
         let __longshore_success = (&&&&__longshore_answer).__longshore_answer(__longshore_returned)?;
     };
     let extract = extract(offered);
+    let resolve = resolve(offered);
     quote! {
         #extract
         #(#read)*
+        #resolve
         let __longshore_returned: #returns = #returned;
         #split
     }
@@ -360,14 +362,14 @@ fn answered<O>(offered: &Function<O>, error: &TokenStream) -> TokenStream {
 /// The value of a parameter.
 fn parameter(argument: &Argument) -> TokenStream {
     let name = argument.name();
-    let inside = inside_option(&argument.ty);
+    let inside = argument.sent_as(inside_option(&argument.ty));
     let optional = quote_spanned! {inside.span()=>
         __longshore_parameters.parse_optional::<#inside>(#name)?
     };
     if argument.options.default.is_none() && argument.is_optional() {
         return optional;
     }
-    let ty = &argument.ty;
+    let ty = argument.sent();
     match &argument.options.default {
         None => quote_spanned!(ty.span()=> __longshore_parameters.parse::<#ty>(#name)?),
         Some(preset_value) => {
@@ -389,7 +391,7 @@ fn parameter(argument: &Argument) -> TokenStream {
 }
 
 /// The arguments of a function that suggests values, and the statements that they need before them. The names are those
-/// of parameters with `#[state]` or `#[call]`, which was checked when the function was read.
+/// of parameters with `#[state]`, `#[call]` or `#[arg(resolve)]`, which was checked when the function was read.
 fn given<O>(offered: &Function<O>, names: &[Ident]) -> (TokenStream, Vec<TokenStream>) {
     let mut statements = TokenStream::new();
     let mut arguments = Vec::new();
@@ -405,8 +407,46 @@ fn given<O>(offered: &Function<O>, names: &[Ident]) -> (TokenStream, Vec<TokenSt
             let local = extracted(i);
             arguments.push(quote!(#local));
         }
+        let mut all = offered.resolved();
+        if let Some((i, argument)) = all.find(|(_, argument)| argument.ident == *name) {
+            statements.extend(resolve_known(i, argument));
+            let local = local(i);
+            arguments.push(quote!(#local));
+        }
     }
     (statements, arguments)
+}
+
+/// Statements that make the value of a resolved argument from the arguments that are known at a completion. Without a
+/// valid one, or if the caller may not have it, there are no suggestions.
+fn resolve_known(i: usize, argument: &Argument) -> TokenStream {
+    let (local, name, ty) = (local(i), argument.name(), &argument.ty);
+    let inside = inside_option(ty);
+    let sent = argument.sent_as(inside);
+    let known = quote_spanned! {ty.span()=>
+        __longshore_request.arguments.parse_optional::<#sent>(#name)
+    };
+    let none = quote! {
+        else {
+            return ::core::result::Result::Ok(::core::default::Default::default());
+        };
+    };
+    let read = match std::ptr::eq(inside, ty) {
+        false => quote!(let #local = #known.ok().flatten();),
+        true => quote! {
+            let ::core::result::Result::Ok(::core::option::Option::Some(#local)) = #known #none
+        },
+    };
+    quote_spanned! {ty.span()=>
+        #read
+        let #local = <#ty as ::longshore::__private::FromArgument>::from_argument(
+            #local,
+            &__longshore_context,
+        ).await;
+        let ::core::option::Option::Some(#local) =
+            ::longshore::__private::unless_rejected(#local)?
+        #none
+    }
 }
 
 /// The methods for completion; nothing if no parameter has suggestions.

@@ -85,6 +85,8 @@ pub(crate) struct ArgOptions {
     pub(crate) default: Option<Preset>,
     pub(crate) header: Option<LitStr>,
     pub(crate) flatten: Option<proc_macro2::Span>,
+    /// The type is made from the argument, by `FromArgument`.
+    pub(crate) resolve: Option<proc_macro2::Span>,
     pub(crate) title: Option<LitStr>,
     pub(crate) complete: Option<Complete>,
 }
@@ -373,9 +375,23 @@ impl Parse for MetaEntry {
 impl ArgOptions {
     fn names(kind: Kind) -> &'static [&'static str] {
         match kind {
-            Kind::Tool => &["description", "rename", "default", "header", "flatten"],
-            Kind::Resource => &["rename", "default", "complete"],
-            Kind::Prompt => &["description", "title", "rename", "default", "complete"],
+            Kind::Tool => &[
+                "description",
+                "rename",
+                "default",
+                "header",
+                "flatten",
+                "resolve",
+            ],
+            Kind::Resource => &["rename", "default", "complete", "resolve"],
+            Kind::Prompt => &[
+                "description",
+                "title",
+                "rename",
+                "default",
+                "complete",
+                "resolve",
+            ],
         }
     }
 
@@ -414,6 +430,11 @@ impl ArgOptions {
                 let mut said = self.flatten.map(|_| true);
                 set(&mut said, option, word(option), mistakes);
                 self.flatten = Some(option.span());
+            }
+            "resolve" => {
+                let mut said = self.resolve.map(|_| true);
+                set(&mut said, option, word(option), mistakes);
+                self.resolve = Some(option.span());
             }
             "title" => set(&mut self.title, option, text(option), mistakes),
             "complete" => set(&mut self.complete, option, complete(option), mistakes),

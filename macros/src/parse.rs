@@ -1,12 +1,14 @@
 //! A function and its options become a plain description, or all the mistakes in them.
 
 use proc_macro2::{Span, TokenStream};
-use quote::ToTokens;
+use quote::{ToTokens, quote_spanned};
 use syn::ext::IdentExt;
+use syn::spanned::Spanned;
 use syn::{Attribute, FnArg, Ident, ItemFn, Pat, PatType, Receiver, ReturnType, Signature, Type};
 
 use crate::options::{
-    ArgOptions, Complete, Mistakes, PromptOptions, ResourceOptions, ToolOptions, fault_of_name,
+    ArgOptions, Complete, Mistakes, Preset, PromptOptions, ResourceOptions, ToolOptions,
+    fault_of_name,
 };
 
 /// A function that is to become something that a server offers, with its options.
@@ -113,6 +115,12 @@ impl<O> Function<O> {
         })
     }
 
+    /// The arguments with `#[arg(resolve)]`, each with its place among all arguments.
+    pub(crate) fn resolved(&self) -> impl Iterator<Item = (usize, &Argument)> {
+        let all = self.arguments().enumerate();
+        all.filter(|(_, argument)| argument.options.resolve.is_some())
+    }
+
     /// The parameters with `#[call]`, in order.
     pub(crate) fn extracted(&self) -> impl Iterator<Item = &Extracted> {
         self.parameters.iter().filter_map(|p| match p {
@@ -126,6 +134,40 @@ impl Argument {
     /// Returns true if the caller may leave it out.
     pub(crate) fn is_optional(&self) -> bool {
         self.options.default.is_some() || is_option(&self.ty)
+    }
+
+    /// The words of its options and attributes, among them all names.
+    pub(crate) fn names_used(&self) -> Vec<String> {
+        let mut text = String::new();
+        for attribute in &self.attributes {
+            if !attribute.path().is_ident("doc") {
+                text += &attribute.to_token_stream().to_string();
+            }
+        }
+        if let Some(Preset::Value(value)) = &self.options.default {
+            text += &value.to_token_stream().to_string();
+        }
+        if let Some(Complete::Function { path, .. }) = &self.options.complete {
+            text += &path.to_token_stream().to_string();
+        }
+        let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+        words.map(str::to_owned).collect()
+    }
+
+    /// The type that callers send.
+    pub(crate) fn sent(&self) -> TokenStream {
+        self.sent_as(&self.ty)
+    }
+
+    /// The type that callers send for `ty`, which is the parameter's type or the one in its `Option`.
+    pub(crate) fn sent_as(&self, ty: &Type) -> TokenStream {
+        match self.options.resolve {
+            None => ty.to_token_stream(),
+            // The span puts the error of a missing trait at the type.
+            Some(_) => quote_spanned! {ty.span()=>
+                <#ty as ::longshore::__private::FromArgument>::Argument
+            },
+        }
     }
 
     /// The name that callers use.
@@ -311,15 +353,19 @@ fn check_given(given: &[Ident], parameters: &[Parameter], place: Place, mistakes
         let is_known = parameters.iter().any(|p| match p {
             Parameter::State(shared) => shared.ident.as_ref() == Some(name),
             Parameter::Call(extracted) => extracted.ident.as_ref() == Some(name),
-            Parameter::Argument(_) | Parameter::Context => false,
+            Parameter::Argument(argument) => {
+                argument.options.resolve.is_some() && argument.ident == *name
+            }
+            Parameter::Context => false,
         });
         if !is_known {
-            let message = match place {
-                Place::Free => {
-                    format!("there is no parameter `#[state] {name}` and no `#[call] {name}`")
-                }
-                Place::Method => format!("there is no parameter `#[call] {name}`"),
+            let state = match place {
+                Place::Free => "`#[state]`, ",
+                Place::Method => "",
             };
+            let message = format!(
+                "there is no parameter `{name}` with {state}`#[call]` or `#[arg(resolve)]`"
+            );
             mistakes.at(name, message);
         }
     }
@@ -645,7 +691,9 @@ fn read_argument(kind: Kind, parameter: &mut PatType, mistakes: &mut Mistakes) -
         }
     }
     check_type(kind, &parameter.ty, mistakes);
-    if let Some(header) = &options.header {
+    if let Some(header) = &options.header
+        && options.resolve.is_none()
+    {
         check_mirrored(&parameter.ty, header, mistakes);
     }
     match &*parameter.pat {
@@ -711,8 +759,14 @@ fn check_flattened(
         rename,
         default,
         header,
+        resolve,
         ..
     } = &argument.options;
+    if resolve.is_some() {
+        refuse(
+            "`flatten` and `resolve` exclude each other: a resolved parameter is one member of the arguments",
+        );
+    }
     if description.is_some() || rename.is_some() || default.is_some() || header.is_some() {
         refuse("with `flatten` this parameter does not exist; describe the members of the struct");
     }

@@ -27,7 +27,7 @@ pub use std::time::Duration;
 pub use offers::*;
 
 pub use crate::catalog::ToolError;
-pub use crate::catalog::extract::{FromCall, RequiredState, WithState};
+pub use crate::catalog::extract::{FromArgument, FromCall, RequiredState, WithState};
 pub use crate::catalog::inventory::Collected;
 pub use crate::catalog::typed::ToolSpec;
 pub use crate::catalog::{

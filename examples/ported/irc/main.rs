@@ -8,9 +8,9 @@
 mod network;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use longshore::extract::{Caller, Progress};
+use longshore::extract::{Caller, FromArgument, FromCall, Progress, Rejection, RequiredState};
 use longshore::{
     App, CallContext, CompletionRequest, Completions, Elicited, JsonSchema, ResourceError,
     ToolError, tools,
@@ -26,14 +26,38 @@ struct Irc(Mutex<State>);
 struct State {
     network: Network,
     /// Guests by their handles.
-    guests: BTreeMap<String, Guest>,
+    guests: BTreeMap<String, Connection>,
     last_handle: u64,
 }
 
-struct Guest {
+struct Connection {
     nickname: String,
-    /// The id of the caller that has connected it. Handles of others are not known to a caller.
+    /// The id of the caller that has connected the guest.
     owner: String,
+}
+
+/// A guest of the caller. Handles of other callers are not known to it.
+struct Guest {
+    handle: String,
+    nickname: String,
+}
+
+impl FromArgument for Guest {
+    /// The handle.
+    type Argument = String;
+
+    fn requires(state: &mut RequiredState<'_>) {
+        state.needs::<Irc>();
+    }
+
+    async fn from_argument(handle: String, context: &Arc<CallContext>) -> Result<Self, Rejection> {
+        let caller = Caller::from_call(context).await?;
+        let irc = context.state::<Irc>()?;
+        let nickname = irc.nickname(&caller, &handle).ok_or_else(|| {
+            Rejection::new(format!("there is no agent {handle}; call irc.connect"))
+        })?;
+        Ok(Self { handle, nickname })
+    }
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -71,29 +95,37 @@ impl Irc {
         state.last_handle += 1;
         let agent_id = format!("agent-{}", state.last_handle);
         let owner = caller.id().to_owned();
-        let guest = Guest {
+        let connection = Connection {
             nickname: nickname.clone(),
             owner,
         };
-        state.guests.insert(agent_id.clone(), guest);
+        state.guests.insert(agent_id.clone(), connection);
         Ok(Connected { agent_id, nickname })
     }
 
     /// Disconnects a guest.
     #[tool(destructive)]
-    async fn disconnect(&self, #[call] caller: Caller, agent_id: String) -> Result<(), ToolError> {
-        let (nickname, mut state) = self.guest(&caller, &agent_id)?;
-        state.network.quit(&nickname);
-        state.guests.remove(&agent_id);
+    async fn disconnect(
+        &self,
+        #[arg(resolve, rename = "agent_id")] guest: Guest,
+    ) -> Result<(), ToolError> {
+        let mut state = self.state();
+        state.network.quit(&guest.nickname);
+        state.guests.remove(&guest.handle);
         Ok(())
     }
 
     /// Returns a guest's nickname and channels.
     #[tool(read_only)]
-    async fn status(&self, #[call] caller: Caller, agent_id: String) -> Result<Status, ToolError> {
-        let (nickname, state) = self.guest(&caller, &agent_id)?;
-        let channels = state.network.channels_of(&nickname);
-        Ok(Status { nickname, channels })
+    async fn status(
+        &self,
+        #[arg(resolve, rename = "agent_id")] guest: Guest,
+    ) -> Result<Status, ToolError> {
+        let state = self.state();
+        Ok(Status {
+            channels: state.network.channels_of(&guest.nickname),
+            nickname: guest.nickname,
+        })
     }
 
     /// Joins a channel, and returns its topic. Asks for the key if it needs one.
@@ -101,13 +133,13 @@ impl Irc {
     async fn join(
         &self,
         context: &CallContext,
-        #[call] caller: Caller,
-        agent_id: String,
+        #[arg(resolve, rename = "agent_id")] guest: Guest,
         /// The channel, such as `#tests`.
         channel: String,
         key: Option<String>,
     ) -> Result<Option<Topic>, ToolError> {
-        if let Err(rejected) = self.try_join(&caller, &agent_id, &channel, key.as_deref())? {
+        let join = |key| self.state().network.join(&guest.nickname, &channel, key);
+        if let Err(rejected) = join(key.as_deref()) {
             let (Rejected::NeedsKey(_), None) = (&rejected, &key) else {
                 return Err(rejected.into());
             };
@@ -115,36 +147,34 @@ impl Irc {
             let Elicited::Accepted(ChannelKey { word }) = asked.await? else {
                 return Err(rejected.into());
             };
-            self.try_join(&caller, &agent_id, &channel, Some(&word))??;
+            join(Some(&word))?;
         }
-        let (nickname, mut state) = self.guest(&caller, &agent_id)?;
-        Ok(state.network.topic(&nickname, &channel)?)
+        let mut state = self.state();
+        Ok(state.network.topic(&guest.nickname, &channel)?)
     }
 
     /// Leaves a channel.
     #[tool(destructive)]
     async fn part(
         &self,
-        #[call] caller: Caller,
-        agent_id: String,
+        #[arg(resolve, rename = "agent_id")] guest: Guest,
         channel: String,
     ) -> Result<(), ToolError> {
-        let (nickname, mut state) = self.guest(&caller, &agent_id)?;
-        Ok(state.network.part(&nickname, &channel)?)
+        let mut state = self.state();
+        Ok(state.network.part(&guest.nickname, &channel)?)
     }
 
     /// Sends a message to a channel. Lines are messages of their own.
     #[tool]
     async fn send(
         &self,
-        #[call] caller: Caller,
-        agent_id: String,
+        #[arg(resolve, rename = "agent_id")] guest: Guest,
         channel: String,
         text: String,
     ) -> Result<usize, ToolError> {
-        let (nickname, mut state) = self.guest(&caller, &agent_id)?;
+        let mut state = self.state();
         for line in text.lines() {
-            state.network.send(&nickname, &channel, line)?;
+            state.network.send(&guest.nickname, &channel, line)?;
         }
         Ok(text.lines().count())
     }
@@ -153,16 +183,15 @@ impl Irc {
     #[tool(read_only)]
     async fn history(
         &self,
-        #[call] caller: Caller,
         #[call] progress: Progress,
-        agent_id: String,
+        #[arg(resolve, rename = "agent_id")] guest: Guest,
         channel: String,
         #[arg(default = 50)] limit: usize,
     ) -> Result<Vec<Message>, ToolError> {
         progress.report(1.0, Some(2.0), "reading").await;
         let messages = {
-            let (nickname, mut state) = self.guest(&caller, &agent_id)?;
-            state.network.history(&nickname, &channel, limit)?
+            let mut state = self.state();
+            state.network.history(&guest.nickname, &channel, limit)?
         };
         progress.report(2.0, Some(2.0), "read").await;
         Ok(messages)
@@ -172,12 +201,11 @@ impl Irc {
     #[tool(read_only)]
     async fn names(
         &self,
-        #[call] caller: Caller,
-        agent_id: String,
+        #[arg(resolve, rename = "agent_id")] guest: Guest,
         channel: String,
     ) -> Result<Vec<String>, ToolError> {
-        let (nickname, mut state) = self.guest(&caller, &agent_id)?;
-        Ok(state.network.names(&nickname, &channel)?)
+        let mut state = self.state();
+        Ok(state.network.names(&guest.nickname, &channel)?)
     }
 
     /// Returns the channels without a key.
@@ -196,39 +224,36 @@ impl Irc {
     #[tool(name = "topic.get", read_only)]
     async fn topic(
         &self,
-        #[call] caller: Caller,
-        agent_id: String,
+        #[arg(resolve, rename = "agent_id")] guest: Guest,
         channel: String,
     ) -> Result<Option<Topic>, ToolError> {
-        let (nickname, mut state) = self.guest(&caller, &agent_id)?;
-        Ok(state.network.topic(&nickname, &channel)?)
+        let mut state = self.state();
+        Ok(state.network.topic(&guest.nickname, &channel)?)
     }
 
     /// Sets the topic of a channel.
     #[tool(name = "topic.set", idempotent)]
     async fn set_topic(
         &self,
-        #[call] caller: Caller,
-        agent_id: String,
+        #[arg(resolve, rename = "agent_id")] guest: Guest,
         channel: String,
         topic: String,
     ) -> Result<(), ToolError> {
-        let (nickname, mut state) = self.guest(&caller, &agent_id)?;
-        Ok(state.network.set_topic(&nickname, &channel, topic)?)
+        let mut state = self.state();
+        Ok(state.network.set_topic(&guest.nickname, &channel, topic)?)
     }
 
     /// Changes a guest's nickname.
     #[tool(name = "nick.set", idempotent)]
     async fn set_nickname(
         &self,
-        #[call] caller: Caller,
-        agent_id: String,
+        #[arg(resolve, rename = "agent_id")] guest: Guest,
         nickname: String,
     ) -> Result<(), ToolError> {
-        let (old, mut state) = self.guest(&caller, &agent_id)?;
-        state.network.rename(&old, &nickname)?;
-        if let Some(guest) = state.guests.get_mut(&agent_id) {
-            guest.nickname = nickname;
+        let mut state = self.state();
+        state.network.rename(&guest.nickname, &nickname)?;
+        if let Some(connection) = state.guests.get_mut(&guest.handle) {
+            connection.nickname = nickname;
         }
         Ok(())
     }
@@ -237,12 +262,11 @@ impl Irc {
     #[tool(name = "away.set", idempotent)]
     async fn set_away(
         &self,
-        #[call] caller: Caller,
-        agent_id: String,
+        #[arg(resolve, rename = "agent_id")] guest: Guest,
         reason: Option<String>,
     ) -> Result<(), ToolError> {
-        let (nickname, mut state) = self.guest(&caller, &agent_id)?;
-        state.network.set_away(&nickname, reason);
+        let mut state = self.state();
+        state.network.set_away(&guest.nickname, reason);
         Ok(())
     }
 
@@ -250,50 +274,42 @@ impl Irc {
     #[tool(destructive)]
     async fn kick(
         &self,
-        #[call] caller: Caller,
-        agent_id: String,
+        #[arg(resolve, rename = "agent_id")] guest: Guest,
         channel: String,
         nickname: String,
     ) -> Result<(), ToolError> {
-        let (own, mut state) = self.guest(&caller, &agent_id)?;
-        Ok(state.network.kick(&own, &channel, &nickname)?)
+        let mut state = self.state();
+        Ok(state.network.kick(&guest.nickname, &channel, &nickname)?)
     }
 
     /// Invites a nickname to a channel; it needs no key then.
     #[tool]
     async fn invite(
         &self,
-        #[call] caller: Caller,
-        agent_id: String,
+        #[arg(resolve, rename = "agent_id")] guest: Guest,
         channel: String,
         nickname: String,
     ) -> Result<(), ToolError> {
-        let (own, mut state) = self.guest(&caller, &agent_id)?;
-        Ok(state.network.invite(&own, &channel, &nickname)?)
+        let mut state = self.state();
+        Ok(state.network.invite(&guest.nickname, &channel, &nickname)?)
     }
 
     /// The topic of a channel.
     #[resource(uri = "irc://agents/{agent_id}/channels/{channel}/topic")]
     async fn topic_of(
         &self,
-        #[call] caller: Caller,
-        agent_id: String,
-        #[arg(complete = self.channels(caller))] channel: String,
+        #[arg(resolve, rename = "agent_id")] guest: Guest,
+        #[arg(complete = self.channels(guest))] channel: String,
     ) -> Result<Option<String>, ResourceError> {
-        let found = self.topic(caller, agent_id, channel).await;
+        let found = self.topic(guest, channel).await;
         let topic = found.map_err(|_| ResourceError::not_found())?;
         Ok(topic.map(|topic| topic.text))
     }
 
-    /// Suggests the channels of the guest that is named.
-    async fn channels(&self, caller: Caller, request: CompletionRequest) -> Completions {
-        let agent_id = request.arguments.get("agent_id").unwrap_or_default();
-        match self.guest(&caller, agent_id) {
-            Ok((nickname, state)) => {
-                Completions::matching(&request.value, state.network.channels_of(&nickname))
-            }
-            Err(_) => Completions::default(),
-        }
+    /// Suggests the channels of the guest.
+    async fn channels(&self, guest: Guest, request: CompletionRequest) -> Completions {
+        let channels = self.state().network.channels_of(&guest.nickname);
+        Completions::matching(&request.value, channels)
     }
 
     /// Joins a channel and reads it before anything is said.
@@ -332,34 +348,11 @@ impl Irc {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The nickname of a caller's guest, and the state that it is in.
-    fn guest(
-        &self,
-        caller: &Caller,
-        agent_id: &str,
-    ) -> Result<(String, MutexGuard<'_, State>), ToolError> {
+    /// The nickname of a caller's guest.
+    fn nickname(&self, caller: &Caller, handle: &str) -> Option<String> {
         let state = self.state();
-        match state
-            .guests
-            .get(agent_id)
-            .filter(|guest| guest.owner == caller.id())
-        {
-            Some(guest) => Ok((guest.nickname.clone(), state)),
-            None => Err(ToolError::new(format!(
-                "there is no agent {agent_id}; call irc.connect"
-            ))),
-        }
-    }
-
-    fn try_join(
-        &self,
-        caller: &Caller,
-        agent_id: &str,
-        channel: &str,
-        key: Option<&str>,
-    ) -> Result<Result<(), Rejected>, ToolError> {
-        let (nickname, mut state) = self.guest(caller, agent_id)?;
-        Ok(state.network.join(&nickname, channel, key))
+        let connection = state.guests.get(handle)?;
+        (connection.owner == caller.id()).then(|| connection.nickname.clone())
     }
 }
 

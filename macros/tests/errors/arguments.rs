@@ -23,6 +23,12 @@ async fn flattened_with_others(#[arg(flatten)] place: Place, a: i64) {}
 async fn flattened_and_described(#[arg(flatten, rename = "p", default)] place: Place) {}
 
 #[tool]
+async fn flattened_and_resolved(#[arg(flatten, resolve)] place: Place) {}
+
+#[tool]
+async fn resolved_by(#[arg(resolve = "id")] place: Place) {}
+
+#[tool]
 async fn without_list(#[arg] a: i64, #[arg = 7] b: i64) {}
 
 fn main() {}

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::catalog::extract::Rejection;
 use crate::catalog::{
     CallContext, CompletionRequest, Completions, IntoContents, PromptError, ResourceDefinition,
     ResourceError,
@@ -287,6 +288,19 @@ pub async fn suggest_by<E>(
     found: impl Future<Output: IntoCompletions<E>>,
 ) -> Result<Completions, E> {
     found.await.into_completions()
+}
+
+/// The value of a resolved argument at a completion; `None` if there is none for this caller.
+///
+/// # Errors
+///
+/// A fault of the server, and not of the argument.
+pub fn unless_rejected<T>(resolved: Result<T, Rejection>) -> Result<Option<T>, Rejection> {
+    match resolved {
+        Ok(value) => Ok(Some(value)),
+        Err(rejection) if rejection.concerns_argument() => Ok(None),
+        Err(rejection) => Err(rejection),
+    }
 }
 
 pub fn no_suggestions<E: Send + 'static>() -> Suggested<E> {

@@ -46,6 +46,9 @@
 //!
 //! A tool that asks its client runs again from its beginning after each answer, and its extractors with it.
 //!
+//! An extractor does not see the arguments. A value that depends on one, such as the order that an identifier stands for,
+//! is made by [`FromArgument`].
+//!
 //! # Own types
 //!
 //! ```
@@ -77,7 +80,8 @@
 //! # Values of the application
 //!
 //! An extractor that needs a value of `App::provide` declares it in [`FromCall::requires`]. If the value is missing, the
-//! server does not start, and the error names the function and the type.
+//! server does not start, and the error names the function and the type. In the methods of `#[tools]`, the object itself is
+//! such a value, too.
 //!
 //! ```
 //! use std::collections::HashMap;
@@ -157,6 +161,126 @@ pub trait FromCall: Sized + Send {
     /// An extractor that calls other extractors calls their `requires`, too.
     fn requires(state: &mut RequiredState<'_>) {
         let _ = state;
+    }
+}
+
+/// A value that is made from one argument and the call: the type of a parameter with `#[arg(resolve)]`.
+///
+/// Callers send the [`Argument`](Self::Argument), such as an identifier, and the function gets what it stands for. The
+/// input schema, the name and the completion of the parameter are those of the argument. With an `Option<T>` it may be left
+/// out; of a `Vec<T>` each element is resolved, one after the other.
+///
+/// Arguments are resolved after all extractors, in the order of the parameters. The future has to be `Send`, and is dropped
+/// when the call is cancelled.
+///
+/// ```
+/// use std::collections::HashMap;
+/// use std::sync::Arc;
+///
+/// use longshore::extract::{Caller, FromArgument, FromCall, Rejection, RequiredState};
+/// use longshore::{App, CallContext, tool};
+/// use serde_json::json;
+///
+/// /// The owners of all orders.
+/// struct Orders(HashMap<u64, String>);
+///
+/// /// An order of the caller.
+/// struct Order {
+///     id: u64,
+/// }
+///
+/// impl FromArgument for Order {
+///     type Argument = u64;
+///
+///     fn requires(state: &mut RequiredState<'_>) {
+///         state.needs::<Orders>();
+///     }
+///
+///     async fn from_argument(id: u64, context: &Arc<CallContext>) -> Result<Self, Rejection> {
+///         let caller = Caller::from_call(context).await?;
+///         let orders = context.state::<Orders>()?;
+///         match orders.0.get(&id) {
+///             Some(owner) if owner == caller.name() => Ok(Self { id }),
+///             _ => Err(Rejection::new(format!("you have no order {id}"))),
+///         }
+///     }
+/// }
+///
+/// /// Cancels an order.
+/// #[tool(destructive)]
+/// async fn cancel(#[arg(resolve)] order: Order) -> String {
+///     format!("cancelled {}", order.id)
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> longshore::Result {
+/// let orders = Orders(HashMap::from([(7, "local".to_owned())]));
+/// let server = App::new().provide(orders).tool(cancel).harness()?;
+/// assert_eq!(server.call("cancel", json!({"order": 7})).await?.text(), "cancelled 7");
+/// assert!(server.call("cancel", json!({"order": 8})).await?.is_error());
+/// # Ok(())
+/// # }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be made from an argument",
+    label = "needs `longshore::extract::FromArgument`",
+    note = "for an argument of this type leave `resolve` out; for an extractor write `#[call]` instead of `#[arg(resolve)]`"
+)]
+pub trait FromArgument: Sized + Send {
+    /// What callers send. In tools it has to be `Deserialize` and `JsonSchema`; in resources and prompts, `FromStr`.
+    type Argument: Send;
+
+    /// Makes the value.
+    ///
+    /// # Errors
+    ///
+    /// The call must not go on; see [`Rejection`].
+    fn from_argument(
+        argument: Self::Argument,
+        context: &Arc<CallContext>,
+    ) -> impl Future<Output = Result<Self, Rejection>> + Send;
+
+    /// Declares the values of the application that [`from_argument`](Self::from_argument) gets from
+    /// [`CallContext::state`]; see [`FromCall::requires`]. Default: none.
+    fn requires(state: &mut RequiredState<'_>) {
+        let _ = state;
+    }
+}
+
+impl<T: FromArgument> FromArgument for Option<T> {
+    type Argument = Option<T::Argument>;
+
+    async fn from_argument(
+        argument: Self::Argument,
+        context: &Arc<CallContext>,
+    ) -> Result<Self, Rejection> {
+        match argument {
+            Some(argument) => Ok(Some(T::from_argument(argument, context).await?)),
+            None => Ok(None),
+        }
+    }
+
+    fn requires(state: &mut RequiredState<'_>) {
+        T::requires(state);
+    }
+}
+
+impl<T: FromArgument> FromArgument for Vec<T> {
+    type Argument = Vec<T::Argument>;
+
+    async fn from_argument(
+        arguments: Self::Argument,
+        context: &Arc<CallContext>,
+    ) -> Result<Self, Rejection> {
+        let mut values = Self::with_capacity(arguments.len());
+        for argument in arguments {
+            values.push(T::from_argument(argument, context).await?);
+        }
+        Ok(values)
+    }
+
+    fn requires(state: &mut RequiredState<'_>) {
+        T::requires(state);
     }
 }
 

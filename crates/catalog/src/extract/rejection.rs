@@ -70,6 +70,16 @@ impl Rejection {
         self
     }
 
+    /// Returns true if another argument or caller may succeed; false for faults of the server.
+    pub(crate) fn concerns_argument(&self) -> bool {
+        matches!(
+            self.kind,
+            RejectionKind::Failed(_)
+                | RejectionKind::Forbidden(_)
+                | RejectionKind::MissingScopes(_)
+        )
+    }
+
     /// The message.
     pub fn message(&self) -> String {
         match &self.kind {

@@ -13,6 +13,7 @@ use crate::catalog::{
 /// Collects the values of the application that an extractor needs, in [`FromCall::requires`](super::FromCall::requires).
 pub struct RequiredState<'a> {
     provided: &'a Provided,
+    object: Provided,
     found: Provided,
     missing: Option<Unprovided>,
 }
@@ -22,19 +23,27 @@ impl<'a> RequiredState<'a> {
     pub fn new(provided: &'a Provided) -> Self {
         Self {
             provided,
+            object: Provided::default(),
             found: Provided::default(),
             missing: None,
         }
     }
 
-    /// Declares a type whose value the extractor needs. `App::provide` adds values.
+    /// Declares a type whose value the extractor needs. `App::provide` adds values; in the methods of `#[tools]`, the object
+    /// itself is one.
     ///
     /// The server does not start without the value. In calls, [`CallContext::state`] returns it.
     pub fn needs<T: Send + Sync + 'static>(&mut self) {
-        match self.provided.get::<T>() {
+        match self.object.get::<T>().or_else(|_| self.provided.get::<T>()) {
             Ok(value) => self.found.insert_shared(value),
             Err(unprovided) => self.missing = self.missing.or(Some(unprovided)),
         }
+    }
+
+    /// Adds the object whose method this is. It comes before a value of its type from the application.
+    #[doc(hidden)]
+    pub fn offer<T: Send + Sync + 'static>(&mut self, object: Arc<T>) {
+        self.object.insert_shared(object);
     }
 
     /// The values; `None` if none are needed.
