@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::rt::TokioIo;
-use longshore::{App, Config, tool};
+use longshore::{App, CallContext, Config, Elicited, ToolError, tool};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -29,6 +29,45 @@ async fn hello(
     format!("{greeting}, {name}!")
 }
 
+/// What a shop has of a thing.
+#[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+struct Stock {
+    id: u64,
+    count: usize,
+    small: Option<u8>,
+    change: i32,
+}
+
+/// Has arguments and results of all kinds of integers.
+#[tool]
+async fn restock(stock: Stock, more: u32, times: Option<u16>) -> Vec<Stock> {
+    let count = stock.count + more as usize * usize::from(times.unwrap_or(1));
+    vec![Stock { count, ..stock }]
+}
+
+/// What a person says of a delivery.
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Delivery {
+    street: String,
+    floor: Option<u8>,
+    way: Way,
+}
+
+#[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
+enum Way {
+    Bike,
+    Van,
+}
+
+/// Asks where to deliver.
+#[tool]
+async fn deliver(context: &CallContext) -> Result<String, ToolError> {
+    match context.elicit::<Delivery>("Where to?").await? {
+        Elicited::Accepted(to) => Ok(format!("{} {:?} {:?}", to.street, to.floor, to.way)),
+        _ => Ok("nowhere".to_owned()),
+    }
+}
+
 fn config(settings: Value) -> Config {
     serde_json::from_value(settings).expect("settings")
 }
@@ -41,6 +80,53 @@ async fn a_tool_is_called_without_a_socket() {
         result.expect("a result")["content"][0]["text"],
         "Hello, Ada!"
     );
+}
+
+#[tokio::test]
+async fn types_of_integers_need_no_validator() {
+    let server = App::new().tool(restock).harness().expect("a server");
+    let stock = json!({"id": 7, "count": 1, "small": null, "change": -1});
+    let arguments = json!({"stock": stock, "more": 2, "times": 3});
+    let result = server.call("restock", arguments).await.expect("a result");
+    assert_eq!(
+        result.structured::<Vec<Stock>>().expect("stocks")[0].count,
+        7
+    );
+    let negative = json!({"stock": stock, "more": -2});
+    let result = server.call("restock", negative).await.expect("a result");
+    assert!(result.is_error(), "{result}");
+}
+
+#[tokio::test]
+async fn forms_of_plain_types_need_no_validator() {
+    for (content, expected) in [
+        (
+            json!({"street": "Mole", "floor": 3, "way": "Van"}),
+            "Mole Some(3) Van",
+        ),
+        (json!({"street": "Mole", "way": "Bike"}), "Mole None Bike"),
+    ] {
+        let server = App::new().tool(deliver).harness().expect("a server");
+        let server = server.on_client_request(move |_, request| {
+            assert_eq!(
+                request["requestedSchema"]["required"],
+                json!(["street", "way"])
+            );
+            json!({"action": "accept", "content": content})
+        });
+        let result = server.call("deliver", json!({})).await.expect("a result");
+        assert_eq!(result.text(), expected);
+    }
+    for content in [
+        json!({"way": "Van"}),
+        json!({"street": "Mole", "way": "Boat"}),
+    ] {
+        let server = App::new().tool(deliver).harness().expect("a server");
+        let server =
+            server.on_client_request(move |_, _| json!({"action": "accept", "content": content}));
+        let result = server.call("deliver", json!({})).await;
+        assert!(result.is_err() || result.is_ok_and(|result| result.is_error()));
+    }
 }
 
 /// Posts a message to the MCP endpoint.

@@ -81,6 +81,7 @@ impl Form {
     /// The type has something that no form has, such as a struct within a struct, or asks for a secret.
     pub fn of<T: JsonSchema + DeserializeOwned>() -> Result<Self, FormError> {
         let mut schema = schema::of_arguments::<T>();
+        let is_checked_by_type = schema::says_no_more_than_type(&schema);
         let definitions = schema["$defs"].take();
         if let Some(fields) = schema.get_mut("properties").and_then(Value::as_object_mut) {
             for field in fields.values_mut() {
@@ -94,7 +95,7 @@ impl Form {
                 }
             }
         }
-        Self::from_schema(schema)
+        Self::new(schema, is_checked_by_type)
     }
 
     /// A form from a JSON Schema of the kind that forms have: an object whose properties are strings, numbers,
@@ -103,12 +104,18 @@ impl Form {
     /// # Errors
     ///
     /// It is of another kind, or asks for a secret: by a field that is called `password`, `api_key` or the like. Always in
-    /// builds without the feature `validation`.
-    pub fn from_schema(mut schema: Value) -> Result<Self, FormError> {
+    /// builds without the feature `validation`, where only forms of types are possible.
+    pub fn from_schema(schema: Value) -> Result<Self, FormError> {
+        Self::new(schema, false)
+    }
+
+    /// `is_checked_by_type` is true if deserialising submitted values checks all that the schema says.
+    fn new(mut schema: Value, is_checked_by_type: bool) -> Result<Self, FormError> {
         let whole = |problem: &str| FormError::new("the form", problem);
-        if cfg!(not(feature = "validation")) {
+        if cfg!(not(feature = "validation")) && !is_checked_by_type {
             return Err(whole(
-                "requires the feature `validation`, which this build does not have; enable the feature",
+                "requires the feature `validation`, which this build does not have; enable the feature, or remove \
+                 ranges and lengths and check them in the tool",
             ));
         }
         if schema["type"] != "object" {
@@ -169,6 +176,10 @@ impl Form {
 
     /// Validates the submitted values.
     pub(super) fn check(&self, content: &Value) -> Result<(), String> {
+        // Without a validator there are only forms whose type checks the values.
+        if cfg!(not(feature = "validation")) {
+            return Ok(());
+        }
         let schema = json!({
             "type": "object", "properties": self.fields, "required": self.required,
         });

@@ -46,6 +46,12 @@ pub struct CatalogPrompt {
     pub operation: OperationId,
 }
 
+/// Returns true if a schema that is not used for validation need not be compiled: it is no stricter than a type, or this build
+/// has no validator.
+fn is_sound(schema: &Value) -> bool {
+    cfg!(not(feature = "validation")) || says_no_more_than_type(schema)
+}
+
 impl CatalogTool {
     pub(super) fn new(tool: Arc<dyn Tool>) -> Result<Self, CatalogError> {
         let definition = tool.definition();
@@ -58,10 +64,7 @@ impl CatalogTool {
             }
         };
         schema::check_is_of_object(&definition.input_schema).map_err(failed("input"))?;
-        // A schema that is no stricter than its type is sound, and is never used for validation.
-        let input = if tool.validates_arguments()
-            && says_no_more_than_type(&definition.input_schema)
-        {
+        let input = if tool.validates_arguments() && is_sound(&definition.input_schema) {
             None
         } else {
             let compiled = Compiled::input(&definition.input_schema).map_err(failed("input"))?;
@@ -70,7 +73,7 @@ impl CatalogTool {
         let header_parameters =
             schema::header_parameters(&definition.input_schema).map_err(failed("input"))?;
         let output = match &definition.output_schema {
-            Some(schema) if !(tool.checks_output() && says_no_more_than_type(schema)) => {
+            Some(schema) if !(tool.checks_output() && is_sound(schema)) => {
                 let compiled = Compiled::output(schema).map_err(failed("output"))?;
                 (!tool.checks_output()).then_some(compiled)
             }
