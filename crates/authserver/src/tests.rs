@@ -6,6 +6,7 @@ mod bad_input;
 mod dpop;
 mod flow;
 mod provider;
+mod races;
 mod visit;
 
 use flow::{CLIENT_REDIRECT, Flow, VERIFIER};

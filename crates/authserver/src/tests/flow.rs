@@ -18,7 +18,7 @@ use crate::auth::{
 use crate::net::TrustedProxies;
 use crate::seal::{KeyRing, SealConfig, SignedNonces};
 use crate::server::unix_seconds;
-use crate::state::{Memory, SharedState};
+use crate::state::{Memory, SharedState, State};
 use crate::{AuthorizationServer, Parts};
 
 pub(super) const CLIENT_REDIRECT: &str = "http://127.0.0.1:33418/callback";
@@ -69,6 +69,15 @@ impl Flow {
     }
 
     pub(super) async fn with(change: impl FnOnce(&mut FacadeConfig)) -> Self {
+        Self::of(Arc::new(Memory::new(1024 * 1024)), change).await
+    }
+
+    /// A server with another store.
+    pub(super) async fn on(store: Arc<dyn State>) -> Self {
+        Self::of(store, |_| {}).await
+    }
+
+    async fn of(store: Arc<dyn State>, change: impl FnOnce(&mut FacadeConfig)) -> Self {
         let provider = FakeProvider::start().await;
         let mut config = FacadeConfig {
             provider: Some(provider.issuer.clone()),
@@ -80,8 +89,7 @@ impl Flow {
         change(&mut config);
         let keys = vec!["k".repeat(32).into()];
         let ring = Arc::new(KeyRing::new(&SealConfig { keys }).expect("a key"));
-        let memory = Arc::new(Memory::new(1024 * 1024));
-        let state = SharedState::new(memory, Duration::from_secs(1));
+        let state = SharedState::new(store, Duration::from_secs(1));
         Self {
             server: server(&config, &ring, &state),
             provider,

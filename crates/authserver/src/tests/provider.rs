@@ -24,6 +24,8 @@ struct Inner {
     received: Vec<String>,
     seed: [u8; 32],
     fault: Option<Fault>,
+    /// True after the code for single use.
+    used: bool,
 }
 
 /// What is wrong with a provider.
@@ -57,6 +59,7 @@ impl FakeProvider {
                 received: Vec::new(),
                 seed: [7; 32],
                 fault: None,
+                used: false,
             })),
         };
         let serving = provider.clone();
@@ -175,7 +178,9 @@ impl FakeProvider {
                 let mut inner = self.inner.lock().expect("not poisoned");
                 let is_known = head.to_ascii_lowercase().contains("authorization: basic ");
                 inner.received.push(body.to_owned());
-                if !is_known || !body.contains("code=provider-code") {
+                let is_used = body.contains("code=provider-code-once")
+                    && std::mem::replace(&mut inner.used, true);
+                if !is_known || is_used || !body.contains("code=provider-code") {
                     return json!({"error": "invalid_grant"});
                 }
                 if fault == Some(Fault::NoIdToken) {
