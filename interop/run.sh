@@ -173,7 +173,7 @@ if [ -z "$server" ] && [ -z "$url" ] && [ -z "$only" ]; then
     command -v cargo >/dev/null || die "$server is missing, and so is cargo, which would build it"
     echo "run.sh: building the server" >&2
     (cd "$root" && cargo build --release --bin longshore) >&2 || die "the server does not build"
-  elif newer=$(find "$root/Cargo.lock" "$root/src" "$root/macros/src" -type f -newer "$server" -print -quit) && [ -n "$newer" ]; then
+  elif newer=$(find "$root/Cargo.lock" "$root/src" "$root/crates" "$root/macros/src" -type f -newer "$server" -print -quit) && [ -n "$newer" ]; then
     echo "run.sh: note: $server is older than ${newer#"$root"/}" >&2
   fi
 fi

@@ -4,7 +4,7 @@
 #
 #   interop/upstreams.sh [--server PATH] [SERVER...]
 #
-#   --server PATH   the longshore to start (default: target/release/longshore)
+#   --server PATH   the longshore to start (default: target/release/longshore, which is built if it is missing)
 #   SERVER          only these of: filesystem memory everything fetch git time
 #
 # Prints a line for each server and era, and last "N passed, N failed, N skipped"; the exit status is 0 when nothing
@@ -30,6 +30,10 @@ while [ $# -gt 0 ]; do
   shift
 done
 [ ${#chosen[@]} -gt 0 ] || chosen=(filesystem memory everything fetch git time)
+if [ ! -e "$server" ]; then
+  echo "upstreams.sh: building the server" >&2
+  (cd "$root" && cargo build --locked --quiet --release --bin longshore) >&2
+fi
 [ -x "$server" ] || { echo "upstreams.sh: cannot run $server; build it, or name another with --server" >&2; exit 2; }
 
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/longshore-upstreams.XXXXXX")

@@ -220,7 +220,7 @@ fn next(folder: &Path, rust: bool) -> String {
     };
     let address = address(&Probe::real());
     format!(
-        "\nnext   {enter}cargo test       tests its tools; the first build takes some minutes\n       \
+        "\nnext   {enter}cargo test       tests its tools; the first build takes a minute or two\n       \
          {enter}cargo run        serves it at {address}"
     )
 }
