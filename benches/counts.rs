@@ -21,7 +21,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use longshore_benches::{
-    Asked, Scenario, buckets, catalog, demo, filtered, guarded, methods, roles, with_state,
+    Asked, Scenario, buckets, catalog, demo, exchanged, filtered, guarded, methods, roles,
+    with_state,
 };
 use serde_json::{Value, json};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
@@ -61,7 +62,7 @@ struct Count {
 type Counts = BTreeMap<String, Count>;
 
 /// Scenarios that share a server.
-const GROUPS: [fn() -> Vec<Scenario>; 11] = [
+const GROUPS: [fn() -> Vec<Scenario>; 12] = [
     demo,
     || catalog(10),
     || catalog(1_000),
@@ -69,6 +70,7 @@ const GROUPS: [fn() -> Vec<Scenario>; 11] = [
     || methods(1_000),
     with_state,
     guarded,
+    exchanged,
     filtered,
     || buckets(1),
     || buckets(1_000_000),

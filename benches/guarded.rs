@@ -164,6 +164,15 @@ pub fn buckets(addresses: u32) -> Vec<Scenario> {
     vec![Scenario::new(format!("bucket-of-{addresses}"), work)]
 }
 
+/// The credential for another server of a caller whose token was exchanged before (`auth.on_behalf_of`).
+pub fn exchanged() -> Vec<Scenario> {
+    let exchange = longshore::bench::CachedExchange::new(860);
+    vec![Scenario::new(
+        "exchange-cached",
+        Work::Exchange(Box::new(exchange)),
+    )]
+}
+
 /// The listing of 51 tools of which a rule hides the first.
 pub fn filtered() -> Vec<Scenario> {
     let tools = (1..=51).map(|number| Arc::new(Lookup(definition(number))) as Arc<dyn Tool>);

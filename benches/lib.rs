@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-pub use guarded::{buckets, filtered, guarded, roles};
+pub use guarded::{buckets, exchanged, filtered, guarded, roles};
 use http::Request;
-use longshore::bench::{Answered, Buckets, Pipeline};
+use longshore::bench::{Answered, Buckets, CachedExchange, Pipeline};
 use longshore::catalog::CallFuture;
 use longshore::extract::Caller;
 use longshore::server::MethodFuture;
@@ -35,6 +35,8 @@ enum Work {
     Requests(Arc<Pipeline>, Vec<Request<Bytes>>),
     /// Rate limit buckets for a number of addresses.
     Buckets(Buckets, usize),
+    /// An exchange of a caller's token that is cached.
+    Exchange(Box<CachedExchange>),
 }
 
 /// A single operation.
@@ -48,6 +50,8 @@ pub enum Asked {
     Request(Request<Bytes>),
     /// Rate limit check of an address.
     Address(u32),
+    /// The credential of a caller for another server.
+    Credential,
 }
 
 impl Scenario {
@@ -69,6 +73,7 @@ impl Scenario {
             Work::Buckets(_, addresses) => {
                 Asked::Address((next.wrapping_mul(7_919) % addresses) as u32)
             }
+            Work::Exchange(_) => Asked::Credential,
         }
     }
 
@@ -79,6 +84,10 @@ impl Scenario {
             (Work::Requests(pipeline, _), Asked::Request(request)) => (pipeline, request),
             (Work::Buckets(buckets, _), Asked::Address(address)) => {
                 assert!(buckets.take(address), "none of them is ever empty");
+                return Answered::default();
+            }
+            (Work::Exchange(exchange), Asked::Credential) => {
+                std::hint::black_box(exchange.header());
                 return Answered::default();
             }
             (work, asked) => unreachable!("{asked:?} is nothing for {work:?}"),

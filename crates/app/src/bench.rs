@@ -87,6 +87,9 @@ async fn frame(body: &mut Body) -> Bytes {
 /// One way to digest a token; the first byte of what comes of it.
 pub type TokenDigest = fn(&[u8]) -> u8;
 
+#[cfg(feature = "sources")]
+pub use crate::source::bench::CachedExchange;
+
 /// What verified tokens are remembered by, and what else they could be: the first byte of the digest by SHA-256 as it is
 /// used, and by SHA-512/256.
 pub fn token_digests() -> [(&'static str, TokenDigest); 2] {

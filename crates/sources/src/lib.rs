@@ -22,6 +22,7 @@ use longshore_protocol as protocol;
 
 pub mod client;
 pub mod argument;
+pub mod bench;
 mod artifact;
 mod command;
 mod redact;

@@ -294,6 +294,14 @@ impl Principal {
         self.facts.token.as_ref().map(|token| &*token.0)
     }
 
+    /// Sets the caller's access token; see [`access_token`](Self::access_token).
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_access_token(mut self, token: impl Into<Arc<str>>) -> Self {
+        self.facts.token = Some(AccessToken(token.into()));
+        self
+    }
+
     /// All claims of its token; empty without a token.
     pub fn claims(&self) -> &Map<String, Value> {
         &self.facts.claims
