@@ -1,15 +1,16 @@
 // The official TypeScript client against a server that asks for access tokens: discovery, registration, PKCE, a call, the
 // token's end, its renewal, and a scope that was lacking.
 //
-//   node drive.mjs URL ISSUER SECONDS
+//   node drive.mjs URL ISSUER SECONDS [REVISION [GROUPS]]
 //
-// ISSUER is the authorization server that the client is to find. SECONDS is how long access tokens live. Prints a line for each
-// step.
+// ISSUER is the authorization server that the client is to find. SECONDS is how long access tokens live. GROUPS, separated by commas, are
+// those that the token of the server names. Prints a line for each step.
 import assert from 'node:assert/strict';
 import { Client, StreamableHTTPClientTransport, UnauthorizedError } from '@modelcontextprotocol/client';
 import { shown, signIn } from './person.mjs';
 
-const [url, issuer, seconds] = process.argv.slice(2);
+const [url, issuer, seconds, revision = '2025-11-25', groups = ''] = process.argv.slice(2);
+const options = revision === '2026-07-28' ? { versionNegotiation: { mode: { pin: revision } } } : { supportedProtocolVersions: [revision] };
 const redirectUrl = 'http://127.0.0.1:9/callback';
 
 /** What the client keeps, and the person in front of it. */
@@ -67,7 +68,7 @@ const person = new Person();
 
 async function connect() {
   const transport = new StreamableHTTPClientTransport(new URL(url), { authProvider: person });
-  const client = new Client({ name: 'longshore-interop', version: '1' });
+  const client = new Client({ name: 'longshore-interop', version: '1' }, options);
   await client.connect(transport);
   return client;
 }
@@ -107,6 +108,7 @@ const first = person.asked[0].searchParams;
 assert.equal(first.get('code_challenge_method'), 'S256');
 assert.equal(first.get('resource'), url);
 assert.equal(claims().aud, url);
+if (groups) assert.deepEqual(claims().groups.sort(), groups.split(',').sort());
 assert.equal(shown.consents > 0, new URL(url).origin === issuer, 'the consent page of a server that is its own issuer');
 console.log(`sign-in: the client registered itself, PKCE with S256, a token for ${claims().aud}`);
 

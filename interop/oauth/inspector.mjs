@@ -1,6 +1,6 @@
 // Inspector's command line registers, has a person sign in, and calls a tool.
 //
-//   node inspector.mjs URL
+//   node inspector.mjs URL (legacy | modern)
 //
 // Prints a line for each step. The person in front of the browser follows the link that Inspector opens.
 import assert from 'node:assert/strict';
@@ -12,7 +12,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { signIn } from './person.mjs';
 
-const url = process.argv[2];
+const [url, era] = process.argv.slice(2);
 const home = mkdtempSync(join(tmpdir(), 'longshore-inspector-'));
 const installed = dirname(createRequire(import.meta.url).resolve('@modelcontextprotocol/inspector/package.json'));
 // The browser that Inspector opens does nothing: the person follows the link that Inspector also prints.
@@ -29,7 +29,7 @@ const redirect = `http://127.0.0.1:${port}/oauth/callback`;
 const child = spawn(
   process.execPath,
   [
-    join(installed, 'clients/launcher/build/index.js'), '--cli', '--server-url', url, '--callback-url', redirect,
+    join(installed, 'clients/launcher/build/index.js'), '--cli', '--protocol-era', era, '--server-url', url, '--callback-url', redirect,
     '--method', 'tools/call', '--tool-name', 'echo', '--tool-arg', 'message=hello', '--format', 'json'
   ],
   {
