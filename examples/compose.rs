@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::BoxFuture;
-use longshore::catalog::{Changed, Offered, Source};
+use longshore::catalog::{ChangeHandle, Source, SourceItems};
 use longshore::{App, CallContext, Definition, IntoTool as _, ToolError, tool, tool_fn};
 use serde_json::{Map, Value, json};
 
@@ -33,7 +33,7 @@ struct Notes(Arc<Shared>);
 #[derive(Default)]
 struct Shared {
     notes: Mutex<BTreeMap<String, String>>,
-    changed: Mutex<Changed>,
+    changed: Mutex<ChangeHandle>,
 }
 
 impl Notes {
@@ -56,10 +56,10 @@ impl Source for Notes {
         "notes"
     }
 
-    fn offer(&self) -> BoxFuture<'_, Offered> {
+    fn offer(&self) -> BoxFuture<'_, SourceItems> {
         let notes = self.clone();
         Box::pin(async move {
-            let mut offered = Offered::default();
+            let mut offered = SourceItems::default();
             let known = notes
                 .0
                 .notes
@@ -103,7 +103,7 @@ impl Source for Notes {
         })
     }
 
-    fn watch(&self, changed: Changed) {
+    fn watch(&self, changed: ChangeHandle) {
         *self
             .0
             .changed

@@ -78,19 +78,13 @@ pub mod protocol {
 pub mod environment {
     #[doc(inline)]
     pub use longshore_net::environment::{
-        Conflict, Conflicts, Container, Detected, Environment, Kind, Machine, Network, Platform,
-        Probe, Provider, Secret, Seen, StandardStreams, System,
+        Conflict, Conflicts, Container, Detected, Detection, Environment, Kind, Machine, Network,
+        Platform, Probe, Provider, Secret, StandardStreams, System,
     };
 }
 
 /// Bodies, addresses and clients.
 pub mod net {
-    #[cfg(feature = "egress")]
-    #[doc(inline)]
-    pub use longshore_net::net::{
-        Answer, Client, ClientBuilder, ClientError, Deadlines, EgressConfig, FetchedResponse,
-        Guard, HostRuleError, OutgoingRequest, Resolve, SystemResolver,
-    };
     #[doc(inline)]
     pub use longshore_net::net::{
         Backoff, Body, BodyError, Breaker, BreakerState, Bulkhead, BulkheadConfig, BulkheadError,
@@ -99,7 +93,13 @@ pub mod net {
     };
     #[cfg(feature = "sources")]
     #[doc(inline)]
-    pub use longshore_net::net::{Child, Program, Watched};
+    pub use longshore_net::net::{Child, Program, SupervisedChild};
+    #[cfg(feature = "egress")]
+    #[doc(inline)]
+    pub use longshore_net::net::{
+        Client, ClientBuilder, ClientError, Deadlines, EgressConfig, FetchedResponse, Guard,
+        HostRuleError, OutgoingRequest, Resolve, StreamingResponse, SystemResolver,
+    };
 }
 
 /// Metrics, traces and their export.
@@ -161,15 +161,15 @@ pub mod catalog {
     #[doc(inline)]
     pub use longshore_catalog::{
         Announcer, AnyResource, ArgumentFuture, Arguments, CallContext, CallFuture, Catalog,
-        CatalogError, Changed, ClientRequestError, CompletionRequest, Completions, Definition,
+        CatalogError, ChangeHandle, ClientRequestError, CompletionRequest, Completions, Definition,
         Elicit, ElicitForm, ElicitUrl, Elicited, Form, FormError, IntoContents, IntoMessages,
         IntoOutput, IntoPrompt, IntoResource, IntoTool, InvalidArguments, InvalidParameter,
-        LogLevel, Offered, Output, Parameters, Prompt, PromptDefinition, PromptError,
-        PromptErrorKind, PromptFn, PromptFuture, PromptOutput, Provided, ReadFuture, Refused,
-        RequestId, RequiredElicitation, Resource, ResourceDefinition, ResourceError,
-        ResourceErrorKind, ResourceFn, ResourceTemplate, Roots, SIMD_THRESHOLD_BYTES, Sample,
-        Skill, SkillError, Source, StaticResource, StepError, TaskSupport, TemplateFn, Tool,
-        ToolError, ToolErrorKind, Toolset, TypedTool, Unprovided, UpstreamIdentity, UrlElicitation,
+        LogLevel, Output, Parameters, Prompt, PromptDefinition, PromptError, PromptErrorKind,
+        PromptFn, PromptFuture, PromptOutput, Provided, ReadFuture, RejectedItem, RequestId,
+        RequiredElicitation, Resource, ResourceDefinition, ResourceError, ResourceErrorKind,
+        ResourceFn, ResourceTemplate, Roots, SIMD_THRESHOLD_BYTES, Sample, Skill, SkillError,
+        Source, SourceItems, StaticResource, StepError, TaskSupport, TemplateFn, Tool, ToolError,
+        ToolErrorKind, Toolset, TypedTool, Unprovided, UpstreamIdentity, UrlElicitation,
         VariableFuture, View, ViewPermission, collected_tools, extract, prompt_fn, resource_fn,
         schema, template_fn, tool_fn,
     };
@@ -238,7 +238,7 @@ pub mod transport {
     /// Graceful shutdown.
     pub mod drain {
         #[doc(inline)]
-        pub use longshore_server::transport::drain::{Budget, DrainConfig};
+        pub use longshore_server::transport::drain::{DrainConfig, DrainDeadlines};
     }
     /// The stdio transport.
     pub mod stdio {

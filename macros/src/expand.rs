@@ -8,7 +8,7 @@ use syn::{Attribute, Expr, ExprLit, FnArg, Ident, Lit, Pat, Type};
 
 use crate::methods::Object;
 use crate::options::{Preset, Task, ToolOptions};
-use crate::parse::{Argument, Function, Parameter, Place};
+use crate::parse::{Argument, Function, Parameter, Placement};
 
 pub(crate) type ToolFn = Function<ToolOptions>;
 
@@ -24,7 +24,7 @@ pub(crate) fn tool(tool: &ToolFn) -> TokenStream {
         quote! {
             #(#conditions)*
             ::longshore::__private::inventory::submit! {
-                ::longshore::__private::Collected(|| ::longshore::__private::Arc::new(#name))
+                ::longshore::__private::CollectedTool(|| ::longshore::__private::Arc::new(#name))
             }
         }
     });
@@ -267,8 +267,8 @@ pub(crate) fn bind<O>(offered: &Function<O>, kind: &TokenStream) -> TokenStream 
     });
     let bound = match (has_state(offered), offered.place) {
         (true, _) => quote!(__LongshoreBound { #(#states: #values,)* }),
-        (false, Place::Free) => quote!(*self),
-        (false, Place::Method) => quote! {
+        (false, Placement::Free) => quote!(*self),
+        (false, Placement::Method) => quote! {
             __LongshoreMethod {
                 __longshore_this: ::longshore::__private::Arc::clone(&self.__longshore_this),
                 __longshore_definition:
@@ -295,7 +295,7 @@ pub(crate) fn bind<O>(offered: &Function<O>, kind: &TokenStream) -> TokenStream 
         }
     });
     let requires = extracted.chain(resolved);
-    let object = (offered.place == Place::Method).then(|| {
+    let object = (offered.place == Placement::Method).then(|| {
         quote! {
             __longshore_required.offer(
                 ::longshore::__private::Arc::clone(&self.__longshore_this)
@@ -415,8 +415,8 @@ pub(crate) fn called<O>(offered: &Function<O>, locals: &[Ident]) -> TokenStream 
         Parameter::Argument(_) => rest.next().to_token_stream(),
     });
     match offered.place {
-        Place::Free => quote!(#name(#(#passed),*)),
-        Place::Method => quote!(__longshore_this.#name(#(#passed),*)),
+        Placement::Free => quote!(#name(#(#passed),*)),
+        Placement::Method => quote!(__longshore_this.#name(#(#passed),*)),
     }
 }
 

@@ -12,7 +12,7 @@ use crate::expand::{
 };
 use crate::methods::Object;
 use crate::options::{CommonOptions, Complete, Preset, PromptOptions, ResourceOptions};
-use crate::parse::{Argument, Function, Place, inside_option};
+use crate::parse::{Argument, Function, Placement, inside_option};
 
 pub(crate) type ResourceFn = Function<ResourceOptions>;
 pub(crate) type PromptFn = Function<PromptOptions>;
@@ -144,14 +144,14 @@ fn resource_impl(resource: &ResourceFn, carrier: &Carrier) -> TokenStream {
         lent,
     } = carrier;
     // The definition of a method is kept with the call, which outlives `self`.
-    let kept = (resource.place == Place::Method).then(|| {
+    let kept = (resource.place == Placement::Method).then(|| {
         quote! {
             let __longshore_definition = ::longshore::__private::Arc::clone(&self.__longshore_definition);
         }
     });
     let of_call = match resource.place {
-        Place::Free => definition.clone(),
-        Place::Method => quote!(__longshore_definition),
+        Placement::Free => definition.clone(),
+        Placement::Method => quote!(__longshore_definition),
     };
     let contents = quote_spanned! {resource.returns.span()=>
         let __longshore_success = ::longshore::__private::Success::new(__longshore_success);

@@ -10,7 +10,7 @@ use syn::{
 use crate::expand::{Carrier, tool_of_method};
 use crate::expand_offers::{prompt_of_method, resource_of_method};
 use crate::options::{Mistakes, fault_of_name};
-use crate::parse::{Kind, Options, Place, read_function};
+use crate::parse::{Kind, Options, Placement, read_function};
 
 /// The type whose methods these are.
 pub(crate) struct Object {
@@ -118,8 +118,8 @@ pub(crate) fn tools(options: &TokenStream, item: &TokenStream) -> TokenStream {
             impl #declared ::longshore::__private::Toolset for #ty #conditions {
                 fn offered(
                     self: ::longshore::__private::Arc<Self>,
-                ) -> ::longshore::__private::Offered {
-                    let mut __longshore_offered = ::longshore::__private::Offered::default();
+                ) -> ::longshore::__private::SourceItems {
+                    let mut __longshore_offered = ::longshore::__private::SourceItems::default();
                     #(#added)*
                     __longshore_offered
                 }
@@ -241,7 +241,7 @@ fn member<O: Options>(
         sig: method.sig.clone(),
         block: Box::new(method.block.clone()),
     };
-    match read_function::<O>(options, function, Place::Method) {
+    match read_function::<O>(options, function, Placement::Method) {
         Ok(read) => {
             method.sig = read.function.sig.clone();
             let conditions = &read.conditions;

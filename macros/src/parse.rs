@@ -24,12 +24,12 @@ pub(crate) struct Function<O> {
     pub(crate) conditions: Vec<Attribute>,
     pub(crate) parameters: Vec<Parameter>,
     pub(crate) returns: Type,
-    pub(crate) place: Place,
+    pub(crate) place: Placement,
 }
 
 /// The place where a function stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Placement {
     Free,
     /// In an `impl` with `#[tools]`.
     Method,
@@ -67,14 +67,14 @@ pub(crate) enum Parameter {
     /// `&CallContext`
     Context,
     /// `#[state] name: &T`
-    State(Box<Shared>),
+    State(Box<StateParameter>),
     /// `#[call] name: T`
-    Call(Box<Extracted>),
+    Call(Box<CallParameter>),
     Argument(Box<Argument>),
 }
 
 /// A parameter that the application fills.
-pub(crate) struct Shared {
+pub(crate) struct StateParameter {
     /// `None` for a pattern.
     pub(crate) ident: Option<Ident>,
     /// The referenced type.
@@ -82,7 +82,7 @@ pub(crate) struct Shared {
 }
 
 /// A parameter that is taken from the call.
-pub(crate) struct Extracted {
+pub(crate) struct CallParameter {
     /// `None` for a pattern.
     pub(crate) ident: Option<Ident>,
     pub(crate) ty: Type,
@@ -108,7 +108,7 @@ impl<O> Function<O> {
     }
 
     /// The parameters with `#[state]`, in order.
-    pub(crate) fn shared(&self) -> impl Iterator<Item = &Shared> {
+    pub(crate) fn shared(&self) -> impl Iterator<Item = &StateParameter> {
         self.parameters.iter().filter_map(|p| match p {
             Parameter::State(shared) => Some(&**shared),
             Parameter::Argument(_) | Parameter::Call(_) | Parameter::Context => None,
@@ -122,7 +122,7 @@ impl<O> Function<O> {
     }
 
     /// The parameters with `#[call]`, in order.
-    pub(crate) fn extracted(&self) -> impl Iterator<Item = &Extracted> {
+    pub(crate) fn extracted(&self) -> impl Iterator<Item = &CallParameter> {
         self.parameters.iter().filter_map(|p| match p {
             Parameter::Call(extracted) => Some(&**extracted),
             Parameter::Argument(_) | Parameter::State(_) | Parameter::Context => None,
@@ -191,7 +191,7 @@ pub(crate) trait Options: Sized {
     fn check_name(&self, _name: &Ident, _mistakes: &mut Mistakes) {}
 
     /// Checks whether the options go together with the place.
-    fn check_place(&self, _place: Place, _name: &Ident, _mistakes: &mut Mistakes) {}
+    fn check_place(&self, _place: Placement, _name: &Ident, _mistakes: &mut Mistakes) {}
 
     /// Checks whether options and parameters go together.
     fn check(&self, _parameters: &[Parameter], _mistakes: &mut Mistakes) {}
@@ -216,8 +216,8 @@ impl Options for ToolOptions {
         }
     }
 
-    fn check_place(&self, place: Place, name: &Ident, mistakes: &mut Mistakes) {
-        if self.collect && place == Place::Method {
+    fn check_place(&self, place: Placement, name: &Ident, mistakes: &mut Mistakes) {
+        if self.collect && place == Placement::Method {
             mistakes.at(
                 name,
                 "`collect` goes on functions: a method is offered with its object, by `App::toolset`",
@@ -285,7 +285,7 @@ pub(crate) fn read<O: Options>(options: TokenStream, item: TokenStream) -> Read<
             return Err((mistake, item));
         }
     };
-    read_function(options, function, Place::Free)
+    read_function(options, function, Placement::Free)
         .map_err(|refused| (refused.0, refused.1.into_token_stream()))
 }
 
@@ -294,7 +294,7 @@ pub(crate) fn read<O: Options>(options: TokenStream, item: TokenStream) -> Read<
 pub(crate) fn read_function<O: Options>(
     options: TokenStream,
     mut function: ItemFn,
-    place: Place,
+    place: Placement,
 ) -> Result<Function<O>, Box<(syn::Error, ItemFn)>> {
     let kind = O::KIND;
     let mut mistakes = Mistakes::default();
@@ -333,11 +333,11 @@ pub(crate) fn read_function<O: Options>(
 }
 
 /// Checks that functions which suggest values are given state that there is.
-fn check_completion(parameters: &[Parameter], place: Place, mistakes: &mut Mistakes) {
+fn check_completion(parameters: &[Parameter], place: Placement, mistakes: &mut Mistakes) {
     let complete = arguments(parameters).filter_map(|argument| argument.options.complete.as_ref());
     for complete in complete {
         match complete {
-            Complete::Method(method, _) if place == Place::Free => {
+            Complete::Method(method, _) if place == Placement::Free => {
                 mistakes.at(method, "a function has no `self`; name a function");
             }
             Complete::Method(_, given) | Complete::Function { given, .. } => {
@@ -348,7 +348,12 @@ fn check_completion(parameters: &[Parameter], place: Place, mistakes: &mut Mista
 }
 
 /// Checks the parameters that a function which suggests values is given.
-fn check_given(given: &[Ident], parameters: &[Parameter], place: Place, mistakes: &mut Mistakes) {
+fn check_given(
+    given: &[Ident],
+    parameters: &[Parameter],
+    place: Placement,
+    mistakes: &mut Mistakes,
+) {
     for name in given {
         let is_known = parameters.iter().any(|p| match p {
             Parameter::State(shared) => shared.ident.as_ref() == Some(name),
@@ -360,8 +365,8 @@ fn check_given(given: &[Ident], parameters: &[Parameter], place: Place, mistakes
         });
         if !is_known {
             let state = match place {
-                Place::Free => "`#[state]`, ",
-                Place::Method => "",
+                Placement::Free => "`#[state]`, ",
+                Placement::Method => "",
             };
             let message = format!(
                 "there is no parameter `{name}` with {state}`#[call]` or `#[arg(resolve)]`"
@@ -475,7 +480,7 @@ fn check_signature(kind: Kind, signature: &Signature, mistakes: &mut Mistakes) {
 }
 
 fn read_parameters(
-    (kind, place): (Kind, Place),
+    (kind, place): (Kind, Placement),
     signature: &mut Signature,
     mistakes: &mut Mistakes,
 ) -> Vec<Parameter> {
@@ -523,14 +528,14 @@ fn read_parameters(
             }
         }
     }
-    if place == Place::Method && !has_receiver {
+    if place == Placement::Method && !has_receiver {
         let message = "a method takes `&self`: add it, or move this out of the `impl`";
         mistakes.at(name, message);
     }
     parameters
 }
 
-fn check_receiver(kind: Kind, place: Place, receiver: &Receiver, mistakes: &mut Mistakes) {
+fn check_receiver(kind: Kind, place: Placement, receiver: &Receiver, mistakes: &mut Mistakes) {
     let is_lent = receiver
         .reference
         .as_ref()
@@ -538,18 +543,18 @@ fn check_receiver(kind: Kind, place: Place, receiver: &Receiver, mistakes: &mut 
         && receiver.mutability.is_none()
         && receiver.colon_token.is_none();
     match place {
-        Place::Free => mistakes.at(
+        Placement::Free => mistakes.at(
             receiver,
             format!(
                 "a method is a {} where its `impl` has `#[tools]`; put that on the `impl`",
                 kind.name()
             ),
         ),
-        Place::Method if !is_lent => mistakes.at(
+        Placement::Method if !is_lent => mistakes.at(
             receiver,
             "an object is shared by concurrent calls: write `&self`, and put what changes behind a lock",
         ),
-        Place::Method => {}
+        Placement::Method => {}
     }
 }
 
@@ -582,7 +587,7 @@ fn take_mark(parameter: &mut PatType, mark: &str, others: &str, mistakes: &mut M
 }
 
 /// Reads a parameter with `#[call]`.
-fn read_extracted(parameter: &mut PatType, mistakes: &mut Mistakes) -> Option<Extracted> {
+fn read_extracted(parameter: &mut PatType, mistakes: &mut Mistakes) -> Option<CallParameter> {
     let others = "this parameter is taken from the call, not from its arguments: it accepts no other attribute";
     take_mark(parameter, "call", others, mistakes);
     let ident = match &*parameter.pat {
@@ -605,7 +610,7 @@ fn read_extracted(parameter: &mut PatType, mistakes: &mut Mistakes) -> Option<Ex
             "the type must be written out: it selects the extractor".to_owned()
         }
         ty => {
-            return Some(Extracted {
+            return Some(CallParameter {
                 ident,
                 ty: ty.clone(),
             });
@@ -616,11 +621,15 @@ fn read_extracted(parameter: &mut PatType, mistakes: &mut Mistakes) -> Option<Ex
 }
 
 /// Reads a parameter with `#[state]`.
-fn read_shared(place: Place, parameter: &mut PatType, mistakes: &mut Mistakes) -> Option<Shared> {
+fn read_shared(
+    place: Placement,
+    parameter: &mut PatType,
+    mistakes: &mut Mistakes,
+) -> Option<StateParameter> {
     let others =
         "state comes from the application, not from the caller: it accepts no other attribute";
     take_mark(parameter, "state", others, mistakes);
-    if place == Place::Method {
+    if place == Placement::Method {
         mistakes.at(&*parameter, "a method has its state in `self`");
         return None;
     }
@@ -647,7 +656,7 @@ fn read_shared(place: Place, parameter: &mut PatType, mistakes: &mut Mistakes) -
                 "state has a size: provide a type of your own around a `String`",
             ),
             elem => {
-                return Some(Shared {
+                return Some(StateParameter {
                     ident,
                     ty: elem.clone(),
                 });

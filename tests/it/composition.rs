@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
-use longshore::catalog::{Changed, Offered, Source};
+use longshore::catalog::{ChangeHandle, Source, SourceItems};
 use longshore::{
     App, CallContext, Definition, IntoTool as _, Parameters, PromptDefinition, PromptError,
     ResourceDefinition, StaticResource, ToolError, prompt_fn, tool, tool_fn,
@@ -35,7 +35,7 @@ fn other() -> App {
 
 /// Tools by name, which can be changed.
 #[derive(Clone, Default)]
-struct Names(Arc<Mutex<(Vec<String>, Changed)>>);
+struct Names(Arc<Mutex<(Vec<String>, ChangeHandle)>>);
 
 impl Names {
     fn are(&self, names: &[&str]) {
@@ -50,10 +50,10 @@ impl Source for Names {
         "names"
     }
 
-    fn offer(&self) -> BoxFuture<'_, Offered> {
+    fn offer(&self) -> BoxFuture<'_, SourceItems> {
         let names = self.0.lock().expect("not poisoned").0.clone();
         Box::pin(async move {
-            let mut offered = Offered::default();
+            let mut offered = SourceItems::default();
             for name in names {
                 let tool = tool_fn(
                     Definition::new(name.clone()),
@@ -68,7 +68,7 @@ impl Source for Names {
         })
     }
 
-    fn watch(&self, changed: Changed) {
+    fn watch(&self, changed: ChangeHandle) {
         self.0.lock().expect("not poisoned").1 = changed;
     }
 }

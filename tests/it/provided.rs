@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::future::BoxFuture;
-use longshore::catalog::{Offered, Source};
+use longshore::catalog::{Source, SourceItems};
 use longshore::{
     App, AppError, CallContext, CompletionRequest, IntoTool as _, PromptError, ResourceError,
     prompt, resource, tool, tools,
@@ -232,9 +232,9 @@ impl Source for Mounted {
         "mounted"
     }
 
-    fn offer(&self) -> BoxFuture<'_, Offered> {
+    fn offer(&self) -> BoxFuture<'_, SourceItems> {
         Box::pin(async {
-            let mut offered = Offered::default();
+            let mut offered = SourceItems::default();
             offered
                 .tools
                 .extend([count_orders.into_tool(), answer.into_tool()]);

@@ -14,7 +14,7 @@ use serde::ser::{SerializeMap as _, Serializer};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
-use crate::catalog::{Announcer, AnyResource, Catalog, Offered, Prompt, Skill, Tool};
+use crate::catalog::{Announcer, AnyResource, Catalog, Prompt, Skill, SourceItems, Tool};
 use crate::environment::Probe;
 use crate::net::Background;
 use crate::seal::KeyRing;
@@ -133,7 +133,7 @@ impl Artifacts {
         Ok(None)
     }
 
-    pub fn around(self: &Arc<Self>, _: Offered) -> Offered {
+    pub fn around(self: &Arc<Self>, _: SourceItems) -> SourceItems {
         match **self {}
     }
 
@@ -202,7 +202,7 @@ pub(crate) enum Gauge {}
 #[derive(Clone, Debug)]
 pub(crate) struct Collected {
     pub name: String,
-    pub offered: Offered,
+    pub offered: SourceItems,
     pub(crate) gauges: Vec<Gauge>,
     pub(crate) is_awaited: bool,
 }
@@ -311,7 +311,7 @@ impl Upstreams {
         match *self {}
     }
 
-    pub fn offer(&self, _: &Catalog) -> Result<Offered, UpstreamError> {
+    pub fn offer(&self, _: &Catalog) -> Result<SourceItems, UpstreamError> {
         match *self {}
     }
 

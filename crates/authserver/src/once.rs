@@ -11,7 +11,7 @@ use crate::state::{SharedState, StateError};
 
 /// Records of used codes and of the logins that follow from them.
 #[derive(Clone, Debug)]
-pub(super) struct Once(SharedState);
+pub(super) struct SingleUse(SharedState);
 
 /// Result of using a refresh token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ const REUSE_GRACE_SECONDS: u64 = 10;
 const ATTEMPTS: usize = 8;
 const ENDED: &[u8] = b"ended";
 
-impl Once {
+impl SingleUse {
     pub(super) fn new(state: SharedState) -> Self {
         Self(state)
     }
@@ -125,9 +125,9 @@ mod tests {
 
     const LIFE: Duration = Duration::from_secs(3600);
 
-    fn once() -> Once {
+    fn once() -> SingleUse {
         let memory = Arc::new(Memory::new(1024 * 1024));
-        Once::new(SharedState::new(memory, Duration::from_secs(1)))
+        SingleUse::new(SharedState::new(memory, Duration::from_secs(1)))
     }
 
     #[tokio::test]

@@ -53,14 +53,14 @@ pub(super) struct Provider {
     /// Groups that are kept. Empty for all.
     groups: Vec<String>,
     web: Client,
-    known: ArcSwapOption<Known>,
+    known: ArcSwapOption<ProviderDocuments>,
     /// Held by the one request that fetches.
     fetching: Mutex<()>,
 }
 
 /// Metadata and keys of a provider.
 #[derive(Debug)]
-struct Known {
+struct ProviderDocuments {
     authorization: Url,
     token: Url,
     keys: IssuerKeys,
@@ -183,7 +183,13 @@ impl Provider {
         }
     }
 
-    fn code_form(&self, known: &Known, code: &str, callback: &str, verifier: &str) -> String {
+    fn code_form(
+        &self,
+        known: &ProviderDocuments,
+        code: &str,
+        callback: &str,
+        verifier: &str,
+    ) -> String {
         let mut form = form_urlencoded::Serializer::new(String::new());
         form.append_pair("grant_type", "authorization_code")
             .append_pair("code", code)
@@ -199,7 +205,7 @@ impl Provider {
     /// Verifies an ID token (OpenID Connect Core, section 3.1.3.7).
     async fn verify(
         &self,
-        known: &Arc<Known>,
+        known: &Arc<ProviderDocuments>,
         token: &str,
         nonce: &str,
     ) -> Result<Map<String, Value>, OAuthError> {
@@ -260,7 +266,7 @@ impl Provider {
     /// Asks plain OAuth for the user.
     async fn ask_for_user(
         &self,
-        known: &Known,
+        known: &ProviderDocuments,
         token: &str,
     ) -> Result<Map<String, Value>, OAuthError> {
         let url = known
@@ -333,8 +339,8 @@ impl Provider {
     }
 
     /// Returns metadata and keys, fetched at most once an hour.
-    async fn known(&self) -> Result<Arc<Known>, OAuthError> {
-        let fresh = |known: &Arc<Known>| known.since.elapsed() < KEPT;
+    async fn known(&self) -> Result<Arc<ProviderDocuments>, OAuthError> {
+        let fresh = |known: &Arc<ProviderDocuments>| known.since.elapsed() < KEPT;
         let known = self.known.load_full();
         if let Some(known) = known.filter(fresh) {
             return Ok(known);
@@ -357,7 +363,10 @@ impl Provider {
     }
 
     /// Fetches the keys again because one is unknown.
-    async fn newer_keys(&self, known: &Arc<Known>) -> Result<Arc<Known>, OAuthError> {
+    async fn newer_keys(
+        &self,
+        known: &Arc<ProviderDocuments>,
+    ) -> Result<Arc<ProviderDocuments>, OAuthError> {
         let _one = self.fetching.lock().await;
         let current = self.known.load_full();
         if let Some(current) = current
@@ -370,10 +379,10 @@ impl Provider {
         Ok(newer)
     }
 
-    async fn discover(&self) -> Result<Known, OAuthError> {
+    async fn discover(&self) -> Result<ProviderDocuments, OAuthError> {
         if let ProviderKind::Plain = self.kind {
             let url = |text: &str| Url::parse(text).map_err(|_| self.odd("a URL is not valid"));
-            return Ok(Known {
+            return Ok(ProviderDocuments {
                 authorization: url("https://github.com/login/oauth/authorize")?,
                 token: url("https://github.com/login/oauth/access_token")?,
                 keys: IssuerKeys::default(),
@@ -415,7 +424,7 @@ impl Provider {
         let methods = found
             .get("token_endpoint_auth_methods_supported")
             .and_then(Value::as_array);
-        Ok(Known {
+        Ok(ProviderDocuments {
             authorization: url("authorization_endpoint")?,
             token: url("token_endpoint")?,
             keys,

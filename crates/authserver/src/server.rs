@@ -20,7 +20,7 @@ use super::authorize::Failure;
 use super::document::{DOCUMENT_MAX_BYTES, Documents};
 use super::error::OAuthError;
 use super::metadata;
-use super::once::Once;
+use super::once::SingleUse;
 use super::provider::Provider;
 use super::visit::BrowserCookie;
 use crate::auth::{DpopVerifier, FacadeConfig, FacadeSetupError};
@@ -55,7 +55,7 @@ pub struct AuthorizationServer {
     pub(super) is_local: bool,
     pub(super) ring: Arc<KeyRing>,
     pub(super) keys: SigningKeys,
-    pub(super) once: Once,
+    pub(super) once: SingleUse,
     pub(super) provider: Provider,
     pub(super) documents: Documents,
     /// Client for documents of strangers: public addresses only.
@@ -205,7 +205,7 @@ impl AuthorizationServer {
                 .ok_or(AuthorizationServerError::Keys)?,
             provider: Provider::new(&config, web(Guard::public().trust(&provider))?)?,
             web: web(strangers)?,
-            once: Once::new(state),
+            once: SingleUse::new(state),
             documents: Documents::new(),
             config,
             issuer,

@@ -6,15 +6,15 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::catalog::path_deserializer::{Misfit, PathDeserializer, PathTracker};
+use crate::catalog::path_deserializer::{PathDeserializer, PathTracker, TypeMismatch};
 use crate::catalog::{fast_arguments, strict};
 
 /// The `arguments` object of one `tools/call`: well-formed JSON, not parsed into a tree yet.
 #[derive(Clone, Debug)]
-pub struct Arguments(Form);
+pub struct Arguments(Representation);
 
 #[derive(Clone, Debug)]
-enum Form {
+enum Representation {
     /// The text of an object, cut out of the request's body.
     Raw(Bytes),
     /// An object.
@@ -29,12 +29,12 @@ pub const SIMD_THRESHOLD_BYTES: usize = 1024 * 1024;
 impl Arguments {
     /// No arguments: `{}`.
     pub fn none() -> Self {
-        Self(Form::Raw(Bytes::from_static(b"{}")))
+        Self(Representation::Raw(Bytes::from_static(b"{}")))
     }
 
     /// The text of a JSON object that has been checked to be one.
     pub fn from_checked(object: Bytes) -> Self {
-        Self(Form::Raw(object))
+        Self(Representation::Raw(object))
     }
 
     /// Reads the arguments as `T`.
@@ -45,14 +45,16 @@ impl Arguments {
     /// `place.latitude: invalid type: string "north", expected a number`.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, InvalidArguments> {
         match &self.0 {
-            Form::Raw(object) => {
+            Representation::Raw(object) => {
                 // At once for all of it, instead of string by string.
                 let object = utf_8(object)
                     .ok_or_else(|| InvalidArguments::new("the arguments are not UTF-8"))?;
                 strict::deserialize(fast_arguments::Object(object))
                     .or_else(|_| by_serde_json(object))
             }
-            Form::Tree(object) => by_tree(object).map_err(|misfit| InvalidArguments::at(&misfit)),
+            Representation::Tree(object) => {
+                by_tree(object).map_err(|misfit| InvalidArguments::at(&misfit))
+            }
         }
     }
 
@@ -63,17 +65,17 @@ impl Arguments {
     /// A number that no `f64` holds, such as `1e400`.
     pub fn to_map(&self) -> Result<Map<String, Value>, InvalidArguments> {
         match &self.0 {
-            Form::Tree(Value::Object(object)) => Ok(object.clone()),
-            Form::Tree(_) => Ok(Map::new()),
-            Form::Raw(object) => tree(object),
+            Representation::Tree(Value::Object(object)) => Ok(object.clone()),
+            Representation::Tree(_) => Ok(Map::new()),
+            Representation::Raw(object) => tree(object),
         }
     }
 
     /// The arguments as JSON text.
     pub fn to_json(&self) -> String {
         match &self.0 {
-            Form::Raw(object) => String::from_utf8_lossy(object).into_owned(),
-            Form::Tree(object) => object.to_string(),
+            Representation::Raw(object) => String::from_utf8_lossy(object).into_owned(),
+            Representation::Tree(object) => object.to_string(),
         }
     }
 }
@@ -134,7 +136,7 @@ fn by_serde_json<T: DeserializeOwned>(object: &str) -> Result<T, InvalidArgument
     })
 }
 
-fn by_tree<T: DeserializeOwned>(object: &Value) -> Result<T, Misfit> {
+fn by_tree<T: DeserializeOwned>(object: &Value) -> Result<T, TypeMismatch> {
     let track = PathTracker::default();
     strict::deserialize(PathDeserializer::new(object, &track))
         .map_err(|cause| track.ended_by(cause))
@@ -142,7 +144,7 @@ fn by_tree<T: DeserializeOwned>(object: &Value) -> Result<T, Misfit> {
 
 impl From<Map<String, Value>> for Arguments {
     fn from(object: Map<String, Value>) -> Self {
-        Self(Form::Tree(Value::Object(object)))
+        Self(Representation::Tree(Value::Object(object)))
     }
 }
 
@@ -169,7 +171,7 @@ impl InvalidArguments {
         ))
     }
 
-    fn at(misfit: &Misfit) -> Self {
+    fn at(misfit: &TypeMismatch) -> Self {
         let Self { message } = Self::somewhere(&misfit.cause);
         let path = misfit.path.to_string();
         if path == "." {

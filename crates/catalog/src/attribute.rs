@@ -28,13 +28,13 @@ pub use offers::*;
 
 pub use crate::catalog::ToolError;
 pub use crate::catalog::extract::{FromArgument, FromCall, RequiredState, WithState};
-pub use crate::catalog::inventory::Collected;
+pub use crate::catalog::inventory::CollectedTool;
 pub use crate::catalog::typed::ToolSpec;
 pub use crate::catalog::{
     AnyResource, ArgumentFuture, Arguments, CallContext, CallFuture, CompletionRequest, Definition,
-    IntoMessages, IntoResource, Offered, Parameters, Prompt, PromptDefinition, PromptError,
-    PromptFuture, Provided, ReadFuture, Resource, ResourceDefinition, ResourceError,
-    ResourceTemplate, TaskSupport, Tool, Toolset, Unprovided, VariableFuture,
+    IntoMessages, IntoResource, Parameters, Prompt, PromptDefinition, PromptError, PromptFuture,
+    Provided, ReadFuture, Resource, ResourceDefinition, ResourceError, ResourceTemplate,
+    SourceItems, TaskSupport, Tool, Toolset, Unprovided, VariableFuture,
 };
 pub use crate::protocol::{CacheScope, Icon, PromptArgument};
 pub use {inventory, schemars, serde, serde_json};

@@ -23,7 +23,7 @@ use super::sample::{Roots, Sample};
 use crate::auth::Principal;
 use crate::net::ShareKey;
 use crate::protocol::{ClientAbility, SamplingRequest};
-use crate::telemetry::{Asked, ClientSpan, TraceContext, TraceLink};
+use crate::telemetry::{ClientSpan, SpanInfo, TraceContext, TraceLink};
 
 /// The call that a tool, resource or prompt serves.
 ///
@@ -487,7 +487,7 @@ impl CallContext {
     }
 
     /// Starts the span of an outgoing request. `asked` describes it, and is called only if it is traced.
-    pub fn hop(&self, asked: impl FnOnce() -> Asked) -> ClientSpan {
+    pub fn hop(&self, asked: impl FnOnce() -> SpanInfo) -> ClientSpan {
         self.onward.hop(self.headers.as_ref(), asked)
     }
 

@@ -17,34 +17,34 @@ pub(super) struct Object<'de>(pub(super) &'de str);
 
 /// The fast path does not apply; the general deserialiser decides.
 #[derive(Debug)]
-pub(super) struct Unread;
+pub(super) struct UseFallback;
 
-impl fmt::Display for Unread {
+impl fmt::Display for UseFallback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("not read")
     }
 }
 
-impl std::error::Error for Unread {}
+impl std::error::Error for UseFallback {}
 
-impl de::Error for Unread {
+impl de::Error for UseFallback {
     #[cold]
     fn custom<T: fmt::Display>(_: T) -> Self {
         Self
     }
 }
 
-impl From<ScanError> for Unread {
+impl From<ScanError> for UseFallback {
     fn from(_: ScanError) -> Self {
         Self
     }
 }
 
 impl<'de> Deserializer<'de> for Object<'de> {
-    type Error = Unread;
+    type Error = UseFallback;
 
     #[inline]
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unread> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, UseFallback> {
         let mut members = Members {
             scanner: Scanner::new(self.0),
             begun: false,
@@ -53,7 +53,7 @@ impl<'de> Deserializer<'de> for Object<'de> {
         let value = visitor.visit_map(&mut members)?;
         // A visitor may stop early; `serde_json` then says that something is left.
         if members.next()?.is_some() {
-            return Err(Unread);
+            return Err(UseFallback);
         }
         members.scanner.end()?;
         Ok(value)
@@ -68,8 +68,8 @@ impl<'de> Deserializer<'de> for Object<'de> {
         self,
         _: &'static str,
         _: V,
-    ) -> Result<V::Value, Unread> {
-        Err(Unread)
+    ) -> Result<V::Value, UseFallback> {
+        Err(UseFallback)
     }
 }
 
@@ -82,7 +82,7 @@ struct Members<'de> {
 impl<'de> Members<'de> {
     /// The next key, its colon read.
     #[inline]
-    fn next(&mut self) -> Result<Option<JsonString<'de>>, Unread> {
+    fn next(&mut self) -> Result<Option<JsonString<'de>>, UseFallback> {
         if self.ended {
             return Ok(None);
         }
@@ -93,17 +93,17 @@ impl<'de> Members<'de> {
 }
 
 impl<'de> MapAccess<'de> for Members<'de> {
-    type Error = Unread;
+    type Error = UseFallback;
 
     #[inline]
     fn next_key_seed<K: DeserializeSeed<'de>>(
         &mut self,
         seed: K,
-    ) -> Result<Option<K::Value>, Unread> {
+    ) -> Result<Option<K::Value>, UseFallback> {
         match self.next()? {
             None => Ok(None),
             Some(key) => {
-                let key = key.as_written().ok_or(Unread)?;
+                let key = key.as_written().ok_or(UseFallback)?;
                 seed.deserialize(BorrowedStrDeserializer::new(key))
                     .map(Some)
             }
@@ -111,7 +111,10 @@ impl<'de> MapAccess<'de> for Members<'de> {
     }
 
     #[inline]
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Unread> {
+    fn next_value_seed<V: DeserializeSeed<'de>>(
+        &mut self,
+        seed: V,
+    ) -> Result<V::Value, UseFallback> {
         let first = self.scanner.peek();
         let start = self.scanner.at();
         let text = if first == Some(b'"') {
@@ -123,8 +126,8 @@ impl<'de> MapAccess<'de> for Members<'de> {
             self.scanner.value()?
         };
         let mut json = serde_json::Deserializer::from_str(text);
-        let value = seed.deserialize(&mut json).map_err(|_| Unread)?;
-        json.end().map_err(|_| Unread)?;
+        let value = seed.deserialize(&mut json).map_err(|_| UseFallback)?;
+        json.end().map_err(|_| UseFallback)?;
         Ok(value)
     }
 }
@@ -133,15 +136,15 @@ impl<'de> MapAccess<'de> for Members<'de> {
 struct Text<'de>(&'de str);
 
 impl<'de> Deserializer<'de> for Text<'de> {
-    type Error = Unread;
+    type Error = UseFallback;
 
     #[inline]
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unread> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, UseFallback> {
         visitor.visit_borrowed_str(self.0)
     }
 
     #[inline]
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unread> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, UseFallback> {
         visitor.visit_some(self)
     }
 
@@ -151,19 +154,19 @@ impl<'de> Deserializer<'de> for Text<'de> {
         self,
         name: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Unread> {
+    ) -> Result<V::Value, UseFallback> {
         if name.starts_with('$') {
-            return Err(Unread);
+            return Err(UseFallback);
         }
         visitor.visit_newtype_struct(self)
     }
 
-    fn deserialize_bytes<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Unread> {
-        Err(Unread)
+    fn deserialize_bytes<V: Visitor<'de>>(self, _: V) -> Result<V::Value, UseFallback> {
+        Err(UseFallback)
     }
 
-    fn deserialize_byte_buf<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Unread> {
-        Err(Unread)
+    fn deserialize_byte_buf<V: Visitor<'de>>(self, _: V) -> Result<V::Value, UseFallback> {
+        Err(UseFallback)
     }
 
     serde::forward_to_deserialize_any! {
@@ -186,7 +189,7 @@ mod tests {
 
     #[derive(Debug, PartialEq, Deserialize)]
     #[serde(rename_all = "lowercase")]
-    enum Word {
+    enum Keyword {
         One,
         Two,
     }
@@ -199,7 +202,7 @@ mod tests {
     struct Typed {
         text: String,
         maybe: Option<String>,
-        word: Option<Word>,
+        word: Option<Keyword>,
         name: Option<Name>,
         number: Option<i64>,
         list: Option<Vec<Value>>,

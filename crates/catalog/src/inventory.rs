@@ -25,9 +25,9 @@ use crate::catalog::Tool;
 /// assert_eq!(names, ["hello"]);
 /// ```
 pub fn collected_tools() -> Vec<Arc<dyn Tool>> {
-    let mut tools: Vec<_> = inventory::iter::<Collected>
+    let mut tools: Vec<_> = inventory::iter::<CollectedTool>
         .into_iter()
-        .map(|Collected(make)| make())
+        .map(|CollectedTool(make)| make())
         .collect();
     tools.sort_by(|a, b| a.definition().name.cmp(&b.definition().name));
     tools
@@ -36,6 +36,6 @@ pub fn collected_tools() -> Vec<Arc<dyn Tool>> {
 /// A registration, made by `#[tool(collect)]`.
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct Collected(pub fn() -> Arc<dyn Tool>);
+pub struct CollectedTool(pub fn() -> Arc<dyn Tool>);
 
-inventory::collect!(Collected);
+inventory::collect!(CollectedTool);

@@ -82,7 +82,7 @@ pub use inventory::collected_tools;
 pub use listing::{
     Listing, ListingFrame, SerializedEntries, opening, opening_len, page_of_seen, start_after,
 };
-pub use notifier::{Dropped, Notifier, Room, Wanted};
+pub use notifier::{Dropped, Notifier, NotifyOptions, QueueLimits};
 pub use output::OutputContent;
 pub use output::{Output, ToolError, ToolErrorKind};
 pub use parameters::{InvalidParameter, Parameters};
@@ -108,10 +108,10 @@ pub use schema::{HeaderParameter, ParameterKind};
 pub use skill::EXTENSION as SKILLS_EXTENSION;
 pub use skill::OfferedSkill;
 pub use skill::{Skill, SkillError};
-pub use source::{Changed, Offered, Refused, Source};
+pub use source::{ChangeHandle, RejectedItem, Source, SourceItems};
 pub use starting::StartingSource;
 pub use subscription_counts::SubscriptionCounts;
-pub use table::{Listed, Table};
+pub use table::{ListItem, Table};
 pub use tool::{CallFuture, Definition, TaskSupport, Tool, UpstreamIdentity};
 pub use toolset::Toolset;
 pub use typed::{IntoOutput, IntoTool, TypedTool, tool_fn};

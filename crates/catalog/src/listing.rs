@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::table::{Listed, Table};
+use super::table::{ListItem, Table};
 use crate::net::SharedBytes;
 use crate::protocol::{Revision, push_string};
 use crate::seal::{KeyRing, Purpose};
@@ -27,7 +27,7 @@ pub struct ListingFrame<'a> {
 
 impl Listing {
     /// Serialises a table for one revision.
-    pub fn new<T: Listed>(table: &Table<T>, frame: ListingFrame<'_>) -> Self {
+    pub fn new<T: ListItem>(table: &Table<T>, frame: ListingFrame<'_>) -> Self {
         // An empty table has one page too.
         let starts = (0..table.len().max(1)).step_by(frame.page_size);
         Self {
@@ -44,7 +44,7 @@ impl Listing {
     }
 
     /// The page that begins after a cursor. `None` if the cursor was not made by a server with these keys.
-    pub fn after<T: Listed>(
+    pub fn after<T: ListItem>(
         &self,
         table: &Table<T>,
         frame: ListingFrame<'_>,
@@ -81,7 +81,7 @@ pub struct SerializedEntries {
 const END: &[u8] = b"]}}";
 
 impl SerializedEntries {
-    pub fn new<T: Listed>(table: &Table<T>, revision: Revision) -> Self {
+    pub fn new<T: ListItem>(table: &Table<T>, revision: Revision) -> Self {
         Self::written(table.iter(), |entry, text| entry.write(text, revision))
     }
 
@@ -164,7 +164,7 @@ const IN_PIECES_MIN_BYTES: usize = 8 * 1024;
 /// Pages of those who see nearly the same consist of nearly the same entries. They are not copied: such a page is a few
 /// stretches of the one text that has all entries. So a thousand roles take little memory, and what many of them see is in
 /// the processor's caches when it is sent. Only what would be in too many pieces is put together.
-pub fn page_of_seen<T: Listed>(
+pub fn page_of_seen<T: ListItem>(
     table: &Table<T>,
     fragments: &SerializedEntries,
     frame: ListingFrame<'_>,
@@ -213,24 +213,24 @@ pub fn page_of_seen<T: Listed>(
 }
 
 /// Text before the first entry of each page.
-pub fn opening<T: Listed>(out: &mut Vec<u8>) {
+pub fn opening<T: ListItem>(out: &mut Vec<u8>) {
     for part in opening_parts::<T>() {
         out.extend_from_slice(part.as_bytes());
     }
 }
 
 /// Length of [`opening`] in bytes.
-pub fn opening_len<T: Listed>() -> usize {
+pub fn opening_len<T: ListItem>() -> usize {
     opening_parts::<T>().iter().map(|part| part.len()).sum()
 }
 
-fn opening_parts<T: Listed>() -> [&'static str; 3] {
+fn opening_parts<T: ListItem>() -> [&'static str; 3] {
     [r#","result":{""#, T::MEMBER, r#"":["#]
 }
 
 /// Returns the index at which the page of a cursor begins. `None` if the cursor was not issued for this frame's
 /// endpoint.
-pub fn start_after<T: Listed>(
+pub fn start_after<T: ListItem>(
     table: &Table<T>,
     frame: ListingFrame<'_>,
     cursor: &str,
@@ -271,7 +271,7 @@ impl<'a> Cursor<'a> {
 }
 
 /// Writes the page that begins at a position.
-fn write_page<T: Listed>(table: &Table<T>, frame: ListingFrame<'_>, start: usize) -> Bytes {
+fn write_page<T: ListItem>(table: &Table<T>, frame: ListingFrame<'_>, start: usize) -> Bytes {
     let entries = table.entries();
     let end = entries.len().min(start + frame.page_size);
     let mut page = Vec::new();
@@ -292,7 +292,7 @@ fn write_page<T: Listed>(table: &Table<T>, frame: ListingFrame<'_>, start: usize
 }
 
 /// End of a page: the end of its list, and the cursor after the entry at `last` if more entries follow.
-fn close<T: Listed>(
+fn close<T: ListItem>(
     out: &mut Vec<u8>,
     table: &Table<T>,
     frame: ListingFrame<'_>,
@@ -321,7 +321,7 @@ mod tests {
 
     struct Entry(String);
 
-    impl Listed for Entry {
+    impl ListItem for Entry {
         const MEMBER: &'static str = "tools";
         const CURSOR: &'static str = "tools cursor 1";
 

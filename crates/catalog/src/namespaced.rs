@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::{
-    ArgumentFuture, Arguments, CallContext, CallFuture, CompletionRequest, Definition, Offered,
-    Parameters, Prompt, PromptDefinition, PromptFuture, Provided, Tool, Unprovided,
+    ArgumentFuture, Arguments, CallContext, CallFuture, CompletionRequest, Definition, Parameters,
+    Prompt, PromptDefinition, PromptFuture, Provided, SourceItems, Tool, Unprovided,
     UpstreamIdentity,
 };
 
-impl Offered {
+impl SourceItems {
     /// Adds a prefix to the names of tools and prompts. Resources keep their URIs.
     #[must_use]
     pub fn prefixed(mut self, prefix: &str) -> Self {

@@ -18,7 +18,7 @@ use crate::protocol::push_string;
 /// It never makes a tool wait: what a slow reader leaves no room for is dropped, the answer never.
 #[derive(Debug, Default)]
 pub struct Notifier {
-    wanted: Wanted,
+    wanted: NotifyOptions,
     cancelled: AtomicBool,
     /// A message was queued.
     spoke: AtomicBool,
@@ -29,7 +29,7 @@ pub struct Notifier {
 
 /// Messages that the caller requested.
 #[derive(Debug, Default)]
-pub struct Wanted {
+pub struct NotifyOptions {
     /// JSON text of the token that progress is reported under.
     pub progress_token: Option<Box<str>>,
     /// True if progress notifications have messages in the caller's revision.
@@ -37,17 +37,17 @@ pub struct Wanted {
     /// The least level of log messages.
     pub log_level: Option<LogLevel>,
     /// Limits of the queue.
-    pub room: Room,
+    pub room: QueueLimits,
 }
 
 /// Maximum size of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct QueueLimits {
     pub messages: u32,
     pub bytes: u32,
 }
 
-impl Default for Room {
+impl Default for QueueLimits {
     fn default() -> Self {
         Self {
             messages: 256,
@@ -81,7 +81,7 @@ const PROGRESS_PAUSE: Duration = Duration::from_millis(20);
 const LOGS_PER_SECOND: u32 = 200;
 
 impl Notifier {
-    pub fn new(wanted: Wanted) -> Self {
+    pub fn new(wanted: NotifyOptions) -> Self {
         Self {
             wanted,
             ..Self::default()
@@ -230,7 +230,7 @@ impl Notifier {
 }
 
 impl Queue {
-    fn push(&mut self, message: Bytes, room: Room) {
+    fn push(&mut self, message: Bytes, room: QueueLimits) {
         if room.messages as usize <= self.messages.len() {
             self.dropped.messages += 1;
             return;
@@ -261,11 +261,11 @@ mod tests {
     use std::task::Waker;
 
     fn outlet(log_level: Option<LogLevel>) -> Notifier {
-        Notifier::new(Wanted {
+        Notifier::new(NotifyOptions {
             progress_token: Some("\"t\"".into()),
             progress_messages: true,
             log_level,
-            room: Room::default(),
+            room: QueueLimits::default(),
         })
     }
 
@@ -330,7 +330,7 @@ mod tests {
             }
             tokio::time::advance(Duration::from_secs(1)).await;
         }
-        let room = Room::default();
+        let room = QueueLimits::default();
         assert_eq!(said(&outlet).len(), room.messages as usize);
         let dropped = outlet.take_dropped();
         assert_eq!((dropped.messages, dropped.bytes), (2000 - 256, 0));

@@ -21,14 +21,14 @@ use serde::de::{
 use serde_json::{Error, Map, Value};
 
 use key::Key;
-pub use path::{Misfit, PathTracker, Piece};
+pub use path::{PathSegment, PathTracker, TypeMismatch};
 
 /// Deserialises a tree as a `T`.
 ///
 /// # Errors
 ///
 /// It is none; with what is wrong and where.
-pub fn read<T: DeserializeOwned>(tree: &Value) -> Result<T, Misfit> {
+pub fn read<T: DeserializeOwned>(tree: &Value) -> Result<T, TypeMismatch> {
     let track = PathTracker::default();
     T::deserialize(PathDeserializer::new(tree, &track)).map_err(|cause| track.ended_by(cause))
 }
@@ -287,7 +287,7 @@ impl<'de> SeqAccess<'de> for Items<'de, '_> {
         match seed.deserialize(PathDeserializer::new(value, self.track)) {
             Ok(read) => Ok(Some(read)),
             Err(cause) => {
-                self.track.note(Piece::Item(index));
+                self.track.note(PathSegment::Item(index));
                 Err(cause)
             }
         }
@@ -320,7 +320,7 @@ impl<'de> MapAccess<'de> for Members<'de, '_> {
         match seed.deserialize(Key(key)) {
             Ok(read) => Ok(Some(read)),
             Err(cause) => {
-                self.track.note(Piece::Member(key.clone()));
+                self.track.note(PathSegment::Member(key.clone()));
                 Err(cause)
             }
         }
@@ -333,7 +333,7 @@ impl<'de> MapAccess<'de> for Members<'de, '_> {
         match seed.deserialize(PathDeserializer::new(value, self.track)) {
             Ok(read) => Ok(read),
             Err(cause) => {
-                self.track.note(Piece::Member(key.to_owned()));
+                self.track.note(PathSegment::Member(key.to_owned()));
                 Err(cause)
             }
         }

@@ -18,8 +18,8 @@ use super::table::Table;
 use super::unlisted::UnlistedResources;
 use super::view;
 use super::{
-    AnyResource, Offered, Parameters, Prompt, Refused, Resource, ResourceDefinition,
-    ResourceTemplate, StartingSource, Tool,
+    AnyResource, Parameters, Prompt, RejectedItem, Resource, ResourceDefinition, ResourceTemplate,
+    SourceItems, StartingSource, Tool,
 };
 use crate::protocol::{Method, UriTemplate, fault_of_uri};
 use crate::telemetry::{Metrics, OperationId, Target, secret_properties};
@@ -38,7 +38,7 @@ pub struct Catalog {
     #[doc(hidden)]
     pub prompts: Table<CatalogPrompt>,
     #[doc(hidden)]
-    pub refused: Vec<Refused>,
+    pub refused: Vec<RejectedItem>,
     #[doc(hidden)]
     pub skills: Table<CatalogSkill>,
     /// Contents of skill folders by URI: JSON of a list of resources.
@@ -179,7 +179,7 @@ impl Catalog {
     /// Adds what a source offers. What cannot be offered joins what the source itself has refused, and keeps nothing
     /// else from being offered.
     #[must_use]
-    pub fn with_offered(mut self, source: &str, offered: Offered) -> Self {
+    pub fn with_offered(mut self, source: &str, offered: SourceItems) -> Self {
         self.refused.extend(offered.refused);
         self.starting.extend(offered.starting);
         self.owners.push(Owner {
@@ -211,7 +211,7 @@ impl Catalog {
             let (entry, folders) = skill.into_entry();
             match self.skills.add(entry) {
                 Ok(()) => self.folders.extend(folders),
-                Err(_) => self.refused.push(Refused::new(
+                Err(_) => self.refused.push(RejectedItem::new(
                     source,
                     place,
                     "a skill of this URI is offered already",
@@ -226,7 +226,7 @@ impl Catalog {
 
     /// Adds a built-in toolset.
     #[must_use]
-    pub fn with_toolset(self, name: &str, offered: Offered) -> Self {
+    pub fn with_toolset(self, name: &str, offered: SourceItems) -> Self {
         self.with_offered(&format!("{TOOLSET}{name}"), offered)
     }
 
@@ -272,7 +272,7 @@ impl Catalog {
     fn note(&mut self, source: &str, place: String, added: Result<(), CatalogError>) {
         if let Err(error) = added {
             if let Some(problem) = self.duplicate(source, &error) {
-                self.refused.push(Refused::new(source, place, problem));
+                self.refused.push(RejectedItem::new(source, place, problem));
                 return;
             }
             let mut problem = error.to_string();
@@ -282,7 +282,7 @@ impl Catalog {
                 problem.push_str(&error.to_string());
                 cause = error.source();
             }
-            self.refused.push(Refused::new(source, place, problem));
+            self.refused.push(RejectedItem::new(source, place, problem));
         }
     }
 
@@ -356,7 +356,7 @@ impl Catalog {
     }
 
     /// Configured items that cannot be served.
-    pub fn refused(&self) -> &[Refused] {
+    pub fn refused(&self) -> &[RejectedItem] {
         &self.refused
     }
 

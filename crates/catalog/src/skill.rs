@@ -9,7 +9,7 @@ use aws_lc_rs::digest;
 use data_encoding::HEXLOWER;
 use serde_json::{Map, Value, json};
 
-use super::table::Listed;
+use super::table::ListItem;
 use super::{AnyResource, ResourceDefinition, StaticResource};
 use crate::protocol::Revision;
 
@@ -370,7 +370,7 @@ pub struct CatalogSkill {
     pub entry: String,
 }
 
-impl Listed for CatalogSkill {
+impl ListItem for CatalogSkill {
     const MEMBER: &'static str = "skills";
     const CURSOR: &'static str = "skills cursor 1";
 

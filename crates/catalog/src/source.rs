@@ -49,20 +49,20 @@ pub trait Source: Send + Sync + 'static {
 
     /// Everything it has, and what it cannot offer. It is asked at start, when the configuration is read again, and
     /// whenever it says that something has changed.
-    fn offer(&self) -> BoxFuture<'_, Offered>;
+    fn offer(&self) -> BoxFuture<'_, SourceItems>;
 
     /// Passes the handle with which a source reports changes, before the first [`offer`](Self::offer). If the
     /// application becomes a part of another, the method is called again, and the newer handle counts.
-    fn watch(&self, changed: Changed) {
+    fn watch(&self, changed: ChangeHandle) {
         drop(changed);
     }
 }
 
 /// Tells the server that what a [`Source`] offers has changed. It never blocks; several changes at once become one.
 #[derive(Clone, Debug, Default)]
-pub struct Changed(Arc<Notify>);
+pub struct ChangeHandle(Arc<Notify>);
 
-impl Changed {
+impl ChangeHandle {
     /// Reports that the items have changed. The server calls [`Source::offer`] again and notifies its clients.
     pub fn tell(&self) {
         self.0.notify_one();
@@ -77,7 +77,7 @@ impl Changed {
 /// Items of a source, each kind in listing order.
 #[derive(Clone, Default)]
 #[non_exhaustive]
-pub struct Offered {
+pub struct SourceItems {
     /// Tools.
     pub tools: Vec<Arc<dyn Tool>>,
     /// Resources, and templates of resources.
@@ -85,7 +85,7 @@ pub struct Offered {
     /// Prompts.
     pub prompts: Vec<Arc<dyn Prompt>>,
     /// Items that cannot be served.
-    pub refused: Vec<Refused>,
+    pub refused: Vec<RejectedItem>,
     /// Skills of other servers, whose files are read from those.
     pub skills: Vec<OfferedSkill>,
     /// Readable resources that no list shows.
@@ -95,14 +95,14 @@ pub struct Offered {
 }
 
 #[cfg(feature = "cli")]
-impl Offered {
+impl SourceItems {
     /// Returns true if there is nothing to offer.
     pub fn is_empty(&self) -> bool {
         self.tools.is_empty() && self.resources.is_empty() && self.prompts.is_empty()
     }
 }
 
-impl fmt::Debug for Offered {
+impl fmt::Debug for SourceItems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Offered")
             .field("tools", &self.tools.len())
@@ -116,7 +116,7 @@ impl fmt::Debug for Offered {
 /// A configured item that cannot be served, while others can.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Refused {
+pub struct RejectedItem {
     /// The source's name.
     pub source: String,
     /// Position of the item: `sources[0].http.tools[2].url`, or `GET /pets` in a document.
@@ -125,7 +125,7 @@ pub struct Refused {
     pub problem: String,
 }
 
-impl Refused {
+impl RejectedItem {
     /// Creates the record of a problem at a position.
     pub fn new(
         source: impl Into<String>,
@@ -140,7 +140,7 @@ impl Refused {
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for RejectedItem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,

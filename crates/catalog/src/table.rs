@@ -7,7 +7,7 @@ use foldhash::fast::RandomState;
 use crate::protocol::Revision;
 
 /// An entry of a list.
-pub trait Listed {
+pub trait ListItem {
     /// The member of the result that holds the list.
     const MEMBER: &'static str;
     /// Purpose for which the list's cursors are signed.
@@ -27,7 +27,7 @@ pub struct Table<T> {
     by_key: HashMap<Box<str>, usize, RandomState>,
 }
 
-impl<T: Listed> Table<T> {
+impl<T: ListItem> Table<T> {
     /// Returns true if clients see both entries alike.
     pub fn looks_like(&self, other: &Self) -> bool {
         let told = |table: &Self| {

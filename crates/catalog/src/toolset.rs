@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Offered;
+use super::SourceItems;
 
 /// An object whose methods are tools, resources and prompts.
 ///
@@ -14,5 +14,5 @@ use super::Offered;
 )]
 pub trait Toolset: Send + Sync + 'static {
     /// The object's methods, each in the order in which it is listed.
-    fn offered(self: Arc<Self>) -> Offered;
+    fn offered(self: Arc<Self>) -> SourceItems;
 }

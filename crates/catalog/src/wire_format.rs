@@ -4,11 +4,11 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::registry::{CatalogPrompt, CatalogResource, CatalogTemplate, CatalogTool};
-use super::table::Listed;
+use super::table::ListItem;
 use super::{Definition, PromptDefinition, ResourceDefinition, TaskSupport};
 use crate::protocol::{Annotations, Icon, Revision};
 
-impl Listed for CatalogTool {
+impl ListItem for CatalogTool {
     const MEMBER: &'static str = "tools";
     const CURSOR: &'static str = "tools cursor 1";
 
@@ -25,7 +25,7 @@ impl Listed for CatalogTool {
 #[derive(Debug)]
 pub struct BuiltinTool(pub Definition);
 
-impl Listed for BuiltinTool {
+impl ListItem for BuiltinTool {
     const MEMBER: &'static str = "tools";
     const CURSOR: &'static str = "tools cursor 1";
 
@@ -38,7 +38,7 @@ impl Listed for BuiltinTool {
     }
 }
 
-impl Listed for CatalogResource {
+impl ListItem for CatalogResource {
     const MEMBER: &'static str = "resources";
     const CURSOR: &'static str = "resources cursor 1";
 
@@ -56,7 +56,7 @@ impl Listed for CatalogResource {
     }
 }
 
-impl Listed for CatalogTemplate {
+impl ListItem for CatalogTemplate {
     const MEMBER: &'static str = "resourceTemplates";
     const CURSOR: &'static str = "templates cursor 1";
 
@@ -70,7 +70,7 @@ impl Listed for CatalogTemplate {
     }
 }
 
-impl Listed for CatalogPrompt {
+impl ListItem for CatalogPrompt {
     const MEMBER: &'static str = "prompts";
     const CURSOR: &'static str = "prompts cursor 1";
 

@@ -205,7 +205,7 @@ pub(super) fn list(args: &ListArgs) -> Result<(), Failure> {
             );
         }
         let all = Value::Object(all);
-        Ok(Answer::of(view, &all, |paint| tables(&all, paint)))
+        Ok(PrintedResult::of(view, &all, |paint| tables(&all, paint)))
     })
 }
 
@@ -252,12 +252,12 @@ pub(super) fn call(args: &CallArgs) -> Result<(), Failure> {
                 ),
                 false => None,
             };
-            Ok(Answer {
+            Ok(PrintedResult {
                 failed: failed.then(|| {
                     let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
                     format!("the tool reported an error{hint}")
                 }),
-                ..Answer::of(view, &result, |paint| blocks(&result, paint))
+                ..PrintedResult::of(view, &result, |paint| blocks(&result, paint))
             })
         },
     )
@@ -273,7 +273,7 @@ pub(super) fn read(args: &ReadArgs) -> Result<(), Failure> {
             }
             result => result?,
         };
-        Ok(Answer::of(view, &result, |paint| {
+        Ok(PrintedResult::of(view, &result, |paint| {
             let contents = result["contents"].as_array().into_iter().flatten();
             contents.map(|one| contents_of(one, paint)).collect()
         }))
@@ -293,7 +293,7 @@ pub(super) fn prompt(args: &PromptArgs) -> Result<(), Failure> {
             }
             result => result?,
         };
-        Ok(Answer::of(view, &result, |paint| {
+        Ok(PrintedResult::of(view, &result, |paint| {
             let messages = result["messages"].as_array().into_iter().flatten();
             messages
                 .map(|message| {
@@ -350,12 +350,12 @@ struct View {
 }
 
 /// A result for standard output, and the error message if it is an error.
-struct Answer {
+struct PrintedResult {
     text: String,
     failed: Option<String>,
 }
 
-impl Answer {
+impl PrintedResult {
     fn of(view: View, result: &Value, shown: impl FnOnce(Paint) -> String) -> Self {
         let text = match view.people {
             true => shown(view.paint),
@@ -459,7 +459,7 @@ fn meant(name: &str, known: &[String]) -> Option<String> {
 fn with_client(
     server: &ServerArgs,
     answers: Option<Answers>,
-    work: impl AsyncFnOnce(&Client, View) -> Result<Answer, Stop>,
+    work: impl AsyncFnOnce(&Client, View) -> Result<PrintedResult, Stop>,
 ) -> Result<(), Failure> {
     let is_terminal = io::stdout().is_terminal();
     let view = View {

@@ -22,14 +22,14 @@ use crate::app::{AppError, tokens};
 use crate::environment::Probe;
 use crate::net::with_causes;
 use crate::source::{
-    Known, LoginError, LoginRequest, TokenStore, Tokens, UpstreamConfig, default_folder, log_in,
-    log_out, log_out_user, logins,
+    LoginError, LoginRequest, StoredToken, TokenStore, Tokens, UpstreamConfig, default_folder,
+    log_in, log_out, log_out_user, logins,
 };
 use longshore_app::config::{Config, Flags};
 
 /// Server, and location of its token.
 #[derive(Clone, Debug, Args)]
-pub(super) struct Place {
+pub(super) struct TokenLocation {
     /// A URL, host:port, or the name of an upstream in the configuration file
     server: String,
 
@@ -53,7 +53,7 @@ struct KeptArgs {
 #[derive(Debug, Args)]
 pub(super) struct LoginArgs {
     #[command(flatten)]
-    place: Place,
+    place: TokenLocation,
 
     /// ID of a client that is registered with the issuer; its secret, if any, is read from LONGSHORE_CLIENT_SECRET
     #[arg(long, value_name = "ID")]
@@ -101,7 +101,7 @@ pub(super) struct LoginArgs {
 #[derive(Debug, Args)]
 pub(super) struct LogoutArgs {
     #[command(flatten)]
-    place: Place,
+    place: TokenLocation,
 
     /// Issuer to log out from, if there are several logins [default: all]
     #[arg(long, value_name = "URL")]
@@ -148,7 +148,7 @@ impl KeptArgs {
     }
 }
 
-impl Place {
+impl TokenLocation {
     /// Creates the place of a server that a command names, and its configuration file.
     pub(super) fn new(server: &str, config: Option<PathBuf>) -> Self {
         Self {
@@ -188,12 +188,12 @@ impl Place {
 }
 
 /// Reason of a failed login.
-pub(super) enum Refused {
+pub(super) enum LoginFailure {
     Login(LoginError),
     Other(Failure),
 }
 
-impl From<Failure> for Refused {
+impl From<Failure> for LoginFailure {
     fn from(failure: Failure) -> Self {
         Self::Other(failure)
     }
@@ -202,7 +202,7 @@ impl From<Failure> for Refused {
 pub(super) fn login(mut args: LoginArgs) -> Result<(), Failure> {
     let mut refused = log_in_as(&args);
     // A server without authentication at its root may require it at its endpoint.
-    if let Err(Refused::Login(
+    if let Err(LoginFailure::Login(
         LoginError::Open | LoginError::OtherResource { .. } | LoginError::NoOAuth,
     )) = &refused
         && let Some(place) = args.place.at_mcp()
@@ -215,13 +215,13 @@ pub(super) fn login(mut args: LoginArgs) -> Result<(), Failure> {
         refused = log_in_as(&args);
     }
     refused.map_err(|refused| match refused {
-        Refused::Login(error) => of_server(&args.place.server, with_causes(&error)),
-        Refused::Other(failure) => failure,
+        LoginFailure::Login(error) => of_server(&args.place.server, with_causes(&error)),
+        LoginFailure::Other(failure) => failure,
     })
 }
 
 /// Logs in to a server like the command `login` without options.
-pub(super) fn log_in_at(place: Place) -> Result<(), Refused> {
+pub(super) fn log_in_at(place: TokenLocation) -> Result<(), LoginFailure> {
     log_in_as(&LoginArgs {
         place,
         client_id: None,
@@ -236,7 +236,7 @@ pub(super) fn log_in_at(place: Place) -> Result<(), Refused> {
     })
 }
 
-fn log_in_as(args: &LoginArgs) -> Result<(), Refused> {
+fn log_in_as(args: &LoginArgs) -> Result<(), LoginFailure> {
     let (server, upstream, tokens) = args.place.find()?;
     let secret = Probe::real()
         .variable("LONGSHORE_CLIENT_SECRET")
@@ -265,7 +265,7 @@ fn log_in_as(args: &LoginArgs) -> Result<(), Refused> {
     };
     let login = runtime()?
         .block_on(log_in(&request, show))
-        .map_err(Refused::Login)?;
+        .map_err(LoginFailure::Login)?;
     output::remark(&format!(
         "logged in to {} at {}; the token is stored in {tokens}",
         clean(&login.resource),
@@ -324,11 +324,11 @@ pub(super) fn list(args: &LoginsArgs) -> Result<(), Failure> {
 }
 
 /// Returns the expiry of a token, for text and JSON output.
-fn end(known: &Known) -> Option<Timestamp> {
+fn end(known: &StoredToken) -> Option<Timestamp> {
     known.ends.and_then(|ends| Timestamp::try_from(ends).ok())
 }
 
-fn as_json(known: &Known) -> Value {
+fn as_json(known: &StoredToken) -> Value {
     json!({
         "kind": match (&known.user, known.is_login) {
             (Some(_), _) => "user",
@@ -346,7 +346,7 @@ fn as_json(known: &Known) -> Value {
     })
 }
 
-fn listed(known: &[Known]) -> String {
+fn listed(known: &[StoredToken]) -> String {
     let now = SystemTime::now();
     let mut table = table(
         ["SERVER", "USER", "ISSUER", "CLIENT", "SCOPES", "ENDS"],

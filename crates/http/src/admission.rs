@@ -16,7 +16,7 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::sync::Notify;
 
-use super::connection::{ConnectionState, Turn};
+use super::connection::{ConnectionState, QueueState};
 
 /// Turns per round, in which every task runs that was ready at its start. The trusted connections polled in the
 /// previous round add as many, so that newcomers to a busy server get a share.
@@ -72,12 +72,12 @@ impl Admission {
 
     fn takes_turn(&self, state: &Arc<ConnectionState>, cx: &Context<'_>) -> bool {
         match state.turn() {
-            Turn::Come => {
+            QueueState::Come => {
                 state.takes_turn();
                 return true;
             }
-            Turn::Awaited => return false,
-            Turn::None => {}
+            QueueState::Awaited => return false,
+            QueueState::None => {}
         }
         let mut line = self.line();
         let passes = 0 < line.left;
@@ -85,7 +85,7 @@ impl Admission {
             line.left -= 1;
             state.takes_turn();
         } else {
-            state.has_turn(Turn::Awaited);
+            state.has_turn(QueueState::Awaited);
             let waiting = (Arc::clone(state), cx.waker().clone());
             match state.is_new() {
                 true => line.new.push_back(waiting),
@@ -122,7 +122,7 @@ impl Admission {
         let of_new = new.len().min(turns - kept);
         let of_old = old.len().min(turns - of_new);
         for (state, waker) in new.drain(..of_new).chain(old.drain(..of_old)) {
-            state.has_turn(Turn::Come);
+            state.has_turn(QueueState::Come);
             waker.wake();
         }
         let given = of_new + of_old;
@@ -181,7 +181,11 @@ mod tests {
         assert_eq!(admission.begin_round(), TURNS);
         assert_eq!(pass(), TURNS);
         assert_eq!(admission.line().new.len(), TURNS + 1);
-        assert!(all[TURNS..TURNS * 2].iter().all(|s| s.turn() == Turn::None));
+        assert!(
+            all[TURNS..TURNS * 2]
+                .iter()
+                .all(|s| s.turn() == QueueState::None)
+        );
         assert_eq!(admission.begin_round(), TURNS);
         assert_eq!(admission.begin_round(), 1);
         assert_eq!(admission.begin_round(), 0);
@@ -208,7 +212,7 @@ mod tests {
         }
         assert_eq!(admission.begin_round(), TURNS);
         let come = |all: &[Arc<ConnectionState>]| {
-            let come = all.iter().filter(|state| state.turn() == Turn::Come);
+            let come = all.iter().filter(|state| state.turn() == QueueState::Come);
             come.count()
         };
         let kept = TURNS / PART_OLD;

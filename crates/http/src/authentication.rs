@@ -9,8 +9,8 @@ use http::request::Parts;
 
 use super::context::Origin;
 use super::rejection::{HttpError, Rejection};
-use super::route::{Place, Protected, Route};
-use crate::auth::{AuthError, Credentials, Principal, Seen};
+use super::route::{Protected, Route, RouteTarget};
+use crate::auth::{AuthError, Credentials, Principal, RequestTarget};
 use crate::server::unix_seconds;
 
 /// The caller of a request.
@@ -62,7 +62,7 @@ impl Origin<'_> {
             let presented = presented
                 .map(|presented| presented.with_certificate(certificate).with_method(&method));
             let cache = connection.map(|connection| &connection.shown);
-            let seen = Seen {
+            let seen = RequestTarget {
                 headers: &headers,
                 uri: &uri,
                 peer,
@@ -114,7 +114,7 @@ impl Origin<'_> {
             return Err(rejection.with_principal(principal));
         }
         let endpoint = match route.place() {
-            Place::Guarded(Protected::Mount) => router.name_in(&head.uri),
+            RouteTarget::Guarded(Protected::Mount) => router.name_in(&head.uri),
             _ => "",
         };
         match router.gate.check_endpoint(&principal, endpoint) {

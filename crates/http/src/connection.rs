@@ -12,12 +12,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Waker};
 
 use self::streams::Streams;
+pub(crate) use self::trust::QueueState;
 use self::trust::Reputation;
-pub(crate) use self::trust::Turn;
 use super::config::HttpLimits;
 use super::head_cache::HeadCache;
 use super::timer::WorkerClock;
-use crate::auth::{ClientCertificate, Shown};
+use crate::auth::{ClientCertificate, CredentialCache};
 use crate::limit::{Limit, LimitCounters};
 use crate::net::Peer;
 
@@ -30,7 +30,7 @@ pub(crate) struct ConnectionState {
     /// Client certificate from the handshake.
     certificate: OnceLock<ClientCertificate>,
     /// The credential of the latest request, and its principal.
-    pub shown: Shown,
+    pub shown: CredentialCache,
     /// The head that was sent last.
     pub(super) head_cache: HeadCache,
     phase: AtomicU8,
@@ -104,7 +104,7 @@ impl ConnectionState {
             clock,
             peer,
             certificate: OnceLock::new(),
-            shown: Shown::default(),
+            shown: CredentialCache::default(),
             head_cache: HeadCache::default(),
             phase: AtomicU8::new(Phase::Idle as u8),
             stalled: AtomicU32::new(0),
@@ -383,14 +383,14 @@ mod tests {
     };
 
     /// A connection, and the seconds that pass.
-    struct Watched {
+    struct TimedConnection {
         clock: Arc<WorkerClock>,
         state: ConnectionState,
         limits: HttpLimits,
         hits: LimitCounters,
     }
 
-    impl Watched {
+    impl TimedConnection {
         fn new() -> Self {
             let clock = Arc::new(WorkerClock::default());
             Self {
@@ -426,7 +426,7 @@ mod tests {
 
     #[test]
     fn phases_end_at_their_limits_and_at_most_a_second_late() {
-        let watched = Watched::new();
+        let watched = TimedConnection::new();
         assert_eq!(watched.ended_after(100), Some((76, TimeoutKind::Idle)));
         watched.state.enter(Phase::Head);
         assert_eq!(watched.ended_after(100), Some((11, TimeoutKind::Head)));
@@ -438,7 +438,7 @@ mod tests {
 
     #[test]
     fn a_write_that_does_not_go_on_ends_the_connection_and_one_that_does_saves_it() {
-        let watched = Watched::new();
+        let watched = TimedConnection::new();
         watched.state.enter(Phase::Answer);
         watched.state.has_written(false, false);
         assert_eq!(watched.ended_after(30), None);
@@ -451,7 +451,7 @@ mod tests {
 
     #[test]
     fn a_body_is_given_its_time_and_who_reads_it_is_woken_then() {
-        let watched = Watched::new();
+        let watched = TimedConnection::new();
         let woken = Arc::new(Woken::default());
         let waker = Waker::from(Arc::clone(&woken));
         let cx = Context::from_waker(&waker);
@@ -469,7 +469,7 @@ mod tests {
     #[test]
     fn a_body_that_trickles_is_given_five_seconds() {
         for (bytes_a_second, ended) in [(1_023, Some(6)), (1_024, None)] {
-            let watched = Watched::new();
+            let watched = TimedConnection::new();
             let cx = Context::from_waker(Waker::noop());
             watched.begin_request();
             let overdue = (1..=30).find(|second| {
@@ -488,7 +488,7 @@ mod tests {
 
     #[test]
     fn a_request_is_the_last_by_its_number_or_by_the_connections_age() {
-        let watched = Watched::new();
+        let watched = TimedConnection::new();
         let limits = HttpLimits {
             connection_requests: 3,
             ..HttpLimits::default()
@@ -496,7 +496,7 @@ mod tests {
         let last = [(); 3].map(|()| watched.state.begin_request(&limits, &watched.hits));
         assert_eq!(last, [false, false, true]);
         assert_eq!(watched.hits.of(Limit::ConnectionRequests), 1);
-        let watched = Watched::new();
+        let watched = TimedConnection::new();
         assert!(!watched.begin_request());
         for _ in 0..1_000 {
             watched.clock.tick();
@@ -504,7 +504,7 @@ mod tests {
         assert!(watched.begin_request());
         assert_eq!(watched.hits.of(Limit::ConnectionSeconds), 1);
         // Whose memory is needed has hit no limit of its own.
-        let watched = Watched::new();
+        let watched = TimedConnection::new();
         watched.state.retire_soon();
         assert!(watched.begin_request());
         assert_eq!(watched.hits.of(Limit::ConnectionSeconds), 0);
@@ -512,7 +512,7 @@ mod tests {
 
     #[test]
     fn a_request_goes_through_its_phases() {
-        let watched = Watched::new();
+        let watched = TimedConnection::new();
         let state = &watched.state;
         state.has_read(10, false);
         assert_eq!(state.phase(), Phase::Head);
@@ -531,7 +531,7 @@ mod tests {
 
     #[test]
     fn a_pause_begins_with_the_answer_also_where_nobody_asks_for_more() {
-        let watched = Watched::new();
+        let watched = TimedConnection::new();
         watched.begin_request();
         watched.state.body_is_read();
         // The call takes long; hyper asks for more meanwhile, and there is nothing.
@@ -545,7 +545,7 @@ mod tests {
 
     #[test]
     fn part_of_a_head_behind_an_answered_request_has_a_heads_time() {
-        let watched = Watched::new();
+        let watched = TimedConnection::new();
         watched.state.enter(Phase::Answer);
         watched.state.waits_for_more(true, true);
         assert_eq!(watched.ended_after(100), Some((11, TimeoutKind::Head)));
@@ -554,7 +554,7 @@ mod tests {
     #[test]
     fn http_2_retires_when_idle_or_old_or_after_its_requests_and_not_before() {
         let retires = |state: &ConnectionState| state.retires(&Context::from_waker(Waker::noop()));
-        let watched = Watched::new();
+        let watched = TimedConnection::new();
         watched.state.enter(Phase::Http2);
         assert!(watched.state.open_stream());
         assert_eq!(watched.ended_after(200), None);
@@ -566,7 +566,7 @@ mod tests {
         assert!(retires(&watched.state), "idle");
         assert_eq!(watched.hits.of(Limit::IdleSeconds), 1);
 
-        let watched = Watched::new();
+        let watched = TimedConnection::new();
         watched.state.enter(Phase::Http2);
         for _ in 0..999 {
             watched.begin_request();
@@ -576,7 +576,7 @@ mod tests {
         watched.ended_after(1);
         assert!(retires(&watched.state), "old");
 
-        let watched = Watched::new();
+        let watched = TimedConnection::new();
         watched.state.enter(Phase::Http2);
         for _ in 1..watched.limits.connection_requests {
             watched.begin_request();
@@ -588,7 +588,7 @@ mod tests {
 
     #[test]
     fn an_answer_over_http_2_that_nobody_takes_ends_the_connection() {
-        let watched = Watched::new();
+        let watched = TimedConnection::new();
         watched.state.enter(Phase::Http2);
         let waiting = watched.state.streams.send_stalls.enter(watched.clock.now());
         assert_eq!(watched.ended_after(30), None);

@@ -7,11 +7,11 @@ use http::{HeaderMap, Uri};
 use super::connection::ConnectionState;
 use super::headers::Summary;
 use super::router::Router;
-use crate::auth::{Principal, Seen};
+use crate::auth::{Principal, RequestTarget};
 use crate::limit::share_of;
 use crate::net::{Peer, ShareKey};
 use crate::server::{HttpHead, WorkerState};
-use crate::telemetry::{self, Wire};
+use crate::telemetry::{self, CountedTransport};
 
 /// Where a request is served, and the connection that brought it.
 pub(super) struct Origin<'r> {
@@ -25,8 +25,8 @@ pub(super) struct Origin<'r> {
 
 impl Origin<'_> {
     /// The parts of a request that challenges and metadata name.
-    pub(super) fn seen<'h>(&self, headers: &'h HeaderMap, uri: &'h Uri) -> Seen<'h> {
-        Seen {
+    pub(super) fn seen<'h>(&self, headers: &'h HeaderMap, uri: &'h Uri) -> RequestTarget<'h> {
+        RequestTarget {
             headers,
             uri,
             peer: self.connection.map(|connection| connection.peer().address),
@@ -39,13 +39,13 @@ pub(super) struct RequestContext<'r> {
     pub(super) origin: &'r Origin<'r>,
     pub(super) principal: &'r Arc<Principal>,
     pub(super) summary: &'r Summary,
-    pub(super) wire: Wire,
+    pub(super) wire: CountedTransport,
 }
 
 impl<'r> RequestContext<'r> {
     /// Transport and client, for metrics and traces.
-    pub(super) fn telemetry(&self) -> telemetry::Seen<'static> {
-        telemetry::Seen {
+    pub(super) fn telemetry(&self) -> telemetry::RequestOrigin<'static> {
+        telemetry::RequestOrigin {
             wire: self.wire,
             headers: None,
             peer: self.origin.client,

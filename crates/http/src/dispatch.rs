@@ -16,7 +16,7 @@ use super::progress::{Outcome, Waiting};
 use super::rejection::{HttpError, Rejection};
 use super::reply;
 use super::rest;
-use super::route::{Place, Protected, Rest, Route};
+use super::route::{Protected, Rest, Route, RouteTarget};
 use crate::auth::PrincipalKind;
 use crate::net::Body;
 use crate::server::{MaybeReady, Reply};
@@ -61,7 +61,7 @@ impl Origin<'_> {
         body: &Body,
     ) -> Result<Option<BodyReader>, Rejection> {
         let main = &self.router.endpoint;
-        let Place::Guarded(guarded) = route.place() else {
+        let RouteTarget::Guarded(guarded) = route.place() else {
             return Ok(Some(main.begin_body(body)?));
         };
         let is_served = match guarded {
@@ -129,8 +129,8 @@ impl RequestContext<'_> {
         body: Option<Bytes>,
     ) -> Result<Dispatched, Rejection> {
         let guarded = match route.place() {
-            Place::Guarded(guarded) => guarded,
-            Place::Open(_) => return Err(HttpError::NotFound.into()),
+            RouteTarget::Guarded(guarded) => guarded,
+            RouteTarget::Open(_) => return Err(HttpError::NotFound.into()),
         };
         match (guarded, body) {
             (Protected::Mcp | Protected::Mount | Protected::Respond, Some(body)) => {
@@ -202,7 +202,7 @@ impl RequestContext<'_> {
     #[inline]
     pub(super) fn respond(&self, reply: Reply, route: &Route, head: &mut Parts) -> Outcome {
         match route.place() {
-            Place::Guarded(Protected::Rest(rest)) => {
+            RouteTarget::Guarded(Protected::Rest(rest)) => {
                 rest::respond(rest, reply, self, &head.headers)
             }
             _ => self.respond_to_message(reply, &mut head.headers),

@@ -18,7 +18,7 @@ use super::rejection::HttpError;
 use crate::limit::Limit;
 use crate::net::{Body, Reader};
 use crate::server::{MaybeReady, Server, VersionHeader};
-use crate::telemetry::Wire;
+use crate::telemetry::CountedTransport;
 
 /// The MCP endpoint of one server.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl Endpoint {
             }));
         }
         let mut head = request.head(headers);
-        head.wire = Wire::default();
+        head.wire = CountedTransport::default();
         let worker = request.origin.worker;
         if opens {
             // The client does not follow the specification: a browser or a probe.

@@ -180,20 +180,20 @@ fn begin(
     // A stream that breaks, breaks alone, as it would as a task.
     let begun = catch_unwind(AssertUnwindSafe(|| {
         let Poll::Ready(Ok(response)) = Pin::new(&mut answering).poll(cx) else {
-            return Begun::Waits;
+            return StreamProgress::Waits;
         };
         let second = served.connection().now();
         if let Some(mut sending) = h2_response_body::send(&mut respond, response, second, head_only)
             && Pin::new(&mut sending).poll(cx).is_pending()
         {
-            return Begun::Sends(sending);
+            return StreamProgress::Sends(sending);
         }
-        Begun::Done
+        StreamProgress::Done
     }));
     match begun {
-        Ok(Begun::Done) | Err(_) => {}
-        Ok(Begun::Sends(sending)) => drop(tokio::spawn(sending)),
-        Ok(Begun::Waits) => {
+        Ok(StreamProgress::Done) | Err(_) => {}
+        Ok(StreamProgress::Sends(sending)) => drop(tokio::spawn(sending)),
+        Ok(StreamProgress::Waits) => {
             let connection = Arc::clone(served.connection());
             drop(tokio::spawn(async move {
                 let answered = poll_fn(|cx| match Pin::new(&mut answering).poll(cx) {
@@ -213,7 +213,7 @@ fn begin(
 }
 
 /// Progress of a stream after its first poll.
-enum Begun {
+enum StreamProgress {
     Done,
     Waits,
     Sends(H2ResponseBody),
@@ -412,7 +412,7 @@ mod tests {
     }
 
     /// A server that asks its client for a sign of life after 20 seconds, and the seconds that pass.
-    struct Asking {
+    struct KeepAlive {
         clock: Arc<WorkerClock>,
         state: Arc<ConnectionState>,
         server: Connection<DuplexStream, Bytes>,
@@ -422,7 +422,7 @@ mod tests {
         pulse: Pulse,
     }
 
-    impl Asking {
+    impl KeepAlive {
         async fn begin() -> Self {
             let clock = Arc::new(WorkerClock::default());
             let state = state_by(&clock);
@@ -464,7 +464,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_answers_when_asked_is_there_and_who_does_not_is_gone() {
-        let mut asking = Asking::begin().await;
+        let mut asking = KeepAlive::begin().await;
         asking.pass(1_000, true).await;
         assert!(!asking.pulse.is_gone);
         asking.pass(20, false).await;
@@ -475,7 +475,7 @@ mod tests {
 
     #[tokio::test]
     async fn nobody_is_asked_who_speaks() {
-        let mut asking = Asking::begin().await;
+        let mut asking = KeepAlive::begin().await;
         for _ in 0..50 {
             asking.pulse.heard = asking.state.now();
             asking.pass(15, false).await;

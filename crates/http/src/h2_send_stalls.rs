@@ -85,7 +85,7 @@ impl SendStalls {
 pub(super) fn watch(connection: &Arc<ConnectionState>, body: Body) -> Body {
     match body.size_hint().exact() {
         Some(size) if size < WATCHED_BYTES => body,
-        _ => Body::new(Watched {
+        _ => Body::new(TrackedBody {
             place: connection.streams.send_stalls.enter(connection.now()),
             connection: Arc::clone(connection),
             body,
@@ -94,7 +94,7 @@ pub(super) fn watch(connection: &Arc<ConnectionState>, body: Body) -> Body {
     }
 }
 
-struct Watched {
+struct TrackedBody {
     connection: Arc<ConnectionState>,
     place: usize,
     body: Body,
@@ -102,7 +102,7 @@ struct Watched {
     rest: Bytes,
 }
 
-impl HttpBody for Watched {
+impl HttpBody for TrackedBody {
     type Data = Bytes;
     type Error = BodyError;
 
@@ -154,7 +154,7 @@ impl HttpBody for Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for TrackedBody {
     fn drop(&mut self) {
         self.connection.streams.send_stalls.leave(self.place);
     }

@@ -28,17 +28,17 @@ pub(crate) struct HostGuard {
     /// Names from `http.allowed_hosts`. Pages that this server serves under them may call it.
     named: Vec<HostPattern>,
     /// Rate limit of the log entries about rejections.
-    told: Told,
+    told: LogLimit,
 }
 
 /// Rate limit for log entries, so that clients cannot flood the log. Times are in seconds since the start.
 #[derive(Debug)]
-struct Told {
+struct LogLimit {
     beginning: Instant,
     next: AtomicU64,
 }
 
-impl Told {
+impl LogLimit {
     const PAUSE_SECONDS: u64 = 60;
 
     fn is_due(&self, now: Instant) -> bool {
@@ -103,7 +103,7 @@ impl HostGuard {
                 .iter()
                 .filter_map(|text| HostPattern::parse(text))
                 .collect(),
-            told: Told {
+            told: LogLimit {
                 beginning: Instant::now(),
                 next: AtomicU64::new(0),
             },

@@ -11,7 +11,7 @@ use super::pipeline::RequestFuture;
 use super::router::{ConnService, WorkerService};
 use super::timer::WorkerClock;
 use super::{HttpConfig, Layers, router};
-use crate::auth::Gate;
+use crate::auth::Authenticator;
 use crate::net::Body;
 use crate::server::{Server, WorkerState};
 
@@ -20,7 +20,7 @@ use crate::server::{Server, WorkerState};
 pub struct InProcess(Arc<ConnService>);
 
 impl InProcess {
-    pub fn new(server: Arc<Server>, gate: Arc<Gate>, config: HttpConfig) -> Self {
+    pub fn new(server: Arc<Server>, gate: Arc<Authenticator>, config: HttpConfig) -> Self {
         let cells = server.telemetry().cells();
         let router = Arc::new(router(server, gate, config, Layers::default()));
         let service = WorkerService::new(router, Arc::new(WorkerState::new(cells)));

@@ -104,10 +104,10 @@ pub use server_card::{ServerCardConfig, ServerCardError};
 pub use tls::Tls;
 pub use tls::{TlsConfig, TlsError};
 
-use crate::auth::Gate;
+use crate::auth::Authenticator;
 use crate::server::Server;
 use crate::telemetry::Refusals;
-use crate::transport::drain::Budget;
+use crate::transport::drain::DrainDeadlines;
 use acceptor::Acceptor;
 use conn_driver::Drain;
 use cors::Cors;
@@ -190,11 +190,11 @@ impl Listener {
     pub async fn serve(
         self,
         (server, mounts): (Arc<Server>, Mounts),
-        gate: Arc<Gate>,
+        gate: Arc<Authenticator>,
         mut config: HttpConfig,
         layers: Layers,
         stop: impl Future<Output = ()>,
-        budget: Budget,
+        budget: DrainDeadlines,
     ) -> io::Result<()> {
         self.settle(&mut config);
         // URL scheme of the clients, including those behind a proxy.
@@ -272,7 +272,12 @@ impl Listener {
     }
 }
 
-fn router(server: Arc<Server>, gate: Arc<Gate>, config: HttpConfig, layers: Layers) -> Router {
+fn router(
+    server: Arc<Server>,
+    gate: Arc<Authenticator>,
+    config: HttpConfig,
+    layers: Layers,
+) -> Router {
     Router {
         tls: None,
         guard: HostGuard::new(&config),

@@ -31,7 +31,7 @@ use super::route::Route;
 use super::router::ConnService;
 use crate::limit::Limits;
 use crate::net::{Body, Peer};
-use crate::telemetry::{HttpKey, HttpWatch, Wire};
+use crate::telemetry::{CountedTransport, HttpKey, HttpWatch};
 
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
@@ -293,7 +293,7 @@ fn key_of(path: &str, head: &Parts) -> HttpKey {
     HttpKey::new(
         route.unwrap_or_default(),
         &head.method,
-        Wire::of(head.version),
+        CountedTransport::of(head.version),
         0,
     )
 }

@@ -32,11 +32,11 @@ use super::dispatch::Dispatched;
 use super::endpoint::BodyReader;
 use super::headers::Summary;
 use super::rejection::{HttpError, Rejection};
-use super::route::{Open, Place, Route};
+use super::route::{Open, Route, RouteTarget};
 use crate::limit::Limit;
 use crate::net::Body;
 use crate::server::Reply;
-use crate::telemetry::Wire;
+use crate::telemetry::CountedTransport;
 
 /// Future in which a stage waits.
 pub(super) type Waiting<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -170,8 +170,8 @@ impl Progress {
         };
         self.route = Some(route);
         let open = match route.place() {
-            Place::Guarded(_) => None,
-            Place::Open(open) => Some(open),
+            RouteTarget::Guarded(_) => None,
+            RouteTarget::Open(open) => Some(open),
         };
         if let Some(open) = open
             && open != Open::Public
@@ -232,7 +232,7 @@ impl Progress {
             origin,
             principal,
             summary,
-            wire: Wire::of(head.version),
+            wire: CountedTransport::of(head.version),
         };
         Ok((route, request))
     }

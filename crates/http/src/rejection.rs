@@ -14,9 +14,9 @@ use http::{HeaderValue, StatusCode};
 use super::route::Route;
 use crate::audit::Outcome;
 use crate::auth::{AuthError, Credential, Principal};
-use crate::limit::{Limit, Refused};
+use crate::limit::{Limit, LimitExceeded};
 use crate::net::ReadError;
-use crate::server::{JsonResponse, Refusal};
+use crate::server::{JsonResponse, RejectReason};
 use crate::telemetry::Reason;
 
 /// Error in an HTTP request, found before its message is read.
@@ -52,7 +52,7 @@ pub(crate) enum HttpError {
     ContentEncoding,
     NotAcceptable,
     /// A rate or concurrency limit was exceeded.
-    Limited(Refused),
+    Limited(LimitExceeded),
     BodyTooLarge,
     /// The body exceeded one of two limits.
     BodyTooSlow(Limit),
@@ -80,7 +80,7 @@ enum Kind {
     Http(HttpError),
     Auth(AuthError),
     /// The server rejected the message; its JSON-RPC response says why.
-    Message(Refusal, JsonResponse),
+    Message(RejectReason, JsonResponse),
 }
 
 /// One row of the table of rejections. The JSON-RPC code is that of the message's response, or else derived from the
@@ -112,7 +112,7 @@ enum Retry {
     No,
     Seconds(u64),
     /// When the limit allows it.
-    Limit(Refused),
+    Limit(LimitExceeded),
 }
 
 impl Row {
@@ -141,7 +141,7 @@ impl Row {
     }
 
     /// Row of a rate or concurrency limit, which has counted its hit.
-    fn limited(refused: Refused) -> Self {
+    fn limited(refused: LimitExceeded) -> Self {
         let status = match refused.limit.is_a_rate() {
             true => StatusCode::TOO_MANY_REQUESTS,
             false => StatusCode::SERVICE_UNAVAILABLE,
@@ -366,30 +366,30 @@ fn auth_row(error: &AuthError) -> Row {
 }
 
 /// Rows of messages that the server rejected.
-fn message_row(refusal: &Refusal) -> Row {
+fn message_row(refusal: &RejectReason) -> Row {
     use StatusCode as Status;
     let row = |status| Row::new(status, refusal.reason(), "");
     match refusal {
-        Refusal::Malformed
-        | Refusal::Meta
-        | Refusal::Header
-        | Refusal::Version
-        | Refusal::Capability
-        | Refusal::EventUnknown
-        | Refusal::SessionMissing => row(Status::BAD_REQUEST),
-        Refusal::NotAcceptable => row(Status::NOT_ACCEPTABLE),
-        Refusal::AskedElsewhere => row(Status::CONFLICT),
-        Refusal::TooManyStreams => row(Status::TOO_MANY_REQUESTS).retry(5),
-        Refusal::StateUnavailable | Refusal::Unrecorded => {
+        RejectReason::Malformed
+        | RejectReason::Meta
+        | RejectReason::Header
+        | RejectReason::Version
+        | RejectReason::Capability
+        | RejectReason::EventUnknown
+        | RejectReason::SessionMissing => row(Status::BAD_REQUEST),
+        RejectReason::NotAcceptable => row(Status::NOT_ACCEPTABLE),
+        RejectReason::AskedElsewhere => row(Status::CONFLICT),
+        RejectReason::TooManyStreams => row(Status::TOO_MANY_REQUESTS).retry(5),
+        RejectReason::StateUnavailable | RejectReason::Unrecorded => {
             row(Status::SERVICE_UNAVAILABLE).retry(2)
         }
-        Refusal::Method | Refusal::SessionUnknown => row(Status::NOT_FOUND),
-        Refusal::Scope(_) => row(Status::FORBIDDEN),
+        RejectReason::Method | RejectReason::SessionUnknown => row(Status::NOT_FOUND),
+        RejectReason::Scope(_) => row(Status::FORBIDDEN),
         // Ordinary responses for JSON-RPC clients.
-        Refusal::Tool => row(Status::OK).rest(Status::NOT_FOUND),
-        Refusal::Arguments => row(Status::OK).rest(Status::BAD_REQUEST),
-        Refusal::TimedOut => row(Status::OK).rest(Status::GATEWAY_TIMEOUT),
-        Refusal::Limited(refused) => Row {
+        RejectReason::Tool => row(Status::OK).rest(Status::NOT_FOUND),
+        RejectReason::Arguments => row(Status::OK).rest(Status::BAD_REQUEST),
+        RejectReason::TimedOut => row(Status::OK).rest(Status::GATEWAY_TIMEOUT),
+        RejectReason::Limited(refused) => Row {
             hit: None,
             audit: None,
             ..Row::limited(*refused)
@@ -412,7 +412,7 @@ impl Rejection {
     }
 
     /// Passes on the rejection of a message by the server.
-    pub(super) fn message(refusal: Refusal, response: JsonResponse) -> Self {
+    pub(super) fn message(refusal: RejectReason, response: JsonResponse) -> Self {
         Self::new(Kind::Message(refusal, response))
     }
 
@@ -435,7 +435,7 @@ impl Rejection {
     /// Scopes of which the caller of the message needs one.
     pub(super) fn needed_scopes(&self) -> Option<Arc<[String]>> {
         match &self.0.kind {
-            Kind::Message(Refusal::Scope(scopes), _) => Some(Arc::clone(scopes)),
+            Kind::Message(RejectReason::Scope(scopes), _) => Some(Arc::clone(scopes)),
             _ => None,
         }
     }
@@ -507,10 +507,10 @@ mod tests {
     #[test]
     fn the_server_records_the_messages_that_it_rejects() {
         for refusal in [
-            Refusal::Malformed,
-            Refusal::Scope(Arc::from([])),
-            Refusal::StateUnavailable,
-            Refusal::Arguments,
+            RejectReason::Malformed,
+            RejectReason::Scope(Arc::from([])),
+            RejectReason::StateUnavailable,
+            RejectReason::Arguments,
         ] {
             let row = message_row(&refusal);
             assert_eq!((row.audit, row.hit), (None, None), "{refusal:?}");

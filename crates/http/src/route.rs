@@ -16,12 +16,12 @@ pub struct Route {
     pub path: &'static str,
     /// Its methods, as the header `Allow` lists them.
     pub methods: &'static str,
-    place: Place,
+    place: RouteTarget,
 }
 
 /// Target of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum RouteTarget {
     /// Path without authentication: probes and clients without credentials must be able to read it.
     Open(Open),
     /// Path for authenticated callers ([`super::authentication`]).
@@ -109,7 +109,7 @@ const fn open(path: &'static str, methods: &'static str, place: Open) -> Route {
     Route {
         path,
         methods,
-        place: Place::Open(place),
+        place: RouteTarget::Open(place),
     }
 }
 
@@ -117,7 +117,7 @@ const fn guarded(path: &'static str, methods: &'static str, place: Protected) ->
     Route {
         path,
         methods,
-        place: Place::Guarded(place),
+        place: RouteTarget::Guarded(place),
     }
 }
 
@@ -138,7 +138,7 @@ impl Route {
 
     /// Returns true if a route of the application takes precedence.
     pub(super) fn gives_way(&self) -> bool {
-        matches!(self.place, Place::Open(Open::Playground))
+        matches!(self.place, RouteTarget::Open(Open::Playground))
     }
 
     /// Common entry for all application routes.
@@ -150,15 +150,15 @@ impl Route {
     /// Returns true if the request is served even under memory pressure: it frees memory or reports its use.
     pub(super) fn frees_memory(&self, method: &Method) -> bool {
         match self.place {
-            Place::Guarded(Protected::Page(_)) => true,
-            Place::Guarded(_) => *method == Method::DELETE,
-            Place::Open(_) => false,
+            RouteTarget::Guarded(Protected::Page(_)) => true,
+            RouteTarget::Guarded(_) => *method == Method::DELETE,
+            RouteTarget::Open(_) => false,
         }
     }
 
     /// Returns true if the path is served without authentication.
     pub fn is_open(&self) -> bool {
-        matches!(self.place, Place::Open(_))
+        matches!(self.place, RouteTarget::Open(_))
     }
 
     /// Looks up the route of a path, with the raw value of `{name}`.
@@ -189,7 +189,7 @@ impl Route {
     }
 
     #[inline]
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn place(&self) -> RouteTarget {
         self.place
     }
 
@@ -203,30 +203,34 @@ impl Route {
     pub(super) fn is_for_everybody(&self) -> bool {
         matches!(
             self.place,
-            Place::Open(Open::Page(_) | Open::ResourceMetadata)
+            RouteTarget::Open(Open::Page(_) | Open::ResourceMetadata)
         )
     }
 
     /// Metrics label of the route.
     pub(super) fn counted(&self) -> Counted {
         match self.place {
-            Place::Guarded(
+            RouteTarget::Guarded(
                 Protected::Mcp | Protected::Mount | Protected::Respond | Protected::Legacy,
             ) => Counted::Mcp,
-            Place::Guarded(Protected::Rest(_) | Protected::Custom)
-            | Place::Open(Open::ResourceMetadata | Open::Playground | Open::Public) => {
+            RouteTarget::Guarded(Protected::Rest(_) | Protected::Custom)
+            | RouteTarget::Open(Open::ResourceMetadata | Open::Playground | Open::Public) => {
                 Counted::Rest
             }
-            Place::Guarded(Protected::Page(_)) | Place::Open(Open::Page(_)) => Counted::Operators,
+            RouteTarget::Guarded(Protected::Page(_)) | RouteTarget::Open(Open::Page(_)) => {
+                Counted::Operators
+            }
         }
     }
 
     /// The page for operators that is there.
     pub(super) fn page(&self) -> Option<Page> {
         match self.place {
-            Place::Guarded(Protected::Page(page)) | Place::Open(Open::Page(page)) => Some(page),
-            Place::Guarded(_)
-            | Place::Open(Open::ResourceMetadata | Open::Playground | Open::Public) => None,
+            RouteTarget::Guarded(Protected::Page(page)) | RouteTarget::Open(Open::Page(page)) => {
+                Some(page)
+            }
+            RouteTarget::Guarded(_)
+            | RouteTarget::Open(Open::ResourceMetadata | Open::Playground | Open::Public) => None,
         }
     }
 
@@ -234,7 +238,7 @@ impl Route {
     pub(super) fn speaks_rpc(&self) -> bool {
         matches!(
             self.place,
-            Place::Guarded(
+            RouteTarget::Guarded(
                 Protected::Mcp | Protected::Mount | Protected::Respond | Protected::Legacy
             )
         )

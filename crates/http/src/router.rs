@@ -24,7 +24,7 @@ use super::rejection::{HttpError, Rejection};
 use super::route::{Open, Route};
 use super::tls::Tls;
 use crate::audit::{Entry, Event};
-use crate::auth::Gate;
+use crate::auth::Authenticator;
 use crate::limit::Limits;
 use crate::net::{Body, Peer};
 use crate::server::WorkerState;
@@ -36,7 +36,7 @@ pub(crate) struct Router {
     pub endpoint: Endpoint,
     /// Endpoints beside it, by their names.
     pub mounts: HashMap<Box<str>, Endpoint>,
-    pub gate: Arc<Gate>,
+    pub gate: Arc<Authenticator>,
     /// Server certificates; `None` for plain HTTP.
     pub tls: Option<Arc<Tls>>,
     /// Path prefix of the public URL, accepted in front of each path.

@@ -21,18 +21,18 @@ enum Read {
     Request {
         id: String,
         method: String,
-        said: Said,
+        said: MessageTexts,
     },
     Notification {
         method: String,
-        said: Said,
+        said: MessageTexts,
     },
     Response,
 }
 
 /// JSON texts of what a message says, where it says it.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Said([Option<String>; 11]);
+struct MessageTexts([Option<String>; 11]);
 
 /// Reads a body in both ways.
 ///
@@ -89,9 +89,9 @@ fn scanned(body: &[u8]) -> Read {
     }
 }
 
-fn said(params: &super::message::Params<'_>) -> Said {
+fn said(params: &super::message::Params<'_>) -> MessageTexts {
     let meta = &params.meta;
-    Said(
+    MessageTexts(
         [
             params.name,
             params.uri,
@@ -135,7 +135,7 @@ fn read_message(message: &Members<'_>) -> Option<Read> {
         return None;
     }
     let said = match message.once("params")? {
-        None => Said::default(),
+        None => MessageTexts::default(),
         Some(params) => read_params(&serde_json::from_str(params).ok()?)?,
     };
     let error = message.once("error")?;
@@ -170,7 +170,7 @@ fn is_error(error: &str) -> Option<()> {
     Some(())
 }
 
-fn read_params(params: &Members<'_>) -> Option<Said> {
+fn read_params(params: &Members<'_>) -> Option<MessageTexts> {
     let meta = match params.once("_meta")? {
         Some(meta) if is_object(meta) => serde_json::from_str(meta).ok()?,
         _ => Members(Vec::new()),
@@ -188,7 +188,7 @@ fn read_params(params: &Members<'_>) -> Option<Said> {
         meta.once("io.modelcontextprotocol/logLevel")?,
         meta.once("progressToken")?,
     ];
-    Some(Said(said.map(|text| text.map(str::to_owned))))
+    Some(MessageTexts(said.map(|text| text.map(str::to_owned))))
 }
 
 fn is_id(json: &str) -> bool {

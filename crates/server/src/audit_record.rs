@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::parts::Server;
-use super::reply::{Refusal, Reply};
+use super::reply::{RejectReason, Reply};
 use super::request_context::Caller;
 use super::snapshot::Snapshot;
 use super::{search, visibility};
@@ -15,7 +15,8 @@ use crate::catalog::Tool;
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Method};
 use crate::telemetry::{
-    Ended, Reason, RequestScope, Seen, Verdict, Witness, trace_of_headers, trace_of_meta,
+    OperationOutcome, Reason, RequestObserver, RequestOrigin, RequestResult, RequestScope,
+    trace_of_headers, trace_of_meta,
 };
 
 /// Audit record of a request in progress.
@@ -47,7 +48,7 @@ pub(super) fn audit_request<'a>(
     audit: &Arc<Audit>,
     watch: RequestScope<'a>,
     principal: &Arc<Principal>,
-    seen: Seen<'_>,
+    seen: RequestOrigin<'_>,
     request: &Request<'_>,
 ) -> RequestScope<'a> {
     let method = Method::parse(&request.method);
@@ -177,11 +178,11 @@ pub(super) fn audit_unavailable(id: &str) -> Reply {
         "Calls must be recorded in the audit log, which cannot be written now; try again later";
     let error = ErrorObject::new(ErrorCode::Http(503), message);
     let data = serde_json::json!({"retryAfterMs": 1000, "setting": "audit.required"});
-    Reply::refused(Refusal::Unrecorded, Some(id), &error.with_data(data))
+    Reply::refused(RejectReason::Unrecorded, Some(id), &error.with_data(data))
 }
 
-impl Witness for RequestAuditRecord {
-    fn ends(self: Box<Self>, ended: Ended) {
+impl RequestObserver for RequestAuditRecord {
+    fn ends(self: Box<Self>, ended: RequestResult) {
         let Self {
             audit,
             mut entry,
@@ -229,7 +230,7 @@ impl TaskAuditRecord {
 
     /// Records the end of the call.
     pub(super) fn ends(mut self, reply: &Reply) {
-        let ended = Ended {
+        let ended = RequestResult {
             verdict: reply.verdict(),
             reason: reply.reason(),
             elapsed: self.started.elapsed(),
@@ -239,7 +240,7 @@ impl TaskAuditRecord {
         self.put(outcome(&ended, true), Some(&ended));
     }
 
-    fn put(&mut self, outcome: Outcome, ended: Option<&Ended>) {
+    fn put(&mut self, outcome: Outcome, ended: Option<&RequestResult>) {
         let Some(mut entry) = self.entry.take() else {
             return;
         };
@@ -264,24 +265,24 @@ impl Drop for TaskAuditRecord {
     }
 }
 
-fn outcome(ended: &Ended, allowed: bool) -> Outcome {
+fn outcome(ended: &RequestResult, allowed: bool) -> Outcome {
     match (ended.verdict, ended.reason) {
-        (Verdict::Cancelled, _) => Outcome::Cancelled,
+        (OperationOutcome::Cancelled, _) => Outcome::Cancelled,
         (_, Some(Reason::Limit(_))) => Outcome::Limited,
         (_, Some(Reason::Scope)) => Outcome::Denied,
-        (Verdict::Error(_), _) if !allowed => Outcome::Denied,
+        (OperationOutcome::Error(_), _) if !allowed => Outcome::Denied,
         (_, Some(Reason::TimedOut)) => Outcome::TimedOut,
         (_, Some(_)) => Outcome::Refused,
-        (Verdict::Done, None) if ended.goes_on => Outcome::Started,
-        (Verdict::Done, None) => Outcome::Ok,
-        (Verdict::ToolError, None) => Outcome::ToolError,
-        (Verdict::Error(_) | Verdict::Other, None) => Outcome::Error,
+        (OperationOutcome::Done, None) if ended.goes_on => Outcome::Started,
+        (OperationOutcome::Done, None) => Outcome::Ok,
+        (OperationOutcome::ToolError, None) => Outcome::ToolError,
+        (OperationOutcome::Error(_) | OperationOutcome::Other, None) => Outcome::Error,
     }
 }
 
-fn code(verdict: Verdict) -> Option<i32> {
+fn code(verdict: OperationOutcome) -> Option<i32> {
     match verdict {
-        Verdict::Error(code) => Some(code),
+        OperationOutcome::Error(code) => Some(code),
         _ => None,
     }
 }

@@ -13,17 +13,17 @@ use super::request_context::{Caller, Headers, Origin, RequestContext};
 use super::worker_state::WorkerState;
 use super::{dispatch, errors, instrument, notifications};
 use crate::auth::Principal;
-use crate::limit::{Limit, Refused};
+use crate::limit::{Limit, LimitExceeded};
 use crate::net::Peer;
 use crate::protocol::message::Message;
 use crate::protocol::{ErrorCode, ErrorObject, Method};
-use crate::telemetry::Seen;
+use crate::telemetry::RequestOrigin;
 
 /// Handles the messages of a batch concurrently. Responses keep the order of the requests.
 pub(super) fn handle(
     server: &Arc<Server>,
     cx: &mut Context<'_>,
-    by: (&WorkerState, Seen<'_>),
+    by: (&WorkerState, RequestOrigin<'_>),
     caller: Caller<'_>,
     headers: Option<&Headers<'_>>,
     body: &Bytes,
@@ -83,7 +83,11 @@ pub(super) fn handle(
 }
 
 /// Charges the rate limits for a further message, as if it had arrived in a request of its own.
-fn count_again(server: &Server, peer: Option<Peer>, principal: &Principal) -> Result<(), Refused> {
+fn count_again(
+    server: &Server,
+    peer: Option<Peer>,
+    principal: &Principal,
+) -> Result<(), LimitExceeded> {
     peer.map_or(Ok(()), |peer| server.limits.arrive(peer.address))?;
     server.limits.admit(principal)
 }
@@ -94,11 +98,11 @@ fn count_again(server: &Server, peer: Option<Peer>, principal: &Principal) -> Re
 fn handle_element(
     server: &Arc<Server>,
     cx: &mut Context<'_>,
-    (worker, seen): (&WorkerState, Seen<'_>),
+    (worker, seen): (&WorkerState, RequestOrigin<'_>),
     caller: Caller<'_>,
     headers: Option<Headers<'_>>,
     (body, text): (&Bytes, &str),
-    limited: Option<Refused>,
+    limited: Option<LimitExceeded>,
 ) -> Option<MaybeReady> {
     let request = match Message::within(text, server.bounds) {
         Ok(Message::Request(request)) => request,
@@ -134,7 +138,7 @@ fn handle_element(
         );
         return Some(MaybeReady::Ready(Reply::error(request.id, &error)));
     }
-    let seen = Seen {
+    let seen = RequestOrigin {
         headers: headers.as_ref().map(|headers| &*headers.all),
         ..seen
     };

@@ -10,7 +10,7 @@ use std::future::poll_fn;
 use std::time::Duration;
 
 use super::inflight::{Inflight, StreamGuard};
-use super::reply::{JsonResponse, MaybeReady, Refusal, Reply};
+use super::reply::{JsonResponse, MaybeReady, RejectReason, Reply};
 use super::running_call::{CallOutcome, RunningCall};
 use super::share;
 use super::streams::{EventSource, StreamEvent};
@@ -144,7 +144,7 @@ impl EventSource for CallStream {
                 Poll::Ready(answer) => {
                     self.running = None;
                     if let Some((watch, answer)) = self.watch.take().zip(answer.as_ref()) {
-                        let reason = answer.refusal.as_ref().map(Refusal::reason);
+                        let reason = answer.refusal.as_ref().map(RejectReason::reason);
                         watch.end(answer.verdict, reason, || Some(answer.to_bytes()));
                     }
                     self.answer = answer;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::reply::{Refusal, Reply};
+use super::reply::{RejectReason, Reply};
 use super::text::truncated;
 use crate::catalog::MissingScopes;
 use crate::limit::{Limit, LimitCounters};
@@ -30,7 +30,12 @@ pub(super) fn internal_error(id: &str) -> Reply {
 
 /// Rejection of a message that is not valid.
 pub(super) fn malformed(message: &'static str) -> Reply {
-    Reply::refuse(Refusal::Malformed, None, ErrorCode::InvalidRequest, message)
+    Reply::refuse(
+        RejectReason::Malformed,
+        None,
+        ErrorCode::InvalidRequest,
+        message,
+    )
 }
 
 /// Error for a method that does not exist, within a session.
@@ -57,14 +62,14 @@ pub(super) fn malformed_message(hits: &LimitCounters, problem: &Malformed<'_>) -
         Some(Excess::Values) => exceeded(hits, Limit::JsonValues, error),
         Some(Excess::Id) => exceeded(hits, Limit::IdBytes, error),
     };
-    Reply::refused(Refusal::Malformed, problem.id, &error)
+    Reply::refused(RejectReason::Malformed, problem.id, &error)
 }
 
 /// Error for a batch that is too large, or whose responses are.
 #[cold]
 pub(super) fn batch_too_large(hits: &LimitCounters, limit: Limit, message: String) -> Reply {
     let error = ErrorObject::new(ErrorCode::InvalidRequest, message);
-    Reply::refused(Refusal::Malformed, None, &exceeded(hits, limit, error))
+    Reply::refused(RejectReason::Malformed, None, &exceeded(hits, limit, error))
 }
 
 /// Counts an exceeded limit and adds the name of its setting to the error.
@@ -77,7 +82,11 @@ fn exceeded(hits: &LimitCounters, limit: Limit, error: ErrorObject) -> ErrorObje
 pub(super) fn missing_scopes(id: &str, missing: &MissingScopes) -> Reply {
     let error = ErrorObject::new(ErrorCode::Http(403), missing.to_string());
     let error = error.with_data(json!({ "requiredScopes": missing.0 }));
-    Reply::refused(Refusal::Scope(Arc::clone(&missing.0)), Some(id), &error)
+    Reply::refused(
+        RejectReason::Scope(Arc::clone(&missing.0)),
+        Some(id),
+        &error,
+    )
 }
 
 /// Error for a caller that a tool, a resource or a prompt has rejected. `source` may name scopes.

@@ -12,7 +12,7 @@ use super::running_call;
 use super::running_call::{CallOptions, CallOutcome, CallProgress, CatchUnwind, Resumption};
 use super::streams::Streams;
 use crate::catalog::CallContext;
-use crate::limit::{Limits, ToolLimits, Turn};
+use crate::limit::{Limits, PermitRequest, ToolLimits};
 
 /// A call that is ready to run.
 pub(super) struct Call<'a, S> {
@@ -124,7 +124,7 @@ struct PendingCall<T> {
     progress: Result<CallProgress<T>, CatchUnwind<T>>,
     /// True if permits are available without waiting.
     has_room: bool,
-    turn: Turn,
+    turn: PermitRequest,
     context: Arc<CallContext>,
     options: CallOptions,
     inflight: Arc<Inflight>,

@@ -9,7 +9,7 @@ use super::config::StaleSessions;
 use super::http_head::HttpHead;
 use super::param_headers::{HeaderValueState, McpHeaders, SingleHeader, VersionHeader};
 use super::parts::Server;
-use super::reply::{Refusal, Reply};
+use super::reply::{RejectReason, Reply};
 use super::sessions::ClientDeclaration;
 use super::streams::DurableEvent;
 use super::text::truncated;
@@ -20,7 +20,7 @@ use crate::catalog::strict;
 use crate::net::ShareKey;
 use crate::protocol::message::Request;
 use crate::protocol::{ClientCapabilities, ErrorCode, ErrorObject, Revision};
-use crate::seal::{Ended, Session};
+use crate::seal::{RevokedSession, Session};
 
 /// Parameters of `initialize`.
 #[derive(Deserialize)]
@@ -93,7 +93,7 @@ pub(super) fn session_of(
         SingleHeader::One(value) => Some(value.as_bytes().trim_ascii()),
         SingleHeader::Repeated => {
             return Err(Reply::refuse(
-                Refusal::Malformed,
+                RejectReason::Malformed,
                 request,
                 ErrorCode::InvalidRequest,
                 "Mcp-Session-Id appears more than once",
@@ -130,7 +130,7 @@ fn unknown_version(id: Option<&str>, mcp: &McpHeaders) -> Reply {
 
 /// Ends a session at its client's request, on all replicas.
 pub(super) fn revoke(server: &Server, worker: &WorkerState, session: &Session, caller: ShareKey) {
-    let ended = Ended::by(session, caller);
+    let ended = RevokedSession::by(session, caller);
     server.sessions.revoke(session, &ended, worker.now());
     close_work(server, &session.log_name);
     server.streams.remove_session_state(&session.log_name);
@@ -138,7 +138,7 @@ pub(super) fn revoke(server: &Server, worker: &WorkerState, session: &Session, c
 }
 
 /// Applies the end of a session on another replica.
-pub(super) fn apply_revocation(server: &Server, ended: &Ended) {
+pub(super) fn apply_revocation(server: &Server, ended: &RevokedSession) {
     server.sessions.apply_revocation(ended);
     close_work(server, &ended.log_name());
 }

@@ -17,7 +17,7 @@ use super::{batch, dispatch, errors, handshake, instrument, notifications};
 use crate::limit::share_of;
 use crate::protocol::Method;
 use crate::protocol::message::{Message, Notification, Payload, Request, Response};
-use crate::telemetry::{RequestScope, Seen};
+use crate::telemetry::{RequestOrigin, RequestScope};
 
 /// A message that gets no response: a notification, or the response to a client request.
 #[derive(Clone, Copy)]
@@ -38,7 +38,7 @@ pub(crate) fn handle(
     let version = head.mcp.version();
     MaybeReady::Ready(match &Payload::within(body, server.bounds) {
         Ok(Payload::Single(Message::Request(request))) => {
-            let seen = Seen {
+            let seen = RequestOrigin {
                 wire: head.wire,
                 headers: Some(head.headers),
                 peer: head.peer,
@@ -190,7 +190,7 @@ fn handle_batch(
         Some(&session),
         server.caller_defaults,
     );
-    let seen = Seen {
+    let seen = RequestOrigin {
         wire: head.wire,
         headers: None,
         peer: head.peer,

@@ -9,7 +9,7 @@ use super::request_context::{Headers, Origin};
 use super::worker_state::WorkerState;
 use crate::auth::Principal;
 use crate::net::Peer;
-use crate::telemetry::{RequestScope, Wire};
+use crate::telemetry::{CountedTransport, RequestScope};
 
 /// The parts of an HTTP request head that the server needs.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub struct HttpHead<'a> {
     /// True if the client accepts an event stream as the response.
     pub takes_streams: bool,
     /// Protocol of the connection, for metrics.
-    pub wire: Wire,
+    pub wire: CountedTransport,
     /// Address of the client.
     pub peer: Option<Peer>,
 }

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::errors;
 use super::parts::Server;
-use super::reply::{JsonResponse, MaybeReady, Refusal, Reply};
+use super::reply::{JsonResponse, MaybeReady, RejectReason, Reply};
 use super::sse_sessions::{SseSession, SseSessionId};
 use super::streams::{BusMessage, EventData, EventSource, StreamEvent, StreamSlot};
 use super::worker_state::WorkerState;
@@ -26,7 +26,7 @@ use crate::auth::Principal;
 use crate::protocol::ErrorCode;
 use crate::protocol::message::Payload;
 use crate::seal::{random_bytes, short_digest};
-use crate::telemetry::Seen;
+use crate::telemetry::RequestOrigin;
 
 /// Maximum size of a message forwarded to another replica, in bytes.
 const FORWARD_BYTES_MAX: usize = 30 * 1024;
@@ -73,7 +73,7 @@ pub fn open(
 pub fn post(
     server: &Arc<Server>,
     cx: &mut Context<'_>,
-    by: (&WorkerState, Seen<'_>),
+    by: (&WorkerState, RequestOrigin<'_>),
     principal: &Arc<Principal>,
     id: &str,
     body: &Bytes,
@@ -86,7 +86,7 @@ pub fn post(
     let permit = Arc::clone(&session.permits).try_acquire_owned();
     let permit = permit.map_err(|_| {
         Reply::refuse(
-            Refusal::TooManyStreams,
+            RejectReason::TooManyStreams,
             None,
             ErrorCode::Http(429),
             "Too many requests of this session are in progress",
@@ -94,7 +94,7 @@ pub fn post(
     })?;
     let handled = stdio::handle(server, cx, by, &session.peer, principal, body);
     if let MaybeReady::Ready(Reply::Response(answer)) = &handled
-        && answer.refusal == Some(Refusal::Malformed)
+        && answer.refusal == Some(RejectReason::Malformed)
         && let MaybeReady::Ready(refusal) = handled
     {
         return Err(refusal);
@@ -118,7 +118,7 @@ fn forward(
 ) -> Result<ReplyTask, Reply> {
     let unknown = |message| {
         let code = ErrorCode::Http(404);
-        Reply::refuse(Refusal::SessionUnknown, None, code, message)
+        Reply::refuse(RejectReason::SessionUnknown, None, code, message)
     };
     let owner = short_digest(&[principal.id().as_bytes()]);
     let to = SseSessionId::read(id, &server.keys, &server.mount)
@@ -161,7 +161,7 @@ pub(super) fn receive_forwarded(server: &Arc<Server>, id: &str, principal: &str,
     tokio::spawn(async move {
         let posted = std::future::poll_fn(|cx| {
             let principal = &session.principal;
-            let by = (&worker, Seen::default());
+            let by = (&worker, RequestOrigin::default());
             Poll::Ready(post(&server, cx, by, principal, &id, &body))
         });
         if let Ok(posted) = posted.await {

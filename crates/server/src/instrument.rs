@@ -9,7 +9,7 @@ use super::parts::Server;
 use super::reply::{MaybeReady, Reply};
 use crate::auth::Principal;
 use crate::protocol::message::Request;
-use crate::telemetry::{RequestScope, Seen, WorkerCounters};
+use crate::telemetry::{RequestOrigin, RequestScope, WorkerCounters};
 
 /// Starts the hooks of a request, if any are enabled.
 #[inline]
@@ -17,7 +17,7 @@ pub(super) fn observe<'a>(
     server: &Server,
     cells: &'a Arc<WorkerCounters>,
     principal: &Arc<Principal>,
-    seen: Seen<'_>,
+    seen: RequestOrigin<'_>,
     request: &Request<'_>,
 ) -> Option<RequestScope<'a>> {
     match &server.audit {

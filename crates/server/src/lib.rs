@@ -111,7 +111,7 @@ pub use param_headers::{HeaderValueState, read as read_header};
 pub use param_headers::{McpHeaders, VersionHeader};
 pub use parts::Server;
 pub use peer::{StdioPeer, TestHttpRequest};
-pub use reply::{JsonResponse, MaybeReady, Refusal, Reply, limited};
+pub use reply::{JsonResponse, MaybeReady, RejectReason, Reply, limited};
 pub use search::SearchConfig;
 pub use search::VERBS as SEARCH_VERBS;
 pub use share::STATE_KINDS;
@@ -124,11 +124,11 @@ pub use worker_state::{WorkerState, unix_seconds};
 
 use crate::audit::Audit;
 use crate::auth::Principal;
-use crate::catalog::{Announcer, Catalog, Refused, Room};
+use crate::catalog::{Announcer, Catalog, QueueLimits, RejectedItem};
 use crate::limit::Limits;
 use crate::seal::{KeyRing, random_bytes};
 use crate::state::SharedState;
-use crate::telemetry::{OPEN_STREAMS, Seen, Telemetry};
+use crate::telemetry::{OPEN_STREAMS, RequestOrigin, Telemetry};
 use execute::Calls;
 use http_sse_2024::ReplyTask;
 use inflight::Inflight;
@@ -227,7 +227,7 @@ impl Server {
             bounds: config.messages.bounds(),
             caller_defaults: CallerDefaults {
                 stream_after: Duration::from_secs(config.stream_after_seconds),
-                room: Room {
+                room: QueueLimits {
                     messages: config.streams.queue_messages,
                     bytes: config.streams.queue_bytes,
                 },
@@ -303,7 +303,7 @@ impl Server {
     pub fn handle_stdio(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
-        by: (&WorkerState, Seen<'_>),
+        by: (&WorkerState, RequestOrigin<'_>),
         peer: &StdioPeer,
         principal: &Arc<Principal>,
         body: &Bytes,
@@ -325,7 +325,7 @@ impl Server {
     pub fn call_tool_rest(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
-        by: (&WorkerState, Seen<'_>),
+        by: (&WorkerState, RequestOrigin<'_>),
         principal: &Arc<Principal>,
         headers: (&mut HeaderMap, Option<&Arc<Extensions>>),
         name: &str,
@@ -368,7 +368,7 @@ impl Server {
     pub fn post_sse_message(
         self: &Arc<Self>,
         cx: &mut Context<'_>,
-        by: (&WorkerState, Seen<'_>),
+        by: (&WorkerState, RequestOrigin<'_>),
         principal: &Arc<Principal>,
         id: &str,
         body: &Bytes,
@@ -427,7 +427,7 @@ impl Server {
     }
 
     /// Configured items that are not served, with the reasons.
-    pub fn refusals(&self) -> Vec<Refused> {
+    pub fn refusals(&self) -> Vec<RejectedItem> {
         self.snapshots.load().catalog.refused().to_vec()
     }
 

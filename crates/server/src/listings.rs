@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use crate::catalog::{Listed, Listing, ListingFrame, Table};
+use crate::catalog::{ListItem, Listing, ListingFrame, Table};
 use crate::protocol::Revision;
 
 /// A list for each revision, serialized on first use.
@@ -11,7 +11,7 @@ pub struct Listings([OnceLock<Listing>; Revision::ALL.len()]);
 
 impl Listings {
     #[inline]
-    pub fn get<T: Listed>(&self, table: &Table<T>, frame: ListingFrame<'_>) -> &Listing {
+    pub fn get<T: ListItem>(&self, table: &Table<T>, frame: ListingFrame<'_>) -> &Listing {
         self.0[frame.revision as usize].get_or_init(|| {
             let mut listing = Listing::new(table, frame);
             for other in self.0.iter().filter_map(OnceLock::get) {

@@ -13,7 +13,7 @@ use super::request_context::Caller;
 use super::snapshot::Snapshot;
 use super::tool_search::search_for;
 use crate::auth::ItemKind;
-use crate::catalog::{Listed, Table, opening, opening_len};
+use crate::catalog::{ListItem, Table, opening, opening_len};
 use crate::protocol::message::Request;
 
 pub(super) fn list_tools(server: &Server, caller: Caller<'_>, request: &Request<'_>) -> Reply {
@@ -75,7 +75,7 @@ pub(super) fn list_prompts(server: &Server, caller: Caller<'_>, request: &Reques
 }
 
 /// Returns the requested page.
-pub(super) fn list<T: Listed>(
+pub(super) fn list<T: ListItem>(
     server: &Server,
     snapshot: &Snapshot,
     (shelf, listings): (Option<ItemKind>, &Listings),
@@ -127,7 +127,7 @@ pub(super) fn list<T: Listed>(
 }
 
 /// Starts a page that contains only items visible to the caller.
-pub(super) fn begin_list<T: Listed>(_: &Table<T>, id: &str) -> Bytes {
+pub(super) fn begin_list<T: ListItem>(_: &Table<T>, id: &str) -> Bytes {
     let mut head = begin(id, opening_len::<T>());
     opening::<T>(&mut head);
     head.into()

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use super::client_requests::Delivery;
 use super::inflight;
 use super::parts::Server;
-use super::reply::{Refusal, Reply};
+use super::reply::{RejectReason, Reply};
 use super::streams::BusMessage;
 use crate::auth::Principal;
 use crate::protocol::message::{Notification, Response};
@@ -78,7 +78,7 @@ pub(super) fn handle_response(
             };
             let error = ErrorObject::new(ErrorCode::Http(409), message);
             let error = error.with_data(serde_json::json!({"setting": "state"}));
-            Reply::refused(Refusal::AskedElsewhere, None, &error)
+            Reply::refused(RejectReason::AskedElsewhere, None, &error)
         }
     }
 }

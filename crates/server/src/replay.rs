@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use super::client_requests::count;
 use super::errors::{internal_error, invalid_params};
 use super::parts::Server;
-use super::reply::{MaybeReady, Refusal, Reply, begin};
+use super::reply::{MaybeReady, RejectReason, Reply, begin};
 use super::request_context::Caller;
 use super::running_call::SuspendedCall;
 use super::share::{StateKind, owner_of};
@@ -357,7 +357,7 @@ pub(super) fn missing_capability(id: &str, ability: ClientAbility) -> Reply {
     let message = format!("Server requires the {ability} capability");
     let error = ErrorObject::new(ErrorCode::MissingCapability, message);
     let data = serde_json::json!({"requiredCapabilities": ability.required()});
-    Reply::refused(Refusal::Capability, Some(id), &error.with_data(data))
+    Reply::refused(RejectReason::Capability, Some(id), &error.with_data(data))
 }
 
 /// Names the page that the user has to visit before the request is sent again (ELI-10).

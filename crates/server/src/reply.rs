@@ -8,10 +8,10 @@ use serde_json::{Map, Value, json};
 
 use super::snapshot::Snapshot;
 use super::streams::EventSource;
-use crate::limit::{LARGE_BYTES, Limits, Refused, Reservation};
+use crate::limit::{LARGE_BYTES, LimitExceeded, Limits, Reservation};
 use crate::net::{ShareKey, SharedBytes};
 use crate::protocol::{ErrorCode, ErrorObject, Revision};
-use crate::telemetry::{Reason, Verdict};
+use crate::telemetry::{OperationOutcome, Reason};
 
 /// Reply to one message.
 pub enum Reply {
@@ -64,16 +64,16 @@ pub struct JsonResponse {
     /// Shared part; empty if `head` is the whole document.
     pub rest: SharedBytes,
     /// Reason of a rejection, for transports that map it to a status.
-    pub refusal: Option<Refusal>,
+    pub refusal: Option<RejectReason>,
     /// Id of the session that the response opens.
     pub session: Option<String>,
     /// Outcome for metrics, traces and audit.
-    pub verdict: Verdict,
+    pub verdict: OperationOutcome,
 }
 
 /// Reason of a rejection, as far as HTTP distinguishes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum RejectReason {
     /// The message is not valid JSON or JSON-RPC, or may not be sent by a client.
     Malformed,
     /// Required `_meta` is missing or malformed (stateless era).
@@ -93,7 +93,7 @@ pub enum Refusal {
     /// The session has ended or never existed.
     SessionUnknown,
     /// A limit was hit.
-    Limited(Refused),
+    Limited(LimitExceeded),
     /// The caller lacks one of these scopes.
     Scope(Arc<[String]>),
     /// The tool does not exist. An ordinary response for JSON-RPC clients.
@@ -114,7 +114,7 @@ pub enum Refusal {
     Unrecorded,
 }
 
-impl Refusal {
+impl RejectReason {
     /// Reason in metrics and audit records.
     pub fn reason(&self) -> Reason {
         match self {
@@ -160,7 +160,7 @@ impl JsonResponse {
             rest: SharedBytes::default(),
             refusal: None,
             session: None,
-            verdict: Verdict::Done,
+            verdict: OperationOutcome::Done,
         }
     }
 
@@ -189,7 +189,7 @@ impl Reply {
     }
 
     /// Sets the reason of the rejection, for transports that map it to a status.
-    pub fn with_reason(mut self, refusal: Refusal) -> Self {
+    pub fn with_reason(mut self, refusal: RejectReason) -> Self {
         if let Self::Response(answer) = &mut self {
             answer.refusal = Some(refusal);
         }
@@ -209,7 +209,7 @@ impl Reply {
             rest: rest.into(),
             refusal: None,
             session: None,
-            verdict: Verdict::Done,
+            verdict: OperationOutcome::Done,
         })
     }
 
@@ -243,11 +243,11 @@ impl Reply {
 
     /// Returns true if the reply is the error for an unknown method of the stateless era.
     pub(super) fn is_unknown_method(&self) -> bool {
-        matches!(self, Self::Response(answer) if answer.refusal == Some(Refusal::Method))
+        matches!(self, Self::Response(answer) if answer.refusal == Some(RejectReason::Method))
     }
 
     /// Sets the outcome for metrics, traces and audit.
-    pub fn with_verdict(mut self, verdict: Verdict) -> Self {
+    pub fn with_verdict(mut self, verdict: OperationOutcome) -> Self {
         if let Self::Response(answer) = &mut self {
             answer.verdict = verdict;
         }
@@ -255,18 +255,18 @@ impl Reply {
     }
 
     /// Outcome of the reply.
-    pub fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> OperationOutcome {
         match self {
             Self::Response(answer) => answer.verdict,
-            Self::Accepted | Self::Stream(_) => Verdict::Done,
-            Self::Cancelled => Verdict::Cancelled,
+            Self::Accepted | Self::Stream(_) => OperationOutcome::Done,
+            Self::Cancelled => OperationOutcome::Cancelled,
         }
     }
 
     /// Reason of the rejection, if the reply is one.
     pub fn reason(&self) -> Option<Reason> {
         match self {
-            Self::Response(answer) => answer.refusal.as_ref().map(Refusal::reason),
+            Self::Response(answer) => answer.refusal.as_ref().map(RejectReason::reason),
             Self::Accepted | Self::Stream(_) | Self::Cancelled => None,
         }
     }
@@ -282,11 +282,11 @@ impl Reply {
     pub fn error(id: &str, error: &ErrorObject) -> Self {
         let mut body = Vec::new();
         error.write(&mut body, Some(id));
-        Self::document(body).with_verdict(Verdict::Error(error.code.number()))
+        Self::document(body).with_verdict(OperationOutcome::Error(error.code.number()))
     }
 
     /// Creates an error response to a request that was rejected without being executed.
-    pub fn refused(refusal: Refusal, id: Option<&str>, error: &ErrorObject) -> Self {
+    pub fn refused(refusal: RejectReason, id: Option<&str>, error: &ErrorObject) -> Self {
         let mut body = Vec::new();
         error.write(&mut body, id);
         Self::Response(JsonResponse {
@@ -294,19 +294,19 @@ impl Reply {
             rest: SharedBytes::default(),
             refusal: Some(refusal),
             session: None,
-            verdict: Verdict::Error(error.code.number()),
+            verdict: OperationOutcome::Error(error.code.number()),
         })
     }
 
     /// Creates the rejection for an exceeded limit, with the retry time and the name of the setting.
     #[cold]
-    pub fn limited(id: Option<&str>, refused: Refused) -> Self {
-        Self::refused(Refusal::Limited(refused), id, &limited(refused))
+    pub fn limited(id: Option<&str>, refused: LimitExceeded) -> Self {
+        Self::refused(RejectReason::Limited(refused), id, &limited(refused))
     }
 
     /// Shorthand for [`refused`](Self::refused).
     pub fn refuse(
-        refusal: Refusal,
+        refusal: RejectReason,
         id: Option<&str>,
         code: ErrorCode,
         message: impl Into<std::borrow::Cow<'static, str>>,
@@ -316,7 +316,7 @@ impl Reply {
 }
 
 /// Error object for an exceeded limit, with the retry time and the name of the setting.
-pub fn limited(refused: Refused) -> ErrorObject {
+pub fn limited(refused: LimitExceeded) -> ErrorObject {
     let status = if refused.limit.is_a_rate() { 429 } else { 503 };
     let data = json!({
         "retryAfterMs": refused.retry_after_ms(),

@@ -12,7 +12,7 @@ use super::param_headers::McpHeaders;
 use super::running_call::{OnDisconnect, Resumption};
 use crate::auth::Principal;
 use crate::catalog::{
-    CallContext, Client, LogLevel, Notifier, ReplaySession, RequestId, Room, Wanted,
+    CallContext, Client, LogLevel, Notifier, NotifyOptions, QueueLimits, ReplaySession, RequestId,
 };
 use crate::limit::share_of;
 use crate::net::ShareKey;
@@ -111,7 +111,7 @@ pub(super) struct CallerProfile {
     /// Channel for requests to the client.
     pub(super) reach: ClientReachability,
     /// Limits of the queue of outgoing messages of a call.
-    pub(super) room: Room,
+    pub(super) room: QueueLimits,
     /// Trace fields that are propagated to upstreams.
     pub(super) propagation: Propagation,
 }
@@ -165,7 +165,7 @@ impl ClientReachability {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallerDefaults {
     pub(super) stream_after: Duration,
-    pub(super) room: Room,
+    pub(super) room: QueueLimits,
     pub(super) propagation: Propagation,
 }
 
@@ -210,7 +210,7 @@ impl CallerProfile {
                 (Channel::Http { .. } | Channel::Stdio, _) => ClientReachability::Reachable,
             },
             room: match channel {
-                Channel::Rest => Room::default(),
+                Channel::Rest => QueueLimits::default(),
                 _ => defaults.room,
             },
             propagation: defaults.propagation,
@@ -309,7 +309,7 @@ impl<'a> Caller<'a> {
         replay: ReplaySession,
         timeout: Duration,
     ) -> Arc<CallContext> {
-        let outlet = Notifier::new(Wanted {
+        let outlet = Notifier::new(NotifyOptions {
             progress_token: progress_token(request),
             progress_messages: self.revision.has_annotations(),
             log_level,

@@ -21,7 +21,7 @@ use crate::auth::Principal;
 use crate::protocol::Method;
 use crate::protocol::message::{MessageBounds, Params, Request};
 use crate::protocol::scan::Scanner;
-use crate::telemetry::{RequestScope, Seen};
+use crate::telemetry::{RequestOrigin, RequestScope};
 
 /// Placeholder for the JSON-RPC id.
 const ID: &str = "0";
@@ -31,7 +31,7 @@ const ID: &str = "0";
 pub(crate) fn call_tool(
     server: &Arc<Server>,
     cx: &mut Context<'_>,
-    (worker, seen): (&WorkerState, Seen<'_>),
+    (worker, seen): (&WorkerState, RequestOrigin<'_>),
     principal: &Arc<Principal>,
     (headers, extensions): (&mut HeaderMap, Option<&Arc<Extensions>>),
     name: &str,
@@ -56,7 +56,7 @@ pub(crate) fn call_tool(
         all: headers,
         extensions,
     };
-    let seen = Seen {
+    let seen = RequestOrigin {
         headers: Some(headers.all),
         ..seen
     };

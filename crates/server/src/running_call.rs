@@ -15,7 +15,7 @@ use tokio::time::Sleep;
 use super::client_requests::PendingSends;
 use super::inflight::{BoxedCall, Inflight, InflightEntry};
 use crate::catalog::{CallContext, Suspension};
-use crate::limit::Held;
+use crate::limit::CallPermits;
 use crate::net::{ShareKey, enter_share};
 use crate::protocol::Revision;
 use crate::telemetry::{TraceContext, enter_trace};
@@ -202,7 +202,7 @@ pub(crate) async fn drive<T: Send + 'static>(
     context: &Arc<CallContext>,
     options: CallOptions,
     inflight: &Arc<Inflight>,
-    held: Held,
+    held: CallPermits,
 ) -> CallProgress<T> {
     let mut running = RunningCall::new(call, context, options, inflight, held);
     let Some(stream_after) = options.stream_after else {
@@ -249,7 +249,7 @@ pub(crate) enum RunningCall<T> {
         /// Requests that the call has sent to its client.
         asked: Option<Box<PendingSends>>,
         place: InflightEntry,
-        _held: Held,
+        _held: CallPermits,
     },
     /// Owned by a task that outlives the response.
     Task(oneshot::Receiver<CallOutcome<T>>),
@@ -261,7 +261,7 @@ impl<T: Send + 'static> RunningCall<T> {
         context: &Arc<CallContext>,
         options: CallOptions,
         inflight: &Arc<Inflight>,
-        held: Held,
+        held: CallPermits,
     ) -> Self {
         let timeout = options.timeout;
         let (stop, stopped) = AbortHandle::new_pair();

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use super::log_levels::SessionLogLevels;
 use super::param_headers::McpHeaders;
-use super::reply::{Refusal, Reply};
+use super::reply::{RejectReason, Reply};
 use super::sse_sessions::SseSessions;
 use super::worker_state::{WorkerState, unix_seconds};
 use crate::auth::Principal;
 use crate::limit::{Limit, LimitCounters};
 use crate::protocol::{ClientCapabilities, ErrorCode, Revision};
-use crate::seal::{Ended, KeyRing, Revoked, Session, SessionIssue};
+use crate::seal::{KeyRing, Revoked, RevokedSession, Session, SessionIssue};
 use crate::telemetry::{Counter, Metrics, SESSION_DURATION, SESSIONS_OPENED, Timing};
 
 /// Sessions of one server.
@@ -117,7 +117,7 @@ impl Sessions {
     ) -> Result<Arc<Session>, Reply> {
         let Some(id) = id else {
             return Err(Reply::refuse(
-                Refusal::SessionMissing,
+                RejectReason::SessionMissing,
                 request,
                 ErrorCode::InvalidRequest,
                 "Mcp-Session-Id is missing: send initialize first, then repeat its session id in each request",
@@ -134,7 +134,7 @@ impl Sessions {
             })
             .ok_or_else(|| {
                 Reply::refuse(
-                    Refusal::SessionUnknown,
+                    RejectReason::SessionUnknown,
                     request,
                     ErrorCode::Http(404),
                     "Session not found: it has ended or is not known here; send initialize again",
@@ -179,7 +179,7 @@ impl Sessions {
     }
 
     /// Revokes a session at its client's request.
-    pub(super) fn revoke(&self, session: &Session, ended: &Ended, now: u64) {
+    pub(super) fn revoke(&self, session: &Session, ended: &RevokedSession, now: u64) {
         self.revoked.end(ended, now);
         let duration = now.saturating_sub(session.issued);
         self.duration.record(Duration::from_secs(duration));
@@ -187,7 +187,7 @@ impl Sessions {
     }
 
     /// Revokes a session that ended on another replica.
-    pub(super) fn apply_revocation(&self, ended: &Ended) {
+    pub(super) fn apply_revocation(&self, ended: &RevokedSession) {
         self.revoked.end(ended, unix_seconds());
     }
 }

@@ -14,7 +14,7 @@ use super::resource_cache::ResourceCache;
 use super::search::Search;
 use super::visibility::PolicyView;
 use crate::auth::{ItemKind, Policy, Principal};
-use crate::catalog::{Catalog, Listed, ListingFrame, Table};
+use crate::catalog::{Catalog, ListItem, ListingFrame, Table};
 use crate::protocol::{Implementation, Method, Revision};
 use crate::seal::KeyRing;
 
@@ -223,7 +223,7 @@ impl Snapshot {
 
     /// Returns true if the caller sees the item with a key.
     #[inline]
-    pub(super) fn sees_key<T: Listed>(
+    pub(super) fn sees_key<T: ListItem>(
         &self,
         principal: &Principal,
         shelf: ItemKind,

@@ -32,7 +32,7 @@ use crate::catalog::StartingSource;
 use crate::net::Peer;
 use crate::protocol::message::{self, Message, MessageBounds, Params, Payload, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Method};
-use crate::telemetry::{RequestScope, Seen, Succession};
+use crate::telemetry::{RequestOrigin, RequestScope, Succession};
 
 /// Retry delay reported to clients whose request timed out.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
@@ -320,7 +320,7 @@ impl DeferredRequest {
             }
         };
         let watch = self.succession.as_ref().and_then(|succession| {
-            let seen = Seen {
+            let seen = RequestOrigin {
                 wire: succession.wire,
                 headers: headers.as_ref().map(|(_, all)| all),
                 peer: self.profile.address.map(Peer::from),

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::errors::invalid_params;
 use super::log_levels::LEVELS;
 use super::param_headers::{self, HeaderValueState, McpHeaders};
-use super::reply::{Refusal, Reply};
+use super::reply::{RejectReason, Reply};
 use super::snapshot::supported_versions;
 use super::text::truncated;
 use crate::catalog::{CatalogTool, LogLevel};
@@ -23,7 +23,7 @@ pub(super) fn check_envelope(
     let id = Some(request.id);
     let version = check_meta(&request.params.meta).map_err(|what| {
         let message = format!("Invalid params: _meta.{what}");
-        Reply::refuse(Refusal::Meta, id, ErrorCode::InvalidParams, message)
+        Reply::refuse(RejectReason::Meta, id, ErrorCode::InvalidParams, message)
     })?;
     if let Some(headers) = headers {
         check_header(
@@ -53,7 +53,7 @@ pub(super) fn check_envelope(
 pub(super) fn unknown_method(request: &Request<'_>) -> Reply {
     let message = format!("Method not found: {}", truncated(&request.method));
     Reply::refuse(
-        Refusal::Method,
+        RejectReason::Method,
         Some(request.id),
         ErrorCode::MethodNotFound,
         message,
@@ -67,7 +67,7 @@ pub(super) fn unsupported_version(id: Option<&str>, requested: &str) -> Reply {
         "Unsupported protocol version",
     );
     let data = json!({"supported": supported_versions(), "requested": truncated(requested)});
-    Reply::refused(Refusal::Version, id, &error.with_data(data))
+    Reply::refused(RejectReason::Version, id, &error.with_data(data))
 }
 
 /// MH-05: `Mcp-Name` must equal the parameter that names the target.
@@ -109,7 +109,7 @@ pub(super) fn check_parameters(
     )
     .map_err(|message| {
         Reply::refuse(
-            Refusal::Header,
+            RejectReason::Header,
             Some(id),
             ErrorCode::HeaderMismatch,
             message,
@@ -170,7 +170,7 @@ fn check_header(
     };
     let message = format!("Header mismatch: {header} {problem}");
     Err(Reply::refuse(
-        Refusal::Header,
+        RejectReason::Header,
         id,
         ErrorCode::HeaderMismatch,
         message,

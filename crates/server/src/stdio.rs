@@ -23,14 +23,14 @@ use crate::auth::Principal;
 use crate::protocol::message::{self, Message, Payload, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Method, Revision};
 use crate::seal::Session;
-use crate::telemetry::{RequestScope, Seen};
+use crate::telemetry::{RequestOrigin, RequestScope};
 
 /// Handles one message that arrived as `seen` describes. Returns `Ready` if nothing has to wait; otherwise
 /// registers with `cx`.
 pub(crate) fn handle(
     server: &Arc<Server>,
     cx: &mut Context<'_>,
-    (worker, seen): (&WorkerState, Seen<'_>),
+    (worker, seen): (&WorkerState, RequestOrigin<'_>),
     peer: &StdioPeer,
     principal: &Arc<Principal>,
     body: &Bytes,

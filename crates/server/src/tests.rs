@@ -10,15 +10,15 @@ use http::{HeaderMap, HeaderValue};
 use serde_json::{Map, Value, json};
 
 use super::{
-    Admission, EventData, HttpHead, MaybeReady, McpHeaders, Refusal, Reply, Server, ServerConfig,
-    ServerContext, ServerParts, StreamEvent, WorkerState,
+    Admission, EventData, HttpHead, MaybeReady, McpHeaders, RejectReason, Reply, Server,
+    ServerConfig, ServerContext, ServerParts, StreamEvent, WorkerState,
 };
 use crate::auth::Principal;
 use crate::catalog::{CallContext, Catalog, Definition, IntoTool as _, ToolError, tool_fn};
 use crate::limit::{Limit, LimitConfig, Limits};
 use crate::seal::{KeyRing, SealConfig};
 use crate::state::SharedState;
-use crate::telemetry::{Metrics, Seen, Telemetry, Wire};
+use crate::telemetry::{CountedTransport, Metrics, RequestOrigin, Telemetry};
 
 const START: u64 = 1_700_000_000;
 const DAY: u64 = 24 * 60 * 60;
@@ -117,7 +117,13 @@ async fn a_session_that_nobody_reads_is_evicted_after_five_seconds() {
     let ping = Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
     let post = || {
         let mut cx = Context::from_waker(Waker::noop());
-        server.post_sse_message(&mut cx, (&worker, Seen::default()), &principal, &id, &ping)
+        server.post_sse_message(
+            &mut cx,
+            (&worker, RequestOrigin::default()),
+            &principal,
+            &id,
+            &ping,
+        )
     };
     // The queue holds 64 responses; the next ones wait.
     for _ in 0..64 {
@@ -132,7 +138,7 @@ async fn a_session_that_nobody_reads_is_evicted_after_five_seconds() {
     tokio::time::advance(Duration::from_millis(20)).await;
     waits.await.expect("no panic");
     assert!(
-        matches!(post(), Err(Reply::Response(answer)) if answer.refusal == Some(Refusal::SessionUnknown))
+        matches!(post(), Err(Reply::Response(answer)) if answer.refusal == Some(RejectReason::SessionUnknown))
     );
     // The end of the stream tells the client.
     assert!(matches!(stream.poll_next(&mut cx), Poll::Ready(None)));
@@ -278,7 +284,7 @@ fn listen_as(principal: Principal, server: &Arc<Server>, body: &Value) -> Reply 
         mcp: &mcp,
         extensions: None,
         takes_streams: true,
-        wire: Wire::Http11,
+        wire: CountedTransport::Http11,
         peer: None,
     };
     let body = Bytes::from(body.to_string());
@@ -319,7 +325,7 @@ fn post_as(
         mcp: &mcp,
         extensions: None,
         takes_streams: true,
-        wire: Wire::Http11,
+        wire: CountedTransport::Http11,
         peer: None,
     };
     let body = Bytes::from(body.to_string());
@@ -342,7 +348,7 @@ fn session(server: &Arc<Server>, worker: &WorkerState) -> String {
     }
 }
 
-fn refusal(reply: &Reply) -> Option<Refusal> {
+fn refusal(reply: &Reply) -> Option<RejectReason> {
     match reply {
         Reply::Response(answer) => answer.refusal.clone(),
         other => panic!("{other:?}"),
@@ -358,8 +364,8 @@ fn lh_08_a_session_ends_a_day_after_it_began_however_busy_it_is() {
     for (now, expected) in [
         (START, None),
         (START + DAY - 1, None),
-        (START + DAY, Some(Refusal::SessionUnknown)),
-        (START + 2 * DAY, Some(Refusal::SessionUnknown)),
+        (START + DAY, Some(RejectReason::SessionUnknown)),
+        (START + 2 * DAY, Some(RejectReason::SessionUnknown)),
     ] {
         worker.set_now(now);
         assert_eq!(
@@ -391,7 +397,7 @@ fn lh_08_a_session_may_end_sooner_and_that_is_counted() {
     let ping = json!({"jsonrpc": "2.0", "id": 2, "method": "ping"});
     for (now, expected, hits) in [
         (START + 59, None, 0),
-        (START + 60, Some(Refusal::SessionUnknown), 1),
+        (START + 60, Some(RejectReason::SessionUnknown), 1),
     ] {
         worker.set_now(now);
         let found = refusal(&post(&server, &worker, Some(&id), &ping));
@@ -441,7 +447,7 @@ fn lh_08_a_session_of_another_mount_is_unknown() {
     // Also on the worker that has cached the id for the other endpoint.
     for worker in [&worker, &at(START)] {
         let foreign = post(&other, worker, Some(&id), &ping);
-        assert_eq!(refusal(&foreign), Some(Refusal::SessionUnknown));
+        assert_eq!(refusal(&foreign), Some(RejectReason::SessionUnknown));
     }
 }
 
@@ -452,7 +458,7 @@ fn lh_08_a_session_of_somebody_else_is_unknown() {
     let id = session(&server, &worker);
     let ping = json!({"jsonrpc": "2.0", "id": 2, "method": "ping"});
     let stranger = post_as(Principal::local(), &server, &worker, Some(&id), &ping);
-    assert_eq!(refusal(&stranger), Some(Refusal::SessionUnknown));
+    assert_eq!(refusal(&stranger), Some(RejectReason::SessionUnknown));
     assert_eq!(refusal(&post(&server, &worker, Some(&id), &ping)), None);
 }
 
@@ -541,7 +547,7 @@ fn mrtr_06_a_state_is_good_for_its_principal_and_for_a_quarter_of_an_hour() {
         let peer = super::StdioPeer::default();
         let cx = &mut Context::from_waker(Waker::noop());
         let MaybeReady::Ready(Reply::Response(answer)) =
-            server.handle_stdio(cx, (&worker, Seen::PIPE), &peer, &principal, &body)
+            server.handle_stdio(cx, (&worker, RequestOrigin::PIPE), &peer, &principal, &body)
         else {
             panic!("answered at once");
         };
@@ -588,7 +594,7 @@ async fn tsk_10_a_task_is_there_for_its_own_principal_only() {
         let handled = std::future::poll_fn(|cx| {
             std::task::Poll::Ready(server.handle_stdio(
                 cx,
-                (&worker, Seen::PIPE),
+                (&worker, RequestOrigin::PIPE),
                 &peer,
                 &principal,
                 &body,
@@ -626,7 +632,7 @@ async fn rpc_08_a_call_in_a_batch_over_stdio_that_reports_progress_is_answered()
     let send = async |body: Value| -> Value {
         let body = Bytes::from(body.to_string());
         let handled = std::future::poll_fn(|cx| {
-            let by = (&worker, Seen::PIPE);
+            let by = (&worker, RequestOrigin::PIPE);
             Poll::Ready(server.handle_stdio(cx, by, &peer, &principal, &body))
         });
         match handled.await.reply().await {

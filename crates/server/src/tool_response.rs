@@ -7,7 +7,7 @@ use super::errors::{forbidden, internal_error, stopped};
 use super::execute::Respond;
 use super::parts::Server;
 use super::replay::{missing_capability, url_elicitation_required};
-use super::reply::{MaybeReady, Refusal, Reply};
+use super::reply::{MaybeReady, RejectReason, Reply};
 use super::running_call::CallOutcome;
 use super::snapshot::Snapshot;
 use super::tool_result::{error_result, success};
@@ -107,7 +107,8 @@ impl ResultWriter<'_> {
                     limit_s = limit.as_secs_f64(),
                     "a call ran out of time"
                 );
-                self.error_result(&message).with_reason(Refusal::TimedOut)
+                self.error_result(&message)
+                    .with_reason(RejectReason::TimedOut)
             }
             CallOutcome::Panicked => {
                 tracing::error!(tool = self.name(), "a tool panicked; its call failed");
@@ -180,9 +181,10 @@ impl ResultWriter<'_> {
                 };
                 if !to_model {
                     let error = ErrorObject::new(ErrorCode::InvalidParams, message);
-                    return Reply::refused(Refusal::Arguments, Some(self.id), &error);
+                    return Reply::refused(RejectReason::Arguments, Some(self.id), &error);
                 }
-                self.error_result(&message).with_reason(Refusal::Arguments)
+                self.error_result(&message)
+                    .with_reason(RejectReason::Arguments)
             }
             ToolErrorKind::MissingCapability(ability) if !self.revision.has_sessions() => {
                 missing_capability(self.id, ability)

@@ -5,7 +5,7 @@ use super::reply::{Reply, begin, end_len, finish};
 use super::snapshot::Snapshot;
 use crate::catalog::{Output, OutputContent};
 use crate::protocol::{Revision, is_plain};
-use crate::telemetry::Verdict;
+use crate::telemetry::OperationOutcome;
 
 /// Response to a successful call.
 ///
@@ -80,5 +80,5 @@ pub(super) fn error_result(
     out.extend_from_slice(CONTENT);
     push_text_block(&mut out, message);
     out.extend_from_slice(br#"],"isError":true"#);
-    finish(out, snapshot, revision, None).with_verdict(Verdict::ToolError)
+    finish(out, snapshot, revision, None).with_verdict(OperationOutcome::ToolError)
 }

@@ -6,7 +6,7 @@ use std::task::Context;
 use super::errors::{invalid_params, missing_scopes};
 use super::execute::Call;
 use super::parts::Server;
-use super::reply::{HandlerError, HandlerResult, MaybeReady, Refusal, Reply};
+use super::reply::{HandlerError, HandlerResult, MaybeReady, RejectReason, Reply};
 use super::request_context::{Caller, Headers, RequestContext};
 use super::running_call;
 use super::running_call::{CallOptions, CallOutcome, OnDisconnect};
@@ -304,6 +304,6 @@ fn unknown_tool(
         message.push('?');
     }
     let error = ErrorObject::new(ErrorCode::InvalidParams, message);
-    let reply = Reply::refused(Refusal::Tool, Some(id), &error);
+    let reply = Reply::refused(RejectReason::Tool, Some(id), &error);
     HandlerError::UnknownItem(reply, Arc::clone(snapshot))
 }

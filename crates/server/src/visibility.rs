@@ -9,7 +9,8 @@ use quick_cache::sync::Cache;
 
 use crate::auth::{Access, Class, ItemKind, Kind, Policy, Principal, Target, Visible};
 use crate::catalog::{
-    Catalog, CatalogTool, Listed, ListingFrame, SerializedEntries, Table, page_of_seen, start_after,
+    Catalog, CatalogTool, ListItem, ListingFrame, SerializedEntries, Table, page_of_seen,
+    start_after,
 };
 use crate::net::SharedBytes;
 use crate::protocol::Revision;
@@ -62,7 +63,7 @@ impl PolicyView {
         }
     }
 
-    fn fragments<T: Listed>(
+    fn fragments<T: ListItem>(
         &self,
         shelf: ItemKind,
         table: &Table<T>,
@@ -79,7 +80,7 @@ impl PolicyView {
     }
 
     /// Page of a list for a class of callers. Returns `None` if the cursor belongs to another class.
-    pub(super) fn page<T: Listed>(
+    pub(super) fn page<T: ListItem>(
         &self,
         shelf: ItemKind,
         table: &Table<T>,
@@ -119,7 +120,7 @@ impl PolicyView {
     }
 
     /// Digest of the part of a table that a class sees.
-    pub(super) fn digest<T: Listed>(
+    pub(super) fn digest<T: ListItem>(
         &self,
         shelf: ItemKind,
         table: &Table<T>,
@@ -142,7 +143,7 @@ impl PolicyView {
     }
 
     /// Page of a list whose items are visible to callers who may read their URIs. `write` serializes an item.
-    pub(super) fn page_by_uri<T: Listed>(
+    pub(super) fn page_by_uri<T: ListItem>(
         &self,
         table: &Table<T>,
         write: impl Fn(&T) -> String,

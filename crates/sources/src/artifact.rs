@@ -20,11 +20,11 @@ use serde::{Deserialize, Serialize};
 
 pub use s3::S3Config;
 
-use super::client_stats::Gauge;
+use super::client_stats::ClientStatsHandle;
 use crate::auth::Principal;
 use crate::catalog::{
-    AnyResource, Arguments, CallContext, CallFuture, Definition, Offered, Output, OutputContent,
-    Parameters, ReadFuture, ResourceDefinition, ResourceError, ResourceTemplate, Tool,
+    AnyResource, Arguments, CallContext, CallFuture, Definition, Output, OutputContent, Parameters,
+    ReadFuture, ResourceDefinition, ResourceError, ResourceTemplate, SourceItems, Tool,
     UpstreamIdentity,
 };
 use crate::environment::Probe;
@@ -79,7 +79,7 @@ pub struct Artifacts {
     keys: Arc<KeyRing>,
     store: Arc<dyn ArtifactStore>,
     /// Statistics of requests to a remote store.
-    gauge: Option<Gauge>,
+    gauge: Option<ClientStatsHandle>,
     counts: ArtifactCounts,
 }
 
@@ -165,7 +165,8 @@ impl Artifacts {
                 let s3 = S3::new(s3, max, probe);
                 let s3 =
                     s3.map_err(|(setting, problem)| wrong(&format!("s3.{setting}"), problem))?;
-                let counted = Gauge::of_exchange("artifacts", "artifacts", s3.exchange());
+                let counted =
+                    ClientStatsHandle::of_exchange("artifacts", "artifacts", s3.exchange());
                 gauge = Some(counted);
                 Arc::new(s3)
             }
@@ -194,12 +195,12 @@ impl Artifacts {
     }
 
     /// Returns the statistics of requests to a remote store.
-    pub fn gauge(&self) -> Option<Gauge> {
+    pub fn gauge(&self) -> Option<ClientStatsHandle> {
         self.gauge.clone()
     }
 
     /// Wraps the tools that a source offers, so that their large results are stored.
-    pub fn around(self: &Arc<Self>, mut offered: Offered) -> Offered {
+    pub fn around(self: &Arc<Self>, mut offered: SourceItems) -> SourceItems {
         let tools = offered.tools.into_iter();
         offered.tools = tools
             .map(|tool| -> Arc<dyn Tool> {

@@ -8,24 +8,24 @@ use crate::net::{Bulkhead, BulkheadStats};
 
 /// Handle to the statistics of one client. They are read at each scrape, for as long as the client exists.
 #[derive(Clone)]
-pub struct Gauge {
+pub struct ClientStatsHandle {
     /// Name of the source, or of the tool if each tool of the source has its own client.
     pub name: String,
     /// `http`, `openapi`, `command`, `component` or `artifacts`.
     pub kind: &'static str,
-    read: Arc<dyn Fn() -> Option<Figures> + Send + Sync>,
+    read: Arc<dyn Fn() -> Option<ClientStats> + Send + Sync>,
     mismatches: Mismatches,
 }
 
 /// Statistics of one client.
 #[derive(Clone, Copy, Debug)]
-pub struct Figures {
+pub struct ClientStats {
     pub bulkhead: BulkheadStats,
     /// Number of retried requests.
     pub retries: u64,
 }
 
-impl Gauge {
+impl ClientStatsHandle {
     /// Statistics of an API client.
     pub(super) fn of_exchange(name: &str, kind: &'static str, exchange: &Arc<Exchange>) -> Self {
         let exchange = Arc::downgrade(exchange);
@@ -34,7 +34,7 @@ impl Gauge {
             kind,
             read: Arc::new(move || {
                 let exchange = exchange.upgrade()?;
-                Some(Figures {
+                Some(ClientStats {
                     bulkhead: exchange.stats(),
                     retries: exchange.retried(),
                 })
@@ -50,7 +50,7 @@ impl Gauge {
             name: name.to_owned(),
             kind,
             read: Arc::new(move || {
-                Some(Figures {
+                Some(ClientStats {
                     bulkhead: bulkhead.upgrade()?.stats(),
                     retries: 0,
                 })
@@ -71,12 +71,12 @@ impl Gauge {
     }
 
     /// Returns `None` once the client is gone.
-    pub fn figures(&self) -> Option<Figures> {
+    pub fn figures(&self) -> Option<ClientStats> {
         (self.read)()
     }
 }
 
-impl std::fmt::Debug for Gauge {
+impl std::fmt::Debug for ClientStatsHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Gauge")
             .field("name", &self.name)

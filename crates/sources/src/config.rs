@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 
-use super::client_stats::Gauge;
+use super::client_stats::ClientStatsHandle;
 use super::command::{self, CommandSourceConfig};
 use super::credentials::AuthConfig;
 use super::http::{self, HttpSourceConfig};
@@ -17,7 +17,7 @@ use super::openapi::{self, OpenApiSourceConfig};
 use super::per_user::Accounts;
 use super::tokens::Tokens;
 use super::wasm::{self, ComponentSourceConfig};
-use crate::catalog::{Offered, Refused};
+use crate::catalog::{RejectedItem, SourceItems};
 use crate::net;
 use crate::telemetry::Metrics;
 
@@ -132,15 +132,15 @@ impl ExchangeLimits {
 
 /// Tools built from one configured source, with the source's state.
 #[derive(Clone, Debug)]
-pub struct Collected {
+pub struct BuiltSource {
     pub name: String,
-    pub offered: Offered,
-    pub gauges: Vec<Gauge>,
+    pub offered: SourceItems,
+    pub gauges: Vec<ClientStatsHandle>,
     /// True if a remote part of the source was unreachable and may become available later.
     pub is_awaited: bool,
 }
 
-impl Collected {
+impl BuiltSource {
     /// Falls back to the `known` state if this one is unavailable. A document that is broken while being edited
     /// removes no tools, and neither does an unreachable server.
     pub fn or_stay(self, known: &Self) -> Self {
@@ -181,7 +181,7 @@ pub struct SourceParts {
 pub async fn offered(
     sources: &[SourceConfig],
     parts: &SourceParts,
-) -> std::io::Result<Vec<Collected>> {
+) -> std::io::Result<Vec<BuiltSource>> {
     let all: Vec<usize> = (0..sources.len()).collect();
     offered_at(sources, &all, parts).await
 }
@@ -195,7 +195,7 @@ pub async fn offered_at(
     sources: &[SourceConfig],
     places: &[usize],
     parts: &SourceParts,
-) -> std::io::Result<Vec<Collected>> {
+) -> std::io::Result<Vec<BuiltSource>> {
     if places.is_empty() {
         return Ok(Vec::new());
     }
@@ -213,7 +213,7 @@ async fn collect_all(
     sources: &[SourceConfig],
     places: &[usize],
     parts: &SourceParts,
-) -> Vec<Collected> {
+) -> Vec<BuiltSource> {
     let each = sources
         .iter()
         .enumerate()
@@ -235,7 +235,7 @@ async fn collect_all(
             } else {
                 one.collect(config).await;
             }
-            Collected {
+            BuiltSource {
                 name,
                 offered: one.offered,
                 gauges: one.gauges,
@@ -253,8 +253,8 @@ pub(super) struct SourceBuilder {
     pub(super) source: String,
     place: String,
     prefix: Option<String>,
-    pub(super) offered: Offered,
-    gauges: Vec<Gauge>,
+    pub(super) offered: SourceItems,
+    gauges: Vec<ClientStatsHandle>,
     is_awaited: bool,
     pub(super) parts: SourceParts,
 }
@@ -265,7 +265,7 @@ impl SourceBuilder {
             source: source.to_owned(),
             place: place.to_owned(),
             prefix: prefix.map(str::to_owned),
-            offered: Offered::default(),
+            offered: SourceItems::default(),
             gauges: Vec::new(),
             is_awaited: false,
             parts: SourceParts::default(),
@@ -308,7 +308,7 @@ impl SourceBuilder {
     }
 
     /// Registers statistics to export.
-    pub(super) fn count(&mut self, gauge: Gauge) {
+    pub(super) fn count(&mut self, gauge: ClientStatsHandle) {
         self.gauges.push(gauge);
     }
 
@@ -337,7 +337,7 @@ impl SourceBuilder {
             ),
             _ => return,
         };
-        let refused = Refused::new(&self.source, place, problem);
+        let refused = RejectedItem::new(&self.source, place, problem);
         self.offered.refused.push(refused);
     }
 }

@@ -32,7 +32,7 @@ use self::oauth::{Issuer, OAuth};
 pub(crate) use self::on_behalf::OnBehalfOf;
 use self::on_behalf::Rejection;
 pub use self::on_behalf::{ExchangeForm, OnBehalfOfConfig};
-pub(super) use self::refreshing::{Renewed, Way};
+pub(super) use self::refreshing::{GrantType, Renewed};
 use super::config::SourceParts;
 use super::per_user::{LoginNeeded, UserLogins};
 use super::redact::{bare, secrets_in};
@@ -265,7 +265,11 @@ impl Credentials {
                 );
             }
             let issuer = login_issuer.clone();
-            let kept = Renewed::new(tokens.clone(), Name::of_login(server), Way::Login(issuer));
+            let kept = Renewed::new(
+                tokens.clone(),
+                Name::of_login(server),
+                GrantType::Login(issuer),
+            );
             return Ok(Self::Kept(Arc::new(kept)));
         }
         if login_issuer.is_some() {
@@ -278,7 +282,7 @@ impl Credentials {
         Ok(match issuer.name() {
             None => Self::OAuth(Box::new(OAuth::new(issuer))),
             Some(name) => {
-                let way = Way::Configured(Box::new(issuer));
+                let way = GrantType::Configured(Box::new(issuer));
                 Self::Kept(Arc::new(Renewed::new(tokens.clone(), name, way)))
             }
         })

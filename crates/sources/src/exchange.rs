@@ -19,7 +19,7 @@ use crate::net::{
     Backoff, Bulkhead, BulkheadError, BulkheadStats, Client, Deadlines, EgressConfig, FetchError,
     FetchedResponse, OutgoingRequest, chance, with_causes,
 };
-use crate::telemetry::{Asked, ClientSpan, SpanEnd, Told, is_named_like_a_secret};
+use crate::telemetry::{AttributeValue, ClientSpan, SpanEnd, SpanInfo, is_named_like_a_secret};
 
 /// Client for one API, shared by all of its tools.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ fn of_last(last: &str) -> String {
 
 /// Options of a request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Manner {
+pub(super) struct RequestOptions {
     /// Marks the request as idempotent.
     pub(super) repeatable: bool,
     /// Adds the source's credentials. Set only for origins that the configuration allows.
@@ -168,7 +168,7 @@ impl Exchange {
     pub(super) async fn send_for(
         &self,
         request: OutgoingRequest,
-        manner: Manner,
+        manner: RequestOptions,
         errand: CallRef<'_>,
     ) -> Result<FetchedResponse, ToolError> {
         if manner.authenticated
@@ -187,7 +187,7 @@ impl Exchange {
     pub(super) async fn send(
         &self,
         request: OutgoingRequest,
-        manner: Manner,
+        manner: RequestOptions,
         errand: Option<CallRef<'_>>,
     ) -> Result<FetchedResponse, ExchangeError> {
         let sent = self.try_to_send(request, manner, errand).await;
@@ -221,7 +221,7 @@ impl Exchange {
     async fn try_to_send(
         &self,
         request: OutgoingRequest,
-        manner: Manner,
+        manner: RequestOptions,
         errand: Option<CallRef<'_>>,
     ) -> Result<FetchedResponse, ExchangeError> {
         let caller = errand.map(|errand| errand.context.principal());
@@ -367,21 +367,21 @@ impl CallRef<'_> {
     fn hop(self, request: &OutgoingRequest, resent: u16) -> ClientSpan {
         self.context.hop(|| {
             let OutgoingRequest { method, url, .. } = request;
-            let mut attributes: Vec<(&'static str, Told)> = vec![
+            let mut attributes: Vec<(&'static str, AttributeValue)> = vec![
                 ("http.request.method", method.as_str().to_owned().into()),
                 ("network.protocol.name", "http".into()),
                 ("url.scheme", url.scheme().to_owned().into()),
             ];
             let host = url.host_str().map(|host| host.to_owned().into());
             attributes.extend(host.map(|host| ("server.address", host)));
-            let port = url.port_or_known_default().map(Told::from);
+            let port = url.port_or_known_default().map(AttributeValue::from);
             attributes.extend(port.map(|port| ("server.port", port)));
             let template = self.template.map(|template| template.to_owned().into());
             attributes.extend(template.map(|template| ("url.template", template)));
             if 0 < resent {
                 attributes.push(("http.request.resend_count", resent.into()));
             }
-            Asked {
+            SpanInfo {
                 name: match self.template {
                     Some(template) => format!("{method} {template}"),
                     None => method.to_string(),

@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::template::{Place, Template};
+use super::template::{EscapeContext, Template};
 use crate::auth::{Principal, PrincipalKind};
 use crate::catalog::ToolError;
 use crate::seal::{KeyRing, SigningKeys, random_bytes};
@@ -127,7 +127,7 @@ impl Forward {
         let mut headers = Vec::new();
         for (name, text) in &config.headers {
             let at = |problem: String| (format!("forward.headers.{name}"), problem);
-            let template = Template::new(text, Place::Text, Some(&[])).map_err(at)?;
+            let template = Template::new(text, EscapeContext::Text, Some(&[])).map_err(at)?;
             headers.push((header_name(name).map_err(at)?, template));
         }
         let at =

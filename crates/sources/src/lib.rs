@@ -54,20 +54,20 @@ pub use self::http::{
 pub use argument::{ArgumentConfig, ArgumentType};
 pub use artifact::{ARTIFACT_OUTCOMES, ArtifactError, Artifacts};
 pub use artifact::{Artifact, ArtifactConfig, ArtifactFuture, ArtifactStore, S3Config};
-pub use client_stats::Gauge;
+pub use client_stats::ClientStatsHandle;
 pub use command::{
     CommandLimits, CommandOutput, CommandSourceConfig, CommandTool, CommandToolConfig,
 };
 #[cfg(feature = "cli")]
 pub use command::{Discovery, discover};
-pub use config::{Collected, SourceParts, offered, offered_at};
+pub use config::{BuiltSource, SourceParts, offered, offered_at};
 pub use config::{ExchangeLimits, SourceConfig};
 pub use credentials::{
     AuthConfig, BasicConfig, ClientKeyConfig, ExchangeForm, IdentityAssertionConfig, NamedSecret,
     OAuthConfig, OnBehalfOfConfig,
 };
 pub use identity::{ASSERTION_KEYS_PATH, AssertionConfig, AssertionSigner, ForwardConfig};
-pub use login::{Known, LoginError, LoginRequest, log_in, log_out, log_out_user, logins};
+pub use login::{LoginError, LoginRequest, StoredToken, log_in, log_out, log_out_user, logins};
 pub use openapi::{OpenApiSourceConfig, OperationTool, Selection};
 pub use per_user::{
     Account, AccountError, Accounts, Invitation, PerUserConfig, RecognizedUsers, is_account_path,

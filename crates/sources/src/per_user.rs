@@ -29,8 +29,8 @@ use url::Url;
 pub use self::accounts::{
     Account, AccountError, Accounts, Invitation, RecognizedUsers, is_account_path,
 };
-use super::credentials::{AccessToken, CredentialError, Renewed, Way};
-use super::login::{LoginError, LoginRequest, Prepared, end_login, prepare};
+use super::credentials::{AccessToken, CredentialError, GrantType, Renewed};
+use super::login::{LoginError, LoginRequest, PreparedLogin, end_login, prepare};
 use super::tokens::{Grant, Name, Tokens, client_of};
 use crate::auth::{Principal, PrincipalKind};
 use crate::catalog::{CallContext, ClientRequestError, Elicited, ToolError};
@@ -331,7 +331,7 @@ impl UserLogins {
 
     fn renewed(&self, user: &str) -> Arc<Renewed> {
         let made = self.renewed.get_or_insert_with(user, || {
-            let way = Way::User(self.config.client_secret.clone());
+            let way = GrantType::User(self.config.client_secret.clone());
             let renewed = Renewed::new(self.tokens.clone(), self.name(user), way);
             Ok::<_, std::convert::Infallible>(Arc::new(renewed))
         });
@@ -402,7 +402,7 @@ impl UserLogins {
         Ok(())
     }
 
-    async fn prepare(&self, redirect: &str) -> Result<Prepared, LoginError> {
+    async fn prepare(&self, redirect: &str) -> Result<PreparedLogin, LoginError> {
         let config = &self.config;
         match &self.server {
             Some(server) if config.authorize_url.is_none() => {
@@ -429,7 +429,7 @@ impl UserLogins {
     }
 
     /// Prepares a login at an issuer that the configuration names.
-    async fn prepare_configured(&self) -> Result<Prepared, LoginError> {
+    async fn prepare_configured(&self) -> Result<PreparedLogin, LoginError> {
         let config = &self.config;
         let metadata = match (&config.authorize_url, &config.token_url) {
             (Some(authorize), Some(token)) => {
@@ -458,7 +458,7 @@ impl UserLogins {
             is_configured: true,
             ..Grant::default()
         };
-        Ok(Prepared {
+        Ok(PreparedLogin {
             authorize: metadata
                 .authorization_endpoint
                 .parse()

@@ -16,7 +16,7 @@ use crate::auth::Principal;
 
 /// Context in which a template's values are inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum EscapeContext {
     /// A path. One value fills at most one segment.
     Path,
     /// A query string written as text.
@@ -27,7 +27,7 @@ pub(super) enum Place {
     Text,
 }
 
-impl Place {
+impl EscapeContext {
     fn name(self) -> &'static str {
         match self {
             Self::Path => "path",
@@ -81,7 +81,7 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Template {
     source: String,
-    place: Place,
+    place: EscapeContext,
     /// The expression, if the template consists of one placeholder.
     only: Option<String>,
     is_literal: bool,
@@ -96,7 +96,7 @@ impl Template {
     /// Describes the problem and its position.
     pub(super) fn new(
         source: impl Into<String>,
-        place: Place,
+        place: EscapeContext,
         names: Option<&[&str]>,
     ) -> Result<Self, String> {
         let source = source.into();
@@ -325,7 +325,11 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn render(source: &str, place: Place, arguments: &serde_json::Value) -> Result<String, String> {
+    fn render(
+        source: &str,
+        place: EscapeContext,
+        arguments: &serde_json::Value,
+    ) -> Result<String, String> {
         let arguments = arguments.as_object().expect("an object");
         Template::new(source, place, None)?.render(&context(arguments, &Principal::new("ann")))
     }
@@ -333,7 +337,11 @@ mod tests {
     #[test]
     fn values_in_paths_stay_within_their_segment() {
         let path = |value: serde_json::Value| {
-            render("/users/{{ id }}/x", Place::Path, &json!({"id": value}))
+            render(
+                "/users/{{ id }}/x",
+                EscapeContext::Path,
+                &json!({"id": value}),
+            )
         };
         for (value, expected) in [
             (json!("ann"), "/users/ann/x"),
@@ -368,9 +376,9 @@ mod tests {
         ] {
             assert!(path(value.clone()).is_err(), "{value}");
         }
-        assert!(render("/users/{{ id }}", Place::Path, &json!({})).is_err());
+        assert!(render("/users/{{ id }}", EscapeContext::Path, &json!({})).is_err());
         assert_eq!(
-            render("/a?b={{ q }}", Place::Query, &json!({"q": "x&y=z"})).as_deref(),
+            render("/a?b={{ q }}", EscapeContext::Query, &json!({"q": "x&y=z"})).as_deref(),
             Ok("/a?b=x%26y%3Dz")
         );
     }
@@ -380,7 +388,7 @@ mod tests {
         let arguments = json!({"text": "a\"b\n</script>", "list": [1, "x"], "caller": "eve"});
         let rendered = render(
             r#"{"a": {{ text }}, "b": {{ list }}}"#,
-            Place::Json,
+            EscapeContext::Json,
             &arguments,
         )
         .expect("renders");
@@ -396,7 +404,7 @@ mod tests {
             &Principal::new("ann"),
         );
         let value = |source: &str| {
-            Template::new(source, Place::Text, None)
+            Template::new(source, EscapeContext::Text, None)
                 .expect(source)
                 .value(&context)
         };
@@ -418,12 +426,12 @@ mod tests {
             assert_eq!(value(source), Ok(expected), "{source}");
         }
         assert!(value("n={{ none_such }}").is_err());
-        let texts = Template::new("{{ l }}", Place::Text, None)
+        let texts = Template::new("{{ l }}", EscapeContext::Text, None)
             .expect("a template")
             .texts(&context);
         assert_eq!(texts, Ok(vec!["1".to_owned(), "2".to_owned()]));
         assert!(
-            Template::new("{{ o }}", Place::Text, None)
+            Template::new("{{ o }}", EscapeContext::Text, None)
                 .expect("a template")
                 .text(&context)
                 .is_err()
@@ -432,7 +440,7 @@ mod tests {
 
     #[test]
     fn mistakes_are_found_when_a_template_is_read() {
-        let message = Template::new("/{{ citty }}", Place::Path, Some(&["city", "days"]))
+        let message = Template::new("/{{ citty }}", EscapeContext::Path, Some(&["city", "days"]))
             .expect_err("refused");
         assert!(
             message.contains("citty") && message.contains("city, days"),
@@ -445,14 +453,14 @@ mod tests {
             "{{ a | nonesuch }}x{{",
         ] {
             assert!(
-                Template::new(broken, Place::Text, None).is_err(),
+                Template::new(broken, EscapeContext::Text, None).is_err(),
                 "{broken}"
             );
         }
         assert!(
             Template::new(
                 "{% for a in arguments %}{{ a }}{% endfor %}",
-                Place::Text,
+                EscapeContext::Text,
                 Some(&[])
             )
             .is_ok()
@@ -464,7 +472,7 @@ mod tests {
         let endless =
             "{% for a in range(10000) %}{% for b in range(10000) %}x{% endfor %}{% endfor %}";
         assert_eq!(
-            render(endless, Place::Text, &json!({})).expect_err("too much"),
+            render(endless, EscapeContext::Text, &json!({})).expect_err("too much"),
             "it is too much work"
         );
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::net::{BreakerState, BulkheadStats};
 use crate::source::{
-    ARTIFACT_OUTCOMES, Artifacts, Gauge, UpstreamGauge, UpstreamStates, Upstreams,
+    ARTIFACT_OUTCOMES, Artifacts, ClientStatsHandle, UpstreamGauge, UpstreamStates, Upstreams,
 };
 use crate::telemetry::{
     ARTIFACTS, BACKEND_ACTIVE, BACKEND_BREAKER, BACKEND_CONNECTIONS, BACKEND_FAILURES,
@@ -50,7 +50,7 @@ pub(super) fn watch(upstreams: &Upstreams, telemetry: &Telemetry) {
 }
 
 /// Exports the sources. A source with a known name replaces the previous one.
-pub(super) fn watch_sources(gauges: &[Gauge], metrics: &Metrics) {
+pub(super) fn watch_sources(gauges: &[ClientStatsHandle], metrics: &Metrics) {
     for gauge in gauges {
         let labels = [("backend", &*gauge.name), ("kind", gauge.kind)];
         let read = || {

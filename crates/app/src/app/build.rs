@@ -33,13 +33,13 @@ use super::{App, backends, methods};
 use crate::audit::Audit;
 #[cfg(all(feature = "oauth", feature = "sources"))]
 use crate::auth::PublicUrl;
-use crate::auth::{Authentication, Gate, MountPlace, Place};
+use crate::auth::{Authentication, Authenticator, MountPlace, ServerFacts};
 use crate::config::{
     Config, Flags, Loaded, Transport, is_public, validate_bound, validate_features,
 };
 use crate::environment::Probe;
 use crate::harness::Harness;
-use crate::limit::{Limits, Reach};
+use crate::limit::{Limits, RateSync};
 use crate::net::Background;
 use crate::seal::{KeyRing, random_bytes};
 use crate::server::{Admission, Server, ServerContext, ServerParts};
@@ -280,7 +280,7 @@ impl App {
     pub fn guarded_server(
         mut self,
         keys: Option<&str>,
-    ) -> Result<(Arc<Server>, Arc<Gate>), AppError> {
+    ) -> Result<(Arc<Server>, Arc<Authenticator>), AppError> {
         let (config, _) = self.take_config()?;
         let auth = self.authentication(&config)?;
         if let Some(keys) = keys {
@@ -292,7 +292,7 @@ impl App {
     /// Creates the authentication of callers, at `/mcp` and at the endpoints beside it.
     pub(super) fn authentication(&mut self, config: &Config) -> Result<Authentication, AppError> {
         let mounts = self.endpoint_requirements(config)?;
-        let place = Place {
+        let place = ServerFacts {
             mounts: &mounts,
             name: config.server.title.as_ref().unwrap_or(&config.server.name),
             public_url: config.http.public_url.as_deref(),
@@ -453,7 +453,7 @@ fn limits(
     let limits = Limits::new(&config.limits, &telemetry.metrics);
     // Messages identify callers by a hash with these keys.
     let limits = Arc::new(if shared.is_shared && keys.is_shared() {
-        limits.reaching(Reach {
+        limits.reaching(RateSync {
             state: shared.state.clone(),
             seed: keys.number("limits"),
             replica: u64::from_ne_bytes(random_bytes()),

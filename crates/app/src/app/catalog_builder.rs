@@ -17,7 +17,7 @@ use super::items::{AppItems, Identity, LoadedItems, log_rejected, report_rejecte
 use super::offering::Offering;
 use crate::audit::{Entry, Event};
 use crate::auth::Policy;
-use crate::catalog::{Announcer, Catalog, ChangeEvent, Refused};
+use crate::catalog::{Announcer, Catalog, ChangeEvent, RejectedItem};
 use crate::config::{Config, Loaded};
 use crate::net;
 use crate::server::{Admission, PreparedSnapshot, Server};
@@ -38,7 +38,7 @@ struct Current {
     config: Config,
     loaded: LoadedItems,
     /// Rejected items, which were logged already.
-    rejected: Vec<Refused>,
+    rejected: Vec<RejectedItem>,
 }
 
 impl CatalogBuilder {

@@ -44,7 +44,7 @@ struct Inner {
 /// A problem to show to the user.
 struct Problem(StatusCode, String);
 
-type Answer = Result<Response<Body>, Problem>;
+type PageResult = Result<Response<Body>, Problem>;
 
 impl ConnectPage {
     /// `public` is the public URL of the server.
@@ -98,7 +98,7 @@ impl Inner {
     }
 
     /// Shows the consent page, once the user is recognized.
-    async fn visit(&self, headers: &HeaderMap, query: &[u8]) -> Answer {
+    async fn visit(&self, headers: &HeaderMap, query: &[u8]) -> PageResult {
         let parameters = read(query)?;
         let visitor = parameters.get("visitor");
         let link = match (parameters.get("link"), visitor) {
@@ -129,7 +129,7 @@ impl Inner {
     }
 
     /// Takes the decision of the consent page, and sends the browser to the issuer of the API.
-    async fn begin(&self, headers: &HeaderMap, body: &[u8]) -> Answer {
+    async fn begin(&self, headers: &HeaderMap, body: &[u8]) -> PageResult {
         let is_foreign = |origin: &HeaderValue| origin.as_bytes() != self.origin.as_bytes();
         if headers.get(ORIGIN).is_some_and(is_foreign) {
             return Err(Problem(
@@ -185,7 +185,7 @@ impl Inner {
     }
 
     /// Takes the response of the issuer.
-    async fn finish(&self, headers: &HeaderMap, query: &[u8]) -> Answer {
+    async fn finish(&self, headers: &HeaderMap, query: &[u8]) -> PageResult {
         let parameters = read(query)?;
         let of_browser = |digest: &str| self.cookie.is_of(headers, digest);
         let finished = self.accounts.finish(&parameters, now(), of_browser).await;

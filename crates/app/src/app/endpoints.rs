@@ -8,7 +8,7 @@ use super::error::{AppError, EndpointError};
 use super::items::{AppItems, Identity};
 use crate::audit::Audit;
 use crate::auth::{MountPlace, Policy};
-use crate::catalog::{Announcer, Catalog, Offered};
+use crate::catalog::{Announcer, Catalog, SourceItems};
 use crate::config::Config;
 use crate::limit::Limits;
 use crate::seal::KeyRing;
@@ -59,7 +59,7 @@ struct AppContent {
     items: AppItems,
     identity: Identity,
     /// Items of its mounted sources, as they were loaded last.
-    mounted: Mutex<Vec<(String, Offered)>>,
+    mounted: Mutex<Vec<(String, SourceItems)>>,
 }
 
 fn invalid(name: &str, problem: impl Into<String>) -> AppError {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use super::origins::SettingOrigins;
 use crate::audit::AuditError;
 use crate::auth::{AuthSetupError, PolicyError};
-use crate::catalog::{CatalogError, Refused};
+use crate::catalog::{CatalogError, RejectedItem};
 use crate::config::{Config, ConfigError};
 use crate::seal::KeyError;
 use crate::source::{TokensError, ToolsetError, UpstreamError};
@@ -117,7 +117,7 @@ pub enum AppError {
     WithinRuntime,
     /// Sources or upstream servers are configured, and none has a valid item.
     #[error("the catalog cannot be built: {0}")]
-    NothingOffered(Refused),
+    NothingOffered(RejectedItem),
     /// The address cannot be bound.
     #[error("cannot listen on {address}")]
     Bind {

@@ -12,17 +12,17 @@ use super::error::AppError;
 use super::origins::SettingOrigins;
 use crate::auth::{AuthMethodKind, PublicUrl};
 use crate::catalog::{
-    Announcer, AnyResource, Catalog, Changed, Offered, Prompt, Provided, Refused, Skill, Source,
-    Tool,
+    Announcer, AnyResource, Catalog, ChangeHandle, Prompt, Provided, RejectedItem, Skill, Source,
+    SourceItems, Tool,
 };
 use crate::config::{Config, ConfigError, Conflict, is_public};
 use crate::environment::Probe;
 use crate::net::Background;
 use crate::seal::KeyRing;
 use crate::source::{
-    Accounts, ArtifactError, ArtifactStore, Artifacts, AssertionSigner, Collected, Gauge, Naming,
-    RecognizedUsers, SEPARATOR, SourceConfig, SourceParts, TIMEOUT_SECONDS, Tokens, ToolsetContext,
-    UpstreamRules, Upstreams, builtin, offered,
+    Accounts, ArtifactError, ArtifactStore, Artifacts, AssertionSigner, BuiltSource,
+    ClientStatsHandle, Naming, RecognizedUsers, SEPARATOR, SourceConfig, SourceParts,
+    TIMEOUT_SECONDS, Tokens, ToolsetContext, UpstreamRules, Upstreams, builtin, offered,
 };
 use crate::telemetry::Metrics;
 
@@ -44,7 +44,7 @@ pub(super) struct AppItems {
     /// Sources that are asked for their items, each with a prefix.
     pub(super) mounted: Vec<(String, Arc<dyn Source>)>,
     /// Notified when the items of a mounted source have changed.
-    pub(super) changed: Changed,
+    pub(super) changed: ChangeHandle,
     /// Store of large results, if one is configured.
     pub(super) artifacts: Option<Arc<Artifacts>>,
     /// The application's own store of large results.
@@ -80,9 +80,9 @@ pub(super) struct LoadedItems {
     prompts: Vec<Arc<dyn Prompt>>,
     skills: Vec<Skill>,
     /// Built-in toolsets, by name.
-    pub(super) toolsets: Vec<(String, Offered)>,
-    pub(super) sources: Vec<Collected>,
-    pub(super) mounted: Vec<(String, Offered)>,
+    pub(super) toolsets: Vec<(String, SourceItems)>,
+    pub(super) sources: Vec<BuiltSource>,
+    pub(super) mounted: Vec<(String, SourceItems)>,
 }
 
 impl LoadedItems {
@@ -114,7 +114,7 @@ impl LoadedItems {
     }
 
     /// Returns the statistics of the sources.
-    pub(super) fn gauges(&self) -> Vec<Gauge> {
+    pub(super) fn gauges(&self) -> Vec<ClientStatsHandle> {
         let each = self.sources.iter().flat_map(|source| &source.gauges);
         each.cloned().collect()
     }
@@ -263,7 +263,7 @@ impl AppItems {
         for name in &config.toolsets {
             let toolset = builtin(name, &grounds)?;
             loaded.skills.extend(toolset.skills);
-            let mut offered = Offered::default();
+            let mut offered = SourceItems::default();
             offered.tools = toolset.tools;
             offered.resources = toolset.resources;
             offered.prompts = toolset.prompts;
@@ -277,7 +277,7 @@ impl AppItems {
     /// # Errors
     ///
     /// A source panicked.
-    pub(super) async fn load_mounted(&self) -> Result<Vec<(String, Offered)>, AppError> {
+    pub(super) async fn load_mounted(&self) -> Result<Vec<(String, SourceItems)>, AppError> {
         let each = self.mounted.iter().map(|(prefix, source)| async move {
             let name = source.name().to_owned();
             let offer = AssertUnwindSafe(async { source.offer().await }).catch_unwind();
@@ -293,8 +293,10 @@ impl AppItems {
                         "it did not list its items within {} s",
                         SOURCE_TIMEOUT.as_secs()
                     );
-                    let mut nothing = Offered::default();
-                    nothing.refused.push(Refused::new(&name, "offer", problem));
+                    let mut nothing = SourceItems::default();
+                    nothing
+                        .refused
+                        .push(RejectedItem::new(&name, "offer", problem));
                     nothing
                 }
             };
@@ -307,7 +309,10 @@ impl AppItems {
     }
 
     /// Builds a catalog of the items from code, and of these of the mounted sources.
-    pub(super) fn own_catalog(&self, mounted: &[(String, Offered)]) -> Result<Catalog, AppError> {
+    pub(super) fn own_catalog(
+        &self,
+        mounted: &[(String, SourceItems)],
+    ) -> Result<Catalog, AppError> {
         let mut catalog = Catalog::new(self.tools.clone())?
             .with_resources(self.resources.clone())?
             .with_prompts(self.prompts.clone())?
@@ -321,7 +326,7 @@ impl AppItems {
     /// Adds the items of another application, with a prefix.
     pub(super) fn import(&mut self, prefix: &str, mut other: Self) {
         other.bind_own();
-        let mut offered = Offered::default();
+        let mut offered = SourceItems::default();
         offered.tools = other.tools;
         offered.prompts = other.prompts;
         let offered = offered.prefixed(prefix);
@@ -348,7 +353,7 @@ impl AppItems {
             catalog = catalog.with_toolset(&name, offered);
         }
         let mut catalog = catalog.with_skills(loaded.skills)?;
-        let around = |offered: Offered| match &self.artifacts {
+        let around = |offered: SourceItems| match &self.artifacts {
             Some(artifacts) => artifacts.around(offered),
             None => offered,
         };
@@ -398,7 +403,7 @@ pub(super) fn report_rejected(
 
 /// Logs rejected items.
 pub(super) fn log_rejected<'r>(
-    rejected: impl IntoIterator<Item = &'r Refused>,
+    rejected: impl IntoIterator<Item = &'r RejectedItem>,
     origins: &SettingOrigins,
 ) {
     for item in rejected {

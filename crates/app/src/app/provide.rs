@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::error::AppError;
 use super::items::AppItems;
-use crate::catalog::{AnyResource, Offered, Prompt, Provided, Refused, Tool, Unprovided};
+use crate::catalog::{AnyResource, Prompt, Provided, RejectedItem, SourceItems, Tool, Unprovided};
 
 /// A tool, resource or prompt that can be bound to values.
 trait Bind: Sized {
@@ -85,7 +85,7 @@ impl AppItems {
     }
 
     /// Binds the offer of a source. Entries that lack a value are rejected.
-    pub(super) fn bound(&self, source: &str, mut offered: Offered) -> Offered {
+    pub(super) fn bound(&self, source: &str, mut offered: SourceItems) -> SourceItems {
         let mut refused = Vec::new();
         retain_bound(&mut offered.tools, &self.provided, source, &mut refused);
         retain_bound(&mut offered.resources, &self.provided, source, &mut refused);
@@ -99,7 +99,7 @@ fn retain_bound<T: Bind>(
     all: &mut Vec<T>,
     provided: &Provided,
     source: &str,
-    refused: &mut Vec<Refused>,
+    refused: &mut Vec<RejectedItem>,
 ) {
     all.retain_mut(|one| match one.bind(provided) {
         Ok(Some(bound)) => {
@@ -108,7 +108,11 @@ fn retain_bound<T: Bind>(
         }
         Ok(None) => true,
         Err(unprovided) => {
-            refused.push(Refused::new(source, one.what(), unprovided.to_string()));
+            refused.push(RejectedItem::new(
+                source,
+                one.what(),
+                unprovided.to_string(),
+            ));
             false
         }
     });

@@ -22,7 +22,7 @@ use crate::auth::Authentication;
 use crate::server::Server;
 use crate::source::Upstreams;
 use crate::telemetry::Export;
-use crate::transport::drain::Budget;
+use crate::transport::drain::DrainDeadlines;
 use crate::transport::http::{AdminListener, HttpConfig, Layers, Listener, Mounts};
 use crate::transport::stdio::{self, StdioConfig};
 
@@ -35,7 +35,7 @@ pub struct BoundServer {
     pub(super) listener: Option<Listener>,
     pub(super) admin: Option<AdminListener>,
     pub(super) reloader: Option<Reloader>,
-    pub(super) budget: Budget,
+    pub(super) budget: DrainDeadlines,
     pub(super) export: Export,
     pub(super) layers: Layers,
     pub(super) auth: Arc<Authentication>,

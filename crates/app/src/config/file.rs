@@ -105,13 +105,13 @@ pub(super) fn read_text(path: &Path) -> std::io::Result<String> {
 }
 
 /// Turns offsets in a text into lines and columns.
-struct Places<'a> {
+struct LineIndex<'a> {
     text: &'a str,
     /// Start of each line, in bytes.
     lines: Vec<usize>,
 }
 
-impl<'a> Places<'a> {
+impl<'a> LineIndex<'a> {
     fn new(text: &'a str) -> Self {
         let breaks = text.match_indices('\n').map(|(at, _)| at + 1);
         Self {
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn columns_count_characters() {
-        let places = Places::new("äöü: x\ny");
+        let places = LineIndex::new("äöü: x\ny");
         assert_eq!(places.at("äöü".len()), (1, 4));
         assert_eq!(places.at("äöü: x\n".len()), (2, 1));
         assert_eq!(places.at(1000), (2, 1));

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::diagnostic::{self, Diagnostic};
 use super::schema;
 use super::value::{Content, Node};
-use crate::catalog::path_deserializer::{self, Misfit, Piece};
+use crate::catalog::path_deserializer::{self, PathSegment, TypeMismatch};
 
 /// Deserializes a tree. Invalid settings are removed and the rest is read again, so that all errors are found. Each is
 /// paired with true if it reports a missing setting.
@@ -89,14 +89,14 @@ pub(super) fn diagnostic_within<T: DeserializeOwned>(
     })
 }
 
-fn path_of(misfit: &Misfit) -> Vec<String> {
+fn path_of(misfit: &TypeMismatch) -> Vec<String> {
     misfit
         .path
         .pieces()
         .filter_map(|piece| match piece {
-            Piece::Member(name) => Some(name.clone()),
-            Piece::Item(index) => Some(index.to_string()),
-            Piece::Variant(_) => None,
+            PathSegment::Member(name) => Some(name.clone()),
+            PathSegment::Item(index) => Some(index.to_string()),
+            PathSegment::Variant(_) => None,
         })
         .collect()
 }

@@ -12,8 +12,8 @@ use url::Url;
 
 use super::provider::FakeProvider;
 use crate::auth::{
-    AuthConfig, Authentication, Credentials, DpopVerifier, FacadeConfig, OAuthConfig, Place,
-    Principal,
+    AuthConfig, Authentication, Credentials, DpopVerifier, FacadeConfig, OAuthConfig, Principal,
+    ServerFacts,
 };
 use crate::net::TrustedProxies;
 use crate::seal::{KeyRing, SealConfig, SignedNonces};
@@ -309,7 +309,7 @@ impl Flow {
             },
             ..AuthConfig::default()
         };
-        let place = Place {
+        let place = ServerFacts {
             name: "test",
             public_url: Some("https://mcp.example.com/mcp"),
             trusted: &TrustedProxies::default(),

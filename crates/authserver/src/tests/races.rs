@@ -22,7 +22,7 @@ const AT_ONCE: usize = 24;
 pub(super) struct Interleaved(Arc<dyn State>);
 
 impl Interleaved {
-    pub(super) fn new() -> Arc<dyn State> {
+    pub(super) fn store() -> Arc<dyn State> {
         Arc::new(Self(Arc::new(Memory::new(1024 * 1024))))
     }
 
@@ -119,7 +119,7 @@ fn parted(results: Vec<Result<Value, Value>>) -> (Vec<Value>, Vec<Value>) {
 
 #[tokio::test]
 async fn a_code_that_replicas_redeem_at_once_counts_once_and_its_login_ends() {
-    let flow = Flow::on(Interleaved::new()).await;
+    let flow = Flow::on(Interleaved::store()).await;
     let client = flow.register().await;
     let code = flow.log_in(&client).await;
     let servers: Vec<_> = replicas(&flow).collect();
@@ -133,7 +133,7 @@ async fn a_code_that_replicas_redeem_at_once_counts_once_and_its_login_ends() {
 
 #[tokio::test]
 async fn a_refresh_token_that_replicas_use_at_once_is_replaced_by_one() {
-    let flow = Flow::on(Interleaved::new()).await;
+    let flow = Flow::on(Interleaved::store()).await;
     let client = flow.register().await;
     let code = flow.log_in(&client).await;
     let mut tokens = flow.redeem(&client, &code, VERIFIER).await.expect("tokens");
@@ -155,7 +155,7 @@ async fn a_refresh_token_that_replicas_use_at_once_is_replaced_by_one() {
 
 #[tokio::test]
 async fn an_end_of_a_login_that_meets_its_refresh_is_final() {
-    let flow = Flow::on(Interleaved::new()).await;
+    let flow = Flow::on(Interleaved::store()).await;
     let client = flow.register().await;
     let code = flow.log_in(&client).await;
     let tokens = flow.redeem(&client, &code, VERIFIER).await.expect("tokens");
@@ -174,7 +174,7 @@ async fn an_end_of_a_login_that_meets_its_refresh_is_final() {
 
 #[tokio::test]
 async fn decisions_that_meet_stand_each_for_itself() {
-    let flow = Flow::on(Interleaved::new()).await;
+    let flow = Flow::on(Interleaved::store()).await;
     let client = flow.register().await;
     let page = flow.authorize(&client, &[]).await;
     let servers: Vec<_> = replicas(&flow).collect();
@@ -203,7 +203,7 @@ async fn decisions_that_meet_stand_each_for_itself() {
 
 #[tokio::test]
 async fn a_form_that_another_browser_posts_at_the_same_time_is_rejected() {
-    let flow = Flow::on(Interleaved::new()).await;
+    let flow = Flow::on(Interleaved::store()).await;
     let client = flow.register().await;
     let (mine, other) = tokio::join!(flow.authorize(&client, &[]), flow.authorize(&client, &[]));
     let fields = [("form", mine.form()), ("decision", "allow")];
@@ -227,7 +227,7 @@ async fn a_form_that_another_browser_posts_at_the_same_time_is_rejected() {
 
 #[tokio::test]
 async fn a_callback_that_comes_twice_at_once_gives_one_code() {
-    let flow = Flow::on(Interleaved::new()).await;
+    let flow = Flow::on(Interleaved::store()).await;
     let client = flow.register().await;
     let page = flow.authorize(&client, &[]).await;
     let provider = flow.decide(&page, "allow").await;

@@ -7,17 +7,17 @@ use serde_json::Error;
 
 /// Error of a value that does not match a type, with its path.
 #[derive(Debug)]
-pub struct Misfit {
+pub struct TypeMismatch {
     pub path: Path,
     pub cause: Error,
 }
 
 /// From the outside inwards. Shown as `servers[0].url`, and as `.` if it is the whole.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Path(Vec<Piece>);
+pub struct Path(Vec<PathSegment>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Piece {
+pub enum PathSegment {
     Member(String),
     Item(usize),
     /// The data of an enum's variant.
@@ -25,7 +25,7 @@ pub enum Piece {
 }
 
 impl Path {
-    pub fn pieces(&self) -> impl Iterator<Item = &Piece> {
+    pub fn pieces(&self) -> impl Iterator<Item = &PathSegment> {
         self.0.iter()
     }
 }
@@ -37,9 +37,11 @@ impl fmt::Display for Path {
         }
         for (place, piece) in self.0.iter().enumerate() {
             match piece {
-                Piece::Item(index) => write!(f, "[{index}]")?,
-                Piece::Member(name) | Piece::Variant(name) if place == 0 => f.write_str(name)?,
-                Piece::Member(name) | Piece::Variant(name) => write!(f, ".{name}")?,
+                PathSegment::Item(index) => write!(f, "[{index}]")?,
+                PathSegment::Member(name) | PathSegment::Variant(name) if place == 0 => {
+                    f.write_str(name)?;
+                }
+                PathSegment::Member(name) | PathSegment::Variant(name) => write!(f, ".{name}")?,
             }
         }
         Ok(())
@@ -48,20 +50,20 @@ impl fmt::Display for Path {
 
 /// Path segments of an error, collected from the innermost outwards.
 #[derive(Debug, Default)]
-pub struct PathTracker(RefCell<Vec<Piece>>);
+pub struct PathTracker(RefCell<Vec<PathSegment>>);
 
 impl PathTracker {
-    pub(crate) fn ended_by(self, cause: Error) -> Misfit {
+    pub(crate) fn ended_by(self, cause: Error) -> TypeMismatch {
         let mut pieces = self.0.into_inner();
         pieces.reverse();
-        Misfit {
+        TypeMismatch {
             path: Path(pieces),
             cause,
         }
     }
 
     #[cold]
-    pub(super) fn note(&self, piece: Piece) {
+    pub(super) fn note(&self, piece: PathSegment) {
         self.0.borrow_mut().push(piece);
     }
 }

@@ -191,8 +191,8 @@ fn a_raw_value_is_the_json_of_what_stands_there() {
 proptest! {
     #[test]
     fn a_path_leads_to_what_was_refused(path in prop::collection::vec(prop_oneof![
-        "[a-c]{1,3}".prop_map(Piece::Member),
-        (0_usize..4).prop_map(Piece::Item),
+        "[a-c]{1,3}".prop_map(PathSegment::Member),
+        (0_usize..4).prop_map(PathSegment::Item),
     ], 0..6)) {
         /// Anything but `true`, however deep.
         #[derive(Debug)]
@@ -220,12 +220,12 @@ proptest! {
             }
         }
         let tree = path.iter().rev().fold(json!(true), |inner, piece| match piece {
-            Piece::Item(index) => {
+            PathSegment::Item(index) => {
                 let mut items = vec![Value::Null; *index];
                 items.push(inner);
                 Value::Array(items)
             }
-            Piece::Member(name) | Piece::Variant(name) => json!({"z": null, name: inner}),
+            PathSegment::Member(name) | PathSegment::Variant(name) => json!({"z": null, name: inner}),
         });
         let misfit = read::<Untrue>(&tree).expect_err("true");
         prop_assert_eq!(misfit.path.pieces().cloned().collect::<Vec<_>>(), path);

@@ -7,7 +7,7 @@ use serde::de::{
 use serde_json::{Error, Value};
 
 use super::PathDeserializer;
-use super::path::{PathTracker, Piece};
+use super::path::{PathSegment, PathTracker};
 
 pub(super) struct Variant<'de, 't> {
     name: &'de str,
@@ -53,7 +53,7 @@ impl<'de, 't> Variant<'de, 't> {
             Some(data) => read(PathDeserializer::new(data, self.track)),
             None => Err(Error::invalid_type(Unexpected::UnitVariant, &expected)),
         };
-        read.inspect_err(|_| self.track.note(Piece::Variant(self.name.to_owned())))
+        read.inspect_err(|_| self.track.note(PathSegment::Variant(self.name.to_owned())))
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::time::Sleep;
 
 use super::journal::Recorded;
 use super::pending::{PendingRequest, RequestKind};
-use super::session::{Opened, ReplaySession};
+use super::session::{OpenOutcome, ReplaySession};
 use super::{ClientRequestError, ReplayError};
 use crate::seal::short_digest;
 
@@ -41,7 +41,7 @@ impl RequestDraft {
     }
 
     /// Opens the request, or finds its response in the journal.
-    fn open(self, session: &ReplaySession) -> Result<Opened, ClientRequestError> {
+    fn open(self, session: &ReplaySession) -> Result<OpenOutcome, ClientRequestError> {
         let Self {
             kind,
             mut params,
@@ -124,7 +124,7 @@ impl<'c> ClientRequest<'c> {
             && let Stage::Draft(draft) = std::mem::replace(&mut self.stage, Stage::Done)
         {
             match draft?.open(self.session)? {
-                Opened::Recorded(Recorded {
+                OpenOutcome::Recorded(Recorded {
                     value,
                     response_name,
                 }) => {
@@ -133,7 +133,7 @@ impl<'c> ClientRequest<'c> {
                         name: response_name,
                     }));
                 }
-                Opened::Pending(request) => self.stage = Stage::Pending(request),
+                OpenOutcome::Pending(request) => self.stage = Stage::Pending(request),
             }
         }
         let Stage::Pending(request) = &self.stage else {

@@ -100,7 +100,7 @@ pub struct InputRound {
 
 /// Result of opening a request.
 #[derive(Debug)]
-pub(super) enum Opened {
+pub(super) enum OpenOutcome {
     /// The journal has the response.
     Recorded(Recorded),
     Pending(Arc<PendingRequest>),
@@ -236,7 +236,7 @@ impl ReplaySession {
         digest: [u8; 16],
         name: Option<Box<str>>,
         params: Box<str>,
-    ) -> Result<Opened, ClientRequestError> {
+    ) -> Result<OpenOutcome, ClientRequestError> {
         self.client.check_reachable()?;
         let (opened, is_waiting) = {
             let mut replay = self.start();
@@ -464,25 +464,25 @@ impl Replay {
         digest: [u8; 16],
         name: Option<Box<str>>,
         params: Box<str>,
-    ) -> Result<Opened, ClientRequestError> {
+    ) -> Result<OpenOutcome, ClientRequestError> {
         if matches!(self.state, ReplayState::Closed) {
             return Err(ClientRequestError::Ended);
         }
         let key = self.journal.next_key(kind as u8, digest);
         if let Some(recorded) = self.read(key) {
-            return Ok(Opened::Recorded(recorded));
+            return Ok(OpenOutcome::Recorded(recorded));
         }
         if let Some(name) = &name
             && let Some(recorded) = self.journal.take_early(key, name)
         {
-            return Ok(Opened::Recorded(recorded));
+            return Ok(OpenOutcome::Recorded(recorded));
         }
         if PENDING_MAX <= self.pending.len() {
             return Err(ClientRequestError::TooMany("64 in one call"));
         }
         let request = Arc::new(PendingRequest::new(kind, key, name, params));
         self.pending.push(Arc::clone(&request));
-        Ok(Opened::Pending(request))
+        Ok(OpenOutcome::Pending(request))
     }
 
     fn withdraw(&mut self, request: &Arc<PendingRequest>) {

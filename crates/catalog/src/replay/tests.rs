@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::journal::{InputResponses, Journal};
-use super::session::Opened;
+use super::session::OpenOutcome;
 use super::{Client, ReplayError, ReplaySession, RequestKind, StatelessRequest, Suspension};
 use crate::protocol::message::{Message, Payload};
 use crate::seal::RequestName;
@@ -67,7 +67,7 @@ fn stateless() -> ReplaySession {
     ReplaySession::new(Client::Stateless(request))
 }
 
-fn open(session: &ReplaySession, digest: u8) -> Opened {
+fn open(session: &ReplaySession, digest: u8) -> OpenOutcome {
     let opened = session.open_request(RequestKind::Roots, [digest; 16], None, "{}".into());
     opened.expect("a reachable client")
 }
@@ -76,8 +76,8 @@ fn open(session: &ReplaySession, digest: u8) -> Opened {
 fn a_call_is_suspended_with_all_requests_that_wait_and_not_twice() {
     let session = stateless();
     assert!(session.suspension().is_none() && !session.is_used());
-    assert!(matches!(open(&session, 1), Opened::Pending(_)));
-    assert!(matches!(open(&session, 2), Opened::Pending(_)));
+    assert!(matches!(open(&session, 1), OpenOutcome::Pending(_)));
+    assert!(matches!(open(&session, 2), OpenOutcome::Pending(_)));
     let Some(Suspension::InputRequired(round)) = session.suspension() else {
         panic!("the call waits for its client");
     };
@@ -91,7 +91,7 @@ fn a_call_is_suspended_with_all_requests_that_wait_and_not_twice() {
 fn a_running_step_delays_suspension_until_its_result_is_recorded() {
     let session = stateless();
     let key = session.begin_step(4, [9; 16]).expect_err("not recorded");
-    assert!(matches!(open(&session, 1), Opened::Pending(_)));
+    assert!(matches!(open(&session, 1), OpenOutcome::Pending(_)));
     assert!(session.suspension().is_none());
     session.end_step(key, Some("42".into()));
     let Some(Suspension::InputRequired(round)) = session.suspension() else {
@@ -103,7 +103,7 @@ fn a_running_step_delays_suspension_until_its_result_is_recorded() {
 #[test]
 fn new_requests_wait_until_recorded_values_are_read() {
     let session = stateless();
-    let Opened::Pending(request) = open(&session, 1) else {
+    let OpenOutcome::Pending(request) = open(&session, 1) else {
         panic!("nothing is recorded");
     };
     let Some(Suspension::InputRequired(mut round)) = session.suspension() else {

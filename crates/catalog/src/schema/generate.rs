@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::says_no_more_than_type;
-use super::variants::{Refusal, flatten};
+use super::variants::{DeserializeError, flatten};
 use crate::catalog::Arguments;
 
 /// Generates the schema of a tool's arguments from its type.
@@ -46,7 +46,7 @@ fn finished_output(type_name: &str, generate: fn(&mut SchemaGenerator) -> Schema
 fn finished_arguments(
     type_name: &str,
     generate: fn(&mut SchemaGenerator) -> Schema,
-    refusal: Refusal,
+    refusal: DeserializeError,
 ) -> Value {
     let settings = SchemaSettings::draft2020_12().for_deserialize();
     let mut schema = root(settings, type_name, generate);

@@ -10,7 +10,7 @@
 use serde_json::{Map, Value, json};
 
 /// Deserialises a sample value, and returns the error message of the type.
-pub(super) type Refusal = fn(Value) -> Option<String>;
+pub(super) type DeserializeError = fn(Value) -> Option<String>;
 
 /// A variant that no type has.
 const UNKNOWN: &str = "a variant that no type has";
@@ -18,7 +18,7 @@ const UNKNOWN: &str = "a variant that no type has";
 const STEPS_MAX: usize = 2_000;
 
 /// Replaces each enumeration of strings in which several values share a branch by one branch for each value.
-pub(super) fn flatten(schema: &mut Value, refusal: Option<Refusal>) {
+pub(super) fn flatten(schema: &mut Value, refusal: Option<DeserializeError>) {
     let mut found = Vec::new();
     collect(schema, &mut found);
     for branches in found {

@@ -9,7 +9,7 @@ use url::{Host, Url};
 
 use super::{Answers, Failure, ServerArgs, clean, of_server, shell_word};
 use crate::app::{AppError, tokens};
-use crate::cli::login::{self, Place};
+use crate::cli::login::{self, TokenLocation};
 use crate::cli::run::load;
 use crate::cli::{likeness_of, output, terminal};
 use crate::environment::Probe;
@@ -240,13 +240,13 @@ impl Access {
             return Ok(None);
         }
         let place = match self.is_url {
-            true => Place::new(url.as_str(), None),
-            false => Place::new(&server.server, server.config.clone()),
+            true => TokenLocation::new(url.as_str(), None),
+            false => TokenLocation::new(&server.server, server.config.clone()),
         };
         match login::log_in_at(place) {
             Ok(()) if self.is_url => self.changed(url.as_str(), None, server).map(Some),
             Ok(()) => Self::of(server).map(Some),
-            Err(login::Refused::Login(LoginError::NoOAuth | LoginError::NoMetadata))
+            Err(login::LoginFailure::Login(LoginError::NoOAuth | LoginError::NoMetadata))
                 if self.is_url =>
             {
                 output::remark(&format!(
@@ -264,10 +264,10 @@ impl Access {
                 ));
                 self.changed(url.as_str(), Some(&token), server).map(Some)
             }
-            Err(login::Refused::Login(error)) => {
+            Err(login::LoginFailure::Login(error)) => {
                 Err(of_server(&server.server, with_causes(&error)))
             }
-            Err(login::Refused::Other(failure)) => Err(failure),
+            Err(login::LoginFailure::Other(failure)) => Err(failure),
         }
     }
 

@@ -24,7 +24,7 @@ pub(super) enum Client {
 
 /// A client's connection to the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Reach {
+pub(super) enum ServerAccess {
     /// At a URL. The token, if any, is in the environment variable of this name.
     Url {
         url: String,
@@ -148,16 +148,16 @@ impl Client {
     /// # Errors
     ///
     /// When the client cannot read a token from its environment.
-    pub(super) fn entry(self, reach: &Reach) -> Result<Value, String> {
+    pub(super) fn entry(self, reach: &ServerAccess) -> Result<Value, String> {
         let (url, variable) = match reach {
-            Reach::Program { command, arguments } => {
+            ServerAccess::Program { command, arguments } => {
                 let mut entry = json!({ "command": command, "args": arguments });
                 if self == Self::VsCode {
                     entry["type"] = json!("stdio");
                 }
                 return Ok(entry);
             }
-            Reach::Url {
+            ServerAccess::Url {
                 url,
                 token_variable,
             } => (url, token_variable.as_deref()),

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use url::Url;
 
-use self::clients::{Client, Reach};
+use self::clients::{Client, ServerAccess};
 use self::edit::Edit;
 use crate::environment::Probe;
 
@@ -109,7 +109,7 @@ fn check_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn reach(args: &ConnectArgs) -> Result<Reach, String> {
+fn reach(args: &ConnectArgs) -> Result<ServerAccess, String> {
     if args.stdio {
         let program = std::env::current_exe()
             .map_err(|error| format!("cannot find the path of this program: {error}"))?;
@@ -125,7 +125,7 @@ fn reach(args: &ConnectArgs) -> Result<Reach, String> {
             arguments.extend(["--config".to_owned(), text_of(&config)?]);
         }
         let command = text_of(&program)?;
-        return Ok(Reach::Program { command, arguments });
+        return Ok(ServerAccess::Program { command, arguments });
     }
     let url = Url::parse(&args.url).map_err(|error| {
         format!(
@@ -158,7 +158,7 @@ fn reach(args: &ConnectArgs) -> Result<Reach, String> {
             );
         }
     }
-    Ok(Reach::Url {
+    Ok(ServerAccess::Url {
         url: args.url.clone(),
         token_variable: args.token_variable.clone(),
     })
@@ -174,13 +174,13 @@ fn text_of(path: &Path) -> Result<String, String> {
 }
 
 /// The text that a user would put into the client's file.
-fn printed(args: &ConnectArgs, reach: &Reach) -> Result<String, String> {
+fn printed(args: &ConnectArgs, reach: &ServerAccess) -> Result<String, String> {
     if args.client == Client::Inspector {
         return Ok(match reach {
-            Reach::Url { url, .. } => {
+            ServerAccess::Url { url, .. } => {
                 format!("npx @modelcontextprotocol/inspector --transport http --server-url {url}")
             }
-            Reach::Program { command, arguments } => {
+            ServerAccess::Program { command, arguments } => {
                 format!(
                     "npx @modelcontextprotocol/inspector {command} {}",
                     arguments.join(" ")

@@ -4,7 +4,7 @@ use std::path::Path;
 use clap::{Parser, ValueEnum as _};
 use serde_json::{Value, json};
 
-use super::clients::{Client, Reach, Syntax};
+use super::clients::{Client, ServerAccess, Syntax};
 use super::edit::Edit;
 use super::{ConnectArgs, connect};
 use crate::environment::Probe;
@@ -138,7 +138,7 @@ fn each_client_gets_its_own_file_and_form() {
 
 #[test]
 fn a_token_is_named_and_never_written() {
-    let reach = Reach::Url {
+    let reach = ServerAccess::Url {
         url: "https://h/mcp".to_owned(),
         token_variable: Some("SHOP_KEY".to_owned()),
     };

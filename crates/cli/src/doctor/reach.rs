@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::remote::http_date;
 use super::report::{Finding, Report};
-use crate::auth::{Found, OAuthConfig, examine_introspection, examine_issuers};
+use crate::auth::{IssuerReport, OAuthConfig, examine_introspection, examine_issuers};
 use crate::environment::Probe;
 use crate::seal::random_bytes;
 use crate::state::{SharedState, StateError};
@@ -30,7 +30,7 @@ async fn issuers(config: &OAuthConfig, report: &mut Report) {
     const AREA: &str = "issuer";
     for (issuer, found) in examine_issuers(config).await {
         match found {
-            Ok(Found { keys, url, date }) => {
+            Ok(IssuerReport { keys, url, date }) => {
                 report.add(Finding::ok(AREA, &*issuer, format!("{keys} keys at {url}")));
                 if let Some(skew) = date.and_then(|date| skew(SystemTime::now(), http_date(&date)?)) {
                     report.add(

@@ -10,7 +10,9 @@ use tokio::sync::Notify;
 use super::AuditFull;
 use super::config::AuditConfig;
 use super::record::{Entry, Event};
-use crate::telemetry::{AUDIT_FAILING, AUDIT_LOST, AUDIT_RECORDS, Counter, Gate, Gauge, Telemetry};
+use crate::telemetry::{
+    AUDIT_FAILING, AUDIT_LOST, AUDIT_RECORDS, Counter, Gauge, ReadinessGate, Telemetry,
+};
 
 /// A bounded queue with non-blocking writers.
 #[derive(Debug)]
@@ -24,7 +26,7 @@ pub(super) struct Queue {
     strangers_per_second: u32,
     required: bool,
     /// Open while what happens can be recorded, where it has to be.
-    gate: Option<Arc<Gate>>,
+    gate: Option<Arc<ReadinessGate>>,
     records: [Counter; Event::ALL.len()],
     failing: Gauge,
     lost_for_room: Counter,

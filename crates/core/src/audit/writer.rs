@@ -17,13 +17,13 @@ const AGAIN: Duration = Duration::from_millis(500);
 /// Writes the queue to all sinks.
 pub(super) struct Writer {
     queue: Arc<Queue>,
-    sinks: Vec<Place>,
+    sinks: Vec<SinkBuffer>,
     otlp: bool,
     told: bool,
 }
 
 /// A sink, and the bytes it has not accepted yet.
-struct Place {
+struct SinkBuffer {
     sink: Box<dyn Sink>,
     name: String,
     bytes: Vec<u8>,
@@ -45,7 +45,7 @@ impl Writer {
     }
 
     pub(super) fn to(queue: Arc<Queue>, sinks: Vec<(String, Box<dyn Sink>)>, otlp: bool) -> Self {
-        let place = |(name, sink)| Place {
+        let place = |(name, sink)| SinkBuffer {
             sink,
             name,
             bytes: Vec::new(),
@@ -144,7 +144,7 @@ impl Writer {
     }
 }
 
-impl Place {
+impl SinkBuffer {
     fn write(&mut self) -> io::Result<()> {
         while self.taken < self.bytes.len() {
             match self.sink.write(&self.bytes[self.taken..]) {

@@ -13,7 +13,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 
 use super::config::{ApiKeyConfig, AuthConfig, AuthSetupError};
-use super::credential_cache::{Cacheable, Changes, FOREVER};
+use super::credential_cache::{Cacheable, Epoch, FOREVER};
 use super::principal::Facts;
 use super::scopes::Implied;
 use super::{AuthMethod, AuthOutcome, Credentials, Principal, PrincipalKind};
@@ -120,7 +120,7 @@ pub struct ApiKeys {
     /// Keys of the file and the folder when they were last read.
     seen: Mutex<Vec<Holder>>,
     /// Records changes of the keys.
-    changes: Changes,
+    changes: Epoch,
 }
 
 /// A key holder.
@@ -171,7 +171,7 @@ impl ApiKeys {
             implied: ArcSwap::from_pointee(Implied::new(&config.implied_scopes)),
             table: ArcSwap::default(),
             seen: Mutex::default(),
-            changes: Changes::default(),
+            changes: Epoch::default(),
         };
         let read = keys.read()?;
         keys.table.store(Arc::new(keys.table_of(&read)?));
@@ -180,7 +180,7 @@ impl ApiKeys {
     }
 
     /// Records each change of the keys in `changes`.
-    pub(super) fn noting(mut self, changes: Changes) -> Self {
+    pub(super) fn noting(mut self, changes: Epoch) -> Self {
         self.changes = changes;
         self
     }

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use http::header::{AUTHORIZATION, HeaderName, PROXY_AUTHORIZATION};
 use http::{HeaderMap, HeaderValue};
 
-use super::credential_cache::{Cacheable, Changes, Shown};
+use super::credential_cache::{Cacheable, CredentialCache, Epoch};
 use super::credentials::API_KEY_HEADER;
-use super::resource::{Resource, Seen};
+use super::resource::{RequestTarget, Resource};
 use super::{AuthError, AuthMethod, AuthOutcome, Credentials, Principal, PrincipalKind};
 
 /// Determines the principal of each request.
 #[derive(Debug)]
-pub struct Gate {
-    proofs: Vec<Asked>,
+pub struct Authenticator {
+    proofs: Vec<ConfiguredMethod>,
     /// Counts changes that invalidate cached results; `None` if no method reports changes, and nothing is cached.
-    changes: Option<Changes>,
+    changes: Option<Epoch>,
     /// Principal of callers without credentials; `None` if they are rejected.
     anonymous: Option<Arc<Principal>>,
     /// Credential headers, which are removed from requests before any tool sees them.
@@ -28,13 +28,13 @@ pub struct Gate {
 
 /// An authentication method and whether its results can be cached.
 #[derive(Debug)]
-pub(super) enum Asked {
+pub(super) enum ConfiguredMethod {
     /// For each request.
     Each(Arc<dyn AuthMethod>),
     Lasting(Arc<dyn Cacheable>),
 }
 
-impl Asked {
+impl ConfiguredMethod {
     fn proof(&self) -> &dyn AuthMethod {
         match self {
             Self::Each(proof) => &**proof,
@@ -43,9 +43,9 @@ impl Asked {
     }
 }
 
-impl Gate {
+impl Authenticator {
     /// A gate with these proofs. Without any, it is open. `anonymous` is who those are that show nothing.
-    pub(super) fn new(proofs: Vec<Asked>, anonymous: Option<&str>) -> Self {
+    pub(super) fn new(proofs: Vec<ConfiguredMethod>, anonymous: Option<&str>) -> Self {
         let anonymous = match anonymous {
             Some(name) => Some(Principal::anonymous_called(name)),
             None => proofs.is_empty().then(Principal::anonymous),
@@ -71,7 +71,7 @@ impl Gate {
     }
 
     /// Lets connections remember what they have shown last. Lasting proofs note in `changes` what makes them judge otherwise.
-    pub(super) fn noticing(mut self, changes: Changes) -> Self {
+    pub(super) fn noticing(mut self, changes: Epoch) -> Self {
         self.changes = Some(changes);
         self
     }
@@ -83,7 +83,7 @@ impl Gate {
     }
 
     /// Returns the value of `WWW-Authenticate` for a rejected caller.
-    pub fn challenge(&self, seen: Seen<'_>, error: &AuthError) -> Option<HeaderValue> {
+    pub fn challenge(&self, seen: RequestTarget<'_>, error: &AuthError) -> Option<HeaderValue> {
         self.resource.challenge(seen, error, &[])
     }
 
@@ -108,7 +108,7 @@ impl Gate {
     pub fn lacking(
         &self,
         principal: &Principal,
-        seen: Seen<'_>,
+        seen: RequestTarget<'_>,
         needed: &[String],
     ) -> (AuthError, Option<HeaderValue>) {
         let is_nobody = principal.kind() == PrincipalKind::Anonymous && !self.proofs.is_empty();
@@ -123,7 +123,7 @@ impl Gate {
     }
 
     /// The document about this server as a protected resource, if there is one at the path.
-    pub fn document(&self, seen: Seen<'_>) -> Option<Vec<u8>> {
+    pub fn document(&self, seen: RequestTarget<'_>) -> Option<Vec<u8>> {
         self.resource.document(seen)
     }
 
@@ -152,7 +152,7 @@ impl Gate {
     #[inline]
     pub fn recall(
         &self,
-        shown: &Shown,
+        shown: &CredentialCache,
         headers: &mut HeaderMap,
         query: Option<&str>,
         now: impl FnOnce() -> u64,
@@ -175,14 +175,14 @@ impl Gate {
     /// ran.
     fn remember(
         &self,
-        shown: &Shown,
+        shown: &CredentialCache,
         presented: &Credentials<'_>,
         (at, principal): (usize, &Arc<Principal>),
         changes: u64,
     ) {
         let ends = self.proofs[..=at].iter().map(|asked| match asked {
-            Asked::Each(_) => None,
-            Asked::Lasting(proof) => proof.holds_until(presented),
+            ConfiguredMethod::Each(_) => None,
+            ConfiguredMethod::Lasting(proof) => proof.holds_until(presented),
         });
         let until = ends.reduce(|one, other| Some(one?.min(other?))).flatten();
         if let Some(until) = until {
@@ -194,7 +194,7 @@ impl Gate {
     pub async fn admit(
         &self,
         presented: Result<Credentials<'_>, AuthError>,
-        shown: Option<&Shown>,
+        shown: Option<&CredentialCache>,
     ) -> Result<Arc<Principal>, AuthError> {
         self.admit_at(presented, shown, None).await
     }
@@ -203,8 +203,8 @@ impl Gate {
     pub async fn admit_at(
         &self,
         presented: Result<Credentials<'_>, AuthError>,
-        shown: Option<&Shown>,
-        seen: Option<Seen<'_>>,
+        shown: Option<&CredentialCache>,
+        seen: Option<RequestTarget<'_>>,
     ) -> Result<Arc<Principal>, AuthError> {
         let presented = presented?;
         let url = match (presented.dpop(), seen) {
@@ -213,7 +213,7 @@ impl Gate {
         };
         let presented = &presented.with_url(url.as_deref().unwrap_or_default());
         presented.check_size(self.token_bytes, self.key_bytes)?;
-        let changes = self.changes.as_ref().map(Changes::count);
+        let changes = self.changes.as_ref().map(Epoch::count);
         for (at, asked) in self.proofs.iter().enumerate() {
             let proof = asked.proof();
             let judgement = match proof.judge(presented) {
@@ -272,30 +272,41 @@ mod tests {
         headers(&[(AUTHORIZATION, format!("Bearer {KEY}"))])
     }
 
-    async fn admit(gate: &Gate, shown: &Shown, headers: &HeaderMap) -> Option<String> {
+    async fn admit(
+        gate: &Authenticator,
+        shown: &CredentialCache,
+        headers: &HeaderMap,
+    ) -> Option<String> {
         let presented = Credentials::read(headers, None, None, NOW);
         let admitted = gate.admit(presented, Some(shown)).await;
         admitted.ok().map(|principal| principal.name().to_owned())
     }
 
-    fn recall(gate: &Gate, shown: &Shown, headers: &mut HeaderMap) -> Option<String> {
+    fn recall(
+        gate: &Authenticator,
+        shown: &CredentialCache,
+        headers: &mut HeaderMap,
+    ) -> Option<String> {
         let principal = gate.recall(shown, headers, None, || NOW)?;
         Some(principal.name().to_owned())
     }
 
     /// A gate whose keys are in a file.
-    fn gate(file: &std::path::Path, before: Vec<Asked>) -> (Gate, Arc<ApiKeys>) {
+    fn gate(
+        file: &std::path::Path,
+        before: Vec<ConfiguredMethod>,
+    ) -> (Authenticator, Arc<ApiKeys>) {
         std::fs::write(file, format!("alice {KEY}\n")).expect("written");
         let config = AuthConfig {
             api_keys_file: Some(file.to_owned()),
             ..AuthConfig::default()
         };
-        let changes = Changes::default();
+        let changes = Epoch::default();
         let keys = ApiKeys::new(&config).expect("keys").noting(changes.clone());
         let keys = Arc::new(keys);
         let mut proofs = before;
-        proofs.push(Asked::Lasting(Arc::<ApiKeys>::clone(&keys)));
-        (Gate::new(proofs, None).noticing(changes), keys)
+        proofs.push(ConfiguredMethod::Lasting(Arc::<ApiKeys>::clone(&keys)));
+        (Authenticator::new(proofs, None).noticing(changes), keys)
     }
 
     #[tokio::test]
@@ -303,7 +314,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("keys");
         let (gate, keys) = gate(&file, Vec::new());
-        let shown = Shown::default();
+        let shown = CredentialCache::default();
         assert_eq!(recall(&gate, &shown, &mut key_of_alice()), None);
         let alice = Some("key:alice".to_owned());
         assert_eq!(admit(&gate, &shown, &key_of_alice()).await, alice);
@@ -340,9 +351,9 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let (gate, _) = gate(
             &folder.path().join("keys"),
-            vec![Asked::Each(Arc::new(Other))],
+            vec![ConfiguredMethod::Each(Arc::new(Other))],
         );
-        let shown = Shown::default();
+        let shown = CredentialCache::default();
         let alice = Some("key:alice".to_owned());
         assert_eq!(admit(&gate, &shown, &key_of_alice()).await, alice);
         let mut headers = key_of_alice();

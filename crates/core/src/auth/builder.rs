@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::api_key::ApiKeys;
-use super::authenticator::Asked;
+use super::authenticator::ConfiguredMethod;
 use super::certificate::Certificates;
 use super::config::{AuthConfig, AuthMethodKind, AuthSetupError};
-use super::credential_cache::Changes;
+use super::credential_cache::Epoch;
 use super::forwarded::Forwarded;
 use super::oauth::Tokens;
 use super::resource::{PublicUrl, Resource};
 use super::scopes::Implied;
-use super::{AuthMethod, Gate, Principal};
+use super::{AuthMethod, Authenticator, Principal};
 use crate::net::{self, TrustedProxies};
 use crate::telemetry::{self, Metrics, ServerLifecycle};
 
@@ -23,14 +23,14 @@ const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// The authenticator and its background work.
 #[derive(Debug)]
 pub struct Authentication {
-    pub gate: Arc<Gate>,
+    pub gate: Arc<Authenticator>,
     keys: Option<Arc<ApiKeys>>,
     tokens: Option<Tokens>,
 }
 
 /// Facts about the server that authentication needs.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'p> {
+pub struct ServerFacts<'p> {
     /// Name of the server.
     pub name: &'p str,
     /// The public URL of the server.
@@ -70,11 +70,11 @@ impl Authentication {
     /// Builds the authenticator. `custom` are methods of the application, which run first.
     pub fn new(
         config: &AuthConfig,
-        place: Place<'_>,
+        place: ServerFacts<'_>,
         custom: Vec<Arc<dyn AuthMethod>>,
     ) -> Result<Self, AuthSetupError> {
-        let mut proofs: Vec<_> = custom.into_iter().map(Asked::Each).collect();
-        let changes = Changes::default();
+        let mut proofs: Vec<_> = custom.into_iter().map(ConfiguredMethod::Each).collect();
+        let changes = Epoch::default();
         let mut keys = None;
         let mut tokens = None;
         let public = place.public_url.and_then(PublicUrl::parse);
@@ -89,7 +89,7 @@ impl Authentication {
             match kind {
                 AuthMethodKind::ApiKey => {
                     let known = Arc::new(ApiKeys::new(config)?.noting(changes.clone()));
-                    proofs.push(Asked::Lasting(Arc::<ApiKeys>::clone(&known)));
+                    proofs.push(ConfiguredMethod::Lasting(Arc::<ApiKeys>::clone(&known)));
                     keys = Some(known);
                 }
                 AuthMethodKind::OAuth => {
@@ -108,7 +108,7 @@ impl Authentication {
                         false => proof,
                     };
                     let proof = proof.noting(&changes);
-                    proofs.push(Asked::Lasting(Arc::new(proof.clone())));
+                    proofs.push(ConfiguredMethod::Lasting(Arc::new(proof.clone())));
                     tokens = Some(proof);
                 }
                 AuthMethodKind::Certificate => {
@@ -118,7 +118,7 @@ impl Authentication {
                         });
                     }
                     if let Some(certificates) = Certificates::new(&config.certificate)? {
-                        proofs.push(Asked::Lasting(Arc::new(certificates)));
+                        proofs.push(ConfiguredMethod::Lasting(Arc::new(certificates)));
                     }
                 }
                 AuthMethodKind::Forwarded => {
@@ -128,7 +128,7 @@ impl Authentication {
                         });
                     }
                     if let Some(forwarded) = Forwarded::new(&config.forwarded, place.trusted)? {
-                        proofs.push(Asked::Each(Arc::new(forwarded)));
+                        proofs.push(ConfiguredMethod::Each(Arc::new(forwarded)));
                     }
                 }
             }
@@ -163,7 +163,7 @@ impl Authentication {
         };
         Ok(Self {
             gate: Arc::new(
-                Gate::new(proofs, anonymous)
+                Authenticator::new(proofs, anonymous)
                     .noticing(changes)
                     .with_resource(resource)
                     .with_sizes(config.token_bytes, config.key_bytes),
@@ -206,7 +206,7 @@ impl Authentication {
     }
 
     /// Condition for readiness, if there is one.
-    pub fn awaited(&self, life: &ServerLifecycle) -> Option<Arc<telemetry::Gate>> {
+    pub fn awaited(&self, life: &ServerLifecycle) -> Option<Arc<telemetry::ReadinessGate>> {
         let tokens = self.tokens.as_ref();
         tokens.map(|_| life.gate("keys of the issuers of tokens"))
     }
@@ -220,7 +220,7 @@ impl Authentication {
 
     /// Reads again what may have changed, for as long as it is polled.
     /// `told` is what [`awaited`](Self::awaited) returned.
-    pub async fn keep_up(&self, told: Option<&telemetry::Gate>) -> Infallible {
+    pub async fn keep_up(&self, told: Option<&telemetry::ReadinessGate>) -> Infallible {
         let keys = async {
             match &self.keys {
                 Some(keys) if keys.is_watched() => look_again(keys).await,

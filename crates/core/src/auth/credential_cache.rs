@@ -10,7 +10,7 @@
 //!   connection with others, as behind a proxy, is each time judged by what its own request shows.
 //! - Only proofs that look at nothing but the credential, and at what is the same for the whole connection, say for how
 //!   long they stand by what they said ([`Cacheable`]). If one of another kind is asked before them, nothing is remembered.
-//! - Keys that are taken back, or read again, and keys of issuers that change are noted in [`Changes`], which is looked at
+//! - Keys that are taken back, or read again, and keys of issuers that change are noted in [`Epoch`], which is looked at
 //!   before anything that is remembered is believed. A token is believed no longer than it would be otherwise: to its end,
 //!   five minutes after its signature was checked at the latest, and as long as its issuer's keys are in force.
 //! - It never leaves its connection, and is overwritten when it is forgotten: with the connection, by another credential,
@@ -45,9 +45,9 @@ pub(super) const FOREVER: u64 = u64::MAX;
 
 /// Counter of events that invalidate cached results.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Changes(Arc<AtomicU64>);
+pub(super) struct Epoch(Arc<AtomicU64>);
 
-impl Changes {
+impl Epoch {
     /// Notes a change. What it is about is in force already.
     pub(super) fn note(&self) {
         self.0.fetch_add(1, Ordering::AcqRel);
@@ -64,7 +64,7 @@ impl Changes {
 ///
 /// One thread serves the connection, so the lock is never contended.
 #[derive(Default)]
-pub struct Shown(Mutex<State>);
+pub struct CredentialCache(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -90,7 +90,7 @@ struct Proven {
 static BEARER: HeaderName = AUTHORIZATION;
 static API_KEY: HeaderName = API_KEY_HEADER;
 
-impl Shown {
+impl CredentialCache {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -204,7 +204,7 @@ pub fn is_same(one: &[u8], other: &[u8]) -> bool {
 }
 
 /// The cache is empty.
-impl fmt::Debug for Shown {
+impl fmt::Debug for CredentialCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Shown")
     }
@@ -245,13 +245,22 @@ mod tests {
         headers
     }
 
-    fn remembering(shown: &Shown, pairs: &[(&'static str, &str)], name: &str, until: u64) {
+    fn remembering(
+        shown: &CredentialCache,
+        pairs: &[(&'static str, &str)],
+        name: &str,
+        until: u64,
+    ) {
         let headers = headers(pairs);
         let presented = Credentials::read(&headers, None, None, NOW).expect("well-formed");
         shown.remember(&presented, &Arc::new(Principal::new(name)), until, 0);
     }
 
-    fn recalled(shown: &Shown, pairs: &[(&'static str, &str)], now: u64) -> Option<String> {
+    fn recalled(
+        shown: &CredentialCache,
+        pairs: &[(&'static str, &str)],
+        now: u64,
+    ) -> Option<String> {
         let mut headers = headers(pairs);
         let principal = shown.recall(&mut headers, 0, || now)?;
         // What was recalled is gone, as after judging.
@@ -261,7 +270,7 @@ mod tests {
 
     #[test]
     fn the_same_bytes_in_the_same_header_are_the_same_caller_and_nothing_else_is() {
-        let shown = Shown::default();
+        let shown = CredentialCache::default();
         let key = ("authorization", KEY);
         assert_eq!(recalled(&shown, &[key], NOW), None);
         remembering(&shown, &[key], "alice", FOREVER);
@@ -290,7 +299,7 @@ mod tests {
 
     #[test]
     fn a_key_in_a_header_of_its_own_is_remembered_too() {
-        let shown = Shown::default();
+        let shown = CredentialCache::default();
         let key = ("x-api-key", "lsk_a-key-that-nobody-else-has");
         remembering(&shown, &[key], "alice", FOREVER);
         assert_eq!(recalled(&shown, &[key], NOW).as_deref(), Some("alice"));
@@ -300,7 +309,7 @@ mod tests {
 
     #[test]
     fn auth_04_nothing_is_believed_beyond_its_end_or_after_a_change() {
-        let shown = Shown::default();
+        let shown = CredentialCache::default();
         let key = [("authorization", KEY)];
         remembering(&shown, &key, "alice", NOW + 5);
         assert_eq!(recalled(&shown, &key, NOW + 4).as_deref(), Some("alice"));
@@ -308,7 +317,7 @@ mod tests {
         // And it is gone for good.
         assert_eq!(recalled(&shown, &key, NOW), None);
 
-        let changes = Changes::default();
+        let changes = Epoch::default();
         remembering(&shown, &key, "alice", FOREVER);
         let ask = || shown.recall(&mut headers(&key), changes.count(), || NOW);
         assert!(ask().is_some());
@@ -318,7 +327,7 @@ mod tests {
 
     #[test]
     fn callers_who_share_a_connection_are_each_told_by_what_they_show() {
-        let shown = Shown::default();
+        let shown = CredentialCache::default();
         let key = |caller: u32| format!("Bearer lsk_a-key-of-{caller:024}");
         let mut remembered = 0;
         for turn in 0..3_000_u32 {
@@ -336,7 +345,7 @@ mod tests {
         // One of the three is remembered at a time; to remember is not done over and over.
         assert!(remembered < 3_000, "{remembered}");
         // What takes turns without end is remembered seldom.
-        let shown = Shown::default();
+        let shown = CredentialCache::default();
         let mut remembered = 0;
         for turn in 0..6_400 {
             remembered += u32::from(shown.state().patience == 0);
@@ -347,7 +356,7 @@ mod tests {
 
     #[test]
     fn sec_12_what_is_large_is_not_kept_and_nothing_is_shown() {
-        let shown = Shown::default();
+        let shown = CredentialCache::default();
         let long = format!("Bearer {}", "a".repeat(REMEMBERED_MAX_BYTES));
         let long = [("authorization", &*long)];
         remembering(&shown, &long, "alice", FOREVER);

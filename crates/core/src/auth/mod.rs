@@ -1,6 +1,6 @@
 //! Authentication and authorization.
 //!
-//! The `Gate` asks each [`AuthMethod`] in turn what it makes of a request ([`Credentials`]), until one has found out the
+//! The `Authenticator` asks each [`AuthMethod`] in turn what it makes of a request ([`Credentials`]), until one has found out the
 //! [`Principal`]. That is what every later step asks; how it was proved is this room's own matter. Without any proof the
 //! authenticator accepts every request as the anonymous principal.
 //!
@@ -30,11 +30,11 @@ mod credential_cache;
 
 pub use api_key::ApiKeys;
 pub use api_key::{KeyHash, new_key};
-pub use authenticator::Gate;
-pub use builder::{Authentication, MountPlace, Place};
+pub use authenticator::Authenticator;
+pub use builder::{Authentication, MountPlace, ServerFacts};
 pub use certificate::{CertificateConfig, CertificateName, ClientCertificate};
 pub use config::{ApiKeyConfig, AuthConfig, AuthMethodKind, AuthSetupError, ForwardedConfig};
-pub use credential_cache::{Shown, is_same};
+pub use credential_cache::{CredentialCache, is_same};
 pub use credentials::Credentials;
 pub use error::{AuthError, Credential};
 pub use method::{AuthMethod, AuthOutcome};
@@ -49,11 +49,11 @@ pub use oauth::{
     strict_object, verify_id_token, verify_identity_assertion,
 };
 #[cfg(feature = "cli")]
-pub use oauth::{Found, examine_introspection, examine_issuers};
+pub use oauth::{IssuerReport, examine_introspection, examine_issuers};
 pub use policy::{
     Access, Classified, Decision, Effect, Kind, PolicyConfig, PolicyError, RuleConfig, Target,
 };
 pub use policy::{Class, ItemKind, Policy, Visible};
 pub use principal::{Principal, PrincipalKind};
-pub use resource::{PublicUrl, Seen};
+pub use resource::{PublicUrl, RequestTarget};
 pub use scopes::{SCOPE_ADVICE, is_scope};

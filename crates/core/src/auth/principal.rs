@@ -9,7 +9,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::HEXLOWER;
 use serde_json::{Map, Value};
 
-use super::policy::Standing;
+use super::policy::ClassCache;
 
 /// The authenticated caller.
 ///
@@ -31,7 +31,7 @@ pub struct Principal {
     id: Arc<str>,
     kind: PrincipalKind,
     facts: Facts,
-    standing: Standing,
+    standing: ClassCache,
     /// Its credential was taken away.
     withdrawn: Withdrawn,
 }
@@ -137,7 +137,7 @@ impl Principal {
             id: id(kind, marks),
             kind,
             facts: Facts::default(),
-            standing: Standing::default(),
+            standing: ClassCache::default(),
             withdrawn: Withdrawn::default(),
         }
     }
@@ -161,14 +161,14 @@ impl Principal {
     }
 
     /// Cached policy decisions.
-    pub(super) fn standing(&self) -> &Standing {
+    pub(super) fn standing(&self) -> &ClassCache {
         &self.standing
     }
 
     /// Sets the attributes.
     pub(super) fn with_facts(mut self, facts: Facts) -> Self {
         self.facts = facts;
-        self.standing = Standing::default();
+        self.standing = ClassCache::default();
         self
     }
 
@@ -176,7 +176,7 @@ impl Principal {
     #[must_use]
     pub fn with_scopes<S: Into<Box<str>>>(mut self, scopes: impl IntoIterator<Item = S>) -> Self {
         self.facts.scopes = scopes.into_iter().map(Into::into).collect();
-        self.standing = Standing::default();
+        self.standing = ClassCache::default();
         self
     }
 
@@ -184,7 +184,7 @@ impl Principal {
     #[must_use]
     pub fn with_groups<S: Into<Box<str>>>(mut self, groups: impl IntoIterator<Item = S>) -> Self {
         self.facts.groups = groups.into_iter().map(Into::into).collect();
-        self.standing = Standing::default();
+        self.standing = ClassCache::default();
         self
     }
 
@@ -192,7 +192,7 @@ impl Principal {
     #[must_use]
     pub fn with_claims(mut self, claims: Map<String, Value>) -> Self {
         self.facts.claims = Arc::new(claims);
-        self.standing = Standing::default();
+        self.standing = ClassCache::default();
         self
     }
 

@@ -108,7 +108,7 @@ impl PublicUrl {
     }
 
     /// The server's own URL, from the request's `Host` and the headers of trusted proxies.
-    fn of(seen: Seen<'_>, trusted: &TrustedProxies) -> Option<Self> {
+    fn of(seen: RequestTarget<'_>, trusted: &TrustedProxies) -> Option<Self> {
         let from_proxy = seen.peer.is_some_and(|peer| trusted.contains(peer));
         let said = |name: &HeaderName| {
             let value = seen.headers.get(name).filter(|_| from_proxy)?;
@@ -145,7 +145,7 @@ const PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
 
 /// The parts of a request that contain its target.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen<'r> {
+pub struct RequestTarget<'r> {
     pub headers: &'r HeaderMap,
     pub uri: &'r Uri,
     pub peer: Option<IpAddr>,
@@ -174,7 +174,7 @@ pub struct Resource {
 }
 
 impl Resource {
-    fn at(&self, seen: Seen<'_>) -> Option<PublicUrl> {
+    fn at(&self, seen: RequestTarget<'_>) -> Option<PublicUrl> {
         match &self.public {
             Some(public) => Some(public.clone()),
             None => PublicUrl::of(seen, &self.trusted),
@@ -182,7 +182,7 @@ impl Resource {
     }
 
     /// Returns the URL of a request as the client knows it, without its query.
-    pub(super) fn url_of(&self, seen: Seen<'_>) -> Option<String> {
+    pub(super) fn url_of(&self, seen: RequestTarget<'_>) -> Option<String> {
         let at = self.at(seen)?;
         Some(format!("{}{}", at.root(), at.below(seen.uri.path())))
     }
@@ -207,7 +207,7 @@ impl Resource {
     }
 
     /// Returns the metadata document at a path below the server's root (AUTH-01), if the path has one.
-    pub fn document(&self, seen: Seen<'_>) -> Option<Vec<u8>> {
+    pub fn document(&self, seen: RequestTarget<'_>) -> Option<Vec<u8>> {
         if self.issuers.is_empty() {
             return None;
         }
@@ -258,7 +258,7 @@ impl Resource {
     /// credential.
     pub(super) fn challenge(
         &self,
-        seen: Seen<'_>,
+        seen: RequestTarget<'_>,
         error: &AuthError,
         needed: &[String],
     ) -> Option<HeaderValue> {
@@ -367,7 +367,7 @@ mod tests {
             map.insert(*name, HeaderValue::from_static(value));
         }
         let uri = Uri::from_static(path);
-        let seen = Seen {
+        let seen = RequestTarget {
             headers: &map,
             uri: &uri,
             peer: Some(IpAddr::from(peer)),
@@ -544,7 +544,7 @@ mod tests {
         assert_eq!(told(&public, unknown, [192, 0, 2, 1], &[]), None);
         for path in ["/mcp/files", "/tools/mcp/files"] {
             let (headers, uri) = (HeaderMap::new(), Uri::from_static(path));
-            let seen = Seen {
+            let seen = RequestTarget {
                 headers: &headers,
                 uri: &uri,
                 peer: None,
@@ -603,7 +603,7 @@ mod tests {
     fn auth_09_a_challenge_names_every_scope_and_quotes_nothing_that_ends_it() {
         let resource = resource(Some("https://a.example"));
         let (headers, uri) = (HeaderMap::new(), Uri::from_static("/mcp"));
-        let seen = Seen {
+        let seen = RequestTarget {
             headers: &headers,
             uri: &uri,
             peer: None,

@@ -15,7 +15,7 @@ use governor::nanos::Nanos;
 use governor::state::{InMemoryState, NotKeyed, StateStore};
 use governor::{NotUntil, Quota, RateLimiter};
 
-use super::{Limit, RateConfig, Refused};
+use super::{Limit, LimitExceeded, RateConfig};
 
 /// A token bucket.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl Bucket {
         })
     }
 
-    pub(super) fn take(&self) -> Result<(), Refused> {
+    pub(super) fn take(&self) -> Result<(), LimitExceeded> {
         self.limiter
             .check()
             .map_err(|until| refused(self.limit, &until, self.clock.now()))?;
@@ -115,7 +115,7 @@ impl<C: Clock + Clone> Keyed<C> {
 
     /// Takes one token from a key's bucket. Keys are distinguished by hash; its seed belongs to this process or is
     /// shared by all replicas.
-    pub(super) fn take<K: Hash + ?Sized>(&self, key: &K) -> Result<(), Refused> {
+    pub(super) fn take<K: Hash + ?Sized>(&self, key: &K) -> Result<(), LimitExceeded> {
         let number = match &self.tally {
             None => self.hasher.hash_one(key),
             Some(tally) => tally.hasher.hash_one(key),
@@ -233,9 +233,9 @@ impl StateStore for Store {
     }
 }
 
-fn refused<P: Reference>(limit: Limit, until: &NotUntil<P>, now: P) -> Refused {
+fn refused<P: Reference>(limit: Limit, until: &NotUntil<P>, now: P) -> LimitExceeded {
     let quota = until.quota();
-    Refused::for_rate(
+    LimitExceeded::for_rate(
         limit,
         until.wait_time_from(now),
         quota.burst_size().get(),

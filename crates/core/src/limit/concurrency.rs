@@ -17,7 +17,7 @@ use foldhash::fast::RandomState;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
 
-use super::{Limit, Refused};
+use super::{Limit, LimitExceeded};
 use crate::net::ShareKey;
 
 /// Observation period: if even the shortest wait in it is too long, new calls are rejected.
@@ -34,7 +34,7 @@ pub(super) struct Queue {
 
 /// A number of places.
 #[derive(Clone, Debug)]
-pub struct Places(Arc<Inner>);
+pub struct ConcurrencyLimit(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -51,13 +51,13 @@ struct Inner {
 
 /// A concurrency permit, released on drop.
 #[derive(Debug)]
-pub struct Place {
+pub struct Permit {
     permit: Option<OwnedSemaphorePermit>,
     /// Keeps the permits of a key in the table while one is held.
     _inner: Arc<Inner>,
 }
 
-impl Places {
+impl ConcurrencyLimit {
     pub(super) fn new(total: usize, queue: Queue, limit: Limit) -> Self {
         Self(Arc::new(Inner {
             free: Arc::new(Semaphore::new(total.min(Semaphore::MAX_PERMITS))),
@@ -77,7 +77,7 @@ impl Places {
     }
 
     /// A place for a call that runs already. If all have been taken since it began, it has none, and runs on.
-    pub fn take(&self) -> Place {
+    pub fn take(&self) -> Permit {
         let permit = match self.0.total {
             0 => None,
             _ => Arc::clone(&self.0.free).try_acquire_owned().ok(),
@@ -90,7 +90,7 @@ impl Places {
     /// # Errors
     ///
     /// Too many wait already, or they wait too long.
-    pub(super) fn wait(&self) -> Result<Waiting, Refused> {
+    pub(super) fn wait(&self) -> Result<Waiting, LimitExceeded> {
         let inner = &self.0;
         let now = Instant::now();
         let place = self.take();
@@ -126,16 +126,16 @@ impl Places {
 }
 
 impl Inner {
-    fn place(self: &Arc<Self>, permit: Option<OwnedSemaphorePermit>) -> Place {
-        Place {
+    fn place(self: &Arc<Self>, permit: Option<OwnedSemaphorePermit>) -> Permit {
+        Permit {
             permit,
             _inner: Arc::clone(self),
         }
     }
 
-    fn refused(&self) -> Refused {
+    fn refused(&self) -> LimitExceeded {
         let retry_after = self.queue.patience.max(Duration::from_secs(1));
-        Refused::for_places(self.limit, retry_after)
+        LimitExceeded::for_places(self.limit, retry_after)
     }
 
     fn since_beginning(&self, now: Instant) -> u64 {
@@ -159,7 +159,7 @@ impl Inner {
     }
 }
 
-type Turn = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>;
+type PermitFuture = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>;
 
 /// A waiting caller. Dropping it leaves the queue.
 pub(super) struct Waiting {
@@ -169,12 +169,15 @@ pub(super) struct Waiting {
 }
 
 enum Stage {
-    Found(Option<Place>),
-    InLine { turn: Turn, end: Pin<Box<Sleep>> },
+    Found(Option<Permit>),
+    InLine {
+        turn: PermitFuture,
+        end: Pin<Box<Sleep>>,
+    },
 }
 
 impl Future for Waiting {
-    type Output = Result<Place, Refused>;
+    type Output = Result<Permit, LimitExceeded>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let waiting = &mut *self;
@@ -211,7 +214,7 @@ impl std::fmt::Debug for Waiting {
     }
 }
 
-type Shard = HashMap<ShareKey, Places, RandomState>;
+type Shard = HashMap<ShareKey, ConcurrencyLimit, RandomState>;
 
 /// Concurrency limits by key. Unused ones are dropped when room is needed.
 #[derive(Debug)]
@@ -244,11 +247,14 @@ impl Keyed {
     pub(super) fn is_free(&self, key: ShareKey) -> bool {
         self.total == 0
             || self.keys.load(Relaxed) == 0
-            || self.shard(key).get(&key).is_none_or(Places::is_free)
+            || self
+                .shard(key)
+                .get(&key)
+                .is_none_or(ConcurrencyLimit::is_free)
     }
 
     /// The places of a key; `None` if they are not limited.
-    pub(super) fn of(&self, key: ShareKey) -> Option<Places> {
+    pub(super) fn of(&self, key: ShareKey) -> Option<ConcurrencyLimit> {
         if self.total == 0 {
             return None;
         }
@@ -261,7 +267,7 @@ impl Keyed {
             shard.retain(|_, places| Arc::strong_count(&places.0) > 1);
             self.keys.fetch_sub(before - shard.len(), Relaxed);
         }
-        let places = Places::new(self.total, self.queue, self.limit);
+        let places = ConcurrencyLimit::new(self.total, self.queue, self.limit);
         shard.insert(key, places.clone());
         self.keys.fetch_add(1, Relaxed);
         Some(places)
@@ -287,12 +293,12 @@ impl Keyed {
 mod tests {
     use super::*;
 
-    fn places(total: usize, length: usize) -> Places {
+    fn places(total: usize, length: usize) -> ConcurrencyLimit {
         let queue = Queue {
             length,
             patience: Duration::from_secs(1),
         };
-        Places::new(total, queue, Limit::Calls)
+        ConcurrencyLimit::new(total, queue, Limit::Calls)
     }
 
     #[tokio::test(start_paused = true)]

@@ -25,13 +25,13 @@ use bytes::Bytes;
 use foldhash::fast::FixedState;
 
 pub use bucket::{is_public, subnet};
-use concurrency::{Place, Places};
+use concurrency::{ConcurrencyLimit, Permit};
 pub use config::{LimitConfig, PrincipalRateConfig, RateConfig, ToolLimitConfig};
 pub use limit_metrics::Limit;
 pub use limit_metrics::{LimitCounters, SectionHits};
 pub use memory::Pressure;
-pub use rate_sync::Reach;
-pub use rejected::Refused;
+pub use rate_sync::RateSync;
+pub use rejected::LimitExceeded;
 use responses::ResponseMemory;
 pub use responses::{LARGE_BYTES, Reservation};
 
@@ -47,13 +47,13 @@ use rate_sync::{Consumed, Kind};
 #[derive(Debug)]
 pub struct Limits {
     pub hits: Arc<LimitCounters>,
-    rules: ArcSwap<Rules>,
+    rules: ArcSwap<ActiveLimits>,
     /// A [`Pressure`].
     memory: Arc<AtomicU8>,
     /// Memory of responses that wait to be read.
     responses: ResponseMemory,
     /// Connection to other replicas, if rates can be shared.
-    reach: Option<Reach>,
+    reach: Option<RateSync>,
     /// Number of calls that hold or wait for a permit. At 0 all permits are free.
     busy: Arc<AtomicUsize>,
     // Lets requests skip the rules where nothing is limited.
@@ -64,7 +64,7 @@ pub struct Limits {
 
 /// Limits in force.
 #[derive(Debug)]
-struct Rules {
+struct ActiveLimits {
     config: LimitConfig,
     server: Option<Arc<Bucket>>,
     addresses: Option<Arc<Keyed>>,
@@ -77,7 +77,7 @@ struct Rules {
     tools: HashMap<Box<str>, Arc<ToolLimits>>,
     /// Names of tools, by what replicas call them among themselves.
     tool_keys: HashMap<u64, Box<str>>,
-    calls: Places,
+    calls: ConcurrencyLimit,
     calls_of: Arc<concurrency::Keyed>,
     /// Concurrency of anonymous callers, by address.
     calls_from: Arc<concurrency::Keyed>,
@@ -92,10 +92,10 @@ const SHORT_OF_MEMORY: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct ToolLimits {
     rate: Option<Bucket>,
-    calls: Option<Places>,
+    calls: Option<ConcurrencyLimit>,
 }
 
-impl Rules {
+impl ActiveLimits {
     /// Creates the limits of a configuration and keeps unchanged ones. A shared seed lets replicas share rates.
     fn new(config: &LimitConfig, before: Option<&Self>, seed: Option<u64>) -> Self {
         let seed = seed.filter(|_| config.shared);
@@ -134,7 +134,7 @@ impl Rules {
                     rate: Bucket::new(&tool.rate(), Limit::ToolRate, seed.is_some()),
                     calls: tool
                         .calls
-                        .map(|calls| Places::new(calls, queue, Limit::ToolCalls)),
+                        .map(|calls| ConcurrencyLimit::new(calls, queue, Limit::ToolCalls)),
                 })
             });
             (name.as_str().into(), limits)
@@ -173,7 +173,7 @@ impl Rules {
             tool_keys: tool_keys.unwrap_or_default(),
             calls: match same_queue.filter(|before| before.config.calls() == config.calls()) {
                 Some(before) => before.calls.clone(),
-                None => Places::new(config.calls(), queue, Limit::Calls),
+                None => ConcurrencyLimit::new(config.calls(), queue, Limit::Calls),
             },
             calls_of: match same_queue
                 .filter(|before| before.config.calls_per_principal == config.calls_per_principal)
@@ -278,7 +278,7 @@ impl Limits {
     pub fn new(config: &LimitConfig, metrics: &Metrics) -> Self {
         let limits = Self {
             hits: Arc::new(LimitCounters::new(metrics)),
-            rules: ArcSwap::from_pointee(Rules::new(config, None, None)),
+            rules: ArcSwap::from_pointee(ActiveLimits::new(config, None, None)),
             memory: Arc::default(),
             responses: ResponseMemory::default(),
             reach: None,
@@ -293,9 +293,9 @@ impl Limits {
     }
 
     /// Shares rates with other replicas.
-    pub fn reaching(mut self, reach: Reach) -> Self {
+    pub fn reaching(mut self, reach: RateSync) -> Self {
         let config = self.rules.load().config.clone();
-        let rules = Rules::new(&config, None, Some(reach.seed));
+        let rules = ActiveLimits::new(&config, None, Some(reach.seed));
         self.rules.store(Arc::new(rules));
         self.reach = Some(reach);
         self
@@ -305,7 +305,7 @@ impl Limits {
     /// changed, they do not count among the new ones.
     pub fn take_on(&self, config: &LimitConfig) {
         let seed = self.reach.as_ref().map(|reach| reach.seed);
-        let rules = Rules::new(config, Some(&self.rules.load()), seed);
+        let rules = ActiveLimits::new(config, Some(&self.rules.load()), seed);
         self.rules.store(Arc::new(rules));
         self.note();
         self.warn_if_alone();
@@ -339,7 +339,7 @@ impl Limits {
     ///
     /// The address, or all clients together, exceeded a rate.
     #[inline]
-    pub fn arrive(&self, address: IpAddr) -> Result<(), Refused> {
+    pub fn arrive(&self, address: IpAddr) -> Result<(), LimitExceeded> {
         if !self.limits_arrivals.load(Relaxed) {
             return Ok(());
         }
@@ -353,7 +353,7 @@ impl Limits {
         self.counted(asked)?;
         if self.memory() == Pressure::Critical {
             // The caller that rejects the request counts it.
-            return Err(Refused::for_places(Limit::Memory, SHORT_OF_MEMORY));
+            return Err(LimitExceeded::for_places(Limit::Memory, SHORT_OF_MEMORY));
         }
         Ok(())
     }
@@ -385,7 +385,7 @@ impl Limits {
     ///
     /// The principal asked too often.
     #[inline]
-    pub fn admit(&self, principal: &Principal) -> Result<(), Refused> {
+    pub fn admit(&self, principal: &Principal) -> Result<(), LimitExceeded> {
         if !self.limits_principals.load(Relaxed) || !is_proved(principal) {
             return Ok(());
         }
@@ -404,9 +404,12 @@ impl Limits {
         &self,
         principal: &Principal,
         address: Option<IpAddr>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), LimitExceeded> {
         if self.memory() != Pressure::None {
-            return self.counted(Err(Refused::for_places(Limit::Memory, SHORT_OF_MEMORY)));
+            return self.counted(Err(LimitExceeded::for_places(
+                Limit::Memory,
+                SHORT_OF_MEMORY,
+            )));
         }
         let rules = self.rules.load();
         let Some(handshakes) = &rules.handshakes else {
@@ -426,7 +429,7 @@ impl Limits {
     /// # Errors
     ///
     /// That happened too often at its address.
-    pub fn failed_proof(&self, address: Option<IpAddr>) -> Result<(), Refused> {
+    pub fn failed_proof(&self, address: Option<IpAddr>) -> Result<(), LimitExceeded> {
         let rules = self.rules.load();
         self.counted(match (&rules.failures, address) {
             (Some(failures), Some(address)) if rules.failures_everywhere || is_public(address) => {
@@ -442,7 +445,7 @@ impl Limits {
     ///
     /// Too many responses wait to be read already.
     #[inline]
-    pub fn check_response(&self, key: ShareKey) -> Result<(), Refused> {
+    pub fn check_response(&self, key: ShareKey) -> Result<(), LimitExceeded> {
         let checked = self.responses.check(key);
         if let Err(refused) = &checked {
             self.hits.count(refused.limit);
@@ -460,7 +463,7 @@ impl Limits {
         &self,
         key: ShareKey,
         bytes: usize,
-    ) -> Result<Option<Reservation>, Refused> {
+    ) -> Result<Option<Reservation>, LimitExceeded> {
         if bytes < LARGE_BYTES {
             return Ok(None);
         }
@@ -476,7 +479,7 @@ impl Limits {
     /// # Errors
     ///
     /// Too many responses wait to be read already.
-    pub fn hold_response(&self, key: ShareKey, document: Bytes) -> Result<Bytes, Refused> {
+    pub fn hold_response(&self, key: ShareKey, document: Bytes) -> Result<Bytes, LimitExceeded> {
         Ok(match self.reserve_response(key, document.len())? {
             Some(reservation) => reservation.hold(document),
             None => document,
@@ -494,7 +497,7 @@ impl Limits {
     ///
     /// It was called too often.
     #[inline]
-    pub fn call(&self, tool: &str) -> Result<Option<Arc<ToolLimits>>, Refused> {
+    pub fn call(&self, tool: &str) -> Result<Option<Arc<ToolLimits>>, LimitExceeded> {
         if !self.limits_tools.load(Relaxed) {
             return Ok(None);
         }
@@ -518,7 +521,7 @@ impl Limits {
         }
         let rules = self.rules.load();
         rules.calls.is_free()
-            && tool.is_none_or(|tool| tool.calls.as_ref().is_none_or(Places::is_free))
+            && tool.is_none_or(|tool| tool.calls.as_ref().is_none_or(ConcurrencyLimit::is_free))
             && rules
                 .places_of(principal, address)
                 .is_none_or(|(keyed, key)| keyed.is_free(key))
@@ -530,10 +533,10 @@ impl Limits {
         principal: &Principal,
         address: Option<IpAddr>,
         tool: Option<&ToolLimits>,
-    ) -> Turn {
+    ) -> PermitRequest {
         let rules = self.rules.load();
         // The scarcest permit is taken first, so that no other permit is held while waiting for it.
-        Turn {
+        PermitRequest {
             places: [
                 tool.and_then(|tool| tool.calls.clone()),
                 rules
@@ -543,11 +546,11 @@ impl Limits {
             ],
             hits: Arc::clone(&self.hits),
             memory: Arc::clone(&self.memory),
-            busy: Busy::new(&self.busy),
+            busy: ActiveCall::new(&self.busy),
         }
     }
 
-    fn counted(&self, asked: Result<(), Refused>) -> Result<(), Refused> {
+    fn counted(&self, asked: Result<(), LimitExceeded>) -> Result<(), LimitExceeded> {
         if let Err(refused) = &asked {
             self.hits.count(refused.limit);
         }
@@ -557,45 +560,45 @@ impl Limits {
 
 /// Permits that a call holds or waits for.
 #[derive(Debug)]
-pub struct Turn {
-    places: [Option<Places>; 3],
+pub struct PermitRequest {
+    places: [Option<ConcurrencyLimit>; 3],
     hits: Arc<LimitCounters>,
     /// A [`Pressure`].
     memory: Arc<AtomicU8>,
-    busy: Busy,
+    busy: ActiveCall,
 }
 
 /// The places of one call, until this is dropped.
 #[derive(Debug)]
-pub struct Held {
-    _places: [Option<Place>; 3],
-    _busy: Busy,
+pub struct CallPermits {
+    _places: [Option<Permit>; 3],
+    _busy: ActiveCall,
 }
 
 /// Counts a call for as long as it has places or waits for them.
 #[derive(Debug)]
-struct Busy(Arc<AtomicUsize>);
+struct ActiveCall(Arc<AtomicUsize>);
 
-impl Busy {
+impl ActiveCall {
     fn new(count: &Arc<AtomicUsize>) -> Self {
         count.fetch_add(1, Relaxed);
         Self(Arc::clone(count))
     }
 }
 
-impl Drop for Busy {
+impl Drop for ActiveCall {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }
 }
 
-impl Turn {
+impl PermitRequest {
     /// Waits for all of them.
     ///
     /// # Errors
     ///
     /// Too many wait already, it takes too long, or memory has become short meanwhile.
-    pub async fn wait(self) -> Result<Held, Refused> {
+    pub async fn wait(self) -> Result<CallPermits, LimitExceeded> {
         let mut held = [const { None }; 3];
         for (held, places) in held.iter_mut().zip(self.places) {
             let Some(places) = places else {
@@ -609,18 +612,18 @@ impl Turn {
         }
         if Pressure::of(self.memory.load(Relaxed)) == Pressure::Critical {
             self.hits.count(Limit::Memory);
-            return Err(Refused::for_places(Limit::Memory, SHORT_OF_MEMORY));
+            return Err(LimitExceeded::for_places(Limit::Memory, SHORT_OF_MEMORY));
         }
-        Ok(Held {
+        Ok(CallPermits {
             _places: held,
             _busy: self.busy,
         })
     }
 
     /// Takes the free permits, for a call that runs already.
-    pub fn take(self) -> Held {
+    pub fn take(self) -> CallPermits {
         let places = self.places;
-        Held {
+        CallPermits {
             _places: places.map(|places| places.map(|places| places.take())),
             _busy: self.busy,
         }

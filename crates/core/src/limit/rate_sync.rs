@@ -11,12 +11,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::{Limits, Rules};
+use super::{ActiveLimits, Limits};
 use crate::state::{SharedState, Subscription, SubscriptionEvent};
 
 /// Connection to other replicas.
 #[derive(Clone, Debug)]
-pub struct Reach {
+pub struct RateSync {
     pub state: SharedState,
     /// Secret seed that is equal on all replicas.
     pub seed: u64,
@@ -92,7 +92,7 @@ async fn next(bus: &mut Option<Box<dyn Subscription>>) -> SubscriptionEvent {
     }
 }
 
-impl Rules {
+impl ActiveLimits {
     fn heed(&self, message: &[u8], own: u64) {
         let Some((replica, taken)) = read(message) else {
             return;
@@ -200,7 +200,7 @@ mod tests {
 
     fn replicas(config: &LimitConfig, state: &SharedState) -> [Arc<Limits>; 2] {
         [1, 2].map(|replica| {
-            let reach = Reach {
+            let reach = RateSync {
                 state: state.clone(),
                 seed: 42,
                 replica,

@@ -6,7 +6,7 @@ use super::Limit;
 
 /// A rejection by a rate or a concurrency limit. It is small, since replies carry it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct LimitExceeded {
     pub limit: Limit,
     /// When it is worth asking again.
     retry_after_ms: u32,
@@ -16,7 +16,7 @@ pub struct Refused {
     window_seconds: u32,
 }
 
-impl Refused {
+impl LimitExceeded {
     /// There is no place.
     pub(super) fn for_places(limit: Limit, retry_after: Duration) -> Self {
         Self {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use foldhash::fast::RandomState;
 
-use super::{Limit, LimitConfig, Refused};
+use super::{Limit, LimitConfig, LimitExceeded};
 use crate::net::ShareKey;
 use crate::telemetry::{Metrics, UNREAD_BYTES};
 
@@ -101,7 +101,7 @@ impl ResponseMemory {
         &self,
         key: ShareKey,
         bytes: usize,
-    ) -> Result<Option<Reservation>, Refused> {
+    ) -> Result<Option<Reservation>, LimitExceeded> {
         if bytes < LARGE_BYTES {
             return Ok(None);
         }
@@ -114,7 +114,7 @@ impl ResponseMemory {
     ///
     /// As [`reserve`](Self::reserve).
     #[inline]
-    pub(super) fn check(&self, key: ShareKey) -> Result<(), Refused> {
+    pub(super) fn check(&self, key: ShareKey) -> Result<(), LimitExceeded> {
         // Usual case: no response waits to be read.
         if self.0.bytes.load(Relaxed) == 0 {
             return Ok(());
@@ -123,7 +123,7 @@ impl ResponseMemory {
     }
 
     #[cold]
-    fn reserve_large(&self, key: ShareKey, bytes: u64) -> Result<Reservation, Refused> {
+    fn reserve_large(&self, key: ShareKey, bytes: u64) -> Result<Reservation, LimitExceeded> {
         let total = self.0.total.load(Relaxed);
         let mut used = self.0.used();
         let own = used.of.get(&key).copied().unwrap_or(0);
@@ -131,7 +131,7 @@ impl ResponseMemory {
             // A caller that has read everything gets one response of any size that there is room for.
             let is_within_share = own == 0 || key.is_none() || own + bytes <= total / 2;
             if !is_within_share || total < used.bytes + bytes {
-                return Err(Refused::for_places(Limit::ResponseBytes, RETRY_AFTER));
+                return Err(LimitExceeded::for_places(Limit::ResponseBytes, RETRY_AFTER));
             }
         }
         used.bytes += bytes;

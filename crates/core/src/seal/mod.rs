@@ -32,7 +32,7 @@ pub use request_state::{
     JOURNAL_MAX_BYTES, JournalEntry, JournalKey, MAX_AGE_SECONDS, OpenedState, RequestName,
     RequestState, STORED_MAX_BYTES, StateScope,
 };
-pub use revocation::{Ended, Revoked};
+pub use revocation::{Revoked, RevokedSession};
 pub use sealed_store::SealedState;
 pub use session::{OpenedSessions, Session, SessionIssue};
 pub use signing::SigningKeys;

@@ -25,11 +25,11 @@ const DROPPED_AT_ONCE: usize = REMEMBERED_MAX / 64;
 pub struct Revoked {
     /// True if there is a record at all, so that a server without ended sessions pays one load.
     any: AtomicBool,
-    ended: RwLock<Known>,
+    ended: RwLock<KnownRevocations>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownRevocations {
     /// By nonce.
     sessions: HashMap<[u8; 16], Record, RandomState>,
     /// Number of records of each caller.
@@ -47,7 +47,7 @@ struct Record {
 
 /// Record of an ended session, shared with other replicas.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ended {
+pub struct RevokedSession {
     nonce: [u8; 16],
     principal: Box<str>,
     issued: u64,
@@ -57,7 +57,7 @@ pub struct Ended {
     caller: u64,
 }
 
-impl Ended {
+impl RevokedSession {
     /// A session that was ended by a caller.
     pub fn by(session: &Session, caller: ShareKey) -> Self {
         Self {
@@ -77,7 +77,7 @@ impl Ended {
 
 impl Revoked {
     /// Ends a session. `now` is in seconds of Unix time.
-    pub fn end(&self, session: &Ended, now: u64) {
+    pub fn end(&self, session: &RevokedSession, now: u64) {
         let mut ended = self.ended.write().unwrap_or_else(PoisonError::into_inner);
         if REMEMBERED_MAX <= ended.sessions.len() {
             ended.drop_expired(now);
@@ -101,8 +101,8 @@ impl Revoked {
     }
 }
 
-impl Known {
-    fn remember(&mut self, session: &Ended) {
+impl KnownRevocations {
+    fn remember(&mut self, session: &RevokedSession) {
         let record = Record {
             caller: session.caller,
             expires: session.expires,
@@ -177,8 +177,8 @@ mod tests {
     }
 
     /// An ended session, with a nonce that is not random.
-    fn ended(caller: u64, number: u64, now: u64) -> Ended {
-        Ended {
+    fn ended(caller: u64, number: u64, now: u64) -> RevokedSession {
+        RevokedSession {
             nonce: (u128::from(caller) << 64 | u128::from(number)).to_le_bytes(),
             principal: "anonymous".into(),
             issued: now,
@@ -198,8 +198,8 @@ mod tests {
         let revoked = Revoked::default();
         let (one, other) = (session("a", 0), session("a", 0));
         assert!(!revoked.contains(&one));
-        revoked.end(&Ended::by(&one, ShareKey::NONE), 0);
-        revoked.end(&Ended::by(&one, ShareKey::NONE), 0);
+        revoked.end(&RevokedSession::by(&one, ShareKey::NONE), 0);
+        revoked.end(&RevokedSession::by(&one, ShareKey::NONE), 0);
         assert!(revoked.contains(&one) && known(&revoked) == 1);
         assert!(!revoked.contains(&other));
     }
@@ -212,7 +212,7 @@ mod tests {
         let quiet: Vec<_> = (0..100).map(|_| session("anonymous", 0)).collect();
         for one in &quiet {
             let own = ShareKey::of_network(7);
-            revoked.end(&Ended::by(one, own), 0);
+            revoked.end(&RevokedSession::by(one, own), 0);
         }
         for second in 0..600 {
             living.push(session("anonymous", second));
@@ -247,7 +247,7 @@ mod tests {
         }
         let now = 2 * LIFE;
         let last = session("b", now);
-        revoked.end(&Ended::by(&last, ShareKey::NONE), now);
+        revoked.end(&RevokedSession::by(&last, ShareKey::NONE), now);
         assert!(revoked.contains(&last) && known(&revoked) == 1);
     }
 }

@@ -21,12 +21,12 @@ use crate::state::{
 pub struct SealedState {
     store: Arc<dyn State>,
     keys: Arc<KeyRing>,
-    told: Arc<Told>,
+    told: Arc<LoggedOnce>,
 }
 
 /// True if a failed decryption was logged. It is logged once, because a writer in the store could fill the log.
 #[derive(Debug, Default)]
-struct Told(AtomicBool);
+struct LoggedOnce(AtomicBool);
 
 impl SealedState {
     pub fn new(store: Arc<dyn State>, keys: Arc<KeyRing>) -> Self {
@@ -46,7 +46,7 @@ impl SealedState {
     }
 }
 
-fn open(keys: &KeyRing, told: &Told, place: &str, sealed: &[u8]) -> Option<Bytes> {
+fn open(keys: &KeyRing, told: &LoggedOnce, place: &str, sealed: &[u8]) -> Option<Bytes> {
     let plain = keys.open_stored(place, sealed);
     if plain.is_none() && !told.0.swap(true, Ordering::Relaxed) {
         tracing::warn!(
@@ -164,7 +164,7 @@ impl State for SealedState {
 
     fn subscribe<'a>(&'a self, channel: &'a str) -> StateFuture<'a, Box<dyn Subscription>> {
         Box::pin(async move {
-            let listener = Opening {
+            let listener = OpenObserver {
                 inner: self.store.subscribe(channel).await?,
                 channel: channel.to_owned(),
                 keys: Arc::clone(&self.keys),
@@ -176,14 +176,14 @@ impl State for SealedState {
 }
 
 /// Hears what opens.
-struct Opening {
+struct OpenObserver {
     inner: Box<dyn Subscription>,
     channel: String,
     keys: Arc<KeyRing>,
-    told: Arc<Told>,
+    told: Arc<LoggedOnce>,
 }
 
-impl Subscription for Opening {
+impl Subscription for OpenObserver {
     fn next(&mut self) -> BoxFuture<'_, SubscriptionEvent> {
         Box::pin(async move {
             loop {

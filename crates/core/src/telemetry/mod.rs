@@ -47,8 +47,8 @@ pub use metrics::{Counter, Gauge, GaugeGuard, Metrics, Timing};
 pub use operation_ids::{OperationId, Target};
 pub use process::memory_bytes;
 pub use prometheus::{MEDIA as PROMETHEUS_MEDIA, page as prometheus_page};
-pub use propagation::{Asked, ClientSpan, SpanEnd, Told, TraceLink};
-pub use readiness::Gate;
+pub use propagation::{AttributeValue, ClientSpan, SpanEnd, SpanInfo, TraceLink};
+pub use readiness::ReadinessGate;
 pub use readiness::{BackendCounts, Phase, ServerLifecycle};
 pub use reasons::{Reason, Refusals};
 pub use records::{Record, are_sent as records_are_sent, send as send_record};
@@ -58,6 +58,7 @@ pub use trace::{
     of_meta as trace_of_meta,
 };
 pub use watch::{
-    DeferredScope, Ended, HttpWatch, RequestScope, Seen, Succession, Telemetry, Witness,
+    DeferredScope, HttpWatch, RequestObserver, RequestOrigin, RequestResult, RequestScope,
+    Succession, Telemetry,
 };
-pub use worker_counters::{HttpKey, Route, Verdict, Wire, WorkerCounters};
+pub use worker_counters::{CountedTransport, HttpKey, OperationOutcome, Route, WorkerCounters};

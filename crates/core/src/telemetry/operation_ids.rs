@@ -29,10 +29,10 @@ pub struct Operation {
 
 /// Table of all operation IDs.
 #[derive(Debug)]
-pub struct Names(RwLock<Known>);
+pub struct Names(RwLock<OperationTable>);
 
 #[derive(Debug)]
-struct Known {
+struct OperationTable {
     operations: Vec<Operation>,
     ids: HashMap<Operation, OperationId>,
 }
@@ -53,7 +53,7 @@ impl Default for Names {
             method: OTHER.into(),
             target: None,
         };
-        Self(RwLock::new(Known {
+        Self(RwLock::new(OperationTable {
             ids: HashMap::from([(other.clone(), OperationId::OTHER)]),
             operations: vec![other],
         }))

@@ -9,7 +9,7 @@ use std::time::{Instant, SystemTime};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::trace::{
-    About, BAGGAGE, Baggage, Propagation, Span, TOLD_MAX_BYTES, TRACEPARENT, TRACESTATE,
+    BAGGAGE, Baggage, Propagation, Span, SpanDetails, TOLD_MAX_BYTES, TRACEPARENT, TRACESTATE,
     TraceContext, Tracer, cut, new_span_id, of_headers,
 };
 
@@ -71,8 +71,12 @@ impl TraceLink {
     }
 
     /// Returns the fields to propagate for this context.
-    fn passed(&self, traceparent: TraceContext, headers: Option<&HeaderMap>) -> Option<Passed> {
-        self.propagation.trace_context.then(|| Passed {
+    fn passed(
+        &self,
+        traceparent: TraceContext,
+        headers: Option<&HeaderMap>,
+    ) -> Option<PropagatedFields> {
+        self.propagation.trace_context.then(|| PropagatedFields {
             traceparent,
             tracestate: self.tracestate(headers),
         })
@@ -104,7 +108,7 @@ impl TraceLink {
     }
 
     /// Begins a request to another server. `asked` says what the span tells of it.
-    pub fn hop(&self, headers: Option<&HeaderMap>, asked: impl FnOnce() -> Asked) -> ClientSpan {
+    pub fn hop(&self, headers: Option<&HeaderMap>, asked: impl FnOnce() -> SpanInfo) -> ClientSpan {
         let Some(place) = self.place(headers) else {
             return ClientSpan::default();
         };
@@ -121,7 +125,7 @@ impl TraceLink {
         let tracestate = self.tracestate(headers);
         ClientSpan {
             passed: self.passed(context, headers),
-            draft: Some(Box::new(Draft {
+            draft: Some(Box::new(SpanDraft {
                 tracer: Arc::clone(tracer),
                 context,
                 parent_span_id: place.span_id,
@@ -161,33 +165,33 @@ fn add(headers: &mut HeaderMap, name: &HeaderName, value: &str) {
 /// Attributes of an outgoing request, for its span.
 #[derive(Debug)]
 #[cfg_attr(not(feature = "otlp"), allow(dead_code))]
-pub struct Asked {
+pub struct SpanInfo {
     pub name: String,
-    pub attributes: Vec<(&'static str, Told)>,
+    pub attributes: Vec<(&'static str, AttributeValue)>,
     pub error_type: Option<Cow<'static, str>>,
 }
 
 /// The value of an attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(not(feature = "otlp"), allow(dead_code))]
-pub enum Told {
+pub enum AttributeValue {
     Text(Cow<'static, str>),
     Number(i64),
 }
 
-impl From<&'static str> for Told {
+impl From<&'static str> for AttributeValue {
     fn from(text: &'static str) -> Self {
         Self::Text(text.into())
     }
 }
 
-impl From<String> for Told {
+impl From<String> for AttributeValue {
     fn from(text: String) -> Self {
         Self::Text(text.into())
     }
 }
 
-impl From<u16> for Told {
+impl From<u16> for AttributeValue {
     fn from(number: u16) -> Self {
         Self::Number(number.into())
     }
@@ -196,19 +200,19 @@ impl From<u16> for Told {
 /// A CLIENT span of an outgoing request, if its call is recorded. Dropping it unfinished records a cancellation.
 #[derive(Debug, Default)]
 pub struct ClientSpan {
-    passed: Option<Passed>,
-    draft: Option<Box<Draft>>,
+    passed: Option<PropagatedFields>,
+    draft: Option<Box<SpanDraft>>,
 }
 
 /// Fields to propagate to the other server.
 #[derive(Debug)]
-struct Passed {
+struct PropagatedFields {
     traceparent: TraceContext,
     /// Empty if the request has none.
     tracestate: Box<str>,
 }
 
-impl Passed {
+impl PropagatedFields {
     fn pairs(&self) -> impl Iterator<Item = (&'static str, String)> + use<> {
         let tracestate = (!self.tracestate.is_empty()).then(|| self.tracestate.to_string());
         let traceparent = ("traceparent", self.traceparent.traceparent());
@@ -217,21 +221,21 @@ impl Passed {
 }
 
 #[derive(Debug)]
-struct Draft {
+struct SpanDraft {
     tracer: Arc<Tracer>,
     context: TraceContext,
     parent_span_id: u64,
     tracestate: Option<Box<str>>,
     start: SystemTime,
     begun: Instant,
-    asked: Asked,
+    asked: SpanInfo,
 }
 
 /// Outcome of an outgoing request.
 #[derive(Debug, Default)]
 pub struct SpanEnd {
     /// Attributes that became known during the request.
-    pub attributes: Vec<(&'static str, Told)>,
+    pub attributes: Vec<(&'static str, AttributeValue)>,
     /// `None` if it went well.
     pub error_type: Option<Cow<'static, str>>,
     /// Error message of the other server.
@@ -241,7 +245,7 @@ pub struct SpanEnd {
 impl ClientSpan {
     /// `traceparent` and `tracestate` of the request, as far as there are any.
     pub fn passed(&self) -> impl Iterator<Item = (&'static str, String)> {
-        self.passed.iter().flat_map(Passed::pairs)
+        self.passed.iter().flat_map(PropagatedFields::pairs)
     }
 
     /// Adds them to the headers of a request, unless the author of the request has set them.
@@ -274,7 +278,7 @@ impl Drop for ClientSpan {
     }
 }
 
-impl Draft {
+impl SpanDraft {
     fn finish(self, end: SpanEnd) {
         let Self {
             tracer,
@@ -287,7 +291,7 @@ impl Draft {
         } = self;
         asked.attributes.extend(end.attributes);
         for (_, value) in &mut asked.attributes {
-            if let Told::Text(text) = value
+            if let AttributeValue::Text(text) = value
                 && TOLD_MAX_BYTES < text.len()
             {
                 *value = cut(text, TOLD_MAX_BYTES).to_owned().into();
@@ -304,7 +308,7 @@ impl Draft {
             error: end
                 .message
                 .map(|text| cut(&text, TOLD_MAX_BYTES).to_owned()),
-            about: About::Asked(asked),
+            about: SpanDetails::Asked(asked),
         });
     }
 }
@@ -332,8 +336,8 @@ mod tests {
             .collect()
     }
 
-    fn asked() -> Asked {
-        Asked {
+    fn asked() -> SpanInfo {
+        SpanInfo {
             name: "GET".to_owned(),
             attributes: vec![("http.request.method", "GET".into())],
             error_type: None,
@@ -448,13 +452,13 @@ mod tests {
         assert_eq!(ended.parent_span_id, place.span_id);
         assert_eq!(ended.context.trace_id, place.trace_id);
         assert_ne!(ended.context.span_id, place.span_id);
-        let About::Asked(told) = &ended.about else {
+        let SpanDetails::Asked(told) = &ended.about else {
             panic!("{ended:?}");
         };
         assert_eq!(told.error_type, None);
-        let status = ("http.response.status_code", Told::Number(204));
+        let status = ("http.response.status_code", AttributeValue::Number(204));
         assert_eq!(told.attributes[1], status);
-        let About::Asked(told) = &given_up.about else {
+        let SpanDetails::Asked(told) = &given_up.about else {
             panic!("{given_up:?}");
         };
         assert_eq!(told.error_type.as_deref(), Some("cancelled"));
@@ -463,7 +467,7 @@ mod tests {
     #[test]
     fn texts_without_end_are_cut() {
         let (onward, spans) = recorded();
-        let hop = onward.hop(None, || Asked {
+        let hop = onward.hop(None, || SpanInfo {
             attributes: vec![("mcp.resource.uri", "ü".repeat(10_000).into())],
             ..asked()
         });
@@ -472,7 +476,7 @@ mod tests {
             ..SpanEnd::default()
         });
         let [span] = spans.take_some().try_into().expect("one");
-        let About::Asked(told) = &span.about else {
+        let SpanDetails::Asked(told) = &span.about else {
             panic!("{span:?}");
         };
         let uri = ("mcp.resource.uri", "ü".repeat(TOLD_MAX_BYTES / 2).into());

@@ -38,7 +38,7 @@ impl std::fmt::Debug for Backends {
 pub struct ServerLifecycle {
     phase: AtomicU8,
     drained: Notify,
-    gates: Mutex<Vec<Arc<Gate>>>,
+    gates: Mutex<Vec<Arc<ReadinessGate>>>,
     started: Instant,
     generation: AtomicU64,
     backends: Backends,
@@ -57,12 +57,12 @@ pub enum Phase {
 
 /// A named condition that must hold before the server is ready.
 #[derive(Debug)]
-pub struct Gate {
+pub struct ReadinessGate {
     name: Cow<'static, str>,
     open: AtomicBool,
 }
 
-impl Gate {
+impl ReadinessGate {
     /// The condition is met.
     pub fn open(&self) {
         self.open.store(true, Ordering::Release);
@@ -132,9 +132,9 @@ impl ServerLifecycle {
         }
     }
 
-    /// Adds something that has to be there before the server is ready. It is not there until [`Gate::open`].
-    pub fn gate(&self, name: impl Into<Cow<'static, str>>) -> Arc<Gate> {
-        let gate = Arc::new(Gate {
+    /// Adds something that has to be there before the server is ready. It is not there until [`ReadinessGate::open`].
+    pub fn gate(&self, name: impl Into<Cow<'static, str>>) -> Arc<ReadinessGate> {
+        let gate = Arc::new(ReadinessGate {
             name: name.into(),
             open: AtomicBool::new(false),
         });
@@ -203,7 +203,7 @@ impl ServerLifecycle {
         Client(Arc::clone(self))
     }
 
-    fn gates(&self) -> MutexGuard<'_, Vec<Arc<Gate>>> {
+    fn gates(&self) -> MutexGuard<'_, Vec<Arc<ReadinessGate>>> {
         self.gates.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

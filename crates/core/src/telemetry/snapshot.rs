@@ -7,7 +7,7 @@ use super::histogram::{Distribution, HTTP, OPERATION, OPERATION_CONVENTION};
 use super::instruments::{HTTP_ACTIVE, HTTP_DURATION, IN_FLIGHT, LATENCY, OPERATION_DURATION};
 use super::metrics::{Instrument, Metrics};
 use super::operation_ids::{Operation, Target};
-use super::worker_counters::{HttpKey, OperationKey, Verdict};
+use super::worker_counters::{HttpKey, OperationKey, OperationOutcome};
 
 /// A label: dotted name and value.
 pub type Label = (&'static str, Arc<str>);
@@ -138,7 +138,7 @@ fn operation_labels(operation: &Operation, key: OperationKey) -> Vec<Label> {
     if let Some(revision) = key.revision {
         labels.push(("mcp.protocol.version", revision.as_str().into()));
     }
-    if key.verdict == Verdict::Other {
+    if key.verdict == OperationOutcome::Other {
         return labels;
     }
     labels.push(("network.transport", key.wire.transport().into()));

@@ -15,9 +15,9 @@ use serde_json::value::RawValue;
 use super::export_queue::BatchQueue;
 use super::metrics::Counter;
 use super::operation_ids::OperationId;
-use super::propagation::Asked;
+use super::propagation::SpanInfo;
 use super::redact::Redaction;
-use super::worker_counters::{OperationKey, Verdict};
+use super::worker_counters::{OperationKey, OperationOutcome};
 use crate::net::Peer;
 use crate::protocol::Method;
 use crate::protocol::message::{self, Meta, Params, Request};
@@ -187,15 +187,15 @@ pub fn current() -> Option<TraceContext> {
 
 /// Sets the current trace context until the returned guard is dropped.
 #[inline]
-pub fn enter(context: TraceContext) -> Entered {
-    Entered(CURRENT.with(|current| current.replace(Some(context))))
+pub fn enter(context: TraceContext) -> TraceGuard {
+    TraceGuard(CURRENT.with(|current| current.replace(Some(context))))
 }
 
 /// Restores the previous trace context when dropped.
 #[derive(Debug)]
-pub struct Entered(Option<TraceContext>);
+pub struct TraceGuard(Option<TraceContext>);
 
-impl Drop for Entered {
+impl Drop for TraceGuard {
     #[inline]
     fn drop(&mut self) {
         CURRENT.with(|current| current.set(self.0));
@@ -307,18 +307,18 @@ pub struct Tracer {
 pub struct Traced {
     pub context: TraceContext,
     /// Span builder; `None` if the request is not recorded.
-    pub draft: Option<Box<Draft>>,
+    pub draft: Option<Box<SpanBuilder>>,
 }
 
 /// A span under construction.
 #[derive(Debug)]
-pub struct Draft {
+pub struct SpanBuilder {
     tracer: Arc<Tracer>,
     parent_span_id: u64,
     link: Option<TraceContext>,
     tracestate: Option<Box<str>>,
     start: SystemTime,
-    said: Said,
+    said: SpanExtras,
 }
 
 /// Arguments and results are cut to this length.
@@ -353,7 +353,7 @@ impl Tracer {
             flags: others | (u8::from(records) * SAMPLED),
         };
         let draft = records.then(|| {
-            Box::new(Draft {
+            Box::new(SpanBuilder {
                 tracer: Arc::clone(self),
                 parent_span_id: parent.map_or(0, |parent| parent.span_id),
                 link: said.and(ambient).filter(|ambient| Some(*ambient) != said),
@@ -365,7 +365,7 @@ impl Tracer {
         Traced { context, draft }
     }
 
-    fn said(&self, request: &Request<'_>, peer: Option<Peer>) -> Said {
+    fn said(&self, request: &Request<'_>, peer: Option<Peer>) -> SpanExtras {
         let id = request.id;
         let id = message::string(id).map_or_else(|| id.to_owned(), |id| id.into_owned());
         let is_of_resources = request.method.starts_with("resources/");
@@ -373,7 +373,7 @@ impl Tracer {
         let is_call = request.method == Method::ToolsCall.as_str();
         let arguments = request.params.arguments.filter(|_| is_call);
         let arguments = self.arguments.as_ref().zip(arguments);
-        Said {
+        SpanExtras {
             request_id: id,
             resource_uri: uri
                 .and_then(message::string)
@@ -445,15 +445,15 @@ pub(super) fn cut(text: &str, bytes: usize) -> &str {
     &text[..longshore_protocol::floor_char_boundary(text, bytes.min(text.len()))]
 }
 
-impl Draft {
+impl SpanBuilder {
     /// Returns true if the span needs the response's content: the result of a call, or an error.
-    pub(crate) fn asks_for_answer(&self, verdict: Verdict) -> bool {
+    pub(crate) fn asks_for_answer(&self, verdict: OperationOutcome) -> bool {
         let asks_for_result = self.said.is_call && self.tracer.results.is_some();
-        asks_for_result || matches!(verdict, Verdict::Error(_))
+        asks_for_result || matches!(verdict, OperationOutcome::Error(_))
     }
 
     /// The request has ended.
-    pub fn finish(self, ending: Ending) {
+    pub fn finish(self, ending: SpanResult) {
         let Self {
             tracer,
             parent_span_id,
@@ -464,7 +464,7 @@ impl Draft {
         } = self;
         said.session = ending.session;
         let answer = ending.answer.as_deref();
-        let error = answer.filter(|_| matches!(ending.key.verdict, Verdict::Error(_)));
+        let error = answer.filter(|_| matches!(ending.key.verdict, OperationOutcome::Error(_)));
         said.result = answer
             .filter(|_| said.is_call)
             .and_then(|answer| tracer.result(answer));
@@ -476,7 +476,7 @@ impl Draft {
             start,
             elapsed: ending.elapsed,
             error: error.and_then(message_of),
-            about: About::Served {
+            about: SpanDetails::Served {
                 operation: ending.operation,
                 key: ending.key,
                 said,
@@ -492,7 +492,7 @@ impl Draft {
 
 /// Facts that are known at the end of a request.
 #[derive(Debug)]
-pub struct Ending {
+pub struct SpanResult {
     pub context: TraceContext,
     pub elapsed: Duration,
     pub operation: OperationId,
@@ -516,27 +516,27 @@ pub struct Span {
     pub elapsed: Duration,
     /// Error description, such as the message of a JSON-RPC error.
     pub error: Option<String>,
-    pub about: About,
+    pub about: SpanDetails,
 }
 
 /// Details by span kind.
 #[derive(Debug)]
 #[cfg_attr(not(feature = "otlp"), allow(dead_code))]
-pub enum About {
+pub enum SpanDetails {
     /// A request of the protocol that was answered here.
     Served {
         operation: OperationId,
         key: OperationKey,
-        said: Said,
+        said: SpanExtras,
     },
     /// A request of another server.
-    Asked(Asked),
+    Asked(SpanInfo),
 }
 
 /// Attributes of a request span that are not metric labels.
 #[derive(Debug, Default)]
 #[cfg_attr(not(feature = "otlp"), allow(dead_code))]
-pub struct Said {
+pub struct SpanExtras {
     /// Text of the id, without quotes.
     pub request_id: String,
     pub resource_uri: Option<String>,

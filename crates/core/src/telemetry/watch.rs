@@ -14,8 +14,10 @@ use super::metrics::Metrics;
 use super::operation_ids::OperationId;
 use super::readiness::ServerLifecycle;
 use super::reasons::Reason;
-use super::trace::{Ending, Propagation, TraceContext, Traced, Tracer};
-use super::worker_counters::{HttpKey, OperationKey, Verdict, Wire, WorkerCounters};
+use super::trace::{Propagation, SpanResult, TraceContext, Traced, Tracer};
+use super::worker_counters::{
+    CountedTransport, HttpKey, OperationKey, OperationOutcome, WorkerCounters,
+};
 use crate::net::Peer;
 use crate::protocol::Revision;
 use crate::protocol::message::Request;
@@ -97,7 +99,7 @@ impl Telemetry {
     pub fn watch<'a>(
         &self,
         cells: &'a Arc<WorkerCounters>,
-        seen: Seen<'_>,
+        seen: RequestOrigin<'_>,
         request: &Request<'_>,
     ) -> RequestScope<'a> {
         cells.operation_begins();
@@ -127,17 +129,17 @@ impl Telemetry {
 
 /// Transport and client of a request.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Seen<'h> {
-    pub wire: Wire,
+pub struct RequestOrigin<'h> {
+    pub wire: CountedTransport,
     pub headers: Option<&'h HeaderMap>,
     /// The client's address and port, if known.
     pub peer: Option<Peer>,
 }
 
-impl Seen<'static> {
+impl RequestOrigin<'static> {
     /// Over standard input and output.
     pub const PIPE: Self = Self {
-        wire: Wire::Pipe,
+        wire: CountedTransport::Pipe,
         headers: None,
         peer: None,
     };
@@ -148,12 +150,12 @@ pub struct RequestScope<'a> {
     cells: &'a Arc<WorkerCounters>,
     /// Start time; `None` if no metric or span needs the duration.
     started: Option<Instant>,
-    wire: Wire,
+    wire: CountedTransport,
     id: Cell<Option<OperationId>>,
     revision: Cell<Option<Revision>>,
     session: Cell<Option<Arc<str>>>,
     traced: Option<Traced>,
-    witness: Option<Box<dyn Witness>>,
+    witness: Option<Box<dyn RequestObserver>>,
     /// The call is denied.
     barred: bool,
     /// The call continues after its response.
@@ -166,21 +168,21 @@ pub struct RequestScope<'a> {
 #[derive(Debug)]
 pub struct Succession {
     pub cells: Arc<WorkerCounters>,
-    pub wire: Wire,
+    pub wire: CountedTransport,
     started: Option<Instant>,
     replaced: Arc<AtomicBool>,
 }
 
 /// Observer of a request's outcome. If it is dropped without one, the request has not ended.
-pub trait Witness: fmt::Debug + Send {
+pub trait RequestObserver: fmt::Debug + Send {
     /// The response is complete, or the client no longer waits for it.
-    fn ends(self: Box<Self>, ended: Ended);
+    fn ends(self: Box<Self>, ended: RequestResult);
 }
 
 /// Result of a request.
 #[derive(Debug)]
-pub struct Ended {
-    pub verdict: Verdict,
+pub struct RequestResult {
+    pub verdict: OperationOutcome,
     /// Reason of the rejection, if the request was rejected.
     pub reason: Option<Reason>,
     pub elapsed: Duration,
@@ -199,7 +201,7 @@ impl fmt::Debug for RequestScope<'_> {
 
 impl RequestScope<'_> {
     /// Registers an observer for the outcome.
-    pub fn witnessed_by(mut self, witness: Box<dyn Witness>) -> Self {
+    pub fn witnessed_by(mut self, witness: Box<dyn RequestObserver>) -> Self {
         self.started.get_or_insert_with(Instant::now);
         self.witness = Some(witness);
         self
@@ -293,7 +295,7 @@ impl RequestScope<'_> {
     #[inline]
     pub fn end(
         self,
-        verdict: Verdict,
+        verdict: OperationOutcome,
         reason: Option<Reason>,
         answer: impl FnOnce() -> Option<Bytes>,
     ) {
@@ -307,7 +309,7 @@ impl RequestScope<'_> {
         self.cells.operation_ends(id, key, elapsed);
         let session = self.session.take();
         if let Some(witness) = self.witness {
-            witness.ends(Ended {
+            witness.ends(RequestResult {
                 verdict,
                 reason,
                 elapsed,
@@ -321,7 +323,7 @@ impl RequestScope<'_> {
         }) = self.traced
         {
             let asks = draft.asks_for_answer(verdict);
-            draft.finish(Ending {
+            draft.finish(SpanResult {
                 context,
                 elapsed,
                 operation: id,
@@ -360,12 +362,12 @@ fn since(started: Option<Instant>) -> Duration {
 pub struct DeferredScope {
     cells: Arc<WorkerCounters>,
     started: Option<Instant>,
-    wire: Wire,
+    wire: CountedTransport,
     id: OperationId,
     revision: Option<Revision>,
     session: Option<Arc<str>>,
     traced: Option<Traced>,
-    witness: Option<Box<dyn Witness>>,
+    witness: Option<Box<dyn RequestObserver>>,
     goes_on: bool,
     replaced: Option<Arc<AtomicBool>>,
     ended: bool,
@@ -381,7 +383,7 @@ impl DeferredScope {
     /// Records the response.
     pub fn end(
         mut self,
-        verdict: Verdict,
+        verdict: OperationOutcome,
         reason: Option<Reason>,
         answer: impl FnOnce() -> Option<Bytes>,
     ) {
@@ -390,7 +392,7 @@ impl DeferredScope {
 
     fn record(
         &mut self,
-        verdict: Verdict,
+        verdict: OperationOutcome,
         reason: Option<Reason>,
         answer: impl FnOnce() -> Option<Bytes>,
     ) {
@@ -406,7 +408,7 @@ impl DeferredScope {
         self.cells.operation_ends(self.id, key, elapsed);
         let session = self.session.take();
         if let Some(witness) = self.witness.take() {
-            witness.ends(Ended {
+            witness.ends(RequestResult {
                 verdict,
                 reason,
                 elapsed,
@@ -420,7 +422,7 @@ impl DeferredScope {
         }) = self.traced.take()
         {
             let asks = draft.asks_for_answer(verdict);
-            draft.finish(Ending {
+            draft.finish(SpanResult {
                 context,
                 elapsed,
                 operation: self.id,
@@ -434,7 +436,7 @@ impl DeferredScope {
 
 impl Drop for DeferredScope {
     fn drop(&mut self) {
-        self.record(Verdict::Cancelled, None, || None);
+        self.record(OperationOutcome::Cancelled, None, || None);
     }
 }
 
@@ -482,8 +484,8 @@ mod tests {
     use super::*;
     use crate::telemetry::snapshot::Value;
 
-    const SEEN: Seen<'static> = Seen {
-        wire: Wire::Pipe,
+    const SEEN: RequestOrigin<'static> = RequestOrigin {
+        wire: CountedTransport::Pipe,
         headers: None,
         peer: None,
     };
@@ -508,7 +510,7 @@ mod tests {
             let later = watch.later();
             assert_eq!(cells.in_flight(), 1);
             if ended {
-                later.end(Verdict::Done, None, || None);
+                later.end(OperationOutcome::Done, None, || None);
             }
         }
         assert_eq!(cells.in_flight(), 0);
@@ -539,7 +541,7 @@ mod tests {
         let cells = telemetry.cells();
         telemetry
             .watch(&cells, SEEN, &ping())
-            .end(Verdict::Done, None, || None);
+            .end(OperationOutcome::Done, None, || None);
         let families = telemetry.metrics.families();
         assert!(
             families.iter().all(

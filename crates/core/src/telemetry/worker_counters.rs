@@ -25,7 +25,7 @@ pub struct WorkerCounters {
 /// The transport that carries a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Wire {
+pub enum CountedTransport {
     /// HTTP/1.0 over TCP.
     Http10,
     /// HTTP/1.1 over TCP.
@@ -37,7 +37,7 @@ pub enum Wire {
     Pipe,
 }
 
-impl Wire {
+impl CountedTransport {
     pub const ALL: [Self; 4] = [Self::Http10, Self::Http11, Self::Http2, Self::Pipe];
 
     #[inline]
@@ -69,7 +69,7 @@ impl Wire {
 
 /// Outcome of an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Verdict {
+pub enum OperationOutcome {
     #[default]
     Done,
     /// A result with `isError`.
@@ -82,7 +82,7 @@ pub enum Verdict {
     Other,
 }
 
-impl Verdict {
+impl OperationOutcome {
     /// The value of `error.type`.
     pub fn error_type(self) -> Option<String> {
         match self {
@@ -108,12 +108,12 @@ impl Verdict {
 pub struct OperationKey {
     /// `None` if no protocol version was negotiated.
     pub revision: Option<Revision>,
-    pub wire: Wire,
-    pub verdict: Verdict,
+    pub wire: CountedTransport,
+    pub verdict: OperationOutcome,
 }
 
 const REVISIONS: usize = Revision::ALL.len() + 1;
-const WIRES: usize = Wire::ALL.len();
+const WIRES: usize = CountedTransport::ALL.len();
 /// Maximum number of distinct failures of one operation.
 const FAILURES_MAX: usize = 64;
 
@@ -164,13 +164,13 @@ const STATUSES: usize = 500;
 pub struct HttpKey {
     pub route: Route,
     method: u8,
-    pub wire: Wire,
+    pub wire: CountedTransport,
     pub status: u16,
 }
 
 impl HttpKey {
     #[inline]
-    pub fn new(route: Route, method: &http::Method, wire: Wire, status: u16) -> Self {
+    pub fn new(route: Route, method: &http::Method, wire: CountedTransport, status: u16) -> Self {
         let known = HTTP_METHODS.iter().position(|m| *m == method.as_str());
         Self {
             route,
@@ -243,7 +243,7 @@ impl WorkerCounters {
             return;
         };
         let cells = cell.get_or_init(Default::default);
-        if key.verdict == Verdict::Done {
+        if key.verdict == OperationOutcome::Done {
             let histogram = &cells.done[place(key)];
             histogram
                 .get_or_init(Default::default)
@@ -297,8 +297,8 @@ impl WorkerCounters {
                 };
                 let key = OperationKey {
                     revision: Revision::ALL.get(place / WIRES).copied(),
-                    wire: Wire::ALL[place % WIRES],
-                    verdict: Verdict::Done,
+                    wire: CountedTransport::ALL[place % WIRES],
+                    verdict: OperationOutcome::Done,
                 };
                 see(id, key, histogram.read(histogram::OPERATION));
             }
@@ -320,7 +320,7 @@ impl WorkerCounters {
                 let key = HttpKey {
                     route: Route::ALL[index / WIRES / HTTP_METHODS.len()],
                     method: (index / WIRES % HTTP_METHODS.len()) as u8,
-                    wire: Wire::ALL[index % WIRES],
+                    wire: CountedTransport::ALL[index % WIRES],
                     status: STATUS_MIN + status as u16,
                 };
                 see(key, histogram.read(histogram::HTTP));
@@ -353,8 +353,8 @@ impl OperationCells {
         if failed.len() + 1 >= FAILURES_MAX && !failed.iter().any(|(known, _)| *known == key) {
             key = OperationKey {
                 revision: None,
-                wire: Wire::default(),
-                verdict: Verdict::Other,
+                wire: CountedTransport::default(),
+                verdict: OperationOutcome::Other,
             };
         }
         match failed.iter().find(|(known, _)| *known == key) {
@@ -374,15 +374,15 @@ mod tests {
 
     const KEY: OperationKey = OperationKey {
         revision: Some(Revision::V2025_06_18),
-        wire: Wire::Http2,
-        verdict: Verdict::Done,
+        wire: CountedTransport::Http2,
+        verdict: OperationOutcome::Done,
     };
 
     #[test]
     fn what_was_counted_is_read_under_its_key() {
         let cells = WorkerCounters::counting();
         let failed = OperationKey {
-            verdict: Verdict::Error(-32602),
+            verdict: OperationOutcome::Error(-32602),
             revision: None,
             ..KEY
         };
@@ -402,7 +402,7 @@ mod tests {
         let cells = WorkerCounters::counting();
         let key = |route, method, status| {
             let method = http::Method::from_bytes(method).expect("a method");
-            HttpKey::new(route, &method, Wire::Http11, status)
+            HttpKey::new(route, &method, CountedTransport::Http11, status)
         };
         let keys = [
             key(Route::None, b"BREW", 418),
@@ -426,7 +426,7 @@ mod tests {
     fn failures_that_differ_without_end_are_bounded() {
         let cells = WorkerCounters::counting();
         for code in 0..1_000 {
-            let verdict = Verdict::Error(code);
+            let verdict = OperationOutcome::Error(code);
             cells.operation_begins();
             cells.operation_ends(
                 OperationId::OTHER,

@@ -7,7 +7,7 @@ use super::ConnectionState;
 /// Queue state of an untrusted connection ([`super::admission`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Turn {
+pub(crate) enum QueueState {
     /// Nowhere.
     None,
     /// In line.
@@ -57,21 +57,21 @@ impl ConnectionState {
         self.trust.credit.store(credit.max(-CREDIT_MAX), Relaxed);
     }
 
-    pub(crate) fn turn(&self) -> Turn {
+    pub(crate) fn turn(&self) -> QueueState {
         match self.trust.turn.load(Relaxed) {
-            0 => Turn::None,
-            1 => Turn::Awaited,
-            _ => Turn::Come,
+            0 => QueueState::None,
+            1 => QueueState::Awaited,
+            _ => QueueState::Come,
         }
     }
 
-    pub(crate) fn has_turn(&self, turn: Turn) {
+    pub(crate) fn has_turn(&self, turn: QueueState) {
         self.trust.turn.store(turn as u8, Relaxed);
     }
 
     /// Records one poll of the untrusted connection.
     pub(crate) fn takes_turn(&self) {
-        self.has_turn(Turn::None);
+        self.has_turn(QueueState::None);
         let turns = self.trust.turns.load(Relaxed);
         self.trust.turns.store(turns.saturating_add(1), Relaxed);
     }

@@ -6,7 +6,7 @@
 
 /// State of the chunk parser at the next byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ChunkState {
     Size {
         has_digits: bool,
     },
@@ -29,7 +29,7 @@ enum Place {
 /// A chunked body that has begun.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chunks {
-    place: Place,
+    place: ChunkState,
     /// Size of the chunk while it is parsed, then its remaining bytes.
     left: u64,
 }
@@ -55,7 +55,7 @@ enum Step {
 impl Default for Chunks {
     fn default() -> Self {
         Self {
-            place: Place::Size { has_digits: false },
+            place: ChunkState::Size { has_digits: false },
             left: 0,
         }
     }
@@ -66,13 +66,13 @@ impl Chunks {
     pub(super) fn follow(&mut self, bytes: &mut [u8], from: usize) -> ChunkProgress {
         let mut at = from;
         while at < bytes.len() {
-            if self.place == Place::Data {
+            if self.place == ChunkState::Data {
                 let here = bytes.len() - at;
                 let skipped = usize::try_from(self.left).map_or(here, |left| left.min(here));
                 self.left -= skipped as u64;
                 at += skipped;
                 if self.left == 0 {
-                    self.place = Place::DataCr;
+                    self.place = ChunkState::DataCr;
                 }
                 continue;
             }
@@ -87,46 +87,51 @@ impl Chunks {
 
     fn step(&mut self, byte: &mut u8) -> Step {
         self.place = match (self.place, *byte) {
-            (Place::Size { .. }, digit @ (b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F')) => {
+            (ChunkState::Size { .. }, digit @ (b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F')) => {
                 let digit = (digit as char).to_digit(16).unwrap_or_default();
                 let Some(size) = self.left.checked_mul(16) else {
                     return Step::Broken;
                 };
                 self.left = size | u64::from(digit);
-                Place::Size { has_digits: true }
+                ChunkState::Size { has_digits: true }
             }
-            (Place::Size { has_digits: true } | Place::Blank, b' ' | b'\t') => Place::Blank,
-            (Place::Size { has_digits: true } | Place::Blank, b';') => Place::Extension,
-            (Place::Size { has_digits: true } | Place::Blank | Place::Extension, b'\r') => {
-                Place::SizeLf
+            (ChunkState::Size { has_digits: true } | ChunkState::Blank, b' ' | b'\t') => {
+                ChunkState::Blank
             }
-            (Place::Extension, ..=0x08 | 0x0a..=0x1f | 0x7f) => {
+            (ChunkState::Size { has_digits: true } | ChunkState::Blank, b';') => {
+                ChunkState::Extension
+            }
+            (
+                ChunkState::Size { has_digits: true } | ChunkState::Blank | ChunkState::Extension,
+                b'\r',
+            ) => ChunkState::SizeLf,
+            (ChunkState::Extension, ..=0x08 | 0x0a..=0x1f | 0x7f) => {
                 *byte = b'\n';
                 return Step::Broken;
             }
-            (Place::Extension, _) => Place::Extension,
-            (Place::SizeLf, b'\n') if self.left == 0 => Place::Trailer,
-            (Place::SizeLf, b'\n') => Place::Data,
-            (Place::DataCr, b'\r') => Place::DataLf,
-            (Place::DataLf, b'\n') => Place::Size { has_digits: false },
-            (Place::Trailer, b'\r') => Place::LastLf,
-            (Place::Trailer, b'\n') => {
+            (ChunkState::Extension, _) => ChunkState::Extension,
+            (ChunkState::SizeLf, b'\n') if self.left == 0 => ChunkState::Trailer,
+            (ChunkState::SizeLf, b'\n') => ChunkState::Data,
+            (ChunkState::DataCr, b'\r') => ChunkState::DataLf,
+            (ChunkState::DataLf, b'\n') => ChunkState::Size { has_digits: false },
+            (ChunkState::Trailer, b'\r') => ChunkState::LastLf,
+            (ChunkState::Trailer, b'\n') => {
                 *byte = 0;
-                Place::TrailerLine
+                ChunkState::TrailerLine
             }
-            (Place::TrailerLine, b'\r') => Place::TrailerLf,
-            (Place::TrailerLine, b'\n') => {
+            (ChunkState::TrailerLine, b'\r') => ChunkState::TrailerLf,
+            (ChunkState::TrailerLine, b'\n') => {
                 *byte = b'\r';
-                Place::Spoiled
+                ChunkState::Spoiled
             }
-            (Place::Trailer | Place::TrailerLine, _) => Place::TrailerLine,
-            (Place::TrailerLf, b'\n') => Place::Trailer,
-            (Place::Spoiled, b'\n') => {
+            (ChunkState::Trailer | ChunkState::TrailerLine, _) => ChunkState::TrailerLine,
+            (ChunkState::TrailerLf, b'\n') => ChunkState::Trailer,
+            (ChunkState::Spoiled, b'\n') => {
                 // Behind what it was made of, it would be the end of a line.
                 *byte = b'\r';
                 return Step::Broken;
             }
-            (Place::LastLf, b'\n') => {
+            (ChunkState::LastLf, b'\n') => {
                 *self = Self::default();
                 return Step::End;
             }

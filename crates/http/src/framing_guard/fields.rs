@@ -57,12 +57,12 @@ pub(super) struct Framing {
     /// Value of `Content-Length`.
     value: Option<u64>,
     /// Partial length, while its line is incomplete.
-    begun: Option<Begun>,
+    begun: Option<PartialNumber>,
 }
 
 /// End of a body, as declared by its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum BodyLength {
     /// Body length in bytes.
     After(u64),
     /// With its last chunk.
@@ -73,7 +73,7 @@ pub(super) enum Ending {
 
 /// Partial number that arrives in several pieces.
 #[derive(Clone, Copy, Debug, Default)]
-struct Begun {
+struct PartialNumber {
     text: [u8; DIGITS_MAX],
     len: usize,
 }
@@ -98,11 +98,11 @@ impl Framing {
     }
 
     /// Returns the end of the body, once the head is complete.
-    pub(super) fn ending(&self) -> Ending {
+    pub(super) fn ending(&self) -> BodyLength {
         match (self.has_length, self.has_coding, self.value) {
-            (false, true, _) => Ending::Chunked,
-            (_, false, Some(length)) => Ending::After(length),
-            _ => Ending::Unclear,
+            (false, true, _) => BodyLength::Chunked,
+            (_, false, Some(length)) => BodyLength::After(length),
+            _ => BodyLength::Unclear,
         }
     }
 
@@ -112,7 +112,7 @@ impl Framing {
         if let Some(end) = line_feed(bytes) {
             self.value = number(&bytes[..end]);
         } else {
-            self.begun = Some(Begun::default());
+            self.begun = Some(PartialNumber::default());
             self.go_on(bytes);
         }
     }

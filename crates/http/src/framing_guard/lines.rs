@@ -3,7 +3,7 @@
 //! Corrupts lines that end with a bare line feed, and the second of two conflicting fields.
 
 use super::chunks::{ChunkProgress, Chunks};
-use super::fields::{Ending, Field};
+use super::fields::{BodyLength, Field};
 use super::{BytePosition, FramingGuard};
 
 /// Next step of the parser.
@@ -146,10 +146,10 @@ impl FramingGuard {
         };
         let ending = head.ending();
         self.end = match ending {
-            Ending::After(length) => (self.read + at as u64).checked_add(length),
-            Ending::Chunked | Ending::Unclear => None,
+            BodyLength::After(length) => (self.read + at as u64).checked_add(length),
+            BodyLength::Chunked | BodyLength::Unclear => None,
         };
-        if ending == Ending::Chunked {
+        if ending == BodyLength::Chunked {
             self.chunks = Some(Chunks::default());
             return Next::Chunks(at);
         }

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{HttpError, Kind, Rejected, Rejection, Retry, Row};
 use crate::auth::AuthError;
-use crate::limit::Refused;
+use crate::limit::LimitExceeded;
 use crate::net::Body;
 use crate::protocol::{ErrorCode, ErrorObject};
 use crate::server::limited;
@@ -110,7 +110,7 @@ fn problem_document(status: StatusCode, text: &str, row: &Row) -> String {
 }
 
 /// Adds when the client may try again: `Retry-After`, and for rates the fields of the IETF's draft on rate limits.
-fn add_retry_fields(headers: &mut HeaderMap, refused: Refused) {
+fn add_retry_fields(headers: &mut HeaderMap, refused: LimitExceeded) {
     let seconds = refused.retry_after_seconds();
     headers.insert(RETRY_AFTER, seconds.into());
     let Some((burst, window)) = refused.quota() else {

@@ -51,7 +51,7 @@ struct Files {
 }
 
 /// When files were written last, and how long they are.
-type Seen = Vec<Option<(SystemTime, u64)>>;
+type FileStamps = Vec<Option<(SystemTime, u64)>>;
 
 impl Tls {
     /// `None` if TLS is off.
@@ -176,7 +176,7 @@ impl Files {
         Ok(Arc::new(config))
     }
 
-    fn seen(&self) -> Seen {
+    fn seen(&self) -> FileStamps {
         [
             Some(&self.certificate),
             Some(&self.key),

@@ -3,7 +3,7 @@
 //! Platforms are detected by variables that they set. Regions, projects and credentials are no evidence, because
 //! developers set them on their own machines.
 
-use super::{Probe, Seen};
+use super::{Detection, Probe};
 
 /// A cloud provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,37 +203,40 @@ impl Platform {
 }
 
 /// Detects the platform.
-pub(super) fn detect(probe: &Probe) -> Option<Seen<Platform>> {
+pub(super) fn detect(probe: &Probe) -> Option<Detection<Platform>> {
     if let Some(host) = probe.variable("KUBERNETES_SERVICE_HOST") {
         return of_kubernetes(probe, host);
     }
     if let Some((name, _)) = probe.variables("AWSAPPRUNNER").next() {
-        return Some(Seen::new(P::AppRunner, name));
+        return Some(Detection::new(P::AppRunner, name));
     }
     for (mark, platform) in MARKS {
         if let Some(value) = probe.variable(mark)
             && says_so(mark, value)
         {
-            return Some(Seen::new(platform, format!("{mark}={value}")));
+            return Some(Detection::new(platform, format!("{mark}={value}")));
         }
     }
     match probe.variable("AWS_EXECUTION_ENV") {
         Some(value @ "AWS_ECS_FARGATE") => {
-            return Some(Seen::new(P::Fargate, format!("AWS_EXECUTION_ENV={value}")));
+            return Some(Detection::new(
+                P::Fargate,
+                format!("AWS_EXECUTION_ENV={value}"),
+            ));
         }
         Some(value @ "AWS_ECS_EC2") => {
-            return Some(Seen::new(P::Ecs, format!("AWS_EXECUTION_ENV={value}")));
+            return Some(Detection::new(P::Ecs, format!("AWS_EXECUTION_ENV={value}")));
         }
         _ => {}
     }
     if probe.variable("ECS_CONTAINER_METADATA_URI_V4").is_some() {
-        return Some(Seen::new(P::Ecs, "ECS_CONTAINER_METADATA_URI_V4"));
+        return Some(Detection::new(P::Ecs, "ECS_CONTAINER_METADATA_URI_V4"));
     }
     of_machine(probe, [P::ComputeEngine, P::Ec2, P::AzureVm])
 }
 
 /// Detects the Kubernetes provider, by its workload identity or else by the machine.
-fn of_kubernetes(probe: &Probe, host: &str) -> Option<Seen<Platform>> {
+fn of_kubernetes(probe: &Probe, host: &str) -> Option<Detection<Platform>> {
     const IDENTITIES: [(&str, &str, Platform); 3] = [
         ("AWS_WEB_IDENTITY_TOKEN_FILE", "eks.amazonaws.com", P::Eks),
         (
@@ -248,17 +251,23 @@ fn of_kubernetes(probe: &Probe, host: &str) -> Option<Seen<Platform>> {
             .variable(name)
             .is_some_and(|value| value.contains(part))
         {
-            return Some(Seen::new(platform, name));
+            return Some(Detection::new(platform, name));
         }
     }
     if host.ends_with(".azmk8s.io") {
-        return Some(Seen::new(P::Aks, format!("KUBERNETES_SERVICE_HOST={host}")));
+        return Some(Detection::new(
+            P::Aks,
+            format!("KUBERNETES_SERVICE_HOST={host}"),
+        ));
     }
     of_machine(probe, [P::KubernetesEngine, P::Eks, P::Aks])
 }
 
 /// Detects the machine's manufacturer from the firmware: Google, Amazon or Microsoft.
-fn of_machine(probe: &Probe, [google, amazon, microsoft]: [Platform; 3]) -> Option<Seen<Platform>> {
+fn of_machine(
+    probe: &Probe,
+    [google, amazon, microsoft]: [Platform; 3],
+) -> Option<Detection<Platform>> {
     /// The asset tag of all Azure machines, which distinguishes them from other Hyper-V machines.
     const AZURE: &str = "7783-7084-3265-9085-8269-3286-77";
     const FOLDER: &str = "/sys/class/dmi/id";
@@ -276,7 +285,7 @@ fn of_machine(probe: &Probe, [google, amazon, microsoft]: [Platform; 3]) -> Opti
         }
         _ => return None,
     };
-    Some(Seen::new(platform, format!("{FOLDER}/{file}")))
+    Some(Detection::new(platform, format!("{FOLDER}/{file}")))
 }
 /// Returns true if the value is one that the platform sets. Four of the names are also used for other purposes, with
 /// a boolean value.

@@ -1,6 +1,6 @@
 //! Detection of containers.
 
-use super::{Probe, Seen};
+use super::{Detection, Probe};
 
 /// A container runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,20 +37,20 @@ impl Container {
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// Detects the container.
-pub(super) fn detect(probe: &Probe) -> Option<Seen<Container>> {
+pub(super) fn detect(probe: &Probe) -> Option<Detection<Container>> {
     if let Some(host) = probe.variable("KUBERNETES_SERVICE_HOST") {
         let evidence = format!("KUBERNETES_SERVICE_HOST={host}");
-        return Some(Seen::new(Container::Kubernetes, evidence));
+        return Some(Detection::new(Container::Kubernetes, evidence));
     }
     if probe.exists(SERVICE_ACCOUNT) {
-        return Some(Seen::new(Container::Kubernetes, SERVICE_ACCOUNT));
+        return Some(Detection::new(Container::Kubernetes, SERVICE_ACCOUNT));
     }
     for (file, container) in [
         ("/run/.containerenv", Container::Podman),
         ("/.dockerenv", Container::Docker),
     ] {
         if probe.exists(file) {
-            return Some(Seen::new(container, file));
+            return Some(Detection::new(container, file));
         }
     }
     if let Some(name) = probe.variable("container") {
@@ -60,7 +60,7 @@ pub(super) fn detect(probe: &Probe) -> Option<Seen<Container>> {
             "lxc" | "lxc-libvirt" => Container::Lxc,
             _ => Container::Other,
         };
-        return Some(Seen::new(container, format!("container={name}")));
+        return Some(Detection::new(container, format!("container={name}")));
     }
     by_control_group(probe).or_else(|| by_mounts(probe))
 }
@@ -76,18 +76,18 @@ const NAMES: [(&str, Container); 7] = [
     ("/lxc/", Container::Lxc),
 ];
 
-fn by_control_group(probe: &Probe) -> Option<Seen<Container>> {
+fn by_control_group(probe: &Probe) -> Option<Detection<Container>> {
     const FILE: &str = "/proc/self/cgroup";
     let text = probe.read(FILE)?;
     // `system.slice/docker.service` is the daemon on the host.
     let lines = text.lines().filter(|line| !line.ends_with(".service"));
     let paths: Vec<_> = lines.filter_map(|line| line.rsplit(':').next()).collect();
-    named(&paths).map(|(container, name)| Seen::new(container, format!("{name} in {FILE}")))
+    named(&paths).map(|(container, name)| Detection::new(container, format!("{name} in {FILE}")))
 }
 
 /// With a cgroup namespace all paths are `/`, but the mounts of a container come from its runtime. A host has mounts
 /// of its containers too, so only these few are evidence.
-fn by_mounts(probe: &Probe) -> Option<Seen<Container>> {
+fn by_mounts(probe: &Probe) -> Option<Detection<Container>> {
     const FILE: &str = "/proc/self/mountinfo";
     const POINTS: [&str; 4] = ["/", "/etc/hostname", "/etc/hosts", "/etc/resolv.conf"];
     let text = probe.read(FILE)?;
@@ -96,7 +96,7 @@ fn by_mounts(probe: &Probe) -> Option<Seen<Container>> {
         point.is_some_and(|point| POINTS.contains(&point))
     };
     let lines: Vec<_> = text.lines().filter(of_interest).collect();
-    named(&lines).map(|(container, name)| Seen::new(container, format!("{name} in {FILE}")))
+    named(&lines).map(|(container, name)| Detection::new(container, format!("{name} in {FILE}")))
 }
 
 fn named(lines: &[&str]) -> Option<(Container, &'static str)> {

@@ -9,14 +9,14 @@ use super::{cloud, container, kind, network, project, system};
 
 /// A detected value with its evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen<T> {
+pub struct Detection<T> {
     /// The value.
     pub value: T,
     /// The variable, file or fact that shows it.
     pub evidence: String,
 }
 
-impl<T> Seen<T> {
+impl<T> Detection<T> {
     pub(super) fn new(value: T, evidence: impl Into<String>) -> Self {
         Self {
             value,
@@ -30,23 +30,23 @@ impl<T> Seen<T> {
 #[non_exhaustive]
 pub struct Environment {
     /// The cloud platform.
-    pub cloud: Option<Seen<Platform>>,
+    pub cloud: Option<Detection<Platform>>,
     /// The container runtime.
-    pub container: Option<Seen<Container>>,
+    pub container: Option<Detection<Container>>,
     /// The kind of deployment.
-    pub kind: Seen<Kind>,
+    pub kind: Detection<Kind>,
     /// Listen address and transport.
     pub network: Network,
     /// Name of the project.
-    pub project: Option<Seen<String>>,
+    pub project: Option<Detection<String>>,
     /// CPU and memory limits.
     pub system: System,
     /// `json` or `text`.
-    pub log_format: Option<Seen<&'static str>>,
+    pub log_format: Option<Detection<&'static str>>,
     /// Seconds between the stop signal and a forced end.
-    pub grace_seconds: Seen<u32>,
+    pub grace_seconds: Detection<u32>,
     /// Seconds after the stop signal in which requests still arrive.
-    pub delay_seconds: Seen<u32>,
+    pub delay_seconds: Detection<u32>,
 }
 
 /// A default that was derived from the environment.
@@ -71,11 +71,11 @@ impl Environment {
         let container = container::detect(probe);
         let managed = cloud.as_ref().filter(|cloud| cloud.value.is_managed());
         let log_format = if probe.is_at_terminal() {
-            Some(Seen::new("text", "standard error is a terminal"))
+            Some(Detection::new("text", "standard error is a terminal"))
         } else {
             let place = managed.map(|cloud| &cloud.evidence);
             let place = place.or(container.as_ref().map(|container| &container.evidence));
-            place.map(|evidence| Seen::new("json", format!("logs are collected ({evidence})")))
+            place.map(|evidence| Detection::new("json", format!("logs are collected ({evidence})")))
         };
         let (grace_seconds, delay_seconds) = stopping(probe, managed, container.as_ref());
         Self {
@@ -178,12 +178,12 @@ impl Environment {
 /// Returns the times between the stop signal, the last requests and the forced end.
 fn stopping(
     probe: &Probe,
-    cloud: Option<&Seen<Platform>>,
-    container: Option<&Seen<Container>>,
-) -> (Seen<u32>, Seen<u32>) {
+    cloud: Option<&Detection<Platform>>,
+    container: Option<&Detection<Container>>,
+) -> (Detection<u32>, Detection<u32>) {
     let from = |name: &str| {
         let seconds: u32 = probe.variable(name)?.parse().ok()?;
-        Some(Seen::new(seconds, format!("{name}={seconds}")))
+        Some(Detection::new(seconds, format!("{name}={seconds}")))
     };
     if let Some(container) = container.filter(|container| container.value == Container::Kubernetes)
     {
@@ -191,9 +191,9 @@ fn stopping(
             "Kubernetes allows 30 seconds, of which updating its proxies takes some ({})",
             container.evidence
         );
-        return (Seen::new(30, why.clone()), Seen::new(5, why));
+        return (Detection::new(30, why.clone()), Detection::new(5, why));
     }
-    let no_delay = Seen::new(0, "no load balancer needs time to notice");
+    let no_delay = Detection::new(0, "no load balancer needs time to notice");
     let grace = match cloud.map(|cloud| cloud.value) {
         Some(platform) => {
             let said = match platform {
@@ -211,14 +211,14 @@ fn stopping(
                     | Platform::Cloudflare => 5,
                     _ => 30,
                 };
-                Seen::new(
+                Detection::new(
                     seconds,
                     format!("{} gives {seconds} seconds", platform.name()),
                 )
             })
         }
         None => match container {
-            Some(container) => Seen::new(
+            Some(container) => Detection::new(
                 10,
                 format!(
                     "{} gives 10 seconds ({})",
@@ -226,7 +226,7 @@ fn stopping(
                     container.evidence
                 ),
             ),
-            None => Seen::new(30, "the default without a platform"),
+            None => Detection::new(30, "the default without a platform"),
         },
     };
     (grace, no_delay)

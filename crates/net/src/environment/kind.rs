@@ -1,6 +1,6 @@
 //! Detection of the kind of deployment.
 
-use super::{Container, Platform, Probe, Seen};
+use super::{Container, Detection, Platform, Probe};
 
 /// A kind of deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,12 +59,12 @@ const CI: [&str; 11] = [
 
 pub(super) fn detect(
     probe: &Probe,
-    cloud: Option<&Seen<Platform>>,
-    container: Option<&Seen<Container>>,
-) -> Seen<Kind> {
+    cloud: Option<&Detection<Platform>>,
+    container: Option<&Detection<Container>>,
+) -> Detection<Kind> {
     for name in CI {
         if let Some(value) = probe.variable(name).filter(|value| *value != "false") {
-            return Seen::new(Kind::Ci, format!("{name}={value}"));
+            return Detection::new(Kind::Ci, format!("{name}={value}"));
         }
     }
     for name in SAID {
@@ -72,21 +72,21 @@ pub(super) fn detect(
             .variable(name)
             .and_then(|value| Some((value, said(value)?)))
         {
-            return Seen::new(kind, format!("{name}={value}"));
+            return Detection::new(kind, format!("{name}={value}"));
         }
     }
     match (cloud, container) {
         (Some(cloud), _) if cloud.value.is_serverless() => {
-            Seen::new(Kind::Serverless, cloud.evidence.clone())
+            Detection::new(Kind::Serverless, cloud.evidence.clone())
         }
         (Some(cloud), _) if cloud.value.is_managed() => {
-            Seen::new(Kind::Production, cloud.evidence.clone())
+            Detection::new(Kind::Production, cloud.evidence.clone())
         }
         (_, Some(container)) if container.value == Container::Kubernetes => {
-            Seen::new(Kind::Production, container.evidence.clone())
+            Detection::new(Kind::Production, container.evidence.clone())
         }
-        (_, Some(container)) => Seen::new(Kind::Production, container.evidence.clone()),
-        (_, None) => Seen::new(Kind::Development, "no container and no platform"),
+        (_, Some(container)) => Detection::new(Kind::Production, container.evidence.clone()),
+        (_, None) => Detection::new(Kind::Development, "no container and no platform"),
     }
 }
 

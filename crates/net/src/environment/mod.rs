@@ -23,7 +23,7 @@ pub use address::address;
 pub use cloud::{Platform, Provider};
 pub use conflict::{Conflict, Conflicts};
 pub use container::Container;
-pub use detect::{Detected, Environment, Seen};
+pub use detect::{Detected, Detection, Environment};
 pub use kind::Kind;
 pub use list::list;
 pub use network::Network;

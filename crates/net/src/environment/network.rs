@@ -1,19 +1,19 @@
 //! Detection of the listen address, the transport and trusted proxies.
 
-use super::{Container, Platform, Probe, Seen, StandardStreams};
+use super::{Container, Detection, Platform, Probe, StandardStreams};
 
 /// Network settings, as far as the environment determines them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Network {
     /// The address.
-    pub host: Option<Seen<&'static str>>,
+    pub host: Option<Detection<&'static str>>,
     /// The port.
-    pub port: Option<Seen<u16>>,
+    pub port: Option<Detection<u16>>,
     /// `http` or `stdio`.
-    pub transport: Option<Seen<&'static str>>,
+    pub transport: Option<Detection<&'static str>>,
     /// Address ranges of the platform's proxies.
-    pub trusted_proxies: Option<Seen<&'static [&'static str]>>,
+    pub trusted_proxies: Option<Detection<&'static [&'static str]>>,
 }
 
 /// Variables other than `PORT` that set the port of the platform's requests.
@@ -38,24 +38,28 @@ const PRIVATE: [&str; 6] = [
 
 pub(super) fn detect(
     probe: &Probe,
-    cloud: Option<&Seen<Platform>>,
-    container: Option<&Seen<Container>>,
+    cloud: Option<&Detection<Platform>>,
+    container: Option<&Detection<Container>>,
 ) -> Network {
     let managed = cloud.filter(|cloud| cloud.value.is_managed());
     let place = managed
         .map(|cloud| format!("{} ({})", cloud.value.name(), cloud.evidence))
         .or_else(|| container.map(|c| format!("{} ({})", c.value.name(), c.evidence)));
     let host = place.as_ref().map(|place| match is_ipv6_only(probe) {
-        Some(evidence) => Seen::new("::", evidence),
-        None => Seen::new("0.0.0.0", place.clone()),
+        Some(evidence) => Detection::new("::", evidence),
+        None => Detection::new("0.0.0.0", place.clone()),
     });
     let port = PORTS
         .into_iter()
         .find_map(|name| {
             let port: u16 = probe.variable(name)?.parse().ok()?;
-            Some(Seen::new(port, format!("{name}={port}")))
+            Some(Detection::new(port, format!("{name}={port}")))
         })
-        .or_else(|| place.as_ref().map(|place| Seen::new(PORT, place.clone())));
+        .or_else(|| {
+            place
+                .as_ref()
+                .map(|place| Detection::new(PORT, place.clone()))
+        });
     Network {
         host,
         port,
@@ -64,23 +68,23 @@ pub(super) fn detect(
             .filter(|cloud| only_its_proxies_connect(cloud.value))
             .map(|cloud| {
                 let evidence = format!("only the proxies of {} can connect", cloud.value.name());
-                Seen::new(&PRIVATE[..], evidence)
+                Detection::new(&PRIVATE[..], evidence)
             }),
     }
 }
 
 /// HTTP on platforms that route requests; stdio if another program holds both streams. In a container, a pipe at
 /// standard input is no evidence.
-fn transport(probe: &Probe, place: Option<&str>) -> Option<Seen<&'static str>> {
+fn transport(probe: &Probe, place: Option<&str>) -> Option<Detection<&'static str>> {
     if let Some(place) = place {
-        return Some(Seen::new("http", place));
+        return Some(Detection::new("http", place));
     }
     if let Some(port) = probe.variable("PORT") {
-        return Some(Seen::new("http", format!("PORT={port}")));
+        return Some(Detection::new("http", format!("PORT={port}")));
     }
     let is_held =
         probe.standard_streams() == StandardStreams::Pipes && probe.variable("CI").is_none();
-    is_held.then(|| Seen::new("stdio", "standard input and output are both pipes"))
+    is_held.then(|| Detection::new("stdio", "standard input and output are both pipes"))
 }
 
 fn is_ipv6_only(probe: &Probe) -> Option<String> {

@@ -1,9 +1,9 @@
 //! Detection of the project's name.
 
-use super::{Probe, Seen};
+use super::{Detection, Probe};
 
 /// Detects the name of the service. A name from the platform takes precedence over one from the source code.
-pub(super) fn detect(probe: &Probe) -> Option<Seen<String>> {
+pub(super) fn detect(probe: &Probe) -> Option<Detection<String>> {
     by_variable(probe)
         .or_else(|| by_labels(probe))
         .or_else(|| by_image(probe))
@@ -11,7 +11,7 @@ pub(super) fn detect(probe: &Probe) -> Option<Seen<String>> {
         .or_else(|| by_git(probe))
 }
 
-fn by_variable(probe: &Probe) -> Option<Seen<String>> {
+fn by_variable(probe: &Probe) -> Option<Detection<String>> {
     const NAMES: [&str; 11] = [
         "OTEL_SERVICE_NAME",
         "K_SERVICE",
@@ -31,7 +31,7 @@ fn by_variable(probe: &Probe) -> Option<Seen<String>> {
 }
 
 /// Reads the labels of a pod, if the downward API mounts them.
-fn by_labels(probe: &Probe) -> Option<Seen<String>> {
+fn by_labels(probe: &Probe) -> Option<Detection<String>> {
     const FILE: &str = "/etc/podinfo/labels";
     let labels = probe.read(FILE)?;
     ["app.kubernetes.io/name", "app"]
@@ -48,7 +48,7 @@ fn by_labels(probe: &Probe) -> Option<Seen<String>> {
 }
 
 /// Podman stores the image name in the container.
-fn by_image(probe: &Probe) -> Option<Seen<String>> {
+fn by_image(probe: &Probe) -> Option<Detection<String>> {
     const FILE: &str = "/run/.containerenv";
     let text = probe.read(FILE)?;
     let image = text.lines().find_map(|line| line.strip_prefix("image="))?;
@@ -57,7 +57,7 @@ fn by_image(probe: &Probe) -> Option<Seen<String>> {
     seen(name, &format!("image in {FILE}"))
 }
 
-fn by_manifest(probe: &Probe) -> Option<Seen<String>> {
+fn by_manifest(probe: &Probe) -> Option<Detection<String>> {
     let from_toml = |file: &str, table: &str| seen(name_in_table(&probe.read(file)?, table)?, file);
     from_toml("Cargo.toml", "[package]")
         .or_else(|| {
@@ -85,7 +85,7 @@ fn name_in_table<'t>(manifest: &'t str, header: &str) -> Option<&'t str> {
 }
 
 /// Returns the last segment of the repository's URL.
-fn by_git(probe: &Probe) -> Option<Seen<String>> {
+fn by_git(probe: &Probe) -> Option<Detection<String>> {
     const FILE: &str = ".git/config";
     let text = probe.read(FILE)?;
     let (_, origin) = text.split_once("[remote \"origin\"]")?;
@@ -104,11 +104,11 @@ fn by_git(probe: &Probe) -> Option<Seen<String>> {
 }
 
 /// Accepts a name of sensible length.
-fn seen(name: &str, evidence: &str) -> Option<Seen<String>> {
+fn seen(name: &str, evidence: &str) -> Option<Detection<String>> {
     const NAME_MAX: usize = 128;
     let name = name.trim();
     let is_name = !name.is_empty() && name.len() <= NAME_MAX && !name.contains(char::is_control);
-    is_name.then(|| Seen::new(name.to_owned(), evidence))
+    is_name.then(|| Detection::new(name.to_owned(), evidence))
 }
 
 #[cfg(test)]

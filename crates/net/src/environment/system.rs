@@ -1,15 +1,15 @@
 //! Detection of CPU and memory limits, from control groups or else from the machine.
 
-use super::{Probe, Seen};
+use super::{Detection, Probe};
 
 /// Resources that the process may use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct System {
     /// CPU time, in thousandths of a core; `None` if unknown.
-    pub cpu_millis: Option<Seen<u64>>,
+    pub cpu_millis: Option<Detection<u64>>,
     /// Memory, in bytes; `None` if unknown.
-    pub memory_bytes: Option<Seen<u64>>,
+    pub memory_bytes: Option<Detection<u64>>,
     /// True if the memory is a hard limit; false if it is the physical memory.
     pub memory_is_limited: bool,
 }
@@ -21,7 +21,7 @@ pub(super) fn detect(probe: &Probe) -> System {
     let quota = groups.cpu_millis(probe);
     let cpu_millis = match quota {
         Some(quota) if cores == 0 || quota.value < cores => Some(quota),
-        _ if 0 < cores => Some(Seen::new(cores, counted(machine.cores))),
+        _ if 0 < cores => Some(Detection::new(cores, counted(machine.cores))),
         _ => None,
     };
     let built_in = machine.memory_bytes;
@@ -30,7 +30,7 @@ pub(super) fn detect(probe: &Probe) -> System {
         .filter(|limit| built_in == 0 || limit.value < built_in);
     let memory_is_limited = limit.is_some();
     let memory_bytes = limit.or_else(|| {
-        (0 < built_in).then(|| Seen::new(built_in, format!("{} built in", in_mib(built_in))))
+        (0 < built_in).then(|| Detection::new(built_in, format!("{} built in", in_mib(built_in))))
     });
     System {
         cpu_millis,
@@ -41,7 +41,7 @@ pub(super) fn detect(probe: &Probe) -> System {
 
 impl System {
     /// Number of worker threads: one per core, rounded up, within the available memory.
-    pub fn parallelism(&self) -> Option<Seen<u64>> {
+    pub fn parallelism(&self) -> Option<Detection<u64>> {
         let cpu = self.cpu_millis.as_ref()?;
         let cores = cpu.value.div_ceil(1000).max(1);
         if let Some(memory) = &self.memory_bytes {
@@ -52,10 +52,10 @@ impl System {
                     memory.evidence,
                     in_mib(WORKER_BYTES)
                 );
-                return Some(Seen::new(fitting, evidence));
+                return Some(Detection::new(fitting, evidence));
             }
         }
-        Some(Seen::new(cores, cpu.evidence.clone()))
+        Some(Detection::new(cores, cpu.evidence.clone()))
     }
 }
 
@@ -73,10 +73,10 @@ pub(super) fn in_mib(bytes: u64) -> String {
     format!("{} MiB", bytes / (1024 * 1024))
 }
 
-fn of_lambda(probe: &Probe) -> Option<Seen<u64>> {
+fn of_lambda(probe: &Probe) -> Option<Detection<u64>> {
     const NAME: &str = "AWS_LAMBDA_FUNCTION_MEMORY_SIZE";
     let mib: u64 = probe.variable(NAME)?.parse().ok()?;
-    Some(Seen::new(
+    Some(Detection::new(
         mib.checked_mul(1024 * 1024)?,
         format!("{NAME}={mib}"),
     ))
@@ -117,7 +117,7 @@ impl Groups {
         groups
     }
 
-    fn cpu_millis(&self, probe: &Probe) -> Option<Seen<u64>> {
+    fn cpu_millis(&self, probe: &Probe) -> Option<Detection<u64>> {
         let unified = self.unified_files(probe, "cpu.max", |text| {
             let mut parts = text.split_whitespace();
             let quota: u64 = parts.next()?.parse().ok()?;
@@ -133,7 +133,7 @@ impl Groups {
                 let quota: u64 = read("cpu.cfs_quota_us")?.trim().parse().ok()?;
                 let period: u64 = read("cpu.cfs_period_us")?.trim().parse().ok()?;
                 let millis = quota.saturating_mul(1000).checked_div(period)?;
-                Some(Seen::new(
+                Some(Detection::new(
                     millis,
                     format!("{folder}/cpu.cfs_quota_us: {quota} of {period}"),
                 ))
@@ -141,7 +141,7 @@ impl Groups {
         })
     }
 
-    fn memory_bytes(&self, probe: &Probe) -> Option<Seen<u64>> {
+    fn memory_bytes(&self, probe: &Probe) -> Option<Detection<u64>> {
         // `max` means no limit, and fails to parse.
         let number = |text: &str| text.trim().parse::<u64>().ok();
         let least = [
@@ -155,7 +155,8 @@ impl Groups {
                 let bytes = number(&probe.read(&file)?)?;
                 /// Version 1 reports "no limit" as its largest number of pages.
                 const UNLIMITED: u64 = 1 << 60;
-                (bytes < UNLIMITED).then(|| Seen::new(bytes, format!("{file}: {}", in_mib(bytes))))
+                (bytes < UNLIMITED)
+                    .then(|| Detection::new(bytes, format!("{file}: {}", in_mib(bytes))))
             })
         })
     }
@@ -166,9 +167,9 @@ impl Groups {
         probe: &Probe,
         file: &str,
         parse: impl Fn(&str) -> Option<u64>,
-    ) -> Option<Seen<u64>> {
+    ) -> Option<Detection<u64>> {
         let group = self.unified.as_deref()?;
-        let mut least: Option<Seen<u64>> = None;
+        let mut least: Option<Detection<u64>> = None;
         for folder in folders(group)
             .into_iter()
             .flat_map(|group| [format!("{ROOT}{group}"), format!("{ROOT}/unified{group}")])
@@ -180,7 +181,7 @@ impl Groups {
             if let Some(value) = parse(&text)
                 && least.as_ref().is_none_or(|least| value < least.value)
             {
-                least = Some(Seen::new(value, format!("{path}: {}", text.trim())));
+                least = Some(Detection::new(value, format!("{path}: {}", text.trim())));
             }
         }
         least
@@ -190,8 +191,8 @@ impl Groups {
     fn old_files(
         &self,
         controller: &str,
-        find: impl Fn(&str) -> Option<Seen<u64>>,
-    ) -> Option<Seen<u64>> {
+        find: impl Fn(&str) -> Option<Detection<u64>>,
+    ) -> Option<Detection<u64>> {
         let (controllers, path) = self
             .by_controller
             .iter()
@@ -325,7 +326,7 @@ mod tests {
     fn a_part_of_a_core_is_worth_a_thread() {
         for (millis, threads) in [(100, 1), (1000, 1), (1500, 2), (8000, 8)] {
             let system = System {
-                cpu_millis: Some(Seen::new(millis, "")),
+                cpu_millis: Some(Detection::new(millis, "")),
                 ..System::default()
             };
             assert_eq!(system.parallelism().expect("known").value, threads);
@@ -336,8 +337,8 @@ mod tests {
     fn there_are_no_more_workers_than_there_is_memory_for() {
         for (mib, threads) in [(512, 8), (256, 8), (128, 4), (64, 2), (16, 1)] {
             let system = System {
-                cpu_millis: Some(Seen::new(8000, "8 cores")),
-                memory_bytes: Some(Seen::new(mib * 1024 * 1024, "memory.max")),
+                cpu_millis: Some(Detection::new(8000, "8 cores")),
+                memory_bytes: Some(Detection::new(mib * 1024 * 1024, "memory.max")),
                 memory_is_limited: true,
             };
             let seen = system.parallelism().expect("known");

@@ -16,7 +16,7 @@ use url::Url;
 
 use super::client::{is_redirect, next_url};
 use super::inflate::{Inflate, InflateError};
-use super::pinned_client::Place;
+use super::pinned_client::PoolSlot;
 use super::{FetchError, Phase};
 
 /// Maximum time to drain the rest of an unwanted stream, and the maximum number of bytes to discard.
@@ -40,7 +40,7 @@ pub struct FetchedResponse {
 /// Response whose head has arrived and whose body may still be arriving.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Answer {
+pub struct StreamingResponse {
     /// Its status.
     pub status: StatusCode,
     /// Its headers.
@@ -57,10 +57,10 @@ pub struct Answer {
     pub(super) max: usize,
     pub(super) seen: usize,
     /// Pool slot that takes the connection back after the whole body was read.
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<PoolSlot>,
 }
 
-impl Answer {
+impl StreamingResponse {
     /// Returns the next chunk of the body, as received; `None` at the end.
     ///
     /// # Errors

@@ -22,7 +22,7 @@ pub struct Limits {
 
 /// A group of processes in the making.
 #[derive(Debug)]
-pub struct Prepared {
+pub struct ProcessGroupBuilder {
     mark: String,
 }
 
@@ -67,14 +67,14 @@ const MARK: &str = "CHILD_OF_LONGSHORE";
 
 impl Group {
     /// Makes a command begin a group of its own, within limits.
-    pub fn prepare(command: &mut Command, limits: Limits) -> Prepared {
+    pub fn prepare(command: &mut Command, limits: Limits) -> ProcessGroupBuilder {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let secret = getrandom::u64().unwrap_or_default();
         let mark = format!("{}-{number}-{secret:016x}", std::process::id());
         command.env(MARK, &mark).process_group(0);
         limit(command, limits);
-        Prepared { mark }
+        ProcessGroupBuilder { mark }
     }
 
     /// The command has ended by itself: what it left behind is ended too.
@@ -95,7 +95,7 @@ impl Group {
     }
 }
 
-impl Prepared {
+impl ProcessGroupBuilder {
     /// The command runs, under this id.
     pub fn started(self, id: Option<u32>) -> Group {
         let leader = id

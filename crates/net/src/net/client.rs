@@ -24,7 +24,7 @@ use url::Url;
 use super::connect::{Connector, Parts};
 use super::pools::Pools;
 use super::resolve::{self, Resolve};
-use super::{Answer, FetchError, FetchedResponse, Guard, Phase};
+use super::{FetchError, FetchedResponse, Guard, Phase, StreamingResponse};
 
 /// HTTP client for HTTP/1.1 and HTTP/2, restricted by its [`Guard`].
 ///
@@ -422,11 +422,14 @@ impl Client {
     /// # Errors
     ///
     /// Same as [`fetch`](Self::fetch).
-    pub fn open(&self, request: OutgoingRequest) -> BoxFuture<'_, Result<Answer, FetchError>> {
+    pub fn open(
+        &self,
+        request: OutgoingRequest,
+    ) -> BoxFuture<'_, Result<StreamingResponse, FetchError>> {
         Box::pin(self.follow(request))
     }
 
-    async fn follow(&self, mut request: OutgoingRequest) -> Result<Answer, FetchError> {
+    async fn follow(&self, mut request: OutgoingRequest) -> Result<StreamingResponse, FetchError> {
         let limit = request.total.or(self.deadlines.total);
         let total = limit.map(|limit| (Instant::now() + limit, limit));
         clean(&mut request.headers);
@@ -459,7 +462,7 @@ impl Client {
         &self,
         request: &OutgoingRequest,
         total: Option<(Instant, Duration)>,
-    ) -> Result<Answer, FetchError> {
+    ) -> Result<StreamingResponse, FetchError> {
         self.guard.check_url(&request.url)?;
         let host = request.url.host_str().unwrap_or_default().to_owned();
         let mut bare = request.url.clone();
@@ -490,7 +493,7 @@ impl Client {
             })?
             .map_err(|error| failed(&host, error))?;
         let (head, body) = answer.into_parts();
-        Ok(Answer {
+        Ok(StreamingResponse {
             status: head.status,
             version: head.version,
             headers: head.headers,

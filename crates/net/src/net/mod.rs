@@ -41,7 +41,7 @@ mod waker_filter;
 pub mod testing;
 
 #[cfg(feature = "egress")]
-pub use answer::{Answer, FetchedResponse};
+pub use answer::{FetchedResponse, StreamingResponse};
 pub use background::{Background, OnFailure, StopSignal, TaskName, TaskOutput};
 pub use backoff::{Backoff, chance};
 pub use body::{Body, BodyError};
@@ -59,12 +59,12 @@ pub use peer::Peer;
 #[cfg(feature = "egress")]
 pub use pinned_client::PinnedClient;
 #[cfg(feature = "sources")]
-pub use program::{Child, Program, Watched};
+pub use program::{Child, Program, SupervisedChild};
 pub use proxies::TrustedProxies;
 #[cfg(feature = "egress")]
 pub use resolve::{Resolve, SystemResolver};
 pub use share::{FairSemaphore, ShareKey, enter as enter_share};
-pub use sse::{Event, EventDecoder, Said};
+pub use sse::{Event, EventDecoder, SseItem};
 pub use tasks::{spawn, spawn_blocking, spawn_on};
 pub use upload::Upload;
 pub use waker_filter::ConnectionWaker;

@@ -21,7 +21,7 @@ use url::Url;
 use super::client::{HEAD_BYTES, HEADERS, IDLE_CONNECTION_LIFE, IDLE_CONNECTIONS, clean};
 use super::connect::Stream;
 use super::pools::is_alone;
-use super::{Answer, Client, FetchError, OutgoingRequest, Phase};
+use super::{Client, FetchError, OutgoingRequest, Phase, StreamingResponse};
 
 /// Sends requests to one URL with the guard and deadlines of its [`Client`]. Redirects are not followed.
 ///
@@ -53,7 +53,7 @@ struct Idle(Mutex<Vec<(Sender, Instant)>>);
 type Sender = SendRequest<Full<Bytes>>;
 
 /// Pool slot that takes a connection back after its response was read.
-pub(super) struct Place {
+pub(super) struct PoolSlot {
     sender: Sender,
     idle: Arc<Idle>,
 }
@@ -115,7 +115,7 @@ impl PinnedClient {
         method: Method,
         headers: HeaderMap,
         body: Bytes,
-    ) -> Result<Answer, FetchError> {
+    ) -> Result<StreamingResponse, FetchError> {
         let parts = &*self.0;
         if !parts.is_own.load(Ordering::Relaxed) {
             return parts.by_client(method, headers, body).await;
@@ -150,7 +150,7 @@ impl PinnedClient {
             }
         };
         let (head, body) = answer.into_parts();
-        let mut answer = Answer {
+        let mut answer = StreamingResponse {
             status: head.status,
             version: head.version,
             headers: head.headers,
@@ -169,7 +169,7 @@ impl PinnedClient {
 }
 
 enum Sent {
-    Answered(Response<Incoming>, Place),
+    Answered(Response<Incoming>, PoolSlot),
     /// The request was not sent, since the server requires HTTP/2.
     Http2(Request<Full<Bytes>>),
 }
@@ -189,7 +189,7 @@ impl Parts {
                 continue;
             }
             match sender.try_send_request(request).await {
-                Ok(answer) => return Ok(Sent::Answered(answer, Place { sender, idle })),
+                Ok(answer) => return Ok(Sent::Answered(answer, PoolSlot { sender, idle })),
                 Err(mut error) => match error.take_message() {
                     // The server had hung up meanwhile; nothing was sent.
                     Some(again) if !is_new => request = again,
@@ -225,7 +225,7 @@ impl Parts {
         method: Method,
         headers: HeaderMap,
         body: Bytes,
-    ) -> Result<Answer, FetchError> {
+    ) -> Result<StreamingResponse, FetchError> {
         let mut outgoing = OutgoingRequest::new(method, self.url.clone());
         outgoing.headers = headers;
         outgoing.body = body;
@@ -296,7 +296,7 @@ fn is_old(since: Instant, now: Instant) -> bool {
     IDLE_CONNECTION_LIFE < now.saturating_duration_since(since)
 }
 
-impl Place {
+impl PoolSlot {
     /// Lets the next request have the connection.
     pub(super) fn leave(self) {
         if !self.sender.is_closed() {
@@ -305,7 +305,7 @@ impl Place {
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for PoolSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Place")
     }

@@ -145,7 +145,7 @@ impl Child {
 
 /// A child process supervised by a task. Drop kills it and its descendants at once.
 #[derive(Debug)]
-pub struct Watched {
+pub struct SupervisedChild {
     group: SharedGroup,
     stop: oneshot::Sender<Duration>,
     task: JoinHandle<()>,
@@ -159,7 +159,7 @@ fn end(group: &SharedGroup) {
 
 impl Child {
     /// Supervises the child. When it exits by itself, its descendants are killed and `ended` is called.
-    pub fn watch(self, ended: impl FnOnce() + Send + 'static) -> Watched {
+    pub fn watch(self, ended: impl FnOnce() + Send + 'static) -> SupervisedChild {
         let Self {
             stdin,
             mut child,
@@ -197,11 +197,11 @@ impl Child {
             end(&shared);
             let _ = child.wait().await;
         });
-        Watched { group, stop, task }
+        SupervisedChild { group, stop, task }
     }
 }
 
-impl Watched {
+impl SupervisedChild {
     /// Ends it as [`Child::stop`] does.
     pub async fn stop(mut self, grace: Duration) {
         let (nobody, _) = oneshot::channel();
@@ -211,7 +211,7 @@ impl Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for SupervisedChild {
     fn drop(&mut self) {
         end(&self.group);
         self.task.abort();

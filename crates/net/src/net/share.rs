@@ -63,15 +63,15 @@ impl ShareKey {
 
 /// Sets the key of the call that is polled on this thread, until the guard is dropped.
 #[inline]
-pub fn enter(key: ShareKey) -> Entered {
-    Entered(CURRENT.replace(key))
+pub fn enter(key: ShareKey) -> ShareGuard {
+    ShareGuard(CURRENT.replace(key))
 }
 
 /// Restores the previous key when dropped.
 #[derive(Debug)]
-pub struct Entered(ShareKey);
+pub struct ShareGuard(ShareKey);
 
-impl Drop for Entered {
+impl Drop for ShareGuard {
     #[inline]
     fn drop(&mut self) {
         CURRENT.set(self.0);

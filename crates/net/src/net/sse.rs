@@ -26,7 +26,7 @@ pub struct Event {
 
 /// Item of an event stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum SseItem {
     Event(Event),
     /// After how many milliseconds to come back when the stream ends.
     Retry(u64),
@@ -55,7 +55,7 @@ impl EventDecoder {
     }
 
     /// Takes the next bytes, and gives what became whole with them.
-    pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<Said>, EventTooLong> {
+    pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<SseItem>, EventTooLong> {
         let mut said = Vec::new();
         for part in bytes.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
             let (text, end) = match part.split_last() {
@@ -79,7 +79,7 @@ impl EventDecoder {
         Ok(said)
     }
 
-    fn take_line(&mut self, line: &[u8]) -> Option<Said> {
+    fn take_line(&mut self, line: &[u8]) -> Option<SseItem> {
         let line = String::from_utf8_lossy(line);
         let mut line = &*line;
         if std::mem::take(&mut self.at_start) {
@@ -100,7 +100,7 @@ impl EventDecoder {
             }
             "event" => value.clone_into(&mut self.kind),
             "id" if !value.contains('\0') => self.id = Some(value.to_owned()),
-            "retry" => return value.parse().ok().map(Said::Retry),
+            "retry" => return value.parse().ok().map(SseItem::Retry),
             // A comment, or something that is to come.
             _ => {}
         }
@@ -108,13 +108,13 @@ impl EventDecoder {
     }
 
     /// Completes an event; an event without data is discarded, but its ID is kept.
-    fn dispatch(&mut self) -> Option<Said> {
+    fn dispatch(&mut self) -> Option<SseItem> {
         let kind = std::mem::take(&mut self.kind);
         let data = std::mem::take(&mut self.data);
         if !std::mem::take(&mut self.has_data) {
             return None;
         }
-        Some(Said::Event(Event {
+        Some(SseItem::Event(Event {
             kind,
             data,
             id: self.id.clone(),
@@ -132,8 +132,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn event(kind: &str, data: &str, id: Option<&str>) -> Said {
-        Said::Event(Event {
+    fn event(kind: &str, data: &str, id: Option<&str>) -> SseItem {
+        SseItem::Event(Event {
             kind: kind.into(),
             data: data.into(),
             id: id.map(Into::into),
@@ -167,7 +167,7 @@ mod tests {
                 Ok(vec![
                     event("", "", Some("1")),
                     event("endpoint", "/a\n b", Some("1")),
-                    Said::Retry(250),
+                    SseItem::Retry(250),
                     event("", "last", Some("2")),
                 ]),
                 "{end:?}"

@@ -18,7 +18,7 @@ use crate::protocol::Revision;
 use crate::server::{
     ClientRequestCounts, EventData, Reply, Server, StdioPeer, TestHttpRequest, WorkerState,
 };
-use crate::telemetry::Seen;
+use crate::telemetry::RequestOrigin;
 pub use result::{CallError, CallResult, Progress};
 
 /// In-process server for tests. Messages are exchanged as JSON and pass through everything but a transport.
@@ -90,8 +90,8 @@ pub struct Harness {
     revision: Revision,
     log_level: Option<LogLevel>,
     http: Option<TestHttpRequest>,
-    answer: Option<Box<Answering>>,
-    witness: Option<Box<Witness>>,
+    answer: Option<Box<ClientHandler>>,
+    witness: Option<Box<MessageObserver>>,
 }
 
 /// A message between the harness's client and its server.
@@ -104,9 +104,9 @@ pub enum WireMessage<'m> {
     ToClient(&'m Value),
 }
 
-type Witness = dyn Fn(WireMessage<'_>) + Send + Sync;
+type MessageObserver = dyn Fn(WireMessage<'_>) + Send + Sync;
 
-type Answering = dyn Fn(&str, &Value) -> Value + Send + Sync;
+type ClientHandler = dyn Fn(&str, &Value) -> Value + Send + Sync;
 
 /// Maximum number of times that a call may ask for input.
 const ROUNDS_MAX: usize = 100;
@@ -580,7 +580,7 @@ impl Harness {
         }
         let body = Bytes::copy_from_slice(message.as_bytes());
         let handled = poll_fn(|cx| {
-            let (by, peer) = ((&self.worker, Seen::PIPE), &self.peer);
+            let (by, peer) = ((&self.worker, RequestOrigin::PIPE), &self.peer);
             Poll::Ready(
                 self.server
                     .handle_stdio(cx, by, peer, &self.principal, &body),

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use super::{Streams, notice};
 use crate::catalog::LogLevel;
-use crate::seal::Ended;
+use crate::seal::RevokedSession;
 use crate::state::{Retention, StateError};
 
 /// A change of a session that every replica must apply.
@@ -17,7 +17,7 @@ use crate::state::{Retention, StateError};
 #[serde(rename_all = "snake_case")]
 pub(crate) enum DurableEvent {
     /// The session ended before its expiry.
-    Ended(Ended),
+    Ended(RevokedSession),
     /// The session changed its log level.
     Level { session: Arc<str>, level: LogLevel },
 }

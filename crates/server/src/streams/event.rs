@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::server::reply::JsonResponse;
-use crate::telemetry::{DeferredScope, Verdict};
+use crate::telemetry::{DeferredScope, OperationOutcome};
 
 /// A source of events. The transport polls it and drops it when the client disconnects.
 pub trait EventSource: Send {
@@ -17,7 +17,7 @@ pub trait EventSource: Send {
 
     /// Reports the end of the stream to the hooks. A stream without a response completes when it opens.
     fn watch(&mut self, watch: DeferredScope) {
-        watch.end(Verdict::Done, None, || None);
+        watch.end(OperationOutcome::Done, None, || None);
     }
 
     /// Time of the next required poll.

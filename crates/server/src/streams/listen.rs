@@ -20,7 +20,7 @@ use crate::protocol::{ErrorCode, ErrorObject, Method, fault_of_uri};
 use crate::seal::Session;
 use crate::server::errors::{internal_error, invalid_params};
 use crate::server::parts::Server;
-use crate::server::reply::{MaybeReady, Refusal, Reply, begin};
+use crate::server::reply::{MaybeReady, RejectReason, Reply, begin};
 use crate::server::request_context::Caller;
 use crate::server::tasks;
 
@@ -53,7 +53,7 @@ pub(crate) fn listen(
 ) -> Result<MaybeReady, Reply> {
     if caller.stream_after.is_none() {
         return Err(Reply::refuse(
-            Refusal::NotAcceptable,
+            RejectReason::NotAcceptable,
             Some(request.id),
             ErrorCode::Http(406),
             "the response to subscriptions/listen is an event stream: Accept must allow text/event-stream",
@@ -70,7 +70,7 @@ pub(crate) fn listen(
         );
         let missing = json!({"requiredCapabilities": {"extensions": {TASKS: {}}}});
         return Err(Reply::refused(
-            Refusal::Capability,
+            RejectReason::Capability,
             Some(request.id),
             &error.with_data(missing),
         ));
@@ -306,7 +306,7 @@ impl TooManyStreams {
         let message = format!("Too many open streams: the maximum is {max}");
         let error = ErrorObject::new(ErrorCode::Http(429), message);
         Reply::refused(
-            Refusal::TooManyStreams,
+            RejectReason::TooManyStreams,
             id,
             &error.with_data(json!({ "setting": setting })),
         )

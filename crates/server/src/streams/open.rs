@@ -22,7 +22,7 @@ use crate::server::handshake;
 use crate::server::http_head::HttpHead;
 use crate::server::param_headers::VersionHeader;
 use crate::server::parts::Server;
-use crate::server::reply::{Refusal, Reply};
+use crate::server::reply::{RejectReason, Reply};
 use crate::server::worker_state::WorkerState;
 use crate::state::StateError;
 
@@ -229,7 +229,7 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<String>, Reply> {
 /// The error must not reveal whether the event never existed, has expired, or belongs to another session.
 fn unknown_event() -> Reply {
     Reply::refuse(
-        Refusal::EventUnknown,
+        RejectReason::EventUnknown,
         None,
         ErrorCode::Http(400),
         "Last-Event-ID is unknown, or its events have expired; open a stream without it",
@@ -238,7 +238,7 @@ fn unknown_event() -> Reply {
 
 fn unavailable(_: StateError) -> Reply {
     Reply::refuse(
-        Refusal::StateUnavailable,
+        RejectReason::StateUnavailable,
         None,
         ErrorCode::Http(503),
         "Earlier events cannot be read now; try again later",

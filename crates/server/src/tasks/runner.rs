@@ -17,7 +17,7 @@ use super::liveness::TaskSlot;
 use super::record::{Record, TaskResult, TaskStatus};
 use super::store::Tasks;
 use crate::catalog::{CallContext, ClientRequestError, PendingRequest};
-use crate::limit::Held;
+use crate::limit::CallPermits;
 use crate::server::inflight::InflightEntry;
 use crate::server::running_call::{self, CallOutcome, CatchUnwind};
 use crate::state::StateError;
@@ -35,7 +35,7 @@ pub(super) struct Runner {
     /// Registration of the call; shutdown waits for it.
     pub(super) inflight: InflightEntry,
     /// Concurrency permits of the call.
-    pub(super) held: Held,
+    pub(super) held: CallPermits,
 }
 
 /// Event while a task runs.

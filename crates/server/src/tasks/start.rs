@@ -12,7 +12,7 @@ use super::record::{Record, StoredResult, TaskDialect, TaskResult, TaskStatus, n
 use super::runner::Runner;
 use super::{list, store};
 use crate::catalog::{CallContext, Output, TASKS_EXTENSION, TaskSupport, ToolError};
-use crate::limit::{Held, Limit, Turn};
+use crate::limit::{CallPermits, Limit, PermitRequest};
 use crate::net;
 use crate::protocol::message::Request;
 use crate::protocol::{ErrorCode, ErrorObject, Method};
@@ -20,7 +20,7 @@ use crate::server::audit_record::TaskAuditRecord;
 use crate::server::errors::{internal_error, invalid_params};
 use crate::server::inflight::BoxedCall;
 use crate::server::parts::Server;
-use crate::server::reply::{MaybeReady, Refusal, Reply, begin};
+use crate::server::reply::{MaybeReady, RejectReason, Reply, begin};
 use crate::server::request_context::Caller;
 use crate::server::running_call::{CallOutcome, CatchUnwind};
 use crate::server::share::owner_of;
@@ -121,7 +121,7 @@ pub(crate) fn begin_task(
     server: &Arc<Server>,
     id: &str,
     task: TaskCall,
-    turn: Turn,
+    turn: PermitRequest,
     conclude: impl FnOnce(&str, CallOutcome<Result<Output, ToolError>>) -> MaybeReady + Send + 'static,
 ) -> MaybeReady {
     let inflight = Arc::clone(&server.calls.inflight);
@@ -193,7 +193,7 @@ pub(crate) fn begin_task(
 async fn start_task(
     server: &Arc<Server>,
     task: TaskCall,
-    held: Held,
+    held: CallPermits,
     conclude: impl FnOnce(&str, CallOutcome<Result<Output, ToolError>>) -> MaybeReady + Send + 'static,
 ) -> Result<(Record, TaskDialect), StartError> {
     let TaskCall {
@@ -354,5 +354,5 @@ pub(super) fn missing_extension(id: &str) -> Reply {
     message.push_str(" extension");
     let error = ErrorObject::new(ErrorCode::MissingCapability, message);
     let data = json!({"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}});
-    Reply::refused(Refusal::Capability, Some(id), &error.with_data(data))
+    Reply::refused(RejectReason::Capability, Some(id), &error.with_data(data))
 }

@@ -27,7 +27,7 @@ pub struct DrainConfig {
 
 /// Phases of shutdown, from the signal to the end of the process, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Budget {
+pub struct DrainDeadlines {
     /// Readiness fails, while all requests are still served.
     pub delay: Duration,
     /// New connections are rejected; calls in progress complete.
@@ -70,7 +70,7 @@ impl DrainConfig {
     }
 
     /// Returns the budget for the environment of the process.
-    pub fn budget(&self, probe: &Probe) -> Budget {
+    pub fn budget(&self, probe: &Probe) -> DrainDeadlines {
         let on_kubernetes = probe.variable("KUBERNETES_SERVICE_HOST").is_some();
         let grace = self.grace_seconds.unwrap_or(match on_kubernetes {
             true => 30,
@@ -80,14 +80,14 @@ impl DrainConfig {
         let delay = self
             .delay_seconds
             .unwrap_or(if on_kubernetes { 5 } else { 0 });
-        Budget::of(
+        DrainDeadlines::of(
             Duration::from_secs(grace.max(GRACE_SECONDS_MIN).into()),
             Duration::from_secs(delay.into()),
         )
     }
 }
 
-impl Budget {
+impl DrainDeadlines {
     /// Divides a grace period. The delay never exceeds the time left for calls.
     pub fn of(grace: Duration, delay: Duration) -> Self {
         let set_aside = CHILDREN + FLUSH + SLACK;
@@ -108,7 +108,7 @@ impl Budget {
     }
 }
 
-impl Default for Budget {
+impl Default for DrainDeadlines {
     fn default() -> Self {
         Self::of(Duration::from_secs(30), Duration::ZERO)
     }

@@ -21,7 +21,7 @@ use crate::net::{self, BulkheadConfig, EgressConfig, FetchedResponse, OutgoingRe
 use crate::source::config::ExchangeLimits;
 use crate::source::config::SourceParts;
 use crate::source::credentials::AuthConfig;
-use crate::source::exchange::{Exchange, ExchangeError, Manner};
+use crate::source::exchange::{Exchange, ExchangeError, RequestOptions};
 
 /// Bucket for large results.
 ///
@@ -242,7 +242,7 @@ impl S3 {
         let keys = self.keys.load().await.map_err(S3Error::Credentials)?;
         sign(&mut request, &keys, &self.region, SystemTime::now())?;
         // The signature is the only credential.
-        let manner = Manner {
+        let manner = RequestOptions {
             repeatable: true,
             authenticated: false,
         };

@@ -178,7 +178,7 @@ impl ArtifactStore for FolderStore {
                 if store.total < clear(&store.folder, now)?.saturating_add(size) {
                     return Err(too_large());
                 }
-                Begun::new(&file, head, size)?
+                TemporaryFile::new(&file, head, size)?
             };
             begun.end(&artifact.bytes, &store.room)
         })
@@ -308,7 +308,7 @@ fn head_of(kept: &Artifact) -> String {
 
 /// A temporary file that is renamed when complete, so readers never see a partial file. Only the owner can read it.
 /// Dropping it before completion removes it.
-struct Begun {
+struct TemporaryFile {
     file: PathBuf,
     temporary: PathBuf,
     open: std::fs::File,
@@ -316,7 +316,7 @@ struct Begun {
     is_whole: bool,
 }
 
-impl Begun {
+impl TemporaryFile {
     /// Creates a file with its final size, which counts against the capacity immediately.
     fn new(file: &Path, head: String, size: u64) -> io::Result<Self> {
         let temporary = file.with_extension("tmp");
@@ -346,7 +346,7 @@ impl Begun {
     }
 }
 
-impl Drop for Begun {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
         if !self.is_whole {
             // Failure is harmless: readers ignore the file, and the next cleanup tries again.

@@ -41,12 +41,15 @@ enum Giver {
         file: PathBuf,
     },
     /// The credentials endpoint of a container.
-    Container { url: Url, proof: Option<Proof> },
+    Container {
+        url: Url,
+        proof: Option<WorkloadCredential>,
+    },
     /// The metadata service of a machine.
     Machine { service: Url },
 }
 
-enum Proof {
+enum WorkloadCredential {
     Text(Secret),
     File(PathBuf),
 }
@@ -61,7 +64,7 @@ struct Given {
 /// Response of a container endpoint or of the metadata service.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Answer {
+struct MetadataResponse {
     access_key_id: String,
     secret_access_key: String,
     token: Option<String>,
@@ -135,8 +138,8 @@ impl Workload {
             let file = probe.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
             let text = probe.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN");
             let proof = match (file, text) {
-                (Some(file), _) => Some(Proof::File(file.into())),
-                (None, Some(text)) => Some(Proof::Text(Secret::from(text.to_owned()))),
+                (Some(file), _) => Some(WorkloadCredential::File(file.into())),
+                (None, Some(text)) => Some(WorkloadCredential::Text(Secret::from(text.to_owned()))),
                 (None, None) => None,
             };
             return Self::new(Giver::Container { url, proof }).map(Some);
@@ -274,8 +277,8 @@ impl Workload {
                 let mut request = OutgoingRequest::get(url.clone());
                 let proof = match proof {
                     None => None,
-                    Some(Proof::Text(text)) => Some(text.clone()),
-                    Some(Proof::File(file)) => Some(read_text(file).await?),
+                    Some(WorkloadCredential::Text(text)) => Some(text.clone()),
+                    Some(WorkloadCredential::File(file)) => Some(read_text(file).await?),
                 };
                 if let Some(proof) = proof {
                     request = request.header(AUTHORIZATION, secret_value(&proof)?);
@@ -324,7 +327,7 @@ impl Workload {
 
     fn read(&self, answer: &FetchedResponse) -> Result<(Keys, SystemTime), String> {
         // The parser's message could quote the credentials.
-        let answer: Answer = serde_json::from_slice(&answer.body)
+        let answer: MetadataResponse = serde_json::from_slice(&answer.body)
             .map_err(|_| format!("{} gives no keys", self.giver))?;
         let keys = Keys {
             id: answer.access_key_id,

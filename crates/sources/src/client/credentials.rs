@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use http::{HeaderMap, Method, StatusCode};
 
 use super::ClientError;
-use crate::net::{Answer, Client as HttpClient, OutgoingRequest, PinnedClient};
+use crate::net::{Client as HttpClient, OutgoingRequest, PinnedClient, StreamingResponse};
 
 /// Adds credentials to requests to a server.
 pub trait Credentials: fmt::Debug + Send + Sync {
@@ -68,7 +68,7 @@ impl Sender {
         lane: &PinnedClient,
         headers: HeaderMap,
         message: Bytes,
-    ) -> Result<Answer, ClientError> {
+    ) -> Result<StreamingResponse, ClientError> {
         let Some(credentials) = &self.credentials else {
             return Ok(lane.send(Method::POST, headers, message).await?);
         };
@@ -95,7 +95,10 @@ impl Sender {
     }
 
     /// Sends a request. Retries it once if it was rejected for credentials that can be replaced.
-    pub(super) async fn open(&self, outgoing: OutgoingRequest) -> Result<Answer, ClientError> {
+    pub(super) async fn open(
+        &self,
+        outgoing: OutgoingRequest,
+    ) -> Result<StreamingResponse, ClientError> {
         let Some(credentials) = &self.credentials else {
             return Ok(self.client.open(outgoing).await?);
         };

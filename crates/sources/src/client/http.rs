@@ -15,12 +15,13 @@ use url::Url;
 use super::challenge::insufficient_scope;
 use super::credentials::Sender;
 use super::error::beginning;
-use super::lifecycle::{self, Verdict};
+use super::lifecycle::{self, DiscoveryOutcome};
 use super::shared::{Send1, Shared};
 use super::wire::{self, Incoming};
 use super::{ClientError, DISCOVER, LISTEN, Options, Params, ServerInfo};
 use crate::net::{
-    self, Answer, Client as HttpClient, EventDecoder, OutgoingRequest, PinnedClient, Said,
+    self, Client as HttpClient, EventDecoder, OutgoingRequest, PinnedClient, SseItem,
+    StreamingResponse,
 };
 use crate::protocol::Revision;
 
@@ -54,7 +55,7 @@ struct Session {
 
 /// Properties of a request that headers mirror.
 #[derive(Clone, Copy, Default)]
-pub(super) struct About<'a> {
+pub(super) struct HeaderInfo<'a> {
     pub(super) method: &'a str,
     pub(super) name: Option<&'a str>,
     /// Arguments to mirror in headers.
@@ -154,7 +155,7 @@ impl Link {
         self: &Arc<Self>,
         message: Bytes,
         id: Option<u64>,
-        about: About<'_>,
+        about: HeaderInfo<'_>,
         shared: &Arc<Shared>,
     ) -> Result<(), ClientError> {
         let headers = self.headers_of(&about);
@@ -172,7 +173,7 @@ impl Link {
         self.take(answer, id, shared).await
     }
 
-    fn headers_of(&self, about: &About<'_>) -> HeaderMap {
+    fn headers_of(&self, about: &HeaderInfo<'_>) -> HeaderMap {
         let session = self.session.load();
         let mut headers = session.headers.clone();
         if session
@@ -200,7 +201,7 @@ impl Link {
 
     async fn take(
         self: &Arc<Self>,
-        answer: Answer,
+        answer: StreamingResponse,
         id: Option<u64>,
         shared: &Arc<Shared>,
     ) -> Result<(), ClientError> {
@@ -309,7 +310,7 @@ impl Link {
     /// Reads a stream until the response arrives. Resumes a broken stream if the server supports that.
     async fn follow(
         self: &Arc<Self>,
-        answer: Answer,
+        answer: StreamingResponse,
         id: u64,
         shared: &Arc<Shared>,
     ) -> Result<(), ClientError> {
@@ -358,7 +359,7 @@ impl Link {
 
     async fn read_stream(
         self: &Arc<Self>,
-        answer: &mut Answer,
+        answer: &mut StreamingResponse,
         decoder: &mut EventDecoder,
         retry: &mut Duration,
         about: Option<u64>,
@@ -370,16 +371,16 @@ impl Link {
             })?;
             for said in said {
                 match said {
-                    Said::Retry(milliseconds) => {
+                    SseItem::Retry(milliseconds) => {
                         *retry = Duration::from_millis(milliseconds).min(RETRY_MAX);
                     }
-                    Said::Event(event) if event.kind.is_empty() || event.kind == "message" => {
+                    SseItem::Event(event) if event.kind.is_empty() || event.kind == "message" => {
                         // The first event can be empty.
                         for message in wire::read(event.data.as_bytes()).unwrap_or_default() {
                             shared.take(message, about, || self.sender(shared));
                         }
                     }
-                    Said::Event(_) => {}
+                    SseItem::Event(_) => {}
                 }
             }
             if about.is_some_and(|id| !shared.waits_for(id)) {
@@ -455,9 +456,9 @@ impl Link {
                 return;
             };
             let message = wire::request(expected.id, LISTEN, &subscription.listen).into();
-            let about = About {
+            let about = HeaderInfo {
                 method: LISTEN,
-                ..About::default()
+                ..HeaderInfo::default()
             };
             let began = tokio::time::Instant::now();
             let listens = self.exchange(message, Some(expected.id), about, &shared);
@@ -499,9 +500,9 @@ impl Link {
             return;
         };
         let message = wire::request(expected.id, DISCOVER, &subscription.discover).into();
-        let about = About {
+        let about = HeaderInfo {
             method: DISCOVER,
-            ..About::default()
+            ..HeaderInfo::default()
         };
         let asked = async {
             self.exchange(message, Some(expected.id), about, shared)
@@ -513,13 +514,13 @@ impl Link {
             return;
         };
         match lifecycle::judge(outcome) {
-            Verdict::Modern(discovered) => {
+            DiscoveryOutcome::Modern(discovered) => {
                 let info = discovered.into_info();
                 if **subscription.server.load() != info {
                     subscription.server.store(Arc::new(info));
                 }
             }
-            Verdict::Legacy {
+            DiscoveryOutcome::Legacy {
                 is_certain: true, ..
             } => {
                 let why =
@@ -561,7 +562,7 @@ impl Link {
             Box::pin(async move {
                 if let (Some(link), Some(shared)) = (link, shared)
                     && let Err(error) =
-                        Box::pin(link.exchange(message, None, About::default(), &shared)).await
+                        Box::pin(link.exchange(message, None, HeaderInfo::default(), &shared)).await
                 {
                     tracing::debug!(%error, "an upstream server did not accept a response");
                 }

@@ -13,7 +13,9 @@ use super::credentials::Sender;
 use super::error::beginning;
 use super::shared::{Send1, Shared};
 use super::{ClientError, Options, wire};
-use crate::net::{self, Answer, Client as HttpClient, Event, EventDecoder, OutgoingRequest, Said};
+use crate::net::{
+    self, Client as HttpClient, Event, EventDecoder, OutgoingRequest, SseItem, StreamingResponse,
+};
 
 pub(super) struct Link {
     poster: Poster,
@@ -144,7 +146,7 @@ impl Poster {
 }
 
 struct Stream {
-    answer: Answer,
+    answer: StreamingResponse,
     decoder: EventDecoder,
     ready: Vec<Event>,
 }
@@ -164,8 +166,8 @@ impl Stream {
                 .map_err(|error| ClientError::Protocol(error.to_string()))?;
             self.ready
                 .extend(said.into_iter().filter_map(|said| match said {
-                    Said::Event(event) => Some(event),
-                    Said::Retry(_) => None,
+                    SseItem::Event(event) => Some(event),
+                    SseItem::Retry(_) => None,
                 }));
         }
     }

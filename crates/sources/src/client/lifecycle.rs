@@ -102,7 +102,7 @@ pub(super) struct Discovered {
 
 /// Conclusion about the server from the outcome of `server/discover`.
 #[derive(Debug)]
-pub(super) enum Verdict {
+pub(super) enum DiscoveryOutcome {
     /// The server speaks 2026-07-28.
     Modern(Box<Discovered>),
     /// The server is modern and rejected the request's version, but supports it.
@@ -124,8 +124,8 @@ pub(super) enum Verdict {
 ///
 /// Legacy servers respond to an unknown request in arbitrary ways. Every outcome therefore counts as legacy, unless
 /// it is modern or is unrelated to the request.
-pub(super) fn judge(outcome: Result<Box<RawValue>, ClientError>) -> Verdict {
-    let legacy = |is_certain| Verdict::Legacy {
+pub(super) fn judge(outcome: Result<Box<RawValue>, ClientError>) -> DiscoveryOutcome {
+    let legacy = |is_certain| DiscoveryOutcome::Legacy {
         revision: None,
         is_certain,
     };
@@ -134,12 +134,12 @@ pub(super) fn judge(outcome: Result<Box<RawValue>, ClientError>) -> Verdict {
             Ok(discovered) => {
                 let versions = discovered.supported_versions.clone();
                 match choose(&versions) {
-                    Choice::Modern => Verdict::Modern(Box::new(discovered)),
-                    Choice::Legacy(revision) => Verdict::Legacy {
+                    Choice::Modern => DiscoveryOutcome::Modern(Box::new(discovered)),
+                    Choice::Legacy(revision) => DiscoveryOutcome::Legacy {
                         revision: Some(revision),
                         is_certain: true,
                     },
-                    Choice::None => Verdict::Failed(no_common(&versions)),
+                    Choice::None => DiscoveryOutcome::Failed(no_common(&versions)),
                 }
             }
             Err(_) => legacy(true),
@@ -147,25 +147,29 @@ pub(super) fn judge(outcome: Result<Box<RawValue>, ClientError>) -> Verdict {
         Err(ClientError::Rpc(error)) if error.code == UNSUPPORTED_VERSION => {
             let versions = supported(&error);
             match choose(&versions) {
-                Choice::Modern => Verdict::Again,
-                Choice::Legacy(revision) => Verdict::Legacy {
+                Choice::Modern => DiscoveryOutcome::Again,
+                Choice::Legacy(revision) => DiscoveryOutcome::Legacy {
                     revision: Some(revision),
                     is_certain: true,
                 },
-                Choice::None if versions.is_empty() => Verdict::Failed(error.into()),
-                Choice::None => Verdict::Failed(no_common(&versions)),
+                Choice::None if versions.is_empty() => DiscoveryOutcome::Failed(error.into()),
+                Choice::None => DiscoveryOutcome::Failed(no_common(&versions)),
             }
         }
-        Err(ClientError::Rpc(error)) if is_modern(error.code) => Verdict::Failed(error.into()),
+        Err(ClientError::Rpc(error)) if is_modern(error.code) => {
+            DiscoveryOutcome::Failed(error.into())
+        }
         Err(ClientError::Rpc(error)) => match error.status {
-            Some(status) if is_about_something_else(status) => Verdict::Failed(error.into()),
+            Some(status) if is_about_something_else(status) => {
+                DiscoveryOutcome::Failed(error.into())
+            }
             status => legacy(status.is_none_or(|status| status < 500)),
         },
         Err(ClientError::Status { status, said }) if is_about_something_else(status) => {
-            Verdict::Failed(ClientError::Status { status, said })
+            DiscoveryOutcome::Failed(ClientError::Status { status, said })
         }
         Err(ClientError::Status { status, .. }) => legacy(status < 500),
-        Err(ClientError::Timeout(_)) => Verdict::Silent,
+        Err(ClientError::Timeout(_)) => DiscoveryOutcome::Silent,
         // An empty or unreadable response to a request that the server did not understand.
         Err(
             ClientError::Protocol(_)
@@ -175,7 +179,7 @@ pub(super) fn judge(outcome: Result<Box<RawValue>, ClientError>) -> Verdict {
         // The server may have been about to restart.
         Err(ClientError::Gone(_) | ClientError::SessionEnded) => legacy(false),
         Err(ClientError::Http(error)) if error.may_have_happened() => legacy(false),
-        Err(error) => Verdict::Failed(error),
+        Err(error) => DiscoveryOutcome::Failed(error),
     }
 }
 
@@ -267,18 +271,18 @@ mod tests {
     /// In one word.
     fn told(outcome: Result<Box<RawValue>, ClientError>) -> String {
         match judge(outcome) {
-            Verdict::Modern(_) => "modern".to_owned(),
-            Verdict::Again => "again".to_owned(),
-            Verdict::Legacy {
+            DiscoveryOutcome::Modern(_) => "modern".to_owned(),
+            DiscoveryOutcome::Again => "again".to_owned(),
+            DiscoveryOutcome::Legacy {
                 revision: Some(revision),
                 ..
             } => format!("legacy {revision}"),
-            Verdict::Legacy { is_certain, .. } => match is_certain {
+            DiscoveryOutcome::Legacy { is_certain, .. } => match is_certain {
                 true => "legacy".to_owned(),
                 false => "legacy?".to_owned(),
             },
-            Verdict::Silent => "silent".to_owned(),
-            Verdict::Failed(error) => format!("failed: {error}"),
+            DiscoveryOutcome::Silent => "silent".to_owned(),
+            DiscoveryOutcome::Failed(error) => format!("failed: {error}"),
         }
     }
 

@@ -45,8 +45,8 @@ pub use wire::{Params, RpcError};
 use crate::catalog::path_deserializer;
 use crate::net::{self, Client as HttpClient, Program};
 use crate::protocol::{Implementation, Revision};
-use http::{About, Subscription};
-use lifecycle::{Discovered, Era, Verdict, judge};
+use http::{HeaderInfo, Subscription};
+use lifecycle::{Discovered, DiscoveryOutcome, Era, judge};
 use shared::{Expected, Shared};
 use wire::RequestMeta;
 
@@ -278,30 +278,30 @@ impl Client {
         self.speak(Revision::V2026_07_28);
         let limit = self.probe_time(deadline);
         let mut late = None;
-        let mut verdict = Verdict::Again;
+        let mut verdict = DiscoveryOutcome::Again;
         for _ in 0..PROBES_MAX {
             (verdict, late) = self.probe(limit).await;
-            if !matches!(verdict, Verdict::Again) {
+            if !matches!(verdict, DiscoveryOutcome::Again) {
                 break;
             }
         }
         let (revision, is_certain) = match verdict {
-            Verdict::Modern(discovered) => {
+            DiscoveryOutcome::Modern(discovered) => {
                 self.options.era.set(Era::Modern);
                 self.begin_modern(*discovered).await?;
                 return Ok(self);
             }
-            Verdict::Failed(error) => return Err(error),
-            Verdict::Again => {
+            DiscoveryOutcome::Failed(error) => return Err(error),
+            DiscoveryOutcome::Again => {
                 return Err(ClientError::Protocol(
                     "it rejects a protocol version that it lists as supported".to_owned(),
                 ));
             }
-            Verdict::Legacy {
+            DiscoveryOutcome::Legacy {
                 revision,
                 is_certain,
             } => (revision, is_certain),
-            Verdict::Silent => (None, false),
+            DiscoveryOutcome::Silent => (None, false),
         };
         // Some programs end when they receive an unknown request.
         let has_died = matches!(self.link, Link::Stdio(_)) && self.shared.is_closed();
@@ -317,7 +317,7 @@ impl Client {
         // A program that was slow to start may have responded meanwhile.
         let late = late.and_then(|mut late: Expected| late.answer().now_or_never());
         let (answered_late, late) = match late.map(judge) {
-            Some(Verdict::Modern(discovered)) => (true, Some(discovered)),
+            Some(DiscoveryOutcome::Modern(discovered)) => (true, Some(discovered)),
             Some(_) => (true, None),
             None => (false, None),
         };
@@ -354,7 +354,7 @@ impl Client {
     }
 
     /// Sends one `server/discover` request. Returns the pending response too if a program did not respond in time.
-    async fn probe(&self, limit: Option<Duration>) -> (Verdict, Option<Expected>) {
+    async fn probe(&self, limit: Option<Duration>) -> (DiscoveryOutcome, Option<Expected>) {
         let Link::Stdio(link) = &self.link else {
             let params = Params::new();
             let outcome = Box::pin(self.exchange(DISCOVER, &params, None, limit)).await;
@@ -375,7 +375,7 @@ impl Client {
         }
         match timeout(limit, expected.answer()).await {
             Ok(outcome) => (judge(outcome), None),
-            Err(_) => (Verdict::Silent, Some(expected)),
+            Err(_) => (DiscoveryOutcome::Silent, Some(expected)),
         }
     }
 
@@ -388,11 +388,15 @@ impl Client {
             let outcome = Box::pin(self.exchange(DISCOVER, &params, None, Some(limit))).await;
             let error = outcome.as_ref().err().cloned();
             match judge(outcome) {
-                Verdict::Modern(discovered) => return self.begin_modern(*discovered).await,
-                Verdict::Again => {}
-                Verdict::Failed(error) => return Err(error),
-                Verdict::Silent => return Err(ClientError::Timeout(self.options.connect_timeout)),
-                Verdict::Legacy { .. } => {
+                DiscoveryOutcome::Modern(discovered) => {
+                    return self.begin_modern(*discovered).await;
+                }
+                DiscoveryOutcome::Again => {}
+                DiscoveryOutcome::Failed(error) => return Err(error),
+                DiscoveryOutcome::Silent => {
+                    return Err(ClientError::Timeout(self.options.connect_timeout));
+                }
+                DiscoveryOutcome::Legacy { .. } => {
                     let why = error.map_or_else(
                         || "its response to server/discover is not valid".to_owned(),
                         |error| format!("server/discover: {error}"),
@@ -623,7 +627,7 @@ impl Client {
     ) -> Result<Box<RawValue>, ClientError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Round {
+        struct ClientRound {
             #[serde(default)]
             result_type: String,
             #[serde(default)]
@@ -636,7 +640,7 @@ impl Client {
             params: Option<Box<RawValue>>,
         }
         for _ in 0..ROUNDS_MAX {
-            let round: Round = match serde_json::from_str(result.get()) {
+            let round: ClientRound = match serde_json::from_str(result.get()) {
                 Ok(round) => round,
                 Err(_) => return Ok(result),
             };
@@ -714,7 +718,7 @@ impl Client {
                             named.find_map(|member| params.text(member))
                         })
                         .flatten();
-                    let about = About {
+                    let about = HeaderInfo {
                         method,
                         name: name.as_deref(),
                         arguments: &params.headers,
@@ -745,7 +749,7 @@ impl Client {
         if method != DISCOVER {
             if !self.revision.has_sessions() {
                 let limit = Some(self.options.connect_timeout);
-                if let (Verdict::Modern(_), _) = Box::pin(self.probe(limit)).await {
+                if let (DiscoveryOutcome::Modern(_), _) = Box::pin(self.probe(limit)).await {
                     return *said;
                 }
             }
@@ -854,7 +858,7 @@ impl Client {
             Link::Stdio(link) => link.send(message).await,
             Link::Legacy(link) => link.send(message).await,
             Link::Http(link) => {
-                link.exchange(message, None, About::default(), &self.shared)
+                link.exchange(message, None, HeaderInfo::default(), &self.shared)
                     .await
             }
         }

@@ -570,14 +570,14 @@ mod tests {
     }
 
     /// A connection, and what is sent to the server over it.
-    struct Wire {
+    struct ServerConnection {
         shared: Arc<Shared>,
         counts: Arc<Counts>,
         sender: mpsc::Sender<Value>,
         sent: mpsc::Receiver<Value>,
     }
 
-    impl Wire {
+    impl ServerConnection {
         fn new() -> Self {
             let counts = Arc::<Counts>::default();
             let (sender, sent) = mpsc::channel(16);
@@ -660,7 +660,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_only_call_is_the_one_that_a_message_is_about() {
-        let mut wire = Wire::new();
+        let mut wire = ServerConnection::new();
         let alice = stateless("alice");
         let call = wire.call(&alice);
         wire.is_heard_by(&alice).await;
@@ -671,7 +671,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_an_abandoned_call_causes_is_told_to_no_other_caller_however_late() {
-        let mut wire = Wire::new();
+        let mut wire = ServerConnection::new();
         let (alice, bob, eve) = (stateless("alice"), stateless("bob"), stateless("eve"));
         let abandoned = wire.call(&alice);
         let id = abandoned.id;
@@ -692,7 +692,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_comes_after_an_answer_is_not_told_to_the_next_caller() {
-        let mut wire = Wire::new();
+        let mut wire = ServerConnection::new();
         let (alice, bob) = (stateless("alice"), stateless("bob"));
         let alices = wire.call(&alice);
         wire.answers(alices.id);
@@ -707,7 +707,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_caller_who_calls_again_after_a_question_hears_the_next_one() {
-        let mut wire = Wire::new();
+        let mut wire = ServerConnection::new();
         for session in [None, Some("s")] {
             let alice = of("alice", session);
             drop(wire.call(&alice));
@@ -723,7 +723,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_caller_with_several_calls_gets_log_lines_and_no_questions() {
-        let mut wire = Wire::new();
+        let mut wire = ServerConnection::new();
         let alice = of("alice", Some("s"));
         let (first, second) = (wire.call(&alice), wire.call(&alice));
         wire.logs("mine");
@@ -739,7 +739,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn unauthenticated_calls_without_a_session_may_be_anybodys() {
-        let mut wire = Wire::new();
+        let mut wire = ServerConnection::new();
         let (one, other) = (stateless("anonymous"), stateless("anonymous"));
         drop(wire.call(&one));
         let _call = wire.call(&other);
@@ -748,7 +748,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_names_its_request_is_told_to_that_ones_caller_alone() {
-        let mut wire = Wire::new();
+        let mut wire = ServerConnection::new();
         let (alice, bob) = (stateless("alice"), stateless("bob"));
         let (alices, _bobs) = (wire.call(&alice), wire.call(&bob));
         let question = json!({"jsonrpc": "2.0", "id": "q", "method": "roots/list"});
@@ -765,7 +765,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_question_of_a_call_that_ends_is_answered_with_an_error() {
-        let mut wire = Wire::new();
+        let mut wire = ServerConnection::new();
         let mut alice = stateless("alice");
         Arc::get_mut(&mut alice).expect("its own").thinks = true;
         let call = wire.call(&alice);
@@ -782,7 +782,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn requests_that_never_began_and_those_of_nobody_leave_no_doubt() {
-        let mut wire = Wire::new();
+        let mut wire = ServerConnection::new();
         let (alice, bob) = (stateless("alice"), stateless("bob"));
         let refused = wire.call(&alice);
         wire.shared.over(refused.id);
@@ -795,7 +795,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_stream_that_is_not_of_one_connection_is_heard_by_nobody() {
-        let mut wire = Wire::new();
+        let mut wire = ServerConnection::new();
         let alice = stateless("alice");
         let _call = wire.call(&alice);
         wire.shared.unbind();

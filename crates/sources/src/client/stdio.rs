@@ -11,7 +11,7 @@ use tokio::task::AbortHandle;
 
 use super::shared::{Send1, Shared};
 use super::{ClientError, Options, wire};
-use crate::net::{self, Program, Watched};
+use crate::net::{self, Program, SupervisedChild};
 
 /// Capacity of the queue of outgoing messages.
 const QUEUE: usize = 64;
@@ -25,7 +25,7 @@ const COMPLAINTS: usize = 64 * 1024;
 /// A child process and the tasks that communicate with it. Dropping this ends them all.
 pub(super) struct Link {
     messages: mpsc::Sender<Bytes>,
-    child: Mutex<Option<Watched>>,
+    child: Mutex<Option<SupervisedChild>>,
     tasks: Vec<AbortHandle>,
     /// Number of lines that were not messages.
     garbage: Arc<AtomicU64>,

@@ -3,7 +3,7 @@
 use minijinja::Value as Context;
 use serde_json::Value;
 
-use crate::source::template::{Place, Template};
+use crate::source::template::{EscapeContext, Template};
 
 /// A command line with placeholders.
 #[derive(Debug)]
@@ -48,10 +48,10 @@ impl Line {
         let mut groups = Vec::new();
         for (position, item) in rest.iter().enumerate() {
             let read = |text: &Value| match text {
-                Value::String(text) => Template::new(text, Place::Text, names)
+                Value::String(text) => Template::new(text, EscapeContext::Text, names)
                     .map_err(|problem| format!("argv[{}]: {problem}", position + 1)),
                 Value::Number(_) | Value::Bool(_) => {
-                    Template::new(text.to_string(), Place::Text, Some(&[]))
+                    Template::new(text.to_string(), EscapeContext::Text, Some(&[]))
                 }
                 _ => Err(format!(
                     "argv[{}]: an argument is a text, or a list of texts that belong together",

@@ -14,13 +14,13 @@ pub use config::{CommandLimits, CommandOutput, CommandSourceConfig, CommandToolC
 pub use discover::{Discovery, discover};
 
 use self::line::Line;
-use self::run::{Ended, Program, RunError};
+use self::run::{Program, RunError, RunResult};
 use super::argument::{fill_in, input_schema, names};
-use super::client_stats::Gauge;
+use super::client_stats::ClientStatsHandle;
 use super::config::{GRACE, SourceBuilder};
 use super::output_contract::{Mismatches, OutputContract};
 use super::response;
-use super::template::{self, Place, Template};
+use super::template::{self, EscapeContext, Template};
 use crate::catalog::{Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError};
 use crate::net::Bulkhead;
 use crate::protocol::ToolAnnotations;
@@ -52,7 +52,7 @@ pub fn collect(command: &CommandSourceConfig, collector: &mut SourceBuilder) {
         match CommandTool::new(command, tool, &prefix) {
             Ok(tool) => {
                 let name = &tool.definition.name;
-                let gauge = Gauge::of_bulkhead(name, "command", &tool.plan.bulkhead);
+                let gauge = ClientStatsHandle::of_bulkhead(name, "command", &tool.plan.bulkhead);
                 collector.count(gauge.with_mismatches(&tool.plan.mismatches));
                 collector.offer(tool);
             }
@@ -83,7 +83,7 @@ impl CommandTool {
         let stdin = config
             .stdin
             .as_deref()
-            .map(|text| Template::new(text, Place::Text, names));
+            .map(|text| Template::new(text, EscapeContext::Text, names));
         let mut errors = std::collections::BTreeMap::new();
         for (code, text) in &config.errors {
             let code = code
@@ -184,7 +184,7 @@ impl Plan {
         self.result(&ended)
     }
 
-    fn result(&self, ended: &Ended) -> Result<Output, ToolError> {
+    fn result(&self, ended: &RunResult) -> Result<Output, ToolError> {
         let is_ok = match ended.code {
             Some(code) => code == 0 || self.ok.contains(&code),
             None => false,
@@ -208,7 +208,7 @@ impl Plan {
         }
     }
 
-    fn failure(&self, ended: &Ended) -> ToolError {
+    fn failure(&self, ended: &RunResult) -> ToolError {
         /// Maximum number of characters of standard error shown to the model.
         const SHOWN: usize = 2000;
         if let Some(text) = ended.code.and_then(|code| self.errors.get(&code)) {

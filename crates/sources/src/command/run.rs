@@ -25,7 +25,7 @@ pub(super) struct Program {
 
 /// Result of a run.
 #[derive(Debug)]
-pub(super) struct Ended {
+pub(super) struct RunResult {
     /// Exit code; `None` if a signal ended the program.
     pub(super) code: Option<i32>,
     pub(super) stdout: Vec<u8>,
@@ -115,7 +115,7 @@ impl Program {
         arguments: &[String],
         stdin: Option<Vec<u8>>,
         variables: BTreeMap<String, String>,
-    ) -> Result<Ended, RunError> {
+    ) -> Result<RunResult, RunError> {
         let limit = self.limits.timeout();
         let deadline = Instant::now() + limit;
         let mut command = Command::new(&self.path);
@@ -199,7 +199,7 @@ impl Program {
             std::io::ErrorKind::FileTooLarge => too_much(),
             _ => RunError::Broken { source },
         })?;
-        Ok(Ended {
+        Ok(RunResult {
             code: status.code(),
             stdout,
             stderr,

@@ -28,13 +28,13 @@ const REFUSES: Duration = Duration::from_secs(30);
 pub(crate) struct Renewed {
     tokens: Tokens,
     name: Name,
-    way: Way,
-    known: ArcSwapOption<Known>,
+    way: GrantType,
+    known: ArcSwapOption<CachedToken>,
     own: Mutex<Own>,
 }
 
 /// Grant type: the source of the next token.
-pub(crate) enum Way {
+pub(crate) enum GrantType {
     /// A login, at this issuer if one is given.
     Login(Option<String>),
     /// A user's own login. The client's secret, if it is configured, can change.
@@ -44,7 +44,7 @@ pub(crate) enum Way {
 }
 
 /// Cached token in use.
-struct Known {
+struct CachedToken {
     grant: Grant,
     token: AccessToken,
     looked: Instant,
@@ -71,13 +71,13 @@ struct Unkept {
     newest: Grant,
 }
 
-struct Found {
+struct UsableToken {
     grant: Grant,
     is_kept: bool,
 }
 
 impl Renewed {
-    pub(crate) fn new(tokens: Tokens, name: Name, way: Way) -> Self {
+    pub(crate) fn new(tokens: Tokens, name: Name, way: GrantType) -> Self {
         Self {
             tokens,
             name,
@@ -120,7 +120,7 @@ impl Renewed {
         else {
             return Ok(());
         };
-        match matches!(self.way, Way::Login(_) | Way::User(_)) && grant.lacks(scope) {
+        match matches!(self.way, GrantType::Login(_) | GrantType::User(_)) && grant.lacks(scope) {
             true => self.tokens.keep(&self.name, &grant).await,
             false => Ok(()),
         }
@@ -197,7 +197,7 @@ impl Renewed {
         self.remember(newest)
     }
 
-    async fn keep(&self, own: &mut Own, found: Found, newest: &Grant) {
+    async fn keep(&self, own: &mut Own, found: UsableToken, newest: &Grant) {
         let is_other = newest.refresh_token != found.grant.refresh_token;
         if self.tokens.are_in_memory() && is_other && !own.is_warned {
             own.is_warned = true;
@@ -223,7 +223,7 @@ impl Renewed {
     }
 
     /// Reads the stored grant, and stores one that could not be stored before.
-    async fn look(&self, own: &mut Own) -> Result<Found, CredentialError> {
+    async fn look(&self, own: &mut Own) -> Result<UsableToken, CredentialError> {
         let kept = self.tokens.look(&self.name).await?;
         let found = kept.as_ref().and_then(|grants| self.way.choose(grants));
         if let Some(unkept) = &own.unkept
@@ -237,7 +237,7 @@ impl Renewed {
             if self.tokens.keep(&self.name, &grant).await.is_ok() {
                 own.unkept = None;
             }
-            return Ok(Found {
+            return Ok(UsableToken {
                 grant,
                 is_kept: own.unkept.is_none(),
             });
@@ -245,12 +245,12 @@ impl Renewed {
         match found {
             Some(grant) => {
                 own.newest = Some(grant.clone());
-                Ok(Found {
+                Ok(UsableToken {
                     grant: grant.clone(),
                     is_kept: true,
                 })
             }
-            None => Ok(Found {
+            None => Ok(UsableToken {
                 grant: self.way.otherwise(own)?,
                 is_kept: false,
             }),
@@ -293,7 +293,7 @@ impl Renewed {
         let before = self.known.load();
         let before = before.as_ref().map(|known| (&known.grant, &known.token));
         let token = token_of(&grant, before)?;
-        self.known.store(Some(Arc::new(Known {
+        self.known.store(Some(Arc::new(CachedToken {
             grant,
             token: token.clone(),
             looked: Instant::now(),
@@ -315,7 +315,7 @@ impl Own {
     }
 }
 
-impl Way {
+impl GrantType {
     fn looks(&self) -> Duration {
         match self {
             Self::Login(_) | Self::User(_) => LOOKS,

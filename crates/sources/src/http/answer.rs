@@ -12,7 +12,7 @@ use super::config::{PagesConfig, ReadAs, ResponseConfig};
 use crate::catalog::{CallContext, Output, ToolError};
 use crate::net::FetchedResponse;
 use crate::source::response;
-use crate::source::template::{self, Place, Template};
+use crate::source::template::{self, EscapeContext, Template};
 
 /// Configured handling of responses.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl Response {
     pub(super) fn new(config: &ResponseConfig, names: Option<&[&str]>) -> Result<Self, String> {
         let all: Option<Vec<&str>> = names.map(|names| [names, &OF_ANSWER].concat());
         let read = |text: &str, setting: &str| {
-            Template::new(text, Place::Text, all.as_deref())
+            Template::new(text, EscapeContext::Text, all.as_deref())
                 .map_err(|problem| format!("response.{setting}: {problem}"))
         };
         if let Some(pointer) = &config.pointer {

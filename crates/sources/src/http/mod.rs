@@ -16,9 +16,9 @@ use self::answer::{Pages, Response};
 use self::request::RequestPlan;
 pub(super) use self::request::{assemble, parse_base};
 use super::argument::{fill_in, input_schema, names};
-use super::client_stats::Gauge;
+use super::client_stats::ClientStatsHandle;
 use super::config::SourceBuilder;
-use super::exchange::{CallRef, Exchange, Manner, is_safe};
+use super::exchange::{CallRef, Exchange, RequestOptions, is_safe};
 use super::identity::{Forward, names_authorization};
 use super::output_contract::{Mismatches, OutputContract};
 use super::redact::{conceal, secrets_in};
@@ -43,7 +43,7 @@ struct Plan {
     forward: Forward,
     response: Response,
     pages: Option<Pages>,
-    manner: Manner,
+    manner: RequestOptions,
     promise: Option<OutputContract>,
 }
 
@@ -80,7 +80,8 @@ pub fn collect(http: &HttpSourceConfig, collector: &mut SourceBuilder) {
         Err((setting, problem)) => return collector.refuse(&format!("http.{setting}"), problem),
     };
     let mismatches = Mismatches::default();
-    let gauge = Gauge::of_exchange(&source, "http", &exchange).with_mismatches(&mismatches);
+    let gauge =
+        ClientStatsHandle::of_exchange(&source, "http", &exchange).with_mismatches(&mismatches);
     collector.count(gauge);
     if let Err(problem) = request::check_shared(http) {
         return collector.refuse("http", problem);
@@ -169,7 +170,7 @@ impl HttpTool {
                 },
                 response,
                 pages: config.pages.as_ref().map(Pages::new).transpose()?,
-                manner: Manner {
+                manner: RequestOptions {
                     repeatable,
                     authenticated,
                 },

@@ -10,7 +10,7 @@ use url::Url;
 use super::config::{HttpSourceConfig, HttpToolConfig};
 use crate::net::OutgoingRequest;
 use crate::source::response::{essence, is_json};
-use crate::source::template::{Place, Template};
+use crate::source::template::{EscapeContext, Template};
 
 /// A request with placeholders.
 #[derive(Debug)]
@@ -172,8 +172,10 @@ impl RequestPlan {
             headers.push((header_name(&name)?, slot));
         }
         Ok(Self {
-            path: template(path, Place::Path)?,
-            text_query: query.map(|text| template(text, Place::Query)).transpose()?,
+            path: template(path, EscapeContext::Path)?,
+            text_query: query
+                .map(|text| template(text, EscapeContext::Query))
+                .transpose()?,
             query: slots(&config.query, "query")?,
             headers,
             fixed_headers: match authenticated {
@@ -326,9 +328,9 @@ fn body(
         let value = HeaderValue::from_str(kind)
             .map_err(|_| format!("content_type: {kind:?} cannot be sent"))?;
         let place = if is_json(&essence(kind)) {
-            Place::Json
+            EscapeContext::Json
         } else {
-            Place::Text
+            EscapeContext::Text
         };
         let template =
             Template::new(text, place, names).map_err(|problem| format!("body: {problem}"))?;
@@ -363,9 +365,9 @@ impl Body {
 
 fn slot(value: &Value, names: Option<&[&str]>) -> Result<Slot, String> {
     let one = |value: &Value| match value {
-        Value::String(text) => Template::new(text, Place::Text, names),
+        Value::String(text) => Template::new(text, EscapeContext::Text, names),
         Value::Number(_) | Value::Bool(_) => {
-            Template::new(value.to_string(), Place::Text, Some(&[]))
+            Template::new(value.to_string(), EscapeContext::Text, Some(&[]))
         }
         _ => Err("it must be a string, a number, a boolean, or a list of those".to_owned()),
     };
@@ -391,7 +393,7 @@ impl Tree {
     fn new(value: &Value, names: Option<&[&str]>) -> Result<Self, String> {
         Ok(match value {
             Value::String(text) => {
-                let template = Template::new(text, Place::Text, names)?;
+                let template = Template::new(text, EscapeContext::Text, names)?;
                 if template.is_literal() {
                     Self::Fixed(value.clone())
                 } else {

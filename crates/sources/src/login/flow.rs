@@ -16,7 +16,7 @@ use url::Url;
 use super::callback::{Callback, Redirected};
 use super::discovery::{self, Issuer, cut};
 use super::token_admin::kept_in;
-use super::{Known, LoginError};
+use super::{LoginError, StoredToken};
 use crate::environment::Secret;
 use crate::net::{Client, OutgoingRequest};
 use crate::seal::random_bytes;
@@ -56,7 +56,7 @@ struct Registered {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Refusal {
+struct LoginRejection {
     error: String,
     error_description: String,
 }
@@ -69,7 +69,7 @@ struct Identity {
 }
 
 /// An authorization request that is ready: the issuer is known, and knows the client.
-pub(crate) struct Prepared {
+pub(crate) struct PreparedLogin {
     /// The issuer's page for the user, without parameters.
     pub(crate) authorize: Url,
     /// The grant, without tokens.
@@ -83,9 +83,9 @@ pub(crate) async fn prepare(
     request: &LoginRequest,
     known: Option<&Grants>,
     redirect: &str,
-) -> Result<Prepared, LoginError> {
+) -> Result<PreparedLogin, LoginError> {
     let web = client(&request.networks, Some(&request.server))?;
-    let Found {
+    let DiscoveredServer {
         resource,
         issuer: issuer_name,
         mut scopes,
@@ -160,7 +160,7 @@ pub(crate) async fn prepare(
         networks: request.networks.clone(),
         ..Grant::default()
     };
-    Ok(Prepared {
+    Ok(PreparedLogin {
         authorize,
         grant,
         names_itself: issuer.authorization_response_iss_parameter_supported,
@@ -168,7 +168,10 @@ pub(crate) async fn prepare(
 }
 
 /// Runs the authorization flow. `show` receives the URL to open in a browser.
-pub async fn log_in(request: &LoginRequest, show: impl FnOnce(&Url)) -> Result<Known, LoginError> {
+pub async fn log_in(
+    request: &LoginRequest,
+    show: impl FnOnce(&Url),
+) -> Result<StoredToken, LoginError> {
     let tokens = &request.tokens;
     if tokens.are_in_memory() {
         return Err(LoginError::InMemory);
@@ -188,7 +191,7 @@ pub async fn log_in(request: &LoginRequest, show: impl FnOnce(&Url)) -> Result<K
             source,
         })?;
     let redirect = callback.redirect_uri();
-    let Prepared {
+    let PreparedLogin {
         authorize,
         mut grant,
         names_itself,
@@ -213,7 +216,7 @@ pub async fn log_in(request: &LoginRequest, show: impl FnOnce(&Url)) -> Result<K
     if let Err(error) = tokens.sweep(SystemTime::now()).await {
         tracing::debug!(%error, "expired logins could not be removed");
     }
-    Ok(Known::of(&grant, true))
+    Ok(StoredToken::of(&grant, true))
 }
 
 /// Exchanges the code for the tokens of a grant.
@@ -266,7 +269,7 @@ fn endpoint(told: Option<&String>, name: &'static str) -> Result<Url, LoginError
 }
 
 /// Discovered authorization server and resource.
-struct Found {
+struct DiscoveredServer {
     /// Resource identifier of the server.
     resource: String,
     issuer: String,
@@ -282,7 +285,7 @@ fn lists_dpop(algorithms: &[String]) -> bool {
 }
 
 /// Discovers the resource identifier of the server, its issuer, and the scopes to request.
-async fn find(web: &Client, request: &LoginRequest) -> Result<Found, LoginError> {
+async fn find(web: &Client, request: &LoginRequest) -> Result<DiscoveredServer, LoginError> {
     let server = &request.server;
     let challenge = discovery::challenge(web, server).await?;
     let told = challenge.as_ref().and_then(|c| c.metadata.as_ref());
@@ -297,7 +300,7 @@ async fn find(web: &Client, request: &LoginRequest) -> Result<Found, LoginError>
         root.set_query(None);
         let own = root.as_str().trim_end_matches('/').to_owned();
         let issuer = request.issuer.clone().unwrap_or_else(|| own.clone());
-        return Ok(Found {
+        return Ok(DiscoveredServer {
             resource: canonical(server),
             is_own_issuer: issuer == own,
             issuer,
@@ -322,7 +325,7 @@ async fn find(web: &Client, request: &LoginRequest) -> Result<Found, LoginError>
     } else {
         asked
     };
-    Ok(Found {
+    Ok(DiscoveredServer {
         resource: resource.resource,
         issuer,
         scopes,
@@ -418,7 +421,7 @@ async fn identify(
 
 /// Returns the issuer's error description, sanitized.
 fn told(body: &[u8]) -> String {
-    let refusal: Refusal = serde_json::from_slice(body).unwrap_or_default();
+    let refusal: LoginRejection = serde_json::from_slice(body).unwrap_or_default();
     cut(format!("{} {}", refusal.error, refusal.error_description).trim())
 }
 

@@ -11,9 +11,9 @@ mod token_admin;
 
 pub(crate) use callback::Redirected;
 pub use flow::{LoginRequest, log_in};
-pub(crate) use flow::{Prepared, authorization_url, code_of, prepare, redeem, secret_text};
+pub(crate) use flow::{PreparedLogin, authorization_url, code_of, prepare, redeem, secret_text};
 pub(crate) use token_admin::end_login;
-pub use token_admin::{Known, log_out, log_out_user, logins};
+pub use token_admin::{StoredToken, log_out, log_out_user, logins};
 
 use super::tokens::KeepError;
 use crate::net::FetchError;

@@ -11,7 +11,7 @@ use crate::source::tokens::{Grant, KeepError, Name, Tokens};
 
 /// Information about a stored token, without the token itself.
 #[derive(Clone, Debug)]
-pub struct Known {
+pub struct StoredToken {
     /// True for a login; false for a configured refresh token.
     pub is_login: bool,
     /// The user whose own login it is, for sources with `auth.per_user`.
@@ -29,7 +29,7 @@ pub struct Known {
     pub is_renewable: bool,
 }
 
-impl Known {
+impl StoredToken {
     pub(super) fn of(grant: &Grant, is_login: bool) -> Self {
         let ends = grant.expires.map(Duration::from_secs);
         Self {
@@ -67,14 +67,16 @@ pub(super) fn kept_in(tokens: &Tokens) -> impl Fn(KeepError) -> LoginError {
 /// # Errors
 ///
 /// The store cannot be read, or is in the memory of another process.
-pub async fn logins(tokens: &Tokens) -> Result<Vec<Known>, LoginError> {
+pub async fn logins(tokens: &Tokens) -> Result<Vec<StoredToken>, LoginError> {
     if tokens.are_in_memory() {
         return Err(LoginError::InMemory);
     }
     let all = tokens.all().await.map_err(kept_in(tokens))?;
     let each = all.iter().flat_map(|(name, grants)| {
         let is_login = name.is_of_login();
-        grants.iter().map(move |grant| Known::of(grant, is_login))
+        grants
+            .iter()
+            .map(move |grant| StoredToken::of(grant, is_login))
     });
     Ok(each.collect())
 }

@@ -25,12 +25,12 @@ const FETCHES_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Location of a document.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Place {
+pub(super) enum DocumentLocation {
     File(PathBuf),
     Url(Url),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for DocumentLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(file) => write!(f, "{}", file.display()),
@@ -59,12 +59,12 @@ struct Budget {
 
 /// One of the bundled documents.
 struct Part {
-    place: Place,
+    place: DocumentLocation,
     value: Value,
     /// Its member name in the bundle.
     name: String,
     /// Locations of its references as written; or a placeholder name and the reason why there is no location.
-    links: HashMap<String, Result<Place, (String, String)>>,
+    links: HashMap<String, Result<DocumentLocation, (String, String)>>,
 }
 
 /// The documents found so far, the root first.
@@ -72,7 +72,7 @@ struct Parts<'c> {
     config: &'c OpenApiSourceConfig,
     parts: Vec<Part>,
     /// Index of the part for each referenced location, or the reason why it is missing.
-    outcomes: HashMap<Place, Result<usize, String>>,
+    outcomes: HashMap<DocumentLocation, Result<usize, String>>,
     names: HashSet<String>,
     /// The folder that contains all readable files.
     folder: Option<PathBuf>,
@@ -86,18 +86,18 @@ struct Parts<'c> {
 /// in bytes.
 pub(super) async fn bundle(
     root: Value,
-    place: Place,
+    place: DocumentLocation,
     config: &OpenApiSourceConfig,
     tree: usize,
 ) -> Bundled {
     let folder = match &place {
-        Place::File(file) => {
+        DocumentLocation::File(file) => {
             let folder = file
                 .parent()
                 .filter(|folder| !folder.as_os_str().is_empty());
             std::fs::canonicalize(folder.unwrap_or(Path::new("."))).ok()
         }
-        Place::Url(_) => None,
+        DocumentLocation::Url(_) => None,
     };
     let root = Part {
         place: place.clone(),
@@ -127,7 +127,11 @@ pub(super) async fn bundle(
             parts.link(part, &mut wanted);
         }
         at = end;
-        if fetcher.is_none() && wanted.iter().any(|place| matches!(place, Place::Url(_))) {
+        if fetcher.is_none()
+            && wanted
+                .iter()
+                .any(|place| matches!(place, DocumentLocation::Url(_)))
+        {
             fetcher = Some(parts.fetcher());
         }
         let read: Vec<_> = futures_util::stream::iter(wanted)
@@ -174,7 +178,7 @@ fn document_of(reference: &str) -> &str {
 
 impl Parts<'_> {
     /// Resolves the references of one part, and adds the locations that are still to be read.
-    fn link(&mut self, at: usize, wanted: &mut Vec<Place>) {
+    fn link(&mut self, at: usize, wanted: &mut Vec<DocumentLocation>) {
         let mut references = Vec::new();
         collect(&self.parts[at].value, &mut HashSet::new(), &mut references);
         for reference in references {
@@ -200,20 +204,22 @@ impl Parts<'_> {
 
     /// Resolves a reference in one of the documents to a location. Otherwise returns a placeholder name and the
     /// reason.
-    fn place(&self, from: usize, reference: &str) -> Result<Place, (String, String)> {
+    fn place(&self, from: usize, reference: &str) -> Result<DocumentLocation, (String, String)> {
         let named = |problem: String| (reference.to_owned(), problem);
         if reference.contains("://") {
             let url = reference.parse::<Url>();
-            return Ok(Place::Url(url.map_err(|error| named(error.to_string()))?));
+            return Ok(DocumentLocation::Url(
+                url.map_err(|error| named(error.to_string()))?,
+            ));
         }
         match &self.parts[from].place {
-            Place::Url(url) => {
+            DocumentLocation::Url(url) => {
                 let joined = url.join(reference);
                 joined
-                    .map(Place::Url)
+                    .map(DocumentLocation::Url)
                     .map_err(|error| named(error.to_string()))
             }
-            Place::File(file) => {
+            DocumentLocation::File(file) => {
                 let joined = file.parent().unwrap_or(Path::new("")).join(reference);
                 let name = joined.display().to_string();
                 let mut files = self.files.borrow_mut();
@@ -221,7 +227,7 @@ impl Parts<'_> {
                     .entry(joined)
                     .or_insert_with_key(|joined| self.file(joined));
                 match found {
-                    Ok(file) => Ok(Place::File(file.clone())),
+                    Ok(file) => Ok(DocumentLocation::File(file.clone())),
                     Err(problem) => Err((name, problem.clone())),
                 }
             }
@@ -241,24 +247,24 @@ impl Parts<'_> {
     fn fetcher(&self) -> Result<Fetcher, String> {
         // Only the configured document is trusted to be in a private network.
         let trusted = match &self.parts[0].place {
-            Place::Url(root) => Some(root),
-            Place::File(_) => None,
+            DocumentLocation::Url(root) => Some(root),
+            DocumentLocation::File(_) => None,
         };
         Fetcher::new(trusted, self.config, self.config.document_bytes / FETCHES)
     }
 
     async fn read(
         &self,
-        place: Place,
+        place: DocumentLocation,
         fetcher: Option<&Result<Fetcher, String>>,
-    ) -> (Place, Result<Value, String>) {
+    ) -> (DocumentLocation, Result<Value, String>) {
         let read = self.read_at(&place, fetcher).await;
         (place, read)
     }
 
     async fn read_at(
         &self,
-        place: &Place,
+        place: &DocumentLocation,
         fetcher: Option<&Result<Fetcher, String>>,
     ) -> Result<Value, String> {
         let too_large = || {
@@ -270,8 +276,8 @@ impl Parts<'_> {
             return Err(too_large());
         }
         let bytes = match (place, fetcher) {
-            (Place::File(file), _) => read_file(file, budget.bytes.get())?,
-            (Place::Url(url), Some(Ok(fetcher))) => {
+            (DocumentLocation::File(file), _) => read_file(file, budget.bytes.get())?,
+            (DocumentLocation::Url(url), Some(Ok(fetcher))) => {
                 let fetched = timeout_at(self.deadline, fetcher.fetch(url)).await;
                 fetched
                     .map_err(|_| {
@@ -282,8 +288,8 @@ impl Parts<'_> {
                     })?
                     .map_err(|unread| unread.problem)?
             }
-            (Place::Url(_), Some(Err(problem))) => return Err(problem.clone()),
-            (Place::Url(_), None) => return Err("it cannot be fetched".to_owned()),
+            (DocumentLocation::Url(_), Some(Err(problem))) => return Err(problem.clone()),
+            (DocumentLocation::Url(_), None) => return Err("it cannot be fetched".to_owned()),
         };
         let left = budget.bytes.get().checked_sub(bytes.len());
         budget.bytes.set(left.unwrap_or(0));
@@ -293,7 +299,7 @@ impl Parts<'_> {
         Ok(document)
     }
 
-    fn add(&mut self, place: Place, read: Result<Value, String>) {
+    fn add(&mut self, place: DocumentLocation, read: Result<Value, String>) {
         let outcome = read.map(|value| {
             let number = self.parts.len();
             let name = self.free_name(&place, number);
@@ -309,12 +315,12 @@ impl Parts<'_> {
     }
 
     /// Returns an unused name for a part that shows which file it was.
-    fn free_name(&mut self, place: &Place, number: usize) -> String {
+    fn free_name(&mut self, place: &DocumentLocation, number: usize) -> String {
         let stem = match place {
-            Place::File(file) => file
+            DocumentLocation::File(file) => file
                 .file_stem()
                 .map(|stem| stem.to_string_lossy().into_owned()),
-            Place::Url(url) => url
+            DocumentLocation::Url(url) => url
                 .path_segments()
                 .and_then(|mut segments| segments.next_back())
                 .map(|last| {
@@ -344,7 +350,7 @@ impl Parts<'_> {
         }
         let has_fetched_parts = self.parts[1..]
             .iter()
-            .any(|part| matches!(part.place, Place::Url(_)));
+            .any(|part| matches!(part.place, DocumentLocation::Url(_)));
         let mut parts = self.parts.into_iter();
         let mut root = parts.next().map(|part| part.value).unwrap_or_default();
         let others: Map<String, Value> = parts.map(|part| (part.name, part.value)).collect();

@@ -9,7 +9,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::Value;
 use url::Url;
 
-use super::bundle::{Bundled, Place, bundle};
+use super::bundle::{Bundled, DocumentLocation, bundle};
 use super::config::OpenApiSourceConfig;
 use crate::catalog::{SIMD_THRESHOLD_BYTES, tree_by_simd_json};
 use crate::net::{Client, Deadlines, FetchError, OutgoingRequest, SystemResolver, with_causes};
@@ -39,13 +39,13 @@ pub(super) enum Version {
 
 /// Reason why a document cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Unread {
+pub(super) struct UnreadableDocument {
     pub(super) problem: String,
     /// True if its server may be down temporarily.
     pub(super) may_come: bool,
 }
 
-impl From<String> for Unread {
+impl From<String> for UnreadableDocument {
     fn from(problem: String) -> Self {
         Self {
             problem,
@@ -65,7 +65,10 @@ impl Document {
     /// # Errors
     ///
     /// The document cannot be read, or is not valid.
-    pub(super) async fn read(config: &OpenApiSourceConfig, room: Room) -> Result<Self, Unread> {
+    pub(super) async fn read(
+        config: &OpenApiSourceConfig,
+        room: ImportLimits,
+    ) -> Result<Self, UnreadableDocument> {
         let place = &config.document;
         if place.is_empty() {
             return Err("it does not exist; name a file or a URL".to_owned().into());
@@ -85,9 +88,11 @@ impl Document {
             parse_within(&bytes, room.tree).map_err(|problem| format!("{place}: {problem}"))?;
         drop(bytes);
         let at = match &url {
-            Some(url) => Place::Url(url.clone()),
+            Some(url) => DocumentLocation::Url(url.clone()),
             // References are compared with the canonical path.
-            None => Place::File(std::fs::canonicalize(place).unwrap_or_else(|_| place.into())),
+            None => DocumentLocation::File(
+                std::fs::canonicalize(place).unwrap_or_else(|_| place.into()),
+            ),
         };
         let bundled = bundle(root, at, config, room.tree.saturating_sub(tree));
         let Bundled {
@@ -247,12 +252,12 @@ impl Fetcher {
             .map_err(|e| e.to_string())
     }
 
-    pub(super) async fn fetch(&self, url: &Url) -> Result<Vec<u8>, Unread> {
+    pub(super) async fn fetch(&self, url: &Url) -> Result<Vec<u8>, UnreadableDocument> {
         let answer = self
             .0
             .fetch(OutgoingRequest::get(url.clone()))
             .await
-            .map_err(|error| Unread {
+            .map_err(|error| UnreadableDocument {
                 problem: match &error {
                     FetchError::TooLarge { .. } => format!("{error} (openapi.document_bytes)"),
                     error => with_causes(error),
@@ -260,7 +265,7 @@ impl Fetcher {
                 may_come: error.is_fault_of_server(),
             })?;
         if !answer.status.is_success() {
-            return Err(Unread {
+            return Err(UnreadableDocument {
                 problem: format!("it cannot be fetched: status {}", answer.status),
                 may_come: answer.status.is_server_error() || answer.status.as_u16() == 429,
             });
@@ -300,14 +305,14 @@ pub(super) fn read_file(path: &Path, max: usize) -> Result<Vec<u8>, String> {
 
 /// Memory limits of an import.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Room {
+pub(super) struct ImportLimits {
     /// Estimated memory of the trees of all documents during the import, in bytes.
     pub(super) tree: usize,
     /// Total size of the schemas of all tools as text, in bytes.
     pub(super) schemas: usize,
 }
 
-impl Room {
+impl ImportLimits {
     /// Derives the limits from `document_bytes`. If the process has a memory limit, what remains of `memory_bytes`
     /// limits them too. Trees are freed before tools are served, so they can take most of it; the memory of the tools
     /// comes on top.

@@ -19,13 +19,13 @@ use url::Url;
 
 pub use config::{OpenApiSourceConfig, Selection};
 
-use self::document::{Document, Room};
+use self::document::{Document, ImportLimits};
 use self::operation::{Operation, SchemaBytes, text};
-use self::request::Shape;
+use self::request::RequestMapping;
 use self::security::Proofs;
-use super::client_stats::Gauge;
+use super::client_stats::ClientStatsHandle;
 use super::config::{GRACE, SourceBuilder};
-use super::exchange::{CallRef, Exchange, Manner, is_safe};
+use super::exchange::{CallRef, Exchange, RequestOptions, is_safe};
 use super::http::annotations_of;
 use super::identity::{Forward, ForwardConfig, names_authorization};
 use super::name::{sanitized, shortened};
@@ -44,7 +44,7 @@ pub struct OperationTool {
 }
 
 struct Plan {
-    shape: Shape,
+    shape: RequestMapping,
     base: Url,
     exchange: Arc<Exchange>,
     proofs: Proofs,
@@ -65,7 +65,7 @@ const TOOLS_MAX: usize = 20_000;
 
 /// Collects the tools of an OpenAPI source.
 pub async fn collect(openapi: &OpenApiSourceConfig, name: &str, collector: &mut SourceBuilder) {
-    let room = Room::new(openapi, collector.parts.memory_bytes);
+    let room = ImportLimits::new(openapi, collector.parts.memory_bytes);
     let document = match Document::read(openapi, room).await {
         Ok(document) => document,
         Err(unread) if unread.may_come => {
@@ -81,7 +81,7 @@ fn import(
     openapi: &OpenApiSourceConfig,
     document: &Document,
     name: &str,
-    room: Room,
+    room: ImportLimits,
     collector: &mut SourceBuilder,
 ) {
     let has_credentials = openapi.auth.is_some()
@@ -96,7 +96,7 @@ fn import(
         Ok(import) => import,
         Err((setting, problem)) => return collector.refuse(&format!("openapi.{setting}"), problem),
     };
-    let gauge = Gauge::of_exchange(&collector.source, "openapi", &import.exchange);
+    let gauge = ClientStatsHandle::of_exchange(&collector.source, "openapi", &import.exchange);
     collector.count(gauge.with_mismatches(&import.mismatches));
     let prefix = match name {
         "" => String::new(),
@@ -525,7 +525,7 @@ impl Plan {
             context,
             template: Some(&self.shape.path),
         };
-        let manner = Manner {
+        let manner = RequestOptions {
             repeatable: self.repeatable,
             authenticated: true,
         };

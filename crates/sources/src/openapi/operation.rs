@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::document::Document;
 use super::form::{self, Form};
-use super::request::{Location, PIPE, Parameter, SPACE, Shape, Style};
+use super::request::{Location, PIPE, Parameter, RequestMapping, SPACE, Style};
 use super::schema::{Direction, SchemaInliner, TEXT_CHARACTERS};
 use crate::source::response::{essence, is_json, is_text};
 
@@ -14,7 +14,7 @@ use crate::source::response::{essence, is_json, is_text};
 pub(super) struct Operation {
     pub(super) input_schema: Value,
     pub(super) output_schema: Option<Value>,
-    pub(super) shape: Shape,
+    pub(super) shape: RequestMapping,
     /// True if its schemas were cut to the size limit.
     pub(super) cut: bool,
 }
@@ -96,7 +96,7 @@ impl Operation {
                 .output
                 .and_then(|bytes| output_schema(document, operation, bytes)),
             cut,
-            shape: Shape {
+            shape: RequestMapping {
                 method: method.clone(),
                 path: path.to_owned(),
                 parameters: arguments.parameters,

@@ -14,7 +14,7 @@ use crate::source::template::path_segment;
 
 /// Mapping from an operation's arguments to a request.
 #[derive(Debug)]
-pub(super) struct Shape {
+pub(super) struct RequestMapping {
     pub(super) method: Method,
     pub(super) path: String,
     pub(super) parameters: Vec<Parameter>,
@@ -175,7 +175,7 @@ pub(super) enum Style {
     Json,
 }
 
-impl Shape {
+impl RequestMapping {
     /// Builds the request for these arguments.
     ///
     /// # Errors

@@ -16,10 +16,10 @@ use crate::source::redact::{conceal, secrets_in};
 
 /// Credentials that are added to the requests of an operation.
 #[derive(Clone, Default)]
-pub(super) struct Proofs(Vec<Proof>);
+pub(super) struct Proofs(Vec<CredentialKind>);
 
 #[derive(Clone)]
-enum Proof {
+enum CredentialKind {
     Header(HeaderName, HeaderValue),
     Query(String, Secret),
     Cookie(String, Secret),
@@ -61,8 +61,10 @@ impl Proofs {
     /// Redacts the secrets in the API's response.
     pub(super) fn conceal(&self, answer: &mut FetchedResponse) {
         let secrets = self.0.iter().flat_map(|proof| match proof {
-            Proof::Header(_, value) => secrets_in(Some(value)),
-            Proof::Query(_, secret) | Proof::Cookie(_, secret) => vec![secret.expose().into()],
+            CredentialKind::Header(_, value) => secrets_in(Some(value)),
+            CredentialKind::Query(_, secret) | CredentialKind::Cookie(_, secret) => {
+                vec![secret.expose().into()]
+            }
         });
         conceal(secrets, answer);
     }
@@ -70,16 +72,16 @@ impl Proofs {
     pub(super) fn apply(&self, request: &mut OutgoingRequest) {
         for proof in &self.0 {
             match proof {
-                Proof::Header(name, value) => {
+                CredentialKind::Header(name, value) => {
                     request.headers.insert(name, value.clone());
                 }
-                Proof::Query(name, secret) => {
+                CredentialKind::Query(name, secret) => {
                     request
                         .url
                         .query_pairs_mut()
                         .append_pair(name, secret.expose());
                 }
-                Proof::Cookie(name, secret) => {
+                CredentialKind::Cookie(name, secret) => {
                     let before = request
                         .headers
                         .get(COOKIE)
@@ -107,7 +109,7 @@ pub(super) fn schemes(document: &Document) -> Vec<&str> {
         .collect()
 }
 
-fn proof(document: &Document, name: &str, secret: &Secret) -> Result<Proof, String> {
+fn proof(document: &Document, name: &str, secret: &Secret) -> Result<CredentialKind, String> {
     let scheme = document
         .root
         .pointer("/components/securitySchemes")
@@ -118,7 +120,7 @@ fn proof(document: &Document, name: &str, secret: &Secret) -> Result<Proof, Stri
         let mut value = HeaderValue::from_str(&text)
             .map_err(|_| "a secret has characters that no header can hold".to_owned())?;
         value.set_sensitive(true);
-        Ok(Proof::Header(name, value))
+        Ok(CredentialKind::Header(name, value))
     };
     match (text(scheme, "type"), text(scheme, "in")) {
         ("apiKey", "header") => {
@@ -126,11 +128,11 @@ fn proof(document: &Document, name: &str, secret: &Secret) -> Result<Proof, Stri
                 .map_err(|_| format!("the security scheme {name:?} names no header"))?;
             header(name, secret.expose().to_owned())
         }
-        ("apiKey", "query") => Ok(Proof::Query(
+        ("apiKey", "query") => Ok(CredentialKind::Query(
             text(scheme, "name").to_owned(),
             secret.clone(),
         )),
-        ("apiKey", "cookie") => Ok(Proof::Cookie(
+        ("apiKey", "cookie") => Ok(CredentialKind::Cookie(
             text(scheme, "name").to_owned(),
             secret.clone(),
         )),

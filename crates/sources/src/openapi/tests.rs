@@ -15,7 +15,7 @@ fn import_with(document: Value, settings: Value) -> SourceBuilder {
         &config,
         &document,
         "api",
-        Room::new(&config, 0),
+        ImportLimits::new(&config, 0),
         &mut collector,
     );
     collector
@@ -31,7 +31,7 @@ fn import_fetched(document: Value, url: &str, settings: Value) -> SourceBuilder 
         &config,
         &document,
         "api",
-        Room::new(&config, 0),
+        ImportLimits::new(&config, 0),
         &mut collector,
     );
     collector
@@ -602,7 +602,7 @@ async fn eli_08_what_a_scheme_was_given_is_taken_out_of_answers() {
 async fn read(document: &str) -> Document {
     let config = json!({ "document": document });
     let config: OpenApiSourceConfig = serde_json::from_value(config).expect("a configuration");
-    Document::read(&config, Room::new(&config, 0))
+    Document::read(&config, ImportLimits::new(&config, 0))
         .await
         .expect("a document")
 }
@@ -623,7 +623,7 @@ fn body(document: &Document) -> Result<Value, String> {
         &config,
         document,
         "api",
-        Room::new(&config, 0),
+        ImportLimits::new(&config, 0),
         &mut collector,
     );
     match collector.offered.tools.first() {
@@ -820,7 +820,7 @@ async fn a_part_that_was_fetched_does_not_decide_for_a_document_in_a_file() {
         "document": file, "auth": {"bearer": "canary"}, "egress": {"loopback": true},
     });
     let config: OpenApiSourceConfig = serde_json::from_value(config).expect("a configuration");
-    let document = Document::read(&config, Room::new(&config, 0))
+    let document = Document::read(&config, ImportLimits::new(&config, 0))
         .await
         .expect("a document");
     let mut collector = SourceBuilder::new("api", "sources[0]", Some(""));
@@ -828,7 +828,7 @@ async fn a_part_that_was_fetched_does_not_decide_for_a_document_in_a_file() {
         &config,
         &document,
         "api",
-        Room::new(&config, 0),
+        ImportLimits::new(&config, 0),
         &mut collector,
     );
     let problems = refusals(&collector);

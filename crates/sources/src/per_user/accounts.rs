@@ -11,7 +11,7 @@ use super::UserLogins;
 use crate::auth::{Principal, PrincipalKind};
 use crate::seal::{KeyRing, Purpose};
 use crate::source::login::{
-    LoginError, Prepared, Redirected, authorization_url, code_of, redeem, secret_text,
+    LoginError, PreparedLogin, Redirected, authorization_url, code_of, redeem, secret_text,
 };
 use crate::source::tokens::Grant;
 
@@ -213,7 +213,7 @@ impl Accounts {
         let inner = self.0.as_ref().ok_or(AccountError::Gone)?;
         let logins = inner.of(&invitation.source)?;
         let redirect = inner.redirect();
-        let Prepared {
+        let PreparedLogin {
             authorize,
             mut grant,
             names_itself,

@@ -8,7 +8,7 @@ use serde_json::Value;
 #[derive(Debug, Deserialize)]
 pub(super) struct List {
     #[serde(default)]
-    pub(super) servers: Vec<Answer>,
+    pub(super) servers: Vec<ListedServer>,
     #[serde(default)]
     pub(super) metadata: Metadata,
 }
@@ -21,13 +21,13 @@ pub(super) struct Metadata {
 
 /// A server with the registry's own metadata.
 #[derive(Debug, Deserialize)]
-pub(super) struct Answer {
+pub(super) struct ListedServer {
     server: Server,
     #[serde(default, rename = "_meta")]
     meta: Value,
 }
 
-impl Answer {
+impl ListedServer {
     pub(super) fn into_server(self) -> Server {
         let status = &self.meta["io.modelcontextprotocol.registry/official"]["status"];
         Server {

@@ -13,7 +13,7 @@ use url::Url;
 
 pub use self::entry::{Entry, Preference, entry};
 pub use self::listed::Server;
-use self::listed::{Answer, List};
+use self::listed::{List, ListedServer};
 use crate::catalog::path_deserializer;
 use crate::net::{Client, Deadlines, FetchError, Guard, OutgoingRequest};
 
@@ -96,7 +96,7 @@ impl Registry {
                 .append_pair("limit", &PAGE.min(most).to_string())
                 .extend_pairs(cursor.as_deref().map(|cursor| ("cursor", cursor)));
             let list: List = self.get(url, text).await?;
-            found.extend(list.servers.into_iter().map(Answer::into_server));
+            found.extend(list.servers.into_iter().map(ListedServer::into_server));
             cursor = list.metadata.next_cursor.filter(|next| !next.is_empty());
             if cursor.is_none() || most <= found.len() {
                 break;
@@ -150,7 +150,7 @@ impl Registry {
 ///
 /// The description is not valid.
 pub fn described(answer: &Value) -> Result<Server, RegistryError> {
-    let answer: Answer = path_deserializer::read(answer)
+    let answer: ListedServer = path_deserializer::read(answer)
         .map_err(|misfit| RegistryError::Document(misfit.cause.to_string()))?;
     Ok(answer.into_server())
 }

@@ -12,16 +12,16 @@ const NAMES_MAX: usize = 10_000;
 
 /// Grants by name.
 #[derive(Default)]
-pub(super) struct Memory(Mutex<HashMap<Name, Kept>>);
+pub(super) struct Memory(Mutex<HashMap<Name, MemoryEntry>>);
 
 #[derive(Default)]
-struct Kept {
+struct MemoryEntry {
     grants: Option<Grants>,
     turns: Arc<Turns<()>>,
 }
 
 impl Memory {
-    fn kept(&self) -> MutexGuard<'_, HashMap<Name, Kept>> {
+    fn kept(&self) -> MutexGuard<'_, HashMap<Name, MemoryEntry>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -24,7 +24,7 @@ pub use self::grant::client;
 pub(super) use self::grant::{Grant, Granted, Grants, client_of, unix_seconds};
 use self::memory::Memory;
 pub use self::name::Name;
-use self::shared::Shared;
+use self::shared::SharedTokens;
 use crate::environment::{Conflicts, Probe};
 use crate::state::{SharedState, StateError};
 
@@ -141,12 +141,12 @@ pub fn default_folder(probe: &Probe) -> Option<PathBuf> {
 
 /// Handle to the token store. Clones share the store.
 #[derive(Clone)]
-pub struct Tokens(Arc<Place>);
+pub struct Tokens(Arc<TokenBackend>);
 
-enum Place {
+enum TokenBackend {
     Memory(Memory),
     Folder(Folder),
-    Shared(Shared),
+    Shared(SharedTokens),
 }
 
 /// Reason why tokens cannot be read or stored. The messages hold no secret.
@@ -170,7 +170,7 @@ pub enum KeepError {
 
 /// Exclusive lock held while a token is refreshed.
 #[must_use = "others wait for its end"]
-pub(super) enum Turn {
+pub(super) enum RefreshLock {
     Memory {
         _held: tokio::sync::OwnedMutexGuard<()>,
     },
@@ -178,10 +178,10 @@ pub(super) enum Turn {
     Folder {
         _held: Option<std::fs::File>,
     },
-    Shared(shared::Turn),
+    Shared(shared::SharedLock),
 }
 
-impl Turn {
+impl RefreshLock {
     /// Releases the lock. A holder that never does so blocks others for a few seconds at most.
     pub async fn end(self) {
         if let Self::Shared(turn) = self {
@@ -199,16 +199,16 @@ impl Tokens {
     pub fn new(config: &TokensConfig, probe: &Probe) -> Result<Self, TokensError> {
         config.check(probe)?;
         let place = match config.store() {
-            TokenStore::Memory => Place::Memory(Memory::default()),
-            TokenStore::File => Place::Folder(Folder::new(config.folder(probe)?)),
-            TokenStore::State => Place::Shared(Shared::default()),
+            TokenStore::Memory => TokenBackend::Memory(Memory::default()),
+            TokenStore::File => TokenBackend::Folder(Folder::new(config.folder(probe)?)),
+            TokenStore::State => TokenBackend::Shared(SharedTokens::default()),
         };
         Ok(Self(Arc::new(place)))
     }
 
     /// Opens a store in a folder.
     pub fn in_folder(folder: PathBuf) -> Self {
-        Self(Arc::new(Place::Folder(Folder::new(folder))))
+        Self(Arc::new(TokenBackend::Folder(Folder::new(folder))))
     }
 
     /// Attaches the state. `is_shared` is true if other replicas use it too; `is_sealed` is true if it is encrypted.
@@ -223,32 +223,32 @@ impl Tokens {
         is_sealed: bool,
     ) -> Result<(), TokensError> {
         match &*self.0 {
-            Place::Shared(_) if !is_shared => Err(TokensError::NoState),
-            Place::Shared(_) if !is_sealed => Err(TokensError::NoKeys),
-            Place::Shared(shared) => {
+            TokenBackend::Shared(_) if !is_shared => Err(TokensError::NoState),
+            TokenBackend::Shared(_) if !is_sealed => Err(TokensError::NoKeys),
+            TokenBackend::Shared(shared) => {
                 shared.is_in(state);
                 Ok(())
             }
-            Place::Memory(_) | Place::Folder(_) => Ok(()),
+            TokenBackend::Memory(_) | TokenBackend::Folder(_) => Ok(()),
         }
     }
 
     /// Returns true if the tokens are lost when the process ends.
     pub(crate) fn are_in_memory(&self) -> bool {
-        matches!(&*self.0, Place::Memory(_))
+        matches!(&*self.0, TokenBackend::Memory(_))
     }
 
     /// Returns true if other replicas have access to the tokens.
     pub fn are_shared(&self) -> bool {
-        matches!(&*self.0, Place::Shared(_))
+        matches!(&*self.0, TokenBackend::Shared(_))
     }
 
     /// Returns the stored grants under a name, by issuer.
     pub async fn look(&self, name: &Name) -> Result<Option<Grants>, KeepError> {
         match &*self.0 {
-            Place::Memory(memory) => Ok(memory.look(name)),
-            Place::Folder(folder) => folder.look(name).await,
-            Place::Shared(shared) => shared.look(name).await,
+            TokenBackend::Memory(memory) => Ok(memory.look(name)),
+            TokenBackend::Folder(folder) => folder.look(name).await,
+            TokenBackend::Shared(shared) => shared.look(name).await,
         }
     }
 
@@ -276,30 +276,30 @@ impl Tokens {
 
     async fn put(&self, name: &Name, grants: Grants) -> Result<(), KeepError> {
         match &*self.0 {
-            Place::Memory(memory) => memory.put(name, grants)?,
-            Place::Folder(folder) => folder.put(name, grants).await?,
-            Place::Shared(shared) => shared.put(name, &grants).await?,
+            TokenBackend::Memory(memory) => memory.put(name, grants)?,
+            TokenBackend::Folder(folder) => folder.put(name, grants).await?,
+            TokenBackend::Shared(shared) => shared.put(name, &grants).await?,
         }
         Ok(())
     }
 
     /// Extends the storage TTL of grants in use.
     pub(super) async fn prolong(&self, name: &Name) {
-        if let Place::Shared(shared) = &*self.0 {
+        if let TokenBackend::Shared(shared) = &*self.0 {
             shared.prolong(name).await;
         }
     }
 
     /// Acquires the lock for the grants under a name.
-    pub(super) async fn turn(&self, name: &Name) -> Result<Turn, KeepError> {
+    pub(super) async fn turn(&self, name: &Name) -> Result<RefreshLock, KeepError> {
         Ok(match &*self.0 {
-            Place::Memory(memory) => Turn::Memory {
+            TokenBackend::Memory(memory) => RefreshLock::Memory {
                 _held: memory.turn(name).await,
             },
-            Place::Folder(folder) => Turn::Folder {
+            TokenBackend::Folder(folder) => RefreshLock::Folder {
                 _held: folder.turn(name).await,
             },
-            Place::Shared(shared) => Turn::Shared(shared.turn(name).await?),
+            TokenBackend::Shared(shared) => RefreshLock::Shared(shared.turn(name).await?),
         })
     }
 }
@@ -317,9 +317,9 @@ impl Tokens {
             }
         }
         match &*self.0 {
-            Place::Memory(memory) => memory.forget(name),
-            Place::Folder(folder) => folder.forget(name).await?,
-            Place::Shared(shared) => shared.forget(name).await?,
+            TokenBackend::Memory(memory) => memory.forget(name),
+            TokenBackend::Folder(folder) => folder.forget(name).await?,
+            TokenBackend::Shared(shared) => shared.forget(name).await?,
         }
         Ok(())
     }
@@ -327,9 +327,9 @@ impl Tokens {
     /// Returns all stored grants.
     pub async fn all(&self) -> Result<Vec<(Name, Grants)>, KeepError> {
         let names = match &*self.0 {
-            Place::Memory(memory) => memory.names(),
-            Place::Folder(folder) => folder.names().await?,
-            Place::Shared(shared) => shared.names().await?,
+            TokenBackend::Memory(memory) => memory.names(),
+            TokenBackend::Folder(folder) => folder.names().await?,
+            TokenBackend::Shared(shared) => shared.names().await?,
         };
         let mut all = Vec::new();
         for name in names {
@@ -372,16 +372,16 @@ pub fn has_login(folder: &std::path::Path, server: &url::Url) -> bool {
 impl Default for Tokens {
     /// Returns an in-memory store.
     fn default() -> Self {
-        Self(Arc::new(Place::Memory(Memory::default())))
+        Self(Arc::new(TokenBackend::Memory(Memory::default())))
     }
 }
 
 impl fmt::Display for Tokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {
-            Place::Memory(_) => f.write_str("memory"),
-            Place::Folder(folder) => folder.path().display().fmt(f),
-            Place::Shared(_) => f.write_str("the state that replicas share"),
+            TokenBackend::Memory(_) => f.write_str("memory"),
+            TokenBackend::Folder(folder) => folder.path().display().fmt(f),
+            TokenBackend::Shared(_) => f.write_str("the state that replicas share"),
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::state::{SharedState, StateError};
 /// One value for each name, and one that lists all names. The state is set when the server opens it; sources are
 /// built earlier.
 #[derive(Default)]
-pub(super) struct Shared(OnceLock<SharedState>);
+pub(super) struct SharedTokens(OnceLock<SharedState>);
 
 /// TTL of grants that are not used.
 const LIFE: Duration = Duration::from_secs(90 * 24 * 3600);
@@ -35,7 +35,7 @@ const USERS_MAX: usize = 2000;
 /// Maximum number of attempts of a compare-and-swap.
 const TRIES: usize = 8;
 
-impl Shared {
+impl SharedTokens {
     /// Attaches the state.
     pub(super) fn is_in(&self, state: SharedState) {
         // The process has only one state while it serves.
@@ -82,14 +82,14 @@ impl Shared {
     }
 
     /// Acquires the lock. Waits at most as long as a token request can take.
-    pub(super) async fn turn(&self, name: &Name) -> Result<Turn, KeepError> {
+    pub(super) async fn turn(&self, name: &Name) -> Result<SharedLock, KeepError> {
         let state = self.state()?;
         let key = key("turn", name);
         let patience = Instant::now() + TURN;
         loop {
             let taken = Instant::now();
             if state.put_if_absent(&key, Bytes::new(), TURN).await? {
-                return Ok(Turn {
+                return Ok(SharedLock {
                     state: state.clone(),
                     key,
                     until: taken + TURN - TURN_MARGIN,
@@ -103,7 +103,7 @@ impl Shared {
     }
 }
 
-impl Shared {
+impl SharedTokens {
     pub(super) async fn forget(&self, name: &Name) -> Result<(), KeepError> {
         let state = self.state()?;
         state.remove(&key("grants", name)).await?;
@@ -130,14 +130,14 @@ impl Shared {
 }
 
 /// A held lock.
-pub(crate) struct Turn {
+pub(crate) struct SharedLock {
     state: SharedState,
     key: String,
     /// Time at which the lock expires.
     until: Instant,
 }
 
-impl Turn {
+impl SharedLock {
     pub(super) async fn end(self) {
         if self.until <= Instant::now() {
             return;

@@ -13,11 +13,11 @@ use tokio::time::Instant;
 
 use super::cache::{self, Listing, Memory};
 use super::config::{OnChange, OnDown, UpstreamConfig, UpstreamError};
-use super::instrumented::{End, Operation, Peer, Session, Watched};
+use super::instrumented::{InstrumentedRequest, Operation, Peer, RequestOutcome, Session};
 use super::line::{CallerLines, Connected, Line, LineInUse, PerCaller};
 use super::maintenance::Maintenance;
 use super::names::UriPrefix;
-use super::subscriptions::Wanted;
+use super::subscriptions::SubscribedResources;
 use super::usage::Usage;
 use super::{DISCOVERY, GRACE};
 use crate::auth::Principal;
@@ -213,13 +213,13 @@ impl Upstream {
 
     /// Returns those of the resources that belong to this server: that it lists, or that match its templates. The
     /// result maps the server's URIs to the local ones.
-    pub(super) fn own_of(&self, uris: &BTreeSet<Arc<str>>) -> Wanted {
+    pub(super) fn own_of(&self, uris: &BTreeSet<Arc<str>>) -> SubscribedResources {
         // The shared connection's rights are not those of the subscribers.
         if self.callers.is_some() {
-            return Wanted::new();
+            return SubscribedResources::new();
         }
         let Some(known) = self.known.load_full().filter(|_| !uris.is_empty()) else {
-            return Wanted::new();
+            return SubscribedResources::new();
         };
         let templates: Vec<UriTemplate> = known
             .templates
@@ -234,7 +234,7 @@ impl Upstream {
         let is_own =
             |uri: &str| listed.contains(uri) || templates.iter().any(|t| t.matches(uri).is_some());
         let prefix = UriPrefix::of(&self.name);
-        let mut own = Wanted::new();
+        let mut own = SubscribedResources::new();
         for uri in uris {
             let there = [Some(Cow::Borrowed(&**uri)), prefix.there(uri)];
             let mut there = there.into_iter().flatten();
@@ -465,8 +465,8 @@ impl Upstream {
         operation: &'a Operation,
         context: &Arc<CallContext>,
         uri: Option<&str>,
-    ) -> Watched<'a> {
-        Watched::begin(&self.peer, operation, context, uri)
+    ) -> InstrumentedRequest<'a> {
+        InstrumentedRequest::begin(&self.peer, operation, context, uri)
     }
 
     /// Makes an instrumented [`request`](Self::request) for something that is read, and so can be retried.
@@ -483,7 +483,7 @@ impl Upstream {
         let line = match self.line(&context.principal) {
             Ok(line) => line,
             Err(error) => {
-                watched.ends(&End::Failed(&error), || None);
+                watched.ends(&RequestOutcome::Failed(&error), || None);
                 return Err(error);
             }
         };
@@ -491,8 +491,8 @@ impl Upstream {
             .request(&line, operation.method, &params, Some(relay), true)
             .await;
         let end = match &answered {
-            Ok(_) => End::Well,
-            Err(error) => End::Failed(error),
+            Ok(_) => RequestOutcome::Well,
+            Err(error) => RequestOutcome::Failed(error),
         };
         watched.ends(&end, || line.revision());
         answered

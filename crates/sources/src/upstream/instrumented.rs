@@ -11,7 +11,8 @@ use crate::catalog::CallContext;
 use crate::client::{ClientError, Params, Target};
 use crate::protocol::Revision;
 use crate::telemetry::{
-    Asked, CLIENT_DURATION, CLIENT_SESSION_DURATION, ClientSpan, Metrics, SpanEnd, Timing, Told,
+    AttributeValue, CLIENT_DURATION, CLIENT_SESSION_DURATION, ClientSpan, Metrics, SpanEnd,
+    SpanInfo, Timing,
 };
 
 /// Address of an upstream, and the metrics of requests to it.
@@ -47,7 +48,7 @@ impl Peer {
     }
 
     /// Returns the histogram for an operation or a session; `None` if metrics are disabled.
-    fn timing(&self, how: Kind<'_>, ending: &Ending<'_>) -> Option<Timing> {
+    fn timing(&self, how: Kind<'_>, ending: &SemanticOutcome<'_>) -> Option<Timing> {
         let metrics = self.metrics.get()?;
         let mut labels = Vec::new();
         let instrument = match how {
@@ -84,9 +85,9 @@ impl Peer {
     }
 
     /// Returns the span attributes that are known at the start of a request.
-    fn asked(&self, operation: &Operation, uri: Option<&str>) -> Asked {
+    fn asked(&self, operation: &Operation, uri: Option<&str>) -> SpanInfo {
         let Operation { method, about, .. } = operation;
-        let mut attributes: Vec<(&'static str, Told)> = vec![
+        let mut attributes: Vec<(&'static str, AttributeValue)> = vec![
             ("mcp.method.name", (*method).into()),
             ("network.transport", self.transport.into()),
         ];
@@ -104,7 +105,7 @@ impl Peer {
             attributes.push(("server.address", host.clone().into()));
             attributes.push(("server.port", (*port).into()));
         }
-        Asked {
+        SpanInfo {
             name: match about {
                 Some((_, name)) => format!("{method} {name}"),
                 None => (*method).to_owned(),
@@ -160,7 +161,7 @@ impl Operation {
 }
 
 /// A request to an upstream for the current caller, while it is in progress.
-pub(super) struct Watched<'a> {
+pub(super) struct InstrumentedRequest<'a> {
     peer: &'a Peer,
     operation: &'a Operation,
     /// `None` if metrics are disabled.
@@ -170,7 +171,7 @@ pub(super) struct Watched<'a> {
     pub(super) relay: Arc<Relay>,
 }
 
-impl<'a> Watched<'a> {
+impl<'a> InstrumentedRequest<'a> {
     /// Starts a request. `uri` is the resource it concerns, if any.
     pub(super) fn begin(
         peer: &'a Peer,
@@ -194,33 +195,37 @@ impl<'a> Watched<'a> {
     }
 
     /// Records the end of the request. `revision` returns the protocol version of the connection.
-    pub(super) fn ends(self, end: &End<'_>, revision: impl FnOnce() -> Option<&'static str>) {
+    pub(super) fn ends(
+        self,
+        end: &RequestOutcome<'_>,
+        revision: impl FnOnce() -> Option<&'static str>,
+    ) {
         let code;
         let (error_type, status_code, message) = match end {
-            End::Well => (None, None, None),
-            End::ToolError => (Some("tool_error"), None, None),
-            End::Misread => (Some("invalid_result"), None, None),
-            End::Failed(CallError::BulkheadError(_) | CallError::TooManyCallers) => {
+            RequestOutcome::Well => (None, None, None),
+            RequestOutcome::ToolError => (Some("tool_error"), None, None),
+            RequestOutcome::Misread => (Some("invalid_result"), None, None),
+            RequestOutcome::Failed(CallError::BulkheadError(_) | CallError::TooManyCallers) => {
                 (Some("turned_away"), None, None)
             }
-            End::Failed(CallError::Client(error) | CallError::Apart(error))
+            RequestOutcome::Failed(CallError::Client(error) | CallError::Apart(error))
                 if error.concerns_caller() =>
             {
                 (Some("caller_credentials"), None, None)
             }
-            End::Failed(CallError::Client(ClientError::Rpc(error))) => {
+            RequestOutcome::Failed(CallError::Client(ClientError::Rpc(error))) => {
                 code = code_of(error.code);
                 (Some(&*code), Some(&*code), Some(&error.message))
             }
-            End::Failed(
+            RequestOutcome::Failed(
                 CallError::Apart(ClientError::Timeout(_))
                 | CallError::Client(ClientError::Timeout(_)),
             ) => (Some("timeout"), None, None),
-            End::Failed(CallError::Apart(_) | CallError::Client(_)) => {
+            RequestOutcome::Failed(CallError::Apart(_) | CallError::Client(_)) => {
                 (Some("connection_error"), None, None)
             }
         };
-        let ending = Ending {
+        let ending = SemanticOutcome {
             error_type,
             status_code,
         };
@@ -230,7 +235,7 @@ impl<'a> Watched<'a> {
         let relay = self.relay;
         self.hop.ends(|| {
             let id = relay.request_id();
-            let mut attributes: Vec<(&'static str, Told)> = Vec::new();
+            let mut attributes: Vec<(&'static str, AttributeValue)> = Vec::new();
             attributes.extend(id.map(|id| ("jsonrpc.request.id", id.to_string().into())));
             attributes.extend(revision().map(|r| ("mcp.protocol.version", r.into())));
             attributes.extend(
@@ -244,17 +249,17 @@ impl<'a> Watched<'a> {
         });
     }
 
-    fn count(&self, elapsed: Duration, end: &End<'_>, ending: &Ending<'_>) {
+    fn count(&self, elapsed: Duration, end: &RequestOutcome<'_>, ending: &SemanticOutcome<'_>) {
         let timing = || self.peer.timing(Kind::Operation(self.operation), ending);
         match end {
-            End::Well => {
+            RequestOutcome::Well => {
                 let well = &self.operation.well;
                 if let Some(timing) = well.get().cloned().or_else(timing) {
                     well.get_or_init(|| timing).record(elapsed);
                 }
             }
             // The request was not sent.
-            End::Failed(CallError::BulkheadError(_) | CallError::TooManyCallers) => {}
+            RequestOutcome::Failed(CallError::BulkheadError(_) | CallError::TooManyCallers) => {}
             _ => {
                 if let Some(timing) = timing() {
                     timing.record(elapsed);
@@ -266,7 +271,7 @@ impl<'a> Watched<'a> {
 
 /// Outcome in the terms of the semantic conventions.
 #[derive(Clone, Copy, Debug, Default)]
-struct Ending<'a> {
+struct SemanticOutcome<'a> {
     error_type: Option<&'a str>,
     status_code: Option<&'a str>,
 }
@@ -303,7 +308,7 @@ impl Drop for Session {
             return;
         };
         let lost = self.lost.load(Ordering::Relaxed);
-        let ending = Ending {
+        let ending = SemanticOutcome {
             error_type: lost.then_some("connection_error"),
             status_code: None,
         };
@@ -314,7 +319,7 @@ impl Drop for Session {
 }
 
 /// Outcome of a request.
-pub(super) enum End<'e> {
+pub(super) enum RequestOutcome<'e> {
     Well,
     /// The tool reported an error.
     ToolError,

@@ -37,11 +37,11 @@ pub use config::{OnChange, OnDown, UpstreamConfig, UpstreamError};
 use connection::Upstream;
 use links::Given;
 pub use names::UpstreamNames;
-use names::{Found, Names};
+use names::{NamedUpstream, Names};
 pub use names::{Naming, SEPARATOR};
 use proxy_items::AllReadable;
 
-use crate::catalog::{Announcer, Catalog, Offered, Refused, StartingSource};
+use crate::catalog::{Announcer, Catalog, RejectedItem, SourceItems, StartingSource};
 use crate::net::{self, Background, BreakerState, BulkheadStats, OnFailure, with_causes};
 use crate::seal::KeyRing;
 use crate::source::config::SourceParts;
@@ -285,8 +285,8 @@ impl Upstreams {
 
     /// Returns the items of the servers, named so that they do not collide with `others`. Servers that did not respond to
     /// [`discover`](Self::discover) in time are added when they do.
-    pub fn offer(&self, others: &Catalog) -> Result<Offered, UpstreamError> {
-        let mut all = Offered::default();
+    pub fn offer(&self, others: &Catalog) -> Result<SourceItems, UpstreamError> {
+        let mut all = SourceItems::default();
         let mut found = Vec::new();
         for upstream in &self.upstreams {
             if upstream.is_awaited() {
@@ -298,14 +298,14 @@ impl Upstreams {
                 continue;
             }
             match upstream.offered() {
-                Ok(listing) => found.push(Found {
+                Ok(listing) => found.push(NamedUpstream {
                     upstream: Arc::clone(upstream),
                     listing,
                 }),
                 Err(problem) => {
                     let place = format!("upstreams.{}", upstream.name);
                     all.refused
-                        .push(Refused::new(&upstream.name, place, problem));
+                        .push(RejectedItem::new(&upstream.name, place, problem));
                 }
             }
         }

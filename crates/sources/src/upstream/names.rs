@@ -59,12 +59,12 @@ impl Naming {
 pub const SEPARATOR: &str = "__";
 
 /// An upstream with the items to list.
-pub(super) struct Found {
+pub(super) struct NamedUpstream {
     pub(super) upstream: Arc<Upstream>,
     pub(super) listing: Arc<Listing>,
 }
 
-impl Found {
+impl NamedUpstream {
     fn tools(&self) -> impl Iterator<Item = &str> {
         let names = names_of(&self.listing.tools);
         names.filter(|name| self.upstream.config.chooses(name))
@@ -88,7 +88,7 @@ pub(super) struct Names<'n> {
 
 impl<'n> Names<'n> {
     /// Prepares names for the listed items that do not collide with those of `others`.
-    pub(super) fn new(naming: &'n Naming, found: &[Found], others: &Catalog) -> Self {
+    pub(super) fn new(naming: &'n Naming, found: &[NamedUpstream], others: &Catalog) -> Self {
         let mut names = Self {
             naming,
             shared_tools: HashSet::new(),
@@ -96,7 +96,7 @@ impl<'n> Names<'n> {
             uris: others.uris().map(str::to_owned).collect(),
         };
         if naming.names == UpstreamNames::Collision {
-            names.shared_tools = shared(found, others.names(), Found::tools);
+            names.shared_tools = shared(found, others.names(), NamedUpstream::tools);
             names.shared_prompts = shared(found, others.prompt_names(), |found| {
                 names_of(&found.listing.prompts)
             });
@@ -141,9 +141,9 @@ impl<'n> Names<'n> {
 
 /// Returns names that occur more than once where no prefix distinguishes them.
 fn shared<'a, I: Iterator<Item = &'a str>>(
-    found: &'a [Found],
+    found: &'a [NamedUpstream],
     others: impl Iterator<Item = &'a str>,
-    names: impl Fn(&'a Found) -> I,
+    names: impl Fn(&'a NamedUpstream) -> I,
 ) -> HashSet<String> {
     let mut given: HashMap<Cow<'a, str>, usize> = HashMap::new();
     for name in others {

@@ -12,18 +12,18 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::connection::{CallError, Upstream};
-use super::instrumented::{End, Operation};
+use super::instrumented::{Operation, RequestOutcome};
 use super::links::{Given, Links, Mention, view_of};
-use super::names::{Found, Names, UriPrefix};
+use super::names::{NamedUpstream, Names, UriPrefix};
 use super::tasks;
 use crate::auth::Principal;
 use crate::catalog::schema::header_parameters;
 use crate::catalog::{
     AnyResource, ArgumentFuture, Arguments, CallContext, CallFuture, CompletionRequest,
-    Completions, Definition, HeaderParameter, Offered, OfferedSkill, Output, Parameters, Prompt,
-    PromptDefinition, PromptError, PromptFuture, PromptOutput, ReadFuture, Refused, Resource,
-    ResourceDefinition, ResourceError, ResourceTemplate, TaskSupport, Tool, ToolError, Unlisted,
-    UnlistedResource, UpstreamIdentity, VariableFuture, path_deserializer,
+    Completions, Definition, HeaderParameter, OfferedSkill, Output, Parameters, Prompt,
+    PromptDefinition, PromptError, PromptFuture, PromptOutput, ReadFuture, RejectedItem, Resource,
+    ResourceDefinition, ResourceError, ResourceTemplate, SourceItems, TaskSupport, Tool, ToolError,
+    Unlisted, UnlistedResource, UpstreamIdentity, VariableFuture, path_deserializer,
 };
 use crate::client::{ClientError, Params};
 use crate::protocol::{
@@ -77,13 +77,13 @@ impl Readable {
 
 /// Adds the items of an upstream. `given` receives all URIs in use.
 pub(super) fn add(
-    found: &Found,
+    found: &NamedUpstream,
     names: &mut Names<'_>,
-    all: &mut Offered,
+    all: &mut SourceItems,
     keys: &Arc<KeyRing>,
     given: &Arc<OnceLock<Given>>,
 ) -> Readable {
-    let Found { upstream, listing } = found;
+    let NamedUpstream { upstream, listing } = found;
     let mut refused = Vec::new();
     let mut refuse = |kind: &str, entry: &Value, problem: String| {
         let name = entry["name"]
@@ -91,7 +91,7 @@ pub(super) fn add(
             .or(entry["uri"].as_str())
             .unwrap_or("without a name");
         let place = format!("upstreams.{}, {kind} {name:?}", upstream.name);
-        refused.push(Refused::new(&upstream.name, place, problem));
+        refused.push(RejectedItem::new(&upstream.name, place, problem));
     };
     let reads = listing.reads || !listing.resources.is_empty() || !listing.templates.is_empty();
     let mut links = Links::new(&upstream.name, keys, reads, given);
@@ -480,7 +480,7 @@ impl Tool for UpstreamTool {
             let line = match upstream.line(&context.principal) {
                 Ok(line) => line,
                 Err(error) => {
-                    watched.ends(&End::Failed(&error), || None);
+                    watched.ends(&RequestOutcome::Failed(&error), || None);
                     return Err(tool_error(&upstream.name, error));
                 }
             };
@@ -502,15 +502,15 @@ impl Tool for UpstreamTool {
             let result = match answered {
                 Ok(result) => result,
                 Err(error) => {
-                    watched.ends(&End::Failed(&error), || line.revision());
+                    watched.ends(&RequestOutcome::Failed(&error), || line.revision());
                     return Err(tool_error(&upstream.name, error));
                 }
             };
             let called: Result<Called<'_>, _> = serde_json::from_str(result.get());
             let end = match &called {
-                Ok(called) if called.is_error => End::ToolError,
-                Ok(_) => End::Well,
-                Err(_) => End::Misread,
+                Ok(called) if called.is_error => RequestOutcome::ToolError,
+                Ok(_) => RequestOutcome::Well,
+                Err(_) => RequestOutcome::Misread,
             };
             watched.ends(&end, || line.revision());
             let output = |called| output(called, &links, &context.principal);

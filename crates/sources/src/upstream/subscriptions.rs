@@ -26,12 +26,12 @@ const RETRY: Backoff = Backoff {
 };
 
 /// Resources with subscribers: the upstream's URIs, with their local URIs.
-pub(super) type Wanted = BTreeMap<Arc<str>, Vec<Arc<str>>>;
+pub(super) type SubscribedResources = BTreeMap<Arc<str>, Vec<Arc<str>>>;
 
 /// Subscribed resources of one upstream.
 #[derive(Debug, Default)]
 pub(super) struct Subscriptions {
-    wanted: Mutex<Wanted>,
+    wanted: Mutex<SubscribedResources>,
     bell: Notify,
     announcer: OnceLock<Announcer>,
 }
@@ -57,7 +57,7 @@ impl Subscriptions {
         }
     }
 
-    fn want(&self, uris: Wanted) {
+    fn want(&self, uris: SubscribedResources) {
         let mut wanted = self.wanted();
         if *wanted != uris {
             *wanted = uris;
@@ -66,7 +66,7 @@ impl Subscriptions {
         }
     }
 
-    fn wanted(&self) -> MutexGuard<'_, Wanted> {
+    fn wanted(&self) -> MutexGuard<'_, SubscribedResources> {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

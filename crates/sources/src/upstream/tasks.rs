@@ -88,7 +88,7 @@ async fn in_core(
     let Ok(Created { task: Some(task) }) = serde_json::from_str(created.get()) else {
         return Ok(created);
     };
-    let mut begun = Begun::new(upstream, line, task.task_id.clone());
+    let mut begun = RunningTask::new(upstream, line, task.task_id.clone());
     let params = Params::new().with("taskId", task.task_id);
     let result = upstream
         .request(line, "tasks/result", &params, Some(relay.clone()), true)
@@ -140,7 +140,7 @@ async fn in_extension(
     let (Some("task"), Some(id)) = (kind["resultType"].as_str(), kind["taskId"].as_str()) else {
         return Ok(created);
     };
-    let mut begun = Begun::new(upstream, line, id.to_owned());
+    let mut begun = RunningTask::new(upstream, line, id.to_owned());
     let get = declared(upstream, line, Params::new().with("taskId", id)).await?;
     let mut pause = pause_of(kind["pollIntervalMs"].as_u64());
     let mut answered: HashSet<String> = HashSet::new();
@@ -217,13 +217,13 @@ fn pause_of(milliseconds: Option<u64>) -> Duration {
 }
 
 /// A running task of an upstream, cancelled on drop.
-struct Begun {
+struct RunningTask {
     upstream: Arc<Upstream>,
     line: Arc<Line>,
     id: Option<String>,
 }
 
-impl Begun {
+impl RunningTask {
     fn new(upstream: &Arc<Upstream>, line: &Arc<Line>, id: String) -> Self {
         Self {
             upstream: Arc::clone(upstream),
@@ -237,7 +237,7 @@ impl Begun {
     }
 }
 
-impl Drop for Begun {
+impl Drop for RunningTask {
     fn drop(&mut self) {
         let Some(id) = self.id.take() else {
             return;

@@ -24,7 +24,7 @@ struct State {
 
 /// Usage statistics. Times are in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Figures {
+pub(super) struct UsageStats {
     pub(super) requests: u64,
     /// Time since the first request began.
     pub(super) first: Option<u64>,
@@ -76,10 +76,10 @@ impl Usage {
     }
 
     /// Returns the current usage statistics.
-    pub(super) fn figures(&self, now: Instant) -> Figures {
+    pub(super) fn figures(&self, now: Instant) -> UsageStats {
         let state = self.state();
         let ago = |then: Option<Instant>| then.map(|then| now.duration_since(then).as_secs());
-        Figures {
+        UsageStats {
             requests: state.calls,
             first: ago(state.first),
             last: ago(state.last),
@@ -158,7 +158,7 @@ mod tests {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let usage = Usage::new(start);
-        assert_eq!(usage.figures(at(5)), Figures::default());
+        assert_eq!(usage.figures(at(5)), UsageStats::default());
         for began in [10, 20, 30] {
             usage.begin(at(began));
             usage.end(at(began + 1));

@@ -42,7 +42,7 @@ struct Budget {
 }
 
 /// Result of a call with its captured output.
-pub(super) struct Ended {
+pub(super) struct InstanceResult {
     pub(super) result: Result<Option<Val>, CallError>,
     pub(super) stdout: Capture,
     pub(super) stderr: Capture,
@@ -145,7 +145,7 @@ impl Bounds {
         permissions.any(|permissions| matches!(permissions, FsPerms::ReadWrite))
     }
 
-    fn state(&self, ended: &Ended, exceeded: Arc<AtomicBool>) -> wasmtime::Result<State> {
+    fn state(&self, ended: &InstanceResult, exceeded: Arc<AtomicBool>) -> wasmtime::Result<State> {
         let mut wasi = WasiCtx::builder();
         wasi.stdout(ended.stdout.clone())
             .stderr(ended.stderr.clone())
@@ -179,8 +179,8 @@ impl Bounds {
         function: &ComponentExportIndex,
         parameters: &[Val],
         results: usize,
-    ) -> Ended {
-        let mut ended = Ended {
+    ) -> InstanceResult {
+        let mut ended = InstanceResult {
             result: Ok(None),
             stdout: Capture::default(),
             stderr: Capture::default(),

@@ -6,7 +6,7 @@ use wasmtime::component::types::ComponentFunc;
 
 /// A type that has a JSON representation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum JsonType {
     Bool,
     Integer(Width),
     F32,
@@ -15,13 +15,13 @@ pub(super) enum Shape {
     Text,
     /// A list of bytes, encoded in Base64.
     Bytes,
-    List(Box<Shape>),
-    Record(Vec<(String, Shape)>),
-    Tuple(Vec<Shape>),
-    Variant(Vec<(String, Option<Shape>)>),
+    List(Box<JsonType>),
+    Record(Vec<(String, JsonType)>),
+    Tuple(Vec<JsonType>),
+    Variant(Vec<(String, Option<JsonType>)>),
     Enum(Vec<String>),
-    Option(Box<Shape>),
-    Result(Option<Box<Shape>>, Option<Box<Shape>>),
+    Option(Box<JsonType>),
+    Result(Option<Box<JsonType>>, Option<Box<JsonType>>),
     Flags(Vec<String>),
 }
 
@@ -40,7 +40,7 @@ pub(super) enum Width {
 
 /// Direction of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum ValueDirection {
     Argument,
     Result,
 }
@@ -48,8 +48,8 @@ pub(super) enum Side {
 /// Types of a function's parameters and results.
 #[derive(Clone, Debug)]
 pub(super) struct Signature {
-    pub(super) parameters: Vec<(String, Shape)>,
-    pub(super) result: Option<Shape>,
+    pub(super) parameters: Vec<(String, JsonType)>,
+    pub(super) result: Option<JsonType>,
     /// The signature in WIT syntax, without type names.
     pub(super) text: String,
 }
@@ -115,13 +115,13 @@ impl Signature {
         let mut parts = PARTS_MAX;
         let mut parameters = Vec::new();
         for (parameter, kind) in function.params() {
-            let shape = Shape::new(&kind, DEPTH_MAX, &mut parts)
+            let shape = JsonType::new(&kind, DEPTH_MAX, &mut parts)
                 .map_err(|problem| format!("its argument {parameter} {problem}"))?;
             parameters.push((parameter.to_owned(), shape));
         }
         let mut result = None;
         for kind in function.results() {
-            let shape = Shape::new(&kind, DEPTH_MAX, &mut parts)
+            let shape = JsonType::new(&kind, DEPTH_MAX, &mut parts)
                 .map_err(|problem| format!("its result {problem}"))?;
             result = Some(shape);
         }
@@ -135,7 +135,7 @@ impl Signature {
 
     /// Returns the schema of the arguments, with a description for each.
     pub(super) fn input_schema(&self, meanings: impl Fn(&str) -> Option<String>) -> Value {
-        let mut schema = record_schema(&self.parameters, Side::Argument);
+        let mut schema = record_schema(&self.parameters, ValueDirection::Argument);
         let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
         for (name, property) in properties.into_iter().flatten() {
             if let (Some(meaning), Value::Object(property)) = (meanings(name), property) {
@@ -148,14 +148,14 @@ impl Signature {
     /// Returns the schema of the result, unless it is plain text.
     pub(super) fn output_schema(&self) -> Option<Value> {
         let given = match self.result.as_ref()? {
-            Shape::Result(good, _) => good.as_deref()?,
+            JsonType::Result(good, _) => good.as_deref()?,
             other => other,
         };
-        (!given.is_text()).then(|| given.schema(Side::Result))
+        (!given.is_text()).then(|| given.schema(ValueDirection::Result))
     }
 }
 
-impl Shape {
+impl JsonType {
     fn new(kind: &Type, depth: usize, parts: &mut usize) -> Result<Self, String> {
         let Some(depth) = depth.checked_sub(1) else {
             return Err(format!("is more than {DEPTH_MAX} types deep"));
@@ -231,12 +231,12 @@ impl Shape {
         matches!(self, Self::Option(_))
     }
 
-    pub(super) fn schema(&self, side: Side) -> Value {
+    pub(super) fn schema(&self, side: ValueDirection) -> Value {
         match self {
             Self::Bool => json!({"type": "boolean"}),
             Self::Integer(width) => width.schema(),
             // JSON has no number for NaN and the infinities.
-            Self::F32 | Self::F64 if side == Side::Result => json!({
+            Self::F32 | Self::F64 if side == ValueDirection::Result => json!({
                 "anyOf": [{"type": "number"}, {"enum": ["NaN", "Infinity", "-Infinity"]}],
             }),
             Self::F32 | Self::F64 => json!({"type": "number"}),
@@ -271,7 +271,7 @@ impl Shape {
             Self::Option(some) if some.has_null() => or_null(tagged("some", &some.schema(side))),
             Self::Option(some) => or_null(some.schema(side)),
             Self::Result(good, bad) => {
-                let schema = |shape: &Option<Box<Shape>>| match shape {
+                let schema = |shape: &Option<Box<JsonType>>| match shape {
                     Some(shape) => shape.schema(side),
                     None => json!({"type": "null"}),
                 };
@@ -288,7 +288,7 @@ impl Shape {
 
     /// Appends the type in WIT syntax, without type names.
     fn text(&self, to: &mut String) {
-        let list = |to: &mut String, name: &str, each: &mut dyn Iterator<Item = &Shape>| {
+        let list = |to: &mut String, name: &str, each: &mut dyn Iterator<Item = &JsonType>| {
             to.push_str(name);
             to.push('<');
             for (position, shape) in each.enumerate() {
@@ -332,13 +332,13 @@ impl Shape {
 }
 
 /// Returns the schema of an object with these members.
-fn record_schema(fields: &[(String, Shape)], side: Side) -> Value {
+fn record_schema(fields: &[(String, JsonType)], side: ValueDirection) -> Value {
     let mut properties = Map::new();
     let mut required: Vec<&str> = Vec::new();
     for (name, shape) in fields {
         properties.insert(name.clone(), shape.schema(side));
         // A result contains all members; a caller can omit optional arguments.
-        if side == Side::Result || !shape.has_null() {
+        if side == ValueDirection::Result || !shape.has_null() {
             required.push(name);
         }
     }
@@ -379,7 +379,11 @@ fn or_null(mut schema: Value) -> Value {
     json!({"anyOf": [schema, {"type": "null"}]})
 }
 
-fn signature_text(name: &str, parameters: &[(String, Shape)], result: Option<&Shape>) -> String {
+fn signature_text(
+    name: &str,
+    parameters: &[(String, JsonType)],
+    result: Option<&JsonType>,
+) -> String {
     let mut text = format!("{name}(");
     for (position, (parameter, shape)) in parameters.iter().enumerate() {
         if position > 0 {

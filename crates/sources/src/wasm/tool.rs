@@ -8,18 +8,18 @@ use wasmtime::component::{ComponentExportIndex, Val};
 
 use super::config::{ComponentSourceConfig, ComponentToolConfig};
 use super::host::{Host, host};
-use super::instance::{Bounds, CallError, Ended};
+use super::instance::{Bounds, CallError, InstanceResult};
 use super::load::{Compiled, Function, load};
 use super::name::tool_names;
-use super::shape::{Shape, Signature};
-use super::value::{Room, lower_all, to_json};
+use super::shape::{JsonType, Signature};
+use super::value::{MemoryBudget, lower_all, to_json};
 use crate::catalog::{
     Arguments, CallContext, CallFuture, Definition, InvalidArguments, Output, OutputContent, Tool,
     ToolError,
 };
 use crate::net::{Bulkhead, BulkheadConfig, ShareKey};
 use crate::protocol::ToolAnnotations;
-use crate::source::client_stats::Gauge;
+use crate::source::client_stats::ClientStatsHandle;
 use crate::source::config::{GRACE, SourceBuilder};
 use crate::source::name::{NAME_CHARACTERS_MAX, sanitized, shortened};
 use crate::source::pattern::matches;
@@ -58,7 +58,7 @@ pub fn collect(config: &ComponentSourceConfig, name: &str, collector: &mut Sourc
             return collector.refuse(&format!("component.{setting}"), problem);
         }
     };
-    collector.count(Gauge::of_bulkhead(
+    collector.count(ClientStatsHandle::of_bulkhead(
         &collector.source,
         "component",
         &component.bulkhead,
@@ -235,7 +235,7 @@ impl Plan {
         let bounds = &self.component.bounds;
         let pass = self.component.bulkhead.enter_for(caller).await?;
         let arguments = arguments.to_map()?;
-        let mut room = Room::new(bounds.limits.memory_bytes);
+        let mut room = MemoryBudget::new(bounds.limits.memory_bytes);
         let parameters = lower_all(&self.signature.parameters, &arguments, &mut room)
             .map_err(|misfit| InvalidArguments::new(misfit.to_string()))?;
         drop(arguments);
@@ -258,7 +258,7 @@ impl Plan {
     }
 
     /// Logs the output of the component.
-    fn tell(&self, ended: &Ended) {
+    fn tell(&self, ended: &InstanceResult) {
         if !tracing::enabled!(tracing::Level::DEBUG) {
             return;
         }
@@ -278,7 +278,7 @@ impl Plan {
         let max = self.component.bounds.limits.output_bytes;
         let too_much = || ToolError::new(CallError::TooMuch { max }.to_string());
         let (shape, value) = match (&self.signature.result, value) {
-            (Some(Shape::Result(good, bad)), Some(Val::Result(result))) => match result {
+            (Some(JsonType::Result(good, bad)), Some(Val::Result(result))) => match result {
                 Ok(value) => (good.as_deref(), value.as_deref()),
                 Err(value) => return Err(refusal(bad.as_deref(), value.as_deref(), max)),
             },
@@ -299,7 +299,7 @@ impl Plan {
 }
 
 /// Converts the error value of a function's result to a tool error.
-fn refusal(shape: Option<&Shape>, value: Option<&Val>, max: usize) -> ToolError {
+fn refusal(shape: Option<&JsonType>, value: Option<&Val>, max: usize) -> ToolError {
     let text = match shape.zip(value) {
         None => return ToolError::new("the function failed, and does not say why"),
         Some((_, Val::String(text))) => text.chars().take(ERROR_CHARACTERS).collect::<String>(),
@@ -313,7 +313,7 @@ fn refusal(shape: Option<&Shape>, value: Option<&Val>, max: usize) -> ToolError 
 
 /// Returns the error that the model sees for a failed call. The component's output only goes to the log, since it can
 /// contain paths of the machine that built it.
-fn failure(error: &CallError, ended: &Ended) -> ToolError {
+fn failure(error: &CallError, ended: &InstanceResult) -> ToolError {
     /// Maximum number of characters of the output in the log.
     const SHOWN: usize = 2000;
     let mut cause = match error {

@@ -9,11 +9,11 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 use wasmtime::component::Val;
 
-use super::shape::{Shape, Width};
+use super::shape::{JsonType, Width};
 
 /// An argument that does not conform to its type.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Misfit {
+pub(super) struct ArgumentMismatch {
     /// Path to the value, innermost first.
     path: Vec<String>,
     problem: String,
@@ -21,15 +21,15 @@ pub(super) struct Misfit {
 
 /// Remaining memory for values, which take more of it than their text.
 #[derive(Debug)]
-pub(super) struct Room(usize);
+pub(super) struct MemoryBudget(usize);
 
 /// Error for a result that exceeds the maximum size.
 #[derive(Debug)]
 pub(super) struct TooLarge;
 
-type Lowered = Result<Val, Misfit>;
+type Lowered = Result<Val, ArgumentMismatch>;
 
-impl Misfit {
+impl ArgumentMismatch {
     fn new(problem: impl Into<String>) -> Self {
         Self {
             path: Vec::new(),
@@ -43,7 +43,7 @@ impl Misfit {
     }
 }
 
-impl fmt::Display for Misfit {
+impl fmt::Display for ArgumentMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (position, place) in self.path.iter().rev().enumerate() {
             if position > 0 {
@@ -58,15 +58,15 @@ impl fmt::Display for Misfit {
     }
 }
 
-impl Room {
+impl MemoryBudget {
     /// Creates a budget for values of `bytes` in total.
     pub(super) fn new(bytes: usize) -> Self {
         Self(bytes / size_of::<Val>())
     }
 
-    fn take(&mut self, values: usize) -> Result<(), Misfit> {
+    fn take(&mut self, values: usize) -> Result<(), ArgumentMismatch> {
         self.0 = self.0.checked_sub(values).ok_or_else(|| {
-            Misfit::new("with this the arguments are larger than the component's memory")
+            ArgumentMismatch::new("with this the arguments are larger than the component's memory")
         })?;
         Ok(())
     }
@@ -78,48 +78,55 @@ impl Room {
 ///
 /// An argument does not conform to its type, or is missing.
 pub(super) fn lower_all(
-    parameters: &[(String, Shape)],
+    parameters: &[(String, JsonType)],
     arguments: &Map<String, Value>,
-    room: &mut Room,
-) -> Result<Vec<Val>, Misfit> {
+    room: &mut MemoryBudget,
+) -> Result<Vec<Val>, ArgumentMismatch> {
     parameters
         .iter()
         .map(|(name, shape)| member(arguments, name, shape, room))
         .collect()
 }
 
-fn member(object: &Map<String, Value>, name: &str, shape: &Shape, room: &mut Room) -> Lowered {
+fn member(
+    object: &Map<String, Value>,
+    name: &str,
+    shape: &JsonType,
+    room: &mut MemoryBudget,
+) -> Lowered {
     let lowered = match object.get(name) {
         Some(value) => lower(shape, value, room),
         None if shape.has_null() => Ok(Val::Option(None)),
-        None => Err(Misfit::new("it is missing")),
+        None => Err(ArgumentMismatch::new("it is missing")),
     };
     lowered.map_err(|misfit| misfit.at(name))
 }
 
 /// Converts a JSON value to a component value.
-pub(super) fn lower(shape: &Shape, value: &Value, room: &mut Room) -> Lowered {
+pub(super) fn lower(shape: &JsonType, value: &Value, room: &mut MemoryBudget) -> Lowered {
     room.take(1)?;
     match shape {
-        Shape::Bool => value
+        JsonType::Bool => value
             .as_bool()
             .map(Val::Bool)
             .ok_or_else(|| expected("true or false")),
-        Shape::Integer(width) => integer(*width, value),
-        Shape::F32 => {
+        JsonType::Integer(width) => integer(*width, value),
+        JsonType::F32 => {
             let number = value.as_f64().ok_or_else(|| expected("a number"))?;
             #[expect(clippy::cast_possible_truncation, reason = "to the nearest one")]
             let single = number as f32;
             if single.is_infinite() {
-                return Err(Misfit::new("it is too large for a float of 32 bits"));
+                return Err(ArgumentMismatch::new(
+                    "it is too large for a float of 32 bits",
+                ));
             }
             Ok(Val::Float32(single))
         }
-        Shape::F64 => value
+        JsonType::F64 => value
             .as_f64()
             .map(Val::Float64)
             .ok_or_else(|| expected("a number")),
-        Shape::Char => {
+        JsonType::Char => {
             let text = value.as_str().ok_or_else(|| expected("one character"))?;
             let mut all = text.chars();
             match (all.next(), all.next()) {
@@ -127,20 +134,20 @@ pub(super) fn lower(shape: &Shape, value: &Value, room: &mut Room) -> Lowered {
                 _ => Err(expected("one character")),
             }
         }
-        Shape::Text => {
+        JsonType::Text => {
             let text = value.as_str().ok_or_else(|| expected("a text"))?;
             room.take(text.len() / size_of::<Val>())?;
             Ok(Val::String(text.to_owned()))
         }
-        Shape::Bytes => {
+        JsonType::Bytes => {
             let text = value.as_str().ok_or_else(|| expected("Base64"))?;
             room.take(text.len() / 4 * 3)?;
             let bytes = BASE64
                 .decode(text.as_bytes())
-                .map_err(|_| Misfit::new("it is not Base64 with padding"))?;
+                .map_err(|_| ArgumentMismatch::new("it is not Base64 with padding"))?;
             Ok(Val::List(bytes.into_iter().map(Val::U8).collect()))
         }
-        Shape::List(element) => {
+        JsonType::List(element) => {
             let values = value.as_array().ok_or_else(|| expected("a list"))?;
             let mut list = Vec::new();
             for (position, value) in values.iter().enumerate() {
@@ -149,13 +156,13 @@ pub(super) fn lower(shape: &Shape, value: &Value, room: &mut Room) -> Lowered {
             }
             Ok(Val::List(list))
         }
-        Shape::Record(fields) => {
+        JsonType::Record(fields) => {
             let object = value.as_object().ok_or_else(|| expected("an object"))?;
             let unknown = object
                 .keys()
                 .find(|key| fields.iter().all(|(name, _)| name != *key));
             if let Some(unknown) = unknown {
-                return Err(Misfit::new("it has no such member").at(unknown));
+                return Err(ArgumentMismatch::new("it has no such member").at(unknown));
             }
             let mut record = Vec::with_capacity(fields.len());
             for (name, shape) in fields {
@@ -163,10 +170,13 @@ pub(super) fn lower(shape: &Shape, value: &Value, room: &mut Room) -> Lowered {
             }
             Ok(Val::Record(record))
         }
-        Shape::Tuple(shapes) => {
+        JsonType::Tuple(shapes) => {
             let values = value.as_array().ok_or_else(|| expected("a list"))?;
             if values.len() != shapes.len() {
-                return Err(Misfit::new(format!("it must have {} values", shapes.len())));
+                return Err(ArgumentMismatch::new(format!(
+                    "it must have {} values",
+                    shapes.len()
+                )));
             }
             let mut tuple = Vec::with_capacity(shapes.len());
             for (position, (shape, value)) in shapes.iter().zip(values).enumerate() {
@@ -175,10 +185,11 @@ pub(super) fn lower(shape: &Shape, value: &Value, room: &mut Room) -> Lowered {
             }
             Ok(Val::Tuple(tuple))
         }
-        Shape::Variant(cases) => {
+        JsonType::Variant(cases) => {
             let (name, payload) = case_of(value)?;
             let case = cases.iter().find(|(case, _)| case == name);
-            let (_, shape) = case.ok_or_else(|| Misfit::new("it has no such case").at(name))?;
+            let (_, shape) =
+                case.ok_or_else(|| ArgumentMismatch::new("it has no such case").at(name))?;
             let payload = match (shape, payload) {
                 (None, None) => None,
                 (Some(shape), Some(payload)) => {
@@ -194,23 +205,23 @@ pub(super) fn lower(shape: &Shape, value: &Value, room: &mut Room) -> Lowered {
             };
             Ok(Val::Variant(name.to_owned(), payload))
         }
-        Shape::Enum(names) => {
+        JsonType::Enum(names) => {
             let name = value
                 .as_str()
                 .filter(|name| names.iter().any(|n| n == name));
             let name = name.ok_or_else(|| expected(format!("one of {}", names.join(", "))))?;
             Ok(Val::Enum(name.to_owned()))
         }
-        Shape::Option(_) if value.is_null() => Ok(Val::Option(None)),
-        Shape::Option(some) => {
+        JsonType::Option(_) if value.is_null() => Ok(Val::Option(None)),
+        JsonType::Option(some) => {
             let value = match some.has_null() {
                 false => value,
                 true => single(value, "some").ok_or_else(|| expected("null or {\"some\": ...}"))?,
             };
             Ok(Val::Option(Some(Box::new(lower(some, value, room)?))))
         }
-        Shape::Result(good, bad) => {
-            let mut side = |shape: &Option<Box<Shape>>, value: &Value| match shape {
+        JsonType::Result(good, bad) => {
+            let mut side = |shape: &Option<Box<JsonType>>, value: &Value| match shape {
                 Some(shape) => Ok(Some(Box::new(lower(shape, value, room)?))),
                 None if value.is_null() => Ok(None),
                 None => Err(expected("null")),
@@ -227,7 +238,7 @@ pub(super) fn lower(shape: &Shape, value: &Value, room: &mut Room) -> Lowered {
                 _ => Err(expected("{\"ok\": ...} or {\"err\": ...}")),
             }
         }
-        Shape::Flags(known) => {
+        JsonType::Flags(known) => {
             let values = value
                 .as_array()
                 .ok_or_else(|| expected("a list of names"))?;
@@ -247,12 +258,12 @@ pub(super) fn lower(shape: &Shape, value: &Value, room: &mut Room) -> Lowered {
     }
 }
 
-fn expected(what: impl fmt::Display) -> Misfit {
-    Misfit::new(format!("it must be {what}"))
+fn expected(what: impl fmt::Display) -> ArgumentMismatch {
+    ArgumentMismatch::new(format!("it must be {what}"))
 }
 
 /// Parses a variant case: `"name"`, or `{"name": payload}`.
-fn case_of(value: &Value) -> Result<(&str, Option<&Value>), Misfit> {
+fn case_of(value: &Value) -> Result<(&str, Option<&Value>), ArgumentMismatch> {
     if let Some(name) = value.as_str() {
         return Ok((name, None));
     }
@@ -305,7 +316,7 @@ fn integer(width: Width, value: &Value) -> Lowered {
 /// # Errors
 ///
 /// The text would be longer than `max` bytes.
-pub(super) fn to_json(shape: &Shape, value: &Val, max: usize) -> Result<String, TooLarge> {
+pub(super) fn to_json(shape: &JsonType, value: &Val, max: usize) -> Result<String, TooLarge> {
     let mut bounded = Bounded {
         bytes: Vec::new(),
         max,
@@ -336,12 +347,12 @@ impl Write for Bounded {
 
 /// A value with its type.
 struct Lifted<'a> {
-    shape: &'a Shape,
+    shape: &'a JsonType,
     value: &'a Val,
 }
 
 impl<'a> Lifted<'a> {
-    fn new(shape: &'a Shape, value: &'a Val) -> Self {
+    fn new(shape: &'a JsonType, value: &'a Val) -> Self {
         Self { shape, value }
     }
 }
@@ -349,46 +360,46 @@ impl<'a> Lifted<'a> {
 impl Serialize for Lifted<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match (self.shape, self.value) {
-            (Shape::Bool, Val::Bool(value)) => serializer.serialize_bool(*value),
-            (Shape::Integer(_), Val::U8(value)) => serializer.serialize_u8(*value),
-            (Shape::Integer(_), Val::U16(value)) => serializer.serialize_u16(*value),
-            (Shape::Integer(_), Val::U32(value)) => serializer.serialize_u32(*value),
-            (Shape::Integer(_), Val::U64(value)) => serializer.serialize_u64(*value),
-            (Shape::Integer(_), Val::S8(value)) => serializer.serialize_i8(*value),
-            (Shape::Integer(_), Val::S16(value)) => serializer.serialize_i16(*value),
-            (Shape::Integer(_), Val::S32(value)) => serializer.serialize_i32(*value),
-            (Shape::Integer(_), Val::S64(value)) => serializer.serialize_i64(*value),
-            (Shape::F32, Val::Float32(value)) if value.is_finite() => {
+            (JsonType::Bool, Val::Bool(value)) => serializer.serialize_bool(*value),
+            (JsonType::Integer(_), Val::U8(value)) => serializer.serialize_u8(*value),
+            (JsonType::Integer(_), Val::U16(value)) => serializer.serialize_u16(*value),
+            (JsonType::Integer(_), Val::U32(value)) => serializer.serialize_u32(*value),
+            (JsonType::Integer(_), Val::U64(value)) => serializer.serialize_u64(*value),
+            (JsonType::Integer(_), Val::S8(value)) => serializer.serialize_i8(*value),
+            (JsonType::Integer(_), Val::S16(value)) => serializer.serialize_i16(*value),
+            (JsonType::Integer(_), Val::S32(value)) => serializer.serialize_i32(*value),
+            (JsonType::Integer(_), Val::S64(value)) => serializer.serialize_i64(*value),
+            (JsonType::F32, Val::Float32(value)) if value.is_finite() => {
                 serializer.serialize_f32(*value)
             }
-            (Shape::F32, Val::Float32(value)) => {
+            (JsonType::F32, Val::Float32(value)) => {
                 serializer.serialize_str(no_number(f64::from(*value)))
             }
-            (Shape::F64, Val::Float64(value)) if value.is_finite() => {
+            (JsonType::F64, Val::Float64(value)) if value.is_finite() => {
                 serializer.serialize_f64(*value)
             }
-            (Shape::F64, Val::Float64(value)) => serializer.serialize_str(no_number(*value)),
-            (Shape::Char, Val::Char(value)) => serializer.serialize_char(*value),
-            (Shape::Text, Val::String(value)) => serializer.serialize_str(value),
-            (Shape::Bytes, Val::List(values)) => serializer.serialize_str(&base64(values)),
-            (Shape::List(shape), Val::List(values)) => {
+            (JsonType::F64, Val::Float64(value)) => serializer.serialize_str(no_number(*value)),
+            (JsonType::Char, Val::Char(value)) => serializer.serialize_char(*value),
+            (JsonType::Text, Val::String(value)) => serializer.serialize_str(value),
+            (JsonType::Bytes, Val::List(values)) => serializer.serialize_str(&base64(values)),
+            (JsonType::List(shape), Val::List(values)) => {
                 serializer.collect_seq(values.iter().map(|value| Lifted::new(shape, value)))
             }
-            (Shape::Record(shapes), Val::Record(fields)) => {
+            (JsonType::Record(shapes), Val::Record(fields)) => {
                 let mut map = serializer.serialize_map(Some(fields.len()))?;
                 for ((_, shape), (name, value)) in shapes.iter().zip(fields) {
                     map.serialize_entry(name, &Lifted::new(shape, value))?;
                 }
                 map.end()
             }
-            (Shape::Tuple(shapes), Val::Tuple(values)) => {
+            (JsonType::Tuple(shapes), Val::Tuple(values)) => {
                 let mut sequence = serializer.serialize_seq(Some(values.len()))?;
                 for (shape, value) in shapes.iter().zip(values) {
                     sequence.serialize_element(&Lifted::new(shape, value))?;
                 }
                 sequence.end()
             }
-            (Shape::Variant(cases), Val::Variant(name, payload)) => {
+            (JsonType::Variant(cases), Val::Variant(name, payload)) => {
                 let case = cases.iter().find(|(case, _)| case == name);
                 match (case, payload) {
                     (Some((_, Some(shape))), Some(value)) => {
@@ -398,16 +409,16 @@ impl Serialize for Lifted<'_> {
                     _ => Err(S::Error::custom("a case that is none of the type's")),
                 }
             }
-            (Shape::Enum(_), Val::Enum(name)) => serializer.serialize_str(name),
-            (Shape::Option(_), Val::Option(None)) => serializer.serialize_unit(),
-            (Shape::Option(some), Val::Option(Some(value))) => {
+            (JsonType::Enum(_), Val::Enum(name)) => serializer.serialize_str(name),
+            (JsonType::Option(_), Val::Option(None)) => serializer.serialize_unit(),
+            (JsonType::Option(some), Val::Option(Some(value))) => {
                 let value = Lifted::new(some, value);
                 match some.has_null() {
                     false => value.serialize(serializer),
                     true => serializer.collect_map([("some", value)]),
                 }
             }
-            (Shape::Result(good, bad), Val::Result(value)) => {
+            (JsonType::Result(good, bad), Val::Result(value)) => {
                 let (name, shape, value) = match value {
                     Ok(value) => ("ok", good, value),
                     Err(value) => ("err", bad, value),
@@ -416,7 +427,7 @@ impl Serialize for Lifted<'_> {
                 let value = value.map(|(shape, value)| Lifted::new(shape, value));
                 serializer.collect_map([(name, value)])
             }
-            (Shape::Flags(_), Val::Flags(names)) => serializer.collect_seq(names),
+            (JsonType::Flags(_), Val::Flags(names)) => serializer.collect_seq(names),
             _ => Err(S::Error::custom("a value that is not of its type")),
         }
     }

@@ -53,15 +53,18 @@ pub fn toolset(grounds: &ToolsetContext<'_>) -> Result<Toolset, ToolsetError> {
         .open_world(true)
         .timeout(timeout);
     let of_tool = Arc::clone(&pages);
-    let tool = tool_fn(definition, move |_: Arc<CallContext>, wanted: Wanted| {
-        let pages = Arc::clone(&of_tool);
-        async move {
-            let page = pages
-                .fetch(&wanted.url, FetchInitiator::Model, wanted.raw)
-                .await?;
-            Ok(answer(&page, wanted.start_index, wanted.max_length))
-        }
-    });
+    let tool = tool_fn(
+        definition,
+        move |_: Arc<CallContext>, wanted: FetchRequest| {
+            let pages = Arc::clone(&of_tool);
+            async move {
+                let page = pages
+                    .fetch(&wanted.url, FetchInitiator::Model, wanted.raw)
+                    .await?;
+                Ok(answer(&page, wanted.start_index, wanted.max_length))
+            }
+        },
+    );
     let definition = PromptDefinition::new("fetch")
         .title("Fetch")
         .description("Fetches a URL and shows its text as Markdown.")
@@ -98,7 +101,7 @@ pub fn toolset(grounds: &ToolsetContext<'_>) -> Result<Toolset, ToolsetError> {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Wanted {
+struct FetchRequest {
     /// URL to fetch
     #[schemars(url, length(min = 1))]
     url: String,

@@ -15,7 +15,8 @@ use super::{FetchConfig, charset, html};
 use crate::catalog::ToolError;
 use crate::limit::SectionHits;
 use crate::net::{
-    Answer, Client, ClientBuilder, Deadlines, FairSemaphore, FetchError, OutgoingRequest, Phase,
+    Client, ClientBuilder, Deadlines, FairSemaphore, FetchError, OutgoingRequest, Phase,
+    StreamingResponse,
 };
 use crate::source::builtin::{Blocking, Stop, ToolsetError};
 
@@ -299,7 +300,7 @@ impl Pages {
         name: &str,
         behalf: FetchInitiator,
         deadline: Instant,
-    ) -> Result<Answer, PageError> {
+    ) -> Result<StreamingResponse, PageError> {
         let failed = |error| self.failed(name, error);
         for _ in 0..=self.redirects {
             if behalf == FetchInitiator::Model && self.obeys_robots {
@@ -347,7 +348,7 @@ impl Pages {
         url: Url,
         behalf: FetchInitiator,
         deadline: Instant,
-    ) -> Result<Answer, FetchError> {
+    ) -> Result<StreamingResponse, FetchError> {
         let agent = match behalf {
             FetchInitiator::Model => &self.autonomous,
             FetchInitiator::Person => &self.user,

@@ -12,7 +12,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::refusal::Refusal;
+use super::refusal::PathRejection;
 
 /// Flags for intermediate directories: traversing them requires no permission to list them.
 #[cfg(target_os = "linux")]
@@ -30,7 +30,7 @@ pub(super) fn open_root(path: &Path) -> Result<OwnedFd, Errno> {
 }
 
 /// Returns the metadata of a name in a directory; `None` if it does not exist.
-pub(super) fn look(dir: impl AsFd, name: &OsStr) -> Result<Option<Stat>, Refusal> {
+pub(super) fn look(dir: impl AsFd, name: &OsStr) -> Result<Option<Stat>, PathRejection> {
     match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(stat)),
         Err(Errno::NOENT) => Ok(None),
@@ -43,57 +43,57 @@ pub(super) fn kind(stat: &Stat) -> FileType {
 }
 
 /// Opens a subdirectory to traverse it.
-pub(super) fn enter(dir: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Refusal> {
+pub(super) fn enter(dir: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, PathRejection> {
     open_dir(dir, name, ON_THE_WAY)
 }
 
 /// Opens a directory to list it.
-pub(super) fn open_to_list(dir: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Refusal> {
+pub(super) fn open_to_list(dir: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, PathRejection> {
     open_dir(dir, name, OFlags::RDONLY)
 }
 
-fn open_dir(dir: BorrowedFd<'_>, name: &OsStr, flags: OFlags) -> Result<OwnedFd, Refusal> {
+fn open_dir(dir: BorrowedFd<'_>, name: &OsStr, flags: OFlags) -> Result<OwnedFd, PathRejection> {
     let flags = flags | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = openat(dir, name, flags, Mode::empty()).map_err(|errno| match errno {
         // It was a directory when it was checked.
-        Errno::NOTDIR | Errno::LOOP => Refusal::Changed,
+        Errno::NOTDIR | Errno::LOOP => PathRejection::Changed,
         errno => errno.into(),
     })?;
     if fstat(&opened)?.st_dev != fstat(dir)?.st_dev && is_of_kernel(&opened) {
-        return Err(Refusal::Kernel);
+        return Err(PathRejection::Kernel);
     }
     Ok(opened)
 }
 
 /// Opens a regular file for reading. Never blocks on a pipe or a device.
-pub(super) fn open_file(dir: impl AsFd, name: &OsStr) -> Result<(File, Stat), Refusal> {
+pub(super) fn open_file(dir: impl AsFd, name: &OsStr) -> Result<(File, Stat), PathRejection> {
     let flags =
         OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let opened = openat(dir, name, flags, Mode::empty()).map_err(|errno| match errno {
-        Errno::LOOP => Refusal::Changed,
-        Errno::NXIO => Refusal::NotRegular,
+        Errno::LOOP => PathRejection::Changed,
+        Errno::NXIO => PathRejection::NotRegular,
         errno => errno.into(),
     })?;
     let stat = fstat(&opened)?;
     match kind(&stat) {
         FileType::RegularFile => Ok((File::from(opened), stat)),
-        FileType::Directory => Err(Refusal::IsDirectory),
-        _ => Err(Refusal::NotRegular),
+        FileType::Directory => Err(PathRejection::IsDirectory),
+        _ => Err(PathRejection::NotRegular),
     }
 }
 
 /// Returns the target of a symbolic link.
-pub(super) fn read_link(dir: impl AsFd, name: &OsStr) -> Result<Vec<u8>, Refusal> {
+pub(super) fn read_link(dir: impl AsFd, name: &OsStr) -> Result<Vec<u8>, PathRejection> {
     let target = readlinkat(dir, name, Vec::new()).map_err(|errno| match errno {
         // It was a link when it was checked.
-        Errno::INVAL | Errno::NOENT => Refusal::Changed,
+        Errno::INVAL | Errno::NOENT => PathRejection::Changed,
         errno => errno.into(),
     })?;
     Ok(target.into_bytes())
 }
 
 /// Creates a directory unless the name exists.
-pub(super) fn make_dir(dir: impl AsFd, name: &OsStr) -> Result<(), Refusal> {
+pub(super) fn make_dir(dir: impl AsFd, name: &OsStr) -> Result<(), PathRejection> {
     match mkdirat(dir, name, Mode::from_raw_mode(0o777)) {
         // Another process may have created it just now. The caller checks again what it is.
         Ok(()) | Err(Errno::EXIST) => Ok(()),
@@ -114,8 +114,8 @@ pub(super) fn entries(
     mut go_on: impl FnMut() -> Result<(), crate::catalog::ToolError>,
 ) -> Result<(Vec<Entry>, bool), ListError> {
     let mut found = Vec::new();
-    for entry in Dir::read_from(opened).map_err(Refusal::of)? {
-        let entry = entry.map_err(Refusal::of)?;
+    for entry in Dir::read_from(opened).map_err(PathRejection::of)? {
+        let entry = entry.map_err(PathRejection::of)?;
         let name = OsStr::from_bytes(entry.file_name().to_bytes());
         if name == "." || name == ".." {
             continue;
@@ -141,12 +141,12 @@ pub(super) fn entries(
 
 /// Reason why a listing was aborted.
 pub(super) enum ListError {
-    Refused(Refusal),
+    Refused(PathRejection),
     Stopped(crate::catalog::ToolError),
 }
 
-impl From<Refusal> for ListError {
-    fn from(refusal: Refusal) -> Self {
+impl From<PathRejection> for ListError {
+    fn from(refusal: PathRejection) -> Self {
         Self::Refused(refusal)
     }
 }

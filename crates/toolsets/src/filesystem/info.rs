@@ -4,13 +4,13 @@ use jiff::Timestamp;
 use rustix::fs::{FileType, Stat};
 
 use super::handle;
-use super::refusal::Refusal;
-use super::resolved_path::{Ending, ResolvedPath};
+use super::refusal::PathRejection;
+use super::resolved_path::{FollowMode, ResolvedPath};
 use super::roots::Roots;
 
 /// Returns the metadata, one property on each line.
-pub(super) fn of(roots: &Roots, path: &str) -> Result<String, Refusal> {
-    let spot = ResolvedPath::find(roots, path, Ending::Follow)?;
+pub(super) fn of(roots: &Roots, path: &str) -> Result<String, PathRejection> {
+    let spot = ResolvedPath::find(roots, path, FollowMode::Follow)?;
     let stat = spot.found()?;
     let kind = handle::kind(stat);
     let mut lines = vec![format!("size: {}", stat.st_size)];

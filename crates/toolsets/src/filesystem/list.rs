@@ -9,8 +9,8 @@ use serde::Serialize;
 use super::config::FilesystemLimits;
 use super::handle::{self, Entry};
 use super::pattern::Patterns;
-use super::refusal::{Refusal, visible};
-use super::resolved_path::{Ending, ResolvedPath};
+use super::refusal::{PathRejection, visible};
+use super::resolved_path::{FollowMode, ResolvedPath};
 use super::roots::Roots;
 use crate::catalog::ToolError;
 use crate::source::builtin::Stop;
@@ -42,11 +42,11 @@ fn sorted(
 
 fn opened<'r>(roots: &'r Roots, path: &str) -> Result<(ResolvedPath<'r>, OwnedFd), ToolError> {
     let open = || {
-        let spot = ResolvedPath::find(roots, path, Ending::Follow)?;
+        let spot = ResolvedPath::find(roots, path, FollowMode::Follow)?;
         let opened = spot.open_to_list()?;
         Ok((spot, opened))
     };
-    open().map_err(|refusal: Refusal| refusal.at(path))
+    open().map_err(|refusal: PathRejection| refusal.at(path))
 }
 
 fn and_more(limits: &FilesystemLimits, stop: &Stop) -> String {
@@ -349,7 +349,7 @@ impl Search<'_> {
             return true;
         }
         let path = format!("{}/{relative}", self.base);
-        ResolvedPath::find(self.roots, &path, Ending::Follow).is_ok()
+        ResolvedPath::find(self.roots, &path, FollowMode::Follow).is_ok()
     }
 }
 

@@ -6,8 +6,8 @@ use std::io::{self, Read, Seek as _, SeekFrom};
 use rustix::fs::Stat;
 
 use super::handle;
-use super::refusal::Refusal;
-use super::resolved_path::{Ending, ResolvedPath};
+use super::refusal::PathRejection;
+use super::resolved_path::{FollowMode, ResolvedPath};
 use super::roots::Roots;
 use crate::catalog::ToolError;
 use crate::source::builtin::Stop;
@@ -21,17 +21,17 @@ pub(super) fn open<'r>(
     path: &str,
 ) -> Result<(ResolvedPath<'r>, File, Stat), ToolError> {
     let open = || {
-        let spot = ResolvedPath::find(roots, path, Ending::Follow)?;
+        let spot = ResolvedPath::find(roots, path, FollowMode::Follow)?;
         // Devices are not even opened.
         match handle::kind(spot.found()?) {
             rustix::fs::FileType::RegularFile => {}
-            rustix::fs::FileType::Directory => return Err(Refusal::IsDirectory),
-            _ => return Err(Refusal::NotRegular),
+            rustix::fs::FileType::Directory => return Err(PathRejection::IsDirectory),
+            _ => return Err(PathRejection::NotRegular),
         }
         let (file, stat) = handle::open_file(spot.dir(), spot.name())?;
         Ok((spot, file, stat))
     };
-    open().map_err(|refusal: Refusal| refusal.at(path))
+    open().map_err(|refusal: PathRejection| refusal.at(path))
 }
 
 /// Reads a whole file.
@@ -50,7 +50,7 @@ pub(super) fn all(
         stop.check()?;
         // Reads one byte more than allowed, to detect a larger file.
         let room = (max + 1).saturating_sub(bytes.len()).min(PIECE);
-        let read = piece(file, &mut bytes, room).map_err(|e| Refusal::from(e).at(path))?;
+        let read = piece(file, &mut bytes, room).map_err(|e| PathRejection::from(e).at(path))?;
         if max < bytes.len() {
             return Err(too_large(path, max, stop));
         }
@@ -73,7 +73,7 @@ pub(super) fn head(
     let mut lines_seen = 0;
     loop {
         stop.check()?;
-        let read = piece(file, &mut bytes, PIECE).map_err(|e| Refusal::from(e).at(path))?;
+        let read = piece(file, &mut bytes, PIECE).map_err(|e| PathRejection::from(e).at(path))?;
         let mut end = None;
         for position in memchr::memchr_iter(b'\n', &bytes[seen..]) {
             lines_seen += 1;
@@ -104,7 +104,7 @@ pub(super) fn tail(
     max: usize,
     stop: &Stop,
 ) -> Result<Vec<u8>, ToolError> {
-    let system = |e: io::Error| Refusal::from(e).at(path);
+    let system = |e: io::Error| PathRejection::from(e).at(path);
     let mut begin = file.seek(SeekFrom::End(0)).map_err(system)?;
     // The blocks are read backwards, so the order is reversed at the end.
     let mut pieces: Vec<Vec<u8>> = Vec::new();

@@ -9,7 +9,7 @@ use crate::catalog::ToolError;
 
 /// Reason why a path cannot be used as requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Refusal {
+pub(super) enum PathRejection {
     #[error("is outside of the directories that may be used; list_allowed_directories names them")]
     Outside,
     #[error("leads outside of the directories that may be used, by a symbolic link")]
@@ -56,7 +56,7 @@ pub(super) enum Refusal {
     System(Errno),
 }
 
-impl Refusal {
+impl PathRejection {
     /// Converts a system error about something inside the directories.
     pub(super) fn of(errno: Errno) -> Self {
         match errno {
@@ -77,13 +77,13 @@ impl Refusal {
     }
 }
 
-impl From<Errno> for Refusal {
+impl From<Errno> for PathRejection {
     fn from(errno: Errno) -> Self {
         Self::of(errno)
     }
 }
 
-impl From<std::io::Error> for Refusal {
+impl From<std::io::Error> for PathRejection {
     fn from(error: std::io::Error) -> Self {
         Errno::from_io_error(&error).map_or(Self::System(Errno::IO), Self::of)
     }

@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use rustix::fs::{FileType, Stat};
 
 use super::handle;
-use super::refusal::Refusal;
-use super::roots::{Roots, Wanted};
+use super::refusal::PathRejection;
+use super::roots::{LexicalPath, Roots};
 
 /// Result of a path resolution.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(super) struct ResolvedPath<'r> {
 
 /// Handling of a symbolic link at the end of a path, and of missing names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum FollowMode {
     /// Follow the link. The last name may be missing.
     Follow,
     /// Return the link itself.
@@ -49,8 +49,12 @@ impl<'r> ResolvedPath<'r> {
     /// # Errors
     ///
     /// The path leads outside, or does not exist.
-    pub(super) fn find(roots: &'r Roots, path: &str, ending: Ending) -> Result<Self, Refusal> {
-        let Wanted { root, names } = roots.find(path)?;
+    pub(super) fn find(
+        roots: &'r Roots,
+        path: &str,
+        ending: FollowMode,
+    ) -> Result<Self, PathRejection> {
+        let LexicalPath { root, names } = roots.find(path)?;
         let mut walk = Walk {
             spot: Self {
                 roots,
@@ -89,8 +93,8 @@ impl<'r> ResolvedPath<'r> {
     /// # Errors
     ///
     /// The target does not exist.
-    pub(super) fn found(&self) -> Result<&Stat, Refusal> {
-        self.found.as_ref().ok_or(Refusal::NotFound)
+    pub(super) fn found(&self) -> Result<&Stat, PathRejection> {
+        self.found.as_ref().ok_or(PathRejection::NotFound)
     }
 
     pub(super) fn is_free(&self) -> bool {
@@ -110,10 +114,10 @@ impl<'r> ResolvedPath<'r> {
     /// # Errors
     ///
     /// The target is not a directory, or does not exist.
-    pub(super) fn open_to_list(&self) -> Result<OwnedFd, Refusal> {
+    pub(super) fn open_to_list(&self) -> Result<OwnedFd, PathRejection> {
         match handle::kind(self.found()?) {
             FileType::Directory => handle::open_to_list(self.dir(), self.name()),
-            _ => Err(Refusal::NoDirectory),
+            _ => Err(PathRejection::NoDirectory),
         }
     }
 }
@@ -123,14 +127,14 @@ struct Walk<'r> {
     /// Names still to resolve, each with true if it comes from a link.
     ahead: VecDeque<(OsString, bool)>,
     links: usize,
-    ending: Ending,
+    ending: FollowMode,
 }
 
 impl Walk<'_> {
-    fn run(&mut self) -> Result<(), Refusal> {
+    fn run(&mut self) -> Result<(), PathRejection> {
         while let Some((name, by_link)) = self.ahead.pop_front() {
             if name == ".." {
-                self.spot.way.pop().ok_or(Refusal::LinkOutside)?;
+                self.spot.way.pop().ok_or(PathRejection::LinkOutside)?;
             } else if !name.is_empty() && name != "." {
                 self.step(name, by_link)?;
             }
@@ -141,12 +145,12 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn step(&mut self, name: OsString, by_link: bool) -> Result<(), Refusal> {
+    fn step(&mut self, name: OsString, by_link: bool) -> Result<(), PathRejection> {
         let is_last = self.ahead.is_empty();
         let mut found = handle::look(self.spot.dir(), &name)?;
-        if found.is_none() && self.ending == Ending::Make {
+        if found.is_none() && self.ending == FollowMode::Make {
             if by_link {
-                return Err(Refusal::Dangling);
+                return Err(PathRejection::Dangling);
             }
             handle::make_dir(self.spot.dir(), &name)?;
             found = handle::look(self.spot.dir(), &name)?;
@@ -157,18 +161,20 @@ impl Walk<'_> {
                     self.spot.name = Some(name);
                     Ok(())
                 }
-                (_, true) => Err(Refusal::Dangling),
-                (false, false) => Err(Refusal::NotFound),
+                (_, true) => Err(PathRejection::Dangling),
+                (false, false) => Err(PathRejection::NotFound),
             };
         };
         match handle::kind(&stat) {
-            FileType::Symlink if !(is_last && self.ending == Ending::Stay) => self.follow(&name),
+            FileType::Symlink if !(is_last && self.ending == FollowMode::Stay) => {
+                self.follow(&name)
+            }
             FileType::Directory if !is_last => {
                 let handle = handle::enter(self.spot.dir(), &name)?;
                 self.spot.way.push((name, handle));
                 Ok(())
             }
-            _ if !is_last => Err(Refusal::NotADirectory),
+            _ if !is_last => Err(PathRejection::NotADirectory),
             _ => {
                 self.spot.name = Some(name);
                 self.spot.found = Some(stat);
@@ -178,18 +184,18 @@ impl Walk<'_> {
     }
 
     /// Continues with the target of a link.
-    fn follow(&mut self, name: &OsStr) -> Result<(), Refusal> {
+    fn follow(&mut self, name: &OsStr) -> Result<(), PathRejection> {
         self.links += 1;
         if LINKS_MAX < self.links {
-            return Err(Refusal::TooManyLinks);
+            return Err(PathRejection::TooManyLinks);
         }
         let target = handle::read_link(self.spot.dir(), name)?;
         if target.is_empty() {
-            return Err(Refusal::LinkOutside);
+            return Err(PathRejection::LinkOutside);
         }
         let names: Vec<&OsStr> = if target.starts_with(b"/") {
             let found = self.spot.roots.find_target(&target);
-            let (root, names) = found.ok_or(Refusal::LinkOutside)?;
+            let (root, names) = found.ok_or(PathRejection::LinkOutside)?;
             self.spot.root = root;
             self.spot.way.clear();
             names
@@ -206,7 +212,7 @@ impl Walk<'_> {
     }
 
     /// Ends at a directory that is already open: a root, or one that a link has led back to.
-    fn stop_at_directory(&mut self) -> Result<(), Refusal> {
+    fn stop_at_directory(&mut self) -> Result<(), PathRejection> {
         let spot = &mut self.spot;
         let stat = rustix::fs::fstat(spot.dir())?;
         if let Some((name, _)) = spot.way.pop() {
@@ -291,7 +297,7 @@ mod tests {
             let root = base.join("root");
             let roots = Roots::open(std::slice::from_ref(&root)).expect("there");
             for path in wanted {
-                let Ok(spot) = ResolvedPath::find(&roots, &path, Ending::Follow) else {
+                let Ok(spot) = ResolvedPath::find(&roots, &path, FollowMode::Follow) else {
                     continue;
                 };
                 // `..` of a path that is asked for takes back a name; the system would look where that leads.

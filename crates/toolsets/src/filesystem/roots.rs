@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use super::handle;
-use super::refusal::Refusal;
+use super::refusal::PathRejection;
 
 /// All accessible directories, in the configured order.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(super) struct Root {
 
 /// Lexical meaning of a path: an accessible directory and the remaining names, without `.` and `..`.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct LexicalPath {
     pub(super) root: usize,
     pub(super) names: Vec<OsString>,
 }
@@ -83,22 +83,22 @@ impl Roots {
     /// # Errors
     ///
     /// The path is outside of all directories, or is not valid.
-    pub(super) fn find(&self, path: &str) -> Result<Wanted, Refusal> {
+    pub(super) fn find(&self, path: &str) -> Result<LexicalPath, PathRejection> {
         if path.contains('\0') {
-            return Err(Refusal::Nul);
+            return Err(PathRejection::Nul);
         }
         if PATH_BYTES_MAX < path.len() {
-            return Err(Refusal::TooLong);
+            return Err(PathRejection::TooLong);
         }
         if path == "~" || path.starts_with("~/") {
-            return Err(Refusal::Home);
+            return Err(PathRejection::Home);
         }
         if is_of_windows(path) || path.starts_with("file:") {
-            return Err(Refusal::Foreign);
+            return Err(PathRejection::Foreign);
         }
         let mut names: Vec<&OsStr> = Vec::new();
         if !path.starts_with('/') {
-            let first = self.0.first().ok_or(Refusal::Outside)?;
+            let first = self.0.first().ok_or(PathRejection::Outside)?;
             names.extend(names_of(&first.real));
         }
         for name in path.split('/') {
@@ -111,11 +111,11 @@ impl Roots {
             }
         }
         self.below(&names)
-            .map(|(root, depth)| Wanted {
+            .map(|(root, depth)| LexicalPath {
                 root,
                 names: names[depth..].iter().map(|&name| name.to_owned()).collect(),
             })
-            .ok_or(Refusal::Outside)
+            .ok_or(PathRejection::Outside)
     }
 
     /// Maps the absolute target of a symbolic link to a directory and the remaining names, including `.` and `..`. A
@@ -241,19 +241,19 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let roots = roots(folder.path());
         for (path, refusal) in [
-            ("a\0b", Refusal::Nul),
-            ("\0", Refusal::Nul),
-            ("~", Refusal::Home),
-            ("~/.ssh/id_rsa", Refusal::Home),
-            ("C:\\Windows", Refusal::Foreign),
-            ("c:/Windows", Refusal::Foreign),
-            ("C:", Refusal::Foreign),
-            (r"\\server\share", Refusal::Foreign),
-            ("file:///etc/passwd", Refusal::Foreign),
+            ("a\0b", PathRejection::Nul),
+            ("\0", PathRejection::Nul),
+            ("~", PathRejection::Home),
+            ("~/.ssh/id_rsa", PathRejection::Home),
+            ("C:\\Windows", PathRejection::Foreign),
+            ("c:/Windows", PathRejection::Foreign),
+            ("C:", PathRejection::Foreign),
+            (r"\\server\share", PathRejection::Foreign),
+            ("file:///etc/passwd", PathRejection::Foreign),
         ] {
             assert_eq!(roots.find(path), Err(refusal), "{path:?}");
         }
-        assert_eq!(roots.find(&"a/".repeat(3000)), Err(Refusal::TooLong));
+        assert_eq!(roots.find(&"a/".repeat(3000)), Err(PathRejection::TooLong));
         assert!(roots.find("~root").is_ok(), "a name like any other");
     }
 

@@ -11,7 +11,7 @@ use url::Url;
 use super::config::{FilesystemConfig, FilesystemLimits};
 use super::edit::{self, Edit, Lines};
 use super::pattern::Patterns;
-use super::refusal::{Refusal, shortened};
+use super::refusal::{PathRejection, shortened};
 use super::roots::Roots;
 use super::write::{self, MoveError, WriteError};
 use super::{info, list, read};
@@ -188,9 +188,9 @@ struct Nothing {}
 // === Results ===
 
 /// A text that clients also get as the member `content` of the structured result.
-struct Said(String);
+struct ContentText(String);
 
-impl IntoOutput for Said {
+impl IntoOutput for ContentText {
     fn into_output(self) -> Result<Output, ToolError> {
         #[derive(Serialize)]
         struct Same<'t> {
@@ -379,7 +379,7 @@ impl Files {
         ]
     }
 
-    fn read_text(&self, wanted: &ReadText, stop: &Stop) -> Result<Said, ToolError> {
+    fn read_text(&self, wanted: &ReadText, stop: &Stop) -> Result<ContentText, ToolError> {
         let path = &wanted.path;
         // Zero lines mean all of them, as for an omitted argument.
         let (head, tail) = (wanted.head.unwrap_or(0), wanted.tail.unwrap_or(0));
@@ -393,7 +393,7 @@ impl Files {
             (lines, 0) => read::head(&mut file, path, lines, max, stop)?,
             (_, lines) => read::tail(&mut file, path, lines, max, stop)?,
         };
-        Ok(Said(text(bytes)))
+        Ok(ContentText(text(bytes)))
     }
 
     fn read_media(&self, wanted: &AtPath, stop: &Stop) -> Result<Output, ToolError> {
@@ -412,7 +412,7 @@ impl Files {
         }]))
     }
 
-    fn read_many(&self, wanted: &ReadMany, stop: &Stop) -> Result<Said, ToolError> {
+    fn read_many(&self, wanted: &ReadMany, stop: &Stop) -> Result<ContentText, ToolError> {
         let mut room = self.limits.bytes;
         let mut texts = Vec::with_capacity(wanted.paths.len());
         for path in &wanted.paths {
@@ -427,24 +427,29 @@ impl Files {
                 Err(error) => format!("{path}: Error - {}", error.message()),
             });
         }
-        Ok(Said(texts.join("\n---\n")))
+        Ok(ContentText(texts.join("\n---\n")))
     }
 
-    fn list(&self, wanted: &AtPath, stop: &Stop) -> Result<Said, ToolError> {
-        list::listing(&self.roots, &wanted.path, &self.limits, stop).map(Said)
+    fn list(&self, wanted: &AtPath, stop: &Stop) -> Result<ContentText, ToolError> {
+        list::listing(&self.roots, &wanted.path, &self.limits, stop).map(ContentText)
     }
 
-    fn list_with_sizes(&self, wanted: &ListWithSizes, stop: &Stop) -> Result<Said, ToolError> {
+    fn list_with_sizes(
+        &self,
+        wanted: &ListWithSizes,
+        stop: &Stop,
+    ) -> Result<ContentText, ToolError> {
         let by_size = matches!(wanted.sort_by, SortBy::Size);
-        list::listing_with_sizes(&self.roots, &wanted.path, by_size, &self.limits, stop).map(Said)
+        list::listing_with_sizes(&self.roots, &wanted.path, by_size, &self.limits, stop)
+            .map(ContentText)
     }
 
-    fn tree(&self, wanted: &TreeOf, stop: &Stop) -> Result<Said, ToolError> {
+    fn tree(&self, wanted: &TreeOf, stop: &Stop) -> Result<ContentText, ToolError> {
         let leave_out = Patterns::leaving_out(&wanted.exclude_patterns)?;
-        list::tree(&self.roots, &wanted.path, &leave_out, &self.limits, stop).map(Said)
+        list::tree(&self.roots, &wanted.path, &leave_out, &self.limits, stop).map(ContentText)
     }
 
-    fn search(&self, wanted: &Search, stop: &Stop) -> Result<Said, ToolError> {
+    fn search(&self, wanted: &Search, stop: &Stop) -> Result<ContentText, ToolError> {
         let pattern = Patterns::new([wanted.pattern.as_str()])?;
         let leave_out = Patterns::new(wanted.exclude_patterns.iter().map(String::as_str))?;
         let limits = &self.limits;
@@ -456,15 +461,17 @@ impl Files {
             limits,
             stop,
         )
-        .map(Said)
+        .map(ContentText)
     }
 
-    fn info(&self, wanted: &AtPath, _: &Stop) -> Result<Said, ToolError> {
+    fn info(&self, wanted: &AtPath, _: &Stop) -> Result<ContentText, ToolError> {
         let found = info::of(&self.roots, &wanted.path);
-        found.map(Said).map_err(|refusal| refusal.at(&wanted.path))
+        found
+            .map(ContentText)
+            .map_err(|refusal| refusal.at(&wanted.path))
     }
 
-    fn directories(&self, _: &Nothing, _: &Stop) -> Result<Said, ToolError> {
+    fn directories(&self, _: &Nothing, _: &Stop) -> Result<ContentText, ToolError> {
         let mut lines = vec!["Allowed directories:".to_owned()];
         for root in self.roots.iter() {
             lines.push(root.shown.display().to_string());
@@ -472,18 +479,18 @@ impl Files {
                 lines.push(root.real.display().to_string());
             }
         }
-        Ok(Said(lines.join("\n")))
+        Ok(ContentText(lines.join("\n")))
     }
 
-    fn write(&self, wanted: &Write, stop: &Stop) -> Result<Said, ToolError> {
+    fn write(&self, wanted: &Write, stop: &Stop) -> Result<ContentText, ToolError> {
         let path = &wanted.path;
         self.check_size(path, wanted.content.len(), stop)?;
         let spot = write::place(&self.roots, path).map_err(|refusal| refusal.at(path))?;
         write::replace(&spot, wanted.content.as_bytes(), stop).map_err(|error| error.at(path))?;
-        Ok(Said(format!("Successfully wrote to {path}")))
+        Ok(ContentText(format!("Successfully wrote to {path}")))
     }
 
-    fn edit(&self, wanted: &EditFile, stop: &Stop) -> Result<Said, ToolError> {
+    fn edit(&self, wanted: &EditFile, stop: &Stop) -> Result<ContentText, ToolError> {
         let path = &wanted.path;
         let (spot, mut file, before) = read::open(&self.roots, path)?;
         let bytes = read::all(&mut file, path, self.limits.bytes, stop)?;
@@ -504,29 +511,31 @@ impl Files {
         edit::apply(&mut lines, &edits, self.limits.bytes, stop)?;
         let diff = edit::diff(&spot.real_path().to_string_lossy(), &old, lines.text());
         if wanted.dry_run || old == lines.text() {
-            return Ok(Said(diff));
+            return Ok(ContentText(diff));
         }
         let new = lines.written();
         self.check_size(path, new.len(), stop)?;
         let place = || {
             let place = write::place(&self.roots, path)?;
             if !write::is_same(place.found()?, &before) {
-                return Err(Refusal::Changed);
+                return Err(PathRejection::Changed);
             }
             Ok(place)
         };
-        let place = place().map_err(|refusal: Refusal| refusal.at(path))?;
+        let place = place().map_err(|refusal: PathRejection| refusal.at(path))?;
         write::replace(&place, new.as_bytes(), stop).map_err(|error: WriteError| error.at(path))?;
-        Ok(Said(diff))
+        Ok(ContentText(diff))
     }
 
-    fn make_directory(&self, wanted: &AtPath, _: &Stop) -> Result<Said, ToolError> {
+    fn make_directory(&self, wanted: &AtPath, _: &Stop) -> Result<ContentText, ToolError> {
         let path = &wanted.path;
         write::make_directory(&self.roots, path).map_err(|refusal| refusal.at(path))?;
-        Ok(Said(format!("Successfully created directory {path}")))
+        Ok(ContentText(format!(
+            "Successfully created directory {path}"
+        )))
     }
 
-    fn rename(&self, wanted: &Move, _: &Stop) -> Result<Said, ToolError> {
+    fn rename(&self, wanted: &Move, _: &Stop) -> Result<ContentText, ToolError> {
         let Move {
             source,
             destination,
@@ -535,7 +544,7 @@ impl Files {
             MoveError::Source(refusal) => refusal.at(source),
             MoveError::Destination(refusal) => refusal.at(destination),
         })?;
-        Ok(Said(format!(
+        Ok(ContentText(format!(
             "Successfully moved {source} to {destination}"
         )))
     }

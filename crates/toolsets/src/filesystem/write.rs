@@ -9,24 +9,24 @@ use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid, openat, rename
 use rustix::io::Errno;
 
 use super::handle;
-use super::refusal::Refusal;
-use super::resolved_path::{Ending, ResolvedPath};
+use super::refusal::PathRejection;
+use super::resolved_path::{FollowMode, ResolvedPath};
 use super::roots::Roots;
 use crate::catalog::ToolError;
 use crate::source::builtin::Stop;
 
 /// Resolves a path to write to: a regular file, or a name that does not exist.
-pub(super) fn place<'r>(roots: &'r Roots, path: &str) -> Result<ResolvedPath<'r>, Refusal> {
-    let spot = ResolvedPath::find(roots, path, Ending::Follow)?;
+pub(super) fn place<'r>(roots: &'r Roots, path: &str) -> Result<ResolvedPath<'r>, PathRejection> {
+    let spot = ResolvedPath::find(roots, path, FollowMode::Follow)?;
     if spot.is_free() {
         return Ok(spot);
     }
     let found = spot.found()?;
     match handle::kind(found) {
-        FileType::RegularFile if found.st_mode & 0o222 == 0 => Err(Refusal::ReadOnly),
+        FileType::RegularFile if found.st_mode & 0o222 == 0 => Err(PathRejection::ReadOnly),
         FileType::RegularFile => Ok(spot),
-        FileType::Directory => Err(Refusal::IsDirectory),
-        _ => Err(Refusal::NotRegular),
+        FileType::Directory => Err(PathRejection::IsDirectory),
+        _ => Err(PathRejection::NotRegular),
     }
 }
 
@@ -42,25 +42,25 @@ pub(super) fn replace(
     let mut beside = Beside::new(dir, before)?;
     for piece in content.chunks(1024 * 1024) {
         stop.check()?;
-        beside.file.write_all(piece).map_err(Refusal::from)?;
+        beside.file.write_all(piece).map_err(PathRejection::from)?;
     }
     if let Some(before) = before {
         keep_owner_and_mode(&beside.file, before)?;
     }
-    beside.file.sync_data().map_err(Refusal::from)?;
-    renameat(dir, &beside.name, dir, spot.name()).map_err(Refusal::of)?;
+    beside.file.sync_data().map_err(PathRejection::from)?;
+    renameat(dir, &beside.name, dir, spot.name()).map_err(PathRejection::of)?;
     beside.is_in_place = true;
     Ok(())
 }
 
 /// Reason why a file was not written.
 pub(super) enum WriteError {
-    Refused(Refusal),
+    Refused(PathRejection),
     Stopped(ToolError),
 }
 
-impl From<Refusal> for WriteError {
-    fn from(refusal: Refusal) -> Self {
+impl From<PathRejection> for WriteError {
+    fn from(refusal: PathRejection) -> Self {
         Self::Refused(refusal)
     }
 }
@@ -89,9 +89,9 @@ struct Beside<'d> {
 }
 
 impl<'d> Beside<'d> {
-    fn new(dir: BorrowedFd<'d>, before: Option<&Stat>) -> Result<Self, Refusal> {
+    fn new(dir: BorrowedFd<'d>, before: Option<&Stat>) -> Result<Self, PathRejection> {
         let mut random = [0; 8];
-        getrandom::fill(&mut random).map_err(|_| Refusal::System(Errno::IO))?;
+        getrandom::fill(&mut random).map_err(|_| PathRejection::System(Errno::IO))?;
         let name = OsString::from(format!(
             ".longshore-{:016x}.tmp",
             u64::from_ne_bytes(random)
@@ -122,7 +122,7 @@ impl Drop for Beside<'_> {
     }
 }
 
-fn keep_owner_and_mode(file: &File, before: &Stat) -> Result<(), Refusal> {
+fn keep_owner_and_mode(file: &File, before: &Stat) -> Result<(), PathRejection> {
     let now = rustix::fs::fstat(file)?;
     if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid) {
         let owner = (Uid::from_raw(before.st_uid), Gid::from_raw(before.st_gid));
@@ -136,49 +136,49 @@ fn keep_owner_and_mode(file: &File, before: &Stat) -> Result<(), Refusal> {
 }
 
 /// Creates a directory and its missing parents. An existing directory is accepted.
-pub(super) fn make_directory(roots: &Roots, path: &str) -> Result<(), Refusal> {
-    let spot = ResolvedPath::find(roots, path, Ending::Make)?;
+pub(super) fn make_directory(roots: &Roots, path: &str) -> Result<(), PathRejection> {
+    let spot = ResolvedPath::find(roots, path, FollowMode::Make)?;
     match handle::kind(spot.found()?) {
         FileType::Directory => Ok(()),
-        _ => Err(Refusal::Exists),
+        _ => Err(PathRejection::Exists),
     }
 }
 
 /// Reason why something was not moved, and the path that is responsible.
 pub(super) enum MoveError {
-    Source(Refusal),
-    Destination(Refusal),
+    Source(PathRejection),
+    Destination(PathRejection),
 }
 
 /// Moves something to a name that must not exist. A symbolic link is moved itself, unless its target is outside.
 pub(super) fn rename(roots: &Roots, source: &str, destination: &str) -> Result<(), MoveError> {
     let from = movable(roots, source).map_err(MoveError::Source)?;
     let to =
-        ResolvedPath::find(roots, destination, Ending::Stay).map_err(MoveError::Destination)?;
+        ResolvedPath::find(roots, destination, FollowMode::Stay).map_err(MoveError::Destination)?;
     if !to.is_free() {
-        return Err(MoveError::Destination(Refusal::Exists));
+        return Err(MoveError::Destination(PathRejection::Exists));
     }
     let moved = match rename_to_free(&from, &to) {
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => rename_otherwise(&from, &to),
         moved => moved,
     };
     moved.map_err(|errno| match errno {
-        Errno::EXIST | Errno::NOTEMPTY => MoveError::Destination(Refusal::Exists),
-        Errno::INVAL => MoveError::Destination(Refusal::IntoItself),
-        Errno::NOENT => MoveError::Source(Refusal::Changed),
+        Errno::EXIST | Errno::NOTEMPTY => MoveError::Destination(PathRejection::Exists),
+        Errno::INVAL => MoveError::Destination(PathRejection::IntoItself),
+        Errno::NOENT => MoveError::Source(PathRejection::Changed),
         errno => MoveError::Destination(errno.into()),
     })
 }
 
-fn movable<'r>(roots: &'r Roots, source: &str) -> Result<ResolvedPath<'r>, Refusal> {
-    let from = ResolvedPath::find(roots, source, Ending::Stay)?;
+fn movable<'r>(roots: &'r Roots, source: &str) -> Result<ResolvedPath<'r>, PathRejection> {
+    let from = ResolvedPath::find(roots, source, FollowMode::Stay)?;
     let found = from.found()?;
     if from.is_root() || roots.has_below(&from.real_path()) {
-        return Err(Refusal::IsRoot);
+        return Err(PathRejection::IsRoot);
     }
     if handle::kind(found) == FileType::Symlink {
-        match ResolvedPath::find(roots, source, Ending::Follow) {
-            Ok(_) | Err(Refusal::Dangling) => {}
+        match ResolvedPath::find(roots, source, FollowMode::Follow) {
+            Ok(_) | Err(PathRejection::Dangling) => {}
             Err(refusal) => return Err(refusal),
         }
     }

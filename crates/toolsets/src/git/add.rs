@@ -7,15 +7,15 @@ use gix::bstr::{BStr, BString, ByteSlice};
 use gix::index::entry::Stat;
 
 use super::index::{Files, Index, IndexEntry};
-use super::repository::{Place, ResultContext};
+use super::repository::{OpenRepository, ResultContext};
 use super::tree::{Version, is_path};
-use super::worktree::Found;
+use super::worktree::FileKind;
 use crate::catalog::ToolError;
 
 /// Maximum number of paths in one call.
 const NAMED_MAX: usize = 10_000;
 
-pub(super) fn add(place: &Place<'_>, files: &[String]) -> Result<String, ToolError> {
+pub(super) fn add(place: &OpenRepository<'_>, files: &[String]) -> Result<String, ToolError> {
     if files.is_empty() {
         return Err(ToolError::new(
             "No files provided to stage. Pass one or more paths, or ['.'] to stage everything.",
@@ -86,7 +86,7 @@ fn wanted(
     named: &[BString],
     index: &Index,
     untracked: &BTreeSet<BString>,
-    look: impl Fn(&BString) -> Result<Option<Found>, ToolError>,
+    look: impl Fn(&BString) -> Result<Option<FileKind>, ToolError>,
 ) -> Result<BTreeSet<BString>, ToolError> {
     let mut wanted = BTreeSet::new();
     for name in named {
@@ -104,7 +104,7 @@ fn wanted(
                 Some(_) if untracked.contains(&as_folder) => {
                     format!("'{name}' is a repository of its own, and cannot be added")
                 }
-                Some(Found::Folder) => {
+                Some(FileKind::Folder) => {
                     format!("nothing to add in '{name}'; its files may be ignored")
                 }
                 Some(_) => {
@@ -178,7 +178,7 @@ fn make_room(staged: &mut std::collections::BTreeMap<BString, IndexEntry>, path:
 }
 
 /// Resets the index to the last commit.
-pub(super) fn reset(place: &Place<'_>) -> Result<String, ToolError> {
+pub(super) fn reset(place: &OpenRepository<'_>) -> Result<String, ToolError> {
     let lock = place.lock_index()?;
     let index = place.index()?;
     index.check_writable()?;

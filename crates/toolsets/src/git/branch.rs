@@ -9,13 +9,13 @@ use gix::refs::transaction::{PreviousValue, RefEdit};
 use gix::refs::{FullName, TargetRef};
 
 use super::commit::signature;
-use super::repository::{Place, ResultContext, no_option};
+use super::repository::{OpenRepository, ResultContext, no_option};
 use super::text::Text;
 use crate::catalog::ToolError;
 
 /// Returns branches with their names for the list.
 pub(super) fn list(
-    place: &Place<'_>,
+    place: &OpenRepository<'_>,
     kind: &str,
     contains: Option<&str>,
     not_contains: Option<&str>,
@@ -107,7 +107,7 @@ pub(super) fn list(
 
 /// Searches the histories of branches for commits, within a common limit.
 struct Search<'a> {
-    place: &'a Place<'a>,
+    place: &'a OpenRepository<'a>,
     walked: usize,
 }
 
@@ -136,7 +136,7 @@ impl Search<'_> {
 }
 
 /// Describes a detached HEAD: the checked-out name, if known, and whether HEAD is still there.
-pub(super) fn detached(place: &Place<'_>, id: ObjectId) -> Result<String, ToolError> {
+pub(super) fn detached(place: &OpenRepository<'_>, id: ObjectId) -> Result<String, ToolError> {
     let head = place.repository.head().doing("read HEAD")?;
     let mut log = head.log_iter();
     let mut came_from = None;
@@ -174,7 +174,7 @@ pub(super) fn detached(place: &Place<'_>, id: ObjectId) -> Result<String, ToolEr
 
 /// Creates a branch at another one, or at HEAD.
 pub(super) fn create(
-    place: &Place<'_>,
+    place: &OpenRepository<'_>,
     name: &str,
     base: Option<&str>,
 ) -> Result<String, ToolError> {
@@ -221,7 +221,7 @@ fn branch_name(name: &str) -> Result<FullName, ToolError> {
 }
 
 /// Changes a reference, with the committer's identity in its log.
-pub(super) fn edit_reference(place: &Place<'_>, edit: RefEdit) -> gix::Result<()> {
+pub(super) fn edit_reference(place: &OpenRepository<'_>, edit: RefEdit) -> gix::Result<()> {
     let signature = signature(place).unwrap_or_else(|_| gix::actor::Signature {
         name: "longshore".into(),
         email: "longshore@localhost".into(),
@@ -236,7 +236,7 @@ pub(super) fn edit_reference(place: &Place<'_>, edit: RefEdit) -> gix::Result<()
 
 /// Returns the numbers of commits that only the first and only the second history has.
 pub(super) fn apart(
-    place: &Place<'_>,
+    place: &OpenRepository<'_>,
     ours: ObjectId,
     theirs: ObjectId,
 ) -> Result<Option<(usize, usize)>, ToolError> {

@@ -13,21 +13,21 @@ pub(super) struct Change {
     pub(super) path: BString,
     /// Former path, if the file was only moved.
     pub(super) from: Option<BString>,
-    pub(super) old: Option<Side>,
-    pub(super) new: Option<Side>,
+    pub(super) old: Option<FileState>,
+    pub(super) new: Option<FileState>,
     /// True for an unmerged path, which has several states.
     pub(super) is_conflict: bool,
 }
 
 /// State of a path on one side of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Side {
+pub(super) struct FileState {
     pub(super) version: Version,
     /// True if its content is in the working tree and not in the object database.
     pub(super) is_in_worktree: bool,
 }
 
-impl Side {
+impl FileState {
     pub(super) fn stored(version: Version) -> Self {
         Self {
             version,
@@ -44,7 +44,7 @@ impl Side {
 }
 
 impl Change {
-    pub(super) fn new(path: BString, old: Option<Side>, new: Option<Side>) -> Self {
+    pub(super) fn new(path: BString, old: Option<FileState>, new: Option<FileState>) -> Self {
         Self {
             path,
             from: None,
@@ -128,15 +128,15 @@ mod tests {
     use super::*;
     use crate::source::builtin::git::tree::Mode;
 
-    fn side(id: u8) -> Option<Side> {
+    fn side(id: u8) -> Option<FileState> {
         let id = ObjectId::from_bytes_or_panic(&[id; 20]);
-        Some(Side::stored(Version {
+        Some(FileState::stored(Version {
             mode: Mode::File,
             id,
         }))
     }
 
-    fn change(path: &str, old: Option<Side>, new: Option<Side>) -> Change {
+    fn change(path: &str, old: Option<FileState>, new: Option<FileState>) -> Change {
         Change::new(path.into(), old, new)
     }
 

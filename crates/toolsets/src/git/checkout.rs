@@ -16,9 +16,9 @@ use gix::refs::{FullName, Target};
 use super::branch::edit_reference;
 use super::change::Change;
 use super::index::{Files, Index, IndexEntry};
-use super::repository::{Place, ResultContext, check_revision, no_option};
+use super::repository::{OpenRepository, ResultContext, check_revision, no_option};
 use super::tree::{Mode, Version};
-use super::worktree::{Found, Worktree};
+use super::worktree::{FileKind, Worktree};
 use crate::catalog::ToolError;
 
 /// Error message for a failure after files may have been modified.
@@ -28,7 +28,7 @@ const NAMED_MAX: usize = 20;
 /// Maximum size of a file that is written, in bytes.
 const FILE_BYTES_MAX: u64 = 128 * 1024 * 1024;
 
-pub(super) fn checkout(place: &Place<'_>, name: &str) -> Result<String, ToolError> {
+pub(super) fn checkout(place: &OpenRepository<'_>, name: &str) -> Result<String, ToolError> {
     no_option("branch name", name)?;
     check_revision(name)?;
     if place.repository.state().is_some() {
@@ -87,7 +87,10 @@ pub(super) fn checkout(place: &Place<'_>, name: &str) -> Result<String, ToolErro
 }
 
 /// Returns a branch by name, with its commit. A tag can have the same name.
-fn branch(place: &Place<'_>, name: &str) -> Result<Option<(FullName, ObjectId)>, ToolError> {
+fn branch(
+    place: &OpenRepository<'_>,
+    name: &str,
+) -> Result<Option<(FullName, ObjectId)>, ToolError> {
     let Ok(full) = FullName::try_from(format!("refs/heads/{name}")) else {
         return Ok(None);
     };
@@ -100,7 +103,7 @@ fn branch(place: &Place<'_>, name: &str) -> Result<Option<(FullName, ObjectId)>,
 }
 
 /// Rejects a branch that is checked out in another working tree of the repository.
-fn check_not_elsewhere(place: &Place<'_>, branch: &FullName) -> Result<(), ToolError> {
+fn check_not_elsewhere(place: &OpenRepository<'_>, branch: &FullName) -> Result<(), ToolError> {
     const HEAD_BYTES_MAX: u64 = 4096;
     let common = place.repository.common_dir();
     let own = fs::canonicalize(place.repository.git_dir()).ok();
@@ -131,7 +134,7 @@ fn check_not_elsewhere(place: &Place<'_>, branch: &FullName) -> Result<(), ToolE
 
 /// Returns the changes to make, if they overwrite nothing.
 fn needed<'c>(
-    place: &Place<'_>,
+    place: &OpenRepository<'_>,
     changes: &'c [Change],
     index: &Index,
     worktree: &Worktree,
@@ -163,10 +166,10 @@ fn needed<'c>(
         let is_untouched = match (staged, found) {
             (Some(_), _) if is_submodule => true,
             (_, None) => true,
-            (Some(staged), Some(Found::Tracked { .. })) => {
+            (Some(staged), Some(FileKind::Tracked { .. })) => {
                 files.version(path, Some(staged))? == Some(staged.version)
             }
-            (None, Some(Found::Folder)) => {
+            (None, Some(FileKind::Folder)) => {
                 let inside = worktree.beneath(path, place.limits().files);
                 let inside = inside.doing("look into a folder")?;
                 inside.iter().all(|file| removed.contains(file))
@@ -180,7 +183,7 @@ fn needed<'c>(
             for at in change.path.find_iter("/") {
                 let folder: &BStr = change.path[..at].as_bstr();
                 let in_the_way = match worktree.look(folder).doing("look at a file")? {
-                    None | Some(Found::Folder) => false,
+                    None | Some(FileKind::Folder) => false,
                     Some(_) => !removed.contains(&folder.to_owned()),
                 };
                 if in_the_way {
@@ -210,13 +213,13 @@ fn needed<'c>(
 
 /// Writes files according to their attributes.
 struct Writer<'a> {
-    place: &'a Place<'a>,
+    place: &'a OpenRepository<'a>,
     worktree: &'a Worktree,
     pipeline: gix::filter::Pipeline<'a>,
 }
 
 impl<'a> Writer<'a> {
-    fn new(place: &'a Place<'a>, worktree: &'a Worktree) -> Result<Self, ToolError> {
+    fn new(place: &'a OpenRepository<'a>, worktree: &'a Worktree) -> Result<Self, ToolError> {
         let (pipeline, _) = place
             .repository
             .filter_pipeline(None)
@@ -257,7 +260,7 @@ impl<'a> Writer<'a> {
 }
 
 fn move_head(
-    place: &Place<'_>,
+    place: &OpenRepository<'_>,
     to: &str,
     branch: Option<&FullName>,
     id: ObjectId,

@@ -7,7 +7,7 @@ use gix::bstr::{BStr, BString, ByteSlice};
 use gix::objs::tree::Entry as TreeEntry;
 use gix::state::InProgress;
 
-use super::repository::{Place, ResultContext};
+use super::repository::{OpenRepository, ResultContext};
 use super::tree::Entry;
 use crate::catalog::ToolError;
 
@@ -18,7 +18,7 @@ const MERGED_MAX: usize = 64;
 /// Maximum size of a commit message, in bytes.
 const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 
-pub(super) fn commit(place: &Place<'_>, message: &str) -> Result<String, ToolError> {
+pub(super) fn commit(place: &OpenRepository<'_>, message: &str) -> Result<String, ToolError> {
     if message.trim().is_empty() {
         return Err(ToolError::new("the message is empty; describe the commit"));
     }
@@ -68,7 +68,7 @@ pub(super) fn commit(place: &Place<'_>, message: &str) -> Result<String, ToolErr
 
 /// Returns the commits that are being merged. Other operations in progress are rejected, since a commit alone does
 /// not complete them.
-fn merged(place: &Place<'_>) -> Result<Vec<ObjectId>, ToolError> {
+fn merged(place: &OpenRepository<'_>) -> Result<Vec<ObjectId>, ToolError> {
     let file = |name: &str| -> PathBuf { place.repository.git_dir().join(name) };
     match place.repository.state() {
         None => return Ok(Vec::new()),
@@ -97,7 +97,7 @@ fn merged(place: &Place<'_>) -> Result<Vec<ObjectId>, ToolError> {
 }
 
 /// Returns the committer with the current time.
-pub(super) fn signature(place: &Place<'_>) -> Result<gix::actor::Signature, ToolError> {
+pub(super) fn signature(place: &OpenRepository<'_>) -> Result<gix::actor::Signature, ToolError> {
     let snapshot = place.repository.config_snapshot();
     let known = |configured: &str, own: &str| -> Option<BString> {
         if configured.is_empty() {
@@ -132,7 +132,11 @@ pub(super) fn is_sound(text: &BStr) -> bool {
 }
 
 /// Writes the trees for sorted entries that share a path prefix.
-fn write_tree(place: &Place<'_>, entries: &[Entry], depth: usize) -> Result<ObjectId, ToolError> {
+fn write_tree(
+    place: &OpenRepository<'_>,
+    entries: &[Entry],
+    depth: usize,
+) -> Result<ObjectId, ToolError> {
     place.stop.check()?;
     let mut tree = gix::objs::Tree::empty();
     let mut rest = entries;

@@ -3,11 +3,11 @@
 use super::change::{Change, with_moves};
 use super::index::Files;
 use super::patch::Patch;
-use super::repository::{Place, check_revision, no_option};
+use super::repository::{OpenRepository, check_revision, no_option};
 use super::text::Text;
 use crate::catalog::ToolError;
 
-pub(super) fn unstaged(place: &Place<'_>, context: usize) -> Result<String, ToolError> {
+pub(super) fn unstaged(place: &OpenRepository<'_>, context: usize) -> Result<String, ToolError> {
     let worktree = place.worktree()?;
     let index = place.index()?;
     let changes = place.unstaged_changes(&index, &worktree)?;
@@ -15,14 +15,18 @@ pub(super) fn unstaged(place: &Place<'_>, context: usize) -> Result<String, Tool
     written(place, Some(files), context, "Unstaged changes:\n", &changes)
 }
 
-pub(super) fn staged(place: &Place<'_>, context: usize) -> Result<String, ToolError> {
+pub(super) fn staged(place: &OpenRepository<'_>, context: usize) -> Result<String, ToolError> {
     let index = place.index()?;
     let changes = with_moves(place.staged_changes(place.head_tree()?, &index)?);
     written(place, None, context, "Staged changes:\n", &changes)
 }
 
 /// Returns the differences between a commit and the working tree, or between the two commits of a range.
-pub(super) fn diff(place: &Place<'_>, target: &str, context: usize) -> Result<String, ToolError> {
+pub(super) fn diff(
+    place: &OpenRepository<'_>,
+    target: &str,
+    context: usize,
+) -> Result<String, ToolError> {
     no_option("target", target)?;
     check_revision(target)?;
     let title = format!("Diff with {target}:\n");
@@ -52,7 +56,7 @@ pub(super) fn diff(place: &Place<'_>, target: &str, context: usize) -> Result<St
 }
 
 fn written(
-    place: &Place<'_>,
+    place: &OpenRepository<'_>,
     files: Option<Files<'_>>,
     context: usize,
     title: &str,

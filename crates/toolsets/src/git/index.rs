@@ -13,10 +13,10 @@ use gix::filter::plumbing::pipeline::convert::ToGitOutcome;
 use gix::index::entry::{Flags, Mode as IndexMode, Stage, Stat};
 use gix::index::{File as IndexFile, State};
 
-use super::change::{Change, Side};
-use super::repository::{Place, ResultContext};
+use super::change::{Change, FileState};
+use super::repository::{OpenRepository, ResultContext};
 use super::tree::{Entry, Mode, Version, is_path, too_many};
-use super::worktree::{Found, Worktree};
+use super::worktree::{FileKind, Worktree};
 use crate::catalog::ToolError;
 use crate::source::builtin::Stop;
 
@@ -43,7 +43,7 @@ pub(super) struct Index {
 /// The lock of the index, required to change it.
 pub(super) struct Lock(gix::lock::File);
 
-impl Place<'_> {
+impl OpenRepository<'_> {
     pub(super) fn index(&self) -> Result<Index, ToolError> {
         let path = self.repository.index_path();
         let file = match self.repository.open_index() {
@@ -121,13 +121,13 @@ impl Place<'_> {
         for (path, staged) in &index.staged {
             let old = gone.remove(path);
             if old != Some(staged.version) {
-                let new = Some(Side::stored(staged.version));
-                let change = Change::new(path.clone(), old.map(Side::stored), new);
+                let new = Some(FileState::stored(staged.version));
+                let change = Change::new(path.clone(), old.map(FileState::stored), new);
                 changes.insert(path.clone(), change);
             }
         }
         for (path, version) in gone {
-            let change = Change::new(path.clone(), Some(Side::stored(version)), None);
+            let change = Change::new(path.clone(), Some(FileState::stored(version)), None);
             changes.insert(path, change);
         }
         for path in index.conflicts.keys() {
@@ -148,8 +148,8 @@ impl Place<'_> {
             self.stop.check()?;
             let new = files.version(path.as_bstr(), Some(staged))?;
             if new != Some(staged.version) {
-                let old = Some(Side::stored(staged.version));
-                let change = Change::new(path.clone(), old, new.map(Side::in_worktree));
+                let old = Some(FileState::stored(staged.version));
+                let change = Change::new(path.clone(), old, new.map(FileState::in_worktree));
                 changes.insert(path.clone(), change);
             }
         }
@@ -180,14 +180,14 @@ impl Place<'_> {
             if old != new {
                 let new = new.map(|version| {
                     if version == staged.version {
-                        Side::stored(version)
+                        FileState::stored(version)
                     } else {
-                        Side::in_worktree(version)
+                        FileState::in_worktree(version)
                     }
                 });
                 changes.insert(
                     path.clone(),
-                    Change::new(path.clone(), old.map(Side::stored), new),
+                    Change::new(path.clone(), old.map(FileState::stored), new),
                 );
             }
         }
@@ -196,7 +196,7 @@ impl Place<'_> {
             changes.insert(path.clone(), Change::conflict(path.clone()));
         }
         for (path, version) in old {
-            let change = Change::new(path.clone(), Some(Side::stored(version)), None);
+            let change = Change::new(path.clone(), Some(FileState::stored(version)), None);
             changes.insert(path, change);
         }
         Ok(changes.into_values().collect())
@@ -216,9 +216,9 @@ impl Place<'_> {
             self.stop.check()?;
             let found = worktree.look(path).doing("look at a file")?;
             let is_there = match found {
-                Some(Found::Tracked { .. }) => entry.mode != IndexMode::COMMIT,
-                Some(Found::Folder) => entry.mode == IndexMode::COMMIT,
-                Some(Found::Other) | None => false,
+                Some(FileKind::Tracked { .. }) => entry.mode != IndexMode::COMMIT,
+                Some(FileKind::Folder) => entry.mode == IndexMode::COMMIT,
+                Some(FileKind::Other) | None => false,
             };
             entry.flags.set(Flags::UPTODATE, is_there);
         }
@@ -285,7 +285,7 @@ impl gix::dir::walk::Delegate for Untracked<'_> {
 
 /// Files of the working tree in the form in which they would be added.
 pub(super) struct Files<'a> {
-    place: &'a Place<'a>,
+    place: &'a OpenRepository<'a>,
     index: &'a Index,
     worktree: &'a Worktree,
     pipeline: gix::filter::Pipeline<'a>,
@@ -296,7 +296,7 @@ pub(super) struct Files<'a> {
 
 impl<'a> Files<'a> {
     pub(super) fn new(
-        place: &'a Place<'a>,
+        place: &'a OpenRepository<'a>,
         index: &'a Index,
         worktree: &'a Worktree,
     ) -> Result<Self, ToolError> {
@@ -330,10 +330,10 @@ impl<'a> Files<'a> {
             && staged.version.mode == Mode::Submodule
         {
             // Submodules are not examined: they count as unchanged as long as their folder exists.
-            let is_there = matches!(found, Some(Found::Folder));
+            let is_there = matches!(found, Some(FileKind::Folder));
             return Ok(is_there.then_some(staged.version));
         }
-        let Some(Found::Tracked { mode, stat }) = found else {
+        let Some(FileKind::Tracked { mode, stat }) = found else {
             return Ok(None);
         };
         let mode = self.mode(mode, staged);
@@ -497,7 +497,7 @@ impl Lock {
     /// Replaces the index. Of the old one, only unmerged paths that are not resolved yet are kept.
     pub(super) fn write(
         self,
-        place: &Place<'_>,
+        place: &OpenRepository<'_>,
         staged: &BTreeMap<BString, IndexEntry>,
         old: &Index,
         is_kept: impl Fn(&BStr) -> bool,

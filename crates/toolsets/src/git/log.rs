@@ -5,12 +5,12 @@ use gix::traverse::commit::simple::CommitTimeOrder;
 use jiff::Zoned;
 
 use super::date;
-use super::repository::{Place, ResultContext, no_option};
+use super::repository::{OpenRepository, ResultContext, no_option};
 use super::text::Text;
 use crate::catalog::ToolError;
 
 pub(super) fn log(
-    place: &Place<'_>,
+    place: &OpenRepository<'_>,
     max_count: i64,
     start: Option<&str>,
     end: Option<&str>,

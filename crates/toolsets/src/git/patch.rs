@@ -4,9 +4,9 @@ use gix::ObjectId;
 use gix::bstr::{BStr, BString, ByteSlice};
 use imara_diff::{Algorithm, Diff, Hunk, InternedInput};
 
-use super::change::{Change, Side};
+use super::change::{Change, FileState};
 use super::index::Files;
-use super::repository::{Place, ResultContext};
+use super::repository::{OpenRepository, ResultContext};
 use super::text::{Text, quoted, with_prefix};
 use super::tree::Mode;
 use crate::catalog::ToolError;
@@ -19,7 +19,7 @@ enum Content {
 
 /// Writes changes with content from the repository and, if there is one, from the working tree.
 pub(super) struct Patch<'a> {
-    pub(super) place: &'a Place<'a>,
+    pub(super) place: &'a OpenRepository<'a>,
     pub(super) files: Option<Files<'a>>,
     pub(super) context: usize,
 }
@@ -51,7 +51,7 @@ impl Patch<'_> {
             return self.change(&Change::new(path(), None, Some(new)), out);
         }
         self.headers(change, out);
-        let id = |side: Option<Side>| side.map(|side| side.version.id);
+        let id = |side: Option<FileState>| side.map(|side| side.version.id);
         if id(change.old) == id(change.new) {
             return Ok(());
         }
@@ -80,7 +80,7 @@ impl Patch<'_> {
 
     /// Writes only the changes within files, without the headers on how they are stored.
     pub(super) fn body(&mut self, change: &Change, out: &mut Text) -> Result<(), ToolError> {
-        let id = |side: Option<Side>| side.map(|side| side.version.id);
+        let id = |side: Option<FileState>| side.map(|side| side.version.id);
         if id(change.old) == id(change.new) {
             return Ok(());
         }
@@ -106,7 +106,7 @@ impl Patch<'_> {
             with_prefix("a/", from.as_bstr()),
             with_prefix("b/", change.path.as_bstr())
         ));
-        let mode = |side: Option<Side>| side.map(|side| side.version.mode);
+        let mode = |side: Option<FileState>| side.map(|side| side.version.mode);
         let same_mode = mode(change.old) == mode(change.new);
         match (mode(change.old), mode(change.new)) {
             (None, Some(new)) => out.line(format!("new file mode {}", new.octal())),
@@ -122,7 +122,7 @@ impl Patch<'_> {
             out.line(format!("rename from {}", quoted(from.as_bstr())));
             out.line(format!("rename to {}", quoted(change.path.as_bstr())));
         }
-        let id = |side: Option<Side>| match side {
+        let id = |side: Option<FileState>| match side {
             Some(side) => self.place.short(side.version.id),
             None => "0".repeat(self.zeros(change)),
         };
@@ -151,7 +151,7 @@ impl Patch<'_> {
         Ok((old, new))
     }
 
-    fn content(&mut self, path: &BStr, side: Option<Side>) -> Result<Content, ToolError> {
+    fn content(&mut self, path: &BStr, side: Option<FileState>) -> Result<Content, ToolError> {
         let Some(side) = side else {
             return Ok(Content::Bytes(Vec::new()));
         };

@@ -47,7 +47,7 @@ struct Open {
 struct Stamp(Vec<Option<(SystemTime, u64)>>);
 
 /// A repository during one call.
-pub(super) struct Place<'a> {
+pub(super) struct OpenRepository<'a> {
     pub(super) repository: Repository,
     pub(super) config: &'a GitConfig,
     pub(super) stop: &'a Stop,
@@ -86,7 +86,11 @@ impl Repositories {
     }
 
     /// Returns the repository at a path, or in the nearest folder above it.
-    pub(super) fn at<'a>(&'a self, path: &str, stop: &'a Stop) -> Result<Place<'a>, ToolError> {
+    pub(super) fn at<'a>(
+        &'a self,
+        path: &str,
+        stop: &'a Stop,
+    ) -> Result<OpenRepository<'a>, ToolError> {
         let folder = self.folder(path)?;
         let stamp = self.check(&folder, path)?;
         let repository = match self.opened(&folder, &stamp) {
@@ -101,7 +105,7 @@ impl Repositories {
                 repository
             }
         };
-        Ok(Place {
+        Ok(OpenRepository {
             repository: repository.to_thread_local(),
             config: &self.config,
             stop,
@@ -295,7 +299,7 @@ impl Repositories {
     }
 }
 
-impl<'a> Place<'a> {
+impl<'a> OpenRepository<'a> {
     /// Resolves a revision.
     pub(super) fn resolve(&self, revision: &str) -> Result<ObjectId, ToolError> {
         check_revision(revision)?;

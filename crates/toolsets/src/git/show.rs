@@ -6,14 +6,14 @@ use gix::objs::Kind;
 use super::change::with_moves;
 use super::date;
 use super::patch::{Patch, names};
-use super::repository::{Place, ResultContext};
+use super::repository::{OpenRepository, ResultContext};
 use super::text::Text;
 use crate::catalog::ToolError;
 
 /// Number of context lines around a change.
 const CONTEXT: usize = 3;
 
-pub(super) fn show(place: &Place<'_>, revision: &str) -> Result<String, ToolError> {
+pub(super) fn show(place: &OpenRepository<'_>, revision: &str) -> Result<String, ToolError> {
     let id = place.resolve(revision)?;
     let mut out = Text::of(place);
     let header = place.repository.find_header(id).doing("find an object")?;
@@ -49,7 +49,7 @@ pub(super) fn show(place: &Place<'_>, revision: &str) -> Result<String, ToolErro
     Ok(out.finish())
 }
 
-fn commit(place: &Place<'_>, id: gix::ObjectId, out: &mut Text) -> Result<(), ToolError> {
+fn commit(place: &OpenRepository<'_>, id: gix::ObjectId, out: &mut Text) -> Result<(), ToolError> {
     let id = place.peel(id, Kind::Commit)?;
     let commit = place.repository.find_commit(id).doing("read a commit")?;
     let author = commit.author().doing("read a commit")?;

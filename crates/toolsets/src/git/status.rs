@@ -5,12 +5,12 @@ use gix::state::InProgress;
 
 use super::branch::{apart, detached};
 use super::change::{Change, with_moves};
-use super::repository::{Place, ResultContext};
+use super::repository::{OpenRepository, ResultContext};
 use super::text::{Text, quoted};
 use super::tree::Mode;
 use crate::catalog::ToolError;
 
-pub(super) fn status(place: &Place<'_>) -> Result<String, ToolError> {
+pub(super) fn status(place: &OpenRepository<'_>) -> Result<String, ToolError> {
     let worktree = place.worktree()?;
     let index = place.index()?;
     let mut out = Text::of(place);
@@ -109,7 +109,7 @@ fn change_line(change: &Change) -> String {
 ///
 /// gix ignores the remotes of an untrusted configuration, so this reads only names from it. It supports only remotes
 /// with Git's default layout.
-fn followed(place: &Place<'_>, branch: &str) -> Option<String> {
+fn followed(place: &OpenRepository<'_>, branch: &str) -> Option<String> {
     let snapshot = place.repository.config_snapshot();
     let value = |key: String| Some(snapshot.string(key.as_str())?.to_str_lossy().into_owned());
     let remote = value(format!("branch.{branch}.remote"))?;
@@ -124,7 +124,11 @@ fn followed(place: &Place<'_>, branch: &str) -> Option<String> {
 }
 
 /// Writes the branch, and its state relative to its upstream branch.
-fn branch(place: &Place<'_>, id: Option<gix::ObjectId>, out: &mut Text) -> Result<(), ToolError> {
+fn branch(
+    place: &OpenRepository<'_>,
+    id: Option<gix::ObjectId>,
+    out: &mut Text,
+) -> Result<(), ToolError> {
     let head = place.repository.head().doing("read HEAD")?;
     let Some(name) = head.referent_name() else {
         if let Some(id) = id {
@@ -173,7 +177,7 @@ fn branch(place: &Place<'_>, id: Option<gix::ObjectId>, out: &mut Text) -> Resul
 }
 
 fn progress<T>(
-    place: &Place<'_>,
+    place: &OpenRepository<'_>,
     conflicts: &std::collections::BTreeMap<T, [bool; 3]>,
     out: &mut Text,
 ) {

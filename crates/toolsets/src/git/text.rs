@@ -2,7 +2,7 @@
 
 use gix::bstr::{BStr, ByteSlice};
 
-use super::repository::Place;
+use super::repository::OpenRepository;
 use crate::source::builtin::Stop;
 
 /// A text that grows up to a limit.
@@ -26,7 +26,7 @@ impl Text {
     }
 
     /// Creates a text with the configured size limit.
-    pub(super) fn of(place: &Place<'_>) -> Self {
+    pub(super) fn of(place: &OpenRepository<'_>) -> Self {
         Self {
             stop: Some(place.stop.clone()),
             ..Self::new(place.limits().output_bytes)

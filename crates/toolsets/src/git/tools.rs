@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::config::GitConfig;
-use super::repository::{Place, Repositories};
+use super::repository::{OpenRepository, Repositories};
 use super::{add, branch, checkout, commit, diff, log, show, status};
 use crate::catalog::{Definition, Tool, ToolError, tool_fn};
 use crate::protocol::ToolAnnotations;
@@ -237,7 +237,7 @@ trait Of: for<'de> Deserialize<'de> + JsonSchema + Send + 'static {
 fn tool<A: Of>(
     shared: &Arc<Shared>,
     definition: Definition,
-    work: fn(&Place<'_>, &A) -> Result<String, ToolError>,
+    work: fn(&OpenRepository<'_>, &A) -> Result<String, ToolError>,
 ) -> Arc<dyn Tool> {
     let shared = Arc::clone(shared);
     Arc::new(tool_fn(definition, move |_, of: A| {

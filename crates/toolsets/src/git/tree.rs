@@ -7,8 +7,8 @@ use gix::bstr::{BStr, BString, ByteSlice};
 use gix::objs::TreeRefIter;
 use gix::objs::tree::EntryKind;
 
-use super::change::{Change, Side};
-use super::repository::{Place, ResultContext};
+use super::change::{Change, FileState};
+use super::repository::{OpenRepository, ResultContext};
 use crate::catalog::ToolError;
 use crate::source::builtin::Stop;
 
@@ -83,7 +83,7 @@ struct Level {
 /// Maximum nesting depth of folders.
 const DEPTH_MAX: usize = 500;
 
-impl Place<'_> {
+impl OpenRepository<'_> {
     /// Returns all paths of a tree, in order. The file limit also stops trees that contain one another many times.
     pub(super) fn flat(&self, tree: Option<ObjectId>) -> Result<Vec<Entry>, ToolError> {
         let changes = self.tree_changes(None, tree)?;
@@ -160,7 +160,7 @@ impl Place<'_> {
                 _ => None,
             };
             let file = |side: Option<&(BString, Option<Mode>, ObjectId)>| match side {
-                Some((_, Some(mode), id)) => Some(Side::stored(Version {
+                Some((_, Some(mode), id)) => Some(FileState::stored(Version {
                     mode: *mode,
                     id: *id,
                 })),

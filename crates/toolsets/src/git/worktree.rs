@@ -26,7 +26,7 @@ pub(super) struct Worktree {
 
 /// Kind of an existing file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum FileKind {
     Tracked {
         mode: Mode,
         stat: Stat,
@@ -54,7 +54,7 @@ impl Worktree {
     }
 
     /// Examines a path. Returns `None` if a component is missing, or is not a folder.
-    pub(super) fn look(&self, path: &BStr) -> io::Result<Option<Found>> {
+    pub(super) fn look(&self, path: &BStr) -> io::Result<Option<FileKind>> {
         let Some((folder, name)) = self.parent(path)? else {
             return Ok(None);
         };
@@ -68,7 +68,7 @@ impl Worktree {
     /// Reads a file, or the target of a link. Returns `None` if the path is neither; an error if it is larger than
     /// `max` bytes.
     pub(super) fn read(&self, path: &BStr, max: usize) -> io::Result<Option<Content>> {
-        let Some(Found::Tracked { mode, stat }) = self.look(path)? else {
+        let Some(FileKind::Tracked { mode, stat }) = self.look(path)? else {
             return Ok(None);
         };
         let Some((folder, name)) = self.parent(path)? else {
@@ -93,7 +93,7 @@ impl Worktree {
             Err(error) if is_absence(error) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let Found::Tracked { mode, stat } = found(&rustix::fs::fstat(&file)?) else {
+        let FileKind::Tracked { mode, stat } = found(&rustix::fs::fstat(&file)?) else {
             return Ok(None);
         };
         let mut bytes = Vec::new();
@@ -305,16 +305,16 @@ fn is_absence(error: Errno) -> bool {
     )
 }
 
-fn found(stat: &rustix::fs::Stat) -> Found {
+fn found(stat: &rustix::fs::Stat) -> FileKind {
     let raw = stat.st_mode as RawMode;
     let mode = match FileType::from_raw_mode(raw) {
         FileType::RegularFile if raw & 0o100 != 0 => Mode::Executable,
         FileType::RegularFile => Mode::File,
         FileType::Symlink => Mode::Link,
-        FileType::Directory => return Found::Folder,
-        _ => return Found::Other,
+        FileType::Directory => return FileKind::Folder,
+        _ => return FileKind::Other,
     };
-    Found::Tracked {
+    FileKind::Tracked {
         mode,
         stat: stat_of(stat),
     }

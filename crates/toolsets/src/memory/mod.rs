@@ -267,13 +267,13 @@ where
     if let Some(schema) = R::output_schema() {
         definition = definition.output_schema(schema);
     }
-    Told(tool_fn(definition, function)).into_tool()
+    GraphTool(tool_fn(definition, function)).into_tool()
 }
 
 /// A tool whose output and schema come from the same type, so the output needs no validation.
-struct Told<T>(T);
+struct GraphTool<T>(T);
 
-impl<T: Tool> Tool for Told<T> {
+impl<T: Tool> Tool for GraphTool<T> {
     fn definition(&self) -> &Definition {
         self.0.definition()
     }

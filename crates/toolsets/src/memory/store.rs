@@ -31,7 +31,7 @@ pub(super) struct Store {
 
 /// Location of one graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct GraphLocation {
     file: PathBuf,
     /// Owner of the graph; empty for the shared one.
     owner: String,
@@ -142,8 +142,8 @@ impl Store {
         &self.bounds
     }
 
-    fn shared(&self) -> Place {
-        Place {
+    fn shared(&self) -> GraphLocation {
+        GraphLocation {
             file: self.file.clone(),
             owner: String::new(),
         }
@@ -151,7 +151,7 @@ impl Store {
 
     /// Returns the location of a caller's graph. The file name is a digest, since callers' names can contain any
     /// character.
-    pub(super) fn place(&self, principal: &Principal) -> Place {
+    pub(super) fn place(&self, principal: &Principal) -> GraphLocation {
         let is_known = !matches!(
             principal.kind(),
             PrincipalKind::Anonymous | PrincipalKind::Local
@@ -168,7 +168,7 @@ impl Store {
         let file = self
             .file
             .with_file_name(format!("{stem}.{owner}{extension}"));
-        Place { file, owner }
+        GraphLocation { file, owner }
     }
 
     /// Returns the name and the extension of the shared file.
@@ -182,7 +182,7 @@ impl Store {
     }
 
     /// Reads the current graph. A missing file is an empty graph.
-    pub(super) fn read(&self, place: &Place) -> Result<Graph, StoreError> {
+    pub(super) fn read(&self, place: &GraphLocation) -> Result<Graph, StoreError> {
         let loaded = self.load(place).inspect_err(|error| log(place, error))?;
         Ok(loaded.map(|loaded| loaded.graph).unwrap_or_default())
     }
@@ -190,7 +190,7 @@ impl Store {
     /// Changes a graph under its lock. Also returns whether anything has changed.
     pub(super) fn change<T>(
         &self,
-        place: &Place,
+        place: &GraphLocation,
         stop: &Stop,
         change: impl FnOnce(&mut Graph) -> Result<T, GraphError>,
     ) -> Result<(T, bool), StoreError> {
@@ -200,7 +200,7 @@ impl Store {
 
     fn try_change<T>(
         &self,
-        place: &Place,
+        place: &GraphLocation,
         stop: &Stop,
         change: impl FnOnce(&mut Graph) -> Result<T, GraphError>,
     ) -> Result<(T, bool), StoreError> {
@@ -270,7 +270,7 @@ impl Store {
         Ok(names.filter(is_graph).count())
     }
 
-    fn load(&self, place: &Place) -> Result<Option<Loaded>, StoreError> {
+    fn load(&self, place: &GraphLocation) -> Result<Option<Loaded>, StoreError> {
         let failed = |source| StoreError::Io {
             doing: "read",
             source,
@@ -323,7 +323,7 @@ struct Loaded {
     is_sealed: bool,
 }
 
-impl Place {
+impl GraphLocation {
     pub(super) fn is_shared(&self) -> bool {
         self.owner.is_empty()
     }
@@ -338,7 +338,7 @@ impl Place {
 }
 
 /// Logs an error that callers cannot correct, for the operator.
-fn log(place: &Place, error: &StoreError) {
+fn log(place: &GraphLocation, error: &StoreError) {
     match error {
         StoreError::Graph(_) | StoreError::Full { .. } => {}
         _ => {

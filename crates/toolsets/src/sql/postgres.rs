@@ -26,8 +26,8 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::config::SqlLimits;
 use super::error::SqlError;
-use super::rows::{Room, Rows};
-use super::tools::{Answer, Kind, Question};
+use super::rows::{Capacity, Rows};
+use super::tools::{Kind, Question, StatementResult};
 use crate::environment::Secret;
 use crate::limit::SectionHits;
 use crate::net::{self, Background, FairSemaphore};
@@ -105,7 +105,7 @@ impl Postgres {
         })
     }
 
-    pub(super) async fn ask(&self, question: Question) -> Result<Answer, SqlError> {
+    pub(super) async fn ask(&self, question: Question) -> Result<StatementResult, SqlError> {
         let limit = self.limits.timeout();
         let asked = timeout(limit, async {
             if self.places.is_exhausted() {
@@ -195,7 +195,11 @@ impl Postgres {
         }
     }
 
-    async fn answer(&self, session: &Session, question: &Question) -> Result<Answer, SqlError> {
+    async fn answer(
+        &self,
+        session: &Session,
+        question: &Question,
+    ) -> Result<StatementResult, SqlError> {
         let client = &session.client;
         let free = question.kind == Kind::Free;
         if free && session.is_superuser {
@@ -219,7 +223,7 @@ impl Postgres {
                     .execute_raw(text, question.values.iter().map(Parameter))
                     .await?;
                 client.batch_execute("COMMIT").await?;
-                return Ok(Ok(Answer::Changed(count)));
+                return Ok(Ok(StatementResult::Changed(count)));
             }
             if free {
                 // The query is first prepared alone, which gives errors in its own terms and ensures that it is one
@@ -232,7 +236,7 @@ impl Postgres {
             }
             self.rows(client, text, &question.values)
                 .await
-                .map(|rows| Ok(Answer::Rows(rows)))
+                .map(|rows| Ok(StatementResult::Rows(rows)))
         };
         ask.await.map_err(|error: Error| self.in_words(error))?
     }
@@ -256,7 +260,7 @@ impl Postgres {
         while let Some(row) = rows.next().await {
             let row = row?;
             let text: &str = row.try_get(0)?;
-            if found.push(text) == Room::Full {
+            if found.push(text) == Capacity::Full {
                 self.hits.count(found.full());
                 break;
             }

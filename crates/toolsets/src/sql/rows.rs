@@ -19,19 +19,19 @@ pub(super) struct Rows {
 
 /// Remaining capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
+pub(super) enum Capacity {
     More,
     Full,
 }
 
 #[derive(Serialize)]
-struct Found<'a> {
+struct FoundRows<'a> {
     rows: &'a RawValue,
     truncated: bool,
 }
 
 #[derive(Serialize)]
-struct Changed {
+struct ChangedRows {
     changed: u64,
 }
 
@@ -47,17 +47,17 @@ impl Rows {
     }
 
     /// Adds a row if it fits.
-    pub(super) fn push(&mut self, row: &str) -> Room {
+    pub(super) fn push(&mut self, row: &str) -> Capacity {
         if self.count == self.count_max || self.bytes_max < self.json.len() + 1 + row.len() {
             self.truncated = true;
-            return Room::Full;
+            return Capacity::Full;
         }
         if 0 < self.count {
             self.json.push(',');
         }
         self.json.push_str(row);
         self.count += 1;
-        Room::More
+        Capacity::More
     }
 
     /// Returns the limit that was reached.
@@ -74,7 +74,7 @@ impl Rows {
 
     pub(super) fn output(self) -> Result<Output, ToolError> {
         let rows = RawValue::from_string(format!("[{}]", self.json))?;
-        let found = Found {
+        let found = FoundRows {
             rows: &rows,
             truncated: self.truncated,
         };
@@ -84,7 +84,7 @@ impl Rows {
 
 /// Returns a result with the number of changed rows.
 pub(super) fn changed(count: u64) -> Result<Output, ToolError> {
-    Ok(Output::structured(&Changed { changed: count })?)
+    Ok(Output::structured(&ChangedRows { changed: count })?)
 }
 
 #[cfg(test)]
@@ -103,15 +103,15 @@ mod tests {
     fn a_result_says_whether_it_is_whole() {
         let mut whole = rows(2, 100);
         assert!(whole.is_empty());
-        assert_eq!(whole.push(r#"{"a":1}"#), Room::More);
-        assert_eq!(whole.push(r#"{"a":2}"#), Room::More);
+        assert_eq!(whole.push(r#"{"a":1}"#), Capacity::More);
+        assert_eq!(whole.push(r#"{"a":2}"#), Capacity::More);
         let expected = r#"{"rows":[{"a":1},{"a":2}],"truncated":false}"#;
         let output = whole.output().expect("JSON");
         assert_eq!(output.structured.as_deref(), Some(expected));
 
         let mut cut = rows(1, 100);
-        assert_eq!(cut.push(r#"{"a":1}"#), Room::More);
-        assert_eq!(cut.push(r#"{"a":2}"#), Room::Full);
+        assert_eq!(cut.push(r#"{"a":1}"#), Capacity::More);
+        assert_eq!(cut.push(r#"{"a":2}"#), Capacity::Full);
         let expected = r#"{"rows":[{"a":1}],"truncated":true}"#;
         let output = cut.output().expect("JSON");
         assert_eq!(output.structured.as_deref(), Some(expected));
@@ -120,10 +120,10 @@ mod tests {
     #[test]
     fn a_row_that_does_not_fit_is_left_out_whole() {
         let mut narrow = rows(10, 8);
-        assert_eq!(narrow.push(r#"{"a":1}"#), Room::More);
-        assert_eq!(narrow.push("{}"), Room::Full);
+        assert_eq!(narrow.push(r#"{"a":1}"#), Capacity::More);
+        assert_eq!(narrow.push("{}"), Capacity::Full);
         let mut narrower = rows(10, 7);
-        assert_eq!(narrower.push(r#"{"a":1}"#), Room::Full);
+        assert_eq!(narrower.push(r#"{"a":1}"#), Capacity::Full);
         assert!(!narrower.is_empty());
     }
 }

@@ -21,8 +21,8 @@ use serde_json::{Map, Number, Value};
 use super::config::SqlLimits;
 use super::error::SqlError;
 use super::placeholder::Statement;
-use super::rows::{Room, Rows};
-use super::tools::{Answer, Kind, Question};
+use super::rows::{Capacity, Rows};
+use super::tools::{Kind, Question, StatementResult};
 use crate::catalog::ToolError;
 use crate::limit::SectionHits;
 use crate::source::builtin::{Blocking, Stop};
@@ -93,13 +93,16 @@ impl Sqlite {
             })
     }
 
-    pub(super) async fn ask(self: &Arc<Self>, question: Question) -> Result<Answer, ToolError> {
+    pub(super) async fn ask(
+        self: &Arc<Self>,
+        question: Question,
+    ) -> Result<StatementResult, ToolError> {
         let this = Arc::clone(self);
         let work = move |stop: &Stop| this.answer(&question, stop).map_err(ToolError::from);
         self.pool.run(work).await
     }
 
-    fn answer(&self, question: &Question, stop: &Stop) -> Result<Answer, SqlError> {
+    fn answer(&self, question: &Question, stop: &Stop) -> Result<StatementResult, SqlError> {
         self.try_answer(question, stop)
             .map_err(|problem| match problem {
                 Problem::Database(error) => self.in_words(error),
@@ -107,7 +110,7 @@ impl Sqlite {
             })
     }
 
-    fn try_answer(&self, question: &Question, stop: &Stop) -> Result<Answer, Problem> {
+    fn try_answer(&self, question: &Question, stop: &Stop) -> Result<StatementResult, Problem> {
         let mut connection = self.connect(question.kind == Kind::Write)?;
         authorize(&mut connection, question.kind)?;
         let stop_of = stop;
@@ -123,7 +126,7 @@ impl Sqlite {
             let mut rows = statement.raw_query();
             while rows.next()?.is_some() {}
             drop(rows);
-            return Ok(Answer::Changed(connection.changes()));
+            return Ok(StatementResult::Changed(connection.changes()));
         }
         let names = unique(statement.column_names());
         let mut found = Rows::new(&self.limits);
@@ -133,12 +136,12 @@ impl Sqlite {
             for (index, name) in names.iter().enumerate() {
                 object.insert(name.clone(), shown(row.get_ref(index)?));
             }
-            if found.push(&Value::Object(object).to_string()) == Room::Full {
+            if found.push(&Value::Object(object).to_string()) == Capacity::Full {
                 stop_of.hit(found.full());
                 break;
             }
         }
-        Ok(Answer::Rows(found))
+        Ok(StatementResult::Rows(found))
     }
 
     fn connect(&self, write: bool) -> Result<Connection, Error> {

@@ -29,14 +29,14 @@ fn question(sql: &str, values: Vec<Value>, kind: Kind) -> Question {
     }
 }
 
-fn rows(answer: Answer) -> Value {
+fn rows(answer: StatementResult) -> Value {
     match answer {
-        Answer::Rows(rows) => {
+        StatementResult::Rows(rows) => {
             let output = rows.output().expect("JSON");
             let text = output.structured.expect("structured");
             serde_json::from_str(&text).expect("JSON")
         }
-        Answer::Changed(count) => json!({ "changed": count }),
+        StatementResult::Changed(count) => json!({ "changed": count }),
     }
 }
 
@@ -118,7 +118,8 @@ fn the_tables_and_their_columns_can_be_looked_at() {
         vec![json!("orders; DROP TABLE orders")],
         Kind::Fixed,
     );
-    let Answer::Rows(none) = sqlite.answer(&none, &Stop::never()).expect("no columns") else {
+    let StatementResult::Rows(none) = sqlite.answer(&none, &Stop::never()).expect("no columns")
+    else {
         panic!("rows");
     };
     assert!(none.is_empty());

@@ -40,7 +40,7 @@ pub(super) enum Kind {
 }
 
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(super) enum StatementResult {
     Rows(Rows),
     /// Number of changed rows.
     Changed(u64),
@@ -161,7 +161,7 @@ impl Database {
         })
     }
 
-    async fn ask(&self, question: Question) -> Result<Answer, ToolError> {
+    async fn ask(&self, question: Question) -> Result<StatementResult, ToolError> {
         match &self.backend {
             Backend::Sqlite(sqlite) => sqlite.ask(question).await,
             Backend::Postgres(postgres) => Ok(postgres.ask(question).await?),
@@ -401,15 +401,15 @@ impl Asks {
         let database = self.database(&arguments)?;
         let question = self.question(database, &mut arguments)?;
         match database.ask(question).await? {
-            Answer::Rows(rows) if rows.is_empty() => match self.what {
+            StatementResult::Rows(rows) if rows.is_empty() => match self.what {
                 What::Inspect {
                     nothing: Some(nothing),
                     ..
                 } => Err(ToolError::new(nothing)),
                 _ => rows.output(),
             },
-            Answer::Rows(rows) => rows.output(),
-            Answer::Changed(count) => changed(count),
+            StatementResult::Rows(rows) => rows.output(),
+            StatementResult::Changed(count) => changed(count),
         }
     }
 

@@ -5,11 +5,11 @@ use jsonc_parser::common::Ranged as _;
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 use serde_json::Value;
 
-use super::{Places, SyntaxError};
+use super::{LineIndex, SyntaxError};
 use crate::config::value::{Content, Node, Origin};
 
 pub(super) fn parse(text: &str) -> Result<Node, SyntaxError> {
-    let places = Places::new(text);
+    let places = LineIndex::new(text);
     let options = ParseOptions {
         allow_comments: true,
         allow_trailing_commas: true,
@@ -37,7 +37,11 @@ fn in_one_line(message: &str) -> String {
     message.replace('\n', " ")
 }
 
-fn node(value: Ast<'_>, origin: Option<Origin>, places: &Places<'_>) -> Result<Node, SyntaxError> {
+fn node(
+    value: Ast<'_>,
+    origin: Option<Origin>,
+    places: &LineIndex<'_>,
+) -> Result<Node, SyntaxError> {
     let start = value.range().start;
     let origin = origin.unwrap_or_else(|| places.origin(start));
     let content = match value {

@@ -3,11 +3,11 @@
 use serde_json::Value;
 use toml::de::{DeTable, DeValue};
 
-use super::{Places, SyntaxError};
+use super::{LineIndex, SyntaxError};
 use crate::config::value::{Content, Node, Origin};
 
 pub(super) fn parse(text: &str) -> Result<Node, SyntaxError> {
-    let places = Places::new(text);
+    let places = LineIndex::new(text);
     let table = DeTable::parse(text).map_err(|error| SyntaxError {
         place: error.span().map(|span| places.at(span.start)),
         message: error.message().trim_end().replace('\n', ", "),
@@ -16,7 +16,7 @@ pub(super) fn parse(text: &str) -> Result<Node, SyntaxError> {
     Ok(Node::new(places.origin(0), content))
 }
 
-fn entries(table: DeTable<'_>, places: &Places<'_>) -> Result<Content, SyntaxError> {
+fn entries(table: DeTable<'_>, places: &LineIndex<'_>) -> Result<Content, SyntaxError> {
     let entries = table.into_iter().map(|(name, value)| {
         let origin = places.origin(name.span().start);
         let start = value.span().start;
@@ -30,7 +30,7 @@ fn node(
     value: DeValue<'_>,
     start: usize,
     origin: Origin,
-    places: &Places<'_>,
+    places: &LineIndex<'_>,
 ) -> Result<Node, SyntaxError> {
     let failed = |message: &str| SyntaxError {
         place: Some(places.at(start)),

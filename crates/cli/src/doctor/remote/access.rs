@@ -7,13 +7,13 @@ use url::Url;
 use super::super::report::{Finding, Report};
 use super::login;
 use super::protocol::initialize;
-use super::wire::{Ask, Seen, Wire};
+use super::wire::{Ask, CompleteResponse, DiagnosedServer};
 
 const AREA: &str = "access";
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
 /// Checks the redirect from `http://`.
-pub(super) async fn to_https(wire: &Wire, report: &mut Report) {
+pub(super) async fn to_https(wire: &DiagnosedServer, report: &mut Report) {
     if !wire.is_secure() || wire.port != 443 {
         return;
     }
@@ -42,7 +42,10 @@ pub(super) async fn to_https(wire: &Wire, report: &mut Report) {
 }
 
 /// Checks the response to an unauthenticated request. Returns `None` if nothing responds.
-pub(super) async fn first_answer(wire: &Wire, report: &mut Report) -> Option<Seen> {
+pub(super) async fn first_answer(
+    wire: &DiagnosedServer,
+    report: &mut Report,
+) -> Option<CompleteResponse> {
     let asked = Ask::message(wire, &initialize("2025-11-25")).anonymous();
     let seen = match wire.ask(&asked).await {
         Ok(seen) => seen,
@@ -135,7 +138,12 @@ fn asks_to_log_in(target: &str) -> bool {
 
 /// Checks that a client without a token can discover where to get one. If `walks`, a login is walked up to the page that
 /// waits for the user.
-pub(super) async fn authorization(wire: &Wire, first: &Seen, walks: bool, report: &mut Report) {
+pub(super) async fn authorization(
+    wire: &DiagnosedServer,
+    first: &CompleteResponse,
+    walks: bool,
+    report: &mut Report,
+) {
     const AREA: &str = "authorization";
     let path = wire.url.path().trim_end_matches('/');
     let (inserted, root) = (format!("{WELL_KNOWN}{path}"), WELL_KNOWN.to_owned());
@@ -214,7 +222,7 @@ pub(super) async fn authorization(wire: &Wire, first: &Seen, walks: bool, report
 }
 
 /// Checks that the metadata is about this server, as clients do (RFC 9728, 3.3).
-fn resource(wire: &Wire, document: &Value) -> Finding {
+fn resource(wire: &DiagnosedServer, document: &Value) -> Finding {
     const AREA: &str = "authorization";
     let said = document["resource"].as_str().unwrap_or_default();
     let bare = |text: &str| text.trim_end_matches('/').to_owned();
@@ -233,7 +241,7 @@ fn resource(wire: &Wire, document: &Value) -> Finding {
 }
 
 /// Checks that an authorization server is reachable and supports what clients need.
-async fn issuer(wire: &Wire, server: &str) -> (Finding, Option<Value>) {
+async fn issuer(wire: &DiagnosedServer, server: &str) -> (Finding, Option<Value>) {
     const AREA: &str = "authorization";
     let Ok(url) = Url::parse(server) else {
         let finding = Finding::failure(AREA, "issuer", format!("{server:?} is not a valid URL"))
@@ -303,7 +311,7 @@ async fn issuer(wire: &Wire, server: &str) -> (Finding, Option<Value>) {
 }
 
 /// Fetches a JSON document, if it exists.
-async fn metadata(wire: &Wire, path: &str) -> Option<Value> {
+async fn metadata(wire: &DiagnosedServer, path: &str) -> Option<Value> {
     let asked = Ask::new(Method::GET, path)
         .header("accept", "application/json")
         .header("mcp-protocol-version", "2025-11-25")

@@ -4,7 +4,7 @@ use super::super::proxy_kind::ProxyKind;
 use super::super::report::{Finding, Report};
 use super::limited;
 use super::protocol::{Eras, usual};
-use super::wire::Wire;
+use super::wire::DiagnosedServer;
 
 /// Slightly above the default limit of nginx.
 const LARGE: usize = (1024 + 64) * 1024;
@@ -12,7 +12,12 @@ const LARGE: usize = (1024 + 64) * 1024;
 const SMALLER: [usize; 4] = [512 * 1024, 128 * 1024, 64 * 1024, 16 * 1024];
 
 /// Sends a message that is nothing but long. What it is filled up with are blanks, which mean nothing in JSON.
-pub(super) async fn examine(wire: &Wire, front: ProxyKind, eras: &Eras, report: &mut Report) {
+pub(super) async fn examine(
+    wire: &DiagnosedServer,
+    front: ProxyKind,
+    eras: &Eras,
+    report: &mut Report,
+) {
     const AREA: &str = "protocol";
     const CHECK: &str = "large messages";
     let refused = match attempt(wire, eras, LARGE).await {
@@ -56,7 +61,7 @@ pub(super) async fn examine(wire: &Wire, front: ProxyKind, eras: &Eras, report: 
 }
 
 /// Sends a message of this size. The error is `None` if the failure is not due to the size.
-async fn attempt(wire: &Wire, eras: &Eras, bytes: usize) -> Result<(), Option<String>> {
+async fn attempt(wire: &DiagnosedServer, eras: &Eras, bytes: usize) -> Result<(), Option<String>> {
     let seen = wire.ask(&usual(wire, eras).padded(bytes)).await?;
     match seen {
         seen if seen.is_result() => Ok(()),

@@ -6,19 +6,24 @@ use serde_json::json;
 use super::super::report::{Finding, Report};
 use super::limited;
 use super::protocol::{Eras, stateless, usual};
-use super::wire::{Ask, Seen, Wire};
+use super::wire::{Ask, CompleteResponse, DiagnosedServer};
 
 const AREA: &str = "guards";
 /// A reserved name (RFC 2606).
 const STRANGER: &str = "attacker.example";
 
-pub(super) async fn examine(wire: &Wire, eras: &Eras, origin: Option<&str>, report: &mut Report) {
+pub(super) async fn examine(
+    wire: &DiagnosedServer,
+    eras: &Eras,
+    origin: Option<&str>,
+    report: &mut Report,
+) {
     host(wire, eras, report).await;
     strange_origin(wire, eras, report).await;
     preflight(wire, origin, report).await;
 }
 
-fn is_private(wire: &Wire) -> bool {
+fn is_private(wire: &DiagnosedServer) -> bool {
     wire.addresses.iter().all(|address| match address {
         std::net::IpAddr::V4(ip) => ip.is_loopback() || ip.is_private(),
         std::net::IpAddr::V6(ip) => ip.is_loopback() || ip.is_unique_local(),
@@ -26,7 +31,7 @@ fn is_private(wire: &Wire) -> bool {
 }
 
 /// A page can point its own host name at an address behind a firewall; only `Host` reveals it (T-DNS).
-async fn host(wire: &Wire, eras: &Eras, report: &mut Report) {
+async fn host(wire: &DiagnosedServer, eras: &Eras, report: &mut Report) {
     const CHECK: &str = "Host";
     const ADVICE: &str = "http.allowed_hosts = [\"the name that clients use\"]; or a default server in the proxy that responds with 421: nginx: server { listen 443 ssl default_server; return 421; }";
     let asked = usual(wire, eras).host(STRANGER);
@@ -49,7 +54,7 @@ async fn host(wire: &Wire, eras: &Eras, report: &mut Report) {
     });
 }
 
-async fn strange_origin(wire: &Wire, eras: &Eras, report: &mut Report) {
+async fn strange_origin(wire: &DiagnosedServer, eras: &Eras, report: &mut Report) {
     const CHECK: &str = "Origin";
     let strange = format!("https://{STRANGER}");
     let asked = usual(wire, eras).header("origin", &*strange);
@@ -79,7 +84,7 @@ async fn strange_origin(wire: &Wire, eras: &Eras, report: &mut Report) {
 }
 
 /// Checks the preflight request of a foreign page.
-async fn preflight(wire: &Wire, origin: Option<&str>, report: &mut Report) {
+async fn preflight(wire: &DiagnosedServer, origin: Option<&str>, report: &mut Report) {
     const CHECK: &str = "preflight";
     const SENT: &str = "authorization, content-type, last-event-id, mcp-method, mcp-protocol-version, mcp-session-id";
     let wanted = origin.unwrap_or("https://app.example.com");
@@ -142,7 +147,13 @@ async fn preflight(wire: &Wire, origin: Option<&str>, report: &mut Report) {
 }
 
 /// Checks that an allowed page can send the required headers and read the response headers.
-async fn readable(wire: &Wire, wanted: &str, seen: &Seen, advice: String, report: &mut Report) {
+async fn readable(
+    wire: &DiagnosedServer,
+    wanted: &str,
+    seen: &CompleteResponse,
+    advice: String,
+    report: &mut Report,
+) {
     const CHECK: &str = "preflight";
     let list = seen
         .header("access-control-allow-headers")

@@ -10,7 +10,7 @@ use url::Url;
 use url::form_urlencoded::Serializer;
 
 use super::super::report::{Finding, Report};
-use super::wire::{Ask, Seen, Wire};
+use super::wire::{Ask, CompleteResponse, DiagnosedServer};
 
 const AREA: &str = "login";
 /// Redirect URI of a client on the user's machine. Nothing listens there.
@@ -44,7 +44,7 @@ enum Problem {
 
 /// End of a walk.
 #[derive(Debug)]
-enum End {
+enum LoginOutcome {
     /// The login page of this host.
     Page(String),
     /// An error page, or an error that the client receives.
@@ -58,7 +58,7 @@ enum End {
 }
 
 /// Walks a login at an authorization server with this metadata. `endpoint` is the MCP server.
-pub(super) async fn walk(endpoint: &Wire, metadata: &Value, report: &mut Report) {
+pub(super) async fn walk(endpoint: &DiagnosedServer, metadata: &Value, report: &mut Report) {
     let text = |name: &str| metadata[name].as_str().and_then(|text| text.parse().ok());
     let (Some(registration), Some(authorization)) = (
         text("registration_endpoint"),
@@ -88,10 +88,10 @@ pub(super) async fn walk(endpoint: &Wire, metadata: &Value, report: &mut Report)
     ));
     let start = authorization_request(authorization, &client, endpoint);
     report.add(match follow(endpoint, start).await {
-        End::Page(host) => {
+        LoginOutcome::Page(host) => {
             Finding::ok(AREA, "login page", format!("the login continues at {host}"))
         }
-        End::Unreachable(host, problem) => Finding::failure(
+        LoginOutcome::Unreachable(host, problem) => Finding::failure(
             AREA,
             "login page",
             format!("{host}: {problem}"),
@@ -99,7 +99,7 @@ pub(super) async fn walk(endpoint: &Wire, metadata: &Value, report: &mut Report)
         .advise(
             "browsers of users must be able to reach it; check auth.oauth.facade.provider and DNS",
         ),
-        End::Error {
+        LoginOutcome::Error {
             host,
             seen,
             problem,
@@ -108,7 +108,12 @@ pub(super) async fn walk(endpoint: &Wire, metadata: &Value, report: &mut Report)
 }
 
 /// Finding for an error, with the setting of the provider to change.
-fn advised(endpoint: &Wire, host: &str, seen: String, problem: Option<Problem>) -> Finding {
+fn advised(
+    endpoint: &DiagnosedServer,
+    host: &str,
+    seen: String,
+    problem: Option<Problem>,
+) -> Finding {
     let finding = Finding::failure(AREA, "login page", seen);
     let origin = endpoint.url.origin().ascii_serialization();
     let callback = format!("{origin}/oauth/callback");
@@ -150,7 +155,7 @@ fn place_of_redirect_uris(host: &str) -> &'static str {
 }
 
 /// Registers a client (RFC 7591).
-async fn register(endpoint: &Wire, url: &Url) -> Result<String, String> {
+async fn register(endpoint: &DiagnosedServer, url: &Url) -> Result<String, String> {
     let (wire, target) = wire_to(endpoint, url).await?;
     let metadata = json!({
         "client_name": "longshore doctor", "redirect_uris": [REDIRECT_URI], "token_endpoint_auth_method": "none",
@@ -169,7 +174,7 @@ async fn register(endpoint: &Wire, url: &Url) -> Result<String, String> {
     }
 }
 
-fn authorization_request(mut url: Url, client: &str, endpoint: &Wire) -> Url {
+fn authorization_request(mut url: Url, client: &str, endpoint: &DiagnosedServer) -> Url {
     url.query_pairs_mut()
         .append_pair("response_type", "code")
         .append_pair("client_id", client)
@@ -182,7 +187,7 @@ fn authorization_request(mut url: Url, client: &str, endpoint: &Wire) -> Url {
 }
 
 /// Follows a browser's way until a page waits for the user.
-async fn follow(endpoint: &Wire, start: Url) -> End {
+async fn follow(endpoint: &DiagnosedServer, start: Url) -> LoginOutcome {
     let mut cookies: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
     let mut at = start;
     let mut form: Option<String> = None;
@@ -197,7 +202,7 @@ async fn follow(endpoint: &Wire, start: Url) -> End {
         .await
         {
             Ok(seen) => seen,
-            Err(problem) => return End::Unreachable(host, problem),
+            Err(problem) => return LoginOutcome::Unreachable(host, problem),
         };
         if let Some(location) = seen.redirect() {
             let Ok(next) = at.join(location) else {
@@ -230,18 +235,18 @@ async fn follow(endpoint: &Wire, start: Url) -> End {
                 &said,
             );
         }
-        return End::Page(host);
+        return LoginOutcome::Page(host);
     }
-    End::Error {
+    LoginOutcome::Error {
         host: at.host_str().unwrap_or_default().to_owned(),
         seen: "too many redirects".to_owned(),
         problem: None,
     }
 }
 
-fn error_of(host: String, seen: String, said: &str) -> End {
+fn error_of(host: String, seen: String, said: &str) -> LoginOutcome {
     let problem = PROBLEMS.iter().find(|(text, _)| said.contains(text));
-    End::Error {
+    LoginOutcome::Error {
         host,
         seen,
         problem: problem.map(|(_, problem)| *problem),
@@ -249,7 +254,7 @@ fn error_of(host: String, seen: String, said: &str) -> End {
 }
 
 /// The client receives the response already, which without a user is an error.
-fn returned(host: String, back: &Url) -> End {
+fn returned(host: String, back: &Url) -> LoginOutcome {
     let of = |name: &str| {
         let found = back.query_pairs().find(|(known, _)| known == name);
         found.map(|(_, value)| value.chars().take(200).collect::<String>())
@@ -283,11 +288,11 @@ fn consent(at: &Url, page: &str) -> Option<(Url, String)> {
 
 /// Sends a browser's request, with the cookies of its host.
 async fn visit(
-    endpoint: &Wire,
+    endpoint: &DiagnosedServer,
     url: &Url,
     form: Option<String>,
     cookies: &mut BTreeMap<String, String>,
-) -> Result<Seen, String> {
+) -> Result<CompleteResponse, String> {
     let (wire, target) = wire_to(endpoint, url).await?;
     let method = match &form {
         Some(_) => Method::POST,
@@ -319,7 +324,10 @@ async fn visit(
 }
 
 /// Returns a wire to the host of a URL, and the target of a request.
-async fn wire_to(endpoint: &Wire, url: &Url) -> Result<(Wire, String), String> {
+async fn wire_to(
+    endpoint: &DiagnosedServer,
+    url: &Url,
+) -> Result<(DiagnosedServer, String), String> {
     let wire = endpoint.to(url).await?;
     let target = match url.query() {
         Some(query) => format!("{}?{query}", url.path()),
@@ -350,7 +358,8 @@ mod tests {
             ),
             ("<h1>Oops</h1>", None),
         ] {
-            let End::Error { problem: found, .. } = error_of(String::new(), String::new(), page)
+            let LoginOutcome::Error { problem: found, .. } =
+                error_of(String::new(), String::new(), page)
             else {
                 panic!("an error");
             };

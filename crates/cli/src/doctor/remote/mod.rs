@@ -26,7 +26,7 @@ use super::proxy_kind::ProxyKind;
 use super::reach::skew;
 use super::report::{Finding, Report};
 use crate::environment::Secret;
-use wire::{Ask, Seen, Wire};
+use wire::{Ask, CompleteResponse, DiagnosedServer};
 
 /// The target, and the options of the checks.
 pub(super) struct Remote {
@@ -57,7 +57,7 @@ pub(super) async fn examine(remote: Remote, report: &mut Report) -> Result<(), S
     };
     let roots = tls::roots(&remote.roots)?;
     let both = [&rustls::version::TLS13, &rustls::version::TLS12];
-    let mut wire = Wire {
+    let mut wire = DiagnosedServer {
         host: host.trim_matches(['[', ']']).to_owned(),
         port: url.port_or_known_default().unwrap_or(443),
         addresses: Vec::new(),
@@ -66,7 +66,7 @@ pub(super) async fn examine(remote: Remote, report: &mut Report) -> Result<(), S
         tls: tls::examining(&both, false)?,
         url,
     };
-    match Wire::resolve(&wire.url).await {
+    match DiagnosedServer::resolve(&wire.url).await {
         Ok(addresses) => {
             report.add(Finding::ok("network", "name", listed(&addresses)));
             wire.addresses = addresses;
@@ -150,7 +150,7 @@ fn listed(addresses: &[std::net::IpAddr]) -> String {
     addresses.join(", ")
 }
 
-fn plain(wire: &Wire) -> Finding {
+fn plain(wire: &DiagnosedServer) -> Finding {
     let is_here = wire.addresses.iter().all(std::net::IpAddr::is_loopback);
     if is_here {
         return Finding::ok("tls", "encryption", "none, on this machine");
@@ -164,7 +164,7 @@ fn plain(wire: &Wire) -> Finding {
     .advise("or in the process: http.tls.certificate and http.tls.key")
 }
 
-fn clock(first: &Seen, now: SystemTime) -> Finding {
+fn clock(first: &CompleteResponse, now: SystemTime) -> Finding {
     let date = first.header("date").and_then(http_date);
     match date {
         None => Finding::skipped("network", "clock", "the server sends no Date header"),
@@ -186,7 +186,7 @@ pub(in crate::doctor) fn http_date(text: &str) -> Option<SystemTime> {
     Some(timestamp.timestamp().into())
 }
 
-async fn health(wire: &Wire, report: &mut Report) {
+async fn health(wire: &DiagnosedServer, report: &mut Report) {
     const AREA: &str = "health";
     let mut found = Vec::new();
     for path in ["/readyz", "/livez", "/health"] {
@@ -199,7 +199,7 @@ async fn health(wire: &Wire, report: &mut Report) {
         .iter()
         .map(|(path, seen)| format!("{path} {}", seen.status))
         .collect();
-    let is_ok = |seen: &Seen| seen.is_success();
+    let is_ok = |seen: &CompleteResponse| seen.is_success();
     let statuses = answered.join(", ");
     if found.iter().any(|(_, seen)| seen.status == 503) {
         report.add(

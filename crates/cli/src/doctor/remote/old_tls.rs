@@ -9,13 +9,13 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 
 use super::super::report::{Finding, Report};
-use super::wire::Wire;
+use super::wire::DiagnosedServer;
 use crate::seal::random_bytes;
 
 /// Names and wire values.
 const OLD: [(&str, [u8; 2]); 2] = [("1.1", [3, 2]), ("1.0", [3, 1])];
 
-pub(super) async fn examine(wire: &Wire, report: &mut Report) {
+pub(super) async fn examine(wire: &DiagnosedServer, report: &mut Report) {
     const AREA: &str = "tls";
     const CHECK: &str = "old versions";
     let mut taken = Vec::new();
@@ -42,7 +42,7 @@ pub(super) async fn examine(wire: &Wire, report: &mut Report) {
 }
 
 /// Returns the first bytes of the response, or nothing if the connection is closed.
-async fn answer(wire: &Wire, version: [u8; 2]) -> Result<Vec<u8>, String> {
+async fn answer(wire: &DiagnosedServer, version: [u8; 2]) -> Result<Vec<u8>, String> {
     let mut socket = wire.connect(wire.port).await?;
     let talk = async {
         let mut said = vec![0; ANSWER_BYTES];

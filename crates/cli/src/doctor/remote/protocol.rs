@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::report::{Finding, Report};
 use super::limited;
-use super::wire::{Ask, Seen, Wire};
+use super::wire::{Ask, CompleteResponse, DiagnosedServer};
 
 const AREA: &str = "protocol";
 /// Protocol versions with `initialize`, newest first.
@@ -34,7 +34,7 @@ pub(super) fn initialize(revision: &str) -> Value {
 }
 
 /// Self-contained request of 2026-07-28.
-pub(super) fn stateless(wire: &Wire, method: &str, mut params: Value) -> Ask {
+pub(super) fn stateless(wire: &DiagnosedServer, method: &str, mut params: Value) -> Ask {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": STATELESS,
         "io.modelcontextprotocol/clientInfo": {"name": "longshore-doctor", "version": env!("CARGO_PKG_VERSION")},
@@ -46,7 +46,7 @@ pub(super) fn stateless(wire: &Wire, method: &str, mut params: Value) -> Ask {
         .header("mcp-method", method)
 }
 
-pub(super) async fn examine(wire: &Wire, report: &mut Report) -> Eras {
+pub(super) async fn examine(wire: &DiagnosedServer, report: &mut Report) -> Eras {
     let eras = eras(wire, report).await;
     if eras.handshake.is_none() && !eras.stateless {
         return eras;
@@ -58,14 +58,14 @@ pub(super) async fn examine(wire: &Wire, report: &mut Report) -> Eras {
 }
 
 /// A request that the server supports.
-pub(super) fn usual(wire: &Wire, eras: &Eras) -> Ask {
+pub(super) fn usual(wire: &DiagnosedServer, eras: &Eras) -> Ask {
     match &eras.handshake {
         Some(revision) => Ask::message(wire, &initialize(revision)),
         None => stateless(wire, "server/discover", json!({})),
     }
 }
 
-async fn eras(wire: &Wire, report: &mut Report) -> Eras {
+async fn eras(wire: &DiagnosedServer, report: &mut Report) -> Eras {
     let mut eras = Eras::default();
     let asked = Ask::message(wire, &initialize(HANDSHAKE[0]));
     match wire.ask(&asked).await {
@@ -144,7 +144,7 @@ async fn eras(wire: &Wire, report: &mut Report) -> Eras {
     eras
 }
 
-fn refused(wire: &Wire, seen: &Seen) -> Finding {
+fn refused(wire: &DiagnosedServer, seen: &CompleteResponse) -> Finding {
     let problem = format!("the response to `initialize` is {}", seen.summary());
     Finding::failure(AREA, "sessions", problem).advise(
         match seen.status {
@@ -160,7 +160,7 @@ fn refused(wire: &Wire, seen: &Seen) -> Finding {
 }
 
 /// An unknown version must be answered with a supported one (LH-05).
-async fn negotiation(wire: &Wire, report: &mut Report) {
+async fn negotiation(wire: &DiagnosedServer, report: &mut Report) {
     let asked = Ask::message(wire, &initialize("1999-12-31"));
     let Ok(seen) = wire.ask(&asked).await else {
         return;
@@ -178,7 +178,7 @@ async fn negotiation(wire: &Wire, report: &mut Report) {
     });
 }
 
-async fn accept(wire: &Wire, eras: &Eras, report: &mut Report) {
+async fn accept(wire: &DiagnosedServer, eras: &Eras, report: &mut Report) {
     let mut refused = Vec::new();
     for accept in [
         Some("*/*"),
@@ -213,7 +213,7 @@ async fn accept(wire: &Wire, eras: &Eras, report: &mut Report) {
     });
 }
 
-async fn slash(wire: &Wire, eras: &Eras, report: &mut Report) {
+async fn slash(wire: &DiagnosedServer, eras: &Eras, report: &mut Report) {
     const CHECK: &str = "trailing slash";
     let path = wire.url.path();
     let other = match path.strip_suffix('/') {
@@ -250,7 +250,7 @@ async fn slash(wire: &Wire, eras: &Eras, report: &mut Report) {
 }
 
 /// Forms on foreign sites can send any text, but a JSON content type triggers a preflight request.
-async fn content_type(wire: &Wire, eras: &Eras, report: &mut Report) {
+async fn content_type(wire: &DiagnosedServer, eras: &Eras, report: &mut Report) {
     const CHECK: &str = "content type";
     let asked = usual(wire, eras).header("content-type", "text/plain");
     let Ok(seen) = wire.ask(&asked).await else {

@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use super::super::report::{Finding, Report};
 use super::limited;
 use super::protocol::initialize;
-use super::wire::{Ask, Wire};
+use super::wire::{Ask, DiagnosedServer};
 
 const AREA: &str = "sessions";
 
 /// Starts a session and uses it over several connections. Returns its ID, if there is one.
 pub(super) async fn examine(
-    wire: &Wire,
+    wire: &DiagnosedServer,
     connections: u32,
     revision: Option<&str>,
     report: &mut Report,
@@ -89,7 +89,7 @@ fn judge(statuses: &BTreeMap<String, u32>, connections: u32) -> Finding {
 }
 
 /// Clients start a new session only on 404 (LH-11).
-async fn unknown(wire: &Wire, revision: &str, report: &mut Report) {
+async fn unknown(wire: &DiagnosedServer, revision: &str, report: &mut Report) {
     const CHECK: &str = "unknown session";
     let ping = json!({"jsonrpc": "2.0", "id": 3, "method": "ping"});
     let asked = of_session(
@@ -119,7 +119,7 @@ async fn unknown(wire: &Wire, revision: &str, report: &mut Report) {
 }
 
 /// Ends the session.
-pub(super) async fn end(wire: &Wire, id: Option<&str>, report: &mut Report) {
+pub(super) async fn end(wire: &DiagnosedServer, id: Option<&str>, report: &mut Report) {
     let Some(id) = id else { return };
     let asked = Ask::new(Method::DELETE, wire.url.path())
         .header("mcp-session-id", id)
@@ -145,7 +145,7 @@ pub(super) async fn end(wire: &Wire, id: Option<&str>, report: &mut Report) {
     });
 }
 
-pub(super) fn of_session(wire: &Wire, message: &Value, id: &str, revision: &str) -> Ask {
+pub(super) fn of_session(wire: &DiagnosedServer, message: &Value, id: &str, revision: &str) -> Ask {
     Ask::message(wire, message)
         .header("mcp-session-id", id)
         .header("mcp-protocol-version", revision)

@@ -9,8 +9,8 @@ use super::super::proxy_kind::ProxyKind;
 use super::super::report::{Finding, Report};
 use super::limited;
 use super::protocol::{Eras, stateless};
-use super::wire::{Ask, More, Open, Wire};
-use crate::net::{EventDecoder, Said};
+use super::wire::{Ask, DiagnosedServer, More, Open};
+use crate::net::{EventDecoder, SseItem};
 
 const AREA: &str = "streams";
 /// Maximum delay of an event that is sent immediately.
@@ -18,7 +18,7 @@ const AT_ONCE: Duration = Duration::from_secs(3);
 const EVENT_MAX: usize = 1024 * 1024;
 
 pub(super) async fn examine(
-    wire: &Wire,
+    wire: &DiagnosedServer,
     front: ProxyKind,
     session: Option<&str>,
     eras: &Eras,
@@ -46,7 +46,7 @@ pub(super) async fn examine(
 
 /// A stream of 2026-07-28: its first event is an acknowledgement, sent at once. If that does not arrive, somebody holds
 /// it back.
-async fn listen(wire: &Wire, front: ProxyKind, report: &mut Report) -> Option<Open> {
+async fn listen(wire: &DiagnosedServer, front: ProxyKind, report: &mut Report) -> Option<Open> {
     const CHECK: &str = "subscriptions/listen";
     let asked = stateless(wire, "subscriptions/listen", json!({"notifications": {}}));
     let begun = Instant::now();
@@ -113,7 +113,7 @@ async fn listen(wire: &Wire, front: ProxyKind, report: &mut Report) -> Option<Op
 }
 
 /// Most clients take gzip, and a proxy that compresses waits for a block to be full.
-async fn compression(wire: &Wire, front: ProxyKind, report: &mut Report) {
+async fn compression(wire: &DiagnosedServer, front: ProxyKind, report: &mut Report) {
     const CHECK: &str = "compression";
     let asked = stateless(wire, "subscriptions/listen", json!({"notifications": {}}))
         .header("accept-encoding", "gzip, deflate, br");
@@ -162,7 +162,7 @@ async fn compression(wire: &Wire, front: ProxyKind, report: &mut Report) {
 
 /// Opens the stream of a session. Many servers send nothing at first, so silence proves nothing.
 async fn of_session(
-    wire: &Wire,
+    wire: &DiagnosedServer,
     front: ProxyKind,
     session: &str,
     revision: &str,
@@ -265,7 +265,7 @@ async fn first_message(stream: &mut Open, within: Duration) -> Result<Value, Str
             More::Bytes(bytes) => {
                 let said = decoder.push(&bytes).map_err(|error| error.to_string())?;
                 for said in said {
-                    if let Said::Event(event) = said
+                    if let SseItem::Event(event) = said
                         && let Ok(message) = serde_json::from_str(&event.data)
                     {
                         return Ok(message);

@@ -15,7 +15,7 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
 use super::super::report::{Finding, Report};
-use super::wire::Wire;
+use super::wire::DiagnosedServer;
 
 const AREA: &str = "tls";
 /// Remaining lifetime below which a certificate should have been renewed.
@@ -24,7 +24,7 @@ const RENEWED: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 const FAR: Duration = Duration::from_secs(16_725_225_600);
 
 /// Data from a handshake.
-pub(super) struct Shown {
+pub(super) struct Handshake {
     pub(super) chain: Vec<CertificateDer<'static>>,
     pub(super) version: Option<ProtocolVersion>,
     pub(super) speaks_http2: bool,
@@ -185,7 +185,7 @@ fn date(time: SystemTime) -> String {
 }
 
 pub(super) async fn examine(
-    wire: &Wire,
+    wire: &DiagnosedServer,
     roots: &Arc<RootCertStore>,
     report: &mut Report,
 ) -> Result<(), String> {

@@ -19,15 +19,15 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use url::Url;
 
-use super::tls::Shown;
+use super::tls::Handshake;
 use crate::environment::Secret;
-use crate::net::{self, EventDecoder, Resolve as _, Said, SystemResolver};
+use crate::net::{self, EventDecoder, Resolve as _, SseItem, SystemResolver};
 
 /// Maximum response size.
 const BODY_MAX: usize = 8 * 1024 * 1024;
 
 /// The diagnosed server.
-pub(super) struct Wire {
+pub(super) struct DiagnosedServer {
     pub(super) url: Url,
     pub(super) host: String,
     pub(super) port: u16,
@@ -51,7 +51,7 @@ pub(super) struct Ask {
 
 /// A complete response.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct CompleteResponse {
     pub(super) status: u16,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
@@ -92,7 +92,7 @@ impl Ask {
     }
 
     /// Creates a message for the endpoint, with the headers of a normal client.
-    pub(super) fn message(wire: &Wire, message: &Value) -> Self {
+    pub(super) fn message(wire: &DiagnosedServer, message: &Value) -> Self {
         Self::new(Method::POST, wire.url.path())
             .header("content-type", "application/json")
             .header("accept", "application/json, text/event-stream")
@@ -141,7 +141,7 @@ impl Ask {
     }
 }
 
-impl Wire {
+impl DiagnosedServer {
     /// Resolves the host.
     pub(super) async fn resolve(url: &Url) -> Result<Vec<IpAddr>, String> {
         let host = url.host_str().unwrap_or_default();
@@ -266,7 +266,7 @@ impl Wire {
     }
 
     /// Sends a request and reads the response; a stream is read up to the response message.
-    pub(super) async fn ask(&self, ask: &Ask) -> Result<Seen, String> {
+    pub(super) async fn ask(&self, ask: &Ask) -> Result<CompleteResponse, String> {
         let mut open = self.open(ask).await?;
         let is_stream = open.is_stream();
         let mut decoder = EventDecoder::new(BODY_MAX);
@@ -278,7 +278,7 @@ impl Wire {
                 More::Bytes(bytes) if is_stream => {
                     let said = decoder.push(&bytes).map_err(|error| error.to_string())?;
                     let answer = said.into_iter().find_map(|said| match said {
-                        Said::Event(event) if is_answer(&event.data) => Some(event.data),
+                        SseItem::Event(event) if is_answer(&event.data) => Some(event.data),
                         _ => None,
                     });
                     if let Some(answer) = answer {
@@ -302,7 +302,7 @@ impl Wire {
                 }
             }
         }
-        Ok(Seen {
+        Ok(CompleteResponse {
             status: open.status,
             headers: std::mem::take(&mut open.headers),
             body: body.into(),
@@ -310,10 +310,13 @@ impl Wire {
     }
 
     /// Returns the data of a handshake.
-    pub(super) async fn shown(&self, config: Arc<rustls::ClientConfig>) -> Result<Shown, String> {
+    pub(super) async fn shown(
+        &self,
+        config: Arc<rustls::ClientConfig>,
+    ) -> Result<Handshake, String> {
         let stream = self.shake_hands(config).await?;
         let (_, session) = stream.get_ref();
-        Ok(Shown {
+        Ok(Handshake {
             chain: session
                 .peer_certificates()
                 .unwrap_or_default()
@@ -334,7 +337,7 @@ fn is_answer(text: &str) -> bool {
     })
 }
 
-impl Seen {
+impl CompleteResponse {
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         header(&self.headers, name)
     }

@@ -13,7 +13,7 @@ pub use config::{
 pub use facade::{AllowConfig, FacadeClientConfig, FacadeConfig, FacadeSetupError};
 pub use preset::Preset;
 
-use super::credential_cache::{Cacheable, Changes};
+use super::credential_cache::{Cacheable, Epoch};
 use super::scopes::Implied;
 use super::{AuthMethod, AuthOutcome, Credentials};
 use crate::telemetry;
@@ -33,7 +33,7 @@ impl Tokens {
         self
     }
 
-    pub(super) fn noting(self, _: &Changes) -> Self {
+    pub(super) fn noting(self, _: &Epoch) -> Self {
         self
     }
 
@@ -53,7 +53,7 @@ impl Tokens {
         match self.0 {}
     }
 
-    pub async fn keep_up(&self, _: Option<&telemetry::Gate>) -> Infallible {
+    pub async fn keep_up(&self, _: Option<&telemetry::ReadinessGate>) -> Infallible {
         match self.0 {}
     }
 }

@@ -8,7 +8,7 @@ use data_encoding::HEXLOWER;
 use serde_json::{Map, Value};
 
 use super::dpop::{DpopProof, DpopRequest, DpopVerifier};
-use super::token::Fault;
+use super::token::TokenError;
 use super::verification::refused;
 use crate::auth::{AuthError, ClientCertificate, Credentials};
 
@@ -73,7 +73,7 @@ impl<'r> Possession<'r> {
         verifier: &DpopVerifier,
         now: u64,
     ) -> Result<Option<DpopProof>, AuthError> {
-        let fault = |text| Err(refused(Fault(text)));
+        let fault = |text| Err(refused(TokenError(text)));
         let mut proof = None;
         match claims.get("cnf") {
             None => {}
@@ -103,7 +103,7 @@ impl<'r> Possession<'r> {
     /// RFC 8705, section 3.1.
     fn check_certificate(&self, digest: &str) -> Result<(), AuthError> {
         let digest = URL_SAFE_NO_PAD.decode(digest).unwrap_or_default();
-        let fault = |text| Err(refused(Fault(text)));
+        let fault = |text| Err(refused(TokenError(text)));
         match self.fingerprint.as_deref() {
             None => {
                 fault("the token is bound to a client certificate, and the connection has none")
@@ -121,7 +121,7 @@ impl<'r> Possession<'r> {
         now: u64,
     ) -> Result<DpopProof, AuthError> {
         let Some(shown) = &self.dpop else {
-            return Err(refused(Fault(
+            return Err(refused(TokenError(
                 "the token is bound to a key (DPoP); send it with the scheme DPoP and a proof",
             )));
         };
@@ -133,7 +133,7 @@ impl<'r> Possession<'r> {
         };
         let proof = verifier.verify(&request, now)?;
         if proof.thumbprint != thumbprint {
-            return Err(refused(Fault(
+            return Err(refused(TokenError(
                 "the token is bound to another key than that of the DPoP proof",
             )));
         }

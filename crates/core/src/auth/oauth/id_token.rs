@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::keys::{KeySet, KeySetError};
 use super::strict_json;
-use super::token::{ClaimRequirements, Fault, IDENTITY_ASSERTION, Token, UNKNOWN_KEY};
+use super::token::{ClaimRequirements, IDENTITY_ASSERTION, Token, TokenError, UNKNOWN_KEY};
 
 /// Public keys of an OpenID provider.
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ pub struct IdTokenDemands<'d> {
 
 /// Reason why an ID token is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IdTokenFault(Fault);
+pub struct IdTokenFault(TokenError);
 
 impl IdTokenFault {
     /// Returns true if newer keys of the provider may verify the token.
@@ -63,7 +63,7 @@ pub fn verify_id_token(
     keys: &IssuerKeys,
     demands: &IdTokenDemands<'_>,
 ) -> Result<Map<String, Value>, IdTokenFault> {
-    let fault = |text| IdTokenFault(Fault(text));
+    let fault = |text| IdTokenFault(TokenError(text));
     let token = Token::read(text).map_err(IdTokenFault)?;
     token.check_signature(&keys.0).map_err(IdTokenFault)?;
     let audiences = [demands.client_id.to_owned()];
@@ -115,7 +115,7 @@ pub fn verify_identity_assertion(
 ) -> Result<Map<String, Value>, IdTokenFault> {
     /// Maximum validity, so that the record of used assertions is bounded.
     const VALID_SECONDS: u64 = 3600;
-    let fault = |text| IdTokenFault(Fault(text));
+    let fault = |text| IdTokenFault(TokenError(text));
     let token = Token::read_of_type(text, IDENTITY_ASSERTION).map_err(IdTokenFault)?;
     token.check_signature(&keys.0).map_err(IdTokenFault)?;
     let checked = token.check_claims(ClaimRequirements {

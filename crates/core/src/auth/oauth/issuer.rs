@@ -15,7 +15,7 @@ use super::config::is_safe;
 use super::keys::{KeySet, KeySetError};
 use super::preset::Preset;
 use super::strict_json;
-use crate::auth::credential_cache::Changes;
+use crate::auth::credential_cache::Epoch;
 use crate::net::{Client, FetchError, OutgoingRequest, with_causes};
 
 /// Lifetime of keys without caching headers, and bounds of the lifetime.
@@ -56,7 +56,7 @@ pub(super) struct Issuer {
 /// State of an issuer's keys.
 #[derive(Debug)]
 pub(super) struct IssuerState {
-    held: ArcSwapOption<Held>,
+    held: ArcSwapOption<CachedKeys>,
     wanted: Notify,
     /// Number of fetch attempts, which wakes waiting requests.
     attempts: watch::Sender<u64>,
@@ -65,12 +65,12 @@ pub(super) struct IssuerState {
     began: Instant,
     fetches: AtomicU64,
     /// Records changes of the keys.
-    pub(super) changes: Changes,
+    pub(super) changes: Epoch,
 }
 
 /// Keys and the time of their fetch.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct CachedKeys {
     pub(super) keys: KeySet,
     text: bytes::Bytes,
     since: Instant,
@@ -82,7 +82,7 @@ pub(super) struct Held {
 /// Report on an issuer, for configuration checks.
 #[cfg(feature = "cli")]
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct IssuerReport {
     /// Number of usable keys.
     pub keys: usize,
     /// URL of the keys.
@@ -127,14 +127,14 @@ impl Default for IssuerState {
             unknown_at: AtomicU64::new(0),
             began: Instant::now(),
             fetches: AtomicU64::new(0),
-            changes: Changes::default(),
+            changes: Epoch::default(),
         }
     }
 }
 
 impl Issuer {
     /// The keys, if there are any that are still in force.
-    pub(super) fn keys(&self) -> Option<Arc<Held>> {
+    pub(super) fn keys(&self) -> Option<Arc<CachedKeys>> {
         let held = self.state.held.load_full()?;
         let is_current = self.is_local || held.since.elapsed() <= held.life.max(STALE_MAX);
         is_current.then_some(held)
@@ -254,7 +254,7 @@ impl Issuer {
         if held.is_none_or(|held| held.edition != edition) {
             tracing::info!(issuer = self.names[0], %url, "an issuer's keys were read");
         }
-        self.state.held.store(Some(Arc::new(Held {
+        self.state.held.store(Some(Arc::new(CachedKeys {
             keys,
             text: answer.body,
             since: Instant::now(),
@@ -315,7 +315,7 @@ impl Issuer {
 
     /// Fetches the keys once, for configuration checks. The result is not stored.
     #[cfg(feature = "cli")]
-    pub(super) async fn examine(&self, client: &Client) -> Result<Found, KeysError> {
+    pub(super) async fn examine(&self, client: &Client) -> Result<IssuerReport, KeysError> {
         let url = match &self.jwks_url {
             Some(url) => url.clone(),
             None => self.discover(client).await?,
@@ -329,7 +329,7 @@ impl Issuer {
             .headers
             .get(http::header::DATE)
             .and_then(|date| date.to_str().ok());
-        Ok(Found {
+        Ok(IssuerReport {
             keys: keys.len(),
             url,
             date: date.map(str::to_owned),
@@ -349,7 +349,7 @@ impl Issuer {
         let Ok(keys) = KeySet::read(text.as_bytes()) else {
             return;
         };
-        self.state.held.store(Some(Arc::new(Held {
+        self.state.held.store(Some(Arc::new(CachedKeys {
             keys,
             text: text.to_owned().into(),
             since: Instant::now(),

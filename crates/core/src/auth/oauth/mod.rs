@@ -46,14 +46,14 @@ pub use id_token::{
 pub use preset::Preset;
 
 use super::Principal;
-use super::credential_cache::Changes;
+use super::credential_cache::Epoch;
 use super::scopes::Implied;
 use crate::net::{Client, Deadlines, Guard};
 use crate::telemetry;
 use config::{issuer_url, url};
 use introspection::Introspection;
 #[cfg(feature = "cli")]
-pub use issuer::Found;
+pub use issuer::IssuerReport;
 use issuer::{Issuer, IssuerState};
 use keys::SET_MAX_BYTES;
 
@@ -66,7 +66,7 @@ const DEADLINE: Duration = Duration::from_secs(3);
 
 /// Fetches the keys of each configured issuer, for configuration checks. Returns each name with its report or error.
 #[cfg(feature = "cli")]
-pub async fn examine_issuers(config: &OAuthConfig) -> Vec<(String, Result<Found, String>)> {
+pub async fn examine_issuers(config: &OAuthConfig) -> Vec<(String, Result<IssuerReport, String>)> {
     if !config.is_configured() {
         return Vec::new();
     }
@@ -301,7 +301,7 @@ impl Tokens {
 
     /// Sets the epoch to advance when an issuer's keys change.
     #[must_use]
-    pub(super) fn noting(mut self, changes: &Changes) -> Self {
+    pub(super) fn noting(mut self, changes: &Epoch) -> Self {
         let issuers = Arc::get_mut(&mut self.0).map(|inner| &mut inner.issuers);
         for issuer in issuers.into_iter().flatten() {
             if let Some(issuer) = Arc::get_mut(issuer) {
@@ -360,7 +360,10 @@ impl Tokens {
     }
 
     /// Keeps the keys up to date, for as long as it is polled, and says whether they are there.
-    pub async fn keep_up(&self, told: Option<&telemetry::Gate>) -> std::convert::Infallible {
+    pub async fn keep_up(
+        &self,
+        told: Option<&telemetry::ReadinessGate>,
+    ) -> std::convert::Infallible {
         let telling = async {
             match told {
                 Some(told) => self.tell(told).await,
@@ -374,7 +377,7 @@ impl Tokens {
     }
 
     /// Says whenever it may have changed whether the keys are there.
-    async fn tell(&self, told: &telemetry::Gate) -> std::convert::Infallible {
+    async fn tell(&self, told: &telemetry::ReadinessGate) -> std::convert::Infallible {
         /// Keys expire without a notification.
         const AT_LEAST_EVERY: Duration = Duration::from_secs(30);
         let issuers = self.0.issuers.iter();

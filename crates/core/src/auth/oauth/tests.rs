@@ -195,7 +195,7 @@ fn every_algorithm_that_is_accepted_is() {
 #[test]
 fn auth_04_a_judgement_lasts_as_long_as_what_was_verified_and_no_longer_than_the_keys() {
     let (signer, other) = (Signer::ed25519("1"), Signer::ed25519("2"));
-    let changes = Changes::default();
+    let changes = Epoch::default();
     let tokens = tokens(|_| {}).noting(&changes);
     let issuer = &tokens.0.issuers[0];
     issuer.hold(&set_of(&[&signer]));

@@ -15,7 +15,7 @@ const SUBJECT_MAX_BYTES: usize = 1024;
 
 /// Reason for which a token is invalid. The client receives it; it contains no part of the token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Fault(pub(super) &'static str);
+pub(super) struct TokenError(pub(super) &'static str);
 
 /// A parsed, unverified token.
 #[derive(Debug)]
@@ -50,21 +50,21 @@ pub(super) struct Types {
     /// True if a token without `typ` is accepted.
     is_optional: bool,
     /// Reason for which others are rejected.
-    fault: Fault,
+    fault: TokenError,
 }
 
 /// Access tokens (RFC 9068, section 2.1). Many issuers leave `typ` out.
 const ACCESS_TOKEN: Types = Types {
     names: &["jwt", "at+jwt"],
     is_optional: true,
-    fault: Fault("the token is not an access token"),
+    fault: TokenError("the token is not an access token"),
 };
 
 /// Identity assertions (ID-JAG).
 pub(super) const IDENTITY_ASSERTION: Types = Types {
     names: &["oauth-id-jag+jwt"],
     is_optional: false,
-    fault: Fault("typ of the assertion is not oauth-id-jag+jwt"),
+    fault: TokenError("typ of the assertion is not oauth-id-jag+jwt"),
 };
 
 impl<'t> Token<'t> {
@@ -74,14 +74,14 @@ impl<'t> Token<'t> {
     }
 
     /// Reads an access token without believing anything in it.
-    pub(super) fn read(text: &'t str) -> Result<Self, Fault> {
+    pub(super) fn read(text: &'t str) -> Result<Self, TokenError> {
         Self::read_of_type(text, ACCESS_TOKEN)
     }
 
     /// Reads a token of a type.
-    pub(super) fn read_of_type(text: &'t str, types: Types) -> Result<Self, Fault> {
+    pub(super) fn read_of_type(text: &'t str, types: Types) -> Result<Self, TokenError> {
         if TOKEN_MAX_BYTES < text.len() {
-            return Err(Fault("the token is too long"));
+            return Err(TokenError("the token is too long"));
         }
         let (message, signature) = text.rsplit_once('.').ok_or(FORM)?;
         let (header, claims) = message.split_once('.').ok_or(FORM)?;
@@ -119,7 +119,7 @@ impl<'t> Token<'t> {
     }
 
     /// Checks the signature.
-    pub(super) fn check_signature(&self, keys: &KeySet) -> Result<(), Fault> {
+    pub(super) fn check_signature(&self, keys: &KeySet) -> Result<(), TokenError> {
         let candidates = keys.candidates(self.key_id(), self.algorithm);
         if candidates.is_empty() {
             let known = self.key_id().is_some_and(|id| keys.has(id));
@@ -131,7 +131,7 @@ impl<'t> Token<'t> {
         if candidates.iter().any(good) {
             Ok(())
         } else {
-            Err(Fault("the signature of the token is wrong"))
+            Err(TokenError("the signature of the token is wrong"))
         }
     }
 
@@ -156,31 +156,33 @@ impl<'t> Token<'t> {
     }
 
     /// Checks what the token says of itself. Call it after its signature was checked.
-    pub(super) fn check_claims(&self, demands: ClaimRequirements<'_>) -> Result<(), Fault> {
-        let issuer = self.issuer().ok_or(Fault("the token has no issuer"))?;
+    pub(super) fn check_claims(&self, demands: ClaimRequirements<'_>) -> Result<(), TokenError> {
+        let issuer = self.issuer().ok_or(TokenError("the token has no issuer"))?;
         if !demands.issuers.iter().any(|known| known == issuer) {
-            return Err(Fault("the token is of another issuer"));
+            return Err(TokenError("the token is of another issuer"));
         }
         let ClaimRequirements { now, leeway, .. } = demands;
-        let expires = self.time("exp")?.ok_or(Fault("the token has no expiry"))?;
+        let expires = self
+            .time("exp")?
+            .ok_or(TokenError("the token has no expiry"))?;
         if expires.saturating_add(leeway) <= now {
-            return Err(Fault("the token has expired"));
+            return Err(TokenError("the token has expired"));
         }
         let latest = now.saturating_add(leeway);
         if self.time("nbf")?.is_some_and(|begins| latest < begins) {
-            return Err(Fault("the token is not valid yet"));
+            return Err(TokenError("the token is not valid yet"));
         }
         if self.time("iat")?.is_some_and(|issued| latest < issued) {
-            return Err(Fault("the token was issued in the future"));
+            return Err(TokenError("the token was issued in the future"));
         }
         self.check_audience(demands)?;
         self.subject()?;
         Ok(())
     }
 
-    fn check_audience(&self, demands: ClaimRequirements<'_>) -> Result<(), Fault> {
-        const FOREIGN: Fault = Fault("the token was issued for another audience");
-        const NONE: Fault = Fault("the token has no audience");
+    fn check_audience(&self, demands: ClaimRequirements<'_>) -> Result<(), TokenError> {
+        const FOREIGN: TokenError = TokenError("the token was issued for another audience");
+        const NONE: TokenError = TokenError("the token has no audience");
         let is_ours = |audience: &str| demands.audiences.iter().any(|known| known == audience);
         match self.claims.get(demands.audience_claim) {
             Some(Value::String(audience)) if is_ours(audience) => Ok(()),
@@ -198,7 +200,7 @@ impl<'t> Token<'t> {
     }
 
     /// Subject.
-    pub(super) fn subject(&self) -> Result<&str, Fault> {
+    pub(super) fn subject(&self) -> Result<&str, TokenError> {
         match self.claims.get("sub") {
             Some(Value::String(subject))
                 if (1..=SUBJECT_MAX_BYTES).contains(&subject.len())
@@ -206,7 +208,7 @@ impl<'t> Token<'t> {
             {
                 Ok(subject)
             }
-            _ => Err(Fault("the token has no subject")),
+            _ => Err(TokenError("the token has no subject")),
         }
     }
 
@@ -216,8 +218,8 @@ impl<'t> Token<'t> {
     }
 
     /// Reads a claim that is a time. A value of another type makes the token invalid.
-    fn time(&self, name: &str) -> Result<Option<u64>, Fault> {
-        const NO_TIME: Fault = Fault("a time in the token is not a number");
+    fn time(&self, name: &str) -> Result<Option<u64>, TokenError> {
+        const NO_TIME: TokenError = TokenError("a time in the token is not a number");
         /// Larger JSON numbers are not exact, and no valid time is that large.
         const LATEST: f64 = 9_007_199_254_740_992.0;
         match self.claims.get(name) {
@@ -250,11 +252,13 @@ impl<'t> Token<'t> {
 }
 
 /// Reads a header: the algorithm that it names, and the id of the key.
-fn read_header(part: &str, types: Types) -> Result<(Algorithm, Option<String>), Fault> {
+fn read_header(part: &str, types: Types) -> Result<(Algorithm, Option<String>), TokenError> {
     let header = object(part)?;
     // RFC 7515, 4.1.11: a token with an unknown critical extension must be rejected. No extension is supported.
     if header.contains_key("crit") || header.contains_key("b64") {
-        return Err(Fault("the token demands an extension that is not known"));
+        return Err(TokenError(
+            "the token demands an extension that is not known",
+        ));
     }
     let Some(Value::String(name)) = header.get("alg") else {
         return Err(ALGORITHM);
@@ -281,12 +285,14 @@ fn read_header(part: &str, types: Types) -> Result<(Algorithm, Option<String>), 
     Ok((algorithm, key_id))
 }
 
-const FORM: Fault = Fault("the token is malformed");
-const ALGORITHM: Fault = Fault("the token is signed with an algorithm that is not accepted");
+const FORM: TokenError = TokenError("the token is malformed");
+const ALGORITHM: TokenError =
+    TokenError("the token is signed with an algorithm that is not accepted");
 /// The one fault that a look at the issuer's newest keys may mend.
-pub(super) const UNKNOWN_KEY: Fault = Fault("the token is signed with a key that is not known");
+pub(super) const UNKNOWN_KEY: TokenError =
+    TokenError("the token is signed with a key that is not known");
 
-fn object(part: &str) -> Result<Map<String, Value>, Fault> {
+fn object(part: &str) -> Result<Map<String, Value>, TokenError> {
     let text = URL_SAFE_NO_PAD.decode(part).map_err(|_| FORM)?;
     strict_json::object(&text).ok_or(FORM)
 }

@@ -11,7 +11,7 @@ use super::binding::Possession;
 use super::dpop::DpopVerifier;
 use super::introspection::Introspection;
 use super::issuer::Issuer;
-use super::token::{self, ClaimRequirements, Fault, Token, UNKNOWN_KEY};
+use super::token::{self, ClaimRequirements, Token, TokenError, UNKNOWN_KEY};
 use super::{Inner, Tokens, Verified};
 use crate::auth::credential_cache::{Cacheable, FOREVER};
 use crate::auth::credentials::DPOP_HEADER;
@@ -161,7 +161,7 @@ impl Inner {
             .get("cnf")
             .is_some_and(|cnf| cnf.get("jkt").is_some());
         if self.requires_dpop && !is_bound {
-            return AuthOutcome::Refused(refused(Fault(
+            return AuthOutcome::Refused(refused(TokenError(
                 "the token is not bound to a key; this server requires DPoP",
             )));
         }
@@ -236,7 +236,7 @@ impl Inner {
         let audience = issuer.preset.audience_claim();
         if !claims.contains_key(audience) {
             if introspection.requires_audience {
-                return Err(refused(Fault(
+                return Err(refused(TokenError(
                     "the issuer does not name the audience of the token",
                 )));
             }
@@ -264,8 +264,8 @@ impl Inner {
         };
         let Some(at) = token.issuer().and_then(of) else {
             let fault = match token.issuer() {
-                None => Fault("the token has no issuer"),
-                Some(_) => Fault("the token is of another issuer"),
+                None => TokenError("the token has no issuer"),
+                Some(_) => TokenError("the token is of another issuer"),
             };
             return Looked::Bad(refused(fault));
         };
@@ -330,7 +330,7 @@ impl Inner {
         checked.map_err(refused)?;
         let claims = token.claims();
         if !issuer.preset.is_for_calls(claims) {
-            return Err(refused(Fault("the token is not an access token")));
+            return Err(refused(TokenError("the token is not an access token")));
         }
         let scopes = words_of(claims, issuer.preset.scope_claims(), true)?;
         let group_claims: Vec<_> = issuer.group_claims.iter().map(String::as_str).collect();
@@ -372,7 +372,7 @@ fn is_api_key(text: &str) -> bool {
     text.starts_with(crate::auth::api_key::PREFIX)
 }
 
-pub(super) fn refused(fault: Fault) -> AuthError {
+pub(super) fn refused(fault: TokenError) -> AuthError {
     AuthError::Invalid(fault.0.into())
 }
 
@@ -382,7 +382,11 @@ fn words_of(
     names: &[&str],
     spaced: bool,
 ) -> Result<Vec<String>, AuthError> {
-    let odd = || refused(Fault("the scopes or groups in the token are not strings"));
+    let odd = || {
+        refused(TokenError(
+            "the scopes or groups in the token are not strings",
+        ))
+    };
     let mut words = Vec::new();
     for name in names {
         match claim(claims, name) {
@@ -399,7 +403,9 @@ fn words_of(
             Some(_) => return Err(odd()),
         }
         if WORDS_MAX < words.len() {
-            return Err(refused(Fault("the token has too many scopes or groups")));
+            return Err(refused(TokenError(
+                "the token has too many scopes or groups",
+            )));
         }
     }
     Ok(words)

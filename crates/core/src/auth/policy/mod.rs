@@ -138,10 +138,10 @@ impl ItemKind {
 
 /// Class of a principal in the policy that was last evaluated for it.
 #[derive(Default)]
-pub(super) struct Standing(ArcSwapOption<(u64, Arc<Class>)>);
+pub(super) struct ClassCache(ArcSwapOption<(u64, Arc<Class>)>);
 
 /// A copy has to find out for itself: it may have other groups.
-impl Clone for Standing {
+impl Clone for ClassCache {
     fn clone(&self) -> Self {
         Self::default()
     }

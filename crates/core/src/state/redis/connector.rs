@@ -26,16 +26,16 @@ const REDIRECTIONS: u32 = 3;
 
 /// Connection to the store, by the kind of its deployment.
 #[derive(Clone)]
-pub(super) enum Way {
+pub(super) enum Deployment {
     /// A single server; its connection is restored in the background.
-    One(Arc<One>),
+    One(Arc<SingleNode>),
     /// The present master, asked for again after its connection is lost.
-    Sentinel(Arc<Kept<Sentinels>>),
+    Sentinel(Arc<OnDemand<Sentinels>>),
     /// A cluster; its connections come back by themselves, once there was one.
-    Cluster(Arc<Kept<Nodes>>),
+    Cluster(Arc<OnDemand<Nodes>>),
 }
 
-pub(super) struct One {
+pub(super) struct SingleNode {
     client: Client,
     /// Made at the first call, on a runtime that runs then.
     manager: OnceLock<ConnectionManager>,
@@ -43,13 +43,13 @@ pub(super) struct One {
 }
 
 /// A connection that one task opens on demand for all waiting callers. Cancelled callers do not abort it.
-pub(super) struct Kept<W: Connect> {
+pub(super) struct OnDemand<W: Connect> {
     way: W,
-    held: Mutex<Held<W::Connection>>,
+    held: Mutex<OpenConnection<W::Connection>>,
     turn: tokio::sync::Mutex<()>,
 }
 
-struct Held<C> {
+struct OpenConnection<C> {
     connection: Option<C>,
     /// Grows with each connection, so that one that is lost is not taken for the one after it.
     number: u64,
@@ -82,7 +82,7 @@ pub(super) enum Connection {
     Cluster(ClusterConnection),
 }
 
-impl Way {
+impl Deployment {
     /// The way to an address. Nothing is connected yet.
     pub(super) fn new(
         address: Address,
@@ -90,7 +90,7 @@ impl Way {
         within: Duration,
     ) -> RedisResult<Self> {
         Ok(match address {
-            Address::One(server) => Self::One(Arc::new(One {
+            Address::One(server) => Self::One(Arc::new(SingleNode {
                 client: client(server, certificates.as_ref())?,
                 manager: OnceLock::new(),
                 within,
@@ -125,7 +125,7 @@ impl Way {
                 if let Some(password) = &sentinel_login.password {
                     builder = builder.set_client_to_sentinel_password(password);
                 }
-                Self::Sentinel(Kept::new(Sentinels {
+                Self::Sentinel(OnDemand::new(Sentinels {
                     client: tokio::sync::Mutex::new(builder.build()?),
                     config: AsyncConnectionConfig::new()
                         .set_connection_timeout(Some(CONNECT))
@@ -153,7 +153,7 @@ impl Way {
                 if let Some(password) = &login.password {
                     builder = builder.password(password);
                 }
-                Self::Cluster(Kept::new(Nodes {
+                Self::Cluster(OnDemand::new(Nodes {
                     client: builder.build()?,
                     addresses: nodes,
                     login,
@@ -219,7 +219,7 @@ fn is_of_a_lost_master(error: &RedisError) -> bool {
         )
 }
 
-impl One {
+impl SingleNode {
     fn connection(&self) -> RedisResult<ConnectionManager> {
         if let Some(manager) = self.manager.get() {
             return Ok(manager.clone());
@@ -235,9 +235,9 @@ impl One {
     }
 }
 
-impl<W: Connect> Kept<W> {
+impl<W: Connect> OnDemand<W> {
     fn new(way: W) -> Arc<Self> {
-        let held = Held {
+        let held = OpenConnection {
             connection: None,
             number: 0,
             failed: None,
@@ -249,7 +249,7 @@ impl<W: Connect> Kept<W> {
         })
     }
 
-    fn held(&self) -> MutexGuard<'_, Held<W::Connection>> {
+    fn held(&self) -> MutexGuard<'_, OpenConnection<W::Connection>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

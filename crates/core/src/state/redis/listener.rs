@@ -12,7 +12,7 @@ use redis::aio::PubSub;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-use super::connector::Way;
+use super::connector::Deployment;
 use crate::net;
 use crate::state::{Subscription, SubscriptionEvent};
 
@@ -31,7 +31,7 @@ const RETRY: Duration = Duration::from_millis(500);
 const LIFE_SIGN: Duration = Duration::from_secs(15);
 
 impl Listener {
-    pub(super) async fn begin(way: Way, channel: String) -> RedisResult<Self> {
+    pub(super) async fn begin(way: Deployment, channel: String) -> RedisResult<Self> {
         let connection = connect(&way, &channel).await?;
         let (sender, messages) = mpsc::channel(WAITING_MAX);
         let missed = Arc::new(AtomicBool::new(false));
@@ -70,14 +70,14 @@ impl Drop for Listener {
     }
 }
 
-async fn connect(way: &Way, channel: &str) -> RedisResult<PubSub> {
+async fn connect(way: &Deployment, channel: &str) -> RedisResult<PubSub> {
     let mut connection = way.listen().await?;
     connection.subscribe(channel).await?;
     Ok(connection)
 }
 
 async fn listen(
-    way: Way,
+    way: Deployment,
     channel: String,
     mut connection: PubSub,
     sender: mpsc::Sender<SubscriptionEvent>,

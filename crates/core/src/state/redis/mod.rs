@@ -23,13 +23,13 @@ use super::{
 };
 use crate::net::{Backoff, Breaker, chance};
 use address::Address;
-use connector::{Connection, Way};
+use connector::{Connection, Deployment};
 use listener::Listener;
 pub use server_info::ServerInfo;
 
 /// A [`State`] on a Redis or Valkey server, of version 7 or later.
 pub struct Redis {
-    way: Way,
+    way: Deployment,
     prefix: String,
     breaker: Mutex<Breaker>,
     scripts: Scripts,
@@ -59,7 +59,8 @@ impl Redis {
         if certificates.is_some() && !address.is_secure() {
             return Err(OpenStateError::NoTls);
         }
-        let way = Way::new(address, certificates, within).map_err(|_| OpenStateError::Url)?;
+        let way =
+            Deployment::new(address, certificates, within).map_err(|_| OpenStateError::Url)?;
         Ok(Self {
             way,
             prefix: config.prefix.clone(),

@@ -11,8 +11,8 @@ use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
 use crate::telemetry::config::SpanNames;
 use crate::telemetry::operation_ids::{Names, OTHER, Operation, Target};
-use crate::telemetry::propagation::{Asked, Told};
-use crate::telemetry::trace::{About, Said, Span, TraceContext};
+use crate::telemetry::propagation::{AttributeValue, SpanInfo};
+use crate::telemetry::trace::{Span, SpanDetails, SpanExtras, TraceContext};
 use crate::telemetry::worker_counters::OperationKey;
 
 /// Converts a span. `known` maps operation IDs to names.
@@ -24,7 +24,7 @@ pub(super) fn span_data(
 ) -> SpanData {
     let tracestate = span.tracestate.as_deref();
     let (kind, name, attributes, error_type) = match span.about {
-        About::Served {
+        SpanDetails::Served {
             operation,
             key,
             said,
@@ -35,7 +35,7 @@ pub(super) fn span_data(
             let name = name(&operation, names);
             (SpanKind::Server, name, attributes, error_type)
         }
-        About::Asked(asked) => {
+        SpanDetails::Asked(asked) => {
             let error_type = asked.error_type.as_deref().map(str::to_owned);
             let name = asked.name.clone().into();
             (SpanKind::Client, name, attributes_of(asked), error_type)
@@ -94,20 +94,20 @@ fn name(operation: &Operation, names: SpanNames) -> Cow<'static, str> {
 }
 
 /// Span of a request to another server.
-fn attributes_of(asked: Asked) -> Vec<KeyValue> {
+fn attributes_of(asked: SpanInfo) -> Vec<KeyValue> {
     let error_type = asked
         .error_type
-        .map(|text| ("error.type", Told::Text(text)));
+        .map(|text| ("error.type", AttributeValue::Text(text)));
     let all = asked.attributes.into_iter().chain(error_type);
     all.map(|(name, value)| match value {
-        Told::Text(text) => KeyValue::new(name, text),
-        Told::Number(number) => KeyValue::new(name, number),
+        AttributeValue::Text(text) => KeyValue::new(name, text),
+        AttributeValue::Number(number) => KeyValue::new(name, number),
     })
     .collect()
 }
 
 /// Span of a request that this server handled.
-fn served(key: &OperationKey, said: Said, operation: &Operation) -> Vec<KeyValue> {
+fn served(key: &OperationKey, said: SpanExtras, operation: &Operation) -> Vec<KeyValue> {
     let mut attributes = vec![
         KeyValue::new("mcp.method.name", operation.method.to_string()),
         KeyValue::new("jsonrpc.request.id", said.request_id),

@@ -43,7 +43,7 @@ fn lane(address: SocketAddr) -> PinnedClient {
     PinnedClient::new(client, url.parse().expect("a URL")).expect("permitted")
 }
 
-async fn ask(lane: &PinnedClient) -> Result<Answer, FetchError> {
+async fn ask(lane: &PinnedClient) -> Result<StreamingResponse, FetchError> {
     let headers = lane.headers(HeaderMap::new());
     lane.send(Method::GET, headers, Bytes::new()).await
 }

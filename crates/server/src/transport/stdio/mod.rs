@@ -30,7 +30,7 @@ use crate::limit::Limit;
 use crate::net;
 use crate::protocol::{ErrorCode, ErrorObject};
 use crate::server::{EventData, EventSource, JsonResponse, Reply, Server, StdioPeer, WorkerState};
-use crate::telemetry::Seen;
+use crate::telemetry::RequestOrigin;
 
 /// Serving over standard input and output.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -128,7 +128,7 @@ pub async fn serve(
             let worker = WorkerState::new(cells);
             let body = Bytes::from(message);
             let handled = poll_fn(|cx| {
-                let by = (&worker, Seen::PIPE);
+                let by = (&worker, RequestOrigin::PIPE);
                 Poll::Ready(server.handle_stdio(cx, by, &peer, &principal, &body))
             });
             let reply = handled.await.reply().await;
@@ -211,7 +211,8 @@ async fn refuse(answers: &mpsc::Sender<JsonResponse>, reason: &'static str) {
         ErrorCode::InvalidRequest,
         format!("Invalid Request: {reason}"),
     );
-    if let Reply::Response(answer) = Reply::refused(crate::server::Refusal::Malformed, None, &error)
+    if let Reply::Response(answer) =
+        Reply::refused(crate::server::RejectReason::Malformed, None, &error)
     {
         let _ = answers.send(answer).await;
     }

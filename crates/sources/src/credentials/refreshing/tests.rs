@@ -78,7 +78,7 @@ fn name() -> Name {
 }
 
 fn login(tokens: &Tokens) -> Arc<Renewed> {
-    Arc::new(Renewed::new(tokens.clone(), name(), Way::Login(None)))
+    Arc::new(Renewed::new(tokens.clone(), name(), GrantType::Login(None)))
 }
 
 fn state(store: Arc<dyn State>) -> Tokens {

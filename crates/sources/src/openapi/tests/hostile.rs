@@ -9,14 +9,14 @@ const MEBIBYTE: usize = 1 << 20;
 /// Generous timeout for bounded work, even on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
 
-fn room(schemas: usize) -> Room {
-    Room {
+fn room(schemas: usize) -> ImportLimits {
+    ImportLimits {
         schemas,
-        ..Room::new(&OpenApiSourceConfig::default(), 0)
+        ..ImportLimits::new(&OpenApiSourceConfig::default(), 0)
     }
 }
 
-fn import_into(room: Room, document: Value) -> SourceBuilder {
+fn import_into(room: ImportLimits, document: Value) -> SourceBuilder {
     let config = OpenApiSourceConfig::default();
     let document = Document::new(document, None).expect("a document");
     let mut collector = SourceBuilder::new("api", "sources[0]", Some(""));
@@ -60,14 +60,14 @@ fn a_tree_that_would_be_larger_than_its_room_is_not_made() {
 fn the_memory_of_the_process_bounds_an_import_too() {
     let config = OpenApiSourceConfig::default();
     let text = format!("{{\"a\":[{}0]}}", "0,".repeat(MEBIBYTE));
-    let free = Room::new(&config, 0);
+    let free = ImportLimits::new(&config, 0);
     assert!(parse_within(text.as_bytes(), free.tree).is_ok());
     let little = crate::telemetry::memory_bytes().expect("on Linux") + 64 * MEBIBYTE as u64;
-    let bound = Room::new(&config, little);
+    let bound = ImportLimits::new(&config, little);
     assert!(bound.schemas < free.schemas);
     let problem = parse_within(text.as_bytes(), bound.tree).expect_err("too large");
     assert!(problem.contains("limits.memory_bytes"), "{problem}");
-    assert_eq!(Room::new(&config, 1).tree, 0);
+    assert_eq!(ImportLimits::new(&config, 1).tree, 0);
 }
 
 #[test]

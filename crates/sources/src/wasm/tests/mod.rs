@@ -9,17 +9,17 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::catalog::{CallContext, Output, OutputContent, Tool};
-use crate::source::config::{Collected, SourceConfig, offered};
+use crate::source::config::{BuiltSource, SourceConfig, offered};
 
 /// Returns a source of one component with these settings.
-pub(super) fn collected(text: &str, settings: Value) -> Collected {
+pub(super) fn collected(text: &str, settings: Value) -> BuiltSource {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("component.wasm");
     std::fs::write(&path, text).expect("written");
     of_file(&path, settings)
 }
 
-fn of_file(path: &Path, mut settings: Value) -> Collected {
+fn of_file(path: &Path, mut settings: Value) -> BuiltSource {
     settings["path"] = path.to_str().expect("UTF-8").into();
     let source: SourceConfig =
         serde_json::from_value(json!({"name": "c", "component": settings})).expect("a source");
@@ -27,15 +27,15 @@ fn of_file(path: &Path, mut settings: Value) -> Collected {
     all.remove(0)
 }
 
-pub(super) fn plain(settings: Value) -> Collected {
+pub(super) fn plain(settings: Value) -> BuiltSource {
     collected(include_str!("plain.wat"), settings)
 }
 
-fn touching(settings: Value) -> Collected {
+fn touching(settings: Value) -> BuiltSource {
     collected(include_str!("touching.wat"), settings)
 }
 
-pub(super) fn tool(collected: &Collected, name: &str) -> Arc<dyn Tool> {
+pub(super) fn tool(collected: &BuiltSource, name: &str) -> Arc<dyn Tool> {
     let name = format!("c__{name}");
     let tools = &collected.offered.tools;
     let found = tools.iter().find(|tool| tool.definition().name == name);
@@ -44,7 +44,7 @@ pub(super) fn tool(collected: &Collected, name: &str) -> Arc<dyn Tool> {
 }
 
 pub(super) async fn call(
-    collected: &Collected,
+    collected: &BuiltSource,
     name: &str,
     arguments: Value,
 ) -> Result<Output, String> {
@@ -58,7 +58,7 @@ pub(super) async fn call(
 }
 
 /// Calls a tool and returns its result as a JSON value.
-pub(super) async fn value(collected: &Collected, name: &str, arguments: Value) -> Value {
+pub(super) async fn value(collected: &BuiltSource, name: &str, arguments: Value) -> Value {
     let output = call(collected, name, arguments).await.expect("a result");
     match (&output.content, &output.structured) {
         (OutputContent::Text(text), None) => text.as_str().into(),
@@ -67,13 +67,13 @@ pub(super) async fn value(collected: &Collected, name: &str, arguments: Value) -
     }
 }
 
-async fn failure(collected: &Collected, name: &str, arguments: Value) -> String {
+async fn failure(collected: &BuiltSource, name: &str, arguments: Value) -> String {
     call(collected, name, arguments)
         .await
         .expect_err("a failure")
 }
 
-fn problem(collected: &Collected) -> String {
+fn problem(collected: &BuiltSource) -> String {
     let refused = &collected.offered.refused;
     let refused: Vec<String> = refused.iter().map(ToString::to_string).collect();
     refused.join("\n")
@@ -498,7 +498,7 @@ async fn what_it_writes_is_for_the_log_and_bounded() {
 }
 
 /// Waits until `under_way` calls are in progress.
-async fn until(component: &Collected, under_way: usize) {
+async fn until(component: &BuiltSource, under_way: usize) {
     let reached = async {
         while component.gauges[0].figures().map(|f| f.bulkhead.under_way) != Some(under_way) {
             tokio::task::yield_now().await;

@@ -5,21 +5,21 @@ use proptest::prelude::*;
 use proptest::sample::subsequence;
 use serde_json::{Map, Value, json};
 
-use super::super::shape::{Shape, Side, Width};
-use super::super::value::{Room, lower};
+use super::super::shape::{JsonType, ValueDirection, Width};
+use super::super::value::{MemoryBudget, lower};
 use super::{collected, value};
 use crate::catalog::schema::Compiled;
 
 /// Generates types of limited size.
-fn shapes() -> impl Strategy<Value = Shape> {
+fn shapes() -> impl Strategy<Value = JsonType> {
     let names = |least: usize| (least..9_usize).prop_map(names);
     let leaf = prop_oneof![
-        Just(Shape::Bool),
-        Just(Shape::F32),
-        Just(Shape::F64),
-        Just(Shape::Char),
-        Just(Shape::Text),
-        Just(Shape::Bytes),
+        Just(JsonType::Bool),
+        Just(JsonType::F32),
+        Just(JsonType::F64),
+        Just(JsonType::Char),
+        Just(JsonType::Text),
+        Just(JsonType::Bytes),
         prop_oneof![
             Just(Width::U8),
             Just(Width::U16),
@@ -30,29 +30,31 @@ fn shapes() -> impl Strategy<Value = Shape> {
             Just(Width::S32),
             Just(Width::S64),
         ]
-        .prop_map(Shape::Integer),
-        names(1).prop_map(Shape::Enum),
-        names(1).prop_map(Shape::Flags),
+        .prop_map(JsonType::Integer),
+        names(1).prop_map(JsonType::Enum),
+        names(1).prop_map(JsonType::Flags),
     ];
     leaf.prop_recursive(3, 16, 4, |inner| {
         let maybe = || proptest::option::of(inner.clone());
         prop_oneof![
             inner.clone().prop_map(list_of),
-            inner.clone().prop_map(|some| Shape::Option(Box::new(some))),
-            vec(inner.clone(), 1..4).prop_map(Shape::Tuple),
-            vec(inner.clone(), 1..4).prop_map(|fields| Shape::Record(names_of(fields))),
-            vec(maybe(), 1..4).prop_map(|cases| Shape::Variant(names_of(cases))),
+            inner
+                .clone()
+                .prop_map(|some| JsonType::Option(Box::new(some))),
+            vec(inner.clone(), 1..4).prop_map(JsonType::Tuple),
+            vec(inner.clone(), 1..4).prop_map(|fields| JsonType::Record(names_of(fields))),
+            vec(maybe(), 1..4).prop_map(|cases| JsonType::Variant(names_of(cases))),
             (maybe(), maybe())
-                .prop_map(|(good, bad)| Shape::Result(good.map(Box::new), bad.map(Box::new))),
+                .prop_map(|(good, bad)| JsonType::Result(good.map(Box::new), bad.map(Box::new))),
         ]
     })
 }
 
 /// Returns the type of a list. A list of bytes has its own.
-fn list_of(element: Shape) -> Shape {
+fn list_of(element: JsonType) -> JsonType {
     match element {
-        Shape::Integer(Width::U8) => Shape::Bytes,
-        element => Shape::List(Box::new(element)),
+        JsonType::Integer(Width::U8) => JsonType::Bytes,
+        element => JsonType::List(Box::new(element)),
     }
 }
 
@@ -65,10 +67,10 @@ fn names_of<T>(each: Vec<T>) -> Vec<(String, T)> {
 }
 
 /// Generates values of a type.
-fn values(shape: &Shape) -> BoxedStrategy<Value> {
+fn values(shape: &JsonType) -> BoxedStrategy<Value> {
     match shape {
-        Shape::Bool => any::<bool>().prop_map(Value::from).boxed(),
-        Shape::Integer(width) => match width {
+        JsonType::Bool => any::<bool>().prop_map(Value::from).boxed(),
+        JsonType::Integer(width) => match width {
             Width::U8 => any::<u8>().prop_map(Value::from).boxed(),
             Width::U16 => any::<u16>().prop_map(Value::from).boxed(),
             Width::U32 => any::<u32>().prop_map(Value::from).boxed(),
@@ -82,33 +84,33 @@ fn values(shape: &Shape) -> BoxedStrategy<Value> {
                 .prop_map(Value::from)
                 .boxed(),
         },
-        Shape::F32 => any::<f32>()
+        JsonType::F32 => any::<f32>()
             .prop_filter("finite", |x| x.is_finite())
             .prop_map(|x| serde_json::from_str(&format!("{x:?}")).expect("a number"))
             .boxed(),
-        Shape::F64 => any::<f64>()
+        JsonType::F64 => any::<f64>()
             .prop_filter("finite", |x| x.is_finite())
             .prop_map(Value::from)
             .boxed(),
-        Shape::Char => any::<char>().prop_map(|c| c.to_string().into()).boxed(),
-        Shape::Text => any::<String>().prop_map(Value::from).boxed(),
-        Shape::Bytes => vec(any::<u8>(), 0..20)
+        JsonType::Char => any::<char>().prop_map(|c| c.to_string().into()).boxed(),
+        JsonType::Text => any::<String>().prop_map(Value::from).boxed(),
+        JsonType::Bytes => vec(any::<u8>(), 0..20)
             .prop_map(|bytes| data_encoding::BASE64.encode(&bytes).into())
             .boxed(),
-        Shape::List(element) => vec(values(element), 0..4).prop_map(Value::from).boxed(),
-        Shape::Record(fields) => fields
+        JsonType::List(element) => vec(values(element), 0..4).prop_map(Value::from).boxed(),
+        JsonType::Record(fields) => fields
             .iter()
             .map(|(name, shape)| (Just(name.clone()), values(shape)))
             .collect::<Vec<_>>()
             .prop_map(|members| members.into_iter().collect::<Map<_, _>>().into())
             .boxed(),
-        Shape::Tuple(shapes) => shapes
+        JsonType::Tuple(shapes) => shapes
             .iter()
             .map(values)
             .collect::<Vec<_>>()
             .prop_map(Value::from)
             .boxed(),
-        Shape::Variant(cases) => {
+        JsonType::Variant(cases) => {
             let each = cases.iter().map(|(name, payload)| match payload {
                 None => Just(Value::from(name.clone())).boxed(),
                 Some(shape) => {
@@ -120,10 +122,10 @@ fn values(shape: &Shape) -> BoxedStrategy<Value> {
             });
             proptest::strategy::Union::new(each).boxed()
         }
-        Shape::Enum(names) => proptest::sample::select(names.clone())
+        JsonType::Enum(names) => proptest::sample::select(names.clone())
             .prop_map(Value::from)
             .boxed(),
-        Shape::Option(some) => {
+        JsonType::Option(some) => {
             let nested = some.has_null();
             let some = values(some).prop_map(move |value| match nested {
                 true => json!({ "some": value }),
@@ -131,8 +133,8 @@ fn values(shape: &Shape) -> BoxedStrategy<Value> {
             });
             prop_oneof![Just(Value::Null), some].boxed()
         }
-        Shape::Result(good, bad) => {
-            let side = |name: &'static str, shape: &Option<Box<Shape>>| {
+        JsonType::Result(good, bad) => {
+            let side = |name: &'static str, shape: &Option<Box<JsonType>>| {
                 let value = match shape {
                     Some(shape) => values(shape),
                     None => Just(Value::Null).boxed(),
@@ -141,14 +143,14 @@ fn values(shape: &Shape) -> BoxedStrategy<Value> {
             };
             prop_oneof![side("ok", good), side("err", bad)].boxed()
         }
-        Shape::Flags(names) => subsequence(names.clone(), 0..=names.len())
+        JsonType::Flags(names) => subsequence(names.clone(), 0..=names.len())
             .prop_map(Value::from)
             .boxed(),
     }
 }
 
 /// Writes a type in text format, preceded by the definitions that it needs.
-fn wat(shape: &Shape, definitions: &mut Vec<String>) -> String {
+fn wat(shape: &JsonType, definitions: &mut Vec<String>) -> String {
     let define = |body: String, definitions: &mut Vec<String>| {
         let n = definitions.len();
         definitions.push(format!(
@@ -161,20 +163,20 @@ fn wat(shape: &Shape, definitions: &mut Vec<String>) -> String {
         each.join(" ")
     };
     match shape {
-        Shape::Bool => "bool".to_owned(),
-        Shape::Integer(width) => format!("{width:?}").to_lowercase(),
-        Shape::F32 => "f32".to_owned(),
-        Shape::F64 => "f64".to_owned(),
-        Shape::Char => "char".to_owned(),
-        Shape::Text => "string".to_owned(),
-        Shape::Bytes => "(list u8)".to_owned(),
-        Shape::List(element) => format!("(list {})", wat(element, definitions)),
-        Shape::Option(some) => format!("(option {})", wat(some, definitions)),
-        Shape::Tuple(shapes) => {
+        JsonType::Bool => "bool".to_owned(),
+        JsonType::Integer(width) => format!("{width:?}").to_lowercase(),
+        JsonType::F32 => "f32".to_owned(),
+        JsonType::F64 => "f64".to_owned(),
+        JsonType::Char => "char".to_owned(),
+        JsonType::Text => "string".to_owned(),
+        JsonType::Bytes => "(list u8)".to_owned(),
+        JsonType::List(element) => format!("(list {})", wat(element, definitions)),
+        JsonType::Option(some) => format!("(option {})", wat(some, definitions)),
+        JsonType::Tuple(shapes) => {
             let each: Vec<String> = shapes.iter().map(|one| wat(one, definitions)).collect();
             format!("(tuple {})", each.join(" "))
         }
-        Shape::Result(good, bad) => {
+        JsonType::Result(good, bad) => {
             let good = good
                 .as_ref()
                 .map_or(String::new(), |good| wat(good, definitions));
@@ -183,14 +185,14 @@ fn wat(shape: &Shape, definitions: &mut Vec<String>) -> String {
             });
             format!("(result {good} {bad})")
         }
-        Shape::Record(fields) => {
+        JsonType::Record(fields) => {
             let each: Vec<String> = fields
                 .iter()
                 .map(|(name, shape)| format!("(field \"{name}\" {})", wat(shape, definitions)))
                 .collect();
             define(format!("(record {})", each.join(" ")), definitions)
         }
-        Shape::Variant(cases) => {
+        JsonType::Variant(cases) => {
             let each: Vec<String> = cases
                 .iter()
                 .map(|(name, payload)| {
@@ -201,14 +203,14 @@ fn wat(shape: &Shape, definitions: &mut Vec<String>) -> String {
                 .collect();
             define(format!("(variant {})", each.join(" ")), definitions)
         }
-        Shape::Enum(names) => define(format!("(enum {})", quoted(names)), definitions),
-        Shape::Flags(names) => define(format!("(flags {})", quoted(names)), definitions),
+        JsonType::Enum(names) => define(format!("(enum {})", quoted(names)), definitions),
+        JsonType::Flags(names) => define(format!("(flags {})", quoted(names)), definitions),
     }
 }
 
 /// Returns a component whose only function returns its argument. Seventeen extra bytes force every value to be passed
 /// in memory, so that the same few instructions work for each type.
-fn identity(shape: &Shape) -> String {
+fn identity(shape: &JsonType) -> String {
     let mut definitions = Vec::new();
     let kind = wat(shape, &mut definitions);
     let padded = format!("(tuple {kind} (tuple {}))", ["u8"; 17].join(" "));
@@ -234,9 +236,9 @@ fn identity(shape: &Shape) -> String {
 }
 
 /// Returns the value with omitted members as null, for comparison.
-fn with_nulls(shape: &Shape, value: &Value) -> Value {
+fn with_nulls(shape: &JsonType, value: &Value) -> Value {
     match (shape, value) {
-        (Shape::Record(fields), Value::Object(members)) => {
+        (JsonType::Record(fields), Value::Object(members)) => {
             let each = fields.iter().map(|(name, shape)| {
                 let value = members.get(name).unwrap_or(&Value::Null);
                 (name.clone(), with_nulls(shape, value))
@@ -276,9 +278,9 @@ proptest! {
     fn what_the_schema_refuses_is_refused_here_too(
         (shape, other) in (shapes(), shapes().prop_flat_map(|shape| values(&shape)))
     ) {
-        let schema = shape.schema(Side::Argument);
+        let schema = shape.schema(ValueDirection::Argument);
         let fits = Compiled::output(&schema).expect("a schema").check(&other).is_ok();
-        let lowered = lower(&shape, &other, &mut Room::new(1_000_000));
+        let lowered = lower(&shape, &other, &mut MemoryBudget::new(1_000_000));
         if lowered.is_ok() {
             prop_assert!(fits, "{schema}: {other}");
         }
@@ -287,12 +289,12 @@ proptest! {
 
 #[test]
 fn what_may_be_left_out_may_also_be_null_and_nested_options_stay_apart() {
-    let option = |shape| Shape::Option(Box::new(shape));
-    let record = Shape::Record(vec![
-        ("a".to_owned(), option(Shape::Text)),
-        ("b".to_owned(), option(option(Shape::Bool))),
+    let option = |shape| JsonType::Option(Box::new(shape));
+    let record = JsonType::Record(vec![
+        ("a".to_owned(), option(JsonType::Text)),
+        ("b".to_owned(), option(option(JsonType::Bool))),
     ]);
-    let schema = Compiled::output(&record.schema(Side::Argument)).expect("a schema");
+    let schema = Compiled::output(&record.schema(ValueDirection::Argument)).expect("a schema");
     for (value, good) in [
         (json!({}), true),
         (json!({"a": null, "b": null}), true),
@@ -302,21 +304,21 @@ fn what_may_be_left_out_may_also_be_null_and_nested_options_stay_apart() {
         (json!({"c": 1}), false),
     ] {
         assert_eq!(schema.check(&value).is_ok(), good, "{value}");
-        let lowered = lower(&record, &value, &mut Room::new(10_000));
+        let lowered = lower(&record, &value, &mut MemoryBudget::new(10_000));
         assert_eq!(lowered.is_ok(), good, "{value}: {lowered:?}");
     }
 }
 
 #[test]
 fn misfits_say_where_and_what() {
-    let shape = Shape::Record(vec![
+    let shape = JsonType::Record(vec![
         (
             "list".to_owned(),
-            Shape::List(Box::new(Shape::Integer(Width::S8))),
+            JsonType::List(Box::new(JsonType::Integer(Width::S8))),
         ),
         (
             "kind".to_owned(),
-            Shape::Variant(names_of(vec![None, Some(Shape::F32)])),
+            JsonType::Variant(names_of(vec![None, Some(JsonType::F32)])),
         ),
     ]);
     for (value, told) in [
@@ -351,7 +353,7 @@ fn misfits_say_where_and_what() {
         ),
         (json!([]), "it has to be an object"),
     ] {
-        let misfit = lower(&shape, &value, &mut Room::new(10_000)).expect_err("a misfit");
+        let misfit = lower(&shape, &value, &mut MemoryBudget::new(10_000)).expect_err("a misfit");
         assert_eq!(misfit.to_string(), told);
     }
 }

@@ -71,7 +71,7 @@ struct Main {
 
 /// Attributes that apply to every element.
 #[derive(Default)]
-struct Standing {
+struct GlobalAttributes {
     hidden: bool,
     aside: bool,
     main: bool,
@@ -104,7 +104,7 @@ impl Reader {
     }
 
     fn start(&mut self, tag: Tag, attributes: Attributes<'_>, closes_itself: bool) {
-        let standing = Standing::of(attributes);
+        let standing = GlobalAttributes::of(attributes);
         let is_left_out = tag.is_unread()
             || (tag.always_ends() && standing.hidden)
             || (self.choosy && (tag.is_aside() || (tag.always_ends() && standing.aside)));
@@ -217,7 +217,7 @@ impl Reader {
     }
 }
 
-impl Standing {
+impl GlobalAttributes {
     fn of(attributes: Attributes<'_>) -> Self {
         let mut standing = Self::default();
         attributes.each(|name, value| {

@@ -31,7 +31,7 @@ fn open(config: &MemoryConfig) -> Store {
     Store::new(config).expect("a store")
 }
 
-fn add(store: &Store, place: &Place, name: &str) -> Result<bool, String> {
+fn add(store: &Store, place: &GraphLocation, name: &str) -> Result<bool, String> {
     let change = |graph: &mut Graph| graph.create_entities(&[entity(name)], store.bounds());
     let changed = store.change(place, &Stop::never(), change);
     changed
@@ -39,7 +39,7 @@ fn add(store: &Store, place: &Place, name: &str) -> Result<bool, String> {
         .map_err(|e| e.to_string())
 }
 
-fn names(store: &Store, place: &Place) -> Vec<String> {
+fn names(store: &Store, place: &GraphLocation) -> Vec<String> {
     let graph = store.read(place).expect("a graph");
     graph
         .entities
