@@ -79,6 +79,10 @@ for _ in $(seq 100); do
 done
 timeout 60 node "$cache/dpop.mjs" "$url/mcp" || { cat "$scratch/server.log" >&2; exit 1; }
 
+echo "== the official conformance suite's scenarios for authorization servers"
+suite=$(here=$root/conformance; . "$here/install.sh" >&2; echo "$dir")
+timeout 120 node "$cache/authorization.mjs" "$server" "$suite" "$root/conformance/node20.mjs"
+
 # Three replicas, each request to another one, while they are killed in turn: at most the login whose code was being redeemed is lost,
 # and with a shared state nothing counts twice.
 # A release build is too fast for fewer: no replica would be killed in between.
