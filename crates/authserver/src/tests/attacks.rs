@@ -447,3 +447,26 @@ async fn methods_and_content_types_are_checked() {
         );
     }
 }
+
+#[tokio::test]
+async fn metadata_documents_are_fetched_from_public_addresses_only() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.set_nonblocking(true).expect("set");
+    let port = listener.local_addr().expect("an address").port();
+    let flow = Flow::start().await;
+    for id in [
+        format!("https://127.0.0.1:{port}/client.json"),
+        format!("https://localhost:{port}/client.json"),
+        format!("https://[::ffff:127.0.0.1]:{port}/client.json"),
+        "https://169.254.169.254/latest/meta-data/".to_owned(),
+        "https://10.0.0.1/client.json".to_owned(),
+        "https://[fd00::1]/client.json".to_owned(),
+        format!("http://127.0.0.1:{port}/client.json"),
+    ] {
+        let page = flow.authorize(&id, &[]).await;
+        assert_eq!(page.status, StatusCode::BAD_REQUEST, "{id}");
+        assert!(!page.html.contains("name=form"), "{id}");
+    }
+    let error = listener.accept().expect_err("no connection");
+    assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+}
