@@ -258,7 +258,8 @@ pub mod config {
     #[doc(inline)]
     pub use longshore_app::config::{
         Config, ConfigError, Conflict, Diagnostic, EnvMissing, Flags, Loaded, LogConfig, LogFormat,
-        Origin, Reload, ResolvedSetting, Setting, Transport, reference, schema, settings,
+        Origin, ReferencePage, Reload, ResolvedSetting, Setting, Transport, reference,
+        reference_index, schema, settings,
     };
 }
 

@@ -13,7 +13,7 @@ const OBSERVABILITY: &str = include_str!("../../docs/observability.md");
 const HTTP: &str = include_str!("../../docs/http.md");
 const README: &str = include_str!("../../README.md");
 
-/// Between these lines of the document stands what `longshore::config::reference` says.
+/// Between these lines of the document stands what `longshore::config::reference_index` says.
 const GENERATED: [&str; 2] = [
     "<!-- what follows is generated; UPDATE_DOCS=1 cargo test --test it docs -->\n",
     "<!-- end of what is generated -->\n",
@@ -24,16 +24,40 @@ fn the_reference_of_settings_is_what_the_types_say() {
     let [begin, end] = GENERATED;
     let (before, rest) = CONFIGURATION.split_once(begin).expect("a beginning");
     let (there, after) = rest.split_once(end).expect("an end");
-    let generated = format!("\n{}\n", longshore::config::reference());
+    let generated = format!("\n{}\n", longshore::config::reference_index());
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration");
     if std::env::var_os("UPDATE_DOCS").is_some() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/configuration.md");
         let document = format!("{before}{begin}{generated}{end}{after}");
         std::fs::write(path, document).expect("written");
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir(&folder).expect("a folder");
+        for page in longshore::config::reference() {
+            let path = folder.join(page.name).with_extension("md");
+            std::fs::write(path, page.text).expect("written");
+        }
         return;
     }
+    let hint = "update it with\n  UPDATE_DOCS=1 cargo test --test it docs";
     assert!(
         there == generated,
-        "docs/configuration.md is not what the types say; write it anew with\n  UPDATE_DOCS=1 cargo test --test it docs"
+        "docs/configuration.md is out of date; {hint}"
+    );
+    let pages = longshore::config::reference();
+    for page in &pages {
+        let path = folder.join(&page.name).with_extension("md");
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            text == page.text,
+            "{} is out of date; {hint}",
+            path.display()
+        );
+    }
+    let files = std::fs::read_dir(folder).expect("a folder").count();
+    assert_eq!(
+        files,
+        pages.len(),
+        "docs/configuration has other files; {hint}"
     );
 }
 
@@ -86,7 +110,12 @@ fn documented_defaults_are_true() {
 
 #[test]
 fn every_setting_of_the_readme_is_among_them() {
-    let known = rows(CONFIGURATION);
+    let mut known = BTreeMap::new();
+    for page in longshore::config::reference() {
+        if page.name != "shared" {
+            known.extend(rows(&page.text));
+        }
+    }
     let shown = rows(README);
     assert!(!shown.is_empty());
     for (setting, row) in shown {

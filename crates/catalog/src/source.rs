@@ -15,7 +15,7 @@ use super::{AnyResource, OfferedSkill, Prompt, StartingSource, Tool, Unlisted};
 ///
 /// ```
 /// use futures_util::future::BoxFuture;
-/// use longshore::catalog::{Offered, Source};
+/// use longshore::catalog::{SourceItems, Source};
 /// use longshore::{App, IntoTool, tool};
 ///
 /// /// Adds two numbers.
@@ -31,9 +31,9 @@ use super::{AnyResource, OfferedSkill, Prompt, StartingSource, Tool, Unlisted};
 ///         "sums"
 ///     }
 ///
-///     fn offer(&self) -> BoxFuture<'_, Offered> {
+///     fn offer(&self) -> BoxFuture<'_, SourceItems> {
 ///         Box::pin(async {
-///             let mut offered = Offered::default();
+///             let mut offered = SourceItems::default();
 ///             offered.tools.push(add.into_tool());
 ///             offered
 ///         })

@@ -1,7 +1,7 @@
 //! Tools that need no code: HTTP calls, OpenAPI operations, command lines and WebAssembly components as described in
 //! the configuration, and the built-in toolsets.
 //!
-//! An invalid item is rejected alone; the others are still offered. See [`Refused`](crate::catalog::Refused).
+//! An invalid item is rejected alone; the others are still offered. See [`RejectedItem`](crate::catalog::RejectedItem).
 
 // Only the crate `longshore` is a documented API.
 #![allow(

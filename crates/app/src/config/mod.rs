@@ -38,7 +38,7 @@ pub use explain::ResolvedSetting;
 pub use flags::Flags;
 pub use load::Loaded;
 pub use log::{LogConfig, LogFormat};
-pub use reference::reference;
+pub use reference::{ReferencePage, reference, reference_index};
 pub use schema::{Reload, Setting, schema, settings};
 pub(crate) use validate::{is_public, open_to_others, validate_bound, validate_features};
 pub use value::Origin;

@@ -13,9 +13,9 @@ use crate::catalog::schema::without_rust_formats;
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Reload {
-    /// As soon as the file is read again.
+    /// When the configuration is reloaded.
     Live,
-    /// When the server is started again.
+    /// After a restart.
     #[default]
     Restart,
 }

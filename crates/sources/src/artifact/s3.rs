@@ -55,7 +55,7 @@ pub struct S3Config {
     /// Session token of temporary credentials.
     pub session_token: Option<Secret>,
     /// Shared credentials file of the AWS tools, instead of keys: `aws_access_key_id`, `aws_secret_access_key` and
-    /// `aws_session_token` below `[default]`. It is read again for every request, so the keys can be rotated.
+    /// `aws_session_token` below `[default]`. It is read for every request, so the keys can be rotated.
     #[schemars(extend("x-path" = "file"))]
     pub credentials_file: Option<PathBuf>,
     /// Section of that file.

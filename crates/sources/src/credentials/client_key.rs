@@ -26,7 +26,7 @@ const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-be
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClientKeyConfig {
-    /// PEM file with the key in PKCS #8: P-256 (ES256), Ed25519 (EdDSA) or RSA (RS256). It is read again for each request.
+    /// PEM file with the key in PKCS #8: P-256 (ES256), Ed25519 (EdDSA) or RSA (RS256). It is read for each request.
     #[schemars(extend("x-path" = "file"))]
     pub file: PathBuf,
     /// ID of the key at the issuer (`kid`). Default: none.

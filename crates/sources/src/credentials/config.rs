@@ -17,7 +17,7 @@ use crate::source::per_user::PerUserConfig;
 pub struct AuthConfig {
     /// Token sent as `Authorization: Bearer`.
     pub bearer: Option<Secret>,
-    /// File with such a token. It is read again for every call, so the token can be rotated.
+    /// File with such a token. It is read for every call, so the token can be rotated.
     #[schemars(extend("x-path" = "file"))]
     pub bearer_file: Option<PathBuf>,
     /// User name and password for HTTP Basic authentication.
@@ -128,13 +128,13 @@ pub struct OAuthConfig {
     /// If the issuer rotates it, the new one is stored as configured in `tokens` and used instead.
     #[serde(default)]
     pub refresh_token: Option<Secret>,
-    /// File with a token to exchange for one for the other server, such as a service account token. It is read again
+    /// File with a token to exchange for one for the other server, such as a service account token. It is read
     /// each time.
     #[serde(default)]
     #[schemars(extend("x-path" = "file"))]
     pub subject_token_file: Option<PathBuf>,
     /// File with a signed JWT that is the credential itself, such as a service account token of Kubernetes (RFC 7523,
-    /// `jwt-bearer`). Its audience must be the issuer. It is read again each time.
+    /// `jwt-bearer`). Its audience must be the issuer. It is read for each request.
     #[serde(default)]
     #[schemars(extend("x-path" = "file"))]
     pub assertion_file: Option<PathBuf>,

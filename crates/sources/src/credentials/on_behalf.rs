@@ -48,7 +48,7 @@ pub struct OnBehalfOfConfig {
     /// Resource that the token is for (RFC 8707, `resource`). Only with `token_exchange`.
     pub resource: Option<String>,
     /// File with a token of this server, sent as `actor_token`, so that the issuer can name this server as the actor
-    /// (`act`). It is read again each time. Only with `token_exchange`.
+    /// (`act`). It is read for each request. Only with `token_exchange`.
     #[schemars(extend("x-path" = "file"))]
     pub actor_token_file: Option<std::path::PathBuf>,
     /// Type of the actor's token. Default: `urn:ietf:params:oauth:token-type:access_token`.

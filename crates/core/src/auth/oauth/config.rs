@@ -73,13 +73,13 @@ impl Default for OAuthConfig {
 
 /// Access tokens that are bound to a key of the client (DPoP, RFC 9449): a stolen token cannot be used without the key.
 ///
-/// Bound tokens are always accepted, and always need a proof. These settings ask for more.
+/// Bound tokens are always accepted, and always need a DPoP proof. These settings ask for more.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DpopConfig {
     /// Reject access tokens that are not bound to a key of the client.
     pub required: bool,
-    /// Require a nonce of this server in each proof, so that proofs cannot be made in advance. Replicas need the same
+    /// Require a nonce of this server in each DPoP proof, so that none can be made in advance. Replicas need the same
     /// `seal.keys`.
     pub nonces: bool,
 }
