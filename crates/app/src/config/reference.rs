@@ -273,10 +273,15 @@ impl<'s> Shared<'s> {
 }
 
 impl Group<'_> {
-    fn title(&self) -> String {
+    /// The path of the first section before its name, and the name.
+    fn place(&self) -> (&str, &str) {
         let path = &self.roots[0].path;
         let path = path.strip_suffix(".<name>").unwrap_or(path);
-        format!("`{}`", last(path))
+        path.split_at(path.len() - last(path).len())
+    }
+
+    fn title(&self) -> String {
+        format!("`{}`", self.place().1)
     }
 
     /// Returns true if each section of another group is within one of these.
@@ -303,13 +308,7 @@ impl Group<'_> {
             let _ = writeln!(text, "| `{}` | {changes} |", root.path);
         }
         text.push('\n');
-        let prefix = &first.path[..first.path.len()
-            - self.title().trim_matches('`').len()
-            - if first.path.ends_with(".<name>") {
-                ".<name>".len()
-            } else {
-                0
-            }];
+        let (prefix, _) = self.place();
         let mut skipped: Option<&str> = None;
         for section in sections() {
             if within(&section.path, &first.path).is_none()
