@@ -67,7 +67,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
         },
         warm_up: Duration::from_secs_f64(arguments.warm_up),
         sessions: match arguments.expect_bytes {
-            Some(_) => Sessions::Given(Session { id: None }),
+            Some(_) => Sessions::Given(Session::default()),
             None => Sessions::Open,
         },
         expected: arguments

@@ -7,7 +7,9 @@ use super::pace::Pacer;
 use super::{Expected, Plan, Probe, Sessions};
 use crate::measure::Histogram;
 use crate::wire::{Multiplexed, Wire, WireError};
-use crate::workload::{Check, Session, Workload, WrongAnswer, initialize, initialized, post};
+use crate::workload::{
+    Check, Session, Workload, WrongAnswer, initialize, initialized, other_version, post,
+};
 
 /// Reason why a request has no valid response.
 #[derive(Debug, thiserror::Error)]
@@ -124,13 +126,17 @@ async fn open_session(plan: &Plan, wire: &mut Wire, number: u32) -> Result<Sessi
     let id = FIRST_ID + number;
     wire.prepare(&plan.of(number, initialize(&plan.target, id)))?;
     let answer = wire.exchange().await?;
-    Check::message(Workload::Initialize, id).check(&answer)?;
+    let version = other_version(answer.body);
+    if version.is_none() {
+        Check::message(Workload::Initialize, id).check(&answer)?;
+    }
     let text = answer
         .session
         .map(|id| std::str::from_utf8(id).map(str::to_owned))
         .transpose();
     let session = Session {
         id: text.map_err(|_| SlotError::SessionId)?,
+        version,
     };
 
     wire.prepare(&plan.of(number, initialized(&plan.target, &session)))?;

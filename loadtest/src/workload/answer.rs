@@ -109,7 +109,7 @@ fn read(workload: Workload, id: u32, body: &[u8]) -> Result<(), WrongAnswer> {
             body: shown(body),
         })
     };
-    let Ok(message) = serde_json::from_slice::<Value>(body) else {
+    let Ok(message) = serde_json::from_slice::<Value>(data_of(body)) else {
         return Err(WrongAnswer::NotJson { body: shown(body) });
     };
     if message["jsonrpc"] != "2.0" {
@@ -147,6 +147,25 @@ fn read(workload: Workload, id: u32, body: &[u8]) -> Result<(), WrongAnswer> {
     }
 }
 
+/// The protocol version that a server has chosen in response to `initialize`, if that is another than the requested one.
+pub(crate) fn other_version(body: &[u8]) -> Option<String> {
+    let message: Value = serde_json::from_slice(data_of(body)).ok()?;
+    let version = message["result"]["protocolVersion"].as_str()?;
+    (version != HANDSHAKE).then(|| version.to_owned())
+}
+
+/// The last message of an event stream; of JSON, all of it. Other servers respond to calls with either.
+fn data_of(body: &[u8]) -> &[u8] {
+    let is_stream = [&b"event:"[..], b"data:", b"id:", b"retry:", b":"];
+    if !is_stream.iter().any(|begin| body.starts_with(begin)) {
+        return body;
+    }
+    let lines = body.rsplit(|byte| *byte == b'\n');
+    let mut data = lines.filter_map(|line| line.strip_prefix(b"data:"));
+    let data = data.find(|data| !data.trim_ascii().is_empty());
+    data.unwrap_or_default().trim_ascii()
+}
+
 /// The beginning of a body, for people.
 fn shown(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(300)]);
@@ -182,6 +201,10 @@ mod tests {
             ),
             (Workload::Ping, r#"{"jsonrpc":"2.0","id":7,"result":{}}"#),
             (
+                Workload::Ping,
+                "id: 1\nretry: 3000\ndata:\n\nevent: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{}}\n\n",
+            ),
+            (
                 Workload::Discover,
                 r#"{"jsonrpc":"2.0","id":7,"result":{"supportedVersions":["2026-07-28"]}}"#,
             ),
@@ -204,7 +227,7 @@ mod tests {
                 r#"{"jsonrpc":"2.0","id":7,"result":{}}"#,
                 "status 500",
             ),
-            (Workload::Ping, 200, "data: {}", "the body is not JSON"),
+            (Workload::Ping, 200, "data: {", "the body is not JSON"),
             (
                 Workload::Ping,
                 200,

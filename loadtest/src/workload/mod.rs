@@ -6,7 +6,7 @@ mod request;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 
-pub(crate) use answer::{Check, WrongAnswer};
+pub(crate) use answer::{Check, WrongAnswer, other_version};
 pub(crate) use request::{Session, initialize, initialized, post};
 
 /// A frequent client operation.

@@ -18,10 +18,12 @@ pub(crate) static ECHO_64K: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// Headers that put a request into a session.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Session {
     /// Session ID from the response to `initialize` (`Mcp-Session-Id`); `None` if the server has no sessions.
     pub(crate) id: Option<String>,
+    /// The protocol version that the server has chosen, if that is another than the requested one.
+    pub(crate) version: Option<String>,
 }
 
 /// The request that `workload` sends all the time.
@@ -95,7 +97,9 @@ fn echo(message: &str, more: &str) -> String {
 }
 
 fn in_session(target: &Target, session: Option<&Session>, body: String) -> Post {
-    let mut headers = vec![("mcp-protocol-version", HANDSHAKE.to_owned())];
+    let version = session.and_then(|session| session.version.clone());
+    let version = version.unwrap_or_else(|| HANDSHAKE.to_owned());
+    let mut headers = vec![("mcp-protocol-version", version)];
     headers.extend(
         session
             .and_then(|session| session.id.clone())
@@ -129,6 +133,7 @@ mod tests {
         for &workload in Workload::value_variants() {
             let session = workload.has_session().then(|| Session {
                 id: Some("sealed".to_owned()),
+                ..Session::default()
             });
             let post = post(workload, &target(), 1001, session.as_ref());
             let body: Value = serde_json::from_str(&post.body).expect("JSON");
@@ -174,6 +179,7 @@ mod tests {
     fn a_call_is_written_as_http_1() {
         let session = Session {
             id: Some("s".to_owned()),
+            ..Session::default()
         };
         let bytes = post(Workload::Call, &target(), 7, Some(&session)).to_http1();
         let expected = concat!(

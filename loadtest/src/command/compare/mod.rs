@@ -195,7 +195,7 @@ async fn compare(
                 source,
             };
             let seen = probe(&ours.plan).await.map_err(not_driven)?;
-            let session = seen.session.unwrap_or(Session { id: None });
+            let session = seen.session.unwrap_or_default();
             (
                 ours,
                 bare("bare hyper", seen.length, session).await?,
@@ -203,7 +203,7 @@ async fn compare(
             )
         }
         None => {
-            let (length, session) = (case.workload.usual_answer(), Session { id: None });
+            let (length, session) = (case.workload.usual_answer(), Session::default());
             (
                 bare("bare hyper again", length, session.clone()).await?,
                 bare("bare hyper", length, session).await?,

@@ -143,7 +143,7 @@ async fn count_product(
         twice.less(once).each(arguments.requests),
         Seen {
             length: seen.length,
-            session: seen.session.unwrap_or(Session { id: None }),
+            session: seen.session.unwrap_or_default(),
         },
     ))
 }
