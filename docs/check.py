@@ -86,7 +86,10 @@ def whole():
 def pages(arguments):
     if arguments:
         return [Path(name).resolve() for name in arguments]
-    found = [ROOT / "README.md", ROOT / "helm/longshore/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    found = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+    for folder in ("conformance", "examples", "fuzz", "helm", "interop", "loadtest"):
+        readmes = sorted((ROOT / folder).rglob("README.md"))
+        found += [page for page in readmes if "node_modules" not in page.parts]
     return [page for page in found if not relative(page).startswith(EXEMPT)]
 
 
