@@ -43,7 +43,7 @@ INITIALIZE = {
 
 def version(file, name):
     """The pinned version of a package in one of the files beside this one."""
-    found = re.search(rf'"?{re.escape(name)}"?\s*(?:==|: "|= (?:\{{ version = )?"=?)([\d.]+)', (HERE / file).read_text())
+    found = re.search(rf'(?m)^\s*"?{re.escape(name)}"?\s*(?:==|: "|= (?:\{{ version = )?"=?)([\d.]+)', (HERE / file).read_text())
     return found[1]
 
 
