@@ -73,7 +73,7 @@ def installed():
             shutil.copy(HERE / "npm" / name, folder)
         run("npm", "ci", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", cwd=folder)
         name = "@modelcontextprotocol/server"
-        servers.append((name, version("npm/package.json", name), "", lambda port: ["node", folder / "server.mjs", port]))
+        servers.append(("TypeScript SDK", version("npm/package.json", name), "", lambda port: ["node", folder / "server.mjs", port]))
     else:
         print("SKIPPED: the TypeScript SDK needs Node and npm", file=sys.stderr)
 
@@ -83,7 +83,7 @@ def installed():
     run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement", HERE / "python/requirements.txt")
     for name, package, modes in (("mcp", "mcp", ("session", "stateless")), ("fastmcp", "fastmcp", ("session", "stateless")), ("chuk", "chuk-mcp-server", ("session",))):
         for mode in modes:
-            shown = f"{package} (Python)" if package == "mcp" else package
+            shown = "Python SDK" if package == "mcp" else package
             label = mode if len(modes) > 1 else ""
             servers.append(
                 (shown, version("python/requirements.txt", package), label, lambda port, name=name, mode=mode: [python, "-W", "ignore", HERE / "python/peer.py", name, port, mode])
