@@ -23,7 +23,7 @@ use crate::telemetry::{AttributeValue, ClientSpan, SpanEnd, SpanInfo, is_named_l
 
 /// Client for one API, shared by all of its tools.
 #[derive(Debug)]
-pub(super) struct Exchange {
+pub(super) struct ApiClient {
     client: Client,
     bulkhead: Bulkhead,
     credentials: Credentials,
@@ -39,7 +39,7 @@ pub(super) struct Exchange {
 
 /// Reason why there is no response.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ExchangeError {
+pub(super) enum ApiClientError {
     /// The concurrency limit of the source is reached.
     #[error("{source_name}: too many calls are under way; try again in a moment")]
     Full { source_name: Box<str> },
@@ -60,7 +60,7 @@ pub(super) enum ExchangeError {
     Fetch(#[from] FetchError),
 }
 
-impl ExchangeError {
+impl ApiClientError {
     /// Converts it to an error for the model. What concerns the caller is told to it even if errors are masked.
     fn into_tool_error(self, source_name: &str) -> ToolError {
         match self {
@@ -100,7 +100,7 @@ const BACKOFF: Backoff = Backoff {
     max: Duration::from_secs(5),
 };
 
-impl Exchange {
+impl ApiClient {
     /// Creates a client for `base`. The operator configured that URL, so it is trusted.
     ///
     /// # Errors
@@ -189,7 +189,7 @@ impl Exchange {
         request: OutgoingRequest,
         manner: RequestOptions,
         errand: Option<CallRef<'_>>,
-    ) -> Result<FetchedResponse, ExchangeError> {
+    ) -> Result<FetchedResponse, ApiClientError> {
         let sent = self.try_to_send(request, manner, errand).await;
         self.heed(Fares::of(&sent));
         sent
@@ -223,7 +223,7 @@ impl Exchange {
         request: OutgoingRequest,
         manner: RequestOptions,
         errand: Option<CallRef<'_>>,
-    ) -> Result<FetchedResponse, ExchangeError> {
+    ) -> Result<FetchedResponse, ApiClientError> {
         let caller = errand.map(|errand| errand.context.principal());
         let deadline = Instant::now() + self.timeout;
         let mut failures = 0;
@@ -305,7 +305,7 @@ impl Exchange {
             let Some(delay) = delay else {
                 return Ok(sent?);
             };
-            last = Some(sent.map_err(ExchangeError::from));
+            last = Some(sent.map_err(ApiClientError::from));
             tokio::time::sleep(delay).await;
             self.retried.fetch_add(1, Ordering::Relaxed);
         }
@@ -331,7 +331,7 @@ impl Exchange {
     }
 
     /// Converts a bulkhead rejection to an error for the caller.
-    fn turned(&self, turned: &BulkheadError, url: &Url) -> ExchangeError {
+    fn turned(&self, turned: &BulkheadError, url: &Url) -> ApiClientError {
         let source_name = self.name.clone();
         match turned {
             BulkheadError::Down { wait } => {
@@ -339,14 +339,14 @@ impl Exchange {
                     .last_failure
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner);
-                ExchangeError::Down {
+                ApiClientError::Down {
                     source_name,
                     host: host_of(url).into(),
                     last: last.clone(),
                     wait: *wait,
                 }
             }
-            _ => ExchangeError::Full { source_name },
+            _ => ApiClientError::Full { source_name },
         }
     }
 }
@@ -428,7 +428,7 @@ enum Fares {
 }
 
 impl Fares {
-    fn of(sent: &Result<FetchedResponse, ExchangeError>) -> Self {
+    fn of(sent: &Result<FetchedResponse, ApiClientError>) -> Self {
         match sent {
             Ok(answer)
                 if is_unavailable(answer.status) || answer.status == StatusCode::UNAUTHORIZED =>
@@ -436,9 +436,9 @@ impl Fares {
                 Self::Badly(format!("it responded with {}", answer.status))
             }
             Ok(_) => Self::Well,
-            Err(ExchangeError::Full { .. } | ExchangeError::Down { .. }) => Self::Unknown,
-            Err(ExchangeError::Credentials(error)) if error.concerns_caller() => Self::Unknown,
-            Err(ExchangeError::Fetch(error)) if !error.is_fault_of_server() => Self::Unknown,
+            Err(ApiClientError::Full { .. } | ApiClientError::Down { .. }) => Self::Unknown,
+            Err(ApiClientError::Credentials(error)) if error.concerns_caller() => Self::Unknown,
+            Err(ApiClientError::Fetch(error)) if !error.is_fault_of_server() => Self::Unknown,
             Err(error) => Self::Badly(with_causes(error)),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::exchange::Exchange;
+use super::api_client::ApiClient;
 use super::output_contract::Mismatches;
 use crate::net::{Bulkhead, BulkheadStats};
 
@@ -27,7 +27,7 @@ pub struct ClientStats {
 
 impl ClientStatsHandle {
     /// Statistics of an API client.
-    pub(super) fn of_exchange(name: &str, kind: &'static str, exchange: &Arc<Exchange>) -> Self {
+    pub(super) fn of_exchange(name: &str, kind: &'static str, exchange: &Arc<ApiClient>) -> Self {
         let exchange = Arc::downgrade(exchange);
         Self {
             name: name.to_owned(),

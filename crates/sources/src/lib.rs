@@ -28,7 +28,7 @@ mod command;
 mod redact;
 pub mod config;
 mod credentials;
-mod exchange;
+mod api_client;
 mod client_stats;
 mod http;
 mod identity;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::config::{MetricsPolicy, TelemetryConfig};
 use super::metrics::Metrics;
+use super::request_scope::Telemetry;
 use super::trace::Propagation;
-use super::watch::Telemetry;
 use crate::environment::Probe;
 use crate::net::Background;
 

@@ -31,7 +31,7 @@ mod snapshot;
 mod trace;
 #[cfg(feature = "otlp")]
 mod variables;
-mod watch;
+mod request_scope;
 
 pub use config::{ExportProtocol, MetricsPolicy, SpanNames, TelemetryConfig};
 pub use trace::{TraceContext, current as current_trace};
@@ -53,12 +53,12 @@ pub use readiness::{BackendCounts, Phase, ServerLifecycle};
 pub use reasons::{Reason, Refusals};
 pub use records::{Record, are_sent as records_are_sent, send as send_record};
 pub use redact::{Redaction, is_named_like_a_secret, omitted, secret_properties};
+pub use request_scope::{
+    DeferredScope, HttpWatch, RequestObserver, RequestOrigin, RequestResult, RequestScope,
+    Succession, Telemetry,
+};
 pub use trace::{
     Baggage, Propagation, enter as enter_trace, of_headers as trace_of_headers,
     of_meta as trace_of_meta,
-};
-pub use watch::{
-    DeferredScope, HttpWatch, RequestObserver, RequestOrigin, RequestResult, RequestScope,
-    Succession, Telemetry,
 };
 pub use worker_counters::{CountedTransport, HttpKey, OperationOutcome, Route, WorkerCounters};

@@ -17,7 +17,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio::task::{AbortHandle, JoinHandle};
 
-use super::tasks::spawn_on;
+use super::spawn::spawn_on;
 
 type BoxError = Box<dyn Error + Send + Sync>;
 type ReportFailure = Box<dyn Fn(&str, &str) + Send + Sync>;

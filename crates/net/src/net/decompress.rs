@@ -6,11 +6,11 @@ use bytes::Bytes;
 use flate2::write::MultiGzDecoder;
 
 /// Inflates what arrives piece by piece, up to a size.
-pub(super) struct Inflate(MultiGzDecoder<Capped>);
+pub(super) struct Decompressor(MultiGzDecoder<Capped>);
 
 /// Reason for which decompression stopped.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum InflateError {
+pub(super) enum DecompressError {
     TooLarge,
     Malformed,
 }
@@ -36,7 +36,7 @@ impl Write for Capped {
     }
 }
 
-impl Inflate {
+impl Decompressor {
     pub(super) fn new(max: usize) -> Self {
         Self(MultiGzDecoder::new(Capped {
             bytes: Vec::new(),
@@ -45,22 +45,22 @@ impl Inflate {
         }))
     }
 
-    pub(super) fn push(&mut self, piece: &[u8]) -> Result<(), InflateError> {
+    pub(super) fn push(&mut self, piece: &[u8]) -> Result<(), DecompressError> {
         self.0.write_all(piece).map_err(|_| self.fault())
     }
 
-    pub(super) fn finish(mut self) -> Result<Bytes, InflateError> {
+    pub(super) fn finish(mut self) -> Result<Bytes, DecompressError> {
         match self.0.try_finish() {
             Ok(()) => Ok(std::mem::take(&mut self.0.get_mut().bytes).into()),
             Err(_) => Err(self.fault()),
         }
     }
 
-    fn fault(&self) -> InflateError {
+    fn fault(&self) -> DecompressError {
         if self.0.get_ref().full {
-            InflateError::TooLarge
+            DecompressError::TooLarge
         } else {
-            InflateError::Malformed
+            DecompressError::Malformed
         }
     }
 }
@@ -77,39 +77,48 @@ mod tests {
         encoder.finish().expect("memory")
     }
 
-    fn inflate(gzipped: &[u8], max: usize) -> Result<Bytes, InflateError> {
-        let mut inflate = Inflate::new(max);
+    fn decompressed(gzipped: &[u8], max: usize) -> Result<Bytes, DecompressError> {
+        let mut decompressor = Decompressor::new(max);
         for piece in gzipped.chunks(7) {
-            inflate.push(piece)?;
+            decompressor.push(piece)?;
         }
-        inflate.finish()
+        decompressor.finish()
     }
 
     #[test]
     fn what_comes_out_is_counted_and_not_what_goes_in() {
         let bomb = gzip(&vec![0; 50_000_000]);
         assert!(bomb.len() < 100_000);
-        assert_eq!(inflate(&bomb, 1_000_000), Err(InflateError::TooLarge));
-        assert_eq!(inflate(&gzip(b"hello"), 5).as_deref(), Ok(&b"hello"[..]));
-        assert_eq!(inflate(&gzip(b"hello!"), 5), Err(InflateError::TooLarge));
+        assert_eq!(
+            decompressed(&bomb, 1_000_000),
+            Err(DecompressError::TooLarge)
+        );
+        assert_eq!(
+            decompressed(&gzip(b"hello"), 5).as_deref(),
+            Ok(&b"hello"[..])
+        );
+        assert_eq!(
+            decompressed(&gzip(b"hello!"), 5),
+            Err(DecompressError::TooLarge)
+        );
     }
 
     #[test]
     fn what_is_no_gzip_or_breaks_off_is_refused() {
         assert_eq!(
-            inflate(b"hello, I am text", 100),
-            Err(InflateError::Malformed)
+            decompressed(b"hello, I am text", 100),
+            Err(DecompressError::Malformed)
         );
         let whole = gzip(b"hello");
         assert_eq!(
-            inflate(&whole[..whole.len() - 3], 100),
-            Err(InflateError::Malformed)
+            decompressed(&whole[..whole.len() - 3], 100),
+            Err(DecompressError::Malformed)
         );
         let mut wrong = whole.clone();
         let at = wrong.len() - 6;
         wrong[at] ^= 1;
-        assert_eq!(inflate(&wrong, 100), Err(InflateError::Malformed));
+        assert_eq!(decompressed(&wrong, 100), Err(DecompressError::Malformed));
         let two = [gzip(b"a"), gzip(b"b")].concat();
-        assert_eq!(inflate(&two, 100).as_deref(), Ok(&b"ab"[..]));
+        assert_eq!(decompressed(&two, 100).as_deref(), Ok(&b"ab"[..]));
     }
 }

@@ -4,7 +4,7 @@
 //! [`Bulkhead`], [`Breaker`] and [`Backoff`] isolate a slow or unavailable upstream from the others.
 
 #[cfg(feature = "egress")]
-mod answer;
+mod streaming_response;
 mod background;
 mod backoff;
 mod body;
@@ -18,11 +18,11 @@ pub mod child;
 mod client;
 #[cfg(feature = "egress")]
 mod connect;
-mod fetch_error;
+mod error;
 #[cfg(feature = "egress")]
 mod guard;
 #[cfg(feature = "egress")]
-mod inflate;
+mod decompress;
 #[cfg(feature = "egress")]
 mod pinned_client;
 mod peer;
@@ -34,14 +34,12 @@ mod program;
 mod resolve;
 mod share;
 mod sse;
-mod tasks;
+mod spawn;
 mod upload;
 mod waker_filter;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
-#[cfg(feature = "egress")]
-pub use answer::{FetchedResponse, StreamingResponse};
 pub use background::{Background, OnFailure, StopSignal, TaskName, TaskOutput};
 pub use backoff::{Backoff, chance};
 pub use body::{Body, BodyError};
@@ -51,8 +49,8 @@ pub use bulkhead::{Bulkhead, BulkheadConfig, BulkheadError, BulkheadPermit, Bulk
 pub use challenge::challenge_parameter;
 #[cfg(feature = "egress")]
 pub use client::{Client, ClientBuilder, ClientError, Deadlines, OutgoingRequest};
-pub use fetch_error::with_causes;
-pub use fetch_error::{Cause, FetchError, Phase};
+pub use error::with_causes;
+pub use error::{Cause, FetchError, Phase};
 #[cfg(feature = "egress")]
 pub use guard::{EgressConfig, Guard, HostRuleError};
 pub use peer::Peer;
@@ -64,7 +62,9 @@ pub use proxies::TrustedProxies;
 #[cfg(feature = "egress")]
 pub use resolve::{Resolve, SystemResolver};
 pub use share::{FairSemaphore, ShareKey, enter as enter_share};
+pub use spawn::{spawn, spawn_blocking, spawn_on};
 pub use sse::{Event, EventDecoder, SseItem};
-pub use tasks::{spawn, spawn_blocking, spawn_on};
+#[cfg(feature = "egress")]
+pub use streaming_response::{FetchedResponse, StreamingResponse};
 pub use upload::Upload;
 pub use waker_filter::ConnectionWaker;

@@ -212,7 +212,7 @@ impl Parts {
             .handshake(stream)
             .await
             .map_err(|error| self.broken(error))?;
-        super::tasks::spawn(async move {
+        super::spawn::spawn(async move {
             // The request on this connection receives the error.
             let _ = connection.await;
         });

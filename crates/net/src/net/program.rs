@@ -169,7 +169,7 @@ impl Child {
         let group: SharedGroup = Arc::new(Mutex::new(Some(group)));
         let (stop, asked) = oneshot::channel();
         let shared = Arc::clone(&group);
-        let task = super::tasks::spawn(async move {
+        let task = super::spawn::spawn(async move {
             let asked = async {
                 match asked.await {
                     Ok(grace) => grace,

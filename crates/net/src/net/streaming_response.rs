@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use url::Url;
 
 use super::client::{is_redirect, next_url};
-use super::inflate::{Inflate, InflateError};
+use super::decompress::{DecompressError, Decompressor};
 use super::pinned_client::PoolSlot;
 use super::{FetchError, Phase};
 
@@ -31,7 +31,7 @@ pub struct FetchedResponse {
     pub status: StatusCode,
     /// Its headers.
     pub headers: HeaderMap,
-    /// Its body, inflated.
+    /// Its body, decompressed.
     pub body: Bytes,
     /// Final URL, after redirects.
     pub url: Url,
@@ -214,19 +214,21 @@ impl StreamingResponse {
             // Response to HEAD, or an empty body.
             return Ok(Bytes::new());
         };
-        let mut inflate = Inflate::new(self.max);
+        let mut decompressor = Decompressor::new(self.max);
         let mut next = Some(first);
         while let Some(data) = next {
-            inflate.push(&data).map_err(|e| self.not_inflated(&e))?;
+            decompressor
+                .push(&data)
+                .map_err(|e| self.not_decompressed(&e))?;
             next = self.chunk().await?;
         }
-        inflate.finish().map_err(|e| self.not_inflated(&e))
+        decompressor.finish().map_err(|e| self.not_decompressed(&e))
     }
 
-    fn not_inflated(&self, error: &InflateError) -> FetchError {
+    fn not_decompressed(&self, error: &DecompressError) -> FetchError {
         match error {
-            InflateError::TooLarge => self.too_large(),
-            InflateError::Malformed => FetchError::Encoding {
+            DecompressError::TooLarge => self.too_large(),
+            DecompressError::Malformed => FetchError::Encoding {
                 host: self.host.to_string(),
             },
         }

@@ -18,10 +18,10 @@ use super::store::{Artifact, ArtifactFuture, ArtifactStore, name_of};
 use super::workload::Workload;
 use crate::environment::{Probe, Secret};
 use crate::net::{self, BulkheadConfig, EgressConfig, FetchedResponse, OutgoingRequest};
+use crate::source::api_client::{ApiClient, ApiClientError, RequestOptions};
 use crate::source::config::ExchangeLimits;
 use crate::source::config::SourceParts;
 use crate::source::credentials::AuthConfig;
-use crate::source::exchange::{Exchange, ExchangeError, RequestOptions};
 
 /// Bucket for large results.
 ///
@@ -100,7 +100,7 @@ pub(super) enum S3Error {
     #[error(transparent)]
     Sign(#[from] SignError),
     #[error(transparent)]
-    Exchange(#[from] ExchangeError),
+    Exchange(#[from] ApiClientError),
     #[error("the store is full (artifacts.total_bytes)")]
     TooLarge,
     #[error("it responded with status {status}{}", of_code(.code))]
@@ -121,7 +121,7 @@ pub(super) struct S3 {
     prefix: String,
     region: String,
     keys: KeySource,
-    exchange: Arc<Exchange>,
+    exchange: Arc<ApiClient>,
     max: usize,
 }
 
@@ -183,7 +183,7 @@ impl S3 {
             redirects: 0,
             bulkhead: config.bulkhead.clone(),
         };
-        let exchange = Exchange::new(
+        let exchange = ApiClient::new(
             "artifacts",
             std::slice::from_ref(&base),
             &EgressConfig::default(),
@@ -256,7 +256,7 @@ impl S3 {
     }
 
     /// Returns the client, for statistics.
-    pub(super) fn exchange(&self) -> &Arc<Exchange> {
+    pub(super) fn exchange(&self) -> &Arc<ApiClient> {
         &self.exchange
     }
 }

@@ -15,10 +15,10 @@ pub use config::{HttpSourceConfig, HttpToolConfig, PagesConfig, ReadAs, Response
 use self::answer::{Pages, Response};
 use self::request::RequestPlan;
 pub(super) use self::request::{assemble, parse_base};
+use super::api_client::{ApiClient, CallRef, RequestOptions, is_safe};
 use super::argument::{fill_in, input_schema, names};
 use super::client_stats::ClientStatsHandle;
 use super::config::SourceBuilder;
-use super::exchange::{CallRef, Exchange, RequestOptions, is_safe};
 use super::identity::{Forward, names_authorization};
 use super::output_contract::{Mismatches, OutputContract};
 use super::redact::{conceal, secrets_in};
@@ -37,7 +37,7 @@ pub struct HttpTool {
 
 struct Plan {
     schema: serde_json::Value,
-    exchange: Arc<Exchange>,
+    exchange: Arc<ApiClient>,
     request: RequestPlan,
     /// Applies only to requests with the source's credentials.
     forward: Forward,
@@ -68,7 +68,7 @@ pub fn collect(http: &HttpSourceConfig, collector: &mut SourceBuilder) {
     };
     bases.extend(http.tools.iter().filter_map(|tool| own(tool)?.ok()));
     let source = collector.source.clone();
-    let exchange = Exchange::new(
+    let exchange = ApiClient::new(
         &source,
         &bases,
         &http.egress,
@@ -126,7 +126,7 @@ impl HttpTool {
         http: &HttpSourceConfig,
         config: &HttpToolConfig,
         prefix: &str,
-        (exchange, forward): (Arc<Exchange>, &Forward),
+        (exchange, forward): (Arc<ApiClient>, &Forward),
         mismatches: &Mismatches,
     ) -> Result<Self, String> {
         let schema = input_schema(&config.arguments, config.input_schema.as_ref())?;

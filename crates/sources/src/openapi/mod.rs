@@ -23,9 +23,9 @@ use self::document::{Document, ImportLimits};
 use self::operation::{Operation, SchemaBytes, text};
 use self::request::RequestMapping;
 use self::security::Proofs;
+use super::api_client::{ApiClient, CallRef, RequestOptions, is_safe};
 use super::client_stats::ClientStatsHandle;
 use super::config::{GRACE, SourceBuilder};
-use super::exchange::{CallRef, Exchange, RequestOptions, is_safe};
 use super::http::annotations_of;
 use super::identity::{Forward, ForwardConfig, names_authorization};
 use super::name::{sanitized, shortened};
@@ -46,7 +46,7 @@ pub struct OperationTool {
 struct Plan {
     shape: RequestMapping,
     base: Url,
-    exchange: Arc<Exchange>,
+    exchange: Arc<ApiClient>,
     proofs: Proofs,
     headers: HeaderMap,
     forward: Forward,
@@ -221,7 +221,7 @@ struct Import<'a> {
     config: &'a OpenApiSourceConfig,
     document: &'a Document,
     base: Option<Url>,
-    exchange: Arc<Exchange>,
+    exchange: Arc<ApiClient>,
     headers: HeaderMap,
     forward: Forward,
     /// True if requests carry credentials that only the API may receive.
@@ -276,7 +276,7 @@ impl<'a> Import<'a> {
                 return Err(("credentials", problem));
             }
         }
-        let exchange = Exchange::new(
+        let exchange = ApiClient::new(
             &collector.source,
             &trusted,
             &config.egress,

@@ -250,7 +250,7 @@ async fn without_leave_a_redirect_is_an_answer() {
 }
 
 #[tokio::test]
-async fn answers_are_read_up_to_a_size_after_inflating() {
+async fn answers_are_read_up_to_a_size_after_decompression() {
     use flate2::Compression;
     use flate2::write::GzEncoder;
     use std::io::Write as _;
