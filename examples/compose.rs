@@ -47,7 +47,7 @@ impl Notes {
             .changed
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .tell();
+            .notify();
     }
 }
 

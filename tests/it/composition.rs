@@ -41,7 +41,7 @@ impl Names {
     fn are(&self, names: &[&str]) {
         let mut shared = self.0.lock().expect("not poisoned");
         shared.0 = names.iter().map(|name| (*name).to_owned()).collect();
-        shared.1.tell();
+        shared.1.notify();
     }
 }
 

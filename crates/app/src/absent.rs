@@ -315,7 +315,7 @@ impl Upstreams {
         match *self {}
     }
 
-    pub(crate) fn keep_up(&self, _: impl Fn() + Send + Sync + 'static) {
+    pub(crate) fn maintain(&self, _: impl Fn() + Send + Sync + 'static) {
         match *self {}
     }
 

@@ -161,7 +161,7 @@ impl Notifier {
     }
 
     /// Sends a message that must not be lost: a client request, or its cancellation. Other limits bound their number.
-    pub fn say(&self, message: Vec<u8>) {
+    pub fn send_message(&self, message: Vec<u8>) {
         self.queue().keep(message.into());
         self.spoke.store(true, Ordering::Release);
     }

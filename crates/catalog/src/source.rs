@@ -64,12 +64,12 @@ pub struct ChangeHandle(Arc<Notify>);
 
 impl ChangeHandle {
     /// Reports that the items have changed. The server calls [`Source::offer`] again and notifies its clients.
-    pub fn tell(&self) {
+    pub fn notify(&self) {
         self.0.notify_one();
     }
 
     /// Waits until something has changed.
-    pub async fn heard(&self) {
+    pub async fn notified(&self) {
         self.0.notified().await;
     }
 }

@@ -134,7 +134,7 @@ fn filter(level: &str) -> Result<Targets, AppError> {
 }
 
 /// Prints the banner: the server's address and how to connect.
-pub(super) fn greet(bound: &BoundServer, address: SocketAddr) {
+pub(super) fn print_banner(bound: &BoundServer, address: SocketAddr) {
     let root = root_url(bound.scheme(), address);
     let page = match bound.playground_is_off_because() {
         Some(reason) => Page::Off(reason),

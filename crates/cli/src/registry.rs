@@ -115,7 +115,7 @@ pub(super) fn registry(args: RegistryArgs) -> Result<(), Failure> {
                 name: upstream.unwrap_or(made.name),
                 ..made
             };
-            tell(&server, &made);
+            print_summary(&server, &made);
             print(&configuration(&server, &made))
         }
     }
@@ -148,7 +148,7 @@ fn listed(found: &[Server]) -> String {
 }
 
 /// Prints what a user of the entry must supply.
-fn tell(server: &Server, entry: &Entry) {
+fn print_summary(server: &Server, entry: &Entry) {
     if let Some(status) = server
         .status
         .as_deref()

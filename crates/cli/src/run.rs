@@ -96,7 +96,7 @@ pub(super) fn run(command: RunCommand, audience: &mut Audience) -> Result<(), Ma
         match (*audience, bound.address()) {
             (Audience::Programs, _) => bound.announce(),
             (Audience::People, Some(address)) => {
-                output::greet(&bound, address);
+                output::print_banner(&bound, address);
             }
             (Audience::People, None) => match bound.unix_socket() {
                 Some(path) => output::greet_at_file(path, &bound.offering()),

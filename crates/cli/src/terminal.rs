@@ -32,7 +32,7 @@ pub(super) fn secret(prompt: &str) -> io::Result<String> {
 pub(super) struct User;
 
 impl super::client::Person for User {
-    fn tell(&mut self, text: &str) -> io::Result<()> {
+    fn print(&mut self, text: &str) -> io::Result<()> {
         writeln!(io::stderr(), "{text}")
     }
 

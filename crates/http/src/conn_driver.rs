@@ -63,7 +63,7 @@ pub(super) async fn until_retired(
     let look = |connection: Pin<&mut H2Conn>, cx: &Context<'_>| {
         state.begin_look();
         let looks = looks.get_or_insert_with(|| CoalescingWaker::new(state, cx.waker()));
-        match looks.look(connection) {
+        match looks.poll_connection(connection) {
             Poll::Pending if state.is_restless() => Poll::Ready(None),
             ended => ended.map(Some),
         }

@@ -72,7 +72,7 @@ impl FramingGuard {
     /// Inspects the bytes of a read before any other consumer. Returns the comparison with the remembered head for
     /// bytes that begin a later head of the connection.
     #[inline]
-    pub fn look(&mut self, bytes: &mut [u8], at: BytePosition) -> HeadMatch {
+    pub fn inspect(&mut self, bytes: &mut [u8], at: BytePosition) -> HeadMatch {
         // Otherwise the head could not be attributed to a request.
         let begins_one = at == BytePosition::Beginning && self.end == Some(self.read) && !self.lost;
         if begins_one && let Some(ends) = self.known.recognise(bytes) {

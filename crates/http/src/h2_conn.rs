@@ -305,7 +305,10 @@ impl CoalescingWaker {
 
     /// Polls a connection, and again for what streams that have begun by that have to send.
     #[inline]
-    pub(super) fn look<C: Future>(&self, mut connection: Pin<&mut C>) -> Poll<C::Output> {
+    pub(super) fn poll_connection<C: Future>(
+        &self,
+        mut connection: Pin<&mut C>,
+    ) -> Poll<C::Output> {
         let cx = &mut Context::from_waker(&self.waker);
         loop {
             let looked = connection.as_mut().poll(cx);
@@ -395,11 +398,11 @@ mod tests {
             }
             Poll::<()>::Pending
         }));
-        assert!(looks.look(connection.as_mut()).is_pending());
+        assert!(looks.poll_connection(connection.as_mut()).is_pending());
         assert_eq!(woken.0.load(SeqCst), 0);
         looks.waker.wake_by_ref();
         assert_eq!(woken.0.load(SeqCst), 1, "nobody looks at it now");
-        assert!(looks.look(connection).is_pending());
+        assert!(looks.poll_connection(connection).is_pending());
         assert_eq!(polls, 4, "three times, and once");
     }
 
@@ -408,7 +411,7 @@ mod tests {
         let state = state();
         let looks = CoalescingWaker::new(&state, Waker::noop());
         let connection = pin!(async { begin_stream(&state) });
-        assert!(looks.look(connection).is_ready());
+        assert!(looks.poll_connection(connection).is_ready());
     }
 
     /// A server that asks its client for a sign of life after 20 seconds, and the seconds that pass.

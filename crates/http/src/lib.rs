@@ -162,7 +162,7 @@ impl Listener {
     /// Returns a task that reloads the certificate when its files change, with TLS.
     pub fn reload_certificate(&self) -> Option<impl Future<Output = Infallible> + Send + 'static> {
         let tls = self.tls.clone()?;
-        Some(async move { tls.keep_up().await })
+        Some(async move { tls.watch_files().await })
     }
 
     /// Writes the actual address into the settings. It differs from the configured one for an inherited socket or port

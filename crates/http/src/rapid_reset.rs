@@ -71,7 +71,7 @@ impl ResetGuard {
 
     /// Follows what came next, in the second `now`.
     #[inline]
-    pub(super) fn look(&mut self, bytes: &[u8], now: u32) -> ResetCount {
+    pub(super) fn inspect(&mut self, bytes: &[u8], now: u32) -> ResetCount {
         let Counts {
             resets: count,
             idle,
@@ -164,46 +164,46 @@ mod tests {
         let sent = streams(7);
         for size in 1..=sent.len() {
             let mut watch = ResetGuard::new(100, 100);
-            let seen = sent.chunks(size).map(|part| watch.look(part, 1).count);
+            let seen = sent.chunks(size).map(|part| watch.inspect(part, 1).count);
             assert_eq!(seen.sum::<u32>(), 7, "{size}");
             assert_eq!(watch.rest_of_frame(), 0);
         }
         let mut watch = ResetGuard::new(100, 100);
-        watch.look(&streams(0), 1);
-        watch.look(&frame(0, b"data")[..10], 1);
+        watch.inspect(&streams(0), 1);
+        watch.inspect(&frame(0, b"data")[..10], 1);
         assert_eq!(watch.rest_of_frame(), 3);
     }
 
     #[test]
     fn so_many_in_a_second_and_not_one_more() {
         let mut watch = ResetGuard::new(5, 100);
-        assert!(!watch.look(&streams(5), 1).too_many);
+        assert!(!watch.inspect(&streams(5), 1).too_many);
         let one = frame(RST_STREAM, &[0; 4]);
-        assert!(!watch.look(&one, 2).too_many, "another second");
+        assert!(!watch.inspect(&one, 2).too_many, "another second");
         for _ in 0..4 {
-            assert!(!watch.look(&one, 2).too_many);
+            assert!(!watch.inspect(&one, 2).too_many);
         }
         // What takes nothing back is told of nothing.
-        assert!(!watch.look(&frame(0, b"data"), 2).too_many);
-        assert!(watch.look(&one, 2).too_many);
+        assert!(!watch.inspect(&frame(0, b"data"), 2).too_many);
+        assert!(watch.inspect(&one, 2).too_many);
     }
 
     #[test]
     fn frames_that_are_for_nothing_are_bounded() {
         for kind in [PRIORITY, SETTINGS, PING, 0x55] {
             let mut watch = ResetGuard::new(5, 100);
-            watch.look(&streams(0), 1);
+            watch.inspect(&streams(0), 1);
             let one = frame(kind, &[0; 5]);
             for _ in 0..99 {
-                assert!(!watch.look(&one, 1).too_idle);
+                assert!(!watch.inspect(&one, 1).too_idle);
             }
-            assert!(watch.look(&one, 1).too_idle, "{kind}");
-            assert!(!watch.look(&one, 2).too_idle, "another second");
+            assert!(watch.inspect(&one, 1).too_idle, "{kind}");
+            assert!(!watch.inspect(&one, 2).too_idle, "another second");
         }
         let mut watch = ResetGuard::new(5, 100);
-        watch.look(&streams(0), 1);
+        watch.inspect(&streams(0), 1);
         for _ in 0..1000 {
-            assert!(!watch.look(&frame(0, b"data"), 1).too_idle);
+            assert!(!watch.inspect(&frame(0, b"data"), 1).too_idle);
         }
     }
 }

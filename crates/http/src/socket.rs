@@ -140,7 +140,7 @@ impl AsyncRead for Socket {
                     Phase::Idle | Phase::Head => BytePosition::Head,
                     _ => BytePosition::Body,
                 };
-                let came = socket.watch.look(&mut buffer.filled_mut()[before..], at);
+                let came = socket.watch.inspect(&mut buffer.filled_mut()[before..], at);
                 if at == BytePosition::Beginning {
                     head_cache.note(came);
                 }
@@ -148,7 +148,7 @@ impl AsyncRead for Socket {
             Some(watch) => {
                 let read = &buffer.filled()[before..];
                 socket.state.takes_room(read.len());
-                let resets = watch.look(read, socket.state.now());
+                let resets = watch.inspect(read, socket.state.now());
                 if 0 < resets.count {
                     socket.state.takes_back(resets.count);
                 }
@@ -298,7 +298,7 @@ mod tests {
     }
 
     /// What is read until others have their turn.
-    async fn look(socket: &mut Socket, state: &ConnectionState) -> usize {
+    async fn poll_once(socket: &mut Socket, state: &ConnectionState) -> usize {
         state.begin_look();
         let mut read = 0;
         poll_fn(|cx| {
@@ -328,14 +328,14 @@ mod tests {
         let whole = sent.len();
         sent.extend(vec![0; 9 * 3_900]);
         client.write_all(&sent).await.expect("sent");
-        assert_eq!(look(&mut socket, &state).await, 24 + 512);
+        assert_eq!(poll_once(&mut socket, &state).await, 24 + 512);
         // The rest of a frame, as much as is asked for.
-        assert_eq!(look(&mut socket, &state).await, 8192);
+        assert_eq!(poll_once(&mut socket, &state).await, 8192);
         let rest = whole - (24 + 512 + 8192);
-        assert_eq!(look(&mut socket, &state).await, rest + 512);
-        assert_eq!(look(&mut socket, &state).await, 512);
+        assert_eq!(poll_once(&mut socket, &state).await, rest + 512);
+        assert_eq!(poll_once(&mut socket, &state).await, 512);
         state.has_answered();
-        assert_eq!(look(&mut socket, &state).await, 32 * 1024);
+        assert_eq!(poll_once(&mut socket, &state).await, 32 * 1024);
         drop(client);
     }
 
@@ -368,7 +368,7 @@ mod tests {
         // Nobody takes that for a client that does not read.
         assert_eq!(state.overdue(&HttpLimits::default(), &hits), None);
         assert!(state.take_begun() && !state.take_begun());
-        assert_eq!(look(&mut socket, &state).await, 14);
+        assert_eq!(poll_once(&mut socket, &state).await, 14);
         assert_eq!(write(&mut socket, b"ab"), [Some(2), Some(2)]);
         let mut seen = [0; 4];
         client.read_exact(&mut seen).await.expect("it was sent");

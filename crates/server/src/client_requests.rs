@@ -332,7 +332,7 @@ impl PendingSends {
         for slot in context.replay.take_new_requests() {
             match client_requests.register(context, &slot) {
                 Ok(id) => {
-                    context.outlet.say(request(&id, &slot));
+                    context.outlet.send_message(request(&id, &slot));
                     self.sent.push((id, slot));
                 }
                 Err(setting) => drop(slot.respond(Err(ClientRequestError::TooMany(setting)))),
@@ -349,7 +349,7 @@ impl PendingSends {
     ) {
         self.sent.retain(|(id, slot)| {
             if slot.is_closed() && client_requests.withdraw(id) {
-                context.outlet.say(cancelled(id));
+                context.outlet.send_message(cancelled(id));
             }
             slot.is_waiting()
         });

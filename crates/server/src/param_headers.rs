@@ -228,7 +228,7 @@ pub(super) fn check_parameters(
         let problem = match (argument, header) {
             (None, HeaderValueState::Absent) => continue,
             (Some(argument), HeaderValueState::Text(text))
-                if says(&text, argument, parameter.kind) =>
+                if is_text_of(&text, argument, parameter.kind) =>
             {
                 continue;
             }
@@ -250,7 +250,7 @@ pub(super) fn check_parameters(
 }
 
 /// Returns true if the header equals the argument. Integers are compared by value: `42.0` is 42 (MH-12).
-fn says(text: &str, argument: &Value, kind: ParameterKind) -> bool {
+fn is_text_of(text: &str, argument: &Value, kind: ParameterKind) -> bool {
     match (kind, argument) {
         (_, Value::String(argument)) => text == argument,
         (_, Value::Bool(argument)) => text == if *argument { "true" } else { "false" },

@@ -191,13 +191,13 @@ impl ApiClient {
         errand: Option<CallRef<'_>>,
     ) -> Result<FetchedResponse, ApiClientError> {
         let sent = self.try_to_send(request, manner, errand).await;
-        self.heed(Fares::of(&sent));
+        self.apply(Fares::of(&sent));
         sent
     }
 
     /// Logs when requests begin to fail, with the reason, and when they recover. Callers get their own message each
     /// time.
-    fn heed(&self, fares: Fares) {
+    fn apply(&self, fares: Fares) {
         let fails = match &fares {
             Fares::Well => false,
             Fares::Badly(_) => true,

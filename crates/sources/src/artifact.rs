@@ -249,7 +249,7 @@ impl Artifacts {
                     .keep(principal, tool, json.as_bytes(), "application/json", now)
                     .await;
                 output.content = match kept {
-                    Some(link) => OutputContent::Blocks(told(link, Some(&json), json.len())),
+                    Some(link) => OutputContent::Blocks(blocks_of(link, Some(&json), json.len())),
                     None => {
                         output.structured = Some(json);
                         OutputContent::Structured
@@ -271,7 +271,7 @@ impl Artifacts {
                     let link = self
                         .keep(principal, tool, bytes, "text/plain; charset=utf-8", now)
                         .await;
-                    link.map(|link| told(link, Some(&text.text), bytes.len()))
+                    link.map(|link| blocks_of(link, Some(&text.text), bytes.len()))
                 }
                 Content::Image(media) | Content::Audio(media) if self.above < media.data.len() => {
                     match STANDARD.decode(&media.data) {
@@ -279,7 +279,7 @@ impl Artifacts {
                             let link = self
                                 .keep(principal, tool, &bytes, &media.mime_type, now)
                                 .await;
-                            link.map(|link| told(link, None, bytes.len()))
+                            link.map(|link| blocks_of(link, None, bytes.len()))
                         }
                         Err(_) => None,
                     }
@@ -378,7 +378,7 @@ fn seconds(time: SystemTime) -> u64 {
 }
 
 /// Returns a link together with a description of its target.
-fn told(link: Content, text: Option<&str>, bytes: usize) -> Vec<Content> {
+fn blocks_of(link: Content, text: Option<&str>, bytes: usize) -> Vec<Content> {
     let words = match text {
         Some(text) => format!(
             "The result has {bytes} bytes and is stored for a limited time: read the linked resource. It begins:\n{}",

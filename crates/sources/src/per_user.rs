@@ -288,7 +288,7 @@ impl UserLogins {
         let invitation = self
             .invitation_of(caller)
             .map_err(|error| AccountError::NotRecognized(error.to_string()))?;
-        let found = self.tokens.look(&self.name(&invitation.user)).await;
+        let found = self.tokens.load(&self.name(&invitation.user)).await;
         let found = found.map_err(|error| AccountError::Keep(error.to_string()))?;
         let grant = found.as_ref().and_then(|grants| grants.iter().next());
         Ok(Account {
@@ -325,7 +325,7 @@ impl UserLogins {
         let Ok(invitation) = self.invitation_of(caller) else {
             return false;
         };
-        let found = self.tokens.look(&self.name(&invitation.user)).await;
+        let found = self.tokens.load(&self.name(&invitation.user)).await;
         found.is_ok_and(|found| found.is_some())
     }
 

@@ -189,7 +189,7 @@ impl CatalogBuilder {
     /// Loads the items of mounted sources again whenever one of them reports a change.
     pub(super) async fn follow_sources(self: Arc<Self>) -> Infallible {
         loop {
-            self.items.changed.heard().await;
+            self.items.changed.notified().await;
             let builder = Arc::clone(&self);
             // Schemas and catalogs take time, and other tasks wait for this thread.
             let reloaded = net::spawn_blocking(move || {

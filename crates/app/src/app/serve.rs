@@ -260,7 +260,7 @@ fn follow_upstreams(upstreams: &Upstreams, catalogs: &Arc<CatalogBuilder>) {
     let listed = Arc::new(Notify::new());
     upstreams.relay_changes(catalogs.announcer(), Arc::clone(&listed));
     let catalogs = Arc::downgrade(catalogs);
-    upstreams.keep_up(move || {
+    upstreams.maintain(move || {
         if let Some(catalogs) = catalogs.upgrade() {
             catalogs.rebuild();
             listed.notify_one();

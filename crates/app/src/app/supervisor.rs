@@ -89,7 +89,7 @@ impl Supervisor {
         if let Some(listener) = listener {
             let awaited = auth.awaited(&server.telemetry().life);
             started.run("credentials: refresh", essential, async move {
-                auth.keep_up(awaited.as_deref()).await
+                auth.refresh_keys(awaited.as_deref()).await
             });
             let measured = Arc::clone(&server);
             started.run("memory: measure", essential, async move {

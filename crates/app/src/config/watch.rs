@@ -67,7 +67,7 @@ impl Watch {
             (self.files, self.seen, self.watcher) = (files, Vec::new(), None);
             return;
         }
-        let mut seen = looks(&files);
+        let mut seen = stamps(&files);
         for (file, look) in files.iter().zip(&mut seen) {
             if let Some(known) = self.files.iter().position(|known| known == file) {
                 *look = self.seen[known];
@@ -82,7 +82,7 @@ impl Watch {
 
     /// Marks the current state of the files as seen, before the caller reads them. Only later changes are reported.
     pub(crate) fn pass_over(&mut self) {
-        self.seen = looks(&self.files);
+        self.seen = stamps(&self.files);
     }
 
     /// Waits until a file has changed and is complete. A missing file delays this for a while.
@@ -95,7 +95,7 @@ impl Watch {
                 _ = self.news.recv() => {}
                 () = tokio::time::sleep(LOOK_AGAIN) => {}
             }
-            let mut now = looks(&self.files);
+            let mut now = stamps(&self.files);
             if now == self.seen {
                 self.gone = None;
                 // Another file of the folder changes, perhaps continuously, such as a log.
@@ -104,7 +104,7 @@ impl Watch {
             }
             loop {
                 tokio::time::sleep(SETTLE).await;
-                let then = std::mem::replace(&mut now, looks(&self.files));
+                let then = std::mem::replace(&mut now, stamps(&self.files));
                 if now == then {
                     break;
                 }
@@ -154,7 +154,7 @@ fn folder_of(file: &Path) -> &Path {
     }
 }
 
-fn looks(files: &[PathBuf]) -> Vec<Option<Look>> {
+fn stamps(files: &[PathBuf]) -> Vec<Option<Look>> {
     let look = |file: &PathBuf| {
         let metadata = std::fs::metadata(file).ok()?;
         #[cfg(unix)]
@@ -220,7 +220,7 @@ mod tests {
         let mut watch = Watch::new([file.clone()]);
         std::fs::write(&file, "22").expect("written");
         watch.pass_over();
-        assert_eq!(watch.seen, looks(&watch.files));
+        assert_eq!(watch.seen, stamps(&watch.files));
         hears(&mut watch, || {
             std::fs::write(&file, "333").expect("written");
         })

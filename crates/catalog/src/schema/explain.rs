@@ -22,7 +22,7 @@ pub(super) fn explain(schema: &Value, value: &Value) -> String {
         checks_left: CHECKS,
         depth: 0,
     };
-    explanation.look(schema, value);
+    explanation.visit(schema, value);
     if explanation.found.is_empty() {
         return "the arguments do not match the input schema of the tool".to_owned();
     }
@@ -83,7 +83,7 @@ struct Violation {
 }
 
 impl<'a> Explanation<'a> {
-    fn look(&mut self, schema: &'a Value, value: &'a Value) {
+    fn visit(&mut self, schema: &'a Value, value: &'a Value) {
         if self.is_done() || self.depth == DEPTH_MAX {
             return;
         }
@@ -124,7 +124,7 @@ impl<'a> Explanation<'a> {
             .and_then(|reference| reference.strip_prefix('#'))
             .and_then(|pointer| self.root.pointer(pointer))
         {
-            self.look(target, value);
+            self.visit(target, value);
         }
         self.look_at_conditions(members, value);
         if before == self.found.len()
@@ -198,7 +198,7 @@ impl<'a> Explanation<'a> {
             && let Some(holds) = self.holds(condition, value)
             && let Some(then) = schema.get(if holds { "then" } else { "else" })
         {
-            self.look(then, value);
+            self.visit(then, value);
         }
     }
 
@@ -513,13 +513,13 @@ impl<'a> Explanation<'a> {
                     .flatten()
                     .filter(|(name, schema)| object.contains_key(*name) && !schema.is_array())
                 {
-                    self.look(schema, value);
+                    self.visit(schema, value);
                 }
             }
         }
         if let Some(Value::Array(all)) = schema.get("allOf") {
             for schema in all {
-                self.look(schema, value);
+                self.visit(schema, value);
             }
         }
         for keyword in ["anyOf", "oneOf"] {
@@ -555,7 +555,7 @@ impl<'a> Explanation<'a> {
         let mut failures = Vec::new();
         let earlier = std::mem::take(&mut self.found);
         for branch in branches {
-            self.look(branch, value);
+            self.visit(branch, value);
             failures.push(std::mem::take(&mut self.found));
         }
         self.found = earlier;
@@ -598,7 +598,7 @@ impl<'a> Explanation<'a> {
 
     fn look_within(&mut self, step: Step<'a>, schema: &'a Value, value: &'a Value) {
         self.path.push(step);
-        self.look(schema, value);
+        self.visit(schema, value);
         self.path.pop();
     }
 

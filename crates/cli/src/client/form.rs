@@ -12,7 +12,7 @@ const ATTEMPTS_MAX: usize = 5;
 /// A user who sees prompts and writes lines.
 pub(crate) trait Person {
     /// Shows a line.
-    fn tell(&mut self, text: &str) -> io::Result<()>;
+    fn print(&mut self, text: &str) -> io::Result<()>;
 
     /// Shows a prompt and reads a line. `None` at the end of the input.
     fn ask(&mut self, prompt: &str) -> io::Result<Option<String>>;
@@ -49,7 +49,7 @@ struct Choice {
 /// The terminal cannot be read or written.
 pub(super) fn fill_in(params: &Value, person: &mut impl Person) -> io::Result<Value> {
     let message = clean(params["message"].as_str().unwrap_or_default());
-    person.tell(&format!("\nThe server asks: {message}"))?;
+    person.print(&format!("\nThe server asks: {message}"))?;
     if params["mode"] == "url" {
         return visit(params, person);
     }
@@ -80,7 +80,7 @@ pub(super) fn fill_in(params: &Value, person: &mut impl Person) -> io::Result<Va
 /// Shows the page that the server wants the user to visit. It is not opened without the user.
 fn visit(params: &Value, person: &mut impl Person) -> io::Result<Value> {
     let url = clean(params["url"].as_str().unwrap_or_default());
-    person.tell(&format!(
+    person.print(&format!(
         "Open this page in a browser, if you trust the server:\n  {url}"
     ))?;
     let action = match person.ask("Press Enter when you are done there, or write n to decline: ")? {
@@ -175,11 +175,11 @@ impl Field<'_> {
     fn read(&self, person: &mut impl Person) -> io::Result<Read> {
         let title = self.schema["title"].as_str().unwrap_or(self.name);
         if let Some(description) = self.schema["description"].as_str() {
-            person.tell(&format!("  {}", clean(description)))?;
+            person.print(&format!("  {}", clean(description)))?;
         }
         if let Kind::Choice(choices) | Kind::Choices(choices) = &self.kind {
             for (at, choice) in choices.iter().enumerate() {
-                person.tell(&format!("  {}) {}", at + 1, clean(&choice.title)))?;
+                person.print(&format!("  {}) {}", at + 1, clean(&choice.title)))?;
             }
         }
         let default = self.schema.get("default");
@@ -198,14 +198,14 @@ impl Field<'_> {
                 (true, Some(default), _) => return Ok(Read::Value(default.clone())),
                 (true, None, false) => return Ok(Read::Nothing),
                 (true, None, true) => {
-                    person.tell("  a value is required; Ctrl-D cancels")?;
+                    person.print("  a value is required; Ctrl-D cancels")?;
                     continue;
                 }
                 (false, ..) => {}
             }
             match self.parse(line) {
                 Ok(value) => return Ok(Read::Value(value)),
-                Err(problem) => person.tell(&format!("  {problem}"))?,
+                Err(problem) => person.print(&format!("  {problem}"))?,
             }
         }
         Ok(Read::Cancelled)
@@ -315,7 +315,7 @@ mod tests {
     }
 
     impl Person for Typed {
-        fn tell(&mut self, text: &str) -> io::Result<()> {
+        fn print(&mut self, text: &str) -> io::Result<()> {
             self.seen.push_str(text);
             self.seen.push('\n');
             Ok(())

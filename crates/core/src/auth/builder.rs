@@ -220,7 +220,7 @@ impl Authentication {
 
     /// Reads again what may have changed, for as long as it is polled.
     /// `told` is what [`awaited`](Self::awaited) returned.
-    pub async fn keep_up(&self, told: Option<&telemetry::ReadinessGate>) -> Infallible {
+    pub async fn refresh_keys(&self, told: Option<&telemetry::ReadinessGate>) -> Infallible {
         let keys = async {
             match &self.keys {
                 Some(keys) if keys.is_watched() => look_again(keys).await,
@@ -229,7 +229,7 @@ impl Authentication {
         };
         let tokens = async {
             match &self.tokens {
-                Some(tokens) => tokens.keep_up(told).await,
+                Some(tokens) => tokens.refresh_keys(told).await,
                 None => std::future::pending().await,
             }
         };

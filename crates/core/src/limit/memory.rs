@@ -42,7 +42,7 @@ impl Pressure {
     }
 
     /// Logs a change of the level, with the limit and the use in bytes.
-    pub(super) fn tell(self, limit: u64, in_use: u64) {
+    pub(super) fn record(self, limit: u64, in_use: u64) {
         let setting = "limits.memory_bytes";
         match self {
             Self::None => tracing::info!(setting, limit, in_use, "memory is available again"),

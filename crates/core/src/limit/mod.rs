@@ -374,7 +374,7 @@ impl Limits {
         let before = Pressure::of(self.memory.swap(found as u8, Relaxed));
         if before != found {
             self.note();
-            found.tell(limit, in_use);
+            found.record(limit, in_use);
         }
         found
     }

@@ -66,7 +66,7 @@ impl Limits {
             }
             tokio::select! {
                 heard = next(&mut bus) => if let SubscriptionEvent::Message(message) = heard {
-                    self.rules.load().heed(&message, reach.replica);
+                    self.rules.load().apply(&message, reach.replica);
                 },
                 () = tokio::time::sleep_until(tell_at) => if is_shared {
                     tell_at = Instant::now() + EXCHANGE;
@@ -93,7 +93,7 @@ async fn next(bus: &mut Option<Box<dyn Subscription>>) -> SubscriptionEvent {
 }
 
 impl ActiveLimits {
-    fn heed(&self, message: &[u8], own: u64) {
+    fn apply(&self, message: &[u8], own: u64) {
         let Some((replica, taken)) = read(message) else {
             return;
         };

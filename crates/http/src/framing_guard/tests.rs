@@ -23,7 +23,7 @@ fn watched(text: &str, cuts: &[usize]) -> (String, bool) {
             at if head_end.is_none_or(|end| at < end) => BytePosition::Head,
             _ => BytePosition::Body,
         };
-        watch.look(&mut piece, at);
+        watch.inspect(&mut piece, at);
         out.extend(piece);
         rest = after;
     }

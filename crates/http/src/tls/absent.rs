@@ -35,7 +35,7 @@ impl Tls {
         match *self {}
     }
 
-    pub async fn keep_up(&self) -> Infallible {
+    pub async fn watch_files(&self) -> Infallible {
         match *self {}
     }
 }

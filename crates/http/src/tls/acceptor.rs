@@ -105,7 +105,7 @@ impl Tls {
     }
 
     /// Reads the files again whenever they change.
-    pub async fn keep_up(&self) -> Infallible {
+    pub async fn watch_files(&self) -> Infallible {
         let mut seen = self.files.seen();
         loop {
             tokio::time::sleep(LOOK).await;

@@ -61,7 +61,7 @@ impl Tasks {
         };
         stream::unfold(mailbox, |mut mailbox| async move {
             loop {
-                match mailbox.look().await {
+                match mailbox.poll_messages().await {
                     Ok(messages) if !messages.is_empty() => return Some((messages, mailbox)),
                     Ok(_) => {}
                     Err(_) => tokio::time::sleep(RETRY_INTERVAL).await,
@@ -74,7 +74,7 @@ impl Tasks {
 
 impl Inbox {
     /// Waits for an announcement, except the first time, and returns new messages.
-    async fn look(&mut self) -> Result<Vec<Value>, StateError> {
+    async fn poll_messages(&mut self) -> Result<Vec<Value>, StateError> {
         let log = self.tasks.key("task-in", &self.id);
         match &mut self.wakeup {
             None => self.wakeup = Some(self.tasks.state.subscribe(&log).await?),

@@ -112,7 +112,7 @@ impl Renewed {
     }
 
     async fn note_lacking(&self, scope: &str) -> Result<(), KeepError> {
-        let kept = self.tokens.look(&self.name).await?;
+        let kept = self.tokens.load(&self.name).await?;
         let Some(mut grant) = kept
             .as_ref()
             .and_then(|kept| self.way.choose(kept))
@@ -129,7 +129,7 @@ impl Renewed {
     fn at_hand(&self) -> Option<AccessToken> {
         let known = self.known.load();
         let known = known.as_ref()?;
-        let is_recent = known.looked.elapsed() < self.way.looks();
+        let is_recent = known.looked.elapsed() < self.way.poll_interval();
         let is_good = is_recent && known.grant.is_fresh(SystemTime::now());
         is_good.then(|| known.token.clone())
     }
@@ -140,7 +140,7 @@ impl Renewed {
             return Ok(token);
         }
         // Another process may have refreshed the token, or a user may have logged in.
-        match self.look(&mut own).await {
+        match self.load(&mut own).await {
             Ok(found) if own.is_good(&found.grant) => {
                 self.prolong(&mut own).await;
                 return self.remember(found.grant);
@@ -167,7 +167,7 @@ impl Renewed {
 
     /// Refreshes the token, unless another process did so before the lock was acquired.
     async fn renew(&self, own: &mut Own) -> Result<AccessToken, CredentialError> {
-        let found = self.look(own).await?;
+        let found = self.load(own).await?;
         if own.is_good(&found.grant) {
             own.refused = None;
             return self.remember(found.grant);
@@ -179,7 +179,7 @@ impl Renewed {
             Ok(granted) => granted,
             Err(CredentialError::Refused(status)) if is_final(status) => {
                 // A process that does not take the lock may have been faster.
-                let now = self.look(own).await?.grant;
+                let now = self.load(own).await?.grant;
                 if now.access_token != found.grant.access_token && own.is_good(&now) {
                     own.refused = None;
                     return self.remember(now);
@@ -223,8 +223,8 @@ impl Renewed {
     }
 
     /// Reads the stored grant, and stores one that could not be stored before.
-    async fn look(&self, own: &mut Own) -> Result<UsableToken, CredentialError> {
-        let kept = self.tokens.look(&self.name).await?;
+    async fn load(&self, own: &mut Own) -> Result<UsableToken, CredentialError> {
+        let kept = self.tokens.load(&self.name).await?;
         let found = kept.as_ref().and_then(|grants| self.way.choose(grants));
         if let Some(unkept) = &own.unkept
             && !is_same(unkept.replaced.as_ref(), found)
@@ -276,7 +276,7 @@ impl Renewed {
                 .is_some_and(|known| known.token.takes_nonce(response));
         }
         let mut own = self.own.lock().await;
-        let Ok(found) = self.look(&mut own).await else {
+        let Ok(found) = self.load(&mut own).await else {
             return false;
         };
         if found.grant.access_token == used {
@@ -316,7 +316,7 @@ impl Own {
 }
 
 impl GrantType {
-    fn looks(&self) -> Duration {
+    fn poll_interval(&self) -> Duration {
         match self {
             Self::Login(_) | Self::User(_) => LOOKS,
             Self::Configured(_) => LOOKS_CONFIGURED,

@@ -180,7 +180,7 @@ pub async fn log_in(
     let name = Name::of_login(&request.server);
     let failed = kept_in(tokens);
     let known = tokens
-        .look(&name)
+        .load(&name)
         .await
         .or_else(known_to_be_foreign)
         .map_err(&failed)?;
@@ -403,7 +403,7 @@ async fn identify(
     if !matches!(answer.status, StatusCode::CREATED | StatusCode::OK) {
         return Err(LoginError::NotRegistered {
             status: answer.status.as_u16(),
-            problem: told(&answer.body),
+            problem: error_text(&answer.body),
         });
     }
     let registered: Registered =
@@ -420,7 +420,7 @@ async fn identify(
 }
 
 /// Returns the issuer's error description, sanitized.
-fn told(body: &[u8]) -> String {
+fn error_text(body: &[u8]) -> String {
     let refusal: LoginRejection = serde_json::from_slice(body).unwrap_or_default();
     cut(format!("{} {}", refusal.error, refusal.error_description).trim())
 }

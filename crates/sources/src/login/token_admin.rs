@@ -174,7 +174,7 @@ async fn forget(
     issuer: Option<&str>,
 ) -> Result<Vec<Grant>, LoginError> {
     let failed = kept_in(tokens);
-    let grants: Vec<Grant> = match tokens.look(name).await {
+    let grants: Vec<Grant> = match tokens.load(name).await {
         Ok(None) => return Err(LoginError::NoLogin),
         Ok(Some(grants)) => match issuer {
             None => grants.iter().cloned().collect(),

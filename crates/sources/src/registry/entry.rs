@@ -196,7 +196,7 @@ impl Entry {
             (None, Some(default)) if !input.is_secret => Some(literal(default)),
             (None, _) if input.is_required => Some(self.needs(name, input)),
             (None, _) => {
-                self.optional.push(told(name, &input.description));
+                self.optional.push(described(name, &input.description));
                 None
             }
         }
@@ -264,7 +264,7 @@ impl Entry {
     }
 }
 
-fn told(name: &str, description: &str) -> String {
+fn described(name: &str, description: &str) -> String {
     match description {
         "" => name.to_owned(),
         description => format!("{name} ({description})"),

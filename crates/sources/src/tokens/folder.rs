@@ -27,7 +27,7 @@ impl Folder {
         &self.0
     }
 
-    pub(super) async fn look(&self, name: &Name) -> Result<Option<Grants>, KeepError> {
+    pub(super) async fn load(&self, name: &Name) -> Result<Option<Grants>, KeepError> {
         let file = name.file(&self.0);
         match blocking(move || read(&file)).await {
             Ok(text) => Grants::read(&text).map(Some),

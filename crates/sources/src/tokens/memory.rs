@@ -25,7 +25,7 @@ impl Memory {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn look(&self, name: &Name) -> Option<Grants> {
+    pub(super) fn load(&self, name: &Name) -> Option<Grants> {
         self.kept().get(name)?.grants.clone()
     }
 

@@ -244,11 +244,11 @@ impl Tokens {
     }
 
     /// Returns the stored grants under a name, by issuer.
-    pub async fn look(&self, name: &Name) -> Result<Option<Grants>, KeepError> {
+    pub async fn load(&self, name: &Name) -> Result<Option<Grants>, KeepError> {
         match &*self.0 {
-            TokenBackend::Memory(memory) => Ok(memory.look(name)),
-            TokenBackend::Folder(folder) => folder.look(name).await,
-            TokenBackend::Shared(shared) => shared.look(name).await,
+            TokenBackend::Memory(memory) => Ok(memory.load(name)),
+            TokenBackend::Folder(folder) => folder.load(name).await,
+            TokenBackend::Shared(shared) => shared.load(name).await,
         }
     }
 
@@ -267,7 +267,7 @@ impl Tokens {
     }
 
     async fn there(&self, name: &Name) -> Result<Grants, KeepError> {
-        match self.look(name).await {
+        match self.load(name).await {
             Ok(grants) => Ok(grants.unwrap_or_default()),
             Err(KeepError::Foreign) => Ok(Grants::default()),
             Err(error) => Err(error),
@@ -309,7 +309,7 @@ impl Tokens {
     /// Removes the grant of one issuer, or of all. The caller must hold the lock.
     pub(super) async fn forget(&self, name: &Name, issuer: Option<&str>) -> Result<(), KeepError> {
         if let Some(issuer) = issuer
-            && let Some(mut grants) = self.look(name).await?
+            && let Some(mut grants) = self.load(name).await?
         {
             grants.remove(issuer);
             if !grants.is_empty() {
@@ -333,7 +333,7 @@ impl Tokens {
         };
         let mut all = Vec::new();
         for name in names {
-            match self.look(&name).await {
+            match self.load(&name).await {
                 Ok(Some(grants)) => all.push((name, grants)),
                 Ok(None) | Err(KeepError::Foreign) => {}
                 Err(error) => return Err(error),
@@ -349,7 +349,7 @@ impl Tokens {
                 let turn = self.turn(&name).await?;
                 // A concurrent writer may have stored a new grant.
                 let over = self
-                    .look(&name)
+                    .load(&name)
                     .await?
                     .is_none_or(|now_there| now_there.are_over(now));
                 let swept = match over {

@@ -46,7 +46,7 @@ impl SharedTokens {
         self.0.get().ok_or(KeepError::NoState)
     }
 
-    pub(super) async fn look(&self, name: &Name) -> Result<Option<Grants>, KeepError> {
+    pub(super) async fn load(&self, name: &Name) -> Result<Option<Grants>, KeepError> {
         let text = self.state()?.get(&key("grants", name)).await?;
         text.as_deref().map(Grants::read).transpose()
     }

@@ -49,7 +49,7 @@ fn shared(store: &Arc<dyn State>) -> Tokens {
 
 /// Returns the access tokens under a name, the latest last.
 async fn access(tokens: &Tokens, name: &Name) -> Vec<String> {
-    let grants = tokens.look(name).await.expect("readable");
+    let grants = tokens.load(name).await.expect("readable");
     let grants = grants.unwrap_or_default();
     grants
         .iter()
@@ -77,7 +77,7 @@ async fn keeps(tokens: Tokens) {
     change(&tokens, &name, &grant("https://two.example", "two"), true).await;
     assert_eq!(access(&tokens, &name).await, ["one", "two"]);
     let of = async |issuer: Option<&str>| {
-        let grants = tokens.look(&name).await.expect("readable");
+        let grants = tokens.load(&name).await.expect("readable");
         let grants = grants.expect("there");
         grants.of(issuer).map(|grant| grant.access_token.clone())
     };

@@ -258,7 +258,7 @@ impl Upstream {
     /// Records that the listing has arrived, or will not.
     pub(super) fn has_answered(&self) {
         self.awaited.store(false, Ordering::Release);
-        self.upkeep.look();
+        self.upkeep.wake();
     }
 
     /// Returns true while the listing is outstanding.
@@ -326,8 +326,8 @@ impl Upstream {
     }
 
     /// Closes connections that have ended.
-    pub(super) async fn bury(&self, grace: Duration) {
-        self.shared.bury(grace).await;
+    pub(super) async fn close_all(&self, grace: Duration) {
+        self.shared.close_all(grace).await;
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -556,7 +556,7 @@ impl Upstream {
                     Ok(_) => pass.failed(),
                     Err(_) => pass.unreachable(),
                 }
-                self.upkeep.look();
+                self.upkeep.wake();
                 tracing::warn!(
                     upstream = self.name,
                     method,

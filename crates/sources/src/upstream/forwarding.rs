@@ -103,10 +103,10 @@ impl Listener for Relay {
                     let params = serde_json::from_str(params).map_err(invalid)?;
                     PassthroughSample::new(&context.replay, params)
                         .await
-                        .map_err(told)
+                        .map_err(rpc_error)
                 }
                 "roots/list" => {
-                    let roots = context.roots().await.map_err(told)?;
+                    let roots = context.roots().await.map_err(rpc_error)?;
                     Ok(json!({ "roots": roots }))
                 }
                 other => Err(RpcError::new(
@@ -133,7 +133,7 @@ async fn elicit(context: &CallContext, params: &str) -> Result<Value, RpcError> 
         ("url", Some(url)) => context
             .elicit_url(asked.message, url)
             .await
-            .map_err(told)?
+            .map_err(rpc_error)?
             .map(|()| None),
         _ => {
             let schema = asked.requested_schema.unwrap_or_default();
@@ -141,7 +141,7 @@ async fn elicit(context: &CallContext, params: &str) -> Result<Value, RpcError> 
             context
                 .elicit_form(asked.message, form)
                 .await
-                .map_err(told)?
+                .map_err(rpc_error)?
                 .map(Some)
         }
     };
@@ -158,7 +158,7 @@ fn invalid(error: impl ToString) -> RpcError {
 }
 
 /// Converts the reason why the caller cannot respond to an error for the upstream.
-fn told(error: ClientRequestError) -> RpcError {
+fn rpc_error(error: ClientRequestError) -> RpcError {
     match error {
         ClientRequestError::Refused { code, message } => RpcError::new(code, message),
         ClientRequestError::NotDeclared(_) => RpcError::new(METHOD_NOT_FOUND, error.to_string()),

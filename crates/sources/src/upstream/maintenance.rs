@@ -46,7 +46,7 @@ pub(super) struct Maintenance {
 impl Events for Maintenance {
     fn list_changed(&self, _: &str) {
         self.stale.store(true, Ordering::Relaxed);
-        self.look();
+        self.wake();
     }
 
     fn resource_updated(&self, uri: &str) {
@@ -78,8 +78,8 @@ impl Events for Maintenance {
     }
 
     fn closed(&self) {
-        self.look();
-        self.subscriptions.look();
+        self.wake();
+        self.subscriptions.wake();
     }
 }
 
@@ -92,7 +92,7 @@ impl Maintenance {
     }
 
     /// Wakes the maintenance task.
-    pub(super) fn look(&self) {
+    pub(super) fn wake(&self) {
         self.bell.notify_one();
     }
 
@@ -101,7 +101,7 @@ impl Maintenance {
         self.connected.fetch_add(1, Ordering::Relaxed);
         self.failed.store(false, Ordering::Relaxed);
         self.list_changed("all");
-        self.subscriptions.look();
+        self.subscriptions.wake();
     }
 
     /// Records a new connection of one caller. It says nothing about the listing.
@@ -112,7 +112,7 @@ impl Maintenance {
     /// Records a failed connection attempt.
     pub(super) fn not_connected(&self) {
         self.failed.store(true, Ordering::Relaxed);
-        self.look();
+        self.wake();
     }
 
     /// Records that the listing was just requested.
@@ -156,7 +156,7 @@ impl Maintenance {
 }
 
 /// Maintains an upstream for as long as it exists. `changed` is notified when the items to list have changed.
-pub(super) async fn attend(
+pub(super) async fn run(
     upstream: Weak<Upstream>,
     upkeep: Arc<Maintenance>,
     memory: Memory,
@@ -174,7 +174,7 @@ pub(super) async fn attend(
         let Some(upstream) = upstream.upgrade() else {
             return;
         };
-        upstream.bury(GRACE).await;
+        upstream.close_all(GRACE).await;
         let was_stale = upkeep.stale.swap(false, Ordering::Relaxed);
         // A connection is not made only to check for changes.
         if tries_again || was_stale && upstream.is_connected() {

@@ -195,23 +195,23 @@ impl Upstreams {
 
     /// Keeps listings and connection states up to date, until stopped. `changed` is called when the items have
     /// changed, on a thread where it can block.
-    pub fn keep_up(&self, changed: impl Fn() + Send + Sync + 'static) {
+    pub fn maintain(&self, changed: impl Fn() + Send + Sync + 'static) {
         if self.upstreams.is_empty() {
             return;
         }
         let news = Arc::clone(&self.news);
         for upstream in &self.upstreams {
-            let task = maintenance::attend(
+            let task = maintenance::run(
                 Arc::downgrade(upstream),
                 Arc::clone(&upstream.upkeep),
                 self.memory.clone(),
                 Arc::clone(&news),
             );
             let name = format!("upstream {}: keep the listing current", upstream.name);
-            self.attend(name, task);
+            self.spawn_task(name, task);
         }
         let changed = Arc::new(changed);
-        self.attend("upstreams: apply changed listings".to_owned(), async move {
+        self.spawn_task("upstreams: apply changed listings".to_owned(), async move {
             loop {
                 news.notified().await;
                 tokio::time::sleep(TOGETHER).await;
@@ -223,7 +223,7 @@ impl Upstreams {
     }
 
     /// Starts a task that ends when the servers are stopped.
-    fn attend<T>(&self, name: String, task: impl Future<Output = T> + Send + 'static) {
+    fn spawn_task<T>(&self, name: String, task: impl Future<Output = T> + Send + 'static) {
         let started = self.background.run(name, OnFailure::Continue, task);
         self.attending
             .lock()
@@ -240,9 +240,9 @@ impl Upstreams {
         let each: Vec<_> = self.upstreams.iter().map(Arc::downgrade).collect();
         for upstream in &self.upstreams {
             let name = format!("upstream {}: keep subscriptions", upstream.name);
-            self.attend(name, subscriptions::attend(Arc::downgrade(upstream)));
+            self.spawn_task(name, subscriptions::run(Arc::downgrade(upstream)));
         }
-        self.attend(
+        self.spawn_task(
             "upstreams: forward resource updates".to_owned(),
             subscriptions::share_out(each, announcer, listed),
         );

@@ -578,11 +578,11 @@ fn tool_error(upstream: &str, error: CallError) -> ToolError {
         CallError::Client(ClientError::Rpc(error)) => {
             ToolError::new(format!("{upstream}: {}", error.message))
         }
-        other => ToolError::new(told(upstream, &other)).caused_by(other),
+        other => ToolError::new(message_of(upstream, &other)).caused_by(other),
     }
 }
 
-fn told(upstream: &str, error: &CallError) -> String {
+fn message_of(upstream: &str, error: &CallError) -> String {
     match error {
         CallError::BulkheadError(turned) => turned.to_string(),
         CallError::Client(error) | CallError::Apart(error) if error.concerns_caller() => {
@@ -672,7 +672,7 @@ async fn read(
         CallError::Client(ClientError::Rpc(error)) => {
             ResourceError::new(format!("{}: {}", upstream.name, error.message))
         }
-        other => ResourceError::new(told(&upstream.name, &other)).caused_by(other),
+        other => ResourceError::new(message_of(&upstream.name, &other)).caused_by(other),
     })?;
     let mut contents: Contents = serde_json::from_str(result.get()).map_err(|error| {
         ResourceError::new(format!(
@@ -739,7 +739,7 @@ impl ResourceTemplate for UpstreamTemplate {
         Box::pin(async move {
             complete(&upstream, &context, reference, request)
                 .await
-                .map_err(|error| ResourceError::new(told(&upstream.name, &error)))
+                .map_err(|error| ResourceError::new(message_of(&upstream.name, &error)))
         })
     }
 }
@@ -782,7 +782,7 @@ impl Prompt for UpstreamPrompt {
                 CallError::Client(ClientError::Rpc(error)) => {
                     PromptError::new(format!("{}: {}", upstream.name, error.message))
                 }
-                other => PromptError::new(told(&upstream.name, &other)).caused_by(other),
+                other => PromptError::new(message_of(&upstream.name, &other)).caused_by(other),
             })?;
             let got: Got = serde_json::from_str(result.get()).map_err(|error| {
                 PromptError::new(format!(
@@ -813,7 +813,7 @@ impl Prompt for UpstreamPrompt {
         Box::pin(async move {
             complete(&upstream, &context, reference, request)
                 .await
-                .map_err(|error| PromptError::new(told(&upstream.name, &error)))
+                .map_err(|error| PromptError::new(message_of(&upstream.name, &error)))
         })
     }
 }

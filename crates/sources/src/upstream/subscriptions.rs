@@ -43,7 +43,7 @@ impl Subscriptions {
     }
 
     /// Wakes the task that compares the wanted subscriptions with the upstream's.
-    pub(super) fn look(&self) {
+    pub(super) fn wake(&self) {
         self.bell.notify_one();
     }
 
@@ -62,7 +62,7 @@ impl Subscriptions {
         if *wanted != uris {
             *wanted = uris;
             drop(wanted);
-            self.look();
+            self.wake();
         }
     }
 
@@ -103,7 +103,7 @@ pub(super) async fn share_out(
 }
 
 /// Keeps the subscriptions at one upstream in line with the wanted ones, for as long as the upstream exists.
-pub(super) async fn attend(upstream: Weak<Upstream>) {
+pub(super) async fn run(upstream: Weak<Upstream>) {
     // Connection that holds the current subscriptions.
     let mut asked: Weak<Connected> = Weak::new();
     let mut has_told = false;

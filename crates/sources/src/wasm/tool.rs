@@ -244,7 +244,7 @@ impl Plan {
         let ended = bounds
             .call(compiled, &self.function, &parameters, results)
             .await;
-        self.tell(&ended);
+        self.log_output(&ended);
         match &ended.result {
             Ok(value) => {
                 pass.succeeded();
@@ -258,7 +258,7 @@ impl Plan {
     }
 
     /// Logs the output of the component.
-    fn tell(&self, ended: &InstanceResult) {
+    fn log_output(&self, ended: &InstanceResult) {
         if !tracing::enabled!(tracing::Level::DEBUG) {
             return;
         }

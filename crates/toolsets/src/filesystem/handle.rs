@@ -30,7 +30,7 @@ pub(super) fn open_root(path: &Path) -> Result<OwnedFd, Errno> {
 }
 
 /// Returns the metadata of a name in a directory; `None` if it does not exist.
-pub(super) fn look(dir: impl AsFd, name: &OsStr) -> Result<Option<Stat>, PathRejection> {
+pub(super) fn stat_entry(dir: impl AsFd, name: &OsStr) -> Result<Option<Stat>, PathRejection> {
     match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(stat)),
         Err(Errno::NOENT) => Ok(None),
@@ -128,7 +128,9 @@ pub(super) fn entries(
         }
         let kind = match entry.file_type() {
             // Some file systems do not report the type.
-            FileType::Unknown => look(opened, name)?.map_or(FileType::Unknown, |stat| kind(&stat)),
+            FileType::Unknown => {
+                stat_entry(opened, name)?.map_or(FileType::Unknown, |stat| kind(&stat))
+            }
             kind => kind,
         };
         found.push(Entry {

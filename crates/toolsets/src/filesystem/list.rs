@@ -88,7 +88,7 @@ pub(super) fn listing_with_sizes(
         if position.is_multiple_of(256) {
             stop.check()?;
         }
-        let found = handle::look(&opened, &entry.name).ok().flatten();
+        let found = handle::stat_entry(&opened, &entry.name).ok().flatten();
         let size = found.map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or_default());
         sized.push((entry, size));
     }

@@ -147,13 +147,13 @@ impl Walk<'_> {
 
     fn step(&mut self, name: OsString, by_link: bool) -> Result<(), PathRejection> {
         let is_last = self.ahead.is_empty();
-        let mut found = handle::look(self.spot.dir(), &name)?;
+        let mut found = handle::stat_entry(self.spot.dir(), &name)?;
         if found.is_none() && self.ending == FollowMode::Make {
             if by_link {
                 return Err(PathRejection::Dangling);
             }
             handle::make_dir(self.spot.dir(), &name)?;
-            found = handle::look(self.spot.dir(), &name)?;
+            found = handle::stat_entry(self.spot.dir(), &name)?;
         }
         let Some(stat) = found else {
             return match (is_last, by_link) {

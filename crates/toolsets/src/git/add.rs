@@ -40,7 +40,7 @@ pub(super) fn add(place: &OpenRepository<'_>, files: &[String]) -> Result<String
         .into_iter()
         .collect();
     let wanted = wanted(&paths, &index, &untracked, |path| {
-        worktree.look(path.as_bstr()).doing("look at a file")
+        worktree.find(path.as_bstr()).doing("look at a file")
     })?;
 
     let mut staged = index.staged.clone();

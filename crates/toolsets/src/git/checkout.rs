@@ -161,7 +161,7 @@ fn needed<'c>(
             lost.insert(change.path.clone());
             continue;
         }
-        let found = worktree.look(path).doing("look at a file")?;
+        let found = worktree.find(path).doing("look at a file")?;
         let is_submodule = old.is_some_and(|old| old.mode == Mode::Submodule);
         let is_untouched = match (staged, found) {
             (Some(_), _) if is_submodule => true,
@@ -182,7 +182,7 @@ fn needed<'c>(
         if let Some(new) = new {
             for at in change.path.find_iter("/") {
                 let folder: &BStr = change.path[..at].as_bstr();
-                let in_the_way = match worktree.look(folder).doing("look at a file")? {
+                let in_the_way = match worktree.find(folder).doing("look at a file")? {
                     None | Some(FileKind::Folder) => false,
                     Some(_) => !removed.contains(&folder.to_owned()),
                 };

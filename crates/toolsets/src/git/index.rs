@@ -214,7 +214,7 @@ impl OpenRepository<'_> {
         // The walk trusts these flags, so a folder that became a file must not count as tracked.
         for (entry, path) in state.entries_mut_with_paths() {
             self.stop.check()?;
-            let found = worktree.look(path).doing("look at a file")?;
+            let found = worktree.find(path).doing("look at a file")?;
             let is_there = match found {
                 Some(FileKind::Tracked { .. }) => entry.mode != IndexMode::COMMIT,
                 Some(FileKind::Folder) => entry.mode == IndexMode::COMMIT,
@@ -325,7 +325,7 @@ impl<'a> Files<'a> {
         path: &BStr,
         staged: Option<&IndexEntry>,
     ) -> Result<Option<Version>, ToolError> {
-        let found = self.worktree.look(path).doing("look at a file")?;
+        let found = self.worktree.find(path).doing("look at a file")?;
         if let Some(staged) = staged
             && staged.version.mode == Mode::Submodule
         {

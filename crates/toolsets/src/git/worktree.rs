@@ -54,7 +54,7 @@ impl Worktree {
     }
 
     /// Examines a path. Returns `None` if a component is missing, or is not a folder.
-    pub(super) fn look(&self, path: &BStr) -> io::Result<Option<FileKind>> {
+    pub(super) fn find(&self, path: &BStr) -> io::Result<Option<FileKind>> {
         let Some((folder, name)) = self.parent(path)? else {
             return Ok(None);
         };
@@ -68,7 +68,7 @@ impl Worktree {
     /// Reads a file, or the target of a link. Returns `None` if the path is neither; an error if it is larger than
     /// `max` bytes.
     pub(super) fn read(&self, path: &BStr, max: usize) -> io::Result<Option<Content>> {
-        let Some(FileKind::Tracked { mode, stat }) = self.look(path)? else {
+        let Some(FileKind::Tracked { mode, stat }) = self.find(path)? else {
             return Ok(None);
         };
         let Some((folder, name)) = self.parent(path)? else {
@@ -377,7 +377,7 @@ mod tests {
         assert!(read("link/secret").expect("read").is_none());
         assert!(
             worktree
-                .look("link/secret".into())
+                .find("link/secret".into())
                 .expect("looked")
                 .is_none()
         );

@@ -102,7 +102,7 @@ fn tools(memory: &Arc<Memory>) -> Vec<Arc<dyn Tool>> {
                 .description("Deletes entities from the knowledge graph, with all relations that they have."),
             |graph, wanted, _| {
                 graph.delete_entities(&wanted.entity_names);
-                Ok(Done::say("Entities deleted successfully"))
+                Ok(Done::of_message("Entities deleted successfully"))
             },
             Done::text,
         ),
@@ -111,7 +111,7 @@ fn tools(memory: &Arc<Memory>) -> Vec<Arc<dyn Tool>> {
                 .description("Deletes observations from entities of the knowledge graph."),
             |graph, wanted, _| {
                 graph.delete_observations(&wanted.deletions);
-                Ok(Done::say("Observations deleted successfully"))
+                Ok(Done::of_message("Observations deleted successfully"))
             },
             Done::text,
         ),
@@ -120,7 +120,7 @@ fn tools(memory: &Arc<Memory>) -> Vec<Arc<dyn Tool>> {
                 .description("Deletes relations from the knowledge graph."),
             |graph, wanted, _| {
                 graph.delete_relations(&wanted.relations);
-                Ok(Done::say("Relations deleted successfully"))
+                Ok(Done::of_message("Relations deleted successfully"))
             },
             Done::text,
         ),
@@ -201,7 +201,7 @@ impl Memory {
         A: DeserializeOwned + JsonSchema + Send + 'static,
     {
         let memory = Arc::clone(self);
-        told::<_, Part, _, _>(definition, move |context: Arc<CallContext>, wanted: A| {
+        typed::<_, Part, _, _>(definition, move |context: Arc<CallContext>, wanted: A| {
             let memory = Arc::clone(&memory);
             async move {
                 let output = memory.read(&context, move |graph| {
@@ -225,7 +225,7 @@ impl Memory {
         R: Serialize + JsonSchema + 'static,
     {
         let memory = Arc::clone(self);
-        told::<_, R, _, _>(definition, move |context: Arc<CallContext>, wanted: A| {
+        typed::<_, R, _, _>(definition, move |context: Arc<CallContext>, wanted: A| {
             let memory = Arc::clone(&memory);
             async move {
                 let place = memory.store.place(context.principal());
@@ -257,7 +257,7 @@ fn told_limit(error: &StoreError, stop: &Stop) {
 }
 
 /// Creates a tool whose output has the schema of `R`.
-fn told<A, R, F, Fut>(mut definition: Definition, function: F) -> Arc<dyn Tool>
+fn typed<A, R, F, Fut>(mut definition: Definition, function: F) -> Arc<dyn Tool>
 where
     A: DeserializeOwned + JsonSchema + Send + 'static,
     R: IntoOutput,
@@ -370,7 +370,7 @@ struct Done {
 }
 
 impl Done {
-    fn say(message: &'static str) -> Self {
+    fn of_message(message: &'static str) -> Self {
         Self {
             success: true,
             message,

@@ -53,7 +53,7 @@ impl Tokens {
         match self.0 {}
     }
 
-    pub async fn keep_up(&self, _: Option<&telemetry::ReadinessGate>) -> Infallible {
+    pub async fn refresh_keys(&self, _: Option<&telemetry::ReadinessGate>) -> Infallible {
         match self.0 {}
     }
 }

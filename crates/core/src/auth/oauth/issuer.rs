@@ -190,7 +190,7 @@ impl Issuer {
     }
 
     /// Refreshes the keys for as long as it is polled.
-    pub(super) async fn keep_up(&self, client: &Client) -> std::convert::Infallible {
+    pub(super) async fn refresh_keys(&self, client: &Client) -> std::convert::Infallible {
         if self.is_local || self.is_introspected {
             return std::future::pending().await;
         }

@@ -360,13 +360,13 @@ impl Tokens {
     }
 
     /// Keeps the keys up to date, for as long as it is polled, and says whether they are there.
-    pub async fn keep_up(
+    pub async fn refresh_keys(
         &self,
         told: Option<&telemetry::ReadinessGate>,
     ) -> std::convert::Infallible {
         let telling = async {
             match told {
-                Some(told) => self.tell(told).await,
+                Some(told) => self.send_report(told).await,
                 None => std::future::pending().await,
             }
         };
@@ -377,7 +377,7 @@ impl Tokens {
     }
 
     /// Says whenever it may have changed whether the keys are there.
-    async fn tell(&self, told: &telemetry::ReadinessGate) -> std::convert::Infallible {
+    async fn send_report(&self, told: &telemetry::ReadinessGate) -> std::convert::Infallible {
         /// Keys expire without a notification.
         const AT_LEAST_EVERY: Duration = Duration::from_secs(30);
         let issuers = self.0.issuers.iter();
@@ -396,7 +396,11 @@ impl Tokens {
     }
 
     async fn keep_keys(&self) -> std::convert::Infallible {
-        let keeping = self.0.issuers.iter().map(|i| i.keep_up(&self.0.client));
+        let keeping = self
+            .0
+            .issuers
+            .iter()
+            .map(|i| i.refresh_keys(&self.0.client));
         join_all(keeping).await;
         std::future::pending().await
     }

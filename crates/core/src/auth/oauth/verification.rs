@@ -47,7 +47,7 @@ impl AuthMethod for Tokens {
         if let Some(principal) = self.0.remembered(&hash, now) {
             return self.0.proven(principal, &shown, now);
         }
-        match self.0.look(text, hash, now) {
+        match self.0.lookup(text, hash, now) {
             Looked::Good(principal) => self.0.proven(principal, &shown, now),
             Looked::Bad(error) => AuthOutcome::Refused(error),
             Looked::NoKeys(issuer) => self.later((text, shown), hash, now, issuer.ask_for_first()),
@@ -135,7 +135,7 @@ impl Tokens {
         let shown = shown.into_owned();
         AuthOutcome::Later(Box::pin(async move {
             Issuer::wait(waiting).await;
-            match inner.look(&text, hash, now) {
+            match inner.lookup(&text, hash, now) {
                 Looked::Good(principal) => settled(inner.proven(principal, &shown, now)).await,
                 Looked::Bad(error) => AuthOutcome::Refused(error),
                 Looked::UnknownKey(_) => AuthOutcome::Refused(refused(UNKNOWN_KEY)),
@@ -253,7 +253,7 @@ impl Inner {
         good.then(|| Arc::clone(&verified.principal))
     }
 
-    fn look(&self, text: &str, hash: [u8; 32], now: u64) -> Looked {
+    fn lookup(&self, text: &str, hash: [u8; 32], now: u64) -> Looked {
         let token = match Token::read(text) {
             Ok(token) => token,
             Err(fault) => return Looked::Bad(refused(fault)),

@@ -264,11 +264,11 @@ impl Policy {
             ItemKind::Templates => &class.templates,
             ItemKind::Prompts => &class.prompts,
         };
-        visible.get_or_init(|| self.look(class, shelf, count, entries))
+        visible.get_or_init(|| self.evaluate(class, shelf, count, entries))
     }
 
     /// Evaluates [`decide`](Self::decide) for all entries of a table. Each rule is matched with each entry once.
-    fn look<'t>(
+    fn evaluate<'t>(
         &self,
         class: &Class,
         shelf: ItemKind,

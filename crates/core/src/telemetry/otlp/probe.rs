@@ -33,7 +33,9 @@ pub async fn examine(settings: ExportSettings) -> ExportCheck {
         reached.push(EndpointCheck {
             signal,
             endpoint: shown(&target.endpoint),
-            answer: send(signal, target).await.map_err(|error| told(&*error)),
+            answer: send(signal, target)
+                .await
+                .map_err(|error| error_text(&*error)),
         });
     }
     ExportCheck {
@@ -102,7 +104,7 @@ fn shown(endpoint: &str) -> String {
 }
 
 /// Formats an error with its causes.
-fn told(error: &(dyn Error + 'static)) -> String {
+fn error_text(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {

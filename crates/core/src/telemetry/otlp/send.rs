@@ -149,7 +149,7 @@ impl SpanSender {
             span
         });
         let sent = in_time(self.timeout, self.exporter.export(spans.collect())).await;
-        self.health.tell(sent, count);
+        self.health.record(sent, count);
         true
     }
 }
@@ -187,7 +187,7 @@ impl RecordSender {
         let batch: Vec<_> = records.iter().map(|record| (record, &self.scope)).collect();
         let batch = LogBatch::new(&batch);
         let sent = in_time(self.timeout, self.exporter.export(batch)).await;
-        self.health.tell(sent, count);
+        self.health.record(sent, count);
     }
 }
 
@@ -216,7 +216,7 @@ impl MetricSender {
         let request = metrics::request(&families, &self.resource, self.started);
         let sent = in_time(self.timeout, self.exporter.send(request)).await;
         // Metrics are cumulative, so the next export includes them.
-        self.health.tell(sent, 0);
+        self.health.record(sent, 0);
     }
 }
 
@@ -394,7 +394,7 @@ impl Health {
         }
     }
 
-    fn tell<E: Display>(&mut self, sent: Result<(), E>, items: usize) {
+    fn record<E: Display>(&mut self, sent: Result<(), E>, items: usize) {
         let was_failing = std::mem::replace(&mut self.failing, sent.is_err());
         let met = self.trouble.take();
         if sent.is_ok() {

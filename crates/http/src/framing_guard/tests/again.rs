@@ -7,7 +7,8 @@ use super::HEAD;
 /// Comparison results for sequential requests on one connection.
 fn came(requests: &[String]) -> Vec<HeadMatch> {
     let mut watch = FramingGuard::default();
-    let look = |text: &String| watch.look(&mut text.clone().into_bytes(), BytePosition::Beginning);
+    let look =
+        |text: &String| watch.inspect(&mut text.clone().into_bytes(), BytePosition::Beginning);
     requests.iter().map(look).collect()
 }
 
@@ -85,8 +86,8 @@ proptest! {
                 };
                 let (mut one, mut other) = (piece.as_bytes().to_vec(), piece.as_bytes().to_vec());
                 forgets.known = KnownHeads::default();
-                knows.look(&mut one, at);
-                forgets.look(&mut other, at);
+                knows.inspect(&mut one, at);
+                forgets.inspect(&mut other, at);
                 prop_assert_eq!(one, other);
                 let state = |watch: &FramingGuard| {
                     (watch.read, watch.end, watch.body_end, watch.lost, watch.tail.as_slice().to_vec())

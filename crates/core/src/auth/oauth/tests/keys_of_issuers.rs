@@ -171,7 +171,7 @@ impl Site {
 /// Lets the keys be kept up to date while a future is waited for.
 async fn kept_up<T>(tokens: &Tokens, what: impl Future<Output = T>) -> T {
     tokio::select! {
-        never = tokens.keep_up(None) => match never {},
+        never = tokens.refresh_keys(None) => match never {},
         done = what => done,
     }
 }
