@@ -13,7 +13,7 @@
 #   --list           print the rows, one "CLIENT ERA TRANSPORT" a line, and exit
 #   --install CLIENT install a client, print what runs it, a word a line, and exit
 #
-# Prints one line per client, era and transport, and last "N passed, N failed,
+# Prints one line per client, lifecycle and transport, and last "N passed, N failed,
 # N skipped"; the exit status is 0 when nothing failed, 1 when something did,
 # 2 when nothing could be run. ERA is what the client is told, in its own words.
 #

@@ -180,7 +180,7 @@ pub mod catalog {
 pub mod client {
     #[doc(inline)]
     pub use longshore_sources::client::{
-        Caller, Client, ClientError, Credentials, EraCache, Events, Lifecycle, ListBudget,
+        Caller, Client, ClientError, Credentials, Events, Lifecycle, LifecycleCache, ListBudget,
         Listener, Options, Params, RpcError, ServerInfo, Target,
     };
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Restarts three replicas behind nginx while the official client of each era calls them, and counts what is lost.
+"""Restarts three replicas behind nginx while the official client of each lifecycle calls them, and counts what is lost.
 
     interop/rolling/run.py [--server PATH] [--clients N] [--write]
 
@@ -99,7 +99,7 @@ class Replica:
 
 
 class Load:
-    """One process with clients of one era."""
+    """One process with clients of one lifecycle."""
 
     def __init__(self, command, mode, url, clients):
         self.mode, self.last = mode, {"calls": 0, "lost": 0}
@@ -154,7 +154,7 @@ http {{
 
 
 def phase(command, url, clients, disturb):
-    """What each era's clients lost while something was done to the replicas."""
+    """What the clients of each lifecycle lost while something was done to the replicas."""
     loads = [Load(command, mode, url, clients) for mode in MODES]
     until = time.monotonic() + 30
     while any(load.last["calls"] < 10 * clients for load in loads):
@@ -180,7 +180,7 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     arguments.add_argument("--server", default=str(target / "release" / "longshore"), help="the program (default: the release build)")
-    arguments.add_argument("--clients", type=int, default=16, help="clients of each era (default: 16)")
+    arguments.add_argument("--clients", type=int, default=16, help="clients of each lifecycle (default: 16)")
     arguments.add_argument("--write", action="store_true", help="put the figures into docs/replicas.md")
     told = arguments.parse_args()
     if not os.access(told.server, os.X_OK):
@@ -264,7 +264,7 @@ def main():
         _, after = rest.split(END)
         today = datetime.date.today().isoformat()
         note = (
-            f"\nOn {platform.machine()} with {os.cpu_count()} cores, {today}; {told.clients} clients of each era, everything on one machine:\n\n"
+            f"\nOn {platform.machine()} with {os.cpu_count()} cores, {today}; {told.clients} clients of each lifecycle, everything on one machine:\n\n"
         )
         DOCUMENT.write_text(before + BEGIN + note + figures + "\n\n" + END + after)
     for problem in problems:

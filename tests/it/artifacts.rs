@@ -167,11 +167,11 @@ fn what_becomes_of_large_results_and_of_requests_to_sources_is_counted() {
     for line in [
         r#"longshore_artifacts_total{outcome="kept"} 1"#,
         r#"longshore_artifacts_total{outcome="refused"} 0"#,
-        r#"longshore_backend_requests_total{backend="artifacts",kind="artifacts"} 1"#,
-        r#"longshore_backend_retries_total{backend="artifacts",kind="artifacts"} 0"#,
-        r#"longshore_backend_requests_total{backend="large",kind="command"} 1"#,
-        r#"longshore_backend_waiting_requests{backend="small",kind="command"} 0"#,
-        r#"longshore_backend_breaker{backend="small",kind="command"} 0"#,
+        r#"longshore_upstream_requests_total{upstream="artifacts",kind="artifacts"} 1"#,
+        r#"longshore_upstream_retries_total{upstream="artifacts",kind="artifacts"} 0"#,
+        r#"longshore_upstream_requests_total{upstream="large",kind="command"} 1"#,
+        r#"longshore_upstream_waiting_requests{upstream="small",kind="command"} 0"#,
+        r#"longshore_upstream_breaker{upstream="small",kind="command"} 0"#,
     ] {
         assert!(
             metrics.lines().any(|found| found == line),

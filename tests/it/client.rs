@@ -2,7 +2,7 @@
 
 #[cfg(feature = "cli")]
 mod commands;
-mod eras;
+mod lifecycles;
 mod lists;
 
 use std::collections::BTreeMap;

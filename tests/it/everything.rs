@@ -315,7 +315,7 @@ fn mh_10_mirrored_arguments_of_every_type() {
 
 // === Questions ===
 
-/// A call of the stateless era by a client that can be asked anything.
+/// A call of the stateless lifecycle by a client that can be asked anything.
 fn asking(method: &str, params: Value) -> Stateless {
     let capabilities = json!({"elicitation": {}, "sampling": {}, "roots": {}});
     Stateless::new(method, params).meta("clientCapabilities", capabilities)

@@ -570,7 +570,8 @@ fn one_caller_does_not_take_a_tool_from_the_others() {
             ))
             .receive()
             .body;
-        metrics.contains("longshore_backend_waiting_requests{backend=\"wait\",kind=\"command\"} 5")
+        metrics
+            .contains("longshore_upstream_waiting_requests{upstream=\"wait\",kind=\"command\"} 5")
     });
     let began = std::time::Instant::now();
     wait(BOB, "0").send(&server).result();

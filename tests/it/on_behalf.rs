@@ -185,7 +185,7 @@ fn a_caller_whose_token_is_not_exchanged_is_told_and_the_api_not_asked() {
     let metrics = metrics(&server);
     for (outcome, count) in [("exchanged", 1), ("rejected", 1), ("failed", 1)] {
         let line = format!(
-            "longshore_auth_exchanges_total{{backend=\"orders\",outcome=\"{outcome}\"}} {count}"
+            "longshore_auth_exchanges_total{{upstream=\"orders\",outcome=\"{outcome}\"}} {count}"
         );
         assert!(metrics.contains(&line), "{line}\n{metrics}");
     }

@@ -151,7 +151,7 @@ async fn log_03_sessions_set_their_level() {
 
 #[tokio::test(start_paused = true)]
 async fn can_01_a_cancelled_call_is_dropped_and_gets_no_answer() {
-    // STD-05: in either era.
+    // STD-05: in either lifecycle.
     let server = Arc::new(server());
     handshake(&server, "2025-11-25").await;
     for (call, cancel) in [

@@ -196,18 +196,18 @@ impl Tokens {
 
 /// Uninhabited: this build has no sources to measure.
 #[derive(Clone, Debug)]
-pub(crate) enum Gauge {}
+pub(crate) enum ClientStatsHandle {}
 
 /// The tools of a source. Never constructed.
 #[derive(Clone, Debug)]
-pub(crate) struct Collected {
+pub(crate) struct BuiltSource {
     pub name: String,
     pub offered: SourceItems,
-    pub(crate) gauges: Vec<Gauge>,
+    pub(crate) gauges: Vec<ClientStatsHandle>,
     pub(crate) is_awaited: bool,
 }
 
-impl Collected {
+impl BuiltSource {
     pub(crate) fn or_stay(self, _: &Self) -> Self {
         self
     }
@@ -216,7 +216,7 @@ impl Collected {
 pub(crate) async fn offered(
     _: &[SourceConfig],
     _: &SourceParts,
-) -> std::io::Result<Vec<Collected>> {
+) -> std::io::Result<Vec<BuiltSource>> {
     Ok(Vec::new())
 }
 
@@ -224,7 +224,7 @@ pub(crate) async fn offered_at(
     _: &[SourceConfig],
     _: &[usize],
     _: &SourceParts,
-) -> std::io::Result<Vec<Collected>> {
+) -> std::io::Result<Vec<BuiltSource>> {
     Ok(Vec::new())
 }
 

@@ -59,7 +59,7 @@ impl Catalog {
         if self.has_tasks() && !revision.has_sessions() {
             extensions.insert(TASKS.to_owned(), json!({}));
         }
-        // Its methods are those of the stateless era alone.
+        // Its methods are those of the stateless lifecycle alone.
         if self.skills.len() > 0 && !revision.has_sessions() {
             extensions.insert(skill::EXTENSION.to_owned(), json!({"directoryRead": true}));
         }

@@ -20,7 +20,7 @@ pub type CallFuture = Pin<Box<dyn Future<Output = Result<Output, ToolError>> + S
 ///
 /// # Cancellation
 ///
-/// The future is dropped when the call is cancelled or runs out of time; in the stateless era also when the
+/// The future is dropped when the call is cancelled or runs out of time; in the stateless lifecycle also when the
 /// client goes away. Work that must finish belongs in a task of its own.
 ///
 /// # Panics

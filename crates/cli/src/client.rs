@@ -61,14 +61,14 @@ pub(super) struct ServerArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub(super) timeout: u64,
 
-    /// Protocol era to connect with [default: what the upstream's configuration says, else auto]
-    #[arg(long, value_enum, value_name = "ERA")]
-    pub(super) protocol: Option<Era>,
+    /// Lifecycle to connect with [default: what the upstream's configuration says, else auto]
+    #[arg(long, value_enum, value_name = "LIFECYCLE")]
+    pub(super) protocol: Option<ProtocolChoice>,
 }
 
-/// Protocol era to connect with.
+/// Lifecycle to connect with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Era {
+pub(super) enum ProtocolChoice {
     /// `server/discover` first, and `initialize` if the server is a legacy one
     Auto,
     /// 2026-07-28
@@ -77,12 +77,12 @@ pub(super) enum Era {
     Legacy,
 }
 
-impl From<Era> for Lifecycle {
-    fn from(era: Era) -> Self {
-        match era {
-            Era::Auto => Self::Auto,
-            Era::Modern => Self::Modern,
-            Era::Legacy => Self::Legacy,
+impl From<ProtocolChoice> for Lifecycle {
+    fn from(choice: ProtocolChoice) -> Self {
+        match choice {
+            ProtocolChoice::Auto => Self::Auto,
+            ProtocolChoice::Modern => Self::Modern,
+            ProtocolChoice::Legacy => Self::Legacy,
         }
     }
 }

@@ -60,7 +60,7 @@ impl Page {
                 health["ready"] = life.is_ready().into();
                 health["waits_for"] = life.waits_for().into();
                 health["in_flight"] = telemetry.metrics.in_flight().into();
-                health["backends"] = life.described_backends();
+                health["upstreams"] = life.described_upstreams();
                 health["process_id"] = std::process::id().into();
                 status(life.is_ready(), &health)
             }
@@ -85,7 +85,7 @@ fn word(life: &ServerLifecycle) -> &'static str {
 fn health(server: &Server, telemetry: &Telemetry) -> Value {
     let life = &*telemetry.life;
     let tools = server.tool_count();
-    let backends = life.backends();
+    let upstreams = life.upstreams();
     json!({
         "status": word(life),
         "ok": life.is_ready(),
@@ -95,9 +95,9 @@ fn health(server: &Server, telemetry: &Telemetry) -> Value {
         "tools_registered": tools,
         "tools": tools,
         "refused": server.refused(),
-        "backends_configured": backends.configured,
-        "backends_connected": backends.connected,
-        "backends_down": backends.down,
+        "upstreams_configured": upstreams.configured,
+        "upstreams_connected": upstreams.connected,
+        "upstreams_down": upstreams.down,
         "active_clients": life.clients(),
         "draining": life.is_draining(),
         "config_generation": life.generation(),

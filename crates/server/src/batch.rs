@@ -128,7 +128,7 @@ fn handle_element(
     if let Some(refused) = limited {
         return Some(MaybeReady::Ready(Reply::limited(Some(request.id), refused)));
     }
-    // RPC-07; requests of the stateless era are not allowed in a batch either.
+    // RPC-07; requests of the stateless lifecycle are not allowed in a batch either.
     if request.method == Method::Initialize.as_str()
         || request.params.meta.protocol_version.is_some()
     {

@@ -19,7 +19,7 @@ use crate::telemetry::DeferredScope;
 
 /// Messages of a call, then its response.
 ///
-/// In the stateless era, dropping it cancels the call (MH-16).
+/// In the stateless lifecycle, dropping it cancels the call (MH-16).
 pub(crate) struct CallStream {
     /// `None` after the call has completed.
     running: Option<Pin<Box<dyn Future<Output = Option<JsonResponse>> + Send>>>,

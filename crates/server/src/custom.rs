@@ -91,7 +91,7 @@ pub(super) fn call(
     Some(server.calls.execute(cx, call, conclude))
 }
 
-/// Writes the result. `server_info` is set in the stateless era, which adds members to every result.
+/// Writes the result. `server_info` is set in the stateless lifecycle, which adds members to every result.
 pub(super) fn custom_result(
     id: &str,
     mut result: Map<String, Value>,

@@ -30,7 +30,7 @@ pub(super) fn session_request(
     }
 }
 
-/// Handles a request of the stateless era.
+/// Handles a request of the stateless lifecycle.
 #[inline]
 pub(super) fn stateless_request(
     server: &Arc<Server>,

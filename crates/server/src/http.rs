@@ -62,7 +62,7 @@ pub(crate) fn handle(
                 )
             }
         }
-        // MH-21: the stateless era has no client requests, so there is nothing to respond to.
+        // MH-21: the stateless lifecycle has no client requests, so there is nothing to respond to.
         Ok(Payload::Single(Message::Response(_))) if version == VersionHeader::Stateless => {
             malformed("a client of this revision sends no responses")
         }
@@ -80,7 +80,7 @@ pub(crate) fn handle(
     })
 }
 
-/// Handles one request; its lifecycle follows the decision table of eras.
+/// Handles one request in the lifecycle that the decision table gives it.
 #[inline]
 fn handle_request(
     server: &Arc<Server>,
@@ -139,7 +139,7 @@ fn handle_request(
     dispatch::session_request(server, cx, request_context)
 }
 
-/// Handles a notification or a response of the handshake era, if its session is valid (HTTP-05).
+/// Handles a notification or a response of the stateful lifecycle, if its session is valid (HTTP-05).
 fn handle_one_way(
     server: &Server,
     worker: &WorkerState,

@@ -12,7 +12,7 @@ use crate::seal::Session;
 pub struct StdioPeer {
     pub(super) session: OnceLock<Session>,
     pub(super) listens: AtomicBool,
-    /// True for HTTP+SSE clients, which have no stateless era.
+    /// True for HTTP+SSE clients, which have no stateless lifecycle.
     pub(super) has_sessions_only: bool,
     /// Simulated HTTP request of each message, in tests.
     pub(super) http: Option<TestHttpRequest>,

@@ -76,15 +76,15 @@ pub struct JsonResponse {
 pub enum RejectReason {
     /// The message is not valid JSON or JSON-RPC, or may not be sent by a client.
     Malformed,
-    /// Required `_meta` is missing or malformed (stateless era).
+    /// Required `_meta` is missing or malformed (stateless lifecycle).
     Meta,
-    /// A header is missing or contradicts the body (stateless era).
+    /// A header is missing or contradicts the body (stateless lifecycle).
     Header,
     /// The protocol version is not served.
     Version,
-    /// The method does not exist (stateless era only; before, the error is an ordinary response).
+    /// The method does not exist (stateless lifecycle only; before, the error is an ordinary response).
     Method,
-    /// The client has not declared a required capability (stateless era).
+    /// The client has not declared a required capability (stateless lifecycle).
     Capability,
     /// The response belongs to a client request of another process.
     AskedElsewhere,
@@ -241,7 +241,7 @@ impl Reply {
         }
     }
 
-    /// Returns true if the reply is the error for an unknown method of the stateless era.
+    /// Returns true if the reply is the error for an unknown method of the stateless lifecycle.
     pub(super) fn is_unknown_method(&self) -> bool {
         matches!(self, Self::Response(answer) if answer.refusal == Some(RejectReason::Method))
     }

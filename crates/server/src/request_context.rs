@@ -106,7 +106,7 @@ pub(super) struct CallerProfile {
     pub(super) stream_after: Option<Duration>,
     /// Resumption of interrupted streams.
     pub(super) resumption: Resumption,
-    /// Capabilities declared in the session. In the stateless era, the request declares them.
+    /// Capabilities declared in the session. In the stateless lifecycle, the request declares them.
     pub(super) capabilities: ClientCapabilities,
     /// Channel for requests to the client.
     pub(super) reach: ClientReachability,
@@ -170,7 +170,7 @@ pub(super) struct CallerDefaults {
 }
 
 impl CallerProfile {
-    /// Properties of a caller; `session` is `None` in the stateless era.
+    /// Properties of a caller; `session` is `None` in the stateless lifecycle.
     #[inline]
     pub(super) fn new(
         channel: Channel,
@@ -228,7 +228,7 @@ impl Deref for Caller<'_> {
 }
 
 impl<'a> Caller<'a> {
-    /// Creates the caller of a request; `session` is `None` in the stateless era.
+    /// Creates the caller of a request; `session` is `None` in the stateless lifecycle.
     #[inline]
     pub(super) fn new(
         channel: Channel,

@@ -46,9 +46,9 @@ pub(crate) struct SuspendedCall {
 /// Effect of a disconnect on a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnDisconnect {
-    /// The call is dropped (stateless era, MH-16).
+    /// The call is dropped (stateless lifecycle, MH-16).
     Cancel,
-    /// The call runs until it completes or is cancelled by its id (handshake era, LH-02).
+    /// The call runs until it completes or is cancelled by its id (stateful lifecycle, LH-02).
     RunOn,
 }
 

@@ -45,11 +45,11 @@ pub struct Snapshot {
     initialized_with_lists: [Bytes; Revision::ALL.len()],
     /// Response to `server/discover` after the id.
     pub discovered: Bytes,
-    /// Members at the end of every result in the stateless era, with a leading comma.
+    /// Members at the end of every result in the stateless lifecycle, with a leading comma.
     pub result_tail: String,
-    /// Members at the end of every cacheable result in the stateless era.
+    /// Members at the end of every cacheable result in the stateless lifecycle.
     list_tail: String,
-    /// `_meta` of results without one of their own, in the stateless era.
+    /// `_meta` of results without one of their own, in the stateless lifecycle.
     pub result_meta: String,
     /// `serverInfo` in the `_meta` of results.
     pub server_info: Value,
@@ -181,7 +181,7 @@ impl Snapshot {
         }
     }
 
-    /// Members at the end of every cacheable result in the stateless era.
+    /// Members at the end of every cacheable result in the stateless lifecycle.
     pub fn list_tail(&self) -> &str {
         &self.list_tail
     }

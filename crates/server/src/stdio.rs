@@ -43,7 +43,7 @@ pub(crate) fn handle(
             return instrument::observed(server, watch, &request, handled);
         }
         Ok(Payload::Single(Message::Notification(notification))) => {
-            // A client may use both eras at once. Request ids are unique within each.
+            // A client may use both lifecycles at once. Request ids are unique within each.
             if let Some(session) = peer.session.get() {
                 notifications::handle_notification(server, &session.log_name, &notification);
             }

@@ -25,7 +25,7 @@ use crate::limit::ToolLimits;
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ErrorCode, ErrorObject, Method};
 
-/// Handles `tools/call`. In the stateless era the headers must agree with the body.
+/// Handles `tools/call`. In the stateless lifecycle the headers must agree with the body.
 #[inline]
 pub(super) fn call(
     server: &Arc<Server>,

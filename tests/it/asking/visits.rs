@@ -175,7 +175,7 @@ fn eli_10_what_needs_a_visit_is_refused_with_the_page_where_the_revision_has_tha
     let plain = server.session_of("2025-11-25", &json!({"elicitation": {}}));
     let result = plain.call("insists", &json!({})).result();
     assert_eq!(result["isError"], true);
-    // In the stateless era it is a question like others.
+    // In the stateless lifecycle it is a question like others.
     let call = Stateless::call("insists", json!({})).meta("clientCapabilities", able());
     let asked = call.send(server).result();
     assert_eq!(asked["resultType"], "input_required");

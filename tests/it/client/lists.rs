@@ -1,6 +1,6 @@
 //! Lists, and messages above the size limit.
 
-use longshore::client::EraCache;
+use longshore::client::LifecycleCache;
 use serde_json::Value;
 
 use super::*;
@@ -45,7 +45,7 @@ async fn refused(page: fn(usize) -> Value) -> String {
     };
     let options = Options {
         message_bytes: 200_000,
-        era: EraCache::default(),
+        lifecycle_cache: LifecycleCache::default(),
         ..quick()
     };
     let client = Client::connect(target, options)

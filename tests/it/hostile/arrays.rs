@@ -1,6 +1,6 @@
 //! Arrays of messages, which one revision has.
 
-use super::{Case, Era, INVALID, META, Sessions, bytes, run_on, server, stateless};
+use super::{Case, INVALID, Lifecycle, META, Sessions, bytes, run_on, server, stateless};
 
 #[test]
 fn rpc_06_08_arrays_are_for_one_revision() {
@@ -19,7 +19,7 @@ fn rpc_06_08_arrays_are_for_one_revision() {
         ("too many", many.clone()),
     ] {
         for revision in ["2024-11-05", "2025-06-18", "2025-11-25"] {
-            let bytes = sessions.post(Era::Handshake(revision), "", None, &body);
+            let bytes = sessions.post(Lifecycle::Handshake(revision), "", None, &body);
             let case = Case::new(format!("{name}, {revision}"), bytes);
             cases.push(case.error(400, INVALID, ""));
         }
@@ -29,7 +29,7 @@ fn rpc_06_08_arrays_are_for_one_revision() {
         let case = Case::new(format!("{name}, nobody"), bytes(&[], &body));
         cases.push(case.error(400, INVALID, ""));
     }
-    let batches = Era::Handshake("2025-03-26");
+    let batches = Lifecycle::Handshake("2025-03-26");
     let post = |body: &str| sessions.post(batches, "", None, body);
     for (name, body, ids) in [
         ("one", format!("[{ping}]"), 1),

@@ -8,7 +8,7 @@ use longshore::{CallContext, Config, Definition, LogLevel, tool_fn};
 use serde_json::{Map, Value, json};
 
 use super::http2::frame;
-use super::{Case, Era, META, Sessions, bytes, run_on, say, stateless};
+use super::{Case, Lifecycle, META, Sessions, bytes, run_on, say, stateless};
 use crate::support::{Running, Serve, Stateless};
 
 fn narrow(change: impl FnOnce(&mut Config)) -> Running {
@@ -60,8 +60,8 @@ fn rpc_03_12_messages_have_narrower_bounds_where_they_are_set() {
     });
     let sessions = Sessions::of(&server);
     let mut cases = Vec::new();
-    for era in super::ERAS {
-        let meta = era.meta();
+    for lifecycle in super::ERAS {
+        let meta = lifecycle.meta();
         let body = |id: &str, more: &str| {
             format!(
                 r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list","params":{{"x":{more}{meta}}}}}"#
@@ -69,8 +69,8 @@ fn rpc_03_12_messages_have_narrower_bounds_where_they_are_set() {
         };
         let id = |n: usize| format!("\"{}\"", "x".repeat(n));
         let mut add = |name: &str, id: &str, more: &str, expected: Option<(i64, &str)>| {
-            let post = sessions.post(era, "tools/list", None, body(id, more));
-            let case = Case::new(format!("{name}, {era:?}"), post);
+            let post = sessions.post(lifecycle, "tools/list", None, body(id, more));
+            let case = Case::new(format!("{name}, {lifecycle:?}"), post);
             cases.push(match expected {
                 None => case.result(id),
                 Some((code, id)) => case.error(400, code, id),
@@ -106,10 +106,10 @@ fn rpc_12_a_message_holds_so_many_values_wherever_they_are() {
     let wrapped = |n: usize| format!("[{}]", vec![r#"{"a":[[]]}"#; n].join(","));
     let mut cases = Vec::new();
     let mut refused = 0;
-    for era in super::ERAS {
-        let meta = era.meta();
-        // The client's capabilities count as a value in the stateless era, and so does the array.
-        let room = 1000 - 1 - usize::from(era.is_stateless());
+    for lifecycle in super::ERAS {
+        let meta = lifecycle.meta();
+        // The client's capabilities count as a value in the stateless lifecycle, and so does the array.
+        let room = 1000 - 1 - usize::from(lifecycle.is_stateless());
         for (more, fits) in [
             (zeros(room), true),
             (zeros(room + 1), false),
@@ -121,8 +121,8 @@ fn rpc_12_a_message_holds_so_many_values_wherever_they_are() {
                 let body = format!(
                     r#"{{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{{"{place}":{more}{meta}}}}}"#
                 );
-                let post = sessions.post(era, "tools/list", None, body);
-                let name = format!("{} bytes as {place}, {fits}, {era:?}", more.len());
+                let post = sessions.post(lifecycle, "tools/list", None, body);
+                let name = format!("{} bytes as {place}, {fits}, {lifecycle:?}", more.len());
                 let case = Case::new(name, post);
                 refused += u64::from(!fits);
                 cases.push(if fits {
@@ -149,9 +149,9 @@ fn rpc_06_arrays_and_their_answers_have_bounds_to_the_one() {
         c.server.messages.batch_bytes = 1024;
     });
     let sessions = Sessions::of(&server);
-    let era = Era::Handshake("2025-03-26");
+    let lifecycle = Lifecycle::Handshake("2025-03-26");
     let ping = |id: &str| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
-    let array = |all: &[String]| sessions.post(era, "", None, format!("[{}]", all.join(",")));
+    let array = |all: &[String]| sessions.post(lifecycle, "", None, format!("[{}]", all.join(",")));
     let same = |n: usize| vec![ping("1"); n];
     // Two answers of 500 bytes or so, each by the length of its id.
     let around = r#"{"jsonrpc":"2.0","id":"","result":{}}"#.len();
@@ -174,7 +174,7 @@ fn rpc_06_arrays_and_their_answers_have_bounds_to_the_one() {
 #[test]
 fn heads_have_as_many_fields_as_are_allowed() {
     let server = narrow(|c| c.http.limits.header_fields = 16);
-    let call = Era::Stateless.call("say", r#"{"message":"hi"}"#);
+    let call = Lifecycle::Stateless.call("say", r#"{"message":"hi"}"#);
     let call = String::from_utf8(call).expect("UTF-8");
     let has = call
         .split("\r\n\r\n")

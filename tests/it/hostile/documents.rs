@@ -1,6 +1,6 @@
 //! Invalid JSON, and JSON of the wrong type, at every place of a message.
 
-use super::{Case, ERAS, Era, Sessions, run_on, server};
+use super::{Case, ERAS, Lifecycle, Sessions, run_on, server};
 
 /// A place for a value in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -337,7 +337,7 @@ const WHOLE: &[(&str, &[u8], Kind)] = &[
 ];
 
 /// A message with a value in a place.
-fn message(era: Era, place: Place, value: &[u8]) -> Vec<u8> {
+fn message(lifecycle: Lifecycle, place: Place, value: &[u8]) -> Vec<u8> {
     if place == Place::Whole {
         return value.to_vec();
     }
@@ -355,7 +355,7 @@ fn message(era: Era, place: Place, value: &[u8]) -> Vec<u8> {
         Place::Element => {
             r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"anything","arguments":{"v":[1,@,2]}META}}"#
         }
-        Place::Meta if era.is_stateless() => {
+        Place::Meta if lifecycle.is_stateless() => {
             r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"anything","arguments":{"v":1},"_meta":{"x":@,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#
         }
         Place::Meta => {
@@ -365,15 +365,15 @@ fn message(era: Era, place: Place, value: &[u8]) -> Vec<u8> {
             r#"{"jsonrpc":"2.0","extra":@,"id":1,"method":"tools/call","params":{"name":"anything","arguments":{"v":1}META}}"#
         }
     };
-    let template = template.replace("META", &era.meta());
+    let template = template.replace("META", &lifecycle.meta());
     let (before, after) = template.split_once('@').expect("a place");
     [before.as_bytes(), value, after.as_bytes()].concat()
 }
 
-fn case(sessions: &Sessions, era: Era, place: Place, name: &str, value: &[u8]) -> Case {
-    let body = message(era, place, value);
-    let bytes = sessions.post(era, "tools/call", Some("anything"), body);
-    Case::new(format!("{name} as {place:?}, {era:?}"), bytes)
+fn case(sessions: &Sessions, lifecycle: Lifecycle, place: Place, name: &str, value: &[u8]) -> Case {
+    let body = message(lifecycle, place, value);
+    let bytes = sessions.post(lifecycle, "tools/call", Some("anything"), body);
+    Case::new(format!("{name} as {place:?}, {lifecycle:?}"), bytes)
 }
 
 #[test]
@@ -382,9 +382,9 @@ fn rpc_12_what_is_no_json_is_a_parse_error_wherever_it_stands() {
     let sessions = Sessions::of(&server);
     let mut cases = Vec::new();
     for (name, value) in BROKEN {
-        for era in ERAS {
+        for lifecycle in ERAS {
             for place in PLACES {
-                cases.push(case(&sessions, era, place, name, value).error(400, -32700, ""));
+                cases.push(case(&sessions, lifecycle, place, name, value).error(400, -32700, ""));
             }
         }
     }
@@ -398,9 +398,9 @@ fn rpc_02_03_values_of_every_kind_are_taken_where_they_may_stand_and_refused_els
     let mut cases = Vec::new();
     for (name, value, kind) in WHOLE {
         let text = std::str::from_utf8(value).expect("UTF-8").trim();
-        for era in ERAS {
+        for lifecycle in ERAS {
             for place in PLACES {
-                let case = case(&sessions, era, place, name, value);
+                let case = case(&sessions, lifecycle, place, name, value);
                 cases.push(match (place, kind) {
                     (Place::Argument | Place::Element | Place::Meta | Place::Unknown, _) => case,
                     (Place::Id, Kind::Id) => case.result(text),
@@ -410,7 +410,7 @@ fn rpc_02_03_values_of_every_kind_are_taken_where_they_may_stand_and_refused_els
                     }
                     (Place::Whole, _) => case.error(400, -32600, ""),
                     // The member is missing, or the call names no tool.
-                    (Place::Params, Kind::Object) if era.is_stateless() => {
+                    (Place::Params, Kind::Object) if lifecycle.is_stateless() => {
                         case.error(400, -32602, "1")
                     }
                     (Place::Params, Kind::Object) => case.error(200, -32602, "1"),
@@ -437,9 +437,15 @@ fn depth_and_number_of_members_have_limits_to_the_one() {
         format!("{{{}}}", members.join(","))
     };
     let mut cases = Vec::new();
-    for era in ERAS {
+    for lifecycle in ERAS {
         let case = |name: &str, value: String| {
-            case(&sessions, era, Place::Argument, name, value.as_bytes())
+            case(
+                &sessions,
+                lifecycle,
+                Place::Argument,
+                name,
+                value.as_bytes(),
+            )
         };
         cases.push(case("61 arrays", deep(61)));
         cases.push(case("61 objects", objects(61)));
@@ -486,13 +492,13 @@ fn a_body_that_is_nothing_is_no_json() {
     let server = server();
     let sessions = Sessions::of(&server);
     let mut cases = Vec::new();
-    for era in ERAS {
+    for lifecycle in ERAS {
         for (name, value) in [
             ("nothing", ""),
             ("a space", " "),
             ("line breaks", "\r\n\r\n"),
         ] {
-            let case = case(&sessions, era, Place::Whole, name, value.as_bytes());
+            let case = case(&sessions, lifecycle, Place::Whole, name, value.as_bytes());
             cases.push(case.error(400, -32700, ""));
         }
     }

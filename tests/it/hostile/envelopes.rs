@@ -1,6 +1,6 @@
 //! Envelopes: JSON that is not a JSON-RPC message, or is ambiguous.
 
-use super::{Case, ERAS, Era, INVALID, Sessions, body, run_on, server};
+use super::{Case, ERAS, INVALID, Lifecycle, Sessions, body, run_on, server};
 
 /// Invalid values of `jsonrpc`.
 const VERSIONS: &[&str] = &[
@@ -41,7 +41,7 @@ const METHODS: &[&str] = &["null", "1", "true", r#"["tools/list"]"#, "{}"];
 /// Invalid values of `params`.
 const PARAMS: &[&str] = &["null", r#""a""#, "1", "true", "[]", "[{}]"];
 
-/// Members of a message, and the id that can be read; no members named `params` where the era's own are to be there.
+/// Members of a message, and the id that can be read; no members named `params` where the lifecycle's own are to be there.
 const OTHERS: &[(&str, &str, &str)] = &[
     ("no version", r#""id":1,"method":"tools/list""#, "1"),
     (
@@ -292,24 +292,24 @@ fn rpc_01_12_envelopes_that_are_none_are_refused_with_the_id_where_it_can_be_rea
     let server = server();
     let sessions = Sessions::of(&server);
     let revisions = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
-    let eras = revisions
-        .map(Era::Handshake)
+    let lifecycles = revisions
+        .map(Lifecycle::Handshake)
         .into_iter()
-        .chain([Era::Stateless]);
+        .chain([Lifecycle::Stateless]);
     let mut cases = Vec::new();
-    for era in eras {
+    for lifecycle in lifecycles {
         for (name, members, id) in invalid() {
-            let body = body(era, &members);
+            let body = body(lifecycle, &members);
             // Some are rejected before this header is compared with the body.
-            let bytes = sessions.post(era, "tools/list", None, body);
-            cases.push(Case::new(format!("{name}, {era:?}"), bytes).error(400, INVALID, id));
+            let bytes = sessions.post(lifecycle, "tools/list", None, body);
+            cases.push(Case::new(format!("{name}, {lifecycle:?}"), bytes).error(400, INVALID, id));
         }
         let long = format!(
             r#""jsonrpc":"2.0","id":"{}","method":"tools/list""#,
             "x".repeat(1025)
         );
-        let bytes = sessions.post(era, "tools/list", None, body(era, &long));
-        cases.push(Case::new(format!("long id, {era:?}"), bytes).error(400, INVALID, ""));
+        let bytes = sessions.post(lifecycle, "tools/list", None, body(lifecycle, &long));
+        cases.push(Case::new(format!("long id, {lifecycle:?}"), bytes).error(400, INVALID, ""));
     }
     assert!(run_on(&server, cases) >= 350);
 }
@@ -319,7 +319,7 @@ fn meta_09_members_that_nobody_knows_are_tolerated() {
     let server = server();
     let sessions = Sessions::of(&server);
     let mut cases = Vec::new();
-    for era in ERAS {
+    for lifecycle in ERAS {
         for extra in [
             r#""extra":1"#,
             r#""extra":1,"extra":2"#,
@@ -335,26 +335,26 @@ fn meta_09_members_that_nobody_knows_are_tolerated() {
             r#""__proto__":{"id":2}"#,
         ] {
             let members = format!(r#""jsonrpc":"2.0",{extra},"id":1,"method":"tools/list""#);
-            let bytes = sessions.post(era, "tools/list", None, body(era, &members));
-            cases.push(Case::new(format!("{extra}, {era:?}"), bytes));
+            let bytes = sessions.post(lifecycle, "tools/list", None, body(lifecycle, &members));
+            cases.push(Case::new(format!("{extra}, {lifecycle:?}"), bytes));
         }
         // The order of members does not matter, nor does space between them.
         for text in [
             format!(
                 "{{\"method\":\"tools/list\",\"id\":1,\"params\":{{{}}},\"jsonrpc\":\"2.0\"}}",
-                era.meta().trim_start_matches(',')
+                lifecycle.meta().trim_start_matches(',')
             ),
             format!(
                 "\r\n\t {{ \"jsonrpc\" : \"2.0\" ,\n\"id\" : 1 , \"method\" : \"tools/list\" , \"params\" : {{ {} }} }} \n",
-                era.meta().trim_start_matches(',')
+                lifecycle.meta().trim_start_matches(',')
             ),
             format!(
                 "{{\"\\u006a\\u0073onrpc\":\"\\u0032.0\",\"id\":1,\"method\":\"tools\\/list\",\"params\":{{{}}}}}",
-                era.meta().trim_start_matches(',')
+                lifecycle.meta().trim_start_matches(',')
             ),
         ] {
-            let bytes = sessions.post(era, "tools/list", None, &text);
-            cases.push(Case::new(format!("{text:.60}, {era:?}"), bytes));
+            let bytes = sessions.post(lifecycle, "tools/list", None, &text);
+            cases.push(Case::new(format!("{text:.60}, {lifecycle:?}"), bytes));
         }
     }
     run_on(&server, cases);

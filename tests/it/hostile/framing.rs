@@ -1,12 +1,12 @@
 //! HTTP framing: boundaries of requests, and invalid requests.
 
-use super::{Case, Era, run_on, server};
+use super::{Case, Lifecycle, run_on, server};
 
 const SMUGGLED: &str = "GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
 /// A good call in its parts: everything up to the length, and the body.
 fn parts() -> (String, String) {
-    let text = String::from_utf8(Era::Stateless.call("say", r#"{"message":"hi"}"#));
+    let text = String::from_utf8(Lifecycle::Stateless.call("say", r#"{"message":"hi"}"#));
     let text = text.expect("UTF-8");
     let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
     let (head, length) = head.rsplit_once("\r\n").expect("several fields");

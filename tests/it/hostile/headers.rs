@@ -1,6 +1,6 @@
 //! Header fields: host, origin, content, and headers that mirror the body.
 
-use super::{Case, Era, META, bytes, run_on, server};
+use super::{Case, Lifecycle, META, bytes, run_on, server};
 
 fn body() -> String {
     format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{{{META}}}}}"#)
@@ -455,7 +455,7 @@ fn mh_03_to_09_headers_that_say_something_else_than_the_body_are_refused() {
     // Bytes that are no text.
     for bad in [&b"caf\xe9"[..], b"\xff", b"s\xc3\xa4y"] {
         for header in ["mcp-name", "mcp-method", "mcp-protocol-version"] {
-            let call = String::from_utf8(Era::Stateless.call("say", r#"{"message":"x"}"#));
+            let call = String::from_utf8(Lifecycle::Stateless.call("say", r#"{"message":"x"}"#));
             let call = call.expect("UTF-8");
             let at = call.find(&format!("{header}: ")).expect("has it") + header.len() + 2;
             let end = at + call[at..].find("\r\n").expect("a line");

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use super::{Case, Era, META, Wire, run_on, serve};
+use super::{Case, Lifecycle, META, Wire, run_on, serve};
 
 /// First frame that concerns the request or the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -442,7 +442,7 @@ fn http_2_what_breaks_its_rules_ends_the_stream_or_the_connection_and_nothing_el
         if found != Ok(expected) {
             failures.push(format!("{name}: {found:?} instead of {expected:?}"));
         }
-        let call = Era::Stateless.call("say", r#"{"message":"still here"}"#);
+        let call = Lifecycle::Stateless.call("say", r#"{"message":"still here"}"#);
         assert_eq!(run_on(&server, [Case::new(name, call)]), 1);
     }
     assert!(

@@ -1,6 +1,6 @@
 //! Valid messages, with IDs and methods of all kinds, and notifications.
 
-use super::{Case, ERAS, Era, INVALID, Sessions, body, run_on, server, stateless};
+use super::{Case, ERAS, INVALID, Lifecycle, Sessions, body, run_on, server, stateless};
 
 const NOT_FOUND: i64 = -32601;
 
@@ -10,7 +10,7 @@ fn rpc_03_ids_come_back_to_the_letter() {
     let sessions = Sessions::of(&server);
     let long = format!("\"{}\"", "x".repeat(1024));
     let mut cases = Vec::new();
-    for era in ERAS {
+    for lifecycle in ERAS {
         for id in [
             "0",
             "1",
@@ -40,15 +40,20 @@ fn rpc_03_ids_come_back_to_the_letter() {
             &long,
         ] {
             let members = format!(r#""jsonrpc":"2.0","id":{id},"method":"tools/list""#);
-            let bytes = sessions.post(era, "tools/list", None, body(era, &members));
-            cases.push(Case::new(format!("id {id:.30}, {era:?}"), bytes).result(id));
+            let bytes = sessions.post(lifecycle, "tools/list", None, body(lifecycle, &members));
+            cases.push(Case::new(format!("id {id:.30}, {lifecycle:?}"), bytes).result(id));
             // An error has it too.
             let members = format!(
                 r#""jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"none"{}}}"#,
-                era.meta()
+                lifecycle.meta()
             );
-            let bytes = sessions.post(era, "tools/call", Some("none"), body(era, &members));
-            let case = Case::new(format!("error for id {id:.30}, {era:?}"), bytes);
+            let bytes = sessions.post(
+                lifecycle,
+                "tools/call",
+                Some("none"),
+                body(lifecycle, &members),
+            );
+            let case = Case::new(format!("error for id {id:.30}, {lifecycle:?}"), bytes);
             cases.push(case.error(200, -32602, id));
         }
     }
@@ -98,15 +103,15 @@ fn mh_13_methods_that_there_are_not_are_not_found() {
         "%74ools/list",
         &long,
     ] {
-        for era in ERAS {
+        for lifecycle in ERAS {
             let members = format!(r#""jsonrpc":"2.0","id":1,"method":"{method}""#);
-            let bytes = sessions.post(era, method, None, body(era, &members));
-            let status = if era.is_stateless() { 404 } else { 200 };
-            let case = Case::new(format!("method {method:.30}, {era:?}"), bytes);
+            let bytes = sessions.post(lifecycle, method, None, body(lifecycle, &members));
+            let status = if lifecycle.is_stateless() { 404 } else { 200 };
+            let case = Case::new(format!("method {method:.30}, {lifecycle:?}"), bytes);
             cases.push(case.error(status, NOT_FOUND, "1"));
         }
     }
-    // Methods that cannot be written in a header cannot be called in the stateless era; sessions get the same error.
+    // Methods that cannot be written in a header cannot be called in the stateless lifecycle; sessions get the same error.
     for method in [
         "",
         " tools/list",
@@ -121,16 +126,16 @@ fn mh_13_methods_that_there_are_not_are_not_found() {
         "tools/list\\u200b",
         "\\ufefftools/list",
     ] {
-        let era = ERAS[0];
+        let lifecycle = ERAS[0];
         let members = format!(r#""jsonrpc":"2.0","id":1,"method":"{method}""#);
-        let bytes = sessions.post(era, method, None, body(era, &members));
-        let case = Case::new(format!("method {method:?}, {era:?}"), bytes);
+        let bytes = sessions.post(lifecycle, method, None, body(lifecycle, &members));
+        let case = Case::new(format!("method {method:?}, {lifecycle:?}"), bytes);
         cases.push(case.error(200, NOT_FOUND, "1"));
-        let bytes = stateless("tools/list", None, body(Era::Stateless, &members));
+        let bytes = stateless("tools/list", None, body(Lifecycle::Stateless, &members));
         let case = Case::new(format!("method {method:?}, stateless"), bytes);
         cases.push(case.error(400, -32020, "1"));
     }
-    // ERA-04: what only sessions have, with or without the mark of the stateless era.
+    // ERA-04: what only sessions have, with or without the mark of the stateless lifecycle.
     for method in [
         "initialize",
         "ping",
@@ -139,7 +144,7 @@ fn mh_13_methods_that_there_are_not_are_not_found() {
         "resources/unsubscribe",
     ] {
         let members = format!(r#""jsonrpc":"2.0","id":1,"method":"{method}""#);
-        let bytes = stateless(method, None, body(Era::Stateless, &members));
+        let bytes = stateless(method, None, body(Lifecycle::Stateless, &members));
         let case = Case::new(format!("{method} without a session"), bytes);
         cases.push(case.error(404, NOT_FOUND, "1"));
     }
@@ -157,7 +162,7 @@ fn rpc_05_http_05_what_is_no_request_is_heard_and_not_answered() {
     let server = server();
     let sessions = Sessions::of(&server);
     let mut cases = Vec::new();
-    for era in ERAS {
+    for lifecycle in ERAS {
         for (name, members) in [
             ("initialized", r#""method":"notifications/initialized""#),
             (
@@ -206,8 +211,8 @@ fn rpc_05_http_05_what_is_no_request_is_heard_and_not_answered() {
             ("a member that nobody knows", r#""method":"a","x":1"#),
         ] {
             let body = format!("{{\"jsonrpc\":\"2.0\",{members}}}");
-            let bytes = sessions.post(era, "notifications/initialized", None, body);
-            cases.push(Case::new(format!("{name}, {era:?}"), bytes).status(&[202]));
+            let bytes = sessions.post(lifecycle, "notifications/initialized", None, body);
+            cases.push(Case::new(format!("{name}, {lifecycle:?}"), bytes).status(&[202]));
         }
         for (name, members) in [
             ("a result", r#""id":1,"result":{}"#),
@@ -219,9 +224,9 @@ fn rpc_05_http_05_what_is_no_request_is_heard_and_not_answered() {
             ),
         ] {
             let body = format!("{{\"jsonrpc\":\"2.0\",{members}}}");
-            let bytes = sessions.post(era, "tools/list", None, body);
-            let case = Case::new(format!("{name}, {era:?}"), bytes);
-            cases.push(if era.is_stateless() {
+            let bytes = sessions.post(lifecycle, "tools/list", None, body);
+            let case = Case::new(format!("{name}, {lifecycle:?}"), bytes);
+            cases.push(if lifecycle.is_stateless() {
                 // MH-21
                 case.error(400, INVALID, "")
             } else {
@@ -237,7 +242,7 @@ fn rpc_04_responses_that_are_none_are_refused() {
     let server = server();
     let sessions = Sessions::of(&server);
     let mut cases = Vec::new();
-    for era in ERAS {
+    for lifecycle in ERAS {
         for (members, id) in [
             (r#""result":{}"#, ""),
             (r#""result":null"#, ""),
@@ -259,8 +264,8 @@ fn rpc_04_responses_that_are_none_are_refused() {
             (r#""error":{"code":-1}"#, ""),
         ] {
             let body = format!("{{\"jsonrpc\":\"2.0\",{members}}}");
-            let bytes = sessions.post(era, "tools/list", None, body);
-            let case = Case::new(format!("{members}, {era:?}"), bytes);
+            let bytes = sessions.post(lifecycle, "tools/list", None, body);
+            let case = Case::new(format!("{members}, {lifecycle:?}"), bytes);
             cases.push(case.error(400, INVALID, id));
         }
     }

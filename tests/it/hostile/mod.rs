@@ -1,7 +1,7 @@
 //! Requests that no good client sends: tables of them, and what each gets. Every case is one exchange over a socket: a
 //! status, a code, the id that is echoed, and whether the connection may go on, which the next request on it shows.
 //!
-//! A case is named by what it is; both eras are asked wherever both have an opinion.
+//! A case is named by what it is; both lifecycles are asked wherever both have an opinion.
 
 mod arrays;
 mod bounds;
@@ -266,7 +266,7 @@ fn run(cases: impl IntoIterator<Item = Case>) -> usize {
 fn run_on(server: &Running, cases: impl IntoIterator<Item = Case>) -> usize {
     let good = Case::new(
         "good",
-        Era::Stateless.call("say", r#"{"message":"still here"}"#),
+        Lifecycle::Stateless.call("say", r#"{"message":"still here"}"#),
     );
     let mut kept: Option<Wire> = None;
     let (mut failures, mut failed, mut all) = (String::new(), 0, 0);
@@ -305,7 +305,7 @@ fn run_on(server: &Running, cases: impl IntoIterator<Item = Case>) -> usize {
 
 /// The two ways to say who one is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Era {
+enum Lifecycle {
     /// A session of this revision; see [`Sessions`].
     Handshake(&'static str),
     Stateless,
@@ -313,8 +313,8 @@ enum Era {
 
 const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
 
-impl Era {
-    /// A call of the stateless era, with arguments as JSON text.
+impl Lifecycle {
+    /// A call of the stateless lifecycle, with arguments as JSON text.
     fn call(self, tool: &str, arguments: &str) -> Vec<u8> {
         let params = format!(r#"{{"name":"{tool}","arguments":{arguments},{META}}}"#);
         let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
@@ -322,18 +322,18 @@ impl Era {
     }
 }
 
-/// A body whose members are given, with `params` as the era needs them unless they are among those.
-fn body(era: Era, members: &str) -> String {
+/// A body whose members are given, with `params` as the lifecycle needs them unless they are among those.
+fn body(lifecycle: Lifecycle, members: &str) -> String {
     if members.contains("\"params\"") {
         format!("{{{members}}}")
-    } else if era.is_stateless() {
+    } else if lifecycle.is_stateless() {
         format!("{{{members},\"params\":{{{META}}}}}")
     } else {
         format!("{{{members}}}")
     }
 }
 
-/// A POST of the stateless era with any body.
+/// A POST of the stateless lifecycle with any body.
 fn stateless(method: &str, name: Option<&str>, body: impl AsRef<[u8]>) -> Vec<u8> {
     let mut headers = vec![
         ("mcp-protocol-version", "2026-07-28"),
@@ -365,11 +365,17 @@ impl Sessions {
         Self(revisions.map(begin).into())
     }
 
-    /// A POST in an era. The stateless one mirrors what the body says.
-    fn post(&self, era: Era, method: &str, name: Option<&str>, body: impl AsRef<[u8]>) -> Vec<u8> {
-        match era {
-            Era::Stateless => stateless(method, name, body),
-            Era::Handshake(revision) => {
+    /// A POST in a lifecycle. The stateless one mirrors what the body says.
+    fn post(
+        &self,
+        lifecycle: Lifecycle,
+        method: &str,
+        name: Option<&str>,
+        body: impl AsRef<[u8]>,
+    ) -> Vec<u8> {
+        match lifecycle {
+            Lifecycle::Stateless => stateless(method, name, body),
+            Lifecycle::Handshake(revision) => {
                 let (_, id) = self
                     .0
                     .iter()
@@ -381,15 +387,15 @@ impl Sessions {
     }
 }
 
-/// The newest of each kind, for what does not differ within an era.
-const ERAS: [Era; 2] = [Era::Handshake("2025-11-25"), Era::Stateless];
+/// The newest of each kind, for what does not differ within a lifecycle.
+const ERAS: [Lifecycle; 2] = [Lifecycle::Handshake("2025-11-25"), Lifecycle::Stateless];
 
-impl Era {
+impl Lifecycle {
     fn is_stateless(self) -> bool {
         self == Self::Stateless
     }
 
-    /// `_meta` as a member with a comma in front, where the era needs it.
+    /// `_meta` as a member with a comma in front, where the lifecycle needs it.
     fn meta(self) -> String {
         match self {
             Self::Stateless => format!(",{META}"),
@@ -400,7 +406,12 @@ impl Era {
 
 #[test]
 fn a_good_call_passes_and_a_bad_verdict_is_noticed() {
-    let case = || Case::new("good", Era::Stateless.call("say", r#"{"message":"hi"}"#));
+    let case = || {
+        Case::new(
+            "good",
+            Lifecycle::Stateless.call("say", r#"{"message":"hi"}"#),
+        )
+    };
     assert_eq!(run([case(), case().result("1")]), 2);
     let server = server();
     for wrong in [

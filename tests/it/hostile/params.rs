@@ -1,20 +1,26 @@
 //! Parameters that a method does not take.
 
-use super::{Case, ERAS, Era, META, Sessions, bytes, run_on, server, stateless};
+use super::{Case, ERAS, Lifecycle, META, Sessions, bytes, run_on, server, stateless};
 
 const INVALID_PARAMS: i64 = -32602;
 
-/// A request with parameters as JSON text without braces; the stateless era adds what it needs.
-fn case(sessions: &Sessions, era: Era, method: &str, name: Option<&str>, params: &str) -> Case {
-    let meta = era.meta();
+/// A request with parameters as JSON text without braces; the stateless lifecycle adds what it needs.
+fn case(
+    sessions: &Sessions,
+    lifecycle: Lifecycle,
+    method: &str,
+    name: Option<&str>,
+    params: &str,
+) -> Case {
+    let meta = lifecycle.meta();
     let params = match (params, meta.as_str()) {
         ("", "") => String::new(),
         ("", _) => META.to_owned(),
         (params, meta) => format!("{params}{meta}"),
     };
     let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{{params}}}}}"#);
-    let bytes = sessions.post(era, method, name, body);
-    Case::new(format!("{method} {params:.80}, {era:?}"), bytes)
+    let bytes = sessions.post(lifecycle, method, name, body);
+    Case::new(format!("{method} {params:.80}, {lifecycle:?}"), bytes)
 }
 
 #[test]
@@ -22,7 +28,7 @@ fn tool_05_calls_of_nothing_and_of_what_there_is_not_are_errors_of_the_protocol(
     let server = server();
     let sessions = Sessions::of(&server);
     let mut cases = Vec::new();
-    for era in ERAS {
+    for lifecycle in ERAS {
         for params in [
             "",
             r#""name":null"#,
@@ -35,7 +41,7 @@ fn tool_05_calls_of_nothing_and_of_what_there_is_not_are_errors_of_the_protocol(
             r#""tool":"say""#,
             r#""arguments":{"message":"x"}"#,
         ] {
-            let case = case(&sessions, era, "tools/call", None, params);
+            let case = case(&sessions, lifecycle, "tools/call", None, params);
             cases.push(case.error(200, INVALID_PARAMS, "1"));
         }
         let long = "x".repeat(10_000);
@@ -58,14 +64,14 @@ fn tool_05_calls_of_nothing_and_of_what_there_is_not_are_errors_of_the_protocol(
             &long,
         ] {
             let params = format!(r#""name":"{name}","arguments":{{}}"#);
-            let case = case(&sessions, era, "tools/call", Some(name), &params);
+            let case = case(&sessions, lifecycle, "tools/call", Some(name), &params);
             cases.push(case.error(200, INVALID_PARAMS, "1"));
         }
         for arguments in [
             "null", "[]", "[{}]", "\"x\"", "\"{}\"", "1", "0", "true", "false", "1.5",
         ] {
             let params = format!(r#""name":"say","arguments":{arguments}"#);
-            let case = case(&sessions, era, "tools/call", Some("say"), &params);
+            let case = case(&sessions, lifecycle, "tools/call", Some("say"), &params);
             cases.push(case.error(200, INVALID_PARAMS, "1"));
         }
     }
@@ -86,11 +92,11 @@ fn mh_05_a_name_in_a_header_needs_one_in_the_body() {
     for method in ["tools/call", "prompts/get", "resources/read"] {
         for params in ["", r#""name":null,"uri":null"#, r#""name":1,"uri":["a"]"#] {
             for name in ["say", "", "=?base64?c2F5?="] {
-                let case = case(&sessions, Era::Stateless, method, Some(name), params);
+                let case = case(&sessions, Lifecycle::Stateless, method, Some(name), params);
                 cases.push(case.error(400, -32020, "1"));
             }
             // The error states the true reason.
-            let none = case(&sessions, Era::Stateless, method, None, params);
+            let none = case(&sessions, Lifecycle::Stateless, method, None, params);
             cases.push(none.error(200, INVALID_PARAMS, "1"));
         }
     }
@@ -124,14 +130,20 @@ fn tool_06_arguments_that_do_not_fit_are_told_to_the_model_or_by_an_error_as_the
         r#"{"small":1,"small ":1}"#,
     ] {
         for revision in ["2024-11-05", "2025-03-26", "2025-06-18"] {
-            let era = Era::Handshake(revision);
+            let lifecycle = Lifecycle::Handshake(revision);
             let params = format!(r#""name":"numbers","arguments":{arguments}"#);
-            let case = case(&sessions, era, "tools/call", None, &params);
+            let case = case(&sessions, lifecycle, "tools/call", None, &params);
             cases.push(case.error(200, INVALID_PARAMS, "1"));
         }
-        for era in ERAS {
+        for lifecycle in ERAS {
             let params = format!(r#""name":"numbers","arguments":{arguments}"#);
-            cases.push(case(&sessions, era, "tools/call", Some("numbers"), &params));
+            cases.push(case(
+                &sessions,
+                lifecycle,
+                "tools/call",
+                Some("numbers"),
+                &params,
+            ));
         }
     }
     for arguments in [
@@ -142,9 +154,15 @@ fn tool_06_arguments_that_do_not_fit_are_told_to_the_model_or_by_an_error_as_the
         r#"{"small":1,"real":5e-324}"#,
         r#"{"small":1,"real":3}"#,
     ] {
-        for era in ERAS {
+        for lifecycle in ERAS {
             let params = format!(r#""name":"numbers","arguments":{arguments}"#);
-            cases.push(case(&sessions, era, "tools/call", Some("numbers"), &params));
+            cases.push(case(
+                &sessions,
+                lifecycle,
+                "tools/call",
+                Some("numbers"),
+                &params,
+            ));
         }
     }
     assert!(run_on(&server, cases) >= 100);
@@ -162,7 +180,7 @@ fn page_02_cursors_that_are_none_are_invalid_parameters() {
         "resources/templates/list",
         "prompts/list",
     ] {
-        for era in ERAS {
+        for lifecycle in ERAS {
             for cursor in [
                 "\"\"",
                 "\"x\"",
@@ -181,13 +199,13 @@ fn page_02_cursors_that_are_none_are_invalid_parameters() {
                 "{}",
             ] {
                 let params = format!("\"cursor\":{cursor}");
-                let case = case(&sessions, era, method, None, &params);
+                let case = case(&sessions, lifecycle, method, None, &params);
                 cases.push(case.error(200, INVALID_PARAMS, "1"));
             }
-            cases.push(case(&sessions, era, method, None, ""));
+            cases.push(case(&sessions, lifecycle, method, None, ""));
             cases.push(case(
                 &sessions,
-                era,
+                lifecycle,
                 method,
                 None,
                 r#""limit":1,"offset":-1"#,
@@ -202,7 +220,7 @@ fn res_05_resources_that_are_none_are_not_found() {
     let server = server();
     let sessions = Sessions::of(&server);
     let mut cases = Vec::new();
-    for era in ERAS {
+    for lifecycle in ERAS {
         for params in [
             "",
             r#""uri":null"#,
@@ -212,10 +230,10 @@ fn res_05_resources_that_are_none_are_not_found() {
             r#""URI":"longshore://about""#,
             r#""name":"longshore://about""#,
         ] {
-            let case = case(&sessions, era, "resources/read", None, params);
+            let case = case(&sessions, lifecycle, "resources/read", None, params);
             cases.push(case.error(200, INVALID_PARAMS, "1"));
         }
-        let not_found = if era.is_stateless() {
+        let not_found = if lifecycle.is_stateless() {
             INVALID_PARAMS
         } else {
             -32002
@@ -235,7 +253,7 @@ fn res_05_resources_that_are_none_are_not_found() {
             "a:b",
         ] {
             let params = format!(r#""uri":"{uri}""#);
-            let case = case(&sessions, era, "resources/read", Some(uri), &params);
+            let case = case(&sessions, lifecycle, "resources/read", Some(uri), &params);
             cases.push(case.error(200, not_found, "1"));
         }
         for uri in [
@@ -249,7 +267,7 @@ fn res_05_resources_that_are_none_are_not_found() {
             "a b",
         ] {
             let params = format!(r#""uri":"{uri}""#);
-            let case = case(&sessions, era, "resources/read", Some(uri), &params);
+            let case = case(&sessions, lifecycle, "resources/read", Some(uri), &params);
             cases.push(case.error(200, INVALID_PARAMS, "1"));
         }
     }
@@ -270,7 +288,7 @@ fn prompt_03_comp_01_log_01_other_methods_say_what_they_miss() {
     let server = server();
     let sessions = Sessions::of(&server);
     let mut cases = Vec::new();
-    for era in ERAS {
+    for lifecycle in ERAS {
         for params in [
             "",
             r#""name":null"#,
@@ -278,7 +296,7 @@ fn prompt_03_comp_01_log_01_other_methods_say_what_they_miss() {
             r#""name":[]"#,
             r#""arguments":{}"#,
         ] {
-            let case = case(&sessions, era, "prompts/get", None, params);
+            let case = case(&sessions, lifecycle, "prompts/get", None, params);
             cases.push(case.error(200, INVALID_PARAMS, "1"));
         }
         for (name, arguments) in [
@@ -292,7 +310,7 @@ fn prompt_03_comp_01_log_01_other_methods_say_what_they_miss() {
             ("practise_verb", r#"{"verb":{}}"#),
         ] {
             let params = format!(r#""name":"{name}","arguments":{arguments}"#);
-            let case = case(&sessions, era, "prompts/get", Some(name), &params);
+            let case = case(&sessions, lifecycle, "prompts/get", Some(name), &params);
             cases.push(case.error(200, INVALID_PARAMS, "1"));
         }
         for params in [
@@ -317,7 +335,7 @@ fn prompt_03_comp_01_log_01_other_methods_say_what_they_miss() {
             r#""ref":{"type":"ref/prompt","name":"practise_verb"},"argument":{"name":"verb","value":""},"context":[]"#,
             r#""ref":{"type":"ref/prompt","name":"practise_verb"},"argument":{"name":"verb","value":""},"context":[{}]"#,
         ] {
-            let case = case(&sessions, era, "completion/complete", None, params);
+            let case = case(&sessions, lifecycle, "completion/complete", None, params);
             cases.push(case.error(200, INVALID_PARAMS, "1"));
         }
     }

@@ -171,7 +171,7 @@ fn lh_10_versions_that_are_none_are_refused_and_others_of_the_era_tolerated() {
                 bytes(&headers, PING),
             ));
         }
-        // ERA-05: who says that it has none of that era is not taken for one that has.
+        // ERA-05: who says that it has none of that lifecycle is not taken for one that has.
         let headers = [
             ("mcp-session-id", id.as_str()),
             ("mcp-protocol-version", "2026-07-28"),

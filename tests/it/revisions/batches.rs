@@ -136,7 +136,7 @@ fn rpc_08_batches_can_be_had_always_or_never() {
             .post(&body)
             .error(400, INVALID_REQUEST, "");
     }
-    // An array without a caller still belongs to none, and the stateless era has no arrays.
+    // An array without a caller still belongs to none, and the stateless lifecycle has no arrays.
     always.post(&[], &body).error(400, INVALID_REQUEST, "");
     always
         .post(&[("mcp-protocol-version", "2026-07-28")], &body)

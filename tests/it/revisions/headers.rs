@@ -1,4 +1,4 @@
-//! Headers that repeat parts of the body, in the stateless era.
+//! Headers that repeat parts of the body, in the stateless lifecycle.
 
 use longshore::tool;
 use serde_json::{Value, json};

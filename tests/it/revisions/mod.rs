@@ -1,7 +1,7 @@
 //! Requirements of each protocol version, over real sockets. Tests are named after the rules that they cover.
 
 mod batches;
-mod eras;
+mod lifecycles;
 mod headers;
 mod listings;
 mod order;

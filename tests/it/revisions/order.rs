@@ -1,4 +1,4 @@
-//! The order in which a request of the stateless era is checked. Each test spoils a request in all the ways that
+//! The order in which a request of the stateless lifecycle is checked. Each test spoils a request in all the ways that
 //! come after the one it is about, so that it passes only if that one is found first.
 
 use longshore::tool;

@@ -1,4 +1,4 @@
-//! Messages of both eras.
+//! Messages of both lifecycles.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ pub(crate) fn request(method: &str, params: &Value) -> String {
     json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string()
 }
 
-/// The `_meta` of every request in the stateless era.
+/// The `_meta` of every request in the stateless lifecycle.
 pub(crate) fn meta() -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -20,7 +20,7 @@ pub(crate) fn meta() -> Value {
     })
 }
 
-/// A session of the handshake era.
+/// A session of the stateful lifecycle.
 pub(crate) struct Session<'s> {
     server: &'s Running,
     pub(crate) id: String,
@@ -79,7 +79,7 @@ impl<'s> Session<'s> {
     }
 }
 
-/// A valid request of the stateless era, which tests modify.
+/// A valid request of the stateless lifecycle, which tests modify.
 #[derive(Clone)]
 pub(crate) struct Stateless {
     pub(crate) id: Value,

@@ -274,7 +274,7 @@ fn tsk_13_a_task_goes_on_when_its_client_goes() {
         created["taskId"].as_str().expect("an id").to_owned()
         // The connection is closed here.
     };
-    // Nor does a notification end it, which HTTP has no use for in this era.
+    // Nor does a notification end it, which HTTP has no use for in this lifecycle.
     let cancelled = json!({
         "jsonrpc": "2.0", "method": "notifications/cancelled",
         "params": {"_meta": crate::support::meta(), "requestId": 1},

@@ -27,7 +27,7 @@ pub(crate) fn serve(toolset: &str, builtin: Value) -> Running {
         .start()
 }
 
-/// The result of a call, in the stateless era.
+/// The result of a call, in the stateless lifecycle.
 pub(crate) fn call(server: &Running, tool: &str, arguments: Value) -> Value {
     Stateless::call(tool, arguments).send(server).result()
 }

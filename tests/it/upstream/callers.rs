@@ -79,8 +79,8 @@ impl Bank {
             .send("GET /health/detailed HTTP/1.1\r\nHost: localhost\r\n\r\n")
             .receive()
             .json();
-        let backend = &health["backends"][0];
-        json!([backend["withheld_logs"], backend["withheld_requests"]])
+        let upstream = &health["upstreams"][0];
+        json!([upstream["withheld_logs"], upstream["withheld_requests"]])
     }
 }
 

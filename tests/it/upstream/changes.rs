@@ -116,7 +116,7 @@ fn a_server_starts_though_all_that_it_offers_is_down() {
         .send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         .receive();
     assert_eq!(health.status, 200);
-    assert_eq!(health.json()["backends_down"], 1);
+    assert_eq!(health.json()["upstreams_down"], 1);
 }
 
 #[test]
@@ -256,12 +256,12 @@ fn operators_see_how_each_upstream_is_doing() {
     let metrics = page("/metrics").body;
     for line in [
         // The one that asked for the list, one that went well, and three that did not.
-        r#"longshore_backend_requests_total{backend="x",kind="upstream"} 5"#,
-        r#"longshore_backend_failures_total{backend="x",kind="upstream",reason="error"} 3"#,
-        r#"longshore_backend_failures_total{backend="x",kind="upstream",reason="tripped"} 2"#,
-        r#"longshore_backend_failures_total{backend="x",kind="upstream",reason="full"} 0"#,
-        r#"longshore_backend_active_requests{backend="x",kind="upstream"} 0"#,
-        r#"longshore_backend_breaker{backend="x",kind="upstream"} 2"#,
+        r#"longshore_upstream_requests_total{upstream="x",kind="upstream"} 5"#,
+        r#"longshore_upstream_failures_total{upstream="x",kind="upstream",reason="error"} 3"#,
+        r#"longshore_upstream_failures_total{upstream="x",kind="upstream",reason="tripped"} 2"#,
+        r#"longshore_upstream_failures_total{upstream="x",kind="upstream",reason="full"} 0"#,
+        r#"longshore_upstream_active_requests{upstream="x",kind="upstream"} 0"#,
+        r#"longshore_upstream_breaker{upstream="x",kind="upstream"} 2"#,
         r#"longshore_upstreams{state="down"} 1"#,
         // Requests that were rejected locally are not in the metric.
         r#"mcp_client_operation_duration_seconds_count{mcp_method_name="tools/call",network_transport="pipe",gen_ai_tool_name="count",gen_ai_operation_name="execute_tool"} 1"#,
@@ -273,7 +273,7 @@ fn operators_see_how_each_upstream_is_doing() {
         );
     }
     let details = page("/health/detailed").json();
-    let upstream = &details["backends"][0];
+    let upstream = &details["upstreams"][0];
     for (member, value) in [
         ("name", json!("x")),
         ("state", json!("down")),
@@ -285,10 +285,10 @@ fn operators_see_how_each_upstream_is_doing() {
     ] {
         assert_eq!(upstream[member], value, "{member} in {upstream}");
     }
-    assert_eq!(details["backends_down"], 1);
-    becomes(|| page("/health").json()["backends_connected"] == 0);
+    assert_eq!(details["upstreams_down"], 1);
+    becomes(|| page("/health").json()["upstreams_connected"] == 0);
     assert!(
-        page("/health").json().get("backends").is_none(),
+        page("/health").json().get("upstreams").is_none(),
         "what is behind is for those who run it"
     );
 }
@@ -308,7 +308,7 @@ fn one_that_nobody_uses_is_ended_and_started_again_by_the_next_call() {
     let state = || {
         let text = "GET /health/detailed HTTP/1.1\r\nhost: localhost\r\n\r\n";
         let health = server.connect_to_admin().send(text).receive().json();
-        health["backends"][0]["state"].clone()
+        health["upstreams"][0]["state"].clone()
     };
     becomes(|| state() == "idle");
     let before = starts(folder.path());

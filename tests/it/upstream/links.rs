@@ -7,7 +7,7 @@ use super::{behind, result, stdio};
 use crate::auth::{BOB, CI, bearer, with_keys};
 use crate::support::{Running, Stateless};
 
-/// A server of the session era whose tools link to resources, and one of which runs as a task only.
+/// A server of the session lifecycle whose tools link to resources, and one of which runs as a task only.
 fn linking(name: &str) -> UpstreamConfig {
     let script = r#"while read -r line; do
         id=$(printf '%s' "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')

@@ -206,7 +206,7 @@ fn what_was_killed_from_outside_is_started_again() {
     nothing_is_left(pair.folder.path());
     let connected = || {
         let health = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
-        pair.server.connect().send(health).receive().json()["backends_connected"].clone()
+        pair.server.connect().send(health).receive().json()["upstreams_connected"].clone()
     };
     becomes(|| connected() == 1);
     let called = session.call("bad__try", &json!({})).result();

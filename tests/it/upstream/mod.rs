@@ -2,7 +2,7 @@
 
 mod callers;
 mod changes;
-mod eras;
+mod lifecycles;
 mod links;
 mod misbehaving;
 mod modern;

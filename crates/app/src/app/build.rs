@@ -29,7 +29,7 @@ use super::server_card::ServerCards;
 use super::state::{self, OpenState};
 use super::supervisor::Supervisor;
 use super::warnings::{warn_in_public, warn_of_nobody, warn_of_open_secrets};
-use super::{App, backends, methods};
+use super::{App, methods, upstream_metrics};
 use crate::audit::Audit;
 #[cfg(all(feature = "oauth", feature = "sources"))]
 use crate::auth::PublicUrl;
@@ -401,7 +401,7 @@ impl App {
             proved,
         };
         if let Some(upstreams) = &self.offers.upstreams {
-            backends::watch(upstreams, &telemetry);
+            upstream_metrics::watch(upstreams, &telemetry);
         }
         let server = Server::new(ServerParts {
             config: config.server.clone(),

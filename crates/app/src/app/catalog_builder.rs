@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::runtime::Handle;
 
 use super::admission::{check_search_names, checked_policy};
-use super::backends;
 use super::endpoints::Endpoint;
 use super::error::AppError;
 use super::hooks::Commit;
 use super::items::{AppItems, Identity, LoadedItems, log_rejected, report_rejected};
 #[cfg(feature = "cli")]
 use super::offering::Offering;
+use super::upstream_metrics;
 use crate::audit::{Entry, Event};
 use crate::auth::Policy;
 use crate::catalog::{Announcer, Catalog, ChangeEvent, RejectedItem};
@@ -52,9 +52,9 @@ impl CatalogBuilder {
         endpoints: Vec<Endpoint>,
     ) -> Arc<Self> {
         let (config, loaded) = served;
-        backends::watch_sources(&loaded.gauges(), &server.telemetry().metrics);
+        upstream_metrics::watch_sources(&loaded.gauges(), &server.telemetry().metrics);
         if let Some(artifacts) = &items.artifacts {
-            backends::watch_artifacts(artifacts, &server.telemetry().metrics);
+            upstream_metrics::watch_artifacts(artifacts, &server.telemetry().metrics);
         }
         Arc::new(Self {
             server: Arc::clone(server),
@@ -93,7 +93,7 @@ impl CatalogBuilder {
         let builder = Arc::clone(self);
         Ok(Box::new(move || {
             let mut current = builder.current();
-            backends::watch_sources(&loaded.gauges(), &builder.server.telemetry().metrics);
+            upstream_metrics::watch_sources(&loaded.gauges(), &builder.server.telemetry().metrics);
             *current = Current {
                 config,
                 loaded,
@@ -180,7 +180,7 @@ impl CatalogBuilder {
         }
         if came {
             let gauges = current.loaded.gauges();
-            backends::watch_sources(&gauges, &self.server.telemetry().metrics);
+            upstream_metrics::watch_sources(&gauges, &self.server.telemetry().metrics);
             drop(current);
             self.rebuild();
         }

@@ -8,8 +8,8 @@ mod server_card;
 mod admission;
 #[cfg(feature = "oauth")]
 mod authorization;
-#[cfg_attr(not(feature = "sources"), path = "backends/absent.rs")]
-mod backends;
+#[cfg_attr(not(feature = "sources"), path = "upstream_metrics/absent.rs")]
+mod upstream_metrics;
 mod build;
 mod catalog_builder;
 #[cfg(all(feature = "oauth", feature = "sources"))]

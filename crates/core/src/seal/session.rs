@@ -1,4 +1,4 @@
-//! Sessions of the handshake era, which live in their ids.
+//! Sessions of the stateful lifecycle, which live in their ids.
 
 use std::collections::HashMap;
 use std::sync::Arc;

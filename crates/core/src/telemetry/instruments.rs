@@ -151,46 +151,46 @@ pub const GENERATION: Instrument = Instrument::gauge(
     "Which configuration is in effect, counted from 1",
 );
 /// By state: `connected`, `idle` (not in use) or `down`.
-pub const BACKENDS: Instrument = Instrument::gauge(
+pub const UPSTREAMS: Instrument = Instrument::gauge(
     "longshore.upstreams",
-    "{backend}",
-    "Backends by state: connected, or not",
+    "{upstream}",
+    "Upstream servers by state: connected, or not",
 );
-/// By backend. Requests rejected by a limit are included.
-pub const BACKEND_REQUESTS: Instrument = Instrument::counter(
-    "longshore.backend.requests",
+/// By upstream. Requests rejected by a limit are included.
+pub const UPSTREAM_REQUESTS: Instrument = Instrument::counter(
+    "longshore.upstream.requests",
     "{request}",
-    "Requests to a backend",
+    "Requests to an upstream",
 );
-/// By backend and reason: `error`, `full` or `tripped`.
-pub const BACKEND_FAILURES: Instrument = Instrument::counter(
-    "longshore.backend.failures",
+/// By upstream and reason: `error`, `full` or `tripped`.
+pub const UPSTREAM_FAILURES: Instrument = Instrument::counter(
+    "longshore.upstream.failures",
     "{request}",
-    "Requests to a backend that failed or were not sent, by reason",
+    "Requests to an upstream that failed or were not sent, by reason",
 );
-/// By backend.
-pub const BACKEND_ACTIVE: Instrument = Instrument::gauge(
-    "longshore.backend.active_requests",
+/// By upstream.
+pub const UPSTREAM_ACTIVE: Instrument = Instrument::gauge(
+    "longshore.upstream.active_requests",
     "{request}",
-    "Requests to a backend that are under way",
+    "Requests to an upstream that are under way",
 );
-/// By backend.
-pub const BACKEND_WAITING: Instrument = Instrument::gauge(
-    "longshore.backend.waiting_requests",
+/// By upstream.
+pub const UPSTREAM_WAITING: Instrument = Instrument::gauge(
+    "longshore.upstream.waiting_requests",
     "{request}",
-    "Requests to a backend that wait for their turn",
+    "Requests to an upstream that wait for their turn",
 );
-/// By backend.
-pub const BACKEND_RETRIES: Instrument = Instrument::counter(
-    "longshore.backend.retries",
+/// By upstream.
+pub const UPSTREAM_RETRIES: Instrument = Instrument::counter(
+    "longshore.upstream.retries",
     "{request}",
-    "Requests to a backend that were sent again",
+    "Requests to an upstream that were sent again",
 );
-/// By backend.
-pub const BACKEND_MISMATCHES: Instrument = Instrument::counter(
-    "longshore.backend.mismatches",
+/// By upstream.
+pub const UPSTREAM_MISMATCHES: Instrument = Instrument::counter(
+    "longshore.upstream.mismatches",
     "{result}",
-    "Results of a backend that did not conform to the output schema of their tool",
+    "Results of an upstream that did not conform to the output schema of their tool",
 );
 /// By outcome: `kept`, `refused`, `read`, `missing` or `failed`.
 pub const ARTIFACTS: Instrument = Instrument::counter(
@@ -198,21 +198,21 @@ pub const ARTIFACTS: Instrument = Instrument::counter(
     "{result}",
     "Large results by outcome: stored, sent inline, read, expired, or unreadable",
 );
-/// By backend.
-pub const BACKEND_BREAKER: Instrument = Instrument::gauge(
-    "longshore.backend.breaker",
+/// By upstream.
+pub const UPSTREAM_BREAKER: Instrument = Instrument::gauge(
+    "longshore.upstream.breaker",
     "1",
-    "State of the circuit breaker of a backend: 0 closed, 1 half-open, 2 open",
+    "State of the circuit breaker of an upstream: 0 closed, 1 half-open, 2 open",
 );
-/// By backend.
-pub const BACKEND_CONNECTIONS: Instrument = Instrument::counter(
-    "longshore.backend.connections",
+/// By upstream.
+pub const UPSTREAM_CONNECTIONS: Instrument = Instrument::counter(
+    "longshore.upstream.connections",
     "{connection}",
-    "Connections to a backend that were made, programs that were started among them",
+    "Connections to an upstream that were made, programs that were started among them",
 );
-/// By backend and message kind: `log` or `request`.
-pub const BACKEND_WITHHELD: Instrument = Instrument::counter(
-    "longshore.backend.withheld",
+/// By upstream and message kind: `log` or `request`.
+pub const UPSTREAM_WITHHELD: Instrument = Instrument::counter(
+    "longshore.upstream.withheld",
     "{message}",
     "Messages of an upstream server that were discarded, because their call is unknown",
 );
@@ -267,7 +267,7 @@ pub const LOGINS: Instrument = Instrument::counter(
 pub const EXCHANGES: Instrument = Instrument::counter(
     "longshore.auth.exchanges",
     "{request}",
-    "Exchanges of callers' access tokens at an issuer, by backend and outcome",
+    "Exchanges of callers' access tokens at an issuer, by upstream and outcome",
 );
 /// Log lines that were dropped because the output was too slow.
 pub const LOG_DROPPED: Instrument = Instrument::counter(
@@ -358,17 +358,17 @@ pub const ALL: &[&Instrument] = &[
     &RELOADS,
     &RELOAD_FAILED,
     &GENERATION,
-    &BACKENDS,
-    &BACKEND_REQUESTS,
-    &BACKEND_FAILURES,
-    &BACKEND_ACTIVE,
-    &BACKEND_WAITING,
-    &BACKEND_RETRIES,
-    &BACKEND_MISMATCHES,
+    &UPSTREAMS,
+    &UPSTREAM_REQUESTS,
+    &UPSTREAM_FAILURES,
+    &UPSTREAM_ACTIVE,
+    &UPSTREAM_WAITING,
+    &UPSTREAM_RETRIES,
+    &UPSTREAM_MISMATCHES,
     &ARTIFACTS,
-    &BACKEND_BREAKER,
-    &BACKEND_CONNECTIONS,
-    &BACKEND_WITHHELD,
+    &UPSTREAM_BREAKER,
+    &UPSTREAM_CONNECTIONS,
+    &UPSTREAM_WITHHELD,
     &CLIENT_DURATION,
     &CLIENT_SESSION_DURATION,
     &STATE_REQUESTS,

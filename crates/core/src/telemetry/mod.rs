@@ -49,7 +49,7 @@ pub use process::memory_bytes;
 pub use prometheus::{MEDIA as PROMETHEUS_MEDIA, page as prometheus_page};
 pub use propagation::{AttributeValue, ClientSpan, SpanEnd, SpanInfo, TraceLink};
 pub use readiness::ReadinessGate;
-pub use readiness::{BackendCounts, Phase, ServerLifecycle};
+pub use readiness::{Phase, ServerLifecycle, UpstreamCounts};
 pub use reasons::{Reason, Refusals};
 pub use records::{Record, are_sent as records_are_sent, send as send_record};
 pub use redact::{Redaction, is_named_like_a_secret, omitted, secret_properties};

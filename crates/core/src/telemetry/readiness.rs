@@ -9,27 +9,27 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tokio::sync::Notify;
 
-type CountBackends = Box<dyn Fn() -> BackendCounts + Send + Sync>;
-type DescribeBackends = Box<dyn Fn() -> Value + Send + Sync>;
+type CountUpstreams = Box<dyn Fn() -> UpstreamCounts + Send + Sync>;
+type DescribeUpstreams = Box<dyn Fn() -> Value + Send + Sync>;
 
-/// Number of backends in each state.
+/// Number of upstreams in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BackendCounts {
+pub struct UpstreamCounts {
     pub configured: usize,
     pub connected: usize,
     pub down: usize,
 }
 
-/// Callbacks that report the state of the backends.
+/// Callbacks that report the state of the upstreams.
 #[derive(Default)]
-struct Backends {
-    counts: OnceLock<CountBackends>,
-    described: OnceLock<DescribeBackends>,
+struct Upstreams {
+    counts: OnceLock<CountUpstreams>,
+    described: OnceLock<DescribeUpstreams>,
 }
 
-impl std::fmt::Debug for Backends {
+impl std::fmt::Debug for Upstreams {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Backends")
+        f.write_str("Upstreams")
     }
 }
 
@@ -41,7 +41,7 @@ pub struct ServerLifecycle {
     gates: Mutex<Vec<Arc<ReadinessGate>>>,
     started: Instant,
     generation: AtomicU64,
-    backends: Backends,
+    upstreams: Upstreams,
     clients: AtomicUsize,
 }
 
@@ -82,7 +82,7 @@ impl Default for ServerLifecycle {
             gates: Mutex::default(),
             started: Instant::now(),
             generation: AtomicU64::new(1),
-            backends: Backends::default(),
+            upstreams: Upstreams::default(),
             clients: AtomicUsize::new(0),
         }
     }
@@ -170,26 +170,26 @@ impl ServerLifecycle {
         self.generation.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns the number of backends in each state.
-    pub fn backends(&self) -> BackendCounts {
-        let counts = self.backends.counts.get();
-        counts.map_or_else(BackendCounts::default, |count| count())
+    /// Returns the number of upstreams in each state.
+    pub fn upstreams(&self) -> UpstreamCounts {
+        let counts = self.upstreams.counts.get();
+        counts.map_or_else(UpstreamCounts::default, |count| count())
     }
 
-    /// Returns the state of each backend, for operators.
-    pub fn described_backends(&self) -> Value {
-        let described = self.backends.described.get();
+    /// Returns the state of each upstream, for operators.
+    pub fn described_upstreams(&self) -> Value {
+        let described = self.upstreams.described.get();
         described.map_or_else(|| Value::Array(Vec::new()), |describe| describe())
     }
 
-    /// Registers the callbacks that report backends. Only the first registration counts.
-    pub fn watch_backends(
+    /// Registers the callbacks that report upstreams. Only the first registration counts.
+    pub fn watch_upstreams(
         &self,
-        counts: impl Fn() -> BackendCounts + Send + Sync + 'static,
+        counts: impl Fn() -> UpstreamCounts + Send + Sync + 'static,
         described: impl Fn() -> Value + Send + Sync + 'static,
     ) {
-        let _ = self.backends.counts.set(Box::new(counts));
-        let _ = self.backends.described.set(Box::new(described));
+        let _ = self.upstreams.counts.set(Box::new(counts));
+        let _ = self.upstreams.described.set(Box::new(described));
     }
 
     /// Returns the number of open connections.

@@ -1,4 +1,4 @@
-//! Handler of `subscriptions/listen` in the stateless era, and notifications of sessions over stdio.
+//! Handler of `subscriptions/listen` in the stateless lifecycle, and notifications of sessions over stdio.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -7,7 +7,7 @@
 //! - A session's notification stream (GET) and a stream of `subscriptions/listen` deliver notices
 //!   ([`notification_stream`]). Each has a [`mailbox`], but no task and no channel. An event id is a position in the
 //!   log of notices, so any replica can resume the stream.
-//! - A call stream of the handshake era has a log of its own ([`resumable`]). If the connection breaks, the call runs
+//! - A call stream of the stateful lifecycle has a log of its own ([`resumable`]). If the connection breaks, the call runs
 //!   on and its response is appended to the log, from which any replica can resume it.
 
 mod registration;

@@ -9,7 +9,7 @@ use crate::protocol::push_string;
 const BEGINNING: &[u8] = b"-";
 
 /// A notice as a JSON-RPC notification. `subscription` is the JSON-RPC id of the subscribing request, in the
-/// stateless era (SUB-02).
+/// stateless lifecycle (SUB-02).
 pub(super) fn message(notice: &ChangeEvent, subscription: Option<&str>) -> Bytes {
     let method = match notice {
         ChangeEvent::Tools => "tools/list_changed",

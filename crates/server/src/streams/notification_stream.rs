@@ -35,7 +35,7 @@ pub(super) enum StreamKind {
     Session,
     /// A session over a connection that ends with it.
     Plain,
-    /// A request of the stateless era.
+    /// A request of the stateless lifecycle.
     Listen(ListenContext),
 }
 

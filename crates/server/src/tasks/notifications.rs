@@ -40,7 +40,7 @@ impl Tasks {
 /// Notification of a changed task, with the same content as `tasks/get`. Returns `None` if the task does not
 /// belong to the caller.
 ///
-/// `subscription` is the JSON-RPC id of the subscribing request, in the stateless era (SUB-02).
+/// `subscription` is the JSON-RPC id of the subscribing request, in the stateless lifecycle (SUB-02).
 pub(crate) async fn task_notice(
     server: &Server,
     task: &str,

@@ -64,7 +64,7 @@ pub enum ClientError {
     /// The session has ended, and a new one has to be opened.
     #[error("the session has ended")]
     SessionEnded,
-    /// The server no longer supports the protocol version of this connection. A new connection detects the era again.
+    /// The server no longer supports the protocol version of this connection. A new connection detects the lifecycle again.
     #[error("the server no longer supports the protocol version of this connection: {said}")]
     RevisionRefused {
         /// The server's rejection.

@@ -291,7 +291,7 @@ impl Link {
         }
     }
 
-    /// Returns true if a server of this connection's era does not send such an error. `code` is that of the JSON-RPC
+    /// Returns true if a server of this connection's lifecycle does not send such an error. `code` is that of the JSON-RPC
     /// error in the body; `is_answer` is true if its ID is that of the request.
     fn is_of_another_era(&self, status: StatusCode, code: Option<i64>, is_answer: bool) -> bool {
         let Some(revision) = self.session.load().revision else {

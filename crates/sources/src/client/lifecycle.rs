@@ -1,4 +1,4 @@
-//! Detection of a server's era: modern (2026-07-28, metadata on each request) or legacy (an `initialize` handshake).
+//! Detection of a server's lifecycle: modern (2026-07-28, metadata on each request) or legacy (an `initialize` handshake).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::{ClientError, RpcError};
 use crate::protocol::{Implementation, Revision};
 
-/// Protocol era that a connection begins with.
+/// Protocol lifecycle that a connection begins with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -36,34 +36,34 @@ impl Lifecycle {
     }
 }
 
-/// Cached era of a server. Clones share it, so that later connections to the same server skip the probe.
+/// Cached lifecycle of a server. Clones share it, so that later connections to the same server skip the probe.
 #[derive(Clone, Debug, Default)]
-pub struct EraCache(Arc<AtomicU8>);
+pub struct LifecycleCache(Arc<AtomicU8>);
 
-/// Era and transport of a server.
+/// Lifecycle and transport of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Era {
+pub(super) enum DetectedLifecycle {
     Modern,
     Legacy,
     /// Legacy, over HTTP+SSE of 2024-11-05.
     HttpSse,
 }
 
-impl EraCache {
-    pub(super) fn get(&self) -> Option<Era> {
+impl LifecycleCache {
+    pub(super) fn get(&self) -> Option<DetectedLifecycle> {
         match self.0.load(Ordering::Relaxed) {
-            1 => Some(Era::Modern),
-            2 => Some(Era::Legacy),
-            3 => Some(Era::HttpSse),
+            1 => Some(DetectedLifecycle::Modern),
+            2 => Some(DetectedLifecycle::Legacy),
+            3 => Some(DetectedLifecycle::HttpSse),
             _ => None,
         }
     }
 
-    pub(super) fn set(&self, era: Era) {
-        let number = match era {
-            Era::Modern => 1,
-            Era::Legacy => 2,
-            Era::HttpSse => 3,
+    pub(super) fn set(&self, lifecycle: DetectedLifecycle) {
+        let number = match lifecycle {
+            DetectedLifecycle::Modern => 1,
+            DetectedLifecycle::Legacy => 2,
+            DetectedLifecycle::HttpSse => 3,
         };
         self.0.store(number, Ordering::Relaxed);
     }
@@ -116,7 +116,7 @@ pub(super) enum DiscoveryOutcome {
     },
     /// The server did not respond in time.
     Silent,
-    /// Neither era is worth an attempt: credentials are missing, or the server is unreachable or overloaded.
+    /// Neither lifecycle is worth an attempt: credentials are missing, or the server is unreachable or overloaded.
     Failed(ClientError),
 }
 
@@ -227,7 +227,7 @@ fn supported(error: &RpcError) -> Vec<String> {
     versions.unwrap_or_default()
 }
 
-/// Returns true if the outcome of `initialize` suggests that the server has left its cached era.
+/// Returns true if the outcome of `initialize` suggests that the server has left its cached lifecycle.
 pub(super) fn refutes_legacy(error: &ClientError) -> bool {
     match error {
         ClientError::Rpc(RpcError { status, .. }) => {

@@ -3,7 +3,7 @@
 //!
 //! A [`Client`] is one connection. Concurrent requests share it, and each has its own listener for the messages about
 //! it. It begins with `server/discover` of 2026-07-28. For legacy servers it falls back to the `initialize`
-//! handshake, and finally to HTTP+SSE of 2024-11-05. The era of a server is cached ([`EraCache`]).
+//! handshake, and finally to HTTP+SSE of 2024-11-05. The lifecycle of a server is cached ([`LifecycleCache`]).
 
 mod attribution;
 mod challenge;
@@ -37,7 +37,7 @@ use url::Url;
 pub use attribution::Caller;
 pub use credentials::Credentials;
 pub use error::ClientError;
-pub use lifecycle::{EraCache, Lifecycle};
+pub use lifecycle::{Lifecycle, LifecycleCache};
 pub use pages::ListBudget;
 pub use shared::{Events, Listener};
 pub use wire::{Params, RpcError};
@@ -46,7 +46,7 @@ use crate::catalog::path_deserializer;
 use crate::net::{self, Client as HttpClient, Program};
 use crate::protocol::{Implementation, Revision};
 use http::{HeaderInfo, Subscription};
-use lifecycle::{Discovered, DiscoveryOutcome, Era, judge};
+use lifecycle::{DetectedLifecycle, Discovered, DiscoveryOutcome, judge};
 use shared::{Expected, Shared};
 use wire::RequestMeta;
 
@@ -85,10 +85,10 @@ pub struct Options {
     pub credentials: Option<Arc<dyn Credentials>>,
     /// Receiver of messages outside of requests.
     pub events: Option<Arc<dyn Events>>,
-    /// Protocol era to begin with. Default: `Auto`.
+    /// Protocol lifecycle to begin with. Default: `Auto`.
     pub lifecycle: Lifecycle,
-    /// Cached era of the server. Share clones of one cache between all connections to a server.
-    pub era: EraCache,
+    /// Cached lifecycle of the server. Share clones of one cache between all connections to a server.
+    pub lifecycle_cache: LifecycleCache,
 }
 
 impl Default for Options {
@@ -103,7 +103,7 @@ impl Default for Options {
             credentials: None,
             events: None,
             lifecycle: Lifecycle::Auto,
-            era: EraCache::default(),
+            lifecycle_cache: LifecycleCache::default(),
         }
     }
 }
@@ -215,15 +215,19 @@ impl Client {
                 client.open_legacy(target, None, deadline).await?;
             }
             Lifecycle::Auto => {
-                let remembered = match client.options.era.get() {
-                    Some(Era::Legacy) => client.initialize(deadline).await,
-                    Some(Era::HttpSse) => client.open_http_sse(target, deadline).await,
-                    Some(Era::Modern) | None => return client.detect(target, deadline).await,
+                let remembered = match client.options.lifecycle_cache.get() {
+                    Some(DetectedLifecycle::Legacy) => client.initialize(deadline).await,
+                    Some(DetectedLifecycle::HttpSse) => {
+                        client.open_http_sse(target, deadline).await
+                    }
+                    Some(DetectedLifecycle::Modern) | None => {
+                        return client.detect(target, deadline).await;
+                    }
                 };
                 match remembered {
                     Ok(()) => {}
                     Err(error) if lifecycle::refutes_legacy(&error) => {
-                        client.options.era.forget();
+                        client.options.lifecycle_cache.forget();
                         let client = Self::start(target, client.options.clone())?;
                         return client.detect(target, deadline).await;
                     }
@@ -287,7 +291,7 @@ impl Client {
         }
         let (revision, is_certain) = match verdict {
             DiscoveryOutcome::Modern(discovered) => {
-                self.options.era.set(Era::Modern);
+                self.options.lifecycle_cache.set(DetectedLifecycle::Modern);
                 self.begin_modern(*discovered).await?;
                 return Ok(self);
             }
@@ -322,8 +326,8 @@ impl Client {
             None => (false, None),
         };
         match (opened, late) {
-            (Ok(_), Some(_)) => self.options.era.set(Era::Modern),
-            (Ok(era), None) => {
+            (Ok(_), Some(_)) => self.options.lifecycle_cache.set(DetectedLifecycle::Modern),
+            (Ok(lifecycle), None) => {
                 // A server that handled `initialize` much faster had time to respond to the probe, so it ignores that
                 // method.
                 let knows_it = is_certain
@@ -331,12 +335,12 @@ impl Client {
                     || answered_late
                     || limit.is_some_and(|limit| began.elapsed() < limit / 2);
                 if knows_it {
-                    self.options.era.set(era);
+                    self.options.lifecycle_cache.set(lifecycle);
                 }
             }
             (Err(_), Some(discovered)) => {
                 self.speak(Revision::V2026_07_28);
-                self.options.era.set(Era::Modern);
+                self.options.lifecycle_cache.set(DetectedLifecycle::Modern);
                 self.begin_modern(*discovered).await?;
             }
             (Err(error), None) => return Err(error),
@@ -418,10 +422,10 @@ impl Client {
         target: &Target,
         revision: Option<Revision>,
         deadline: Instant,
-    ) -> Result<Era, ClientError> {
+    ) -> Result<DetectedLifecycle, ClientError> {
         self.speak(revision.unwrap_or(Revision::NEWEST_WITH_SESSIONS));
         let error = match self.initialize(deadline).await {
-            Ok(()) => return Ok(Era::Legacy),
+            Ok(()) => return Ok(DetectedLifecycle::Legacy),
             Err(error) => error,
         };
         if !lifecycle::may_be_http_sse(&error) {
@@ -432,7 +436,7 @@ impl Client {
             Ok(false) | Err(_) => return Err(error),
         }
         self.initialize(deadline).await?;
-        Ok(Era::HttpSse)
+        Ok(DetectedLifecycle::HttpSse)
     }
 
     async fn open_http_sse(
@@ -700,7 +704,7 @@ impl Client {
         let mut abandoned = Abandoned {
             client: self,
             id,
-            // `initialize` cannot be cancelled. In the stateless era, closing the connection is sufficient.
+            // `initialize` cannot be cancelled. In the stateless lifecycle, closing the connection is sufficient.
             tells: !(matches!(method, "initialize" | DISCOVER)
                 || stateless && matches!(self.link, Link::Http(_))),
         };
@@ -744,7 +748,7 @@ impl Client {
         }
     }
 
-    /// Probes again, to distinguish a server that has left its era from one that rejects a single request.
+    /// Probes again, to distinguish a server that has left its lifecycle from one that rejects a single request.
     async fn has_left_era(&self, method: &str, said: Box<ClientError>) -> ClientError {
         if method != DISCOVER {
             if !self.revision.has_sessions() {
@@ -753,7 +757,7 @@ impl Client {
                     return *said;
                 }
             }
-            self.options.era.forget();
+            self.options.lifecycle_cache.forget();
         }
         ClientError::RevisionRefused { said }
     }

@@ -107,7 +107,7 @@ struct Counts {
 impl Counts {
     fn new(source: &str, metrics: &Metrics) -> Self {
         let of = |outcome| {
-            let labels = [("backend", source), ("outcome", outcome)];
+            let labels = [("upstream", source), ("outcome", outcome)];
             metrics.counter(&EXCHANGES, &labels)
         };
         Self {

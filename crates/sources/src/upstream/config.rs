@@ -47,7 +47,7 @@ pub struct UpstreamConfig {
     /// URL of the server's endpoint, for a server reached over HTTP.
     #[serde(alias = "serverUrl")]
     pub url: Option<String>,
-    /// Protocol era to connect with.
+    /// Protocol lifecycle to connect with.
     ///
     /// `auto` probes with `server/discover` (2026-07-28) and falls back to `initialize`. `modern` uses 2026-07-28
     /// only. `legacy` uses `initialize` only, for servers that fail on the probe.

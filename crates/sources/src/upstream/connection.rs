@@ -22,7 +22,9 @@ use super::usage::Usage;
 use super::{DISCOVERY, GRACE};
 use crate::auth::Principal;
 use crate::catalog::CallContext;
-use crate::client::{Client, ClientError, EraCache, Events, Listener, Options, Params, Target};
+use crate::client::{
+    Client, ClientError, Events, LifecycleCache, Listener, Options, Params, Target,
+};
 use crate::net::{Background, BreakerState, Bulkhead, BulkheadError, BulkheadStats, with_causes};
 use crate::protocol::UriTemplate;
 use crate::source::config::SourceParts;
@@ -43,8 +45,8 @@ pub(super) struct Upstream {
     pub(super) identity: &'static str,
     /// Credentials of the shared connection.
     credentials: Option<Arc<Credentials>>,
-    /// Protocol era of the server, known from its first connection on.
-    era: EraCache,
+    /// Protocol lifecycle of the server, known from its first connection on.
+    lifecycle_cache: LifecycleCache,
     bulkhead: Bulkhead,
     usage: Usage,
     retried: AtomicU64,
@@ -137,7 +139,7 @@ impl Upstream {
             name: name.to_owned(),
             target,
             credentials,
-            era: EraCache::default(),
+            lifecycle_cache: LifecycleCache::default(),
             config,
         })
     }
@@ -412,7 +414,7 @@ impl Upstream {
             credentials,
             events,
             lifecycle: self.config.protocol,
-            era: self.era.clone(),
+            lifecycle_cache: self.lifecycle_cache.clone(),
             ..Options::default()
         };
         let connecting = Client::connect(self.target.clone(), options);

@@ -66,7 +66,7 @@ impl Events for Maintenance {
                 upstream,
                 method,
                 reason,
-                "a request of an upstream server to its client was rejected; further ones are counted in longshore.backend.withheld"
+                "a request of an upstream server to its client was rejected; further ones are counted in longshore.upstream.withheld"
             ),
             _ => tracing::debug!(
                 upstream,

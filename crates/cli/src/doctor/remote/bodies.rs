@@ -3,7 +3,7 @@
 use super::super::proxy_kind::ProxyKind;
 use super::super::report::{Finding, Report};
 use super::limited;
-use super::protocol::{Eras, usual};
+use super::protocol::{Lifecycles, usual};
 use super::wire::DiagnosedServer;
 
 /// Slightly above the default limit of nginx.
@@ -15,12 +15,12 @@ const SMALLER: [usize; 4] = [512 * 1024, 128 * 1024, 64 * 1024, 16 * 1024];
 pub(super) async fn examine(
     wire: &DiagnosedServer,
     front: ProxyKind,
-    eras: &Eras,
+    lifecycles: &Lifecycles,
     report: &mut Report,
 ) {
     const AREA: &str = "protocol";
     const CHECK: &str = "large messages";
-    let refused = match attempt(wire, eras, LARGE).await {
+    let refused = match attempt(wire, lifecycles, LARGE).await {
         Ok(()) => {
             let seen = format!("a body of {} KiB is accepted", LARGE / 1024);
             report.add(Finding::ok(AREA, CHECK, seen));
@@ -34,7 +34,7 @@ pub(super) async fn examine(
     };
     let mut fits = 0;
     for bytes in SMALLER {
-        if attempt(wire, eras, bytes).await.is_ok() {
+        if attempt(wire, lifecycles, bytes).await.is_ok() {
             fits = bytes;
             break;
         }
@@ -61,8 +61,12 @@ pub(super) async fn examine(
 }
 
 /// Sends a message of this size. The error is `None` if the failure is not due to the size.
-async fn attempt(wire: &DiagnosedServer, eras: &Eras, bytes: usize) -> Result<(), Option<String>> {
-    let seen = wire.ask(&usual(wire, eras).padded(bytes)).await?;
+async fn attempt(
+    wire: &DiagnosedServer,
+    lifecycles: &Lifecycles,
+    bytes: usize,
+) -> Result<(), Option<String>> {
+    let seen = wire.ask(&usual(wire, lifecycles).padded(bytes)).await?;
     match seen {
         seen if seen.is_result() => Ok(()),
         seen if seen.is_limited() => Err(None),

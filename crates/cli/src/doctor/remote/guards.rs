@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::super::report::{Finding, Report};
 use super::limited;
-use super::protocol::{Eras, stateless, usual};
+use super::protocol::{Lifecycles, stateless, usual};
 use super::wire::{Ask, CompleteResponse, DiagnosedServer};
 
 const AREA: &str = "guards";
@@ -14,12 +14,12 @@ const STRANGER: &str = "attacker.example";
 
 pub(super) async fn examine(
     wire: &DiagnosedServer,
-    eras: &Eras,
+    lifecycles: &Lifecycles,
     origin: Option<&str>,
     report: &mut Report,
 ) {
-    host(wire, eras, report).await;
-    strange_origin(wire, eras, report).await;
+    host(wire, lifecycles, report).await;
+    strange_origin(wire, lifecycles, report).await;
     preflight(wire, origin, report).await;
 }
 
@@ -31,10 +31,10 @@ fn is_private(wire: &DiagnosedServer) -> bool {
 }
 
 /// A page can point its own host name at an address behind a firewall; only `Host` reveals it (T-DNS).
-async fn host(wire: &DiagnosedServer, eras: &Eras, report: &mut Report) {
+async fn host(wire: &DiagnosedServer, lifecycles: &Lifecycles, report: &mut Report) {
     const CHECK: &str = "Host";
     const ADVICE: &str = "http.allowed_hosts = [\"the name that clients use\"]; or a default server in the proxy that responds with 421: nginx: server { listen 443 ssl default_server; return 421; }";
-    let asked = usual(wire, eras).host(STRANGER);
+    let asked = usual(wire, lifecycles).host(STRANGER);
     report.add(match wire.ask(&asked).await {
         Ok(seen) if seen.is_result() && is_private(wire) => Finding::failure(
             AREA,
@@ -54,10 +54,10 @@ async fn host(wire: &DiagnosedServer, eras: &Eras, report: &mut Report) {
     });
 }
 
-async fn strange_origin(wire: &DiagnosedServer, eras: &Eras, report: &mut Report) {
+async fn strange_origin(wire: &DiagnosedServer, lifecycles: &Lifecycles, report: &mut Report) {
     const CHECK: &str = "Origin";
     let strange = format!("https://{STRANGER}");
-    let asked = usual(wire, eras).header("origin", &*strange);
+    let asked = usual(wire, lifecycles).header("origin", &*strange);
     let Ok(seen) = wire.ask(&asked).await else {
         return;
     };

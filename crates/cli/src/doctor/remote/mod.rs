@@ -121,8 +121,8 @@ pub(super) async fn examine(remote: Remote, report: &mut Report) -> Result<(), S
         );
         return Ok(());
     }
-    let eras = protocol::examine(&wire, report).await;
-    if eras.handshake.is_none() && !eras.stateless {
+    let lifecycles = protocol::examine(&wire, report).await;
+    if lifecycles.handshake.is_none() && !lifecycles.stateless {
         report.add(Finding::skipped(
             "protocol",
             "everything else",
@@ -130,11 +130,24 @@ pub(super) async fn examine(remote: Remote, report: &mut Report) -> Result<(), S
         ));
         return Ok(());
     }
-    bodies::examine(&wire, front, &eras, report).await;
-    guards::examine(&wire, &eras, remote.origin.as_deref(), report).await;
-    let session =
-        sessions::examine(&wire, remote.connections, eras.handshake.as_deref(), report).await;
-    streams::examine(&wire, front, session.as_deref(), &eras, remote.hold, report).await;
+    bodies::examine(&wire, front, &lifecycles, report).await;
+    guards::examine(&wire, &lifecycles, remote.origin.as_deref(), report).await;
+    let session = sessions::examine(
+        &wire,
+        remote.connections,
+        lifecycles.handshake.as_deref(),
+        report,
+    )
+    .await;
+    streams::examine(
+        &wire,
+        front,
+        session.as_deref(),
+        &lifecycles,
+        remote.hold,
+        report,
+    )
+    .await;
     sessions::end(&wire, session.as_deref(), report).await;
     Ok(())
 }

@@ -13,7 +13,7 @@ pub(super) const STATELESS: &str = "2026-07-28";
 
 /// Supported versions.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Eras {
+pub(super) struct Lifecycles {
     /// The newest version with sessions, if any.
     pub(super) handshake: Option<String>,
     pub(super) stateless: bool,
@@ -46,27 +46,27 @@ pub(super) fn stateless(wire: &DiagnosedServer, method: &str, mut params: Value)
         .header("mcp-method", method)
 }
 
-pub(super) async fn examine(wire: &DiagnosedServer, report: &mut Report) -> Eras {
-    let eras = eras(wire, report).await;
-    if eras.handshake.is_none() && !eras.stateless {
-        return eras;
+pub(super) async fn examine(wire: &DiagnosedServer, report: &mut Report) -> Lifecycles {
+    let lifecycles = lifecycles(wire, report).await;
+    if lifecycles.handshake.is_none() && !lifecycles.stateless {
+        return lifecycles;
     }
-    accept(wire, &eras, report).await;
-    slash(wire, &eras, report).await;
-    content_type(wire, &eras, report).await;
-    eras
+    accept(wire, &lifecycles, report).await;
+    slash(wire, &lifecycles, report).await;
+    content_type(wire, &lifecycles, report).await;
+    lifecycles
 }
 
 /// A request that the server supports.
-pub(super) fn usual(wire: &DiagnosedServer, eras: &Eras) -> Ask {
-    match &eras.handshake {
+pub(super) fn usual(wire: &DiagnosedServer, lifecycles: &Lifecycles) -> Ask {
+    match &lifecycles.handshake {
         Some(revision) => Ask::message(wire, &initialize(revision)),
         None => stateless(wire, "server/discover", json!({})),
     }
 }
 
-async fn eras(wire: &DiagnosedServer, report: &mut Report) -> Eras {
-    let mut eras = Eras::default();
+async fn lifecycles(wire: &DiagnosedServer, report: &mut Report) -> Lifecycles {
+    let mut lifecycles = Lifecycles::default();
     let asked = Ask::message(wire, &initialize(HANDSHAKE[0]));
     match wire.ask(&asked).await {
         Ok(seen) => {
@@ -88,7 +88,7 @@ async fn eras(wire: &DiagnosedServer, report: &mut Report) -> Eras {
                         )
                         .advise("upgrade the server or its SDK")
                     });
-                    eras.handshake = Some(revision.to_owned());
+                    lifecycles.handshake = Some(revision.to_owned());
                 }
                 _ if seen.is_result() => {
                     let named = match revision {
@@ -112,8 +112,8 @@ async fn eras(wire: &DiagnosedServer, report: &mut Report) -> Eras {
         Ok(seen) if seen.is_result() => {
             let versions = &seen.json()["result"]["supportedVersions"];
             let named = versions.as_array();
-            eras.stateless = named.is_some_and(|all| all.iter().any(|one| one == STATELESS));
-            report.add(if eras.stateless {
+            lifecycles.stateless = named.is_some_and(|all| all.iter().any(|one| one == STATELESS));
+            report.add(if lifecycles.stateless {
                 Finding::ok(AREA, "stateless", format!("it speaks {STATELESS}"))
             } else {
                 Finding::warning(
@@ -138,10 +138,10 @@ async fn eras(wire: &DiagnosedServer, report: &mut Report) -> Eras {
                 .advise("the server must respond to an unknown method with an error; otherwise clients of the newest version wait until their timeout"),
         ),
     }
-    if eras.handshake.is_some() {
+    if lifecycles.handshake.is_some() {
         negotiation(wire, report).await;
     }
-    eras
+    lifecycles
 }
 
 fn refused(wire: &DiagnosedServer, seen: &CompleteResponse) -> Finding {
@@ -178,7 +178,7 @@ async fn negotiation(wire: &DiagnosedServer, report: &mut Report) {
     });
 }
 
-async fn accept(wire: &DiagnosedServer, eras: &Eras, report: &mut Report) {
+async fn accept(wire: &DiagnosedServer, lifecycles: &Lifecycles, report: &mut Report) {
     let mut refused = Vec::new();
     for accept in [
         Some("*/*"),
@@ -187,8 +187,8 @@ async fn accept(wire: &DiagnosedServer, eras: &Eras, report: &mut Report) {
         None,
     ] {
         let asked = match accept {
-            Some(accept) => usual(wire, eras).header("accept", accept),
-            None => usual(wire, eras).without("accept"),
+            Some(accept) => usual(wire, lifecycles).header("accept", accept),
+            None => usual(wire, lifecycles).without("accept"),
         };
         let said = match wire.ask(&asked).await {
             Ok(seen) if seen.is_result() => continue,
@@ -213,7 +213,7 @@ async fn accept(wire: &DiagnosedServer, eras: &Eras, report: &mut Report) {
     });
 }
 
-async fn slash(wire: &DiagnosedServer, eras: &Eras, report: &mut Report) {
+async fn slash(wire: &DiagnosedServer, lifecycles: &Lifecycles, report: &mut Report) {
     const CHECK: &str = "trailing slash";
     let path = wire.url.path();
     let other = match path.strip_suffix('/') {
@@ -221,7 +221,7 @@ async fn slash(wire: &DiagnosedServer, eras: &Eras, report: &mut Report) {
         Some(path) => path.to_owned(),
         None => format!("{path}/"),
     };
-    let asked = usual(wire, eras).at(other.clone());
+    let asked = usual(wire, lifecycles).at(other.clone());
     report.add(match wire.ask(&asked).await {
         Ok(seen) if seen.is_result() => Finding::ok(AREA, CHECK, format!("{other} is the same")),
         Ok(seen) if seen.is_limited() => limited(AREA, CHECK),
@@ -250,9 +250,9 @@ async fn slash(wire: &DiagnosedServer, eras: &Eras, report: &mut Report) {
 }
 
 /// Forms on foreign sites can send any text, but a JSON content type triggers a preflight request.
-async fn content_type(wire: &DiagnosedServer, eras: &Eras, report: &mut Report) {
+async fn content_type(wire: &DiagnosedServer, lifecycles: &Lifecycles, report: &mut Report) {
     const CHECK: &str = "content type";
-    let asked = usual(wire, eras).header("content-type", "text/plain");
+    let asked = usual(wire, lifecycles).header("content-type", "text/plain");
     let Ok(seen) = wire.ask(&asked).await else {
         return;
     };

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::super::proxy_kind::ProxyKind;
 use super::super::report::{Finding, Report};
 use super::limited;
-use super::protocol::{Eras, stateless};
+use super::protocol::{Lifecycles, stateless};
 use super::wire::{Ask, DiagnosedServer, More, Open};
 use crate::net::{EventDecoder, SseItem};
 
@@ -21,16 +21,16 @@ pub(super) async fn examine(
     wire: &DiagnosedServer,
     front: ProxyKind,
     session: Option<&str>,
-    eras: &Eras,
+    lifecycles: &Lifecycles,
     hold: Duration,
     report: &mut Report,
 ) {
     let mut held = None;
-    if eras.stateless {
+    if lifecycles.stateless {
         held = listen(wire, front, report).await;
     }
     if held.is_none()
-        && let (Some(session), Some(revision)) = (session, &eras.handshake)
+        && let (Some(session), Some(revision)) = (session, &lifecycles.handshake)
     {
         held = of_session(wire, front, session, revision, report).await;
     }

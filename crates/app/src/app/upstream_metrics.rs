@@ -7,9 +7,9 @@ use crate::source::{
     ARTIFACT_OUTCOMES, Artifacts, ClientStatsHandle, UpstreamGauge, UpstreamStates, Upstreams,
 };
 use crate::telemetry::{
-    ARTIFACTS, BACKEND_ACTIVE, BACKEND_BREAKER, BACKEND_CONNECTIONS, BACKEND_FAILURES,
-    BACKEND_MISMATCHES, BACKEND_REQUESTS, BACKEND_RETRIES, BACKEND_WAITING, BACKEND_WITHHELD,
-    BACKENDS, BackendCounts, Metrics, Telemetry,
+    ARTIFACTS, Metrics, Telemetry, UPSTREAM_ACTIVE, UPSTREAM_BREAKER, UPSTREAM_CONNECTIONS,
+    UPSTREAM_FAILURES, UPSTREAM_MISMATCHES, UPSTREAM_REQUESTS, UPSTREAM_RETRIES, UPSTREAM_WAITING,
+    UPSTREAM_WITHHELD, UPSTREAMS, UpstreamCounts,
 };
 
 /// Exports the upstream servers. The values are read at each scrape.
@@ -28,7 +28,7 @@ pub(super) fn watch(upstreams: &Upstreams, telemetry: &Telemetry) {
         let census = Arc::clone(&census);
         telemetry
             .metrics
-            .read(&BACKENDS, &[("state", state)], move || {
+            .read(&UPSTREAMS, &[("state", state)], move || {
                 count(census()) as f64
             });
     }
@@ -40,32 +40,34 @@ pub(super) fn watch(upstreams: &Upstreams, telemetry: &Telemetry) {
     }
     let counts = move || {
         let states = census();
-        BackendCounts {
+        UpstreamCounts {
             configured: states.connected + states.idle + states.down,
             connected: states.connected,
             down: states.down,
         }
     };
-    telemetry.life.watch_backends(counts, upstreams.described());
+    telemetry
+        .life
+        .watch_upstreams(counts, upstreams.described());
 }
 
 /// Exports the sources. A source with a known name replaces the previous one.
 pub(super) fn watch_sources(gauges: &[ClientStatsHandle], metrics: &Metrics) {
     for gauge in gauges {
-        let labels = [("backend", &*gauge.name), ("kind", gauge.kind)];
+        let labels = [("upstream", &*gauge.name), ("kind", gauge.kind)];
         let read = || {
             let gauge = gauge.clone();
             move || Some(gauge.figures()?.bulkhead)
         };
         watch_bulkhead(labels, read, metrics);
         let retried = gauge.clone();
-        metrics.read(&BACKEND_RETRIES, &labels, move || {
+        metrics.read(&UPSTREAM_RETRIES, &labels, move || {
             retried
                 .figures()
                 .map_or(0.0, |figures| figures.retries as f64)
         });
         let gauge = gauge.clone();
-        metrics.read(&BACKEND_MISMATCHES, &labels, move || {
+        metrics.read(&UPSTREAM_MISMATCHES, &labels, move || {
             gauge.mismatches() as f64
         });
     }
@@ -93,46 +95,46 @@ where
         let read = read();
         move || read().as_ref().map_or(0.0, figure)
     };
-    metrics.read(&BACKEND_REQUESTS, &labels, figure(|s| s.entered as f64));
-    metrics.read(&BACKEND_ACTIVE, &labels, figure(|s| s.under_way as f64));
-    metrics.read(&BACKEND_WAITING, &labels, figure(|s| s.waiting as f64));
+    metrics.read(&UPSTREAM_REQUESTS, &labels, figure(|s| s.entered as f64));
+    metrics.read(&UPSTREAM_ACTIVE, &labels, figure(|s| s.under_way as f64));
+    metrics.read(&UPSTREAM_WAITING, &labels, figure(|s| s.waiting as f64));
     let reasons: [(&str, Figure); 3] = [
         ("error", |s| s.failed as f64),
         ("full", |s| s.refused_full as f64),
         ("tripped", |s| s.refused_tripped as f64),
     ];
     for (reason, count) in reasons {
-        let [backend, kind] = labels;
-        let labels = [backend, kind, ("reason", reason)];
-        metrics.read(&BACKEND_FAILURES, &labels, figure(count));
+        let [upstream, kind] = labels;
+        let labels = [upstream, kind, ("reason", reason)];
+        metrics.read(&UPSTREAM_FAILURES, &labels, figure(count));
     }
     let breaker = figure(|s| match s.breaker {
         BreakerState::Passing => 0.0,
         BreakerState::Probing => 1.0,
         BreakerState::Tripped => 2.0,
     });
-    metrics.read(&BACKEND_BREAKER, &labels, breaker);
+    metrics.read(&UPSTREAM_BREAKER, &labels, breaker);
 }
 
 fn watch_one(name: &str, gauge: &UpstreamGauge, metrics: &Metrics) {
-    let labels = [("backend", name), ("kind", "upstream")];
+    let labels = [("upstream", name), ("kind", "upstream")];
     let read = || {
         let gauge = gauge.clone();
         move || gauge.stats()
     };
     watch_bulkhead(labels, read, metrics);
     let retried = gauge.clone();
-    metrics.read(&BACKEND_RETRIES, &labels, move || retried.retried() as f64);
+    metrics.read(&UPSTREAM_RETRIES, &labels, move || retried.retried() as f64);
     for message in ["log", "request"] {
-        let [backend, kind] = labels;
+        let [upstream, kind] = labels;
         let gauge = gauge.clone();
-        let labels = [backend, kind, ("message", message)];
-        metrics.read(&BACKEND_WITHHELD, &labels, move || {
+        let labels = [upstream, kind, ("message", message)];
+        metrics.read(&UPSTREAM_WITHHELD, &labels, move || {
             gauge.withheld(message == "log") as f64
         });
     }
     let gauge = gauge.clone();
-    metrics.read(&BACKEND_CONNECTIONS, &labels, move || {
+    metrics.read(&UPSTREAM_CONNECTIONS, &labels, move || {
         gauge.connections() as f64
     });
 }

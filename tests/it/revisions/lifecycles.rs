@@ -1,4 +1,4 @@
-//! The era of a request: the decision table, row by row, and messages without an era.
+//! The lifecycle of a request: the decision table, row by row, and messages without a lifecycle.
 
 use serde_json::{Value, json};
 

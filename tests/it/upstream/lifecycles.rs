@@ -1,4 +1,4 @@
-//! Client requests of upstream servers, across eras.
+//! Client requests of upstream servers, across lifecycles.
 
 use serde_json::{Value, json};
 

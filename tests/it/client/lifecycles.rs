@@ -1,9 +1,9 @@
-//! Detection of a server's protocol era, and the cache of the result.
+//! Detection of a server's protocol lifecycle, and the cache of the result.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use longshore::client::EraCache;
+use longshore::client::LifecycleCache;
 use serde_json::Value;
 
 use super::*;
@@ -211,7 +211,7 @@ async fn what_is_remembered_of_a_server_is_not_asked_again_until_it_fails() {
         },
     );
     let options = Options {
-        era: EraCache::default(),
+        lifecycle_cache: LifecycleCache::default(),
         ..quick()
     };
     let connect = async || {
