@@ -1,4 +1,4 @@
-//! What the fuzz targets hold the readers of strangers' bytes to. `cargo test` does the same with every file in
+//! Invariants of parsers of untrusted bytes, for the fuzz targets. `cargo test` does the same with every file in
 //! their corpora.
 
 pub use longshore_http::headers_hold as headers;

@@ -22,7 +22,7 @@
 //! }
 //! ```
 //!
-//! That is a whole program. It serves MCP at `http://127.0.0.1:3000/mcp`.
+//! This program serves MCP at `http://127.0.0.1:3000/mcp`.
 //!
 //! # Where to read on
 //!
@@ -283,7 +283,7 @@ pub mod cli {
 pub mod fuzzing;
 #[doc(hidden)]
 pub use longshore_app::bench;
-/// What the tests of the workspace need. Not a part of the API.
+/// Helpers of the workspace's tests. Not a part of the API.
 #[doc(hidden)]
 pub mod __test {
     #[cfg(feature = "git")]
