@@ -43,7 +43,7 @@ impl AdminListener {
         let Some(address) = config.admin.address(config.host) else {
             return Ok(None);
         };
-        let listener = super::listen(address)?;
+        let listener = super::serve::listen(address)?;
         let address = listener.local_addr()?;
         Ok(Some(Self { listener, address }))
     }

@@ -34,15 +34,15 @@ impl Origin<'_> {
         route: &Route,
         head: &mut Parts,
     ) -> Result<Option<Caller>, Rejection> {
-        let gate = &self.router.gate;
-        if gate.everybody().is_some() {
+        let authenticator = &self.router.authenticator;
+        if authenticator.everybody().is_some() {
             return Ok(Some(Caller::Everybody));
         }
         let Some(connection) = self.connection else {
             return Ok(None);
         };
         let (cache, query) = (&connection.shown, head.uri.query());
-        match gate.recall(cache, &mut head.headers, query, unix_seconds) {
+        match authenticator.recall(cache, &mut head.headers, query, unix_seconds) {
             Some(principal) => self.check_access(principal, route, head).map(Some),
             None => Ok(None),
         }
@@ -67,7 +67,10 @@ impl Origin<'_> {
                 uri: &uri,
                 peer,
             };
-            let found = router.gate.admit_at(presented, cache, Some(seen)).await;
+            let found = router
+                .authenticator
+                .admit_at(presented, cache, Some(seen))
+                .await;
             (headers, found)
         })
     }
@@ -82,7 +85,7 @@ impl Origin<'_> {
         head.headers = headers;
         match found {
             Ok(principal) => {
-                self.router.gate.strip(&mut head.headers);
+                self.router.authenticator.strip(&mut head.headers);
                 self.check_access(principal, route, head)
             }
             Err(error) => {
@@ -117,7 +120,7 @@ impl Origin<'_> {
             RouteTarget::Guarded(Protected::Mount) => router.name_in(&head.uri),
             _ => "",
         };
-        match router.gate.check_endpoint(&principal, endpoint) {
+        match router.authenticator.check_endpoint(&principal, endpoint) {
             Ok(()) => Ok(Caller::Known(principal)),
             Err(error) => Err(self.denied(error, route, head)),
         }
@@ -128,7 +131,7 @@ impl Origin<'_> {
     fn denied(&self, error: AuthError, route: &Route, head: &Parts) -> Rejection {
         tracing::debug!(%error, path = route.path, client = ?self.client, "a request was refused");
         let seen = self.seen(&head.headers, &head.uri);
-        let challenge = self.router.gate.challenge(seen, &error);
+        let challenge = self.router.authenticator.challenge(seen, &error);
         Rejection::auth(error, challenge)
     }
 
@@ -145,7 +148,7 @@ impl Origin<'_> {
             return rejection;
         };
         let seen = self.seen(&head.headers, &head.uri);
-        match self.router.gate.lacking(principal, seen, &scopes) {
+        match self.router.authenticator.lacking(principal, seen, &scopes) {
             (error @ AuthError::Missing, challenge) => Rejection::auth(error, challenge),
             (_, challenge) => rejection.with_challenge(challenge),
         }
@@ -157,7 +160,7 @@ impl Caller {
     #[inline]
     pub(super) fn principal<'c>(&'c self, origin: &'c Origin<'_>) -> Option<&'c Arc<Principal>> {
         match self {
-            Self::Everybody => origin.router.gate.everybody(),
+            Self::Everybody => origin.router.authenticator.everybody(),
             Self::Known(principal) => Some(principal),
         }
     }

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::host_guard::is_host;
+use super::host::is_host;
 use super::server_card::ServerCardConfig;
 use super::tls::TlsConfig;
 use crate::auth::PublicUrl;

@@ -5,40 +5,21 @@ use std::task::Context;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, Method, Request, Response};
+use http::{HeaderMap, Method, Request};
 
 use super::context::{Origin, RequestContext};
 use super::custom_routes;
+use super::dispatched::{Dispatched, Outcome};
 use super::endpoint::{BodyReader, Endpoint, OtherMethod};
 use super::headers::Summary;
 use super::legacy;
-use super::progress::{Outcome, Waiting};
 use super::rejection::{HttpError, Rejection};
 use super::reply;
 use super::rest;
 use super::route::{Protected, Rest, Route, RouteTarget};
 use crate::auth::PrincipalKind;
 use crate::net::Body;
-use crate::server::{MaybeReady, Reply};
-
-/// What a handler returns, or what it waits for.
-pub(super) enum Dispatched {
-    /// Reply of the server, from which [`RequestContext::respond`] builds the response.
-    Ready(Reply),
-    Reply(Waiting<Reply>),
-    Done(Response<Body>),
-    Respond(Waiting<Outcome>),
-}
-
-impl From<MaybeReady> for Dispatched {
-    #[inline]
-    fn from(reply: MaybeReady) -> Self {
-        match reply {
-            MaybeReady::Ready(reply) => Self::Ready(reply),
-            MaybeReady::Pending(reply) => Self::Reply(reply),
-        }
-    }
-}
+use crate::server::Reply;
 
 impl Origin<'_> {
     /// The endpoint of a guarded route.

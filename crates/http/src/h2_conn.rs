@@ -23,7 +23,7 @@ use super::config::HttpLimits;
 use super::connection::ConnectionState;
 use super::h2_response_body::{self, H2ResponseBody};
 use super::pipeline::RequestFuture;
-use super::router::ConnService;
+use super::service::ConnService;
 use super::socket::Socket;
 use crate::limit::Limit;
 use crate::net::Upload;

@@ -10,7 +10,7 @@ use http::header::{
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Uri};
 
 use super::config::HttpLimits;
-use super::host_guard::split_host;
+use super::host::split_host;
 use super::rejection::HttpError;
 use crate::server::McpHeaders;
 

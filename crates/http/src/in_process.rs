@@ -8,9 +8,10 @@ use http::{Request, Response};
 
 use super::connection::{ConnectionState, Phase};
 use super::pipeline::RequestFuture;
-use super::router::{ConnService, WorkerService};
+use super::serve::router;
+use super::service::{ConnService, WorkerService};
 use super::timer::WorkerClock;
-use super::{HttpConfig, Layers, router};
+use super::{HttpConfig, Layers};
 use crate::auth::Authenticator;
 use crate::net::Body;
 use crate::server::{Server, WorkerState};
@@ -20,9 +21,9 @@ use crate::server::{Server, WorkerState};
 pub struct InProcess(Arc<ConnService>);
 
 impl InProcess {
-    pub fn new(server: Arc<Server>, gate: Arc<Authenticator>, config: HttpConfig) -> Self {
+    pub fn new(server: Arc<Server>, authenticator: Arc<Authenticator>, config: HttpConfig) -> Self {
         let cells = server.telemetry().cells();
-        let router = Arc::new(router(server, gate, config, Layers::default()));
+        let router = Arc::new(router(server, authenticator, config, Layers::default()));
         let service = WorkerService::new(router, Arc::new(WorkerState::new(cells)));
         let connection = ConnectionState::new(
             Arc::new(WorkerClock::default()),

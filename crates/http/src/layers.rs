@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -13,27 +13,24 @@ use http_body::Body as HttpBody;
 use tower::util::BoxCloneService;
 use tower::{Layer, Service};
 
-use super::connection::ConnectionState;
-use super::context::Origin;
 use super::custom_routes::{CustomRoutes, PublicPaths, RouteHandler};
-use super::headers::Fields;
-use super::progress::Progress;
-use super::router::Router;
 use crate::net::{Body, BodyError};
-use crate::server::WorkerState;
 
-/// The innermost service that a [`tower::Layer`] given to `App::layer` is put around.
+/// The service that a [`tower::Layer`] given to `App::layer` is put around.
 #[derive(Clone)]
-pub struct McpService(Inner);
+pub struct McpService(BoxCloneService<Request<Body>, Response<Body>, Infallible>);
 
-#[derive(Clone)]
-enum Inner {
-    Router {
-        router: Arc<Router>,
-        local: Arc<WorkerState>,
-    },
-    /// A layer around the previous service.
-    Layered(BoxCloneService<Request<Body>, Response<Body>, Infallible>),
+impl McpService {
+    pub(super) fn new<S>(service: S) -> Self
+    where
+        S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>
+            + Clone
+            + Send
+            + 'static,
+        S::Future: Send,
+    {
+        Self(BoxCloneService::new(service))
+    }
 }
 
 impl Service<Request<Body>> for McpService {
@@ -42,39 +39,11 @@ impl Service<Request<Body>> for McpService {
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        match &mut self.0 {
-            Inner::Router { .. } => Poll::Ready(Ok(())),
-            Inner::Layered(service) => service.poll_ready(cx),
-        }
+        self.0.poll_ready(cx)
     }
 
-    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
-        match &mut self.0 {
-            Inner::Router { router, local } => {
-                let (router, worker) = (Arc::clone(router), Arc::clone(local));
-                let connection = request.extensions_mut().remove::<Arc<ConnectionState>>();
-                let (mut head, mut body) = request.into_parts();
-                Box::pin(async move {
-                    // Layers may have changed the headers.
-                    let mut summary = Fields::read(&head.headers).summary();
-                    if !head.extensions.is_empty() {
-                        summary.extensions = Some(Arc::new(head.extensions.clone()));
-                    }
-                    let connection = connection.as_ref();
-                    let origin = Origin {
-                        router: &router,
-                        worker: &worker,
-                        connection,
-                        client: connection.map(|c| router.client(c, &head.headers)),
-                    };
-                    let mut progress = Progress::new();
-                    let from = (&origin, &summary);
-                    let response = poll_fn(|cx| progress.poll(cx, from, &mut head, &mut body));
-                    Ok(response.await)
-                })
-            }
-            Inner::Layered(service) => Box::pin(service.call(request)),
-        }
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        self.0.call(request)
     }
 }
 
@@ -122,10 +91,10 @@ impl Layers {
         E: Into<BodyError> + 'static,
     {
         self.around.push(Arc::new(move |inner| {
-            McpService(Inner::Layered(BoxCloneService::new(InnerService {
+            McpService::new(InnerService {
                 inner: layer.layer(inner),
                 failed: false,
-            })))
+            })
         }));
     }
 
@@ -134,25 +103,13 @@ impl Layers {
         self.around.is_empty()
     }
 
-    /// Applies all layers to the router; `None` if there are none.
-    pub(super) fn apply(
-        &self,
-        router: &Arc<Router>,
-        local: &Arc<WorkerState>,
-    ) -> Option<McpService> {
+    /// Applies all layers to the innermost service; `None` if there are no layers.
+    pub(super) fn apply(&self, innermost: impl FnOnce() -> McpService) -> Option<McpService> {
         if self.around.is_empty() {
             return None;
         }
-        let service = McpService(Inner::Router {
-            router: Arc::clone(router),
-            local: Arc::clone(local),
-        });
-        Some(
-            self.around
-                .iter()
-                .rev()
-                .fold(service, |inner, layer| layer(inner)),
-        )
+        let layers = self.around.iter().rev();
+        Some(layers.fold(innermost(), |inner, layer| layer(inner)))
     }
 }
 

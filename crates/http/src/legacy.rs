@@ -5,13 +5,11 @@ use std::task::Context;
 use bytes::Bytes;
 
 use super::context::RequestContext;
-use super::dispatch::Dispatched;
+use super::dispatched::Dispatched;
 use super::rejection::{HttpError, Rejection};
 use super::reply::accepted;
+use super::route::MESSAGES;
 use crate::server::Reply;
-
-/// Path for posted messages.
-pub(super) const MESSAGES: &str = "/messages";
 
 /// Handles a request of that transport; `body` is that of a posted message.
 pub(super) fn dispatch(

@@ -43,11 +43,14 @@ mod head_cache;
 #[cfg(any(fuzzing, test, feature = "testing"))]
 mod fuzz;
 mod headers;
+mod host;
 mod host_guard;
 mod layers;
+mod innermost;
 mod legacy;
 mod h2_conn;
 mod operator_pages;
+mod open_pages;
 mod openapi;
 mod h2_response_body;
 mod custom_routes;
@@ -59,11 +62,13 @@ mod route;
 mod h2_send_stalls;
 mod router;
 mod pipeline;
+mod service;
 mod socket;
 mod static_page;
 mod authentication;
 mod context;
 mod dispatch;
+mod dispatched;
 mod problem;
 mod progress;
 mod rejection;
@@ -73,19 +78,8 @@ mod timer;
 mod tls;
 mod admission;
 mod framing_guard;
+mod serve;
 mod worker;
-
-use std::convert::Infallible;
-use std::future::Future;
-use std::io;
-use std::net::SocketAddr;
-use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
-
-use futures_util::FutureExt as _;
-use socket2::{Domain, Protocol, Socket, Type};
-use tokio::net::TcpListener;
 
 pub use admin::AdminListener;
 pub use config::{AdminConfig, HttpConfig, HttpLimits, SocketMode};
@@ -100,263 +94,7 @@ pub use layers::Layers;
 pub use layers::McpService;
 pub use problem::{problem, problem_response};
 pub use route::{Route, routes};
+pub use serve::{Listener, Mounts};
 pub use server_card::{ServerCardConfig, ServerCardError};
 pub use tls::Tls;
 pub use tls::{TlsConfig, TlsError};
-
-use crate::auth::Authenticator;
-use crate::server::Server;
-use crate::telemetry::Refusals;
-use crate::transport::drain::DrainDeadlines;
-use acceptor::Acceptor;
-use conn_driver::Drain;
-use cors::Cors;
-use endpoint::Endpoint;
-use host_guard::HostGuard;
-use listener::BoundSocket;
-use router::Router;
-use worker::Worker;
-
-/// Servers beside the one at `/mcp`, by the names of their endpoints.
-pub type Mounts = Vec<(Box<str>, Arc<Server>)>;
-
-/// Time to send the responses of cancelled calls, out of the time reserved for child processes.
-const LAST_WORDS: Duration = Duration::from_millis(500);
-/// Length of the kernel's accept queue, in connections.
-const BACKLOG: i32 = 1024;
-
-/// A bound socket that is not served yet.
-#[derive(Debug)]
-pub struct Listener {
-    door: BoundSocket,
-    /// `None` if it is a socket in the file system.
-    address: Option<SocketAddr>,
-    tls: Option<Arc<Tls>>,
-}
-
-impl Listener {
-    /// Takes the socket passed by the parent process, as systemd does; otherwise binds the configured path or address.
-    pub fn bind(config: &HttpConfig, tls: Option<Tls>) -> io::Result<Self> {
-        let door = match (inherited()?, &config.unix_socket) {
-            (Some(door), _) => door,
-            (None, Some(path)) => socket_file(path, config.unix_socket_mode)?,
-            (None, None) => BoundSocket::port(listen(SocketAddr::new(config.host, config.port))?)?,
-        };
-        Ok(Self {
-            address: door.address()?,
-            door,
-            tls: tls.map(Arc::new),
-        })
-    }
-
-    /// `http` or `https`.
-    pub fn scheme(&self) -> &'static str {
-        if self.tls.is_some() { "https" } else { "http" }
-    }
-
-    /// WorkerState address, if the socket has one.
-    pub fn address(&self) -> Option<SocketAddr> {
-        self.address
-    }
-
-    /// Returns a task that reloads the certificate when its files change, with TLS.
-    pub fn reload_certificate(&self) -> Option<impl Future<Output = Infallible> + Send + 'static> {
-        let tls = self.tls.clone()?;
-        Some(async move { tls.watch_files().await })
-    }
-
-    /// Writes the actual address into the settings. It differs from the configured one for an inherited socket or port
-    /// 0. The checks for local and public use depend on it.
-    pub fn settle(&self, config: &mut HttpConfig) {
-        if let Some(address) = self.address {
-            config.host = address.ip().to_canonical();
-            config.port = address.port();
-            config.unix_socket = None;
-        }
-        #[cfg(unix)]
-        if let Some(path) = self.path() {
-            config.unix_socket = Some(path.to_owned());
-        }
-    }
-
-    /// The socket in the file system that it listens on, if that is where.
-    #[cfg(unix)]
-    pub fn path(&self) -> Option<&Path> {
-        self.door.path()
-    }
-
-    /// Serves until `stop` completes. Then serves on during the delay, since load balancers learn of it late, and lets
-    /// requests in progress complete.
-    pub async fn serve(
-        self,
-        (server, mounts): (Arc<Server>, Mounts),
-        gate: Arc<Authenticator>,
-        mut config: HttpConfig,
-        layers: Layers,
-        stop: impl Future<Output = ()>,
-        budget: DrainDeadlines,
-    ) -> io::Result<()> {
-        self.settle(&mut config);
-        // URL scheme of the clients, including those behind a proxy.
-        let scheme = match &config.public_url {
-            Some(url) if url.starts_with("https:") => "https",
-            Some(_) => "http",
-            None => self.scheme(),
-        };
-        let tls = self.tls.clone();
-        let router = router(Arc::clone(&server), gate, config.clone(), layers);
-        let endpoint = |server: &Arc<Server>| Endpoint {
-            server: Arc::clone(server),
-            config: config.clone(),
-        };
-        let router = Arc::new(Router {
-            tls: tls.clone(),
-            mounts: mounts
-                .iter()
-                .map(|(name, server)| (name.clone(), endpoint(server)))
-                .collect(),
-            ..router
-        });
-        let servers: Vec<_> = std::iter::once(&server)
-            .chain(mounts.iter().map(|(_, server)| server))
-            .map(Arc::clone)
-            .collect();
-        let drain = Arc::new(Drain::default());
-        let workers = start_workers(&config, &router, &drain)?;
-        let hits = &server.limits.hits;
-        let mut acceptor = Acceptor::new(&self.door, &workers, &config, hits);
-        server.telemetry().metrics.speaks(scheme);
-        let life = Arc::clone(&server.telemetry().life);
-        life.begin_to_serve();
-        let stop = async {
-            stop.await;
-            life.begin_to_drain();
-            tokio::time::sleep(budget.delay).await;
-        };
-        tokio::select! {
-            () = acceptor.run() => {}
-            () = stop => {}
-        }
-        life.begin_to_drain();
-        // Connections accepted by now are served too.
-        tokio::task::yield_now().await;
-        while let Some(Ok(arrived)) = self.door.accept().now_or_never() {
-            acceptor.take(arrived).await;
-        }
-        drop(acceptor);
-        drop(self.door);
-        servers.iter().for_each(|server| server.end_streams());
-        drain.begin();
-        let idle = async || {
-            for worker in &workers {
-                worker.idle().await;
-            }
-            for server in &servers {
-                server.idle().await;
-            }
-        };
-        if tokio::time::timeout(budget.calls, idle()).await.is_err() {
-            tracing::warn!(
-                patience_s = budget.calls.as_secs_f64(),
-                setting = "drain.grace_seconds",
-                "calls are still running; they are ended"
-            );
-            // Pending calls receive a final response; clients that do not read it are cut off.
-            servers.iter().for_each(|server| server.stop_calls());
-            let _ = tokio::time::timeout(LAST_WORDS, idle()).await;
-        }
-        for worker in workers {
-            worker.stop();
-        }
-        Ok(())
-    }
-}
-
-fn router(
-    server: Arc<Server>,
-    gate: Arc<Authenticator>,
-    config: HttpConfig,
-    layers: Layers,
-) -> Router {
-    Router {
-        tls: None,
-        guard: HostGuard::new(&config),
-        cors: Cors::new(&config.allowed_origins),
-        telemetry: server.telemetry().clone(),
-        refusals: Refusals::new(&server.telemetry().metrics),
-        endpoint: Endpoint { server, config },
-        mounts: std::collections::HashMap::new(),
-        prefix: gate.prefix().into(),
-        gate,
-        layers,
-    }
-}
-
-fn start_workers(
-    config: &HttpConfig,
-    router: &Arc<Router>,
-    drain: &Arc<Drain>,
-) -> io::Result<Vec<Worker>> {
-    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-    let count = config.workers.unwrap_or_else(cores).max(1);
-    (0..count)
-        .map(|number| Worker::start(number, count, Arc::clone(router), Arc::clone(drain)))
-        .collect()
-}
-
-#[cfg(unix)]
-fn socket_file(path: &Path, mode: SocketMode) -> io::Result<BoundSocket> {
-    listener::SocketFile::bind(path, mode.0, BACKLOG).map(BoundSocket::File)
-}
-
-#[cfg(not(unix))]
-fn socket_file(_: &Path, _: SocketMode) -> io::Result<BoundSocket> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
-/// The first socket that was handed over (`LISTEN_FDS`), if there is one.
-#[cfg(unix)]
-fn inherited() -> io::Result<Option<BoundSocket>> {
-    let mut handed = listenfd::ListenFd::from_env();
-    let door = match handed.take_tcp_listener(0) {
-        Ok(None) => return Ok(None),
-        Ok(Some(listener)) => {
-            listener.set_nonblocking(true)?;
-            BoundSocket::port(TcpListener::from_std(listener)?)?
-        }
-        // An inherited descriptor that is not a TCP socket may be a Unix socket. It stays in place until taken.
-        Err(problem) => match handed.take_unix_listener(0) {
-            Ok(Some(listener)) => BoundSocket::File(listener::SocketFile::handed_over(listener)?),
-            _ => return Err(problem),
-        },
-    };
-    if 1 < handed.len() {
-        tracing::warn!(
-            sockets = handed.len(),
-            "several sockets were passed to this process; only the first one is served, and clients of the others get no response"
-        );
-    }
-    tracing::info!(
-        "listening on the socket that was handed over, not where http.host and http.port or http.unix_socket say"
-    );
-    Ok(Some(door))
-}
-
-#[cfg(not(unix))]
-fn inherited() -> io::Result<Option<BoundSocket>> {
-    Ok(None)
-}
-
-/// A socket that listens.
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::STREAM,
-        Some(Protocol::TCP),
-    )?;
-    socket.set_reuse_address(true)?;
-    socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    TcpListener::from_std(socket.into())
-}

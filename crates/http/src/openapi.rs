@@ -7,7 +7,7 @@ use std::task::Poll;
 use serde_json::{Map, Value, json};
 
 use super::context::RequestContext;
-use super::progress::{Outcome, Waiting};
+use super::dispatched::{Outcome, Waiting};
 use super::rejection::HttpError;
 use super::rest::{ResultText, held};
 

@@ -18,8 +18,6 @@
 //! [`Progress`] lives on the stack of the request's first poll, in which nearly all requests complete. It is boxed only
 //! when a stage has to wait.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -28,7 +26,7 @@ use http::request::Parts;
 
 use super::authentication::{Authentication, Caller};
 use super::context::{Origin, RequestContext};
-use super::dispatch::Dispatched;
+use super::dispatched::{Dispatched, Outcome, Waiting};
 use super::endpoint::BodyReader;
 use super::headers::Summary;
 use super::rejection::{HttpError, Rejection};
@@ -37,12 +35,6 @@ use crate::limit::Limit;
 use crate::net::Body;
 use crate::server::Reply;
 use crate::telemetry::CountedTransport;
-
-/// Future in which a stage waits.
-pub(super) type Waiting<T> = Pin<Box<dyn Future<Output = T> + Send>>;
-
-/// Result of a request before its rejection becomes a response.
-pub(super) type Outcome = Result<Response<Body>, Rejection>;
 
 /// Progress of one request.
 pub(super) struct Progress {
@@ -176,7 +168,7 @@ impl Progress {
         if let Some(open) = open
             && open != Open::Public
         {
-            return router.open_page(open, route, origin, head).map(Some);
+            return origin.open_page(open, route, head).map(Some);
         }
         if let Some(client) = origin.client
             && let Err(refused) = router.endpoint.server.limits.arrive(client.address)

@@ -12,11 +12,10 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::context::RequestContext;
-use super::dispatch::Dispatched;
+use super::dispatched::{Dispatched, Outcome};
 use super::entity_tag::with_entity_tag;
 use super::openapi;
 use super::problem::{Envelope, problem, problem_response, text_of};
-use super::progress::Outcome;
 use super::rejection::{HttpError, Rejection};
 use super::route::Rest;
 use crate::net::{Body, ShareKey};

@@ -2,7 +2,6 @@
 
 use http::Method;
 
-use super::legacy::MESSAGES;
 use super::operator_pages::Page;
 use crate::telemetry::Route as Counted;
 
@@ -101,6 +100,8 @@ const ROUTES: [Route; 22] = [
     guarded("/mcp/{name}", "GET, POST, DELETE", Protected::Mount),
 ];
 
+/// Path for the messages of the transport of 2024-11-05.
+pub(super) const MESSAGES: &str = "/messages";
 const GET: &str = "GET, HEAD";
 /// Pages ask whether they may ask.
 const METADATA: &str = "GET, HEAD, OPTIONS";

@@ -3,31 +3,23 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use http::header::{
-    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    CACHE_CONTROL, CONTENT_TYPE, ORIGIN,
-};
+use http::header::ORIGIN;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri, Version};
+use http::{HeaderMap, Method, Response, Uri, Version};
 
 use super::connection::ConnectionState;
-use super::context::Origin;
 use super::cors::Cors;
 use super::endpoint::Endpoint;
 use super::framing_guard::HeadMatch;
 use super::headers::{AdmittedHead, Fields, Summary};
 use super::host_guard::HostGuard;
-use super::layers::{Layers, McpService};
-use super::playground;
+use super::layers::Layers;
 use super::rejection::{HttpError, Rejection};
-use super::route::{Open, Route};
+use super::route::Route;
 use super::tls::Tls;
 use crate::audit::{Entry, Event};
 use crate::auth::Authenticator;
-use crate::limit::Limits;
 use crate::net::{Body, Peer};
-use crate::server::WorkerState;
 use crate::telemetry::{Refusals, Telemetry};
 
 /// Everything that is served over HTTP, shared by all workers.
@@ -36,7 +28,7 @@ pub(crate) struct Router {
     pub endpoint: Endpoint,
     /// Endpoints beside it, by their names.
     pub mounts: HashMap<Box<str>, Endpoint>,
-    pub gate: Arc<Authenticator>,
+    pub authenticator: Arc<Authenticator>,
     /// Server certificates; `None` for plain HTTP.
     pub tls: Option<Arc<Tls>>,
     /// Path prefix of the public URL, accepted in front of each path.
@@ -46,61 +38,6 @@ pub(crate) struct Router {
     pub layers: Layers,
     pub telemetry: Telemetry,
     pub refusals: Refusals,
-}
-
-/// Entry point for requests on one worker: the router, inside any configured layers.
-#[derive(Debug)]
-pub(crate) struct WorkerService {
-    pub(super) router: Arc<Router>,
-    pub(super) local: Arc<WorkerState>,
-    /// `tower` services are called by exclusive reference; this one is cloned for each request.
-    pub(super) layered: Option<std::sync::Mutex<McpService>>,
-}
-
-impl WorkerService {
-    pub fn new(router: Arc<Router>, local: Arc<WorkerState>) -> Self {
-        let layered = router.layers.apply(&router, &local);
-        Self {
-            router,
-            local,
-            layered: layered.map(std::sync::Mutex::new),
-        }
-    }
-
-    /// Rate and concurrency limits.
-    pub fn limits(&self) -> &Limits {
-        &self.router.endpoint.server.limits
-    }
-
-    /// The layers with everything inside of them, if there are any.
-    pub(super) fn layers(&self) -> Option<McpService> {
-        let layered = self.layered.as_ref()?.lock();
-        Some(
-            layered
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-                .clone(),
-        )
-    }
-}
-
-/// A connection with the service for its requests; each request future holds one.
-#[derive(Debug)]
-pub struct ConnService {
-    pub(super) service: Arc<WorkerService>,
-    pub(super) connection: Arc<ConnectionState>,
-}
-
-impl ConnService {
-    pub fn new(service: Arc<WorkerService>, connection: Arc<ConnectionState>) -> Self {
-        Self {
-            service,
-            connection,
-        }
-    }
-
-    pub fn connection(&self) -> &Arc<ConnectionState> {
-        &self.connection
-    }
 }
 
 impl Router {
@@ -264,59 +201,4 @@ impl Router {
     pub(super) fn name_in<'u>(&self, uri: &'u Uri) -> &'u str {
         Route::of(self.path(uri)).map_or("", |(_, name)| name)
     }
-
-    /// Responds to a request for a page that needs no authentication.
-    pub(super) fn open_page(
-        &self,
-        page: Open,
-        route: &Route,
-        origin: &Origin<'_>,
-        head: &Parts,
-    ) -> Result<Response<Body>, Rejection> {
-        let has_method = route.has(&head.method);
-        match page {
-            // The problem document names the endpoint for messages.
-            Open::Playground if !has_method => Err(HttpError::NotFound.into()),
-            Open::Playground if self.endpoint.config.has_playground() => {
-                Ok(playground::page(self.gate.issuers()))
-            }
-            Open::Playground => Err(HttpError::NoPlayground.into()),
-            _ if !has_method => Err(HttpError::MethodNotAllowed(route.methods).into()),
-            Open::Page(page) => {
-                let is_local = |client: Peer| client.address.to_canonical().is_loopback();
-                let near = origin.client.is_some_and(is_local);
-                Ok(page.answer(&self.endpoint.server, near))
-            }
-            Open::ResourceMetadata => self.resource_metadata(origin, head),
-            Open::Public => Err(HttpError::NotFound.into()),
-        }
-    }
-
-    /// Protected resource metadata for OAuth clients without a credential (AUTH-01), for any of the metadata pages.
-    fn resource_metadata(
-        &self,
-        origin: &Origin<'_>,
-        head: &Parts,
-    ) -> Result<Response<Body>, Rejection> {
-        let seen = origin.seen(&head.headers, &head.uri);
-        let document = self.gate.document(seen).ok_or(HttpError::NotFound)?;
-        let mut response = Response::new(Body::empty());
-        let headers = response.headers_mut();
-        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
-        if head.method == Method::OPTIONS {
-            headers.insert(
-                ACCESS_CONTROL_ALLOW_METHODS,
-                HeaderValue::from_static(METADATA_METHODS),
-            );
-            headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("*"));
-            *response.status_mut() = StatusCode::NO_CONTENT;
-            return Ok(response);
-        }
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("max-age=3600"));
-        *response.body_mut() = Body::from(Bytes::from(document));
-        Ok(response)
-    }
 }
-
-const METADATA_METHODS: &str = "GET, HEAD";

@@ -1,0 +1,66 @@
+//! The innermost service of the application's layers: the stages of a request after its head was admitted.
+
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::{Request, Response};
+use tower::Service;
+
+use super::connection::ConnectionState;
+use super::context::Origin;
+use super::headers::Fields;
+use super::progress::Progress;
+use super::router::Router;
+use crate::net::Body;
+use crate::server::WorkerState;
+
+#[derive(Clone)]
+pub(super) struct Innermost {
+    router: Arc<Router>,
+    worker: Arc<WorkerState>,
+}
+
+impl Innermost {
+    pub(super) fn new(router: &Arc<Router>, worker: &Arc<WorkerState>) -> Self {
+        Self {
+            router: Arc::clone(router),
+            worker: Arc::clone(worker),
+        }
+    }
+}
+
+impl Service<Request<Body>> for Innermost {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        let Self { router, worker } = self.clone();
+        let connection = request.extensions_mut().remove::<Arc<ConnectionState>>();
+        let (mut head, mut body) = request.into_parts();
+        Box::pin(async move {
+            // Layers may have changed the headers.
+            let mut summary = Fields::read(&head.headers).summary();
+            if !head.extensions.is_empty() {
+                summary.extensions = Some(Arc::new(head.extensions.clone()));
+            }
+            let connection = connection.as_ref();
+            let origin = Origin {
+                router: &router,
+                worker: &worker,
+                connection,
+                client: connection.map(|c| router.client(c, &head.headers)),
+            };
+            let mut progress = Progress::new();
+            let from = (&origin, &summary);
+            Ok(poll_fn(|cx| progress.poll(cx, from, &mut head, &mut body)).await)
+        })
+    }
+}
