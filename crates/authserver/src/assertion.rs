@@ -11,7 +11,8 @@ use serde_json::{Map, Value};
 use super::client::Client;
 use super::error::OAuthError;
 use super::form::{PARAMETERS_MAX_BYTES, Parameters};
-use super::server::{AuthorizationServer, random_text, text_digest};
+use super::server::AuthorizationServer;
+use super::text::{random_text, text_digest};
 use super::token::{Grant, away};
 use crate::auth::DpopProof;
 

@@ -10,7 +10,8 @@ use super::form::Parameters;
 use super::page;
 use super::redirect::URI_MAX_BYTES;
 use super::sealed::{self, AuthorizationRequest, ConsentForm, LoginState};
-use super::server::{AuthorizationServer, random_text};
+use super::server::AuthorizationServer;
+use super::text::random_text;
 use crate::net::Body;
 
 /// Time to approve a client and to log in at the provider, in seconds.

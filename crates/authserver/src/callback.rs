@@ -6,7 +6,8 @@ use super::authorize::Failure;
 use super::error::OAuthError;
 use super::form::Parameters;
 use super::sealed::{self, Code, LoginState, User};
-use super::server::{AuthorizationServer, random_text};
+use super::server::AuthorizationServer;
+use super::text::random_text;
 use crate::net::Body;
 
 /// Validity of a code, in seconds.

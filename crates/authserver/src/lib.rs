@@ -40,6 +40,7 @@ mod authorize;
 mod callback;
 mod client;
 mod document;
+mod endpoints;
 mod error;
 mod form;
 mod metadata;
@@ -50,12 +51,14 @@ mod redirect;
 mod registration;
 mod sealed;
 mod server;
+mod text;
 mod token;
 mod visit;
 
 #[cfg(test)]
 mod tests;
 
+pub use endpoints::is_path;
 pub use form::read_parameters;
-pub use server::{AuthorizationServer, AuthorizationServerError, Parts, is_path};
+pub use server::{AuthorizationServer, AuthorizationServerError, Parts};
 pub use visit::{BrowserCookie, Visitor, origin_of};

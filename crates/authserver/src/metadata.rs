@@ -2,9 +2,10 @@
 
 use serde_json::json;
 
-use super::token::JWT_BEARER;
 use crate::auth::{DPOP_ALGORITHMS, FacadeConfig};
 
+/// Grant type of identity assertions (RFC 7523).
+pub(super) const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 /// Purpose for which signing keys are derived from the key ring.
 pub(super) const SIGNING: &str = "oauth-signing-1";
 

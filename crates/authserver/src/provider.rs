@@ -20,7 +20,7 @@ use url::{Url, form_urlencoded};
 
 use super::error::OAuthError;
 use super::sealed::User;
-use super::server::unix_seconds;
+use super::text::unix_seconds;
 use crate::auth::{
     AssertionDemands, FacadeConfig, FacadeSetupError, IdTokenDemands, IssuerKeys, Preset,
     ProviderKind, strict_object, verify_id_token, verify_identity_assertion,

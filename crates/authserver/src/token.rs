@@ -14,10 +14,12 @@ use serde_json::{Map, Value, json};
 use super::client::{CLIENT_ID_MAX_BYTES, Client};
 use super::error::OAuthError;
 use super::form::{PARAMETERS_MAX_BYTES, Parameters};
+use super::metadata::JWT_BEARER;
 use super::once::Rotation;
 use super::redirect::URI_MAX_BYTES;
 use super::sealed::{self, Code, RefreshToken, User};
-use super::server::{AuthorizationServer, random_text};
+use super::server::AuthorizationServer;
+use super::text::random_text;
 use crate::auth::{DpopProof, DpopRequest};
 use crate::state::StateError;
 
@@ -25,9 +27,6 @@ use crate::state::StateError;
 const VERIFIER: std::ops::RangeInclusive<usize> = 43..=128;
 /// Time for which a used code is remembered, in seconds: longer than it is valid.
 const CODE_REMEMBERED: Duration = Duration::from_secs(600);
-
-/// Grant type of identity assertions (RFC 7523).
-pub(super) const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 
 /// Content of the tokens to issue.
 pub(super) struct Grant<'g> {

@@ -8,7 +8,8 @@ use super::authorize::{Failure, LOGIN_SECONDS, redirect_to};
 use super::error::OAuthError;
 use super::form::Parameters;
 use super::sealed::{self, Recognized, VisitState};
-use super::server::{AuthorizationServer, random_text, text_digest, unix_seconds};
+use super::server::AuthorizationServer;
+use super::text::{random_text, text_digest, unix_seconds};
 use crate::net::Body;
 
 /// Time for which a recognized user can go on, in seconds.

@@ -1,0 +1,264 @@
+//! The endpoints, and the dispatch of requests to them.
+
+use bytes::Bytes;
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ALLOW, CACHE_CONTROL, CONTENT_TYPE,
+    WWW_AUTHENTICATE,
+};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use serde_json::{Value, json};
+
+use super::authorize::Failure;
+use super::error::OAuthError;
+use super::server::{AuthorizationServer, CALLBACK};
+use super::text::unix_seconds;
+use crate::net::Body;
+use crate::telemetry::LOGINS;
+
+/// An endpoint, by its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Endpoint {
+    Metadata,
+    Keys,
+    Authorize,
+    Consent,
+    Callback,
+    Token,
+    Register,
+    Revoke,
+}
+
+impl Endpoint {
+    fn of(path: &str) -> Option<Self> {
+        Some(match path {
+            "/authorize" => Self::Authorize,
+            "/oauth/consent" => Self::Consent,
+            CALLBACK => Self::Callback,
+            "/token" => Self::Token,
+            "/register" => Self::Register,
+            "/revoke" => Self::Revoke,
+            "/.well-known/jwks.json" => Self::Keys,
+            _ => {
+                let rest = path
+                    .strip_prefix("/.well-known/oauth-authorization-server")
+                    .or_else(|| path.strip_prefix("/.well-known/openid-configuration"))?;
+                return (rest.is_empty() || rest.starts_with('/')).then_some(Self::Metadata);
+            }
+        })
+    }
+
+    fn methods(self) -> &'static str {
+        match self {
+            Self::Metadata | Self::Keys => "GET, HEAD, OPTIONS",
+            Self::Authorize | Self::Callback => "GET",
+            Self::Consent => "POST",
+            Self::Token | Self::Register | Self::Revoke => "POST, OPTIONS",
+        }
+    }
+
+    /// Returns true if pages of every origin may use the endpoint. None of these endpoints reads cookies.
+    fn is_shared(self) -> bool {
+        !matches!(self, Self::Authorize | Self::Callback | Self::Consent)
+    }
+}
+
+/// Returns true if a path below the server's root belongs to the authorization server.
+pub fn is_path(path: &str) -> bool {
+    Endpoint::of(path).is_some()
+}
+
+impl AuthorizationServer {
+    /// Responds to a request for one of the paths of [`is_path`].
+    pub async fn respond(&self, path: &str, request: Request<Bytes>) -> Response<Body> {
+        self.respond_at(path, request, unix_seconds()).await
+    }
+
+    /// Responds to a request at a time, in seconds of Unix time.
+    pub(super) async fn respond_at(
+        &self,
+        path: &str,
+        request: Request<Bytes>,
+        now: u64,
+    ) -> Response<Body> {
+        let Some(endpoint) = Endpoint::of(path) else {
+            return plain(StatusCode::NOT_FOUND);
+        };
+        let (head, body) = request.into_parts();
+        let allowed = endpoint.methods();
+        let has = |method: &Method| allowed.split(", ").any(|one| one == method.as_str());
+        let mut response = if !has(&head.method) {
+            let mut response = plain(StatusCode::METHOD_NOT_ALLOWED);
+            let value = HeaderValue::from_static(allowed);
+            response.headers_mut().insert(ALLOW, value);
+            response
+        } else if head.method == Method::OPTIONS {
+            preflight(allowed)
+        } else {
+            let query = head.uri.query().unwrap_or_default();
+            self.dispatch(endpoint, &head.headers, query.as_bytes(), &body, now)
+                .await
+        };
+        if endpoint.is_shared() {
+            let any = HeaderValue::from_static("*");
+            response
+                .headers_mut()
+                .insert(ACCESS_CONTROL_ALLOW_ORIGIN, any);
+            let exposed = HeaderValue::from_static("dpop-nonce, www-authenticate");
+            response
+                .headers_mut()
+                .insert(ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
+        }
+        response
+    }
+
+    async fn dispatch(
+        &self,
+        endpoint: Endpoint,
+        headers: &HeaderMap,
+        query: &[u8],
+        body: &[u8],
+        now: u64,
+    ) -> Response<Body> {
+        let step = match endpoint {
+            Endpoint::Metadata => return public(&self.metadata),
+            Endpoint::Keys => return public(self.keys.public()),
+            Endpoint::Authorize => "authorize",
+            Endpoint::Consent => "consent",
+            Endpoint::Callback => "callback",
+            Endpoint::Token => "token",
+            Endpoint::Register => "register",
+            Endpoint::Revoke => "revoke",
+        };
+        // Of a browser: a page or a redirect.
+        let visited = match endpoint {
+            Endpoint::Authorize => Some(self.authorize(headers, query, now).await),
+            Endpoint::Consent => Some(self.consented(headers, body, now).await),
+            Endpoint::Callback => Some(self.callback(headers, query, now).await),
+            _ => None,
+        };
+        if let Some(visited) = visited {
+            let outcome = visited.as_ref().map_or_else(Failure::code, |_| "ok");
+            self.count(step, outcome);
+            return visited.unwrap_or_else(|failure| self.failed(failure));
+        }
+        let (result, success) = match endpoint {
+            Endpoint::Register => (self.register(body, now), StatusCode::CREATED),
+            Endpoint::Revoke => {
+                let revoked = match self.form(headers) {
+                    Ok(()) => self.revoke(headers, body, now).await,
+                    Err(error) => Err(error),
+                };
+                (revoked.map(|()| json!({})), StatusCode::OK)
+            }
+            _ => {
+                let granted = match self.form(headers) {
+                    Ok(()) => self.token(headers, body, now).await,
+                    Err(error) => Err(error),
+                };
+                (granted, StatusCode::OK)
+            }
+        };
+        self.count(
+            step,
+            result.as_ref().map_or_else(|error| error.code, |_| "ok"),
+        );
+        private(result, success)
+    }
+
+    fn count(&self, step: &'static str, outcome: &'static str) {
+        let labels = [("step", step), ("outcome", outcome)];
+        self.metrics.counter(&LOGINS, &labels).add(1);
+    }
+
+    async fn consented(
+        &self,
+        headers: &HeaderMap,
+        body: &[u8],
+        now: u64,
+    ) -> Result<Response<Body>, Failure> {
+        self.form(headers).map_err(Failure::Page)?;
+        self.decide(headers, body, now).await
+    }
+
+    /// Checks that a body is a form.
+    fn form(&self, headers: &HeaderMap) -> Result<(), OAuthError> {
+        let kind = headers
+            .get(CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok());
+        let kind = kind
+            .and_then(|kind| kind.split(';').next())
+            .unwrap_or_default();
+        match kind
+            .trim()
+            .eq_ignore_ascii_case("application/x-www-form-urlencoded")
+        {
+            true => Ok(()),
+            false => Err(OAuthError::invalid_request(
+                "the body must be application/x-www-form-urlencoded",
+            )),
+        }
+    }
+}
+
+/// A public document.
+fn public(text: &str) -> Response<Body> {
+    let mut response = json_response(StatusCode::OK, text.to_owned());
+    let value = HeaderValue::from_static("public, max-age=300");
+    response.headers_mut().insert(CACHE_CONTROL, value);
+    response
+}
+
+/// A response that holds secrets, or an error.
+fn private(result: Result<Value, OAuthError>, success: StatusCode) -> Response<Body> {
+    let mut response = match &result {
+        Ok(value) => json_response(success, value.to_string()),
+        Err(error) => {
+            let body = json!({"error": error.code, "error_description": error.description});
+            json_response(error.status, body.to_string())
+        }
+    };
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if let Err(error) = result {
+        if error.status == StatusCode::UNAUTHORIZED {
+            let value = HeaderValue::from_static("Basic realm=\"token\"");
+            headers.insert(WWW_AUTHENTICATE, value);
+        }
+        if let Some(nonce) = error.nonce.as_deref()
+            && let Ok(nonce) = HeaderValue::from_str(nonce)
+        {
+            headers.insert("dpop-nonce", nonce);
+        }
+    }
+    response
+}
+
+fn json_response(status: StatusCode, text: String) -> Response<Body> {
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    let kind = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
+fn plain(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Body::from(Bytes::new()));
+    *response.status_mut() = status;
+    response
+}
+
+fn preflight(allowed: &'static str) -> Response<Body> {
+    let mut response = plain(StatusCode::NO_CONTENT);
+    let headers = response.headers_mut();
+    headers.insert(
+        ACCESS_CONTROL_ALLOW_METHODS,
+        HeaderValue::from_static(allowed),
+    );
+    headers.insert(
+        ACCESS_CONTROL_ALLOW_HEADERS,
+        HeaderValue::from_static("authorization, content-type, dpop, mcp-protocol-version"),
+    );
+    headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("3600"));
+    response
+}
