@@ -1,8 +1,5 @@
 //! Authentication by TLS client certificate.
 
-#[cfg(feature = "tls")]
-mod x509;
-
 use std::sync::Arc;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
@@ -10,44 +7,11 @@ use quick_cache::sync::Cache;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::client_certificate::{CertificateName, ClientCertificate};
 use super::config::AuthSetupError;
 use super::credential_cache::{Cacheable, FOREVER};
 use super::principal::Facts;
 use super::{AuthMethod, AuthOutcome, Credentials, Principal, PrincipalKind};
-
-/// Identity data of a client certificate.
-///
-/// Present only if this server terminates TLS and requests certificates, and the certificate was verified with
-/// `http.tls.client_ca`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClientCertificate {
-    subject: Box<str>,
-    common_name: Option<Box<str>>,
-    units: Vec<Box<str>>,
-    dns: Vec<Box<str>>,
-    uris: Vec<Box<str>>,
-    emails: Vec<Box<str>>,
-    fingerprint: Box<str>,
-}
-
-/// Part of a certificate that names its holder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum CertificateName {
-    /// The subject's common name.
-    CommonName,
-    /// The subject in the format of RFC 4514.
-    Subject,
-    /// The first URI in the alternative names, as in SPIFFE.
-    Uri,
-    /// The first DNS name in the alternative names.
-    Dns,
-    /// The first e-mail address in the alternative names.
-    Email,
-    /// The SHA-256 of the certificate in 64 hexadecimal digits.
-    Fingerprint,
-}
 
 /// Client certificate authentication, if this server terminates TLS.
 ///
@@ -71,72 +35,6 @@ pub struct CertificateConfig {
     /// accepted.
     #[serde(deserialize_with = "crate::environment::list")]
     pub names: Vec<String>,
-}
-
-impl ClientCertificate {
-    /// Returns the subject in the format of RFC 4514.
-    pub fn subject(&self) -> &str {
-        &self.subject
-    }
-
-    /// Returns the common name, if there is exactly one.
-    pub fn common_name(&self) -> Option<&str> {
-        self.common_name.as_deref()
-    }
-
-    /// Returns the organizational units of the subject.
-    pub fn units(&self) -> impl Iterator<Item = &str> {
-        self.units.iter().map(|unit| &**unit)
-    }
-
-    /// Returns the DNS names in the alternative names.
-    pub fn dns_names(&self) -> impl Iterator<Item = &str> {
-        self.dns.iter().map(|name| &**name)
-    }
-
-    /// Returns the URIs in the alternative names.
-    pub fn uris(&self) -> impl Iterator<Item = &str> {
-        self.uris.iter().map(|uri| &**uri)
-    }
-
-    /// Returns the e-mail addresses in the alternative names.
-    pub fn emails(&self) -> impl Iterator<Item = &str> {
-        self.emails.iter().map(|email| &**email)
-    }
-
-    /// The SHA-256 of the certificate in 64 hexadecimal digits.
-    pub fn fingerprint(&self) -> &str {
-        &self.fingerprint
-    }
-
-    /// Returns the name of this kind.
-    pub(super) fn name(&self, kind: CertificateName) -> Option<&str> {
-        let first = |names: &'_ [Box<str>]| names.first().map(|name| name.len());
-        match kind {
-            CertificateName::CommonName => self.common_name(),
-            CertificateName::Subject => Some(self.subject()).filter(|s| !s.is_empty()),
-            CertificateName::Uri if first(&self.uris).is_some() => Some(&self.uris[0]),
-            CertificateName::Dns if first(&self.dns).is_some() => Some(&self.dns[0]),
-            CertificateName::Email if first(&self.emails).is_some() => Some(&self.emails[0]),
-            CertificateName::Fingerprint => Some(&self.fingerprint),
-            CertificateName::Uri | CertificateName::Dns | CertificateName::Email => None,
-        }
-    }
-
-    /// Returns true if a name of this kind matches.
-    fn has(&self, kind: CertificateName, names: &GlobSet) -> bool {
-        let any = |all: &[Box<str>]| all.iter().any(|name| names.is_match(&**name));
-        match kind {
-            CertificateName::Uri => any(&self.uris),
-            CertificateName::Dns => any(&self.dns),
-            CertificateName::Email => any(&self.emails),
-            CertificateName::CommonName
-            | CertificateName::Subject
-            | CertificateName::Fingerprint => {
-                self.name(kind).is_some_and(|name| names.is_match(name))
-            }
-        }
-    }
 }
 
 /// Patterns of certificate names, each with its kind: `uri:spiffe://example.org/*`, `dns:proxy.example.com`.
@@ -183,17 +81,6 @@ impl CertificatePatterns {
             .iter()
             .any(|(kind, names)| certificate.has(*kind, names))
     }
-}
-
-impl CertificateName {
-    const ALL: [(&'static str, Self); 6] = [
-        ("uri", Self::Uri),
-        ("dns", Self::Dns),
-        ("email", Self::Email),
-        ("common_name", Self::CommonName),
-        ("subject", Self::Subject),
-        ("fingerprint", Self::Fingerprint),
-    ];
 }
 
 /// Compiles name patterns with `*` and `?`. Returns `None` for an empty list.
@@ -263,11 +150,11 @@ impl Certificates {
         let principal = Principal::of(PrincipalKind::Certificate, &format!("cert:{name}"), &[name]);
         let principal = Arc::new(principal.with_facts(Facts {
             subject: Some(name.into()),
-            groups: certificate.units.iter().cloned().collect(),
+            groups: certificate.units().map(Box::from).collect(),
             ..Facts::default()
         }));
         self.known
-            .insert(certificate.fingerprint.clone(), Arc::clone(&principal));
+            .insert(certificate.fingerprint().into(), Arc::clone(&principal));
         AuthOutcome::Proven(principal)
     }
 }

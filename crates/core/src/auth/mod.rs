@@ -13,6 +13,7 @@
 
 mod api_key;
 mod certificate;
+mod client_certificate;
 mod config;
 mod error;
 mod forwarded;
@@ -32,7 +33,8 @@ pub use api_key::ApiKeys;
 pub use api_key::{KeyHash, new_key};
 pub use authenticator::Authenticator;
 pub use builder::{Authentication, MountPlace, ServerFacts};
-pub use certificate::{CertificateConfig, CertificateName, ClientCertificate};
+pub use certificate::CertificateConfig;
+pub use client_certificate::{CertificateName, ClientCertificate};
 pub use config::{ApiKeyConfig, AuthConfig, AuthMethodKind, AuthSetupError, ForwardedConfig};
 pub use credential_cache::{CredentialCache, is_same};
 pub use credentials::Credentials;
