@@ -10,9 +10,9 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 use url::Url;
 
-use super::config::ExchangeLimits;
-use super::config::SourceParts;
 use super::credentials::{AuthConfig, CredentialError, Credentials, Means};
+use super::limits::RequestLimits;
+use super::parts::SourceParts;
 use super::redact::{conceal, secrets_in};
 use crate::catalog::{CallContext, ToolError, UpstreamIdentity};
 use crate::net::{
@@ -111,7 +111,7 @@ impl ApiClient {
         bases: &[Url],
         egress: &EgressConfig,
         (auth, parts): (&AuthConfig, &SourceParts),
-        limits: &ExchangeLimits,
+        limits: &RequestLimits,
     ) -> Result<Self, (&'static str, String)> {
         let guard = egress.guard().map_err(|e| ("egress", e.to_string()))?;
         let guard = bases.iter().fold(guard, |guard, base| guard.trust(base));
@@ -168,29 +168,29 @@ impl ApiClient {
     pub(super) async fn send_for(
         &self,
         request: OutgoingRequest,
-        manner: RequestOptions,
-        errand: CallRef<'_>,
+        options: RequestOptions,
+        call: CallRef<'_>,
     ) -> Result<FetchedResponse, ToolError> {
-        if manner.authenticated
+        if options.authenticated
             && let Some(logins) = self.credentials.user_logins()
         {
-            Box::pin(logins.ensure(errand.context)).await?;
+            Box::pin(logins.ensure(call.context)).await?;
         }
-        let sent = self.send(request, manner, Some(errand)).await;
+        let sent = self.send(request, options, Some(call)).await;
         sent.map_err(|error| error.into_tool_error(&self.name))
     }
 
     /// Sends a request and reads its response.
     ///
     /// A request that is not idempotent is retried only if no part of it was sent, or if the other server reports
-    /// that it did nothing. If `errand` belongs to a trace, its context is propagated.
+    /// that it did nothing. If `call` belongs to a trace, its context is propagated.
     pub(super) async fn send(
         &self,
         request: OutgoingRequest,
-        manner: RequestOptions,
-        errand: Option<CallRef<'_>>,
+        options: RequestOptions,
+        call: Option<CallRef<'_>>,
     ) -> Result<FetchedResponse, ApiClientError> {
-        let sent = self.try_to_send(request, manner, errand).await;
+        let sent = self.try_to_send(request, options, call).await;
         self.apply(Fares::of(&sent));
         sent
     }
@@ -221,10 +221,10 @@ impl ApiClient {
     async fn try_to_send(
         &self,
         request: OutgoingRequest,
-        manner: RequestOptions,
-        errand: Option<CallRef<'_>>,
+        options: RequestOptions,
+        call: Option<CallRef<'_>>,
     ) -> Result<FetchedResponse, ApiClientError> {
-        let caller = errand.map(|errand| errand.context.principal());
+        let caller = call.map(|call| call.context.principal());
         let deadline = Instant::now() + self.timeout;
         let mut failures = 0;
         let mut attempts = 0;
@@ -240,12 +240,11 @@ impl ApiClient {
                 (Err(_), Some(sent)) => return sent,
                 (Err(turned), None) => return Err(self.turned(&turned, &request.url)),
             };
-            if manner.authenticated {
+            if options.authenticated {
                 // An issuer that is down says nothing about the server itself.
                 self.credentials.apply(&mut attempt, caller).await?;
             }
-            let hop =
-                errand.map_or_else(ClientSpan::default, |errand| errand.hop(&attempt, attempts));
+            let hop = call.map_or_else(ClientSpan::default, |call| call.hop(&attempt, attempts));
             hop.add_to(&mut attempt.headers);
             attempts += 1;
             let mut sent = self.client.fetch(attempt.clone()).await;
@@ -259,10 +258,10 @@ impl ApiClient {
                 conceal(secrets.into_iter().chain(configured), answer);
             }
             let (has_failed, may_retry) = match &sent {
-                Ok(answer) if is_unavailable(answer.status) => (true, manner.repeatable),
+                Ok(answer) if is_unavailable(answer.status) => (true, options.repeatable),
                 Ok(answer)
                     if answer.status == StatusCode::UNAUTHORIZED
-                        && manner.authenticated
+                        && options.authenticated
                         && !renewed =>
                 {
                     renewed = true;
@@ -282,7 +281,7 @@ impl ApiClient {
                 // neither.
                 Err(FetchError::Encoding { .. }) => (false, false),
                 Err(error) if error.is_fault_of_server() => {
-                    (true, manner.repeatable || !error.may_have_happened())
+                    (true, options.repeatable || !error.may_have_happened())
                 }
                 Err(_) => (false, false),
             };

@@ -165,8 +165,7 @@ impl Artifacts {
                 let s3 = S3::new(s3, max, probe);
                 let s3 =
                     s3.map_err(|(setting, problem)| wrong(&format!("s3.{setting}"), problem))?;
-                let counted =
-                    ClientStatsHandle::of_exchange("artifacts", "artifacts", s3.exchange());
+                let counted = ClientStatsHandle::of_client("artifacts", "artifacts", s3.client());
                 gauge = Some(counted);
                 Arc::new(s3)
             }

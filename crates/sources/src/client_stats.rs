@@ -27,16 +27,16 @@ pub struct ClientStats {
 
 impl ClientStatsHandle {
     /// Statistics of an API client.
-    pub(super) fn of_exchange(name: &str, kind: &'static str, exchange: &Arc<ApiClient>) -> Self {
-        let exchange = Arc::downgrade(exchange);
+    pub(super) fn of_client(name: &str, kind: &'static str, client: &Arc<ApiClient>) -> Self {
+        let client = Arc::downgrade(client);
         Self {
             name: name.to_owned(),
             kind,
             read: Arc::new(move || {
-                let exchange = exchange.upgrade()?;
+                let client = client.upgrade()?;
                 Some(ClientStats {
-                    bulkhead: exchange.stats(),
-                    retries: exchange.retried(),
+                    bulkhead: client.stats(),
+                    retries: client.retried(),
                 })
             }),
             mismatches: Mismatches::default(),

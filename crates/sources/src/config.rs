@@ -1,25 +1,20 @@
 //! Configured sources, and the tools built from them.
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 
-use super::client_stats::ClientStatsHandle;
-use super::command::{self, CommandSourceConfig};
+use super::builder::{BuiltSource, SourceBuilder};
+use super::command::CommandSourceConfig;
 use super::credentials::AuthConfig;
-use super::http::{self, HttpSourceConfig};
-use super::identity::AssertionSigner;
-use super::openapi::{self, OpenApiSourceConfig};
-use super::per_user::Accounts;
-use super::tokens::Tokens;
-use super::wasm::{self, ComponentSourceConfig};
-use crate::catalog::{RejectedItem, SourceItems};
+use super::http::HttpSourceConfig;
+use super::kind::SourceKind;
+use super::openapi::OpenApiSourceConfig;
+use super::parts::SourceParts;
+use super::wasm::ComponentSourceConfig;
 use crate::net;
-use crate::telemetry::Metrics;
 
 /// Tools that need no code. Each source is of one kind: `http`, `openapi`, `command` or `component`.
 ///
@@ -54,123 +49,66 @@ pub struct SourceConfig {
 }
 
 impl SourceConfig {
+    /// Each kind with its settings, if the source has them.
+    fn kinds(&self) -> [(&'static str, Option<&dyn SourceKind>); 4] {
+        [
+            ("http", kind(self.http.as_ref())),
+            ("openapi", kind(self.openapi.as_ref())),
+            ("command", kind(self.command.as_ref())),
+            ("component", kind(self.component.as_ref())),
+        ]
+    }
+
+    fn set_kinds(&self) -> impl Iterator<Item = &dyn SourceKind> {
+        self.kinds().into_iter().filter_map(|(_, kind)| kind)
+    }
+
     /// Path of the file that describes its tools, if it is local.
     pub fn file(&self) -> Option<PathBuf> {
-        match (&self.openapi, &self.component) {
-            (Some(openapi), _) if !openapi.document.contains("://") => {
-                Some(PathBuf::from(&openapi.document))
-            }
-            (_, Some(component)) => Some(component.path.clone()),
-            _ => None,
-        }
+        self.set_kinds().find_map(SourceKind::file)
     }
 
     /// Returns true if it exchanges the access tokens of callers.
     #[doc(hidden)]
     pub fn exchanges_tokens(&self) -> bool {
-        let http = self.http.as_ref().map(|http| &http.auth);
-        let openapi = self.openapi.as_ref().map(|openapi| &openapi.auth);
-        let mut all = http.into_iter().chain(openapi);
+        let mut all = self.set_kinds().filter_map(SourceKind::auth);
         all.any(AuthConfig::exchanges_tokens)
     }
 
     /// Returns true if each user logs in to its API.
     #[doc(hidden)]
     pub fn has_user_logins(&self) -> bool {
-        let http = self.http.as_ref().map(|http| &http.auth);
-        let openapi = self.openapi.as_ref().map(|openapi| &openapi.auth);
-        let mut all = http.into_iter().chain(openapi);
+        let mut all = self.set_kinds().filter_map(SourceKind::auth);
         all.any(AuthConfig::has_user_logins)
     }
 
     /// Returns true if a document or a component describes its tools, which may change without the configuration.
     pub fn is_a_document(&self) -> bool {
-        self.openapi.is_some() || self.component.is_some()
+        self.set_kinds().any(SourceKind::is_document)
     }
-}
 
-/// Limits for requests to other servers.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct ExchangeLimits {
-    /// Maximum time of one call, in seconds, retries included; from 1 to 86400.
-    pub timeout_seconds: u64,
-    /// Maximum response size, in bytes, after decompression.
-    pub response_bytes: usize,
-    /// Maximum number of retries of a request.
-    ///
-    /// A request is retried if no part of it was sent, or if it is idempotent.
-    pub retries: u32,
-    /// Maximum number of redirects to follow.
-    pub redirects: usize,
-    /// Concurrency limit and circuit breaker for calls to the other server.
-    pub bulkhead: crate::net::BulkheadConfig,
-}
-
-/// Maximum of all timeouts, in seconds: a day.
-pub const TIMEOUT_SECONDS_MAX: u64 = 86_400;
-/// Time by which the server's call timeout exceeds the tool's own, so that the tool can report what timed out.
-pub const GRACE: Duration = Duration::from_secs(2);
-
-impl Default for ExchangeLimits {
-    fn default() -> Self {
-        Self {
-            timeout_seconds: 30,
-            response_bytes: 8 * 1024 * 1024,
-            retries: 2,
-            redirects: 3,
-            bulkhead: crate::net::BulkheadConfig::default(),
+    /// Has the only kind of the source add its tools.
+    async fn collect(&self, builder: &mut SourceBuilder) {
+        let set: Vec<_> = self.set_kinds().collect();
+        match *set {
+            [kind] => kind.collect(&self.name, builder).await,
+            ref other => {
+                let names: Vec<_> = self.kinds().iter().map(|(name, _)| *name).collect();
+                let (last, rest) = names.split_last().unwrap_or((&"", &[]));
+                let rest = rest.join(", ");
+                let problem = if other.is_empty() {
+                    format!("it has no kind; set {rest} or {last}")
+                } else {
+                    format!("it has several kinds; write one source for each of {rest} and {last}")
+                };
+                builder.refuse("", problem);
+            }
         }
     }
 }
 
-impl ExchangeLimits {
-    pub(super) fn timeout(&self) -> Duration {
-        Duration::from_secs(self.timeout_seconds.clamp(1, TIMEOUT_SECONDS_MAX))
-    }
-}
-
-/// Tools built from one configured source, with the source's state.
-#[derive(Clone, Debug)]
-pub struct BuiltSource {
-    pub name: String,
-    pub offered: SourceItems,
-    pub gauges: Vec<ClientStatsHandle>,
-    /// True if a remote part of the source was unreachable and may become available later.
-    pub is_awaited: bool,
-}
-
-impl BuiltSource {
-    /// Falls back to the `known` state if this one is unavailable. A document that is broken while being edited
-    /// removes no tools, and neither does an unreachable server.
-    pub fn or_stay(self, known: &Self) -> Self {
-        let has_nothing = self.offered.tools.is_empty() && !self.offered.refused.is_empty();
-        if !has_nothing || known.offered.tools.is_empty() {
-            return self;
-        }
-        tracing::warn!(
-            source = self.name,
-            "it cannot be loaded now; its previous tools stay listed"
-        );
-        let mut stays = known.clone();
-        stays.offered.refused = self.offered.refused;
-        stays.is_awaited = self.is_awaited;
-        stays
-    }
-}
-
-/// Parts of the server that sources use.
-#[derive(Clone, Debug, Default)]
-pub struct SourceParts {
-    /// Token store for configured refresh tokens and for logins.
-    pub tokens: Tokens,
-    /// Signer of assertions about callers.
-    pub signer: Option<AssertionSigner>,
-    /// Logins of users at the APIs of sources.
-    pub accounts: Accounts,
-    pub metrics: Metrics,
-    /// Memory limit of the process, in bytes; 0 for no limit.
-    pub memory_bytes: u64,
+fn kind<K: SourceKind>(config: Option<&K>) -> Option<&dyn SourceKind> {
+    config.map(|config| config as &dyn SourceKind)
 }
 
 /// Returns the tools of each configured source by name. Documents may have to be fetched.
@@ -233,111 +171,9 @@ async fn collect_all(
                 let problem = format!("sources[{twin}] has the same name; choose another one");
                 one.refuse("name", problem);
             } else {
-                one.collect(config).await;
+                config.collect(&mut one).await;
             }
-            BuiltSource {
-                name,
-                offered: one.offered,
-                gauges: one.gauges,
-                is_awaited: one.is_awaited,
-            }
+            one.finish()
         });
     futures_util::future::join_all(each).await
-}
-
-/// Maximum number of reported rejections for each source.
-const REFUSED_MAX: usize = 5_000;
-
-/// Builder for the tools of one source.
-pub(super) struct SourceBuilder {
-    pub(super) source: String,
-    place: String,
-    prefix: Option<String>,
-    pub(super) offered: SourceItems,
-    gauges: Vec<ClientStatsHandle>,
-    is_awaited: bool,
-    pub(super) parts: SourceParts,
-}
-
-impl SourceBuilder {
-    pub(super) fn new(source: &str, place: &str, prefix: Option<&str>) -> Self {
-        Self {
-            source: source.to_owned(),
-            place: place.to_owned(),
-            prefix: prefix.map(str::to_owned),
-            offered: SourceItems::default(),
-            gauges: Vec::new(),
-            is_awaited: false,
-            parts: SourceParts::default(),
-        }
-    }
-
-    async fn collect(&mut self, config: &SourceConfig) {
-        let SourceConfig {
-            http,
-            openapi,
-            command,
-            component,
-            ..
-        } = config;
-        match (http, openapi, command, component) {
-            (Some(http), None, None, None) => http::collect(http, self),
-            (None, Some(openapi), None, None) => {
-                openapi::collect(openapi, &config.name, self).await;
-            }
-            (None, None, Some(command), None) => command::collect(command, self),
-            (None, None, None, Some(component)) => wasm::collect(component, &config.name, self),
-            (None, None, None, None) => self.refuse(
-                "",
-                "it has no kind; set http, openapi, command or component",
-            ),
-            _ => self.refuse(
-                "",
-                "it has several kinds; write one source for each of http, openapi, command and component",
-            ),
-        }
-    }
-
-    /// Returns the prefix for the names of the source's tools.
-    pub(super) fn prefix(&self, default: &str) -> String {
-        self.prefix.clone().unwrap_or_else(|| default.to_owned())
-    }
-
-    pub(super) fn offer(&mut self, tool: impl crate::catalog::Tool) {
-        self.offered.tools.push(Arc::new(tool));
-    }
-
-    /// Registers statistics to export.
-    pub(super) fn count(&mut self, gauge: ClientStatsHandle) {
-        self.gauges.push(gauge);
-    }
-
-    /// Rejects the item at a setting below the source.
-    pub(super) fn refuse(&mut self, setting: &str, problem: impl Into<String>) {
-        let place = match setting {
-            "" => self.place.clone(),
-            setting => format!("{}.{setting}", self.place),
-        };
-        self.refuse_at(place, problem);
-    }
-
-    /// Rejects the item at a setting for now; it is retried later.
-    pub(super) fn wait_for(&mut self, setting: &str, problem: &str) {
-        self.is_awaited = true;
-        self.refuse(setting, format!("{problem}; it is asked for again"));
-    }
-
-    /// Rejects an item that has no setting of its own. Rejections beyond the maximum are summarized once.
-    pub(super) fn refuse_at(&mut self, place: impl Into<String>, problem: impl Into<String>) {
-        let (place, problem) = match self.offered.refused.len() {
-            count if count < REFUSED_MAX => (place.into(), problem.into()),
-            REFUSED_MAX => (
-                self.place.clone(),
-                "more tools are rejected than listed here".to_owned(),
-            ),
-            _ => return,
-        };
-        let refused = RejectedItem::new(&self.source, place, problem);
-        self.offered.refused.push(refused);
-    }
 }

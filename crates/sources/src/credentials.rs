@@ -5,42 +5,44 @@ mod assertion;
 mod client_key;
 mod config;
 mod dpop_key;
+mod error;
+mod header_value;
 mod oauth;
 mod on_behalf;
 mod refreshing;
+mod token_request;
 
 use std::borrow::Cow;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use futures_util::future::BoxFuture;
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use url::Url;
-use url::form_urlencoded::{Serializer, byte_serialize};
 
 pub use self::assertion::IdentityAssertionConfig;
 pub use self::client_key::ClientKeyConfig;
-use self::client_key::ClientKeyError;
 pub use self::config::{AuthConfig, BasicConfig, NamedSecret, OAuthConfig};
 pub(super) use self::dpop_key::{ALGORITHM as DPOP_ALGORITHM, AccessToken, DpopKey};
+pub(crate) use self::error::{CredentialError, LoginNeeded};
+use self::header_value::sensitive;
+pub(super) use self::header_value::{basic_value, bearer_value};
 use self::oauth::{Issuer, OAuth};
 pub(crate) use self::on_behalf::OnBehalfOf;
-use self::on_behalf::Rejection;
 pub use self::on_behalf::{ExchangeForm, OnBehalfOfConfig};
 pub(super) use self::refreshing::{GrantType, Renewed};
-use super::config::SourceParts;
-use super::per_user::{LoginNeeded, UserLogins};
+use self::token_request::read_token;
+pub(super) use self::token_request::{read_answer, token_request};
+use super::parts::SourceParts;
+use super::per_user::UserLogins;
 use super::redact::{bare, secrets_in};
-use super::tokens::{KeepError, Name};
+use super::tokens::Name;
 use crate::auth::Principal;
 use crate::client::ClientError;
 use crate::environment::Secret;
-use crate::net::{Client, Deadlines, FetchError, FetchedResponse, Guard, OutgoingRequest};
+use crate::net::OutgoingRequest;
 
 /// Returns the name of the stored token for a configured refresh token, if there is one.
 pub(super) fn kept_name(config: &AuthConfig) -> Option<Name> {
@@ -74,88 +76,6 @@ pub(super) struct Means<'m> {
     /// True for an upstream server, whose metadata can name its issuer.
     pub(super) is_mcp: bool,
     pub(super) parts: &'m SourceParts,
-}
-
-/// Reason why a request cannot be authenticated. The messages hold no secret.
-#[derive(Debug, thiserror::Error)]
-pub enum CredentialError {
-    #[error("the credentials for it cannot be read")]
-    File(#[source] std::io::Error),
-    #[error("the token request cannot be signed with client_key.file")]
-    ClientKey(#[from] ClientKeyError),
-    #[error("its credentials contain characters that a header cannot hold")]
-    NotText,
-    #[error("cannot reach its issuer of tokens: {0}")]
-    Fetch(#[from] FetchError),
-    #[error("its issuer of tokens rejected the request: status {0}")]
-    Refused(StatusCode),
-    #[error("the response of its issuer is not a token")]
-    NoToken,
-    #[error("cannot reach its issuer of tokens: {0}")]
-    Client(String),
-    #[error("its token cannot be read or stored: {0}")]
-    Kept(#[from] KeepError),
-    #[error(
-        "the key that the token is bound to cannot be used; log in again with `longshore login`"
-    )]
-    DpopKey,
-    #[error(
-        "the issuer did not bind the token to a key (RFC 9449); remove oauth.dpop, or change the client's settings there"
-    )]
-    NotBound,
-    #[error("too many tokens are being requested; try again in a moment")]
-    Busy,
-    #[error("this process is ending")]
-    Ending,
-    #[error("no user has logged in; run `longshore login`")]
-    NoLogin,
-    #[error("the login has ended; log in again with `longshore login`")]
-    LoginEnded,
-    #[error(
-        "its issuer rejects the refresh token; configure a new one, obtained by a user's consent"
-    )]
-    RefreshEnded,
-    #[error("there is no caller whose rights could be used")]
-    NoCaller,
-    #[error(
-        "it is used with your own rights, for which you need an access token; you authenticated otherwise ({0})"
-    )]
-    NoCallerToken(&'static str),
-    #[error(
-        "your access token was not exchanged for one that it accepts ({0}); log in again, or ask the operator of this server to check your rights there"
-    )]
-    Exchange(Rejection),
-    #[error("log in to {} first: open {} in a browser, then call again", .0.host, .0.url)]
-    LoginNeeded(LoginNeeded),
-    #[error(
-        "it is used with your own login, and this server cannot recognize you in a browser; you authenticated as {0}, and it needs a login by auth.oauth.facade or an API key"
-    )]
-    NotRecognized(&'static str),
-}
-
-impl CredentialError {
-    /// Returns true if the reason lies with the caller, so that others are not affected and the caller can act on the
-    /// message.
-    pub(super) fn concerns_caller(&self) -> bool {
-        matches!(
-            self,
-            Self::NoCallerToken(_)
-                | Self::Exchange(_)
-                | Self::LoginNeeded(_)
-                | Self::NotRecognized(_)
-        )
-    }
-
-    /// Converts it to an error of the MCP client.
-    pub(super) fn into_client_error(self) -> ClientError {
-        match self {
-            Self::LoginNeeded(needed) => ClientError::LoginNeeded {
-                url: needed.url.into(),
-            },
-            error if error.concerns_caller() => ClientError::CallerCredentials(error.to_string()),
-            error => ClientError::Credentials(error.to_string()),
-        }
-    }
 }
 
 impl Credentials {
@@ -413,106 +333,4 @@ impl fmt::Debug for Credentials {
             Self::PerUser(_) => "PerUser",
         })
     }
-}
-
-/// Parses an issuer's response to a token request.
-pub(super) fn read_answer<T: serde::de::DeserializeOwned>(
-    answer: &FetchedResponse,
-) -> Result<T, CredentialError> {
-    if answer.status != StatusCode::OK {
-        return Err(CredentialError::Refused(answer.status));
-    }
-    serde_json::from_slice(&answer.body).map_err(|_| CredentialError::NoToken)
-}
-
-/// Returns the form of a token request with the client's authentication: its ID and, if there is one, its secret. The
-/// secret goes into a header unless the issuer expects it in the form.
-pub(super) fn token_request(
-    endpoint: Url,
-    mut form: Serializer<'_, String>,
-    (id, secret, in_form): (&str, Option<&str>, bool),
-) -> Result<OutgoingRequest, CredentialError> {
-    let mut proof = None;
-    match secret {
-        Some(secret) if !in_form => {
-            // RFC 6749, 2.3.1: ID and secret are form-encoded before they become a user name and a password.
-            let encode = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
-            let value = basic_value(&encode(id), &encode(secret));
-            proof = Some(value.map_err(|_| CredentialError::NotText)?);
-        }
-        secret => {
-            form.append_pair("client_id", id);
-            if let Some(secret) = secret {
-                form.append_pair("client_secret", secret);
-            }
-        }
-    }
-    let request =
-        OutgoingRequest::post(endpoint, "application/x-www-form-urlencoded", form.finish()).header(
-            http::header::ACCEPT,
-            HeaderValue::from_static("application/json"),
-        );
-    Ok(match proof {
-        Some(proof) => request.header(AUTHORIZATION, proof),
-        None => request,
-    })
-}
-
-/// Timeout of requests to an issuer of tokens.
-const ISSUER_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Builds the client for requests to an issuer of tokens.
-///
-/// # Errors
-///
-/// The client cannot be built.
-fn issuer_client(guard: Guard) -> Result<Client, String> {
-    let client = Client::builder(guard)
-        .deadlines(Deadlines::total(ISSUER_TIMEOUT))
-        .max_body(TOKEN_BYTES)
-        .build();
-    client.map_err(|error| error.to_string())
-}
-
-/// Maximum size of a token file or a token response, in bytes.
-const TOKEN_BYTES: usize = 64 * 1024;
-
-/// Returns the first line of a small file.
-fn read_token(path: &std::path::Path) -> std::io::Result<String> {
-    use std::io::Read as _;
-    let mut text = String::new();
-    std::fs::File::open(path)?
-        .take(TOKEN_BYTES as u64)
-        .read_to_string(&mut text)?;
-    let token = text.lines().next().unwrap_or_default().trim();
-    if token.is_empty() {
-        return Err(std::io::Error::new(
-            std::io::ErrorKind::InvalidData,
-            "the file is empty",
-        ));
-    }
-    Ok(token.to_owned())
-}
-
-pub(super) fn bearer_value(token: &str) -> Result<HeaderValue, String> {
-    sensitive(&format!("Bearer {token}"))
-}
-
-fn dpop_value(token: &str) -> Result<HeaderValue, String> {
-    sensitive(&format!("DPoP {token}"))
-}
-
-pub(super) fn basic_value(username: &str, password: &str) -> Result<HeaderValue, String> {
-    if username.contains(':') {
-        return Err("a user name cannot have a colon".to_owned());
-    }
-    let encoded = STANDARD.encode(format!("{username}:{password}"));
-    sensitive(&format!("Basic {encoded}"))
-}
-
-fn sensitive(text: &str) -> Result<HeaderValue, String> {
-    let mut value = HeaderValue::from_str(text)
-        .map_err(|_| "the secret has characters that no header can hold".to_owned())?;
-    value.set_sensitive(true);
-    Ok(value)
 }

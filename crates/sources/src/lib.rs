@@ -26,7 +26,11 @@ pub mod bench;
 mod artifact;
 mod command;
 mod redact;
+mod builder;
 pub mod config;
+mod kind;
+pub mod limits;
+mod parts;
 mod credentials;
 mod api_client;
 mod client_stats;
@@ -54,21 +58,23 @@ pub use self::http::{
 pub use argument::{ArgumentConfig, ArgumentType};
 pub use artifact::{ARTIFACT_OUTCOMES, ArtifactError, Artifacts};
 pub use artifact::{Artifact, ArtifactConfig, ArtifactFuture, ArtifactStore, S3Config};
+pub use builder::BuiltSource;
 pub use client_stats::ClientStatsHandle;
 pub use command::{
     CommandLimits, CommandOutput, CommandSourceConfig, CommandTool, CommandToolConfig,
 };
 #[cfg(feature = "cli")]
 pub use command::{Discovery, discover};
-pub use config::{BuiltSource, SourceParts, offered, offered_at};
-pub use config::{ExchangeLimits, SourceConfig};
+pub use config::{SourceConfig, offered, offered_at};
 pub use credentials::{
     AuthConfig, BasicConfig, ClientKeyConfig, ExchangeForm, IdentityAssertionConfig, NamedSecret,
     OAuthConfig, OnBehalfOfConfig,
 };
 pub use identity::{ASSERTION_KEYS_PATH, AssertionConfig, AssertionSigner, ForwardConfig};
+pub use limits::RequestLimits;
 pub use login::{LoginError, LoginRequest, StoredToken, log_in, log_out, log_out_user, logins};
 pub use openapi::{OpenApiSourceConfig, OperationTool, Selection};
+pub use parts::SourceParts;
 pub use per_user::{
     Account, AccountError, Accounts, Invitation, PerUserConfig, RecognizedUsers, is_account_path,
 };

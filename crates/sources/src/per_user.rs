@@ -29,7 +29,7 @@ use url::Url;
 pub use self::accounts::{
     Account, AccountError, Accounts, Invitation, RecognizedUsers, is_account_path,
 };
-use super::credentials::{AccessToken, CredentialError, GrantType, Renewed};
+use super::credentials::{AccessToken, CredentialError, GrantType, LoginNeeded, Renewed};
 use super::login::{LoginError, LoginRequest, PreparedLogin, end_login, prepare};
 use super::tokens::{Grant, Name, Tokens, client_of};
 use crate::auth::{Principal, PrincipalKind};
@@ -100,15 +100,6 @@ struct Metadata {
     authorization_response_iss_parameter_supported: bool,
     #[serde(default)]
     token_endpoint_auth_methods_supported: Vec<String>,
-}
-
-/// A login that a user has to make first.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LoginNeeded {
-    pub(super) source: Box<str>,
-    pub(super) host: Box<str>,
-    /// The page for the user. The link alone grants nothing.
-    pub(super) url: Box<str>,
 }
 
 impl UserLogins {

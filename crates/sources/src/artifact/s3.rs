@@ -19,9 +19,9 @@ use super::workload::Workload;
 use crate::environment::{Probe, Secret};
 use crate::net::{self, BulkheadConfig, EgressConfig, FetchedResponse, OutgoingRequest};
 use crate::source::api_client::{ApiClient, ApiClientError, RequestOptions};
-use crate::source::config::ExchangeLimits;
-use crate::source::config::SourceParts;
 use crate::source::credentials::AuthConfig;
+use crate::source::limits::RequestLimits;
+use crate::source::parts::SourceParts;
 
 /// Bucket for large results.
 ///
@@ -121,7 +121,7 @@ pub(super) struct S3 {
     prefix: String,
     region: String,
     keys: KeySource,
-    exchange: Arc<ApiClient>,
+    client: Arc<ApiClient>,
     max: usize,
 }
 
@@ -175,7 +175,7 @@ impl S3 {
         }
         let base = base(config, region).map_err(|problem| ("endpoint", problem))?;
         let keys = KeySource::new(config, region, probe)?;
-        let limits = ExchangeLimits {
+        let limits = RequestLimits {
             timeout_seconds: config.timeout_seconds.max(1),
             response_bytes: max,
             retries: config.retries,
@@ -183,7 +183,7 @@ impl S3 {
             redirects: 0,
             bulkhead: config.bulkhead.clone(),
         };
-        let exchange = ApiClient::new(
+        let client = ApiClient::new(
             "artifacts",
             std::slice::from_ref(&base),
             &EgressConfig::default(),
@@ -196,7 +196,7 @@ impl S3 {
             prefix: prefix.clone(),
             region: region.to_owned(),
             keys,
-            exchange: Arc::new(exchange),
+            client: Arc::new(client),
             max,
         })
     }
@@ -242,11 +242,11 @@ impl S3 {
         let keys = self.keys.load().await.map_err(S3Error::Credentials)?;
         sign(&mut request, &keys, &self.region, SystemTime::now())?;
         // The signature is the only credential.
-        let manner = RequestOptions {
+        let options = RequestOptions {
             repeatable: true,
             authenticated: false,
         };
-        Ok(self.exchange.send(request, manner, None).await?)
+        Ok(self.client.send(request, options, None).await?)
     }
 
     fn url(&self, key: &str) -> Url {
@@ -256,8 +256,8 @@ impl S3 {
     }
 
     /// Returns the client, for statistics.
-    pub(super) fn exchange(&self) -> &Arc<ApiClient> {
-        &self.exchange
+    pub(super) fn client(&self) -> &Arc<ApiClient> {
+        &self.client
     }
 }
 

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::environment::Secret;
 use crate::net::BulkheadConfig;
 use crate::source::argument::ArgumentConfig;
-use crate::source::config::TIMEOUT_SECONDS_MAX;
+use crate::source::limits::TIMEOUT_SECONDS_MAX;
 
 /// Command lines, each described as a tool.
 ///

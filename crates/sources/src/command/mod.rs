@@ -9,6 +9,8 @@ mod run;
 use std::fmt;
 use std::sync::Arc;
 
+use futures_util::future::{LocalBoxFuture, ready};
+
 pub use config::{CommandLimits, CommandOutput, CommandSourceConfig, CommandToolConfig};
 #[cfg(feature = "cli")]
 pub use discover::{Discovery, discover};
@@ -16,8 +18,10 @@ pub use discover::{Discovery, discover};
 use self::line::Line;
 use self::run::{Program, RunError, RunResult};
 use super::argument::{fill_in, input_schema, names};
+use super::builder::SourceBuilder;
 use super::client_stats::ClientStatsHandle;
-use super::config::{GRACE, SourceBuilder};
+use super::kind::SourceKind;
+use super::limits::GRACE;
 use super::output_contract::{Mismatches, OutputContract};
 use super::response;
 use super::template::{self, EscapeContext, Template};
@@ -45,8 +49,15 @@ struct Plan {
     mismatches: Mismatches,
 }
 
+impl SourceKind for CommandSourceConfig {
+    fn collect<'a>(&'a self, _: &'a str, builder: &'a mut SourceBuilder) -> LocalBoxFuture<'a, ()> {
+        collect(self, builder);
+        Box::pin(ready(()))
+    }
+}
+
 /// Collects the tools of a command source.
-pub fn collect(command: &CommandSourceConfig, collector: &mut SourceBuilder) {
+fn collect(command: &CommandSourceConfig, collector: &mut SourceBuilder) {
     let prefix = collector.prefix("");
     for (position, tool) in command.tools.iter().enumerate() {
         match CommandTool::new(command, tool, &prefix) {

@@ -10,7 +10,8 @@ use url::Url;
 use url::form_urlencoded::Serializer;
 
 use super::dpop_key::DpopKey;
-use super::{CredentialError, issuer_client, read_answer, token_request};
+use super::error::CredentialError;
+use super::token_request::{issuer_client, read_answer, token_request};
 use crate::environment::Secret;
 use crate::net::{Client, FetchedResponse, Guard, OutgoingRequest};
 use crate::source::tokens::Granted;

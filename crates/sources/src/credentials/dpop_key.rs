@@ -15,7 +15,8 @@ use serde::Deserialize;
 use serde_json::json;
 use url::Url;
 
-use super::CredentialError;
+use super::error::CredentialError;
+use super::header_value::{bearer_value, dpop_value};
 use crate::net::{Client, FetchedResponse, OutgoingRequest, challenge_parameter};
 use crate::seal::random_bytes;
 use crate::source::tokens::unix_seconds;
@@ -153,10 +154,24 @@ pub(crate) struct AccessToken {
 }
 
 impl AccessToken {
+    /// A token for the scheme `DPoP` if it is bound to a key, else for `Bearer`.
+    ///
+    /// # Errors
+    ///
+    /// The token has characters that no header can hold.
+    pub(super) fn new(token: &str, key: Option<Arc<DpopKey>>) -> Result<Self, CredentialError> {
+        let value = match &key {
+            Some(_) => dpop_value(token),
+            None => bearer_value(token),
+        };
+        let value = value.map_err(|_| CredentialError::NotText)?;
+        Ok(Self { value, key })
+    }
+
     /// Adds the token to a request and, if it is bound to a key, signs the request. Call it once method and URL are final.
     pub(super) fn apply(&self, request: &mut OutgoingRequest) -> Result<(), CredentialError> {
         if let Some(key) = &self.key {
-            let token = super::bare(Some(&self.value));
+            let token = crate::source::redact::bare(Some(&self.value));
             let nonce = key.nonce().clone();
             key.sign(request, Some(token), nonce.as_deref())?;
         }

@@ -8,11 +8,11 @@ use tokio::sync::Mutex;
 use url::Url;
 
 use super::assertion::{AssertionGrant, JWT_BEARER};
+use super::config::OAuthConfig;
 use super::dpop_key::{AccessToken, DpopKey, demanded_nonce};
-use super::{
-    CredentialError, OAuthConfig, bearer_value, dpop_value, issuer_client, read_answer, read_token,
-    token_request,
-};
+use super::error::CredentialError;
+use super::token_request::read_token;
+use super::token_request::{issuer_client, read_answer, token_request};
 use crate::net::{Client, Guard, OutgoingRequest};
 use crate::source::tokens::{Grant, Granted, Name};
 
@@ -242,13 +242,7 @@ impl OAuth {
         }
         let mut grant = self.issuer.first();
         grant.take(self.issuer.ask(None).await?, SystemTime::now());
-        let key = self.issuer.key.clone();
-        let value = match &key {
-            Some(_) => dpop_value(&grant.access_token),
-            None => bearer_value(&grant.access_token),
-        };
-        let value = value.map_err(|_| CredentialError::NotText)?;
-        let new = AccessToken { value, key };
+        let new = AccessToken::new(&grant.access_token, self.issuer.key.clone())?;
         *token = Some((grant, new.clone()));
         Ok(new)
     }

@@ -16,11 +16,10 @@ use tokio::sync::Semaphore;
 use url::Url;
 
 use super::assertion::{AssertionGrant, IdentityAssertionConfig, JWT_BEARER};
+use super::error::{CredentialError, Rejection};
+use super::header_value::bearer_value;
 use super::oauth::{ACCESS_TOKEN, TOKEN_EXCHANGE};
-use super::{
-    CredentialError, ISSUER_TIMEOUT, bearer_value, issuer_client, read_answer, read_token,
-    token_request,
-};
+use super::token_request::{ISSUER_TIMEOUT, issuer_client, read_answer, read_token, token_request};
 use crate::auth::Principal;
 use crate::environment::Secret;
 use crate::net::{Client, FetchedResponse, Guard, OutgoingRequest};
@@ -125,23 +124,6 @@ struct Exchanged {
     /// Time until which it is used, in seconds of Unix time.
     until: u64,
     result: Result<HeaderValue, Rejection>,
-}
-
-/// An error response of the issuer (RFC 6749, section 5.2).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rejection {
-    status: StatusCode,
-    /// The `error` member, shortened and without control characters.
-    code: Box<str>,
-}
-
-impl fmt::Display for Rejection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &*self.code {
-            "" => write!(f, "status {}", self.status.as_u16()),
-            code => write!(f, "{code}, status {}", self.status.as_u16()),
-        }
-    }
 }
 
 #[derive(Clone, Debug)]

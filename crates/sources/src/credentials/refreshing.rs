@@ -10,8 +10,8 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::dpop_key::{AccessToken, DpopKey, demanded_nonce};
+use super::error::CredentialError;
 use super::oauth::Issuer;
-use super::{CredentialError, bearer_value, dpop_value};
 use crate::environment::Secret;
 use crate::source::tokens::{Grant, Granted, Grants, KeepError, Name, Tokens};
 
@@ -389,12 +389,7 @@ fn token_of(
         }
         _ => None,
     };
-    let value = match &key {
-        Some(_) => dpop_value(&grant.access_token),
-        None => bearer_value(&grant.access_token),
-    };
-    let value = value.map_err(|_| CredentialError::NotText)?;
-    Ok(AccessToken { value, key })
+    AccessToken::new(&grant.access_token, key)
 }
 
 impl fmt::Debug for Renewed {

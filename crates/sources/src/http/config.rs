@@ -9,9 +9,9 @@ use serde_json::{Map, Value};
 use crate::environment::Secret;
 use crate::net::EgressConfig;
 use crate::source::argument::ArgumentConfig;
-use crate::source::config::ExchangeLimits;
 use crate::source::credentials::AuthConfig;
 use crate::source::identity::ForwardConfig;
+use crate::source::limits::RequestLimits;
 
 /// Requests to an HTTP API, each described as a tool.
 ///
@@ -35,7 +35,7 @@ pub struct HttpSourceConfig {
     /// Hosts that requests may reach besides `base_url`, after a redirect.
     pub egress: EgressConfig,
     /// Limits for requests.
-    pub limits: ExchangeLimits,
+    pub limits: RequestLimits,
     /// The tools.
     pub tools: Vec<HttpToolConfig>,
 }

@@ -7,6 +7,7 @@ mod request;
 use std::fmt;
 use std::sync::Arc;
 
+use futures_util::future::{LocalBoxFuture, ready};
 use http::{HeaderValue, Method};
 use url::Url;
 
@@ -17,9 +18,11 @@ use self::request::RequestPlan;
 pub(super) use self::request::{assemble, parse_base};
 use super::api_client::{ApiClient, CallRef, RequestOptions, is_safe};
 use super::argument::{fill_in, input_schema, names};
+use super::builder::SourceBuilder;
 use super::client_stats::ClientStatsHandle;
-use super::config::SourceBuilder;
+use super::credentials::AuthConfig;
 use super::identity::{Forward, names_authorization};
+use super::kind::SourceKind;
 use super::output_contract::{Mismatches, OutputContract};
 use super::redact::{conceal, secrets_in};
 use super::template;
@@ -37,18 +40,29 @@ pub struct HttpTool {
 
 struct Plan {
     schema: serde_json::Value,
-    exchange: Arc<ApiClient>,
+    client: Arc<ApiClient>,
     request: RequestPlan,
     /// Applies only to requests with the source's credentials.
     forward: Forward,
     response: Response,
     pages: Option<Pages>,
-    manner: RequestOptions,
+    options: RequestOptions,
     promise: Option<OutputContract>,
 }
 
+impl SourceKind for HttpSourceConfig {
+    fn collect<'a>(&'a self, _: &'a str, builder: &'a mut SourceBuilder) -> LocalBoxFuture<'a, ()> {
+        collect(self, builder);
+        Box::pin(ready(()))
+    }
+
+    fn auth(&self) -> Option<&AuthConfig> {
+        Some(&self.auth)
+    }
+}
+
 /// Collects the tools of an HTTP source.
-pub fn collect(http: &HttpSourceConfig, collector: &mut SourceBuilder) {
+fn collect(http: &HttpSourceConfig, collector: &mut SourceBuilder) {
     let mut bases = Vec::new();
     if !http.base_url.is_empty() {
         match parse_base(&http.base_url) {
@@ -68,20 +82,19 @@ pub fn collect(http: &HttpSourceConfig, collector: &mut SourceBuilder) {
     };
     bases.extend(http.tools.iter().filter_map(|tool| own(tool)?.ok()));
     let source = collector.source.clone();
-    let exchange = ApiClient::new(
+    let client = ApiClient::new(
         &source,
         &bases,
         &http.egress,
         (&http.auth, &collector.parts),
         &http.limits,
     );
-    let exchange = match exchange {
-        Ok(exchange) => Arc::new(exchange),
+    let client = match client {
+        Ok(client) => Arc::new(client),
         Err((setting, problem)) => return collector.refuse(&format!("http.{setting}"), problem),
     };
     let mismatches = Mismatches::default();
-    let gauge =
-        ClientStatsHandle::of_exchange(&source, "http", &exchange).with_mismatches(&mismatches);
+    let gauge = ClientStatsHandle::of_client(&source, "http", &client).with_mismatches(&mismatches);
     collector.count(gauge);
     if let Err(problem) = request::check_shared(http) {
         return collector.refuse("http", problem);
@@ -97,13 +110,7 @@ pub fn collect(http: &HttpSourceConfig, collector: &mut SourceBuilder) {
     for (position, tool) in http.tools.iter().enumerate() {
         let made = match own(tool) {
             Some(Err(problem)) => Err(problem),
-            _ => HttpTool::new(
-                http,
-                tool,
-                &prefix,
-                (exchange.clone(), &forward),
-                &mismatches,
-            ),
+            _ => HttpTool::new(http, tool, &prefix, (client.clone(), &forward), &mismatches),
         };
         match made {
             Ok(tool) => collector.offer(tool),
@@ -126,7 +133,7 @@ impl HttpTool {
         http: &HttpSourceConfig,
         config: &HttpToolConfig,
         prefix: &str,
-        (exchange, forward): (Arc<ApiClient>, &Forward),
+        (client, forward): (Arc<ApiClient>, &Forward),
         mismatches: &Mismatches,
     ) -> Result<Self, String> {
         let schema = input_schema(&config.arguments, config.input_schema.as_ref())?;
@@ -141,7 +148,7 @@ impl HttpTool {
         let mut definition = Definition::new(format!("{prefix}{}", config.name))
             .input_schema(schema.clone())
             .annotations(annotations(config, &method))
-            .timeout(http.limits.timeout() + super::config::GRACE);
+            .timeout(http.limits.timeout() + super::limits::GRACE);
         if let Some(title) = &config.title {
             definition = definition.title(title);
         }
@@ -162,7 +169,7 @@ impl HttpTool {
             definition,
             plan: Arc::new(Plan {
                 schema,
-                exchange,
+                client,
                 request,
                 forward: match authenticated {
                     true => forward.clone(),
@@ -170,7 +177,7 @@ impl HttpTool {
                 },
                 response,
                 pages: config.pages.as_ref().map(Pages::new).transpose()?,
-                manner: RequestOptions {
+                options: RequestOptions {
                     repeatable,
                     authenticated,
                 },
@@ -225,8 +232,8 @@ impl Tool for HttpTool {
     }
 
     fn upstream(&self) -> Option<UpstreamIdentity<'_>> {
-        let identity = self.plan.exchange.identity();
-        Some(match self.plan.manner.authenticated {
+        let identity = self.plan.client.identity();
+        Some(match self.plan.options.authenticated {
             true => identity,
             false => UpstreamIdentity {
                 identity: "none",
@@ -248,19 +255,19 @@ impl Plan {
         let assertion = self
             .forward
             .apply(context.principal(), &mut request.headers)?;
-        let errand = CallRef {
+        let call = CallRef {
             context,
             template: None,
         };
         let Some(pages) = &self.pages else {
-            let answer = self.send(request, errand, assertion.as_ref()).await?;
+            let answer = self.send(request, call, assertion.as_ref()).await?;
             return self.response.output(&answer, &arguments, context);
         };
         let first: Url = request.url.clone();
         let mut items = Vec::new();
         let mut next = request;
         for page in 1..=pages.max() {
-            let answer = self.send(next.clone(), errand, assertion.as_ref()).await?;
+            let answer = self.send(next.clone(), call, assertion.as_ref()).await?;
             if !self.response.is_ok(answer.status) {
                 return self.response.output(&answer, &arguments, context);
             }
@@ -278,10 +285,10 @@ impl Plan {
     async fn send(
         &self,
         request: OutgoingRequest,
-        errand: CallRef<'_>,
+        call: CallRef<'_>,
         assertion: Option<&HeaderValue>,
     ) -> Result<FetchedResponse, ToolError> {
-        let mut answer = self.exchange.send_for(request, self.manner, errand).await?;
+        let mut answer = self.client.send_for(request, self.options, call).await?;
         if assertion.is_some() {
             conceal(secrets_in(assertion), &mut answer);
         }

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::Secret;
 use crate::net::EgressConfig;
-use crate::source::config::ExchangeLimits;
 use crate::source::credentials::AuthConfig;
 use crate::source::identity::ForwardConfig;
+use crate::source::limits::RequestLimits;
 use crate::source::pattern::matches;
 
 /// Operations of an OpenAPI document (3.0, 3.1, or 3.2 read as 3.1), each imported as a tool.
@@ -55,7 +55,7 @@ pub struct OpenApiSourceConfig {
     /// Hosts that requests may reach besides the server.
     pub egress: EgressConfig,
     /// Limits for requests.
-    pub limits: ExchangeLimits,
+    pub limits: RequestLimits,
     /// Publish the output schemas of operations, and validate responses against them.
     ///
     /// A response that does not conform becomes an error that contains the whole response. Otherwise, every response
@@ -91,7 +91,7 @@ impl Default for OpenApiSourceConfig {
             headers: BTreeMap::new(),
             forward: ForwardConfig::default(),
             egress: EgressConfig::default(),
-            limits: ExchangeLimits::default(),
+            limits: RequestLimits::default(),
             output_schemas: false,
             schema_bytes: 64 * 1024,
             output_schema_bytes: 16 * 1024,

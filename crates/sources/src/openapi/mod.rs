@@ -11,7 +11,10 @@ mod security;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
+
+use futures_util::future::LocalBoxFuture;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use serde_json::Value;
@@ -24,10 +27,13 @@ use self::operation::{Operation, SchemaBytes, text};
 use self::request::RequestMapping;
 use self::security::Proofs;
 use super::api_client::{ApiClient, CallRef, RequestOptions, is_safe};
+use super::builder::SourceBuilder;
 use super::client_stats::ClientStatsHandle;
-use super::config::{GRACE, SourceBuilder};
+use super::credentials::AuthConfig;
 use super::http::annotations_of;
 use super::identity::{Forward, ForwardConfig, names_authorization};
+use super::kind::SourceKind;
+use super::limits::GRACE;
 use super::name::{sanitized, shortened};
 use super::output_contract::{Mismatches, OutputContract};
 use super::redact::{conceal, secrets_in};
@@ -46,7 +52,7 @@ pub struct OperationTool {
 struct Plan {
     shape: RequestMapping,
     base: Url,
-    exchange: Arc<ApiClient>,
+    client: Arc<ApiClient>,
     proofs: Proofs,
     headers: HeaderMap,
     forward: Forward,
@@ -63,8 +69,31 @@ const TITLE_CHARACTERS: usize = 200;
 /// Maximum number of tools imported from a document.
 const TOOLS_MAX: usize = 20_000;
 
+impl SourceKind for OpenApiSourceConfig {
+    fn collect<'a>(
+        &'a self,
+        name: &'a str,
+        builder: &'a mut SourceBuilder,
+    ) -> LocalBoxFuture<'a, ()> {
+        Box::pin(collect(self, name, builder))
+    }
+
+    fn auth(&self) -> Option<&AuthConfig> {
+        Some(&self.auth)
+    }
+
+    fn file(&self) -> Option<PathBuf> {
+        let is_local = !self.document.contains("://");
+        is_local.then(|| PathBuf::from(&self.document))
+    }
+
+    fn is_document(&self) -> bool {
+        true
+    }
+}
+
 /// Collects the tools of an OpenAPI source.
-pub async fn collect(openapi: &OpenApiSourceConfig, name: &str, collector: &mut SourceBuilder) {
+async fn collect(openapi: &OpenApiSourceConfig, name: &str, collector: &mut SourceBuilder) {
     let room = ImportLimits::new(openapi, collector.parts.memory_bytes);
     let document = match Document::read(openapi, room).await {
         Ok(document) => document,
@@ -96,7 +125,7 @@ fn import(
         Ok(import) => import,
         Err((setting, problem)) => return collector.refuse(&format!("openapi.{setting}"), problem),
     };
-    let gauge = ClientStatsHandle::of_exchange(&collector.source, "openapi", &import.exchange);
+    let gauge = ClientStatsHandle::of_client(&collector.source, "openapi", &import.client);
     collector.count(gauge.with_mismatches(&import.mismatches));
     let prefix = match name {
         "" => String::new(),
@@ -221,7 +250,7 @@ struct Import<'a> {
     config: &'a OpenApiSourceConfig,
     document: &'a Document,
     base: Option<Url>,
-    exchange: Arc<ApiClient>,
+    client: Arc<ApiClient>,
     headers: HeaderMap,
     forward: Forward,
     /// True if requests carry credentials that only the API may receive.
@@ -276,7 +305,7 @@ impl<'a> Import<'a> {
                 return Err(("credentials", problem));
             }
         }
-        let exchange = ApiClient::new(
+        let client = ApiClient::new(
             &collector.source,
             &trusted,
             &config.egress,
@@ -297,7 +326,7 @@ impl<'a> Import<'a> {
             config,
             document,
             base,
-            exchange: Arc::new(exchange),
+            client: Arc::new(client),
             headers,
             forward,
             has_secrets,
@@ -430,7 +459,7 @@ impl<'a> Import<'a> {
                 repeatable: is_safe(&method),
                 shape: parts.shape,
                 base,
-                exchange: self.exchange.clone(),
+                client: self.client.clone(),
                 proofs: Proofs::new(self.document, operation, &self.config.credentials)?,
                 headers: self.headers.clone(),
                 forward: self.forward.clone(),
@@ -504,7 +533,7 @@ impl Tool for OperationTool {
     }
 
     fn upstream(&self) -> Option<UpstreamIdentity<'_>> {
-        Some(self.plan.exchange.identity())
+        Some(self.plan.client.identity())
     }
 }
 
@@ -521,15 +550,15 @@ impl Plan {
         self.proofs.apply(&mut request);
         let caller = context.principal();
         let assertion = self.forward.apply(caller, &mut request.headers)?;
-        let errand = CallRef {
+        let call = CallRef {
             context,
             template: Some(&self.shape.path),
         };
-        let manner = RequestOptions {
+        let options = RequestOptions {
             repeatable: self.repeatable,
             authenticated: true,
         };
-        let mut answer = self.exchange.send_for(request, manner, errand).await?;
+        let mut answer = self.client.send_for(request, options, call).await?;
         self.proofs.conceal(&mut answer);
         if assertion.is_some() {
             conceal(secrets_in(assertion.as_ref()), &mut answer);

@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::config::OnChange;
-use super::connection::Upstream;
 use crate::catalog::SKILLS_EXTENSION;
 use crate::client::{Client, ClientError};
 use crate::protocol::canonical;
@@ -80,9 +79,9 @@ impl Listing {
 }
 
 /// Quarantines all tools: their pins cannot be read, so changes cannot be detected.
-pub(super) fn without_memory(upstream: &Upstream, mut fresh: Listing) -> Listing {
+pub(super) fn without_memory(upstream: &str, mut fresh: Listing) -> Listing {
     tracing::error!(
-        upstream = upstream.name,
+        upstream,
         "the file with the pins of its tools cannot be read, and none of them is offered (on_change is quarantine); \
          restore the file in upstreams_folder, or remove it to accept the tools as they are"
     );
@@ -95,8 +94,12 @@ pub(super) fn without_memory(upstream: &Upstream, mut fresh: Listing) -> Listing
 const PINS_MAX: usize = 10_000;
 
 /// Compares a listing with the former one, and applies the configured reaction to changes.
-pub(super) fn compare(upstream: &Upstream, before: Option<Listing>, mut fresh: Listing) -> Listing {
-    let on_change = upstream.config.on_change;
+pub(super) fn compare(
+    upstream: &str,
+    on_change: OnChange,
+    before: Option<Listing>,
+    mut fresh: Listing,
+) -> Listing {
     if on_change == OnChange::Allow {
         return fresh;
     }
@@ -110,7 +113,7 @@ pub(super) fn compare(upstream: &Upstream, before: Option<Listing>, mut fresh: L
             Some(known) if *known == digest => continue,
             Some(_) if on_change == OnChange::Quarantine => {
                 tracing::warn!(
-                    upstream = upstream.name,
+                    upstream,
                     tool = name,
                     "a tool's description changed, so the tool is not offered (on_change is quarantine); to accept the change, delete the stored list of this upstream"
                 );
@@ -118,7 +121,7 @@ pub(super) fn compare(upstream: &Upstream, before: Option<Listing>, mut fresh: L
                 continue;
             }
             Some(_) => tracing::warn!(
-                upstream = upstream.name,
+                upstream,
                 tool = name,
                 "a tool is described otherwise than before"
             ),
@@ -267,8 +270,9 @@ fn write_private(path: &Path, text: &[u8]) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::config::SourceParts;
+    use crate::source::parts::SourceParts;
     use crate::source::upstream::UpstreamConfig;
+    use crate::source::upstream::connection::Upstream;
     use serde_json::json;
 
     fn upstream(on_change: OnChange) -> Upstream {
@@ -293,8 +297,7 @@ mod tests {
 
     #[test]
     fn a_tool_that_is_not_what_it_was_is_treated_as_configured() {
-        let compared =
-            |on_change, before| compare(&upstream(on_change), before, with("new")).quarantined;
+        let compared = |on_change, before| compare("x", on_change, before, with("new")).quarantined;
         assert_eq!(compared(OnChange::Quarantine, Some(with("old"))), ["a"]);
         assert!(compared(OnChange::Quarantine, Some(with("new"))).is_empty());
         assert!(compared(OnChange::Quarantine, None).is_empty());
@@ -304,17 +307,17 @@ mod tests {
 
     #[test]
     fn neither_asking_twice_nor_going_away_makes_another_tool_acceptable() {
-        let upstream = upstream(OnChange::Quarantine);
-        let first = compare(&upstream, None, with("old"));
-        let changed = compare(&upstream, Some(first), with("new"));
+        let on_change = OnChange::Quarantine;
+        let first = compare("x", on_change, None, with("old"));
+        let changed = compare("x", on_change, Some(first), with("new"));
         assert_eq!(changed.quarantined, ["a"]);
-        let still = compare(&upstream, Some(changed), with("new"));
+        let still = compare("x", on_change, Some(changed), with("new"));
         assert_eq!(still.quarantined, ["a"]);
-        let gone = compare(&upstream, Some(still), Listing::default());
+        let gone = compare("x", on_change, Some(still), Listing::default());
         assert!(gone.quarantined.is_empty());
-        let returned = compare(&upstream, Some(gone), with("new"));
+        let returned = compare("x", on_change, Some(gone), with("new"));
         assert_eq!(returned.quarantined, ["a"]);
-        let sorry = compare(&upstream, Some(returned), with("old"));
+        let sorry = compare("x", on_change, Some(returned), with("old"));
         assert!(sorry.quarantined.is_empty(), "it is what it was");
     }
 

@@ -15,9 +15,9 @@ use url::Url;
 use crate::client::{Lifecycle, Target};
 use crate::environment::{Conflicts, Secret};
 use crate::net::{Client as HttpClient, Deadlines, Guard, Program};
-use crate::source::config::SourceParts;
 use crate::source::credentials::{AuthConfig, Credentials, Means};
 use crate::source::identity::{AssertionSigner, Forward, ForwardConfig, names_authorization};
+use crate::source::parts::SourceParts;
 use crate::source::pattern::matches;
 #[cfg(feature = "cli")]
 use crate::source::tokens::Tokens;

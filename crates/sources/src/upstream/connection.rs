@@ -12,23 +12,24 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::cache::{self, Listing, Memory};
+use super::call_error::CallError;
 use super::config::{OnChange, OnDown, UpstreamConfig, UpstreamError};
 use super::instrumented::{InstrumentedRequest, Operation, Peer, RequestOutcome, Session};
 use super::line::{CallerLines, Connected, Line, LineInUse, PerCaller};
 use super::maintenance::Maintenance;
-use super::names::UriPrefix;
 use super::subscriptions::SubscribedResources;
+use super::timeouts::{DISCOVERY, GRACE};
+use super::uri_prefix::UriPrefix;
 use super::usage::Usage;
-use super::{DISCOVERY, GRACE};
 use crate::auth::Principal;
 use crate::catalog::CallContext;
 use crate::client::{
     Client, ClientError, Events, LifecycleCache, Listener, Options, Params, Target,
 };
-use crate::net::{Background, BreakerState, Bulkhead, BulkheadError, BulkheadStats, with_causes};
+use crate::net::{Background, BreakerState, Bulkhead, BulkheadStats, with_causes};
 use crate::protocol::UriTemplate;
-use crate::source::config::SourceParts;
 use crate::source::credentials::Credentials;
+use crate::source::parts::SourceParts;
 use crate::source::per_user::UserLogins;
 
 use crate::telemetry::Metrics;
@@ -74,21 +75,6 @@ const CALLER_IDLE: Duration = Duration::from_secs(600);
 
 /// Error of a server of 2026-07-28 for headers that do not mirror the body.
 const HEADER_MISMATCH: i64 = -32020;
-
-/// Reason why a request to an upstream failed.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum CallError {
-    #[error(transparent)]
-    BulkheadError(#[from] BulkheadError),
-    /// There is no connection, so the request was not sent.
-    #[error(transparent)]
-    Apart(ClientError),
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    /// Each caller has a connection of its own, and there are too many.
-    #[error("too many callers use it at the moment; try again in a moment")]
-    TooManyCallers,
-}
 
 impl Upstream {
     pub(super) fn new(
@@ -287,7 +273,7 @@ impl Upstream {
     pub(super) fn learn(&self, fresh: Listing, memory: &Memory) -> bool {
         let known = self.known.load_full();
         if self.config.on_change == OnChange::Quarantine && memory.is_unreadable(&self.name) {
-            let listing = cache::without_memory(self, fresh);
+            let listing = cache::without_memory(&self.name, fresh);
             if known.is_some_and(|known| *known == listing) {
                 return false;
             }
@@ -298,7 +284,7 @@ impl Upstream {
             Some(known) => Some((**known).clone()),
             None => memory.recall_any(&self.name),
         };
-        let listing = cache::compare(self, before, fresh);
+        let listing = cache::compare(&self.name, self.config.on_change, before, fresh);
         if known.is_some_and(|known| *known == listing) {
             return false;
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use super::connection::CallError;
+use super::call_error::CallError;
 use super::forwarding::Relay;
 use crate::catalog::CallContext;
 use crate::client::{ClientError, Params, Target};

@@ -15,7 +15,7 @@ use futures_util::future::{BoxFuture, join_all};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::connection::CallError;
+use super::call_error::CallError;
 use super::instrumented::Session;
 use super::usage::Usage;
 use crate::auth::Principal;

@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use data_encoding::{BASE32_NOPAD, Encoding};
 use serde_json::{Map, Value};
 
-use super::names::UriPrefix;
+use super::uri_prefix::UriPrefix;
 use crate::auth::Principal;
 use crate::protocol::{Content, UriTemplate, fault_of_uri};
 use crate::seal::{KeyRing, Purpose};

@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use super::GRACE;
 use super::cache::Memory;
 use super::connection::Upstream;
 use super::subscriptions::Subscriptions;
+use super::timeouts::GRACE;
 use crate::client::Events;
 use crate::net::{Backoff, chance};
 

@@ -4,6 +4,7 @@
 //! configured, so that the next start needs no connection. Each server has its own limits: one that hangs blocks only
 //! its own calls.
 
+mod call_error;
 mod config;
 mod connection;
 mod line;
@@ -15,6 +16,8 @@ mod forwarding;
 mod subscriptions;
 mod tasks;
 mod maintenance;
+mod timeouts;
+mod uri_prefix;
 mod usage;
 mod instrumented;
 
@@ -40,17 +43,14 @@ pub use names::UpstreamNames;
 use names::{NamedUpstream, Names};
 pub use names::{Naming, SEPARATOR};
 use proxy_items::AllReadable;
+use timeouts::GRACE;
 
 use crate::catalog::{Announcer, Catalog, RejectedItem, SourceItems, StartingSource};
 use crate::net::{self, Background, BreakerState, BulkheadStats, OnFailure, with_causes};
 use crate::seal::KeyRing;
-use crate::source::config::SourceParts;
+use crate::source::parts::SourceParts;
 use crate::telemetry::Metrics;
 
-/// Timeout of a listing request, once the server is connected.
-const DISCOVERY: Duration = Duration::from_secs(10);
-/// Grace period for a program that is no longer needed.
-const GRACE: Duration = Duration::from_secs(5);
 /// Number of servers that are listed concurrently at startup.
 const DISCOVERED_AT_ONCE: usize = 16;
 /// Time for which listings that arrive after startup are collected and then served together.

@@ -11,11 +11,13 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::connection::{CallError, Upstream};
+use super::call_error::CallError;
+use super::connection::Upstream;
 use super::instrumented::{Operation, RequestOutcome};
 use super::links::{Given, Links, Mention, view_of};
-use super::names::{NamedUpstream, Names, UriPrefix};
+use super::names::{NamedUpstream, Names};
 use super::tasks;
+use super::uri_prefix::UriPrefix;
 use crate::auth::Principal;
 use crate::catalog::schema::header_parameters;
 use crate::catalog::{

@@ -10,7 +10,8 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio::time::sleep;
 
-use super::connection::{CallError, Upstream};
+use super::call_error::CallError;
+use super::connection::Upstream;
 use super::forwarding::Relay;
 use super::line::Line;
 use crate::catalog::TASKS_EXTENSION;

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::environment::Secret;
-use crate::source::config::TIMEOUT_SECONDS_MAX;
+use crate::source::limits::TIMEOUT_SECONDS_MAX;
 
 /// A WebAssembly component. Each function that it exports becomes a tool whose schemas follow from the function's
 /// types.

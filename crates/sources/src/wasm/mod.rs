@@ -20,11 +20,36 @@ mod value;
 
 pub use config::{ComponentLimits, ComponentSourceConfig, ComponentToolConfig, DirectoryConfig};
 
+use std::path::PathBuf;
+
+use futures_util::future::{LocalBoxFuture, ready};
 #[cfg(feature = "wasm")]
-pub use tool::collect;
+use tool::collect;
+
+use super::builder::SourceBuilder;
+use super::kind::SourceKind;
+
+impl SourceKind for ComponentSourceConfig {
+    fn collect<'a>(
+        &'a self,
+        name: &'a str,
+        builder: &'a mut SourceBuilder,
+    ) -> LocalBoxFuture<'a, ()> {
+        collect(self, name, builder);
+        Box::pin(ready(()))
+    }
+
+    fn file(&self) -> Option<PathBuf> {
+        Some(self.path.clone())
+    }
+
+    fn is_document(&self) -> bool {
+        true
+    }
+}
 
 #[cfg(not(feature = "wasm"))]
-pub fn collect(_: &ComponentSourceConfig, _: &str, collector: &mut super::config::SourceBuilder) {
+fn collect(_: &ComponentSourceConfig, _: &str, collector: &mut SourceBuilder) {
     collector.refuse(
         "component",
         "this build has no WebAssembly support; build with --features wasm, or remove the source",

@@ -19,8 +19,9 @@ use crate::catalog::{
 };
 use crate::net::{Bulkhead, BulkheadConfig, ShareKey};
 use crate::protocol::ToolAnnotations;
+use crate::source::builder::SourceBuilder;
 use crate::source::client_stats::ClientStatsHandle;
-use crate::source::config::{GRACE, SourceBuilder};
+use crate::source::limits::GRACE;
 use crate::source::name::{NAME_CHARACTERS_MAX, sanitized, shortened};
 use crate::source::pattern::matches;
 

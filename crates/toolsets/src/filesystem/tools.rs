@@ -20,7 +20,7 @@ use crate::catalog::{
 };
 use crate::protocol::Content;
 use crate::source::builtin::{Blocking, Stop, Toolset, ToolsetContext, ToolsetError};
-use crate::source::config::GRACE;
+use crate::source::limits::GRACE;
 
 /// Limits whose hits are counted.
 const LIMITS: [&str; 7] = [

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::source::config::TIMEOUT_SECONDS_MAX;
+use crate::source::limits::TIMEOUT_SECONDS_MAX;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -12,7 +12,7 @@ use super::{add, branch, checkout, commit, diff, log, show, status};
 use crate::catalog::{Definition, Tool, ToolError, tool_fn};
 use crate::protocol::ToolAnnotations;
 use crate::source::builtin::{Blocking, Toolset, ToolsetContext, ToolsetError};
-use crate::source::config::GRACE;
+use crate::source::limits::GRACE;
 
 /// Limits whose hits are counted.
 const LIMITS: [&str; 8] = [

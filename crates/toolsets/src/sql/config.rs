@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::environment::Secret;
 use crate::source::argument::ArgumentConfig;
-use crate::source::config::TIMEOUT_SECONDS_MAX;
+use crate::source::limits::TIMEOUT_SECONDS_MAX;
 
 /// The toolset `sql`: databases that can be inspected, and queries that become tools.
 ///

@@ -17,7 +17,7 @@ use crate::net::Background;
 use crate::protocol::ToolAnnotations;
 use crate::source::argument::{fill_in, input_schema};
 use crate::source::builtin::{Toolset, ToolsetContext, ToolsetError};
-use crate::source::config::GRACE;
+use crate::source::limits::GRACE;
 
 /// A query on a database.
 #[derive(Debug)]

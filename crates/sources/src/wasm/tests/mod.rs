@@ -9,7 +9,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::catalog::{CallContext, Output, OutputContent, Tool};
-use crate::source::config::{BuiltSource, SourceConfig, offered};
+use crate::source::builder::BuiltSource;
+use crate::source::config::{SourceConfig, offered};
 
 /// Returns a source of one component with these settings.
 pub(super) fn collected(text: &str, settings: Value) -> BuiltSource {

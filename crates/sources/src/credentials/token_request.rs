@@ -1,0 +1,91 @@
+//! Requests for tokens, and their responses.
+
+use std::time::Duration;
+
+use http::header::AUTHORIZATION;
+use http::{HeaderValue, StatusCode};
+use url::Url;
+use url::form_urlencoded::{Serializer, byte_serialize};
+
+use super::error::CredentialError;
+use super::header_value::basic_value;
+use crate::net::{Client, Deadlines, FetchedResponse, Guard, OutgoingRequest};
+
+/// Parses an issuer's response to a token request.
+pub(crate) fn read_answer<T: serde::de::DeserializeOwned>(
+    answer: &FetchedResponse,
+) -> Result<T, CredentialError> {
+    if answer.status != StatusCode::OK {
+        return Err(CredentialError::Refused(answer.status));
+    }
+    serde_json::from_slice(&answer.body).map_err(|_| CredentialError::NoToken)
+}
+
+/// Returns the form of a token request with the client's authentication: its ID and, if there is one, its secret. The
+/// secret goes into a header unless the issuer expects it in the form.
+pub(crate) fn token_request(
+    endpoint: Url,
+    mut form: Serializer<'_, String>,
+    (id, secret, in_form): (&str, Option<&str>, bool),
+) -> Result<OutgoingRequest, CredentialError> {
+    let mut proof = None;
+    match secret {
+        Some(secret) if !in_form => {
+            // RFC 6749, 2.3.1: ID and secret are form-encoded before they become a user name and a password.
+            let encode = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
+            let value = basic_value(&encode(id), &encode(secret));
+            proof = Some(value.map_err(|_| CredentialError::NotText)?);
+        }
+        secret => {
+            form.append_pair("client_id", id);
+            if let Some(secret) = secret {
+                form.append_pair("client_secret", secret);
+            }
+        }
+    }
+    let request =
+        OutgoingRequest::post(endpoint, "application/x-www-form-urlencoded", form.finish()).header(
+            http::header::ACCEPT,
+            HeaderValue::from_static("application/json"),
+        );
+    Ok(match proof {
+        Some(proof) => request.header(AUTHORIZATION, proof),
+        None => request,
+    })
+}
+
+/// Timeout of requests to an issuer of tokens.
+pub(super) const ISSUER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Builds the client for requests to an issuer of tokens.
+///
+/// # Errors
+///
+/// The client cannot be built.
+pub(super) fn issuer_client(guard: Guard) -> Result<Client, String> {
+    let client = Client::builder(guard)
+        .deadlines(Deadlines::total(ISSUER_TIMEOUT))
+        .max_body(TOKEN_BYTES)
+        .build();
+    client.map_err(|error| error.to_string())
+}
+
+/// Maximum size of a token file or a token response, in bytes.
+const TOKEN_BYTES: usize = 64 * 1024;
+
+/// Returns the first line of a small file.
+pub(super) fn read_token(path: &std::path::Path) -> std::io::Result<String> {
+    use std::io::Read as _;
+    let mut text = String::new();
+    std::fs::File::open(path)?
+        .take(TOKEN_BYTES as u64)
+        .read_to_string(&mut text)?;
+    let token = text.lines().next().unwrap_or_default().trim();
+    if token.is_empty() {
+        return Err(std::io::Error::new(
+            std::io::ErrorKind::InvalidData,
+            "the file is empty",
+        ));
+    }
+    Ok(token.to_owned())
+}

@@ -1,0 +1,33 @@
+//! The interface of a kind of source.
+
+use std::path::PathBuf;
+
+use futures_util::future::LocalBoxFuture;
+
+use super::builder::SourceBuilder;
+use super::credentials::AuthConfig;
+
+/// Settings of one kind of source. `SourceConfig::kinds` lists the kinds.
+pub(super) trait SourceKind: Sync {
+    /// Adds the tools of the source called `name`, or says why there are none. `name` is empty if the source has none.
+    fn collect<'a>(
+        &'a self,
+        name: &'a str,
+        builder: &'a mut SourceBuilder,
+    ) -> LocalBoxFuture<'a, ()>;
+
+    /// Credentials for requests to an API.
+    fn auth(&self) -> Option<&AuthConfig> {
+        None
+    }
+
+    /// Path of the local file that describes the tools.
+    fn file(&self) -> Option<PathBuf> {
+        None
+    }
+
+    /// Returns true if a document or a component describes the tools, which may change without the configuration.
+    fn is_document(&self) -> bool {
+        false
+    }
+}
