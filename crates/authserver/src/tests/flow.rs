@@ -17,8 +17,8 @@ use crate::auth::{
 };
 use crate::net::TrustedProxies;
 use crate::seal::{KeyRing, SealConfig, SignedNonces};
-use crate::server::unix_seconds;
 use crate::state::{Memory, SharedState, State};
+use crate::text::unix_seconds;
 use crate::{AuthorizationServer, Parts};
 
 pub(super) const CLIENT_REDIRECT: &str = "http://127.0.0.1:33418/callback";
