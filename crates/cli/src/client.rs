@@ -12,19 +12,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
+use clap_complete::ArgValueCompleter;
 use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use self::arguments::Written;
 pub(super) use self::form::Person;
-use self::reach::connected;
-pub(super) use self::reach::{find, url_of};
+use self::reach::{connected, connected_silently};
+pub(super) use self::reach::{find, upstreams, url_of};
 use self::shown::{block, blocks, contents_of, tables};
 use super::config::print;
 use super::output;
 use super::paint::{ColorChoice, Paint};
-use super::{Failure, likeness_of, terminal};
+use super::{Failure, complete, likeness_of, terminal};
 use crate::app::AppError;
 use crate::catalog::{HeaderParameter, header_parameters};
 use crate::protocol::Method;
@@ -43,6 +44,7 @@ pub(super) const CREDENTIALS: &str = "Credentials:\n  \
 #[derive(Debug, Args)]
 pub(super) struct ServerArgs {
     /// A URL, host:port, or the name of an upstream in the configuration file
+    #[arg(add = ArgValueCompleter::new(complete::servers))]
     pub(super) server: String,
 
     /// The file that has the upstream; one with `mcpServers` of another product will do [env: LONGSHORE_CONFIG]
@@ -122,6 +124,7 @@ pub(super) struct CallArgs {
     server: ServerArgs,
 
     /// The tool's name
+    #[arg(add = ArgValueCompleter::new(complete::tools))]
     tool: String,
 
     /// Arguments, each as name=value or name:=JSON, or all as one JSON object; `-` reads the object from standard input
@@ -129,6 +132,7 @@ pub(super) struct CallArgs {
     /// The tool's input schema gives `name=value` its type: a string stays a string, numbers and booleans are parsed,
     /// a repeated name makes an array, and objects are JSON. If the schema allows several types, the first that fits
     /// is used. `name:=JSON` is sent unchanged: note:=null, tags:='["a", "b"]'.
+    #[arg(add = ArgValueCompleter::new(complete::arguments))]
     arguments: Vec<String>,
 
     /// Response to forms and pages of the server (elicitation) [default: `ask` at a terminal, otherwise the client declares no
@@ -143,6 +147,7 @@ pub(super) struct ReadArgs {
     server: ServerArgs,
 
     /// The resource's URI
+    #[arg(add = ArgValueCompleter::new(complete::resources))]
     uri: String,
 }
 
@@ -152,6 +157,7 @@ pub(super) struct PromptArgs {
     server: ServerArgs,
 
     /// The prompt's name
+    #[arg(add = ArgValueCompleter::new(complete::prompts))]
     prompt: String,
 
     /// Arguments, each as name=value
@@ -439,6 +445,25 @@ async fn names(
     let listed = client.list(method, member).await.unwrap_or_default();
     let names = listed.iter().filter_map(|one| one[name].as_str());
     names.map(str::to_owned).collect()
+}
+
+/// Returns what a server lists, or nothing if it cannot be reached. For shell completion: nothing is printed or asked.
+pub(super) fn offered(
+    server: &ServerArgs,
+    method: &'static str,
+    member: &'static str,
+) -> Vec<Value> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let Ok(runtime) = runtime else {
+        return Vec::new();
+    };
+    let Some(client) = connected_silently(&runtime, server) else {
+        return Vec::new();
+    };
+    let listed = runtime.block_on(client.list(method, member));
+    listed.unwrap_or_default()
 }
 
 /// Suggests names that are similar to an unlisted one.

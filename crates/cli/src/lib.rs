@@ -28,6 +28,7 @@ mod transport {
 }
 
 mod client;
+mod complete;
 mod config;
 mod connect;
 mod discover;
@@ -171,11 +172,14 @@ enum Command {
     /// written: the entry names an environment variable of the client.
     #[command(verbatim_doc_comment)]
     Connect(connect::ConnectArgs),
-    /// Print shell completions
+    /// Print shell completions: of commands, options, tools, arguments, resources and prompts
     ///
     /// bash: source <(longshore completions bash)
-    /// zsh:  longshore completions zsh > "${fpath[1]}/_longshore"
+    /// zsh:  source <(longshore completions zsh)
     /// fish: longshore completions fish > ~/.config/fish/completions/longshore.fish
+    ///
+    /// Names of tools are requested from the server of the line, with its credentials, and given up after two seconds. Upstreams
+    /// that are programs are not started.
     #[command(verbatim_doc_comment)]
     Completions {
         /// Name of the shell
@@ -340,6 +344,9 @@ fn manual(folder: Option<&Path>) -> Result<(), Failure> {
 
 /// Runs the command line. The exit code is 0 on success, 1 on failure, and 2 for an invalid command line.
 pub fn main() -> ExitCode {
+    if complete::respond(&Probe::real()) {
+        return ExitCode::SUCCESS;
+    }
     let cli = Cli::parse();
     let mut audience = output::Audience::of(&Probe::real());
     let without_a_word = Command::Run(run::RunCommand {
@@ -389,9 +396,7 @@ pub fn main() -> ExitCode {
             }
         },
         Command::Completions { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "longshore", &mut script);
-            config::print(&String::from_utf8_lossy(&script))
+            complete::script(shell).and_then(|script| config::print(&script))
         }
         Command::Man { folder } => manual(folder.as_deref()),
     };

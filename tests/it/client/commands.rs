@@ -99,3 +99,32 @@ fn a_form_is_answered_as_the_command_says() {
     let (_, out, _) = run(&["call", &url, "ask", "--answer", "decline"]);
     assert_eq!(said(&out)["answers"], json!({"q": {"action": "decline"}}));
 }
+
+#[test]
+fn shells_complete_what_the_server_offers() {
+    let shop = shop();
+    let completed = |words: &[&str]| {
+        let mut arguments = vec!["--", "longshore"];
+        arguments.extend(words);
+        let index = words.len().to_string();
+        let variables = [
+            ("_LONGSHORE_COMPLETE", "bash"),
+            ("_CLAP_COMPLETE_INDEX", &*index),
+            ("_CLAP_IFS", " "),
+        ];
+        let output = longshore(&arguments, &variables).output().expect("runs");
+        assert!(output.status.success() && output.stderr.is_empty());
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    let url = format!("{}/mcp", shop.url);
+    assert!(completed(&["call", &url, ""]).starts_with("buy bad ask --config"));
+    assert_eq!(completed(&["run", "--toolset", "files"]), "filesystem");
+    assert_eq!(completed(&["call", &url, "b"]), "buy bad");
+    assert_eq!(completed(&["call", &url, "buy", "re"]), "region=");
+    assert_eq!(completed(&["cal"]), "call");
+    // As bash splits it.
+    let (scheme, rest) = url.split_once(':').expect("a URL");
+    assert_eq!(completed(&["call", scheme, ":", rest, "as"]), "ask");
+
+    assert_eq!(completed(&["call", "http://127.0.0.1:9/mcp", "b"]), "");
+}

@@ -429,6 +429,27 @@ pub(super) fn connected(
     }
 }
 
+/// Connects without a message or a question to the user. Programs are not started.
+pub(super) fn connected_silently(runtime: &Runtime, server: &ServerArgs) -> Option<Client> {
+    let access = Access::of(server).ok()?;
+    access.upstream.url.as_ref()?;
+    if let Ok(client) = runtime.block_on(access.connect(server, None)) {
+        return Some(client);
+    }
+    let url = access.at_mcp()?;
+    let access = access.changed(url.as_str(), None, server).ok()?;
+    runtime.block_on(access.connect(server, None)).ok()
+}
+
+/// Returns the names of the configured upstreams.
+pub(crate) fn upstreams() -> Vec<String> {
+    let config = load(Flags::default()).map(|loaded| loaded.config);
+    config.map_or_else(
+        |_| Vec::new(),
+        |config| config.upstreams.into_keys().collect(),
+    )
+}
+
 /// Returns true if the peer responds but may not be an MCP server.
 fn is_no_endpoint(error: &ClientError) -> bool {
     matches!(

@@ -1,0 +1,269 @@
+//! Shell completion: commands and options, and what a server offers.
+//!
+//! The script of `longshore completions SHELL` runs this program for each completion, with [`VARIABLE`] set to the name of the shell
+//! and the words of the line behind `--`.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write as _};
+use std::sync::OnceLock;
+
+use clap::{Command, CommandFactory as _, FromArgMatches as _};
+use clap_complete::engine::{CompletionCandidate, complete};
+use clap_complete::env::Shells;
+
+use super::client::{ServerArgs, offered, upstreams};
+use super::{Cli, Failure};
+use crate::app::AppError;
+use crate::environment::Probe;
+use crate::protocol::Method;
+
+/// Set by the completion script.
+const VARIABLE: &str = "_LONGSHORE_COMPLETE";
+/// Timeout of each request to a server, in seconds: a user waits for the shell.
+const TIMEOUT_SECONDS: u64 = 2;
+
+/// Words of the line up to the one that is completed.
+static WORDS: OnceLock<Vec<OsString>> = OnceLock::new();
+
+/// Returns the script that a shell has to read.
+///
+/// # Errors
+///
+/// The shell is unknown.
+pub(super) fn script(shell: clap_complete::Shell) -> Result<String, Failure> {
+    let mut script = Vec::new();
+    let shells = Shells::builtins();
+    let completer = shells
+        .completer(&shell.to_string())
+        .ok_or_else(|| AppError::Refused(format!("there is no completion for {shell}")))?;
+    completer
+        .write_registration(VARIABLE, "longshore", "longshore", "longshore", &mut script)
+        .map_err(AppError::from)?;
+    Ok(String::from_utf8_lossy(&script).into_owned())
+}
+
+/// Prints completions if the script of a shell asks for them. Returns false if this is an ordinary run.
+pub(super) fn respond(probe: &Probe) -> bool {
+    let Some(shell) = probe.variable(VARIABLE) else {
+        return false;
+    };
+    let words: Vec<OsString> = std::env::args_os()
+        .skip_while(|word| word != "--")
+        .skip(1)
+        .collect();
+    let mut out = Vec::new();
+    // A shell shows nothing if completion fails.
+    let _ = match shell {
+        "bash" => for_bash(words, probe, &mut out),
+        shell => for_other(shell, words, probe, &mut out),
+    };
+    let _ = io::stdout().write_all(&out);
+    true
+}
+
+fn index_of(probe: &Probe, words: &[OsString]) -> usize {
+    let last = words.len().saturating_sub(1);
+    let index = probe.variable("_CLAP_COMPLETE_INDEX");
+    index
+        .and_then(|index| index.parse().ok())
+        .map_or(last, |index: usize| index.min(last))
+}
+
+fn for_other(
+    shell: &str,
+    words: Vec<OsString>,
+    probe: &Probe,
+    out: &mut Vec<u8>,
+) -> io::Result<()> {
+    let shells = Shells::builtins();
+    let Some(completer) = shells.completer(shell) else {
+        return Ok(());
+    };
+    let index = index_of(probe, &words);
+    let _ = WORDS.set(words[..index].to_vec());
+    let folder = std::env::current_dir().ok();
+    completer.write_complete(&mut Cli::command(), words, folder.as_deref(), out)
+}
+
+/// bash splits words at `:` and `=`, as in URLs. They are joined again here; it replaces only the last part.
+fn for_bash(words: Vec<OsString>, probe: &Probe, out: &mut Vec<u8>) -> io::Result<()> {
+    let index = index_of(probe, &words);
+    let (words, index, typed) = joined(words, index);
+    let _ = WORDS.set(words[..index].to_vec());
+    let folder = std::env::current_dir().ok();
+    let found = complete(&mut Cli::command(), words, index, folder.as_deref())?;
+    let separator = probe.variable("_CLAP_IFS").unwrap_or("\n");
+    let found: Vec<_> = found
+        .iter()
+        .map(|candidate| candidate.get_value().to_string_lossy())
+        .filter_map(|value| value.get(typed..).map(str::to_owned))
+        .collect();
+    out.write_all(found.join(separator).as_bytes())
+}
+
+/// Joins words that were split at `:` and `=`. Also returns how many bytes of the completed word bash takes for another word.
+fn joined(words: Vec<OsString>, index: usize) -> (Vec<OsString>, usize, usize) {
+    let is_separator = |word: &OsStr| word == ":" || word == "=" || word == "::";
+    let mut all: Vec<OsString> = Vec::new();
+    let (mut at, mut typed, mut glue) = (0, 0, false);
+    for (position, word) in words.into_iter().enumerate() {
+        let separates = is_separator(&word);
+        match all.last_mut() {
+            // The program's name and the command are words of their own.
+            Some(last) if (separates || glue) && 1 < position => {
+                if position == index {
+                    typed = if separates {
+                        last.len() + word.len()
+                    } else {
+                        last.len()
+                    };
+                }
+                last.push(&word);
+            }
+            _ => all.push(word),
+        }
+        glue = separates;
+        if position == index {
+            at = all.len() - 1;
+            break;
+        }
+    }
+    (all, at, typed)
+}
+
+/// The server and the other words that the line names so far.
+fn line() -> Option<(ServerArgs, clap::ArgMatches)> {
+    let words = WORDS.get()?;
+    let command: Command = Cli::command().ignore_errors(true);
+    let matches = command.try_get_matches_from(words).ok()?;
+    let (_, matches) = matches.subcommand()?;
+    let mut server = ServerArgs::from_arg_matches(matches).ok()?;
+    server.timeout = TIMEOUT_SECONDS;
+    Some((server, matches.clone()))
+}
+
+fn candidates(
+    current: &OsStr,
+    method: Method,
+    member: &'static str,
+    name: &str,
+) -> Vec<CompletionCandidate> {
+    let Some((server, _)) = line() else {
+        return Vec::new();
+    };
+    let current = current.to_string_lossy();
+    let items = offered(&server, method.as_str(), member);
+    let named = items
+        .iter()
+        .filter_map(|item| Some((item[name].as_str()?, item)));
+    named
+        .filter(|(name, _)| name.starts_with(&*current))
+        .map(|(name, item)| {
+            let help = item["title"].as_str().or(item["description"].as_str());
+            let help = help.and_then(|help| help.lines().next());
+            CompletionCandidate::new(super::client::clean(name))
+                .help(help.map(|help| super::client::clean(help).into()))
+        })
+        .collect()
+}
+
+/// Names of upstreams in the configuration.
+pub(super) fn servers(current: &OsStr) -> Vec<CompletionCandidate> {
+    let current = current.to_string_lossy();
+    let known = upstreams();
+    let known = known.into_iter().filter(|name| name.starts_with(&*current));
+    known.map(CompletionCandidate::new).collect()
+}
+
+/// Names of the server's tools.
+pub(super) fn tools(current: &OsStr) -> Vec<CompletionCandidate> {
+    candidates(current, Method::ToolsList, "tools", "name")
+}
+
+/// URIs of the server's resources.
+pub(super) fn resources(current: &OsStr) -> Vec<CompletionCandidate> {
+    candidates(current, Method::ResourcesList, "resources", "uri")
+}
+
+/// Names of the server's prompts.
+pub(super) fn prompts(current: &OsStr) -> Vec<CompletionCandidate> {
+    candidates(current, Method::PromptsList, "prompts", "name")
+}
+
+/// Arguments of the tool that the line names, each with `=`.
+pub(super) fn arguments(current: &OsStr) -> Vec<CompletionCandidate> {
+    let Some((server, matches)) = line() else {
+        return Vec::new();
+    };
+    let Some(tool) = matches.get_one::<String>("tool") else {
+        return Vec::new();
+    };
+    let current = current.to_string_lossy();
+    let items = offered(&server, Method::ToolsList.as_str(), "tools");
+    let schema = items
+        .iter()
+        .find(|item| item["name"] == **tool)
+        .map(|item| &item["inputSchema"]);
+    let properties = schema.and_then(|schema| schema["properties"].as_object());
+    let properties = properties.into_iter().flatten();
+    if let Some((name, value)) = current.split_once('=') {
+        let values = properties
+            .filter(|(property, _)| *property == name)
+            .filter_map(|(_, schema)| schema["enum"].as_array())
+            .flatten()
+            .filter_map(|one| one.as_str());
+        return values
+            .filter(|one| one.starts_with(value))
+            .map(|one| CompletionCandidate::new(format!("{name}={}", super::client::clean(one))))
+            .collect();
+    }
+    properties
+        .filter(|(name, _)| name.starts_with(&*current))
+        .map(|(name, schema)| {
+            let help = schema["description"].as_str();
+            CompletionCandidate::new(format!("{}=", super::client::clean(name)))
+                .help(help.map(|help| super::client::clean(help).into()))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &[&str]) -> Vec<OsString> {
+        line.iter().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn words_that_bash_split_are_joined() {
+        let line = [
+            "longshore",
+            "call",
+            "http",
+            ":",
+            "//127.0.0.1",
+            ":",
+            "3000/mcp",
+            "ec",
+        ];
+        let expected = words(&["longshore", "call", "http://127.0.0.1:3000/mcp", "ec"]);
+        assert_eq!(joined(words(&line), 7), (expected, 3, 0));
+        let expected = words(&["longshore", "call", "http://127.0.0.1"]);
+        assert_eq!(joined(words(&line), 4), (expected, 2, 5));
+        let line = ["longshore", "call", "x", "paint", "size", "=", "la"];
+        let expected = words(&["longshore", "call", "x", "paint", "size=la"]);
+        assert_eq!(joined(words(&line), 6), (expected.clone(), 4, 5));
+        let expected = words(&["longshore", "call", "x", "paint", "size="]);
+        assert_eq!(joined(words(&line[..6]), 5), (expected, 4, 5));
+    }
+
+    #[test]
+    fn each_shell_has_a_script_that_runs_the_program() {
+        use clap::ValueEnum as _;
+        for shell in clap_complete::Shell::value_variants() {
+            let script = script(*shell).map_err(|_| "no script").expect("a script");
+            assert!(script.contains(VARIABLE), "{shell}: {script}");
+        }
+    }
+}
