@@ -232,6 +232,16 @@ await check("a call can be copied as curl", url, every(screens, revisions), asyn
   hold(answer.includes("it's $HOME"), `${command}\n${answer}`);
 });
 
+await check("the result of a long form is in sight", url, every(screens, revisions), async (page) => {
+  await choose(page, "tool/json_schema_2020_12_tool");
+  await page.getByRole("button", { name: "Add address" }).click();
+  await field(page, "email").fill("ada@example.com");
+  await call(page);
+  await verdict(page, "Succeeded");
+  const { bottom } = await page.locator("#shown .out pre, #shown .out p").last().evaluate((node) => node.getBoundingClientRect().toJSON());
+  hold(bottom <= page.viewportSize().height, `${bottom} is below ${page.viewportSize().height}`);
+});
+
 await check("progress is a bar, and a call can be cancelled", url, every(screens, revisions), async (page) => {
   await choose(page, "tool/long_operation");
   await field(page, "seconds").fill("20");
