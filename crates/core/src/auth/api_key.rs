@@ -504,6 +504,15 @@ mod tests {
         }
     }
 
+    #[test]
+    fn sample_secrets_of_the_documentation_are_rejected_as_api_keys() {
+        for sample in SAMPLES {
+            assert!(KeyHash::parse(sample).is_err());
+            let hash = KeyHash::of(sample).to_string();
+            assert!(KeyHash::parse(&hash).is_err());
+        }
+    }
+
     fn judged(keys: &ApiKeys, header: &'static str, value: &str) -> AuthOutcome {
         let mut headers = HeaderMap::new();
         headers.insert(header, value.parse().expect("a value"));

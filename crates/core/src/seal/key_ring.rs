@@ -432,4 +432,21 @@ mod tests {
         );
         assert!(!format!("{config:?} {:?}", ring(&["swordfish"])).contains("swordfish"));
     }
+
+    #[test]
+    fn sample_secrets_of_the_documentation_are_rejected_as_seal_keys() {
+        for sample in SAMPLES {
+            let config = SealConfig {
+                keys: vec![Secret::from(sample.to_owned())],
+            };
+            let error = KeyRing::new(&config).err();
+            assert!(
+                matches!(
+                    error,
+                    Some(KeyError::Sample { index: 0 } | KeyError::TooShort { .. })
+                ),
+                "{error:?}"
+            );
+        }
+    }
 }
