@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""Throughput for each CPU-second of Longshore and of other MCP servers, one after the other, in one run.
+"""Longshore beside other MCP servers and gateways, one after the other, in one run.
 
     loadtest/peers/run.py [--rounds N] [--seconds S] [--only TEXT] [--json FILE] [--write]
 
+Servers: calls for each CPU-second, time to the first response, resident memory, memory of 10,000 idle streams, and a good client beside
+1,000 bad ones. Gateways: calls for each CPU-second of the gateway, in front of the same server.
+
 Each server has one tool, `echo`, and one core (`taskset`); the generator has another. They take turns, so what else the machine does
 falls on all of them. Every response is checked: a server that responds with anything but the result has no figure. CPU time is that of
-the server's process alone, so the figure does not depend on how busy the generator is.
+the server's or gateway's process alone, so the figure does not depend on how busy the generator is.
 
 Servers are those that their authors publish, at pinned versions, in the form that their documentation gives for production; where it
-gives two, both are measured. `--write` puts the table into docs/performance.md, and the chart into docs/images.
+gives two, both are measured. `--write` puts the tables into docs/performance.md, and the chart into docs/images.
 
 Needs two cores, cargo, Node 22, Python 3.11 with venv, and `taskset`. What cannot be installed is left out, and named. Everything is
 installed once, below $LONGSHORE_INTEROP_CACHE (default: longshore-interop in the user's cache folder).
@@ -27,6 +30,10 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
+
+sys.dont_write_bytecode = True
+
+from clients import beside_bad_clients, idle_streams
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -91,6 +98,45 @@ def installed():
     return servers
 
 
+def gateways():
+    """(name, version, what is behind it, command) of each gateway; the command lacks the port and the URL of the server behind it."""
+    longshore = TARGET / "dist" / "longshore"
+    demo = [longshore, "run", "--transport", "stdio", "--toolset", "demo"]
+    own = re.search(r'^version = "([^"]+)"', (ROOT / "Cargo.toml").read_text(), re.M)[1]
+    folder = CACHE / "peers-gateways"
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def config(kind, upstream):
+        file = folder / f"{kind}.json"
+        file.write_text(json.dumps({"toolsets": [], "upstreams": {"up": {"prefix": ""} | upstream}}))
+        return file
+
+    def behind(kind, upstream):
+        return lambda port, url: [longshore, "run", "--host", "127.0.0.1", "--port", port, "--config", config(kind, upstream(url))]
+
+    rows = [
+        ("Longshore", own, "HTTP", behind("http", lambda url: {"url": url})),
+        ("Longshore", own, "program", behind("stdio", lambda url: {"command": str(demo[0]), "args": demo[1:]})),
+    ]
+    python = CACHE / "peers-python" / "bin" / "python"
+    proxy = ROOT / "loadtest/proxies/fastmcp_proxy.py"
+    fastmcp = version("python/requirements.txt", "fastmcp")
+    rows += [
+        ("FastMCP proxy", fastmcp, "HTTP", lambda port, url: [python, "-W", "ignore", proxy, port, "http", url]),
+        ("FastMCP proxy", fastmcp, "program", lambda port, url: [python, "-W", "ignore", proxy, port, "stdio", *demo]),
+    ]
+    bridge = CACHE / "peers-mcp-proxy" / "bin" / "python"
+    if not bridge.exists():
+        run(sys.executable, "-m", "venv", bridge.parent.parent)
+    run(bridge, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement", HERE / "python/mcp-proxy.txt")
+    rows.append(("mcp-proxy", version("python/mcp-proxy.txt", "mcp-proxy"), "program", lambda port, url: [bridge, "-W", "ignore", "-m", "mcp_proxy", "--host", "127.0.0.1", "--port", port, "--", *demo]))
+    if shutil.which("npm"):
+        script = CACHE / "peers-npm" / "node_modules/supergateway/dist/index.js"
+        command = " ".join(map(str, demo))
+        rows.append(("supergateway", version("npm/package.json", "supergateway"), "program", lambda port, url: ["node", script, "--stdio", command, "--outputTransport", "streamableHttp", "--stateful", "--port", port, "--streamableHttpPath", "/mcp", "--logLevel", "none"]))
+    return rows
+
+
 def free_port():
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -122,8 +168,10 @@ class Server:
         self.name, self.version, self.mode = name, version, mode
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}/mcp"
+        self.command = command
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("LONGSHORE_", "PORT"))}
-        environment["LONGSHORE_WORKERS"] = "1"
+        # All clients have one address, whose rate is not measured here.
+        environment |= {"LONGSHORE_WORKERS": "1", "LONGSHORE_LIMITS__INITIALIZE_PER_MINUTE": "0"}
         begin = time.monotonic()
         command = ["taskset", "-c", "0", *map(str, command(str(self.port)))]
         self.process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -133,6 +181,11 @@ class Server:
         self.p99 = {workload: [] for workload in WORKLOADS}
         self.failed = {}
         self.resident = 0
+        self.idle = self.bad = None
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
 
     def measure(self, workload, seconds):
         if workload in self.failed:
@@ -163,6 +216,68 @@ def table(servers):
                 cells.append(f"{rate:,.0f}" + ("" if server is servers[0] else f" ({rate / own:.3f})"))
         text += f"| {server.name} {server.version} | {server.mode or 'default'} | {' | '.join(cells)} | {server.start_ms:.0f} ms | {server.resident:.0f} MiB |\n"
     return text
+
+
+def endurance_table(servers):
+    text = "| Server | Mode | Each of 10,000 idle streams | p99 of a good client, alone | beside 1,000 bad ones | Its failures | Bad ones disconnected within 20 s |\n|---|---|---:|---:|---:|---:|---:|\n"
+    for server in servers:
+        if isinstance(server.idle, tuple):
+            each, count = server.idle
+            idle = f"{each:.1f} KiB" + ("" if count >= 10_000 else f" (of {count:,})")
+        else:
+            idle = f"none: {server.idle}"
+        alone, beside, failures, ended = server.bad
+        ms = lambda value: "no response" if value is None else f"{value:.1f} ms"
+        text += f"| {server.name} {server.version} | {server.mode or 'default'} | {idle} | {ms(alone)} | {ms(beside)} | {failures} | {ended} |\n"
+    return text
+
+
+def gateway_table(rows):
+    text = "| Gateway | Behind it | Calls for each CPU-second of the gateway | Start to first response | Resident after the run |\n|---|---|---:|---:|---:|\n"
+    first = {}
+    for server in rows:
+        rate = server.rate("call")
+        own = first.setdefault(server.mode, rate)
+        shown = "not served" if rate is None else f"{rate:,.0f}" + ("" if rate == own else f" ({rate / own:.3f})")
+        text += f"| {server.name} {server.version} | {server.mode} | {shown} | {server.start_ms:.0f} ms | {server.resident:.0f} MiB |\n"
+    return text
+
+
+def measure_gateways(arguments):
+    backend = Server("demo", "", "", lambda port: [TARGET / "dist" / "longshore", "run", "--toolset", "demo", "--host", "127.0.0.1", "--port", port])
+    rows = []
+    try:
+        for name, version, mode, command in gateways():
+            try:
+                rows.append(Server(name, version, mode, lambda port, command=command: command(port, backend.url)))
+                print(f"started {name} {version} {mode}", file=sys.stderr)
+            except OSError as error:
+                print(f"{name} {version} {mode} does not start: {error}", file=sys.stderr)
+        for _ in range(arguments.rounds):
+            for server in rows:
+                server.measure("call", arguments.seconds)
+        for server in rows:
+            server.resident = resident(server.process.pid)
+            for workload, reason in server.failed.items():
+                print(f"{server.name} {server.mode}: {workload}: {reason[:300]}", file=sys.stderr)
+    finally:
+        for server in [backend, *rows]:
+            server.stop()
+    return sorted(rows, key=lambda server: server.mode)
+
+
+def measure_endurance(server):
+    """Starts the server anew, so that what the load left behind does not count."""
+    for what in ("idle", "bad"):
+        fresh = Server(server.name, server.version, server.mode, server.command)
+        try:
+            if what == "idle":
+                server.idle = idle_streams(fresh.port, 10_000, 60, lambda: resident(fresh.process.pid))
+            else:
+                server.bad = beside_bad_clients(fresh.port, 1_000, 20)
+        finally:
+            fresh.stop()
+    print(f"{server.name} {server.mode}: {server.idle}, {server.bad}", file=sys.stderr)
 
 
 def chart(servers, dark):
@@ -213,20 +328,25 @@ def main():
             server.resident = resident(server.process.pid)
     finally:
         for server in servers:
-            server.process.kill()
-            server.process.wait()
+            server.stop()
+    for server in servers:
+        measure_endurance(server)
+    fronts = [] if arguments.only else measure_gateways(arguments)
     for server in servers:
         for workload, reason in server.failed.items():
             print(f"{server.name} {server.mode}: {workload}: {reason[:300]}", file=sys.stderr)
-    print(table(servers))
+    tables = {"peers": table(servers), "endurance": endurance_table(servers), "gateways": gateway_table(fronts)}
+    print("\n".join(tables.values()))
     if arguments.json:
-        rows = [{"name": s.name, "version": s.version, "mode": s.mode, "rates": s.rates, "p99_us": s.p99, "failed": s.failed} for s in servers]
+        keys = ("name", "version", "mode", "rates", "p99", "failed", "idle", "bad", "start_ms", "resident")
+        rows = [{key: getattr(server, key) for key in keys} for server in servers + fronts]
         Path(arguments.json).write_text(json.dumps(rows, indent=1))
     if arguments.write:
         page = ROOT / "docs/performance.md"
         text = page.read_text()
-        begin, end = "<!-- peers -->\n", "<!-- end of peers -->"
-        text = text[: text.index(begin) + len(begin)] + "\n" + table(servers) + "\n" + text[text.index(end) :]
+        for name, made in tables.items():
+            begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+            text = text[: text.index(begin) + len(begin)] + "\n" + made + "\n" + text[text.index(end) :]
         page.write_text(text)
         for name, dark in (("peers-light.svg", False), ("peers-dark.svg", True)):
             (ROOT / "docs/images" / name).write_text(chart(servers, dark))
