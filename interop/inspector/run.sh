@@ -4,7 +4,7 @@
 #   interop/inspector/run.sh [options]
 #
 #   --server PATH   the program (default: target/debug/longshore, which is built first)
-#   --write         put the table into README.md and the pictures into pictures/
+#   --write         put the table into README.md and the images into images/
 #
 # It needs npm and Chromium (Debian: apt-get install chromium; CHROMIUM names another one), and Node 22.19, which it installs on Linux if
 # there is an older one. What it installs is below interop/.cache. It ends with how many tasks could be done in each; the status is 1 if one
@@ -93,6 +93,6 @@ HOME=$scratch BROWSER=true MCP_AUTO_OPEN_ENABLED=false CLIENT_PORT=$(free_port) 
 url=$(found_in "$scratch/inspector" 'http://127\.0\.0\.1:[0-9]+\?MCP_INSPECTOR_API_TOKEN=\S+')
 
 version=$("$node" -p "require('$folder/node_modules/@modelcontextprotocol/inspector/package.json').version")
-pictures=$scratch/pictures page=''
-if [ -n "$write" ]; then pictures=$here/pictures page=$here/README.md; fi
-"$node" "$folder/tasks.mjs" "http://127.0.0.1:$port/" "$url" "$version" "$chromium" "$pictures" "$page"
+images=$scratch/images page=''
+if [ -n "$write" ]; then images=$here/images page=$here/README.md; fi
+"$node" "$folder/tasks.mjs" "http://127.0.0.1:$port/" "$url" "$version" "$chromium" "$images" "$page"

@@ -148,7 +148,7 @@ const tasks = [
   ["Copy a call as a curl command", async (ui, p) => {
     await choose(ui, p, "echo");
     await p.type(ui.field(p, "message"), "hello");
-    if (ui === theirs) throw new Impossible("there is no such command");
+    if (ui === theirs) throw new Impossible("it is not offered");
     await p.click(p.page.getByRole("button", { name: "Copy as curl" }));
     await p.sees("copied");
   }],
@@ -224,10 +224,10 @@ for (const [number, [what, run]] of tasks.entries()) {
 }
 await browser.close();
 
-let table = `| Task | Playground | Inspector ${version} | Pictures |\n|---|---|---|---|\n`;
+let table = `| Task | Playground | Inspector ${version} | Images |\n|---|---|---|---|\n`;
 for (const [number, row] of rows.entries()) {
-  const pictures = ["playground", "inspector"].map((name) => `[${name}](pictures/${number + 1}-${name}.jpg)`).join(", ");
-  table += `| ${row.what} | ${row.playground} | ${row.Inspector} | ${pictures} |\n`;
+  const images = ["playground", "inspector"].map((name) => `[${name}](images/${number + 1}-${name}.jpg)`).join(", ");
+  table += `| ${row.what} | ${row.playground} | ${row.Inspector} | ${images} |\n`;
 }
 console.log(table);
 if (page) {
