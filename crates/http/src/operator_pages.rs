@@ -61,6 +61,7 @@ impl Page {
                 health["waits_for"] = life.waits_for().into();
                 health["in_flight"] = telemetry.metrics.in_flight().into();
                 health["upstreams"] = life.described_upstreams();
+                health["replicas"] = server.replicas().into();
                 health["process_id"] = std::process::id().into();
                 status(life.is_ready(), &health)
             }

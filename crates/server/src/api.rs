@@ -195,6 +195,11 @@ impl Server {
         refused.map(ToString::to_string).collect()
     }
 
+    /// Other replicas that were seen lately; none without a shared state.
+    pub fn replicas(&self) -> Vec<Value> {
+        self.replicas.described()
+    }
+
     /// Number of tools.
     pub fn tool_count(&self) -> usize {
         self.snapshots.load().catalog.len()

@@ -14,6 +14,7 @@ use crate::liveness::Liveness;
 use crate::method::MethodHandler;
 use crate::observability::Observability;
 use crate::parts::Server;
+use crate::replicas::Replicas;
 use crate::request_context::CallerDefaults;
 use crate::seal::{KeyRing, random_bytes};
 use crate::sessions::Sessions;
@@ -36,6 +37,8 @@ pub struct ServerContext {
     /// True if other replicas may use the same state.
     pub is_shared: bool,
     pub announcer: Announcer,
+    /// Name of this replica, such as that of its host, for operators.
+    pub name: Option<Box<str>>,
     /// Name of the endpoint; `None` for `/mcp`.
     pub mount: Option<Box<str>>,
 }
@@ -134,6 +137,7 @@ impl Server {
             sessions,
             streams,
             tasks,
+            replicas: Replicas::new(shared.name.as_deref()),
             limits,
             state: shared.state,
             audit,

@@ -65,6 +65,7 @@ mod resource_cache;
 mod resources;
 mod rest_calls;
 mod replay;
+mod replicas;
 mod running_call;
 mod search;
 mod sessions;

@@ -8,6 +8,7 @@ use super::config::ServerConfig;
 use super::execute::Calls;
 use super::method::MethodHandler;
 use super::observability::Observability;
+use super::replicas::Replicas;
 use super::request_context::CallerDefaults;
 use super::sessions::Sessions;
 use super::snapshots::Snapshots;
@@ -40,6 +41,8 @@ pub struct Server {
     /// Notification streams, resumable streams and the other replicas.
     pub(super) streams: Arc<Streams>,
     pub(super) tasks: Arc<Tasks>,
+    /// Other replicas, for operators.
+    pub(super) replicas: Replicas,
     pub(super) observability: Observability,
     pub limits: Arc<Limits>,
     pub state: SharedState,

@@ -37,7 +37,7 @@ use crate::auth::{Authentication, Authenticator, MountPlace, ServerFacts};
 use crate::config::{
     Config, Flags, Loaded, Transport, is_public, validate_bound, validate_features,
 };
-use crate::environment::Probe;
+use crate::environment::{Probe, instance_name};
 use crate::harness::Harness;
 use crate::limit::{Limits, RateSync};
 use crate::net::Background;
@@ -385,6 +385,7 @@ impl App {
             state,
             is_shared,
             announcer: self.offers.announcer,
+            name: instance_name(&Probe::real()).map(Into::into),
             mount: None,
         };
         let limits = limits(config, &telemetry, &shared, &keys);

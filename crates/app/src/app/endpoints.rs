@@ -164,6 +164,7 @@ impl Endpoint {
             state: parts.state.clone(),
             is_shared: parts.is_shared,
             announcer: announcer.clone(),
+            name: None,
             mount: Some(name.as_str().into()),
         };
         let admission = Admission {

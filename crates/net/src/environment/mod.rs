@@ -28,6 +28,7 @@ pub use kind::Kind;
 pub use list::list;
 pub use network::Network;
 pub use probe::{Machine, Probe, StandardStreams};
+pub use resource::instance_name;
 pub use secret::Secret;
 pub use secret::{MASK, SAMPLES};
 pub use system::System;

@@ -2,6 +2,24 @@
 
 use super::{Container, Environment, Platform, Probe};
 
+/// Name of this instance for operators: that of its pod, machine or host.
+pub fn instance_name(probe: &Probe) -> Option<String> {
+    let names = [INSTANCE_NAMES, &["K8S_POD_NAME", "HOSTNAME"]].concat();
+    let mut set = names.into_iter().filter_map(|name| probe.variable(name));
+    set.find(|name| !name.is_empty()).map(str::to_owned)
+}
+
+/// Variables in which platforms name an instance.
+const INSTANCE_NAMES: &[&str] = &[
+    "FLY_MACHINE_ID",
+    "CONTAINER_APP_REPLICA_NAME",
+    "RAILWAY_REPLICA_ID",
+    "RENDER_INSTANCE_ID",
+    "WEBSITE_INSTANCE_ID",
+    "DYNO",
+    "POD_NAME",
+];
+
 impl Environment {
     /// Returns the known attributes of the process and its host.
     pub fn resource_attributes(&self, probe: &Probe) -> Vec<(&'static str, String)> {
@@ -55,18 +73,7 @@ impl Environment {
             "faas.version",
             first(&["AWS_LAMBDA_FUNCTION_VERSION", "K_REVISION"]),
         );
-        set(
-            "service.instance.id",
-            first(&[
-                "FLY_MACHINE_ID",
-                "CONTAINER_APP_REPLICA_NAME",
-                "RAILWAY_REPLICA_ID",
-                "RENDER_INSTANCE_ID",
-                "WEBSITE_INSTANCE_ID",
-                "DYNO",
-                "POD_NAME",
-            ]),
-        );
+        set("service.instance.id", first(INSTANCE_NAMES));
         if self
             .container
             .as_ref()

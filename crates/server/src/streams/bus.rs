@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 
 use super::{Streams, notice};
 use crate::catalog::LogLevel;
+use crate::replicas::Presence;
 use crate::seal::RevokedSession;
 use crate::state::{Retention, StateError};
 
@@ -28,6 +29,8 @@ pub(crate) enum DurableEvent {
 pub(crate) enum BusMessage {
     /// The logs have new entries.
     News,
+    /// The sender is there.
+    Present(Presence),
     /// A client cancelled a request whose call runs elsewhere.
     Cancelled { session: Arc<str>, request: String },
     /// A client responded to a request of another replica.

@@ -90,6 +90,10 @@ pub(crate) async fn run(server: &Arc<Server>) {
             _ = credentials.tick() => server.streams.close_revoked(),
             _ = alive.tick() => {
                 send_heartbeats(server, &mut alive).await;
+                if server.streams.is_shared {
+                    let presence = server.replicas.own(&server.telemetry().life);
+                    publish(server, BusMessage::Present(presence)).await;
+                }
                 let looked = server.tasks.check_runners().await;
                 server.streams.track_health(&looked);
             }
@@ -187,6 +191,7 @@ async fn handle_bus_message(server: &Arc<Server>, cluster: &mut ClusterState, me
     let streams = &server.streams;
     match message {
         BusMessage::News => catch_up(server, cluster).await,
+        BusMessage::Present(presence) => server.replicas.saw(from, presence),
         BusMessage::Cancelled { session, request } => {
             server.calls.inflight.cancel(&session, &request);
         }
