@@ -63,6 +63,20 @@ await check("a server that does not respond is told", url, [{ wait: false }], as
   await page.waitForFunction(() => /no response: HTTP 503/.test(document.getElementById("state").textContent));
 });
 
+await check("other replicas are shown", url, every(screens).map((one) => ({ ...one, wait: false })), async (page) => {
+  await page.route("**/health/detailed", async (route) => {
+    const response = await route.fetch();
+    const replica = { version: "0.1.0", config_generation: 3, uptime_seconds: 3700, seen_seconds_ago: 2 };
+    const replicas = [{ ...replica, name: "web-b", draining: false }, { ...replica, name: "web-c", draining: true }];
+    await route.fulfill({ response, json: { ...await response.json(), replicas } });
+  });
+  const rows = page.getByRole("region", { name: "Other replicas" }).locator("tbody tr");
+  await rows.first().waitFor();
+  expect(await rows.allInnerTexts().then((all) => all.map((one) => one.split("\t"))),
+    [["web-b", "0.1.0", "serving", "3", "1 h 1 min", "2 s ago"], ["web-c", "0.1.0", "draining", "3", "1 h 1 min", "2 s ago"]]);
+  await axe(page, "replicas");
+});
+
 isOver = true;
 await load;
 await finish();

@@ -2,7 +2,7 @@
 
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
-import { mkdirSync, readFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { chromium } from "playwright-core";
@@ -17,11 +17,12 @@ export const SCREENS = {
   phone: { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true, deviceScaleFactor: 2 },
 };
 
-export const options = { server: "", chromium: "", page: "", screenshots: "", quick: false, words: [] };
+export const options = { server: "", chromium: "", page: "", screenshots: "", images: "", accept: false, quick: false, words: [] };
 const given = process.argv.slice(2);
 while (given.length) {
   const word = given.shift();
   if (word === "--quick") options.quick = true;
+  else if (word === "--accept") options.accept = true;
   else if (word.startsWith("--")) options[word.slice(2)] = given.shift();
   else options.words.push(word);
 }
@@ -131,6 +132,39 @@ export const sent = (page, method) => page.requests.map((request) => {
 export const shot = async (page, name, more = {}) => {
   if (options.screenshots) await page.screenshot({ path: join(options.screenshots, `${name}-${page.tag}.png`), ...more });
 };
+
+/// Cells of an image that are compared, and by how much a cell may differ: fonts differ between machines, layouts must not.
+const CELLS = { wide: 32, high: 40, levels: 26, share: 0.04 };
+let canvas;
+/// Compares what is seen with the image of an earlier run. `--accept` replaces that image.
+export async function looks(page, name) {
+  const file = join(options.images, `${name}-${page.tag}.png`);
+  const data = (bytes) => `data:image/png;base64,${bytes.toString("base64")}`;
+  const now = await page.screenshot({ animations: "disabled", caret: "hide", scale: "css" });
+  canvas ??= await browser.newPage();
+  const draw = (url, wide, high) => canvas.evaluate(async ([url, wide, high]) => {
+    const image = new Image();
+    image.src = url;
+    await image.decode();
+    const [width, height] = [wide, high ?? Math.round(image.height * wide / image.width)];
+    const drawn = Object.assign(document.createElement("canvas"), { width, height }).getContext("2d");
+    drawn.imageSmoothingQuality = "high";
+    drawn.drawImage(image, 0, 0, width, height);
+    const { data } = drawn.getImageData(0, 0, width, height);
+    return { url: drawn.canvas.toDataURL("image/png"), greys: Array.from({ length: width * height }, (_, at) => (data[at * 4] + data[at * 4 + 1] + data[at * 4 + 2]) / 3) };
+  }, [url, wide, high]);
+  const kept = await draw(data(now), page.screen === "phone" ? 180 : 360);
+  if (options.accept) {
+    mkdirSync(options.images, { recursive: true });
+    writeFileSync(file, Buffer.from(kept.url.split(",")[1], "base64"));
+    return;
+  }
+  hold(existsSync(file), `there is no ${file}; --accept makes it`);
+  const [one, other] = [await draw(kept.url, CELLS.wide, CELLS.high), await draw(data(readFileSync(file)), CELLS.wide, CELLS.high)];
+  const differ = one.greys.filter((grey, at) => Math.abs(grey - other.greys[at]) > CELLS.levels).length / one.greys.length;
+  if (differ > CELLS.share) await shot(page, `changed-${name}`);
+  hold(differ <= CELLS.share, `${(differ * 100).toFixed(1)} % of ${name} looks otherwise than in ${file}; if that is meant, run with --accept`);
+}
 
 /// What axe finds.
 export async function axe(page, where) {

@@ -3,7 +3,7 @@
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { fakeOf, MANY, ODDITIES, SHAPES } from "./fake.mjs";
-import { axe, call, check, choose, chosen, every, expect, field, finish, hold, isFocused, result, revisions, schemes, screens, sent, serve, shot, verdict,
+import { axe, call, check, choose, chosen, every, expect, field, finish, hold, isFocused, looks, result, revisions, schemes, screens, sent, serve, shot, verdict,
 } from "./harness.mjs";
 
 const KEY = "a-key-of-the-right-length-for-tests-0123456789";
@@ -465,6 +465,25 @@ await check("changes of the lists are heard", url, every(revisions), async (page
   await page.waitForFunction(() => /lists changed/.test(document.getElementById("state").textContent));
   hold(Math.abs(await count() - before) <= 1, "the list was fetched again");
   await verdict(page, "Succeeded");
+});
+
+// --- Looks ---
+
+await check("the page looks as it did", url, every(screens, schemes).map((one) => ({ ...one, revision: "2026-07-28" })), async (page) => {
+  await looks(page, "begin");
+  await choose(page, "tool/weather");
+  await field(page, "town").fill("Rome");
+  await call(page);
+  await verdict(page, "Succeeded");
+  await looks(page, "weather");
+  await choose(page, "tool/json_schema_2020_12_tool");
+  await page.getByRole("button", { name: "Add address" }).click();
+  await looks(page, "nested");
+  await choose(page, "tool/test_elicitation");
+  await field(page, "message").fill("Who are you?");
+  await call(page);
+  await page.locator("fieldset.question").waitFor();
+  await looks(page, "question");
 });
 
 // --- History, links and programs ---

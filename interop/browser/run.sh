@@ -7,7 +7,8 @@
 #   --server PATH        the program (default: target/debug/longshore, which is built first)
 #   --page FILE          serve this file as the page, to try a change without building
 #   --quick              two circumstances of each check: desktop, light, the newest revision; and the opposite
-#   --screenshots FOLDER write pictures of what was looked at
+#   --screenshots FOLDER write images of what was looked at
+#   --accept             replace the images in interop/browser/images, with which what is seen is compared
 #   WORD                 only checks whose names contain one of these words
 #
 # It needs Node 20 and Chromium (Debian: apt-get install chromium; CHROMIUM names another one). What it drives Chromium
@@ -33,7 +34,7 @@ while [ $# -gt 0 ]; do
       [ $# -ge 2 ] || die "$1 needs a value"
       if [ "$1" = --server ]; then server=$2; else options+=("$1" "$(realpath -m "$2")"); fi
       shift ;;
-    --quick) options+=("$1") ;;
+    --quick | --accept) options+=("$1") ;;
     -*) die "unknown option $1" ;;
     *) options+=("$1") ;;
   esac
@@ -68,7 +69,7 @@ if [ ! -e "$folder/.complete" ]; then
 fi
 # Node looks for packages beside the script that asks for them.
 cp "$here"/*.mjs "$folder/"
-program=(--server "$(realpath "$server")" --chromium "$chromium")
+program=(--server "$(realpath "$server")" --chromium "$chromium" --images "$here/images")
 pages=(playground)
 # The page of operators is not that of --page.
 [[ " ${options[*]-} " == *" --page "* ]] || pages+=(dashboard)
