@@ -173,7 +173,7 @@ fn each_call_has_one_record_of_who_and_what_and_how_it_ended() {
     assert_says(
         &records[0],
         json!({
-            "principal": "key:ci", "principal_kind": "api_key", "client": "127.0.0.1", "mount": "mcp",
+            "principal": "key:ci", "principal_kind": "api_key", "client": "127.0.0.1", "endpoint": "mcp",
             "method": "tools/call", "tool": "echo", "rule": null, "reason": null, "arguments": null,
             "trace_id": "0af7651916cd43dd8448eb211c80319c",
         }),

@@ -47,7 +47,7 @@ mod layers;
 mod library;
 mod lifecycle;
 mod limits;
-mod mounts;
+mod endpoints;
 mod multiplexed;
 mod offer_attributes;
 #[cfg(feature = "cli")]

@@ -209,8 +209,8 @@ fn each_endpoint_has_a_number_of_its_own() {
     let server = many(Serve::new())
         .configured(|c| {
             let config = json!({"tools": ["*"], "search_above": 2});
-            let mount = serde_json::from_value(config).expect("valid");
-            c.endpoints.insert("searched".to_owned(), mount);
+            let endpoint = serde_json::from_value(config).expect("valid");
+            c.endpoints.insert("searched".to_owned(), endpoint);
         })
         .start();
     for (path, first) in [

@@ -171,10 +171,10 @@ pub struct Seals {
     cursor: String,
 }
 
-const MOUNT: &str = "mcp";
+const ENDPOINT: &str = "mcp";
 const CURSOR: Purpose<'_> = Purpose {
     kind: "tools cursor 1",
-    mount: MOUNT,
+    endpoint: ENDPOINT,
 };
 
 impl Default for Seals {
@@ -182,7 +182,7 @@ impl Default for Seals {
         let keys = KeyRing::random();
         Self {
             opened: OpenedSessions::default(),
-            session: session().seal(&keys, MOUNT),
+            session: session().seal(&keys, ENDPOINT),
             cursor: keys.sign(CURSOR, b"1000 lookup_record_01000"),
             keys,
         }
@@ -192,18 +192,18 @@ impl Default for Seals {
 impl Seals {
     /// Makes a session and seals it, as `initialize` does.
     pub fn seal(&self) -> String {
-        session().seal(&self.keys, MOUNT)
+        session().seal(&self.keys, ENDPOINT)
     }
 
     /// Opens the session by decrypting its id.
     pub fn open(&self) -> bool {
-        Session::open(&self.keys, MOUNT, self.session.as_bytes()).is_some()
+        Session::open(&self.keys, ENDPOINT, self.session.as_bytes()).is_some()
     }
 
     /// Looks the session up among those that were opened lately.
     pub fn open_again(&mut self) -> bool {
         let id = self.session.as_bytes();
-        self.opened.get(&self.keys, MOUNT, id).is_some()
+        self.opened.get(&self.keys, ENDPOINT, id).is_some()
     }
 
     /// Checks the cursor.

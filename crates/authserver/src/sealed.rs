@@ -36,7 +36,7 @@ pub(super) fn open<T: Sealed>(ring: &KeyRing, issuer: &str, sealed: &str, now: u
 fn purpose<T: Sealed>(issuer: &str) -> Purpose<'_> {
     Purpose {
         kind: T::KIND,
-        mount: issuer,
+        endpoint: issuer,
     }
 }
 

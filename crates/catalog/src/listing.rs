@@ -22,7 +22,7 @@ pub struct ListingFrame<'a> {
     /// Members after the list in each result, with a leading comma.
     pub tail: &'a str,
     pub keys: &'a KeyRing,
-    pub mount: &'a str,
+    pub endpoint: &'a str,
 }
 
 impl Listing {
@@ -237,7 +237,7 @@ pub fn start_after<T: ListItem>(
 ) -> Option<usize> {
     let purpose = Purpose {
         kind: T::CURSOR,
-        mount: frame.mount,
+        endpoint: frame.endpoint,
     };
     let text = frame.keys.verify(purpose, cursor.as_bytes())?;
     let cursor = Cursor::read(&text)?;
@@ -306,7 +306,7 @@ fn close<T: ListItem>(
         };
         let purpose = Purpose {
             kind: T::CURSOR,
-            mount: frame.mount,
+            endpoint: frame.endpoint,
         };
         out.extend_from_slice(br#","nextCursor":"#);
         push_string(out, &cursor.seal(frame.keys, purpose));
@@ -357,7 +357,7 @@ mod tests {
             page_size,
             tail,
             keys: &keys,
-            mount: "mcp",
+            endpoint: "mcp",
         };
         let (mut all, mut most, mut start) = (Vec::new(), 0, 0);
         loop {

@@ -117,7 +117,7 @@ impl Origin<'_> {
             return Err(rejection.with_principal(principal));
         }
         let endpoint = match route.place() {
-            RouteTarget::Guarded(Protected::Mount) => router.name_in(&head.uri),
+            RouteTarget::Guarded(Protected::NamedEndpoint) => router.name_in(&head.uri),
             _ => "",
         };
         match router.authenticator.check_endpoint(&principal, endpoint) {

@@ -25,11 +25,11 @@ impl Origin<'_> {
     /// The endpoint of a guarded route.
     #[inline]
     fn endpoint(&self, guarded: Protected, head: &Parts) -> Result<&Endpoint, HttpError> {
-        if guarded != Protected::Mount {
+        if guarded != Protected::NamedEndpoint {
             return Ok(&self.router.endpoint);
         }
         let name = self.router.name_in(&head.uri);
-        self.router.mounts.get(name).ok_or(HttpError::NotFound)
+        self.router.endpoints.get(name).ok_or(HttpError::NotFound)
     }
 
     /// Checks that a route is served with this method, and begins to read the body if the handler needs one.
@@ -58,14 +58,14 @@ impl Origin<'_> {
         }
         let names_methods = !matches!(
             guarded,
-            Protected::Mcp | Protected::Mount | Protected::Custom
+            Protected::Mcp | Protected::NamedEndpoint | Protected::Custom
         );
         if names_methods && !route.has(&head.method) {
             return Err(HttpError::MethodNotAllowed(route.methods).into());
         }
         let is_post = head.method == Method::POST;
         Ok(match guarded {
-            Protected::Mcp | Protected::Mount | Protected::Respond if is_post => {
+            Protected::Mcp | Protected::NamedEndpoint | Protected::Respond if is_post => {
                 let endpoint = self.endpoint(guarded, head)?;
                 Some(endpoint.begin_message(summary, body)?)
             }
@@ -76,7 +76,7 @@ impl Origin<'_> {
             }
             Protected::Rest(Rest::Tool) | Protected::Custom => Some(main.begin_body(body)?),
             Protected::Mcp
-            | Protected::Mount
+            | Protected::NamedEndpoint
             | Protected::Respond
             | Protected::Legacy
             | Protected::Rest(_)
@@ -114,7 +114,7 @@ impl RequestContext<'_> {
             RouteTarget::Open(_) => return Err(HttpError::NotFound.into()),
         };
         match (guarded, body) {
-            (Protected::Mcp | Protected::Mount | Protected::Respond, Some(body)) => {
+            (Protected::Mcp | Protected::NamedEndpoint | Protected::Respond, Some(body)) => {
                 let endpoint = self.origin.endpoint(guarded, head)?;
                 Ok(endpoint.handle(cx, self, &mut head.headers, &body).into())
             }
@@ -132,7 +132,7 @@ impl RequestContext<'_> {
     ) -> Result<Dispatched, Rejection> {
         let router = self.origin.router;
         match guarded {
-            Protected::Mcp | Protected::Mount | Protected::Respond => {
+            Protected::Mcp | Protected::NamedEndpoint | Protected::Respond => {
                 let endpoint = self.origin.endpoint(guarded, head)?;
                 let method = head.method.clone();
                 let handled = endpoint.handle_other(&method, self, &mut head.headers)?;

@@ -94,7 +94,7 @@ pub use layers::Layers;
 pub use layers::McpService;
 pub use problem::{problem, problem_response};
 pub use route::{Route, routes};
-pub use serve::{Listener, Mounts};
+pub use serve::{Listener, NamedEndpoints};
 pub use server_card::{ServerCardConfig, ServerCardError};
 pub use tls::Tls;
 pub use tls::{TlsConfig, TlsError};

@@ -42,7 +42,7 @@ pub(super) enum Open {
 pub(super) enum Protected {
     Mcp,
     /// Endpoint of a subset of the capabilities.
-    Mount,
+    NamedEndpoint,
     /// Another name of the endpoint, for answers to questions.
     Respond,
     /// The transport of 2024-11-05.
@@ -97,7 +97,7 @@ const ROUTES: [Route; 22] = [
     guarded("/mcp/sse", "GET", Protected::Legacy),
     guarded(MESSAGES, "POST", Protected::Legacy),
     // Behind those of other names.
-    guarded("/mcp/{name}", "GET, POST, DELETE", Protected::Mount),
+    guarded("/mcp/{name}", "GET, POST, DELETE", Protected::NamedEndpoint),
 ];
 
 /// Path for the messages of the transport of 2024-11-05.
@@ -212,7 +212,7 @@ impl Route {
     pub(super) fn counted(&self) -> Counted {
         match self.place {
             RouteTarget::Guarded(
-                Protected::Mcp | Protected::Mount | Protected::Respond | Protected::Legacy,
+                Protected::Mcp | Protected::NamedEndpoint | Protected::Respond | Protected::Legacy,
             ) => Counted::Mcp,
             RouteTarget::Guarded(Protected::Rest(_) | Protected::Custom)
             | RouteTarget::Open(Open::ResourceMetadata | Open::Playground | Open::Public) => {
@@ -240,7 +240,7 @@ impl Route {
         matches!(
             self.place,
             RouteTarget::Guarded(
-                Protected::Mcp | Protected::Mount | Protected::Respond | Protected::Legacy
+                Protected::Mcp | Protected::NamedEndpoint | Protected::Respond | Protected::Legacy
             )
         )
     }

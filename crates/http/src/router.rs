@@ -27,7 +27,7 @@ use crate::telemetry::{Refusals, Telemetry};
 pub(crate) struct Router {
     pub endpoint: Endpoint,
     /// Endpoints beside it, by their names.
-    pub mounts: HashMap<Box<str>, Endpoint>,
+    pub endpoints: HashMap<Box<str>, Endpoint>,
     pub authenticator: Arc<Authenticator>,
     /// Server certificates; `None` for plain HTTP.
     pub tls: Option<Arc<Tls>>,

@@ -30,7 +30,7 @@ use crate::telemetry::Refusals;
 use crate::transport::drain::DrainDeadlines;
 
 /// Servers beside the one at `/mcp`, by the names of their endpoints.
-pub type Mounts = Vec<(Box<str>, Arc<Server>)>;
+pub type NamedEndpoints = Vec<(Box<str>, Arc<Server>)>;
 
 /// Time to send the responses of cancelled calls, out of the time reserved for child processes.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -101,7 +101,7 @@ impl Listener {
     /// requests in progress complete.
     pub async fn serve(
         self,
-        (server, mounts): (Arc<Server>, Mounts),
+        (server, endpoints): (Arc<Server>, NamedEndpoints),
         authenticator: Arc<Authenticator>,
         mut config: HttpConfig,
         layers: Layers,
@@ -123,14 +123,14 @@ impl Listener {
         };
         let router = Arc::new(Router {
             tls: tls.clone(),
-            mounts: mounts
+            endpoints: endpoints
                 .iter()
                 .map(|(name, server)| (name.clone(), endpoint(server)))
                 .collect(),
             ..router
         });
         let servers: Vec<_> = std::iter::once(&server)
-            .chain(mounts.iter().map(|(_, server)| server))
+            .chain(endpoints.iter().map(|(_, server)| server))
             .map(Arc::clone)
             .collect();
         let drain = Arc::new(Drain::default());
@@ -197,7 +197,7 @@ pub(super) fn router(
         telemetry: server.telemetry().clone(),
         refusals: Refusals::new(&server.telemetry().metrics),
         endpoint: Endpoint { server, config },
-        mounts: std::collections::HashMap::new(),
+        endpoints: std::collections::HashMap::new(),
         prefix: authenticator.prefix().into(),
         authenticator,
         layers,

@@ -40,7 +40,7 @@ pub struct ServerContext {
     /// Name of this replica, such as that of its host, for operators.
     pub name: Option<Box<str>>,
     /// Name of the endpoint; `None` for `/mcp`.
-    pub mount: Option<Box<str>>,
+    pub endpoint: Option<Box<str>>,
 }
 
 /// Dependencies of a server, built by other modules.
@@ -72,18 +72,22 @@ impl Server {
             audit,
         } = parts;
         let metrics = &telemetry.metrics;
-        let labels: Vec<_> = shared.mount.iter().map(|name| ("mount", &**name)).collect();
-        let mount = match &shared.mount {
+        let labels: Vec<_> = shared
+            .endpoint
+            .iter()
+            .map(|name| ("endpoint", &**name))
+            .collect();
+        let endpoint = match &shared.endpoint {
             None => MAIN_ENDPOINT.to_owned(),
             // Endpoint names contain no colon, so the result is unambiguous.
             Some(name) => format!("{MAIN_ENDPOINT}:{name}"),
         };
-        let mount = mount.as_str();
+        let endpoint = endpoint.as_str();
         let replica = u64::from_ne_bytes(random_bytes());
         catalog.count_in(metrics);
         telemetry.mark_secret(&catalog.secret_arguments());
         let snapshot = Snapshot::new(catalog, &config, admission);
-        let identity = (&keys, mount, replica);
+        let identity = (&keys, endpoint, replica);
         let hits = Arc::clone(&limits.hits);
         let sessions = Sessions::new(identity, config.session_seconds, hits, metrics);
         let inflight = Arc::new(Inflight::new(
@@ -93,11 +97,11 @@ impl Server {
             Arc::clone(&limits.hits),
         ));
         inflight.client_requests.show(metrics, &labels);
-        let liveness = Liveness::new(shared.state.clone(), mount, replica);
+        let liveness = Liveness::new(shared.state.clone(), endpoint, replica);
         let streams = Arc::new(Streams::new(
             config.streams.clone(),
             (shared.state.clone(), shared.is_shared),
-            (mount, Arc::clone(&liveness)),
+            (endpoint, Arc::clone(&liveness)),
             Arc::clone(&inflight),
             shared.announcer,
         ));
@@ -105,7 +109,7 @@ impl Server {
         let tasks = Tasks::new(
             (shared.state.clone(), shared.is_shared),
             config.tasks.clone(),
-            mount,
+            endpoint,
             Arc::clone(&streams),
             liveness,
         );
@@ -131,7 +135,7 @@ impl Server {
             observability: Observability::new(telemetry.clone(), &methods),
             config,
             keys,
-            mount: mount.into(),
+            endpoint: endpoint.into(),
             replica,
             methods,
             sessions,

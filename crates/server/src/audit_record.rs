@@ -104,7 +104,7 @@ pub(super) fn audit_request<'a>(
         .filter(|subject| subject.kind == SubjectKind::Tool)
         .and_then(|subject| snapshot.catalog.tool(&subject.name));
     let mut entry = entry_of(Event::Call, reached.map(|tool| &*tool.tool));
-    entry.mount = Some(server.mount.clone());
+    entry.endpoint = Some(server.endpoint.clone());
     entry.principal = Some(Arc::clone(principal));
     entry.client = seen.peer.map(|peer| peer.address);
     entry.trace = watch
@@ -146,7 +146,7 @@ pub(super) fn audit_task(
     let snapshot = server.snapshots.load();
     let reached = snapshot.catalog.tool(tool);
     let mut entry = entry_of(Event::Task, reached.map(|tool| &*tool.tool));
-    entry.mount = Some(server.mount.clone());
+    entry.endpoint = Some(server.endpoint.clone());
     entry.principal = Some(Arc::clone(caller.principal));
     entry.session = caller.session.cloned();
     entry.subject = Some(Subject::new(SubjectKind::Tool, tool));

@@ -48,7 +48,7 @@ pub fn open(
         number: random_bytes(),
         owner: short_digest(&[principal.id().as_bytes()]),
     };
-    let id = id.sign(&server.keys, &server.mount);
+    let id = id.sign(&server.keys, &server.endpoint);
     let first = StreamEvent::event("endpoint", format!("{path}?sessionId={id}").into());
     let id: Box<str> = id.into();
     server
@@ -121,7 +121,7 @@ fn forward(
         Reply::refuse(RejectReason::SessionUnknown, None, code, message)
     };
     let owner = short_digest(&[principal.id().as_bytes()]);
-    let to = SseSessionId::read(id, &server.keys, &server.mount)
+    let to = SseSessionId::read(id, &server.keys, &server.endpoint)
         .filter(|id| id.owner == owner && id.replica != server.replica)
         .map(|id| id.replica)
         .ok_or_else(|| {

@@ -88,7 +88,12 @@ pub(super) fn list<T: ListItem>(
         #[serde(borrow)]
         cursor: Option<Cow<'a, str>>,
     }
-    let frame = snapshot.frame(caller.revision, &server.config, &server.keys, &server.mount);
+    let frame = snapshot.frame(
+        caller.revision,
+        &server.config,
+        &server.keys,
+        &server.endpoint,
+    );
     if let (Some(view), Some(shelf)) = (&snapshot.policy_view, shelf) {
         let class = view.policy.class_of(caller.principal);
         let visible = view.visible(&class, shelf, &snapshot.catalog);

@@ -13,7 +13,7 @@ use crate::state::{SharedState, StateError};
 /// Liveness of the replicas of one server.
 pub(super) struct Liveness {
     state: SharedState,
-    mount: Box<str>,
+    endpoint: Box<str>,
     replica: u64,
     /// Replicas without a heartbeat, by the key of the heartbeat.
     missing: Mutex<HashMap<String, MissingPeer>>,
@@ -39,10 +39,10 @@ struct MissingPeer {
 }
 
 impl Liveness {
-    pub(super) fn new(state: SharedState, mount: &str, replica: u64) -> Arc<Self> {
+    pub(super) fn new(state: SharedState, endpoint: &str, replica: u64) -> Arc<Self> {
         Arc::new(Self {
             state,
-            mount: mount.into(),
+            endpoint: endpoint.into(),
             replica,
             missing: Mutex::default(),
         })
@@ -115,11 +115,11 @@ impl Liveness {
     }
 
     fn key_of_tasks(&self, replica: u64) -> String {
-        format!("task-runner/{}/{replica:016x}", self.mount)
+        format!("task-runner/{}/{replica:016x}", self.endpoint)
     }
 
     fn key_of_calls(&self, replica: u32) -> String {
-        format!("call-runner/{}/{replica:08x}", self.mount)
+        format!("call-runner/{}/{replica:08x}", self.endpoint)
     }
 }
 

@@ -28,7 +28,7 @@ pub struct Server {
     pub(super) bounds: MessageBounds,
     pub(super) keys: Arc<KeyRing>,
     /// Name of the endpoint; bound into everything that is sealed.
-    pub(super) mount: Box<str>,
+    pub(super) endpoint: Box<str>,
     /// Random identifier of this process, stored in the sessions that it issues.
     pub(super) replica: u64,
     /// Custom methods of the application, by name.
@@ -53,7 +53,7 @@ pub struct Server {
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server")
-            .field("mount", &self.mount)
+            .field("endpoint", &self.endpoint)
             .finish_non_exhaustive()
     }
 }

@@ -111,7 +111,7 @@ impl Server {
 
     fn scope<'a>(&'a self, principal: &'a str, target: [u8; 32]) -> StateScope<'a> {
         StateScope {
-            mount: &self.mount,
+            endpoint: &self.endpoint,
             principal,
             target,
         }
@@ -258,7 +258,7 @@ impl Server {
 
     fn journal_log(&self, id: [u8; 16]) -> String {
         let id = u128::from_be_bytes(id);
-        format!("journal/{}/{id:032x}", self.mount)
+        format!("journal/{}/{id:032x}", self.endpoint)
     }
 }
 

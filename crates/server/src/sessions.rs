@@ -18,7 +18,7 @@ use crate::telemetry::{Counter, Metrics, SESSION_DURATION, SESSIONS_OPENED, Timi
 pub(super) struct Sessions {
     keys: Arc<KeyRing>,
     /// Name of the endpoint, sealed into the ids.
-    mount: Box<str>,
+    endpoint: Box<str>,
     replica: u64,
     /// Maximum age of a session in seconds.
     max_age: u64,
@@ -43,7 +43,7 @@ pub(super) struct ClientDeclaration<'a> {
 
 impl Sessions {
     pub(super) fn new(
-        (keys, mount, replica): (&Arc<KeyRing>, &str, u64),
+        (keys, endpoint, replica): (&Arc<KeyRing>, &str, u64),
         max_age: u64,
         hits: Arc<LimitCounters>,
         metrics: &Metrics,
@@ -57,7 +57,7 @@ impl Sessions {
         });
         Self {
             keys: Arc::clone(keys),
-            mount: mount.into(),
+            endpoint: endpoint.into(),
             replica,
             max_age,
             hits,
@@ -124,7 +124,7 @@ impl Sessions {
             ));
         };
         headers
-            .opened(|| worker.open(&self.keys, &self.mount, id))
+            .opened(|| worker.open(&self.keys, &self.endpoint, id))
             .filter(|session| {
                 let is_valid = worker.now() < session.expires;
                 if !is_valid {
@@ -154,7 +154,7 @@ impl Sessions {
         id: &[u8],
         requested: Option<Revision>,
     ) -> Option<Arc<Session>> {
-        let session = match Session::open(&self.keys, &self.mount, id) {
+        let session = match Session::open(&self.keys, &self.endpoint, id) {
             Some(known) => known,
             None => {
                 let client = ClientDeclaration {
@@ -166,7 +166,7 @@ impl Sessions {
                     version: "",
                 };
                 let issue = self.issue(&client, principal, worker.now());
-                Session::stand_in(&self.mount, id, issue)?
+                Session::stand_in(&self.endpoint, id, issue)?
             }
         };
         let is_allowed = session.belongs_to(principal.id()) && !self.revoked.contains(&session);
@@ -175,7 +175,7 @@ impl Sessions {
 
     /// Seals a session into the id that its client sends.
     pub(super) fn seal(&self, session: &Session) -> String {
-        session.seal(&self.keys, &self.mount)
+        session.seal(&self.keys, &self.endpoint)
     }
 
     /// Revokes a session at its client's request.

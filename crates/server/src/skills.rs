@@ -38,7 +38,12 @@ pub(super) fn list(server: &Server, caller: Caller<'_>, request: &Request<'_>) -
             Err(e) => return invalid_params(request.id, &e.to_string()),
         };
         let sees = |uri: &str| snapshot.sees_uri(caller.principal, uri);
-        let frame = snapshot.frame(caller.revision, &server.config, &server.keys, &server.mount);
+        let frame = snapshot.frame(
+            caller.revision,
+            &server.config,
+            &server.keys,
+            &server.endpoint,
+        );
         let page = view.page_by_uri(
             table,
             |skill| visible_entry(&skill.entry, sees),

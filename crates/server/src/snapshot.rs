@@ -192,7 +192,7 @@ impl Snapshot {
         revision: Revision,
         config: &ServerConfig,
         keys: &'a KeyRing,
-        mount: &'a str,
+        endpoint: &'a str,
     ) -> ListingFrame<'a> {
         ListingFrame {
             revision,
@@ -203,7 +203,7 @@ impl Snapshot {
                 ""
             },
             keys,
-            mount,
+            endpoint,
         }
     }
 }

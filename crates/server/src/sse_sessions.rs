@@ -92,17 +92,17 @@ pub(super) struct SseSessionId {
 const SESSION_ID_KIND: &str = "legacy session 1";
 
 impl SseSessionId {
-    pub(super) fn sign(&self, keys: &KeyRing, mount: &str) -> String {
+    pub(super) fn sign(&self, keys: &KeyRing, endpoint: &str) -> String {
         let mut text = self.replica.to_be_bytes().to_vec();
         text.extend_from_slice(&self.number);
         text.extend_from_slice(&self.owner);
         let kind = SESSION_ID_KIND;
-        keys.sign(Purpose { kind, mount }, &text)
+        keys.sign(Purpose { kind, endpoint }, &text)
     }
 
-    pub(super) fn read(id: &str, keys: &KeyRing, mount: &str) -> Option<Self> {
+    pub(super) fn read(id: &str, keys: &KeyRing, endpoint: &str) -> Option<Self> {
         let kind = SESSION_ID_KIND;
-        let text = keys.verify(Purpose { kind, mount }, id.as_bytes())?;
+        let text = keys.verify(Purpose { kind, endpoint }, id.as_bytes())?;
         let (replica, rest) = text.split_first_chunk()?;
         let (number, rest) = rest.split_first_chunk()?;
         Some(Self {

@@ -76,13 +76,13 @@ pub(super) fn replica_of(state: SharedState) -> Arc<Server> {
 }
 
 /// Creates two servers with one key, the second for another endpoint.
-fn at_two_mounts(names: &[&str]) -> (Arc<Server>, Arc<Server>) {
+fn at_two_endpoints(names: &[&str]) -> (Arc<Server>, Arc<Server>) {
     let keys = || {
         let keys = vec!["a key that both of these servers have".to_owned().into()];
         KeyRing::new(&SealConfig { keys }).expect("long enough")
     };
     let context = ServerContext {
-        mount: Some("other".into()),
+        endpoint: Some("other".into()),
         ..ServerContext::default()
     };
     let other = sharing(context, keys(), names);
@@ -438,8 +438,8 @@ fn text(reply: Reply) -> Value {
 }
 
 #[test]
-fn lh_08_a_session_of_another_mount_is_unknown() {
-    let (server, other) = at_two_mounts(&[]);
+fn lh_08_a_session_of_another_endpoint_is_unknown() {
+    let (server, other) = at_two_endpoints(&[]);
     let worker = at(START);
     let id = session(&server, &worker);
     let ping = json!({"jsonrpc": "2.0", "id": 2, "method": "ping"});
@@ -463,8 +463,8 @@ fn lh_08_a_session_of_somebody_else_is_unknown() {
 }
 
 #[test]
-fn pag_01_a_cursor_of_another_mount_is_refused() {
-    let (server, other) = at_two_mounts(&["a", "b"]);
+fn pag_01_a_cursor_of_another_endpoint_is_refused() {
+    let (server, other) = at_two_endpoints(&["a", "b"]);
     let worker = at(START);
     let list = |server: &Arc<Server>, params: Value| {
         let id = session(server, &at(START));

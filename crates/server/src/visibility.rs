@@ -100,9 +100,9 @@ impl PolicyView {
             return Some(page);
         }
         // The cursor is bound to the class, so that another class cannot continue with it.
-        let mount = format!("{} {}", frame.mount, class.digest);
+        let endpoint = format!("{} {}", frame.endpoint, class.digest);
         let frame = ListingFrame {
-            mount: &mount,
+            endpoint: &endpoint,
             ..frame
         };
         let start = match cursor {
@@ -152,9 +152,9 @@ impl PolicyView {
         cursor: Option<&str>,
     ) -> Option<SharedBytes> {
         let class = self.policy.class_of(principal);
-        let mount = format!("{} {}", frame.mount, class.digest);
+        let endpoint = format!("{} {}", frame.endpoint, class.digest);
         let frame = ListingFrame {
-            mount: &mount,
+            endpoint: &endpoint,
             ..frame
         };
         let start = match cursor {

@@ -53,23 +53,25 @@ impl WorkerState {
     }
 
     #[inline]
-    pub fn open(&self, keys: &KeyRing, mount: &str, id: &[u8]) -> Option<Arc<Session>> {
-        if mount != MAIN_ENDPOINT {
-            return self.open_elsewhere(keys, mount, id);
+    pub fn open(&self, keys: &KeyRing, endpoint: &str, id: &[u8]) -> Option<Arc<Session>> {
+        if endpoint != MAIN_ENDPOINT {
+            return self.open_elsewhere(keys, endpoint, id);
         }
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        opened.get(keys, mount, id)
+        opened.get(keys, endpoint, id)
     }
 
-    fn open_elsewhere(&self, keys: &KeyRing, mount: &str, id: &[u8]) -> Option<Arc<Session>> {
+    fn open_elsewhere(&self, keys: &KeyRing, endpoint: &str, id: &[u8]) -> Option<Arc<Session>> {
         let mut all = self
             .elsewhere
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if let Some(opened) = all.get_mut(mount) {
-            return opened.get(keys, mount, id);
+        if let Some(opened) = all.get_mut(endpoint) {
+            return opened.get(keys, endpoint, id);
         }
-        all.entry(mount.into()).or_default().get(keys, mount, id)
+        all.entry(endpoint.into())
+            .or_default()
+            .get(keys, endpoint, id)
     }
 
     #[cfg(test)]

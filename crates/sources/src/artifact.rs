@@ -114,7 +114,7 @@ const BEGINNING: usize = 1000;
 fn purpose() -> Purpose<'static> {
     Purpose {
         kind: KIND,
-        mount: "",
+        endpoint: "",
     }
 }
 

@@ -374,12 +374,12 @@ fn auth_05_a_token_for_one_endpoint_is_no_good_at_another() {
     let issuer = Issuer::start();
     let server = serve(&issuer)
         .configured(|c| {
-            let mount = |config: Value| serde_json::from_value(config).expect("valid");
+            let endpoint = |config: Value| serde_json::from_value(config).expect("valid");
             c.endpoints
-                .insert("own".to_owned(), mount(json!({"tools": ["who"]})));
+                .insert("own".to_owned(), endpoint(json!({"tools": ["who"]})));
             let scoped =
                 json!({"tools": ["who"], "audience": ["urn:files"], "scopes": ["files:read"]});
-            c.endpoints.insert("files".to_owned(), mount(scoped));
+            c.endpoints.insert("files".to_owned(), endpoint(scoped));
         })
         .start();
     let status = |path: &str, claims: Value| {

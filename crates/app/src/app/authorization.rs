@@ -9,7 +9,7 @@ use longshore_authserver::{AuthorizationServer, is_path};
 use super::AppError;
 use super::endpoints::SharedParts;
 use crate::auth::{
-    Authentication, DpopNonces, DpopVerifier, FacadeSetupError, MountPlace, OAuthSetupError,
+    Authentication, DpopNonces, DpopVerifier, EndpointScopes, FacadeSetupError, OAuthSetupError,
     PublicUrl,
 };
 use crate::seal::SignedNonces;
@@ -53,7 +53,7 @@ pub(super) fn serve(
     config: &Config,
     auth: &Authentication,
     parts: &SharedParts,
-    places: &[MountPlace],
+    places: &[EndpointScopes],
     dpop: DpopVerifier,
 ) -> Result<Option<Arc<AuthorizationServer>>, AppError> {
     let facade = &config.auth.oauth.facade;

@@ -33,7 +33,7 @@ use super::{App, methods, upstream_metrics};
 use crate::audit::Audit;
 #[cfg(all(feature = "oauth", feature = "sources"))]
 use crate::auth::PublicUrl;
-use crate::auth::{Authentication, Authenticator, MountPlace, ServerFacts};
+use crate::auth::{Authentication, Authenticator, EndpointScopes, ServerFacts};
 use crate::config::{
     Config, Flags, Loaded, Transport, is_public, validate_bound, validate_features,
 };
@@ -291,9 +291,9 @@ impl App {
 
     /// Creates the authentication of callers, at `/mcp` and at the endpoints beside it.
     pub(super) fn authentication(&mut self, config: &Config) -> Result<Authentication, AppError> {
-        let mounts = self.endpoint_requirements(config)?;
+        let endpoints = self.endpoint_requirements(config)?;
         let place = ServerFacts {
-            mounts: &mounts,
+            endpoints: &endpoints,
             name: config.server.title.as_ref().unwrap_or(&config.server.name),
             public_url: config.http.public_url.as_deref(),
             trusted: &config.http.trusted_proxies,
@@ -303,7 +303,7 @@ impl App {
         Ok(Authentication::new(&config.auth, place, proofs)?)
     }
 
-    fn endpoint_requirements(&self, config: &Config) -> Result<Vec<MountPlace>, AppError> {
+    fn endpoint_requirements(&self, config: &Config) -> Result<Vec<EndpointScopes>, AppError> {
         let apps = self.beside.iter().map(|(name, _)| name.as_str());
         endpoints::requirements(config, apps)
     }
@@ -386,7 +386,7 @@ impl App {
             is_shared,
             announcer: self.offers.announcer,
             name: instance_name(&Probe::real()).map(Into::into),
-            mount: None,
+            endpoint: None,
         };
         let limits = limits(config, &telemetry, &shared, &keys);
         let audit = Audit::start(&config.audit, &telemetry)?;

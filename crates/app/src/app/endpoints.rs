@@ -7,7 +7,7 @@ use super::admission::check_search_names;
 use super::error::{AppError, EndpointError};
 use super::items::{AppItems, Identity};
 use crate::audit::Audit;
-use crate::auth::{MountPlace, Policy};
+use crate::auth::{EndpointScopes, Policy};
 use crate::catalog::{Announcer, Catalog, SourceItems};
 use crate::config::Config;
 use crate::limit::Limits;
@@ -18,7 +18,7 @@ use crate::server::{
 };
 use crate::state::SharedState;
 use crate::telemetry::Telemetry;
-use crate::transport::http::Mounts;
+use crate::transport::http::NamedEndpoints;
 
 /// Parts that all endpoints of a process share.
 pub(super) struct SharedParts {
@@ -63,20 +63,23 @@ struct AppContent {
 }
 
 fn invalid(name: &str, problem: impl Into<String>) -> AppError {
-    AppError::Mount(EndpointError::new(name, problem))
+    AppError::Endpoint(EndpointError::new(name, problem))
 }
 
 /// Returns the requirements for callers of each endpoint.
 pub(super) fn requirements<'a>(
     config: &Config,
     apps: impl Iterator<Item = &'a str>,
-) -> Result<Vec<MountPlace>, AppError> {
-    let configured = config.endpoints.iter().map(|(name, endpoint)| MountPlace {
-        name: name.as_str().into(),
-        audience: endpoint.audience.clone(),
-        scopes: endpoint.scopes.clone(),
-    });
-    let own = apps.map(|name| MountPlace {
+) -> Result<Vec<EndpointScopes>, AppError> {
+    let configured = config
+        .endpoints
+        .iter()
+        .map(|(name, endpoint)| EndpointScopes {
+            name: name.as_str().into(),
+            audience: endpoint.audience.clone(),
+            scopes: endpoint.scopes.clone(),
+        });
+    let own = apps.map(|name| EndpointScopes {
         name: name.into(),
         audience: Vec::new(),
         scopes: Vec::new(),
@@ -141,7 +144,7 @@ pub(super) async fn build(
 }
 
 /// Returns the server of each endpoint, by name.
-pub(super) fn servers(endpoints: &[Endpoint]) -> Mounts {
+pub(super) fn servers(endpoints: &[Endpoint]) -> NamedEndpoints {
     let each = endpoints.iter();
     each.map(|endpoint| (endpoint.name.clone(), Arc::clone(&endpoint.server)))
         .collect()
@@ -165,7 +168,7 @@ impl Endpoint {
             is_shared: parts.is_shared,
             announcer: announcer.clone(),
             name: None,
-            mount: Some(name.as_str().into()),
+            endpoint: Some(name.as_str().into()),
         };
         let admission = Admission {
             policy: Policy::new(&config.policy)?,

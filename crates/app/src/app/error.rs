@@ -84,7 +84,7 @@ pub enum AppError {
     Toolset(#[from] ToolsetError),
     /// An endpoint beside `/mcp` is invalid.
     #[error(transparent)]
-    Mount(#[from] EndpointError),
+    Endpoint(#[from] EndpointError),
     /// The settings of an upstream server are invalid, or a mandatory one is down.
     #[error(transparent)]
     Upstream(#[from] UpstreamError),
@@ -228,7 +228,7 @@ impl AppError {
             Self::Unprovided(_) => "LS-CATALOG-02",
             Self::NothingOffered(_) => "LS-CATALOG-03",
             Self::Method { .. } => "LS-CATALOG-04",
-            Self::Mount(_) => "LS-CATALOG-05",
+            Self::Endpoint(_) => "LS-CATALOG-05",
             Self::Audit(_) => "LS-AUDIT-01",
             Self::Key(_) => "LS-SEAL-01",
             Self::ServerCard(_) => "LS-CATALOG-06",

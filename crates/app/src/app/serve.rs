@@ -23,13 +23,13 @@ use crate::server::Server;
 use crate::source::Upstreams;
 use crate::telemetry::Export;
 use crate::transport::drain::DrainDeadlines;
-use crate::transport::http::{AdminListener, HttpConfig, Layers, Listener, Mounts};
+use crate::transport::http::{AdminListener, HttpConfig, Layers, Listener, NamedEndpoints};
 use crate::transport::stdio::{self, StdioConfig};
 
 /// A server that is bound to its address and does not serve yet.
 pub struct BoundServer {
     pub(super) server: Arc<Server>,
-    pub(super) endpoints: Mounts,
+    pub(super) endpoints: NamedEndpoints,
     pub(super) catalogs: Arc<CatalogBuilder>,
     pub(super) upstreams: Option<Arc<Upstreams>>,
     pub(super) listener: Option<Listener>,

@@ -31,7 +31,7 @@ use crate::auth::Authentication;
 use crate::net::{Background, OnFailure};
 use crate::server::Server;
 use crate::telemetry::Telemetry;
-use crate::transport::http::{AdminListener, Listener, Mounts};
+use crate::transport::http::{AdminListener, Listener, NamedEndpoints};
 
 /// Owner of the background tasks of one server. Dropping it aborts them.
 #[derive(Debug)]
@@ -147,7 +147,7 @@ impl Drop for ServingTasks<'_> {
 /// Parts of a server that have background tasks.
 pub(super) struct ServerTasks<'a> {
     pub(super) server: Arc<Server>,
-    pub(super) endpoints: Mounts,
+    pub(super) endpoints: NamedEndpoints,
     pub(super) catalogs: Arc<CatalogBuilder>,
     pub(super) reloader: Option<Reloader>,
     pub(super) auth: Arc<Authentication>,

@@ -313,7 +313,7 @@ impl Flow {
             name: "test",
             public_url: Some("https://mcp.example.com/mcp"),
             trusted: &TrustedProxies::default(),
-            mounts: &[],
+            endpoints: &[],
             asks_for_certificates: false,
         };
         let authentication = Authentication::new(&config, place, Vec::new()).expect("valid");

@@ -132,7 +132,7 @@ pub struct Entry {
     pub event: Event,
     pub time: SystemTime,
     pub outcome: Option<Outcome>,
-    pub mount: Option<Box<str>>,
+    pub endpoint: Option<Box<str>>,
     pub method: Option<Box<str>>,
     pub subject: Option<Subject>,
     /// Tool through which the subject was called, such as `call_tool`.
@@ -158,7 +158,7 @@ impl Entry {
             event,
             time: SystemTime::now(),
             outcome: None,
-            mount: None,
+            endpoint: None,
             method: None,
             subject: None,
             via: None,
@@ -207,8 +207,8 @@ impl Entry {
         if let Some(client) = self.client {
             put("client", client.to_canonical().to_string().into());
         }
-        if let Some(mount) = &self.mount {
-            put("mount", (**mount).into());
+        if let Some(endpoint) = &self.endpoint {
+            put("endpoint", (**endpoint).into());
         }
         if let Some(method) = &self.method {
             put("method", (**method).into());

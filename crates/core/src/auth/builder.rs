@@ -37,14 +37,14 @@ pub struct ServerFacts<'p> {
     pub public_url: Option<&'p str>,
     pub trusted: &'p TrustedProxies,
     /// Its endpoints beside `/mcp`.
-    pub mounts: &'p [MountPlace],
+    pub endpoints: &'p [EndpointScopes],
     /// True if clients are asked for certificates.
     pub asks_for_certificates: bool,
 }
 
 /// Facts about an endpoint besides `/mcp`.
 #[derive(Clone, Debug)]
-pub struct MountPlace {
+pub struct EndpointScopes {
     pub name: Box<str>,
     /// Accepted token audiences. Empty to derive them from the other settings.
     pub audience: Vec<String>,
@@ -52,7 +52,7 @@ pub struct MountPlace {
     pub scopes: Vec<String>,
 }
 
-impl MountPlace {
+impl EndpointScopes {
     /// Required audience of its tokens, if it is not that of `/mcp`.
     fn audiences(&self, config: &AuthConfig, endpoint: Option<&str>) -> Option<Vec<String>> {
         if !self.audience.is_empty() {
@@ -98,9 +98,9 @@ impl Authentication {
                     let proof = Tokens::new(&config.oauth, &implied, endpoint.as_deref())?;
                     // If one endpoint has an audience of its own, all have, because the audience determines the
                     // endpoint of a token.
-                    let each = place.mounts.iter().map(|mount| {
-                        let audiences = mount.audiences(config, endpoint.as_deref());
-                        (mount.name.clone(), audiences)
+                    let each = place.endpoints.iter().map(|named| {
+                        let audiences = named.audiences(config, endpoint.as_deref());
+                        (named.name.clone(), audiences)
                     });
                     let each: Vec<_> = each.collect();
                     let proof = match each.iter().any(|(_, audiences)| audiences.is_some()) {
@@ -147,10 +147,10 @@ impl Authentication {
             },
             public,
             trusted: place.trusted.clone(),
-            mounts: place
-                .mounts
+            endpoints: place
+                .endpoints
                 .iter()
-                .map(|mount| (mount.name.clone(), mount.scopes.clone()))
+                .map(|endpoint| (endpoint.name.clone(), endpoint.scopes.clone()))
                 .collect(),
             metadata_url: config.oauth.metadata_url.clone(),
             checks_certificates: place.asks_for_certificates,

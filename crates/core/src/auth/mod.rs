@@ -32,7 +32,7 @@ mod credential_cache;
 pub use api_key::ApiKeys;
 pub use api_key::{KeyHash, new_key};
 pub use authenticator::Authenticator;
-pub use builder::{Authentication, MountPlace, ServerFacts};
+pub use builder::{Authentication, EndpointScopes, ServerFacts};
 pub use certificate::CertificateConfig;
 pub use client_certificate::{CertificateName, ClientCertificate};
 pub use config::{ApiKeyConfig, AuthConfig, AuthMethodKind, AuthSetupError, ForwardedConfig};

@@ -170,7 +170,7 @@ pub struct Resource {
     /// True if access tokens must be bound to a key of the client (DPoP).
     pub(super) requires_dpop: bool,
     /// Endpoints besides the first one, with the scopes that each needs.
-    pub(super) mounts: Vec<(Box<str>, Vec<String>)>,
+    pub(super) endpoints: Vec<(Box<str>, Vec<String>)>,
 }
 
 impl Resource {
@@ -193,16 +193,19 @@ impl Resource {
     }
 
     /// Returns the additional endpoint at a path, with its scopes.
-    fn mount_at(&self, path: &str) -> Option<(&str, &[String])> {
+    fn endpoint_at(&self, path: &str) -> Option<(&str, &[String])> {
         let name = path.strip_prefix(ENDPOINT)?.strip_prefix('/')?;
         let name = name.trim_end_matches('/');
-        let mount = self.mounts.iter().find(|(known, _)| **known == *name);
-        mount.map(|(name, scopes)| (&**name, &**scopes))
+        let endpoint = self.endpoints.iter().find(|(known, _)| **known == *name);
+        endpoint.map(|(name, scopes)| (&**name, &**scopes))
     }
 
     /// Returns the scopes that every request to an additional endpoint needs.
-    pub(super) fn scopes_of(&self, mount: &str) -> &[String] {
-        let known = self.mounts.iter().find(|(known, _)| **known == *mount);
+    pub(super) fn scopes_of(&self, endpoint: &str) -> &[String] {
+        let known = self
+            .endpoints
+            .iter()
+            .find(|(known, _)| **known == *endpoint);
         known.map_or(&[], |(_, scopes)| scopes)
     }
 
@@ -220,11 +223,11 @@ impl Resource {
             ENDPOINT.to_owned(),
             format!("{}{ENDPOINT}", at.prefix),
         ];
-        let mount = self.mount_at(at.below(rest));
-        if mount.is_none() && !known.iter().any(|path| path == rest.trim_end_matches('/')) {
+        let endpoint = self.endpoint_at(at.below(rest));
+        if endpoint.is_none() && !known.iter().any(|path| path == rest.trim_end_matches('/')) {
             return None;
         }
-        let (resource, scopes) = match mount {
+        let (resource, scopes) = match endpoint {
             Some((name, scopes)) => (
                 format!("{}/{name}", at.endpoint()),
                 self.with_scopes(scopes),
@@ -288,8 +291,8 @@ impl Resource {
         let at = self.at(seen);
         let path = seen.uri.path();
         let path = at.as_ref().map_or(path, |at| at.below(path));
-        let mount = self.mount_at(path);
-        let scopes = match (error, mount) {
+        let endpoint = self.endpoint_at(path);
+        let scopes = match (error, endpoint) {
             (AuthError::InsufficientScope { required }, _) => required.clone(),
             (_, Some((_, own))) => self.with_scopes(&[own, needed].concat()),
             (_, None) => self.with_scopes(needed),
@@ -298,7 +301,7 @@ impl Resource {
             parameters.push(format!(r#"scope="{}""#, quotable(&scopes.join(" "))));
         }
         if !self.issuers.is_empty() {
-            let metadata = match (&self.metadata_url, mount) {
+            let metadata = match (&self.metadata_url, endpoint) {
                 (Some(url), None) => Some(url.clone()),
                 (None, None) => at.map(|at| at.metadata()),
                 (_, Some((name, _))) => at.map(|at| format!("{}/{name}", at.metadata())),
@@ -351,7 +354,7 @@ mod tests {
             dpop_algorithms: &[],
             requires_dpop: false,
             name: "test".to_owned(),
-            mounts: vec![("files".into(), vec!["files:read".to_owned()])],
+            endpoints: vec![("files".into(), vec!["files:read".to_owned()])],
         }
     }
 

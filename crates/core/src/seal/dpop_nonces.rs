@@ -10,7 +10,7 @@ use crate::auth::DpopNonces;
 const NONCE_SECONDS: u64 = 300;
 const PURPOSE: Purpose<'_> = Purpose {
     kind: "dpop-nonce-1",
-    mount: "",
+    endpoint: "",
 };
 
 /// Nonces that the key ring signs.

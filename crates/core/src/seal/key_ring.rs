@@ -33,7 +33,7 @@ struct Key {
 pub struct Purpose<'a> {
     /// Kind of thing, with the version of its layout.
     pub kind: &'static str,
-    pub mount: &'a str,
+    pub endpoint: &'a str,
 }
 
 /// The kind of what lies in a store.
@@ -134,7 +134,7 @@ impl KeyRing {
         let mut body = body.to_vec();
         let purpose = Purpose {
             kind: STORED,
-            mount: place,
+            endpoint: place,
         };
         let plain = key.aead.open_in_place(
             Nonce::assume_unique_for_key(*nonce),
@@ -150,7 +150,7 @@ impl KeyRing {
     pub fn seeds(&self, kind: &'static str) -> impl Iterator<Item = [u8; 32]> + '_ {
         let purpose = Purpose {
             kind,
-            mount: "seed",
+            endpoint: "seed",
         };
         self.keys.iter().map(move |key| {
             let mut seed = [0; 32];
@@ -162,7 +162,7 @@ impl KeyRing {
 
     /// Returns a number that depends on the first key and the purpose, and is unpredictable without the key.
     pub fn number(&self, kind: &'static str) -> u64 {
-        let mac = self.keys[0].mac(Purpose { kind, mount: "" }, b"number");
+        let mac = self.keys[0].mac(Purpose { kind, endpoint: "" }, b"number");
         let (number, _) = mac.split_first_chunk().unwrap_or((&[0; 8], &[]));
         u64::from_le_bytes(*number)
     }
@@ -238,7 +238,7 @@ impl Key {
     fn seal_stored(&self, place: &str, plain: &[u8]) -> Vec<u8> {
         let purpose = Purpose {
             kind: STORED,
-            mount: place,
+            endpoint: place,
         };
         // The nonce derives from the content, because stores compare sealed texts. AES-GCM-SIV tolerates equal
         // nonces, and they are equal only for equal texts.
@@ -278,7 +278,7 @@ impl Key {
 
 impl Purpose<'_> {
     fn bytes(&self) -> Vec<u8> {
-        [self.kind.as_bytes(), &[0], self.mount.as_bytes()].concat()
+        [self.kind.as_bytes(), &[0], self.endpoint.as_bytes()].concat()
     }
 }
 
@@ -331,7 +331,7 @@ mod tests {
 
     const HERE: Purpose<'static> = Purpose {
         kind: "test",
-        mount: "mcp",
+        endpoint: "mcp",
     };
 
     fn ring(secrets: &[&str]) -> KeyRing {
@@ -366,17 +366,17 @@ mod tests {
     }
 
     #[test]
-    fn a_seal_is_good_for_its_purpose_and_mount_only() {
+    fn a_seal_is_good_for_its_purpose_and_endpoint_only() {
         let keys = ring(&["a"]);
         let (sealed, signed) = (keys.seal(HERE, b"text"), keys.sign(HERE, b"text"));
         for other in [
             Purpose {
-                mount: "other",
+                endpoint: "other",
                 ..HERE
             },
             Purpose {
                 kind: "tes",
-                mount: "tmcp",
+                endpoint: "tmcp",
             },
         ] {
             assert_eq!(keys.open(other, sealed.as_bytes()), None);

@@ -71,7 +71,7 @@ pub enum OpenedState {
 /// Scope of a state: principal and request.
 #[derive(Clone, Copy, Debug)]
 pub struct StateScope<'a> {
-    pub mount: &'a str,
+    pub endpoint: &'a str,
     /// ID of the principal that sent the request.
     pub principal: &'a str,
     /// Digest of the request's method, its target and its arguments.
@@ -124,7 +124,7 @@ impl RequestState {
         plain.extend_from_slice(&id);
         let purpose = Purpose {
             kind: KIND,
-            mount: scope.mount,
+            endpoint: scope.endpoint,
         };
         keys.seal(purpose, &plain)
     }
@@ -161,7 +161,7 @@ impl RequestState {
         }
         let purpose = Purpose {
             kind: KIND,
-            mount: scope.mount,
+            endpoint: scope.endpoint,
         };
         Ok(keys.seal(purpose, &plain))
     }
@@ -201,7 +201,7 @@ impl RequestState {
     ) -> Option<OpenedState> {
         let purpose = Purpose {
             kind: KIND,
-            mount: scope.mount,
+            endpoint: scope.endpoint,
         };
         let plain = keys.open(purpose, sealed.as_bytes())?;
         let mut rest = Reader(&plain);
@@ -272,7 +272,7 @@ mod tests {
 
     fn scope() -> StateScope<'static> {
         StateScope {
-            mount: "mcp",
+            endpoint: "mcp",
             principal: "ada",
             target: [7; 32],
         }
@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(open(scope(), NOW + 900), None);
         for other in [
             StateScope {
-                mount: "other",
+                endpoint: "other",
                 ..scope()
             },
             StateScope {

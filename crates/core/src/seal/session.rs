@@ -72,14 +72,14 @@ impl Session {
     }
 
     /// A session for an id that says nothing here. `None` if no id of a session looks like it.
-    pub fn stand_in(mount: &str, id: &[u8], issue: SessionIssue<'_>) -> Option<Self> {
+    pub fn stand_in(endpoint: &str, id: &[u8], issue: SessionIssue<'_>) -> Option<Self> {
         let is_visible = |byte: &u8| (0x21..=0x7e).contains(byte);
         if id.is_empty() || ID_MAX_BYTES < id.len() || !id.iter().all(is_visible) {
             return None;
         }
         let nonce = short_digest(&[
             b"stand-in",
-            mount.as_bytes(),
+            endpoint.as_bytes(),
             issue.principal.as_bytes(),
             id,
         ]);
@@ -91,7 +91,7 @@ impl Session {
     }
 
     /// The value of `Mcp-Session-Id`: at most 512 bytes of visible ASCII.
-    pub fn seal(&self, keys: &KeyRing, mount: &str) -> String {
+    pub fn seal(&self, keys: &KeyRing, endpoint: &str) -> String {
         let mut plain = Vec::with_capacity(160);
         plain.push(LAYOUT);
         plain.push(self.revision as u8);
@@ -105,12 +105,24 @@ impl Session {
             plain.push(text.len() as u8);
             plain.extend_from_slice(text.as_bytes());
         }
-        keys.seal(Purpose { kind: KIND, mount }, &plain)
+        keys.seal(
+            Purpose {
+                kind: KIND,
+                endpoint,
+            },
+            &plain,
+        )
     }
 
     /// Opens an id. `None` if it is foreign or of another endpoint. Does not check the time.
-    pub fn open(keys: &KeyRing, mount: &str, id: &[u8]) -> Option<Self> {
-        let plain = keys.open(Purpose { kind: KIND, mount }, id)?;
+    pub fn open(keys: &KeyRing, endpoint: &str, id: &[u8]) -> Option<Self> {
+        let plain = keys.open(
+            Purpose {
+                kind: KIND,
+                endpoint,
+            },
+            id,
+        )?;
         let mut rest = Reader(&plain);
         if rest.array()? != [LAYOUT] {
             return None;
@@ -194,18 +206,18 @@ const GENERATION_MAX: usize = 2048;
 impl OpenedSessions {
     /// The session of an id, opened at most once while it is in use.
     #[inline]
-    pub fn get(&mut self, keys: &KeyRing, mount: &str, id: &[u8]) -> Option<Arc<Session>> {
+    pub fn get(&mut self, keys: &KeyRing, endpoint: &str, id: &[u8]) -> Option<Arc<Session>> {
         if let Some(session) = self.young.get(id) {
             return Some(Arc::clone(session));
         }
-        self.open(keys, mount, id)
+        self.open(keys, endpoint, id)
     }
 
     #[cold]
-    fn open(&mut self, keys: &KeyRing, mount: &str, id: &[u8]) -> Option<Arc<Session>> {
+    fn open(&mut self, keys: &KeyRing, endpoint: &str, id: &[u8]) -> Option<Arc<Session>> {
         let session = match self.old.remove(id) {
             Some(session) => session,
-            None => Arc::new(Session::open(keys, mount, id)?),
+            None => Arc::new(Session::open(keys, endpoint, id)?),
         };
         if self.young.len() == GENERATION_MAX {
             self.old = std::mem::take(&mut self.young);

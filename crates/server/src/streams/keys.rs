@@ -9,8 +9,8 @@ pub(super) struct Names {
 }
 
 impl Names {
-    pub(super) fn new(mount: &str) -> Self {
-        let prefix = format!("1/{mount}");
+    pub(super) fn new(endpoint: &str) -> Self {
+        let prefix = format!("1/{endpoint}");
         Self {
             notices: format!("{prefix}/notices"),
             events: format!("{prefix}/facts"),

@@ -126,7 +126,7 @@ impl Streams {
     pub fn new(
         config: StreamsConfig,
         (state, is_shared): (SharedState, bool),
-        (mount, liveness): (&str, Arc<Liveness>),
+        (endpoint, liveness): (&str, Arc<Liveness>),
         inflight: Arc<Inflight>,
         announcer: Announcer,
     ) -> Self {
@@ -136,7 +136,7 @@ impl Streams {
             is_shared,
             liveness,
             begun: AtomicU32::new(u32::from_ne_bytes(random_bytes())),
-            names: Names::new(mount),
+            names: Names::new(endpoint),
             inflight,
             registry: Mutex::default(),
             live: Mutex::default(),

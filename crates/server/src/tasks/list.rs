@@ -119,7 +119,7 @@ fn read_cursor(server: &Server, cursor: &str, caller: &Principal) -> Option<u64>
 fn cursor_purpose(server: &Server) -> Purpose<'_> {
     Purpose {
         kind: CURSOR,
-        mount: &server.mount,
+        endpoint: &server.endpoint,
     }
 }
 

@@ -22,7 +22,7 @@ use crate::state::{Retention, SharedState, StateError, Subscription};
 pub(crate) struct Tasks {
     pub(super) state: SharedState,
     pub(super) config: TaskConfig,
-    mount: Box<str>,
+    endpoint: Box<str>,
     pub(super) running: Mutex<LocalTasks>,
     /// Liveness of the replicas that run tasks.
     pub(super) liveness: Arc<Liveness>,
@@ -51,7 +51,7 @@ impl Tasks {
     pub fn new(
         (state, is_shared): (SharedState, bool),
         config: TaskConfig,
-        mount: &str,
+        endpoint: &str,
         streams: Arc<Streams>,
         liveness: Arc<Liveness>,
     ) -> Arc<Self> {
@@ -63,7 +63,7 @@ impl Tasks {
             streams,
             state,
             config,
-            mount: mount.into(),
+            endpoint: endpoint.into(),
             running: Mutex::default(),
         })
     }
@@ -304,7 +304,7 @@ impl Tasks {
     }
 
     pub(super) fn key(&self, kind: &str, id: &str) -> String {
-        format!("{kind}/{}/{id}", self.mount)
+        format!("{kind}/{}/{id}", self.endpoint)
     }
 }
 

@@ -335,7 +335,7 @@ impl Inner {
     fn purpose(&self, kind: &'static str) -> Purpose<'_> {
         Purpose {
             kind,
-            mount: &self.root,
+            endpoint: &self.root,
         }
     }
 

@@ -18,7 +18,7 @@ use crate::seal::{KeyRing, Purpose};
 
 const PURPOSE: Purpose<'static> = Purpose {
     kind: "upstream link 1",
-    mount: "",
+    endpoint: "",
 };
 
 /// URIs in use here, of all sources.

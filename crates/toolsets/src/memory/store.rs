@@ -332,7 +332,7 @@ impl GraphLocation {
     fn purpose(&self) -> Purpose<'_> {
         Purpose {
             kind: "memory-1",
-            mount: &self.owner,
+            endpoint: &self.owner,
         }
     }
 }

@@ -52,13 +52,13 @@ fn tools(server: &Running, path: &str) -> Vec<String> {
         .collect()
 }
 
-fn mount(config: Value) -> EndpointConfig {
+fn endpoint(config: Value) -> EndpointConfig {
     serde_json::from_value(config).expect("valid")
 }
 
 fn two() -> Serve {
     Serve::new().tool(add).tool(again).configured(|c| {
-        let sums = mount(
+        let sums = endpoint(
             json!({"tools": ["a*"], "exclude_tools": ["again"], "instructions": "Sums only."}),
         );
         c.endpoints.insert("sums".to_owned(), sums);
@@ -90,7 +90,7 @@ fn an_endpoint_has_what_is_named_and_nothing_else() {
 fn lh_08_a_session_of_one_endpoint_is_unknown_at_every_other() {
     let server = two()
         .configured(|c| {
-            let other = mount(json!({"tools": ["again"]}));
+            let other = endpoint(json!({"tools": ["again"]}));
             c.endpoints.insert("other".to_owned(), other);
         })
         .start();
@@ -170,7 +170,7 @@ fn names_with_another_meaning_and_endpoints_without_contents_are_refused() {
     ] {
         let mut all = Config::default();
         all.http.port = 0;
-        all.endpoints.insert(name.to_owned(), mount(config));
+        all.endpoints.insert(name.to_owned(), endpoint(config));
         let refused = crate::support::bind(App::new().tool(add).config(all));
         let error = refused.expect_err("refused").to_string();
         assert!(error.contains(told), "{name}: {error}");
