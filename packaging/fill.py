@@ -12,6 +12,9 @@ import pathlib
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FILES = [
     "packaging/owner.json",
+    "Cargo.toml",
+    "helm/longshore/Chart.yaml",
+    "helm/artifacthub-repo.yml",
     "SECURITY.md",
     "CODE_OF_CONDUCT.md",
     ".github/ISSUE_TEMPLATE/config.yml",

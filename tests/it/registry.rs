@@ -146,7 +146,7 @@ fn what_cannot_be_had_is_said_with_the_reason() {
         ("io.example/none", "there is no server \"io.example/none\""),
         (
             "io.example/bundle",
-            "packages of the kind \"mcpb\" cannot be started",
+            "it is a bundle; add --unpack FOLDER",
         ),
         (
             "io.example/broken",

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _};
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use comfy_table::Cell;
@@ -62,6 +63,10 @@ enum RegistryCommand {
         #[arg(long)]
         package: bool,
 
+        /// Download the server's bundle (mcpb), check its SHA-256, and unpack it into this new folder
+        #[arg(long, value_name = "FOLDER")]
+        unpack: Option<PathBuf>,
+
         /// Name of the upstream [default: the last part of the server's name]
         #[arg(long = "as", value_name = "NAME")]
         upstream: Option<String>,
@@ -91,6 +96,7 @@ pub(super) fn registry(args: RegistryArgs) -> Result<(), Failure> {
             name,
             version,
             package,
+            unpack,
             upstream,
         } => {
             let answer = runtime
@@ -104,13 +110,18 @@ pub(super) fn registry(args: RegistryArgs) -> Result<(), Failure> {
                 true => Preference::Package,
                 false => Preference::Remote,
             };
-            let made = entry(&server, preference).map_err(|why| {
-                let why: Vec<String> = why.iter().map(|why| clean(why)).collect();
-                of_server(
-                    &name,
-                    format!("it cannot be configured: {}", why.join("; ")),
-                )
-            })?;
+            let made = match unpack {
+                Some(folder) => runtime
+                    .block_on(registry.unpacked(&server, &folder))
+                    .map_err(|error| of_server(&name, clean(&with_causes(&error))))?,
+                None => entry(&server, preference).map_err(|why| {
+                    let why: Vec<String> = why.iter().map(|why| clean(why)).collect();
+                    of_server(
+                        &name,
+                        format!("it cannot be configured: {}", why.join("; ")),
+                    )
+                })?,
+            };
             let made = Entry {
                 name: upstream.unwrap_or(made.name),
                 ..made
@@ -155,6 +166,9 @@ fn print_summary(server: &Server, entry: &Entry) {
         .filter(|status| *status != "active")
     {
         output::remark(&format!("it is marked as {}", line(status)));
+    }
+    for command in &entry.before {
+        output::remark(&format!("run this first: {}", line(command)));
     }
     for (variable, what) in &entry.needed {
         let what = match line(what) {

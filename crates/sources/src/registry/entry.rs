@@ -28,6 +28,8 @@ pub struct Entry {
     pub needed: BTreeMap<String, String>,
     /// Optional settings, each with its purpose.
     pub optional: Vec<String>,
+    /// Command lines to run once before it is used.
+    pub before: Vec<String>,
 }
 
 /// Returns the entry for a server.
@@ -70,7 +72,7 @@ pub fn entry(server: &Server, preference: Preference) -> Result<Entry, Vec<Strin
 }
 
 /// Returns the last part of a server's name.
-fn name_of(name: &str) -> String {
+pub(super) fn name_of(name: &str) -> String {
     let last = name.rsplit('/').next().unwrap_or_default();
     match sanitized(last) {
         name if name.is_empty() => "server".to_owned(),
@@ -138,6 +140,25 @@ fn of_package(package: &Package) -> Result<Entry, String> {
                 [runtime, program, end.into_iter().collect(), own].concat(),
             )
         }
+        "cargo" => {
+            let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+            if !package.identifier.chars().all(is_name) {
+                return Err("its name is not that of a crate".to_owned());
+            }
+            let is_version = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+');
+            if !package.version.chars().all(is_version) {
+                return Err("its version is not that of a crate".to_owned());
+            }
+            let install = format!("cargo install --locked {pinned}");
+            entry.before.push(install);
+            (&*package.identifier, [runtime, own].concat())
+        }
+        "mcpb" => {
+            return Err(
+                "it is a bundle; add --unpack FOLDER to download it, check it and unpack it into a new folder"
+                    .to_owned(),
+            );
+        }
         "oci" => {
             let run = ["run", "-i", "--rm"].map(str::to_owned).to_vec();
             let passed = variables
@@ -169,12 +190,12 @@ fn image(package: &Package) -> String {
 }
 
 /// Escapes untrusted text for the configuration, so that it cannot refer to environment variables.
-fn literal(text: &str) -> String {
+pub(super) fn literal(text: &str) -> String {
     text.replace("${", "$${")
 }
 
 /// Returns the name of the environment variable for an input.
-fn variable_of(name: &str) -> String {
+pub(super) fn variable_of(name: &str) -> String {
     let mut variable: String = name
         .chars()
         .map(|c| match c.is_ascii_alphanumeric() {
@@ -362,6 +383,11 @@ mod tests {
             let run = format!("docker run -i --rm {tagged}");
             assert_eq!(command("oci", json!({"identifier": tagged})), Ok(run));
         }
+        assert_eq!(
+            command("cargo", json!({"identifier": "weather-mcp"})).as_deref(),
+            Ok("weather-mcp")
+        );
+        assert!(command("cargo", json!({"identifier": "a; rm -r ~"})).is_err());
         assert!(command("mcpb", json!({})).is_err());
         assert!(command("npm", json!({"identifier": "--eval"})).is_err());
         assert!(command("npm", json!({"transport": {"type": "sse"}})).is_err());

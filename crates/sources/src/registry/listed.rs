@@ -72,6 +72,8 @@ pub(super) struct Package {
     pub(super) identifier: String,
     pub(super) version: String,
     pub(super) transport: Transport,
+    /// SHA-256 of a downloadable bundle, in hexadecimal digits.
+    pub(super) file_sha256: Option<String>,
     pub(super) runtime_arguments: Vec<Argument>,
     pub(super) package_arguments: Vec<Argument>,
     pub(super) environment_variables: Vec<Named>,

@@ -3,14 +3,18 @@
 //! Anyone can publish in a registry. Its content is neither run nor trusted here: it becomes configuration text that
 //! the user reviews before use.
 
+mod bundle;
 mod entry;
 mod listed;
+
+use std::path::Path;
 
 use http::StatusCode;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use url::Url;
 
+pub use self::bundle::BundleError;
 pub use self::entry::{Entry, Preference, entry};
 pub use self::listed::Server;
 use self::listed::{List, ListedServer};
@@ -24,6 +28,8 @@ pub const OFFICIAL: &str = "https://registry.modelcontextprotocol.io/";
 const LATEST: &str = "latest";
 /// Timeout of one request.
 const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(20);
+/// Time limit for the download of a bundle.
+const BUNDLE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(300);
 /// Maximum size of a response, in bytes.
 const ANSWER_BYTES: usize = 8 * 1024 * 1024;
 /// Number of servers in one page, and maximum number of pages.
@@ -49,6 +55,8 @@ pub enum RegistryError {
     Status(StatusCode),
     #[error("its response is not that of a registry: {0}")]
     Document(String),
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
     #[error(transparent)]
     Fetch(#[from] FetchError),
     #[error("no client can be made: {0}")]
@@ -121,6 +129,32 @@ impl Registry {
             }
             answer => answer,
         }
+    }
+
+    /// Downloads the bundle of a server, checks it, unpacks it into a new folder, and returns the entry that starts it.
+    ///
+    /// # Errors
+    ///
+    /// There is no bundle, it is not the published one, or it cannot be unpacked or started.
+    pub async fn unpacked(&self, server: &Server, folder: &Path) -> Result<Entry, RegistryError> {
+        let (package, url, stated) = bundle::source(server, &self.root)?;
+        let client = Client::builder(Guard::public().trust(&self.root))
+            .deadlines(Deadlines::total(BUNDLE_TIMEOUT))
+            .max_body(bundle::BUNDLE_BYTES)
+            .redirects(5)
+            .build()
+            .map_err(|error| RegistryError::Client(error.to_string()))?;
+        let response = client.fetch(OutgoingRequest::get(url)).await?;
+        if !response.status.is_success() {
+            return Err(RegistryError::Status(response.status));
+        }
+        Ok(bundle::unpack(
+            server,
+            package,
+            &response.body,
+            stated,
+            folder,
+        )?)
     }
 
     fn path(&self, parts: &[&str]) -> Result<Url, RegistryError> {
