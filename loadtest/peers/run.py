@@ -58,10 +58,11 @@ def run(*command, **options):
     subprocess.run([str(part) for part in command], check=True, **options)
 
 
-def installed():
-    """Builds and installs all servers; returns (name, version, mode, command) for each, where the command lacks the port."""
+def installed(is_built):
+    """Builds and installs all servers, but for Longshore if it is built; returns (name, version, mode, command) for each, where the command lacks the port."""
     profile = TARGET / "dist"
-    run("cargo", "build", "--locked", "--quiet", "--profile", "dist", "-p", "longshore", "-p", "longshore-loadtest", cwd=ROOT)
+    if not is_built:
+        run("cargo", "build", "--locked", "--quiet", "--profile", "dist", "-p", "longshore", "-p", "longshore-loadtest", cwd=ROOT)
     own = re.search(r'^version = "([^"]+)"', (ROOT / "Cargo.toml").read_text(), re.M)[1]
     servers = [("Longshore", own, "", lambda port: [profile / "longshore", "run", "--toolset", "demo", "--host", "127.0.0.1", "--port", port])]
 
@@ -310,12 +311,13 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--only", default="")
+    parser.add_argument("--built", action="store_true", help="use the programs in the folder of the profile dist as they are")
     parser.add_argument("--json")
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     servers = []
     try:
-        for name, version, mode, command in installed():
+        for name, version, mode, command in installed(arguments.built):
             if name == "Longshore" or arguments.only in f"{name} {mode}":
                 servers.append(Server(name, version, mode, command))
                 print(f"started {name} {version} {mode}", file=sys.stderr)
