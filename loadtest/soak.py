@@ -334,7 +334,7 @@ def chart(samples, latency, soak, minutes, dark):
         text, height = plot(title, unit, series, soak.events, minutes, dark)
         parts += f'<g transform="translate(0 {total})">\n{text}</g>\n'
         total += height + 16
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="760" height="{total}" viewBox="0 0 760 {total}" role="img" font-family="system-ui, sans-serif" font-size="14" '
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="784" height="{total}" viewBox="0 0 784 {total}" role="img" font-family="system-ui, sans-serif" font-size="14" '
     return head + 'aria-label="Memory, open files and latency during the soak">\n' + parts + "</svg>\n"
 
 
