@@ -12,13 +12,15 @@ INITIALIZE = {
 CALL = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "echo", "arguments": {"message": "hello"}}}
 
 
-def request(port, method, message=None, session=None, accept="application/json, text/event-stream"):
+def request(port, method, message=None, session=None, version=None, accept="application/json, text/event-stream"):
     body = json.dumps(message) if message else ""
     lines = [f"{method} /mcp HTTP/1.1", f"host: 127.0.0.1:{port}", f"accept: {accept}"]
     if message:
         lines += ["content-type: application/json", f"content-length: {len(body)}"]
     if session:
-        lines += [f"mcp-session-id: {session}", "mcp-protocol-version: 2025-06-18"]
+        lines += [f"mcp-session-id: {session}"]
+    if version:
+        lines += [f"mcp-protocol-version: {version}"]
     return "\r\n".join([*lines, "", body]).encode()
 
 
@@ -46,12 +48,12 @@ async def hold(port, count, seconds):
     async def one():
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(request(port, "POST", INITIALIZE))
-        status, head, _ = await response(reader)
-        session = re.search(r"(?i)mcp-session-id: (\S+)", head)
+        status, head, body = await response(reader)
+        session, version = negotiated(head, body)
         if status != 200 or not session:
             writer.close()
             raise RuntimeError("no sessions")
-        writer.write(request(port, "GET", session=session[1], accept="text/event-stream"))
+        writer.write(request(port, "GET", session=session, version=version, accept="text/event-stream"))
         head = (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 30)).decode()
         if " 200 " not in head.splitlines()[0]:
             writer.close()
@@ -70,6 +72,13 @@ async def hold(port, count, seconds):
     if not held:
         raise RuntimeError(next((str(result) or type(result).__name__ for result in results if result), "no stream"))
     return held
+
+
+def negotiated(head, body):
+    """The session ID and the protocol version of a response to `initialize`."""
+    session = re.search(r"(?i)mcp-session-id: (\S+)", head)
+    version = re.search(r'"protocolVersion":\s*"([^"]+)"', body.decode(errors="replace"))
+    return session[1] if session else None, version[1] if version else "2025-06-18"
 
 
 def idle_streams(port, count, seconds, resident):
@@ -101,7 +110,7 @@ def beside_bad_clients(port, count, seconds):
 
     async def good(seconds):
         times, failures, number = [], 0, 0
-        reader = writer = session = None
+        reader = writer = session = version = None
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             begin = time.perf_counter()
@@ -109,14 +118,13 @@ def beside_bad_clients(port, count, seconds):
                 if writer is None:
                     reader, writer = await asyncio.wait_for(asyncio.open_connection("127.0.0.1", port), 5)
                     writer.write(request(port, "POST", INITIALIZE))
-                    _, head, _ = await asyncio.wait_for(response(reader), 5)
-                    found = re.search(r"(?i)mcp-session-id: (\S+)", head)
-                    session = found[1] if found else None
-                    writer.write(request(port, "POST", {"jsonrpc": "2.0", "method": "notifications/initialized"}, session))
+                    _, head, body = await asyncio.wait_for(response(reader), 5)
+                    session, version = negotiated(head, body)
+                    writer.write(request(port, "POST", {"jsonrpc": "2.0", "method": "notifications/initialized"}, session, version))
                     await asyncio.wait_for(response(reader), 5)
                     begin = time.perf_counter()
                 number += 1
-                writer.write(request(port, "POST", CALL | {"id": number}, session))
+                writer.write(request(port, "POST", CALL | {"id": number}, session, version))
                 status, _, body = await asyncio.wait_for(response(reader), 5)
                 if status != 200 or b"hello" not in body:
                     raise RuntimeError(status)
