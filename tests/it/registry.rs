@@ -144,10 +144,7 @@ fn what_cannot_be_had_is_said_with_the_reason() {
     let site = registry();
     for (name, part) in [
         ("io.example/none", "there is no server \"io.example/none\""),
-        (
-            "io.example/bundle",
-            "it is a bundle; add --unpack FOLDER",
-        ),
+        ("io.example/bundle", "it is a bundle; add --unpack FOLDER"),
         (
             "io.example/broken",
             "its response is not that of a registry",
