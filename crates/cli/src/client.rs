@@ -678,7 +678,7 @@ fn answer_of(answers: Answers, params: &Value) -> Value {
 }
 
 /// Quotes a word for a shell, because a server's text must not become a command when the line is copied.
-fn shell_word(word: &str) -> String {
+pub(super) fn shell_word(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || ":=-_./,@".contains(c);
     match word.chars().all(is_plain) {
         true => word.to_owned(),

@@ -157,7 +157,7 @@ fn candidates(
         .iter()
         .filter_map(|item| Some((item[name].as_str()?, item)));
     named
-        .filter(|(name, _)| name.starts_with(&*current))
+        .filter(|(name, _)| name.starts_with(&*current) && is_safe(name))
         .map(|(name, item)| {
             let help = item["title"].as_str().or(item["description"].as_str());
             let help = help.and_then(|help| help.lines().next());
@@ -165,6 +165,12 @@ fn candidates(
                 .help(help.map(|help| super::client::clean(help).into()))
         })
         .collect()
+}
+
+/// Returns true if a server's word can stand in a command line as it is. bash inserts completions without quotes, so that
+/// other words could become commands or options there.
+fn is_safe(word: &str) -> bool {
+    !word.starts_with('-') && super::client::shell_word(word) == word
 }
 
 /// Names of upstreams in the configuration.
@@ -213,12 +219,12 @@ pub(super) fn arguments(current: &OsStr) -> Vec<CompletionCandidate> {
             .flatten()
             .filter_map(|one| one.as_str());
         return values
-            .filter(|one| one.starts_with(value))
+            .filter(|one| one.starts_with(value) && is_safe(one))
             .map(|one| CompletionCandidate::new(format!("{name}={}", super::client::clean(one))))
             .collect();
     }
     properties
-        .filter(|(name, _)| name.starts_with(&*current))
+        .filter(|(name, _)| name.starts_with(&*current) && is_safe(name))
         .map(|(name, schema)| {
             let help = schema["description"].as_str();
             CompletionCandidate::new(format!("{}=", super::client::clean(name)))
@@ -256,6 +262,16 @@ mod tests {
         assert_eq!(joined(words(&line), 6), (expected.clone(), 4, 5));
         let expected = words(&["longshore", "call", "x", "paint", "size="]);
         assert_eq!(joined(words(&line[..6]), 5), (expected, 4, 5));
+    }
+
+    #[test]
+    fn names_that_a_shell_would_interpret_are_not_offered() {
+        assert!(is_safe("echo") && is_safe("test://a/b") && is_safe("a.b-c_d"));
+        for name in [
+            "a;ls", "$(ls)", "`ls`", "a b", "*", "-x", "a\nb", "a|b", "~",
+        ] {
+            assert!(!is_safe(name), "{name}");
+        }
     }
 
     #[test]
