@@ -87,7 +87,7 @@ impl SingleUse {
             }
         }
         Err(StateError::Unreachable {
-            reason: "a refresh token is used by too many requests at once".to_owned(),
+            reason: "a refresh token is used by too many concurrent requests".to_owned(),
         })
     }
 

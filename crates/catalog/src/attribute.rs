@@ -44,7 +44,7 @@ pub use {inventory, schemars, serde, serde_json};
 pub struct Returns<T>(PhantomData<fn() -> T>);
 
 impl<T> Returns<T> {
-    #[expect(clippy::new_without_default, reason = "nobody is to name it")]
+    #[expect(clippy::new_without_default, reason = "used by macros only")]
     pub const fn new() -> Self {
         Self(PhantomData)
     }

@@ -22,8 +22,46 @@ const VARIABLE: &str = "_LONGSHORE_COMPLETE";
 /// Timeout of each request to a server, in seconds: a user waits for the shell.
 const TIMEOUT_SECONDS: u64 = 2;
 
-/// Words of the line up to the one that is completed.
-static WORDS: OnceLock<Vec<OsString>> = OnceLock::new();
+/// The line up to the word that is completed.
+static LINE: OnceLock<Line> = OnceLock::new();
+
+/// Words of a line, and the command line that they belong to.
+#[derive(Clone, Debug, PartialEq)]
+struct Line {
+    words: Vec<OsString>,
+    /// True if the program's name was left out.
+    is_nameless: bool,
+}
+
+impl Line {
+    /// Reads the short form `longshore SERVER TOOL` as `call SERVER TOOL`, without the program's name, so that the positions of the
+    /// words remain.
+    fn of(mut words: Vec<OsString>, index: usize) -> Self {
+        let is_short = 1 < index
+            && words.get(1).is_some_and(|word| {
+                !word.to_string_lossy().starts_with('-')
+                    && Cli::command().find_subcommand(word).is_none()
+            });
+        if is_short {
+            words[0] = "call".into();
+        }
+        Self {
+            words,
+            is_nameless: is_short,
+        }
+    }
+
+    fn command(&self) -> Command {
+        Cli::command().no_binary_name(self.is_nameless)
+    }
+
+    fn up_to(&self, index: usize) -> Self {
+        Self {
+            words: self.words[..index].to_vec(),
+            is_nameless: self.is_nameless,
+        }
+    }
+}
 
 /// Returns the script that a shell has to read.
 ///
@@ -80,18 +118,20 @@ fn for_other(
         return Ok(());
     };
     let index = index_of(probe, &words);
-    let _ = WORDS.set(words[..index].to_vec());
+    let line = Line::of(words, index);
+    let _ = LINE.set(line.up_to(index));
     let folder = std::env::current_dir().ok();
-    completer.write_complete(&mut Cli::command(), words, folder.as_deref(), out)
+    completer.write_complete(&mut line.command(), line.words, folder.as_deref(), out)
 }
 
 /// bash splits words at `:` and `=`, as in URLs. They are joined again here; it replaces only the last part.
 fn for_bash(words: Vec<OsString>, probe: &Probe, out: &mut Vec<u8>) -> io::Result<()> {
     let index = index_of(probe, &words);
     let (words, index, typed) = joined(words, index);
-    let _ = WORDS.set(words[..index].to_vec());
+    let line = Line::of(words, index);
+    let _ = LINE.set(line.up_to(index));
     let folder = std::env::current_dir().ok();
-    let found = complete(&mut Cli::command(), words, index, folder.as_deref())?;
+    let found = complete(&mut line.command(), line.words, index, folder.as_deref())?;
     let separator = probe.variable("_CLAP_IFS").unwrap_or("\n");
     let found: Vec<_> = found
         .iter()
@@ -133,9 +173,9 @@ fn joined(words: Vec<OsString>, index: usize) -> (Vec<OsString>, usize, usize) {
 
 /// The server and the other words that the line names so far.
 fn line() -> Option<(ServerArgs, clap::ArgMatches)> {
-    let words = WORDS.get()?;
-    let command: Command = Cli::command().ignore_errors(true);
-    let matches = command.try_get_matches_from(words).ok()?;
+    let line = LINE.get()?;
+    let command = line.command().ignore_errors(true);
+    let matches = command.try_get_matches_from(&line.words).ok()?;
     let (_, matches) = matches.subcommand()?;
     let mut server = ServerArgs::from_arg_matches(matches).ok()?;
     server.timeout = TIMEOUT_SECONDS;
@@ -262,6 +302,26 @@ mod tests {
         assert_eq!(joined(words(&line), 6), (expected.clone(), 4, 5));
         let expected = words(&["longshore", "call", "x", "paint", "size="]);
         assert_eq!(joined(words(&line[..6]), 5), (expected, 4, 5));
+    }
+
+    #[test]
+    fn the_short_form_is_completed_as_a_call() {
+        let short = Line::of(words(&["longshore", "http://a/mcp", "ec"]), 2);
+        assert_eq!(short.words, words(&["call", "http://a/mcp", "ec"]));
+        let command = short.command().ignore_errors(true);
+        let matches = command.try_get_matches_from(&short.words);
+        let matches = matches.expect("a command");
+        let (name, matches) = matches.subcommand().expect("a command");
+        let tool = matches.get_one::<String>("tool").map(String::as_str);
+        assert_eq!((name, tool), ("call", Some("ec")));
+        for line in [
+            &["longshore", "http://a/mcp"][..],
+            &["longshore", "list", "x"],
+            &["longshore", "--color", "x"],
+        ] {
+            let same = Line::of(words(line), line.len() - 1);
+            assert_eq!(same.words, words(line), "{line:?}");
+        }
     }
 
     #[test]

@@ -49,11 +49,11 @@ pub(super) fn run(args: DiscoverArgs) -> Result<(), Failure> {
             problem: error.to_string(),
         })
     })?;
-    for told in &discovered.left_out {
-        output::remark(&format!("left out: {told}"));
+    for item in &discovered.left_out {
+        output::remark(&format!("left out: {item}"));
     }
-    for told in &discovered.unclear {
-        output::remark(&format!("look at: {told}"));
+    for item in &discovered.unclear {
+        output::remark(&format!("check: {item}"));
     }
     output::remark(&format!("tools: {}", discovered.tools));
     print(&discovered.configuration)

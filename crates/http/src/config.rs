@@ -243,7 +243,7 @@ impl HttpConfig {
         if self.tls.client_optional && self.tls.client_ca.is_none() {
             conflicts.add(
                 "http.tls.client_optional is set, and http.tls.client_ca is not: no client would be asked for a certificate",
-                "name the file with the authorities of clients' certificates, or leave it out",
+                "name the file with the CA certificates of clients, or leave it out",
             );
         }
     }

@@ -83,6 +83,6 @@ pub enum TlsError {
     )]
     NotBuilt,
     /// No client could ever be let in.
-    #[error("the authorities of http.tls.client_ca cannot be used: {0}")]
+    #[error("the CA certificates of http.tls.client_ca cannot be used: {0}")]
     Authorities(String),
 }

@@ -75,7 +75,7 @@ pub(super) fn handle(
         match join(answers, most) {
             Some(joined) => joined.counted(&server.limits, share, "null"),
             None => {
-                let message = "the responses together are too large (server.messages.batch_bytes); send fewer requests at once";
+                let message = "the responses together are too large (server.messages.batch_bytes); send fewer requests in one batch";
                 errors::batch_too_large(&server.limits.hits, Limit::BatchBytes, message.to_owned())
             }
         }

@@ -36,7 +36,7 @@ pub struct ClientRequestConfig {
     pub state_seconds: u64,
 }
 
-/// Maximum of `per_session`. Over stdio 256 messages are handled at once, and responses need some of these places.
+/// Maximum of `per_session`. Over stdio 256 messages are handled concurrently, and responses need some of these places.
 const PER_SESSION_MAX: usize = 200;
 
 impl ClientRequestConfig {
@@ -53,7 +53,7 @@ impl ClientRequestConfig {
         if PER_SESSION_MAX < per_session {
             conflicts.add(
                 format!("server.client_requests.per_session is {per_session}"),
-                "set it to at most 200: over stdio 256 messages are handled at once, and responses need some of these slots",
+                "set it to at most 200: over stdio 256 messages are handled concurrently, and responses need some of these slots",
             );
         }
     }

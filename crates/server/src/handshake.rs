@@ -121,7 +121,7 @@ pub(super) fn session_of(
 fn unknown_version(id: Option<&str>, mcp: &McpHeaders) -> Reply {
     match mcp.version.read() {
         HeaderValueState::Text(text) => stateless::unsupported_version(id, &text),
-        HeaderValueState::Repeated => stateless::unsupported_version(id, "several at once"),
+        HeaderValueState::Repeated => stateless::unsupported_version(id, "several values"),
         HeaderValueState::Invalid(_) | HeaderValueState::Absent => {
             stateless::unsupported_version(id, "not ASCII")
         }

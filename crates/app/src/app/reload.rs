@@ -192,13 +192,13 @@ impl Reloader {
         if !restart.is_empty() {
             match &self.restart {
                 Some(wanted) => {
-                    tracing::info!(settings = restart, "changed settings need a restart");
+                    tracing::info!(
+                        settings = restart,
+                        "restarting: changed settings need a restart"
+                    );
                     wanted.notify_one();
                 }
-                None => tracing::warn!(
-                    settings = restart,
-                    "changed settings apply after a restart of the server"
-                ),
+                None => tracing::warn!(settings = restart, "changed settings need a restart"),
             }
         }
         self.current = loaded;

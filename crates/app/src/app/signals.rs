@@ -7,7 +7,7 @@ pub async fn stop_signal(mut signals: Signals) {
     let name = signals.next().await;
     tracing::info!(
         signal = name,
-        "stopping: calls that have begun are finished; a second signal stops at once"
+        "stopping: calls that have begun are finished; a second signal stops immediately"
     );
     net::spawn(async move {
         let name = signals.next().await;

@@ -21,7 +21,7 @@ use crate::protocol::ResourceContents;
 pub struct Answer<T, E>(PhantomData<fn() -> (T, E)>);
 
 impl<T, E> Answer<T, E> {
-    #[expect(clippy::new_without_default, reason = "nobody is to name it")]
+    #[expect(clippy::new_without_default, reason = "used by macros only")]
     pub const fn new() -> Self {
         Self(PhantomData)
     }
@@ -113,7 +113,7 @@ pub trait ErrorOfOffer<E> {
 // === What a success becomes ===
 
 /// The value that a resource returned.
-#[expect(missing_debug_implementations, reason = "nobody is to name it")]
+#[expect(missing_debug_implementations, reason = "used by macros only")]
 pub struct Success<T>(Cell<Option<T>>);
 
 impl<T> Success<T> {
@@ -220,7 +220,7 @@ where
 }
 
 /// Marker of a function that is not `async`; it borrows its arguments.
-#[expect(missing_debug_implementations, reason = "nobody is to name it")]
+#[expect(missing_debug_implementations, reason = "used by macros only")]
 pub struct AtOnce;
 
 impl<F, R, E> Suggests<(AtOnce, fn(CompletionRequest) -> R), E> for F

@@ -295,16 +295,25 @@ impl Access {
         let login = format!("`longshore login {name}`");
         let problem = match error {
             ClientError::Unauthorized { challenge } => {
+                // Without metadata the server probably has API keys only.
+                let has_login = challenge_parameter(challenge, "resource_metadata").is_some();
                 let advice = match self.credential {
-                    Credential::None if self.is_url => {
+                    Credential::None if self.is_url && has_login => {
                         format!("log in with {login}, or put a token into the variable {TOKEN}")
+                    }
+                    Credential::None if self.is_url => {
+                        format!(
+                            "put a token or an API key into the variable {TOKEN}, or try {login}"
+                        )
                     }
                     Credential::None => format!(
                         "log in with {login}, or give the upstream headers or auth in the configuration"
                     ),
+                    Credential::Variable if !has_login => "put another one into it".to_owned(),
                     Credential::Variable => {
                         format!("put another token into it, or unset it and log in with {login}")
                     }
+                    Credential::Typed if !has_login => "try another".to_owned(),
                     Credential::Typed => format!("try another, or log in with {login}"),
                     Credential::Login => format!("log in again with {login}"),
                     Credential::Configured => {

@@ -83,7 +83,7 @@ impl Client {
             Self::ClaudeDesktop | Self::Windsurf => "Restart it.",
             Self::VsCode => "Start the server with the command \"MCP: List Servers\".",
             Self::Cursor => "Turn the server on in the settings, under MCP.",
-            Self::Zed => "Zed reads it at once.",
+            Self::Zed => "Zed reads it immediately.",
             _ => "It applies to the next session.",
         }
     }

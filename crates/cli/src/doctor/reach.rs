@@ -204,7 +204,7 @@ async fn natures(config: &Config, report: &mut Report) {
             CHECK,
             format!("{}: a full store evicts entries that are still needed: ended sessions, tasks, streams to resume", of(nature)),
         )
-        .advise("redis.conf: maxmemory-policy noeviction; at once: CONFIG SET maxmemory-policy noeviction")
+        .advise("redis.conf: maxmemory-policy noeviction; without a restart: CONFIG SET maxmemory-policy noeviction")
         .advise("ElastiCache: a parameter group with maxmemory-policy = noeviction; Memorystore: --update-redis-config maxmemory-policy=noeviction; Azure: maxmemory-policy in the advanced settings"),
         (None, Some(nature)) => Finding::ok(AREA, CHECK, of(nature)),
         (None, None) => Finding::skipped(AREA, CHECK, "the response to INFO is empty"),

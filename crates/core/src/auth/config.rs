@@ -172,7 +172,7 @@ pub enum AuthSetupError {
     ForwardedByNobody,
     /// Certificates are used but TLS clients are not asked for any.
     #[error(
-        "{setting} is set, but clients are not asked for certificates; name the authorities that sign them in http.tls.client_ca"
+        "{setting} is set, but clients are not asked for certificates; name the CA certificates of clients in http.tls.client_ca"
     )]
     NoCertificates {
         /// The setting.

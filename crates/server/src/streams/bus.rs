@@ -85,7 +85,7 @@ pub(super) const EVENTS: Retention = Retention {
 };
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Number of log entries read at once.
+/// Number of log entries read in one request.
 pub(super) const PAGE: usize = 500;
 /// Maximum number of items in the outbox.
 const OUTBOX_MAX: usize = 8192;

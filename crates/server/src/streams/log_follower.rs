@@ -44,7 +44,7 @@ struct FollowedLog {
     live: Arc<LiveStream>,
 }
 
-/// Number of entries read at once.
+/// Number of entries read in one request.
 const PAGE: usize = 64;
 /// Interval between reads if no notification arrives.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);

@@ -29,7 +29,7 @@ use crate::state::StateError;
 /// Opens a stream.
 pub type OpenFuture = Pin<Box<dyn Future<Output = Reply> + Send>>;
 
-/// Number of notices read at once.
+/// Number of notifications read from the log in one request.
 const PAGE: usize = 500;
 
 /// Returns true if sessions can have notification streams.

@@ -137,7 +137,7 @@ impl Tasks {
             }
         }
         Err(StateError::Unreachable {
-            reason: "a task is changed by too many at once".to_owned(),
+            reason: "a task is changed by too many concurrent requests".to_owned(),
         })
     }
 

@@ -390,7 +390,7 @@ impl Shared {
                     }
                     Err(_) => Err(RpcError::new(
                         INTERNAL_ERROR,
-                        "too many client requests at once",
+                        "too many concurrent client requests",
                     )),
                 },
                 (_, Err(doubt)) => {

@@ -264,7 +264,7 @@ pub(super) fn read(text: &[u8]) -> Result<Vec<Incoming>, serde_json::Error> {
     if text.trim_ascii_start().first() == Some(&b'[') {
         let envelopes: Vec<Envelope<'_>> = serde_json::from_slice(text)?;
         if BATCH_MAX < envelopes.len() {
-            return Err(serde_json::Error::custom("too many messages at once"));
+            return Err(serde_json::Error::custom("too many messages in one batch"));
         }
         return envelopes.into_iter().map(Envelope::sort).collect();
     }

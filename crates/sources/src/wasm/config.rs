@@ -116,7 +116,10 @@ impl Default for ComponentLimits {
     }
 }
 
-#[cfg_attr(not(feature = "wasm"), expect(dead_code, reason = "nobody asks"))]
+#[cfg_attr(
+    not(feature = "wasm"),
+    expect(dead_code, reason = "unused without the feature")
+)]
 impl ComponentLimits {
     pub(super) fn timeout(&self) -> Duration {
         Duration::from_secs(self.timeout_seconds.clamp(1, TIMEOUT_SECONDS_MAX))

@@ -23,7 +23,7 @@ pub(super) fn add(place: &OpenRepository<'_>, files: &[String]) -> Result<String
     }
     if NAMED_MAX < files.len() {
         return Err(ToolError::new(format!(
-            "at most {NAMED_MAX} paths can be named at once"
+            "at most {NAMED_MAX} paths can be named in one call"
         )));
     }
     let worktree = place.worktree()?;

@@ -86,7 +86,10 @@ impl Default for GitLimits {
 }
 
 impl GitLimits {
-    #[cfg_attr(not(feature = "git"), expect(dead_code, reason = "nobody asks"))]
+    #[cfg_attr(
+        not(feature = "git"),
+        expect(dead_code, reason = "unused without the feature")
+    )]
     pub(super) fn timeout(&self) -> Duration {
         Duration::from_secs(self.timeout_seconds.clamp(1, TIMEOUT_SECONDS_MAX))
     }

@@ -124,7 +124,10 @@ impl Default for SqlLimits {
 }
 
 impl SqlLimits {
-    #[cfg_attr(not(feature = "sql"), expect(dead_code, reason = "nobody asks"))]
+    #[cfg_attr(
+        not(feature = "sql"),
+        expect(dead_code, reason = "unused without the feature")
+    )]
     pub(super) fn timeout(&self) -> Duration {
         Duration::from_secs(self.timeout_seconds.clamp(1, TIMEOUT_SECONDS_MAX))
     }

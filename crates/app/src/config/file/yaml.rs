@@ -38,7 +38,11 @@ pub(super) fn parse(text: &str) -> Result<Node, SyntaxError> {
 
 /// Adds the usual cause to a message about a wrong structure.
 fn explained(message: String) -> String {
-    if message.contains("did not find expected") || message.contains("tabs disallowed") {
+    if message.contains("flow mapping") || message.contains("flow sequence") {
+        format!(
+            "{message}; inside {{ }} and [ ], put quotes around values with braces, as in \"${{NAME}}\""
+        )
+    } else if message.contains("did not find expected") || message.contains("tabs disallowed") {
         format!(
             "{message}; settings that belong together begin at the same column, behind blanks and no tabs"
         )

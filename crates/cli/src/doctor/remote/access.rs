@@ -164,6 +164,11 @@ pub(super) async fn authorization(
     }
     let challenge = first.header("www-authenticate").unwrap_or_default();
     let named = parameter(challenge, "resource_metadata");
+    let is_discoverable = named.is_some() || at_path.is_some() || at_root.is_some();
+    if !is_discoverable && wire.has_api_key() {
+        report.add(Finding::ok(AREA, "authentication", "required; there is no authorization server, so users put an API key into their clients"));
+        return;
+    }
     report.add(match &named {
         Some(url) => Finding::ok(AREA, "challenge", format!("401 names {url}")),
         None => Finding::warning(
@@ -173,7 +178,7 @@ pub(super) async fn authorization(
         )
         .advise("set auth.oauth.issuer and http.public_url; a proxy must pass WWW-Authenticate"),
     });
-    if named.is_none() && at_path.is_none() && at_root.is_none() {
+    if !is_discoverable {
         report.add(
             Finding::warning(
                 AREA,

@@ -145,7 +145,7 @@ async fn compression(wire: &DiagnosedServer, front: ProxyKind, report: &mut Repo
         arrived += bytes.len();
         if ARRIVED < arrived {
             report.add(
-                Finding::warning(AREA, CHECK, format!("{coding}, if the client accepts it; events still arrive at once"))
+                Finding::warning(AREA, CHECK, format!("{coding}, if the client accepts it; events still arrive immediately"))
                     .advise("do not compress text/event-stream: it saves nothing, and some proxies buffer until a block is full"),
             );
             return;

@@ -171,6 +171,12 @@ impl DiagnosedServer {
         })
     }
 
+    /// Returns true if the credential is an API key of Longshore.
+    pub(super) fn has_api_key(&self) -> bool {
+        let token = self.token.as_ref();
+        token.is_some_and(|token| token.expose().starts_with("lsk_"))
+    }
+
     /// Returns `host`, or `host:port` if the port is not the default.
     pub(super) fn authority(&self) -> String {
         match self.url.port() {
