@@ -331,7 +331,10 @@ pub use schemars::{self, JsonSchema};
 #[doc(no_inline)]
 pub use serde;
 
-/// Compiles the code in the README.
+/// Compiles the code in the README and in the guides.
 #[doc = include_str!("../README.md")]
+#[doc = include_str!("../docs/guides/asking-and-tasks.md")]
+#[doc = include_str!("../docs/guides/lifecycle.md")]
+#[doc = include_str!("../docs/guides/migrate.md")]
 #[cfg(doctest)]
 struct ReadmeDoctests;
