@@ -181,7 +181,7 @@ fn what_changes_in_the_file_takes_effect_together_and_what_is_wrong_does_not() {
         OTHER_KEY,
         "toolsets: [everything]\nstdio:\n  message_bytes: 1000\n",
     ));
-    let line = program.wait_for("changed settings apply after a restart");
+    let line = program.wait_for("changed settings need a restart");
     assert!(line.contains("stdio.message_bytes"), "{line}");
 }
 

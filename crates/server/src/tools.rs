@@ -185,23 +185,7 @@ fn prepare_call<'g>(
         )?;
     }
     let name = resolved.name;
-    let Some(entry) = snapshot.catalog.tool(&name) else {
-        return Err(unknown_tool(snapshot, caller, request.id, &name));
-    };
-    // A hidden tool must look like one that does not exist.
-    let tools = &snapshot.catalog.tools;
-    if !snapshot.sees_key(caller.principal, ItemKind::Tools, tools, &name) {
-        return Err(unknown_tool(snapshot, caller, request.id, &name));
-    }
-    caller.names(entry.operation);
-    let scopes = &entry.tool.definition().scopes;
-    if !scopes.is_empty() {
-        check_scopes(caller, request.id, scopes)?;
-    }
-    if let Some(required) = snapshot.required_scopes(caller.principal, &name) {
-        let all: Vec<_> = scopes.iter().chain(&*required).cloned().collect();
-        check_scopes(caller, request.id, &all)?;
-    }
+    let entry = permitted_tool(snapshot, caller, request.id, &name)?;
     let refused = |invalid: InvalidArguments| {
         let writer = ResultWriter {
             snapshot,
@@ -257,6 +241,34 @@ fn prepare_call<'g>(
         context: caller.context(request_context.headers, request, log_level, replay, timeout),
         limits,
     })
+}
+
+/// Finds the tool, if the caller may see it and has the scopes that it needs.
+#[inline]
+fn permitted_tool<'g>(
+    snapshot: &'g Arc<Snapshot>,
+    caller: Caller<'_>,
+    id: &str,
+    name: &str,
+) -> Result<&'g CatalogTool, HandlerError> {
+    let Some(entry) = snapshot.catalog.tool(name) else {
+        return Err(unknown_tool(snapshot, caller, id, name));
+    };
+    // A hidden tool must look like one that does not exist.
+    let tools = &snapshot.catalog.tools;
+    if !snapshot.sees_key(caller.principal, ItemKind::Tools, tools, name) {
+        return Err(unknown_tool(snapshot, caller, id, name));
+    }
+    caller.names(entry.operation);
+    let scopes = &entry.tool.definition().scopes;
+    if !scopes.is_empty() {
+        check_scopes(caller, id, scopes)?;
+    }
+    if let Some(required) = snapshot.required_scopes(caller.principal, name) {
+        let all: Vec<_> = scopes.iter().chain(&*required).cloned().collect();
+        check_scopes(caller, id, &all)?;
+    }
+    Ok(entry)
 }
 
 /// Returns the headers to the request, unless the tool kept the context. The map keeps its capacity for the next

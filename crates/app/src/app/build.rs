@@ -7,18 +7,14 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 
-#[cfg(all(feature = "oauth", feature = "sources"))]
-use super::accounts::{AccountList, PATH as ACCOUNTS_PATH};
 use super::admission::{check_search_names, checked_policy};
 #[cfg(feature = "sources")]
 use super::assertions::AssertionKeys;
 use super::catalog_builder::CatalogBuilder;
 #[cfg(all(feature = "oauth", feature = "sources"))]
-use super::connect::ConnectPage;
+use super::connect;
 use super::endpoints::{self, OtherApp, SharedParts};
 use super::error::AppError;
-#[cfg(all(feature = "oauth", feature = "sources"))]
-use super::hooks::has_user_logins;
 #[cfg(feature = "sources")]
 use super::hooks::{exchange_hook, exchanges_tokens};
 use super::hooks::{keys_hook, limits_hook};
@@ -31,8 +27,6 @@ use super::supervisor::Supervisor;
 use super::warnings::{warn_in_public, warn_of_nobody, warn_of_open_secrets};
 use super::{App, methods, upstream_metrics};
 use crate::audit::Audit;
-#[cfg(all(feature = "oauth", feature = "sources"))]
-use crate::auth::PublicUrl;
 use crate::auth::{Authentication, Authenticator, EndpointScopes, ServerFacts};
 use crate::config::{
     Config, Flags, Loaded, Transport, is_public, validate_bound, validate_features,
@@ -132,17 +126,7 @@ impl App {
             serve(&mut layers, &config, &auth, &parts, &requirements, dpop)?
         };
         #[cfg(all(feature = "oauth", feature = "sources"))]
-        if let Some(public) = config.http.public_url.as_deref().and_then(PublicUrl::parse) {
-            let name = config.server.title.as_ref().unwrap_or(&config.server.name);
-            let accounts = items.accounts.clone();
-            if has_user_logins(&config) {
-                let list = AccountList(accounts.clone());
-                layers.answer(ACCOUNTS_PATH.to_owned(), Arc::new(list));
-            }
-            let recognizers = (authorization, auth.keys());
-            let page = ConnectPage::new(name, &public, accounts, recognizers, &items.metrics);
-            layers.serve_publicly(Arc::new(page));
-        }
+        connect::serve(&mut layers, &config, &items, (authorization, auth.keys()));
         let whole = server.snapshot();
         let endpoints = endpoints::build(&config, &parts, &items, &whole.catalog, apps).await?;
         drop(whole);
@@ -155,13 +139,12 @@ impl App {
             .map(|loaded| Reloader::new(loaded, hooks, &catalogs, restart, server.telemetry()));
         let (listener, admin) = bind_listeners(&config)?;
         if let Some(listener) = &listener {
-            if let Some(address) = listener.address() {
-                validate_bound(&config, address, &probe, proved)?;
-            }
-            listener.settle(&mut config.http);
-            if is_public(&config) {
-                warn_in_public(&config.http, proved, parts.keys.is_shared());
-            }
+            check_listener(
+                listener,
+                &mut config,
+                &probe,
+                (proved, parts.keys.is_shared()),
+            )?;
         }
         Ok(BoundServer {
             server,
@@ -481,6 +464,23 @@ fn bind_listeners(config: &Config) -> Result<(Option<Listener>, Option<AdminList
         }
     })?;
     Ok((listener, admin))
+}
+
+/// Checks the address that was bound, and warns of what it exposes.
+fn check_listener(
+    listener: &Listener,
+    config: &mut Config,
+    probe: &Probe,
+    (authenticates, has_shared_keys): (bool, bool),
+) -> Result<(), AppError> {
+    if let Some(address) = listener.address() {
+        validate_bound(config, address, probe, authenticates)?;
+    }
+    listener.settle(&mut config.http);
+    if is_public(config) {
+        warn_in_public(&config.http, authenticates, has_shared_keys);
+    }
+    Ok(())
 }
 
 fn bind_http(http: &HttpConfig) -> Result<Listener, AppError> {

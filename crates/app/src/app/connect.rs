@@ -17,11 +17,15 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use longshore_authserver::page::{document, escaped, response};
 use longshore_authserver::{AuthorizationServer, BrowserCookie, origin_of, read_parameters};
 
+use super::accounts::{AccountList, PATH as ACCOUNTS_PATH};
+use super::hooks::has_user_logins;
+use super::items::AppItems;
 use crate::auth::{ApiKeys, AuthMethod as _, AuthOutcome, Credentials, Principal, PublicUrl};
+use crate::config::Config;
 use crate::net::Body;
 use crate::source::{AccountError, Accounts, Invitation, is_account_path};
 use crate::telemetry::{LOGINS, Metrics};
-use crate::transport::http::{PublicPaths, RouteFuture};
+use crate::transport::http::{Layers, PublicPaths, RouteFuture};
 
 /// The page and its steps.
 #[derive(Clone, Debug)]
@@ -39,6 +43,27 @@ struct Inner {
     authorization: Option<Arc<AuthorizationServer>>,
     keys: Option<Arc<ApiKeys>>,
     metrics: Metrics,
+}
+
+/// Serves the page, and the list of a user's logins, if the server has a public URL.
+pub(super) fn serve(
+    layers: &mut Layers,
+    config: &Config,
+    items: &AppItems,
+    recognizers: (Option<Arc<AuthorizationServer>>, Option<Arc<ApiKeys>>),
+) {
+    let public = config.http.public_url.as_deref();
+    let Some(public) = public.and_then(PublicUrl::parse) else {
+        return;
+    };
+    let name = config.server.title.as_ref().unwrap_or(&config.server.name);
+    let accounts = items.accounts.clone();
+    if has_user_logins(config) {
+        let list = AccountList(accounts.clone());
+        layers.answer(ACCOUNTS_PATH.to_owned(), Arc::new(list));
+    }
+    let page = ConnectPage::new(name, &public, accounts, recognizers, &items.metrics);
+    layers.serve_publicly(Arc::new(page));
 }
 
 /// A problem to show to the user.

@@ -143,34 +143,7 @@ impl Loaded {
             tree.overlay(Node::single(&parts("toolsets"), &Origin::Default, toolsets));
         }
         if let Some(named) = &named {
-            let name = named.name();
-            let mut file = match named {
-                ConfigFile::At(path) => file::read(path)?,
-                ConfigFile::Within { name, text } => file::read_json(text, name)?,
-            };
-            // For editors.
-            file.remove(&parts("$schema"));
-            drop_nulls(&mut file);
-            substitute(&mut file, probe, name, &mut diagnostics);
-            if let Some(folder) = named.path().and_then(folder_of) {
-                resolve_paths(&mut file, &folder, &mut Vec::new());
-            }
-            // Each file is checked by itself, so that an error shows even if the environment overrides the setting.
-            // Missing settings may still follow.
-            let read = read_as::<Config>(&mut file, Some(name));
-            let misfits = read.err().into_iter().flatten();
-            let misfits: Vec<_> = misfits
-                .filter(|(misfit, missing)| {
-                    // An unresolved reference was reported already.
-                    !missing
-                        && diagnostics
-                            .iter()
-                            .all(|told| told.setting != misfit.setting)
-                })
-                .map(|(misfit, _)| misfit)
-                .collect();
-            diagnostics.extend(misfits);
-            tree.overlay(file);
+            tree.overlay(read_file(named, probe, &mut diagnostics)?);
         }
         let mut other_files = Vec::new();
         for variable in variables::settings(probe, &mut diagnostics) {
@@ -189,25 +162,9 @@ impl Loaded {
         if !diagnostics.is_empty() {
             return Err(ConfigError::Diagnostics(diagnostics));
         }
-        speak_http_where_it_is_set_up(&mut tree);
-        trust_nobody_with_users_unasked(&mut tree);
-        let has_some = |setting: &&str| {
-            let node = tree.get(&parts(setting)).map(Node::to_value);
-            node.is_some_and(|node| match node {
-                Value::Array(all) => !all.is_empty(),
-                Value::Object(all) => !all.is_empty(),
-                _ => false,
-            })
-        };
-        let names_something = ["sources", "upstreams", "mcpServers"].iter().any(has_some);
-        let toolsets = parts("toolsets");
-        if names_something
-            && tree
-                .get(&toolsets)
-                .is_some_and(|node| node.origin == Origin::Default)
-        {
-            tree.remove(&toolsets);
-        }
+        prefer_configured_http(&mut tree);
+        remove_detected_users(&mut tree);
+        remove_default_toolsets(&mut tree);
         let config: Config = read_as(&mut tree, name).map_err(|diagnostics| {
             ConfigError::Diagnostics(
                 diagnostics
@@ -231,6 +188,56 @@ impl Loaded {
             tree,
             other_files,
         })
+    }
+}
+
+/// Reads a configuration file, and checks it by itself, so that an error shows even if the environment overrides the setting.
+fn read_file(
+    named: &ConfigFile,
+    probe: &Probe,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Result<Node, ConfigError> {
+    let name = named.name();
+    let mut file = match named {
+        ConfigFile::At(path) => file::read(path)?,
+        ConfigFile::Within { name, text } => file::read_json(text, name)?,
+    };
+    // For editors.
+    file.remove(&parts("$schema"));
+    drop_nulls(&mut file);
+    substitute(&mut file, probe, name, diagnostics);
+    if let Some(folder) = named.path().and_then(folder_of) {
+        resolve_paths(&mut file, &folder, &mut Vec::new());
+    }
+    let read = read_as::<Config>(&mut file, Some(name));
+    let misfits = read.err().into_iter().flatten();
+    let misfits: Vec<_> = misfits
+        .filter(|(misfit, is_missing)| {
+            // Missing settings may follow, and an unresolved reference was reported already.
+            let is_reported = |known: &Diagnostic| known.setting == misfit.setting;
+            !is_missing && !diagnostics.iter().any(is_reported)
+        })
+        .map(|(misfit, _)| misfit)
+        .collect();
+    diagnostics.extend(misfits);
+    Ok(file)
+}
+
+/// Removes default toolsets if the configuration has sources or upstreams.
+fn remove_default_toolsets(tree: &mut Node) {
+    let has_some = |setting: &&str| {
+        let node = tree.get(&parts(setting)).map(Node::to_value);
+        node.is_some_and(|node| match node {
+            Value::Array(all) => !all.is_empty(),
+            Value::Object(all) => !all.is_empty(),
+            _ => false,
+        })
+    };
+    let names_something = ["sources", "upstreams", "mcpServers"].iter().any(has_some);
+    let toolsets = parts("toolsets");
+    let node = tree.get(&toolsets);
+    if names_something && node.is_some_and(|node| node.origin == Origin::Default) {
+        tree.remove(&toolsets);
     }
 }
 
@@ -286,7 +293,7 @@ fn detected(environment: &Environment) -> Node {
 }
 
 /// Selects HTTP if its settings are written, even if stdio was detected.
-fn speak_http_where_it_is_set_up(tree: &mut Node) {
+fn prefer_configured_http(tree: &mut Node) {
     let path = parts("transport");
     let is_guess = tree.get(&path).is_some_and(|node| {
         matches!(node.origin, Origin::Detected { .. }) && node.to_value() == "stdio"
@@ -302,7 +309,7 @@ fn speak_http_where_it_is_set_up(tree: &mut Node) {
 
 /// The platform's proxies are trusted for client addresses only. They pass on user headers of clients, so proxies
 /// that set those must be named.
-fn trust_nobody_with_users_unasked(tree: &mut Node) {
+fn remove_detected_users(tree: &mut Node) {
     let path = parts("http.trusted_proxies");
     let is_guess = tree
         .get(&path)

@@ -66,18 +66,41 @@ impl EndpointScopes {
     }
 }
 
+/// Builds the verification of access tokens.
+fn access_tokens(
+    config: &AuthConfig,
+    server: &ServerFacts<'_>,
+    public: Option<&PublicUrl>,
+) -> Result<Tokens, AuthSetupError> {
+    let implied = Implied::new(&config.implied_scopes);
+    let endpoint = public.map(PublicUrl::endpoint);
+    let tokens = Tokens::new(&config.oauth, &implied, endpoint.as_deref())?;
+    // If one endpoint has an audience of its own, all have, because the audience determines the endpoint of a token.
+    let each = server.endpoints.iter().map(|named| {
+        let audiences = named.audiences(config, endpoint.as_deref());
+        (named.name.clone(), audiences)
+    });
+    let each: Vec<_> = each.collect();
+    Ok(
+        match each.iter().any(|(_, audiences)| audiences.is_some()) {
+            true => tokens.with_endpoints(each),
+            false => tokens,
+        },
+    )
+}
+
 impl Authentication {
     /// Builds the authenticator. `custom` are methods of the application, which run first.
     pub fn new(
         config: &AuthConfig,
-        place: ServerFacts<'_>,
+        server: ServerFacts<'_>,
         custom: Vec<Arc<dyn AuthMethod>>,
     ) -> Result<Self, AuthSetupError> {
-        let mut proofs: Vec<_> = custom.into_iter().map(ConfiguredMethod::Each).collect();
+        let mut methods: Vec<_> = custom.into_iter().map(ConfiguredMethod::Each).collect();
         let changes = Epoch::default();
         let mut keys = None;
         let mut tokens = None;
-        let public = place.public_url.and_then(PublicUrl::parse);
+        let public = server.public_url.and_then(PublicUrl::parse);
         for kind in config.kinds() {
             let (name, setting) = kind.names();
             if !config.has(kind) {
@@ -89,46 +112,32 @@ impl Authentication {
             match kind {
                 AuthMethodKind::ApiKey => {
                     let known = Arc::new(ApiKeys::new(config)?.noting(changes.clone()));
-                    proofs.push(ConfiguredMethod::Lasting(Arc::<ApiKeys>::clone(&known)));
+                    methods.push(ConfiguredMethod::Lasting(Arc::<ApiKeys>::clone(&known)));
                     keys = Some(known);
                 }
                 AuthMethodKind::OAuth => {
-                    let implied = Implied::new(&config.implied_scopes);
-                    let endpoint = public.as_ref().map(PublicUrl::endpoint);
-                    let proof = Tokens::new(&config.oauth, &implied, endpoint.as_deref())?;
-                    // If one endpoint has an audience of its own, all have, because the audience determines the
-                    // endpoint of a token.
-                    let each = place.endpoints.iter().map(|named| {
-                        let audiences = named.audiences(config, endpoint.as_deref());
-                        (named.name.clone(), audiences)
-                    });
-                    let each: Vec<_> = each.collect();
-                    let proof = match each.iter().any(|(_, audiences)| audiences.is_some()) {
-                        true => proof.with_endpoints(each),
-                        false => proof,
-                    };
-                    let proof = proof.noting(&changes);
-                    proofs.push(ConfiguredMethod::Lasting(Arc::new(proof.clone())));
-                    tokens = Some(proof);
+                    let method = access_tokens(config, &server, public.as_ref())?.noting(&changes);
+                    methods.push(ConfiguredMethod::Lasting(Arc::new(method.clone())));
+                    tokens = Some(method);
                 }
                 AuthMethodKind::Certificate => {
-                    if !place.asks_for_certificates {
+                    if !server.asks_for_certificates {
                         return Err(AuthSetupError::NoCertificates {
                             setting: "auth.certificate.name",
                         });
                     }
                     if let Some(certificates) = Certificates::new(&config.certificate)? {
-                        proofs.push(ConfiguredMethod::Lasting(Arc::new(certificates)));
+                        methods.push(ConfiguredMethod::Lasting(Arc::new(certificates)));
                     }
                 }
                 AuthMethodKind::Forwarded => {
-                    if !config.forwarded.certificates.is_empty() && !place.asks_for_certificates {
+                    if !config.forwarded.certificates.is_empty() && !server.asks_for_certificates {
                         return Err(AuthSetupError::NoCertificates {
                             setting: "auth.forwarded.certificates",
                         });
                     }
-                    if let Some(forwarded) = Forwarded::new(&config.forwarded, place.trusted)? {
-                        proofs.push(ConfiguredMethod::Each(Arc::new(forwarded)));
+                    if let Some(forwarded) = Forwarded::new(&config.forwarded, server.trusted)? {
+                        methods.push(ConfiguredMethod::Each(Arc::new(forwarded)));
                     }
                 }
             }
@@ -146,24 +155,24 @@ impl Authentication {
                 None => Vec::new(),
             },
             public,
-            trusted: place.trusted.clone(),
-            endpoints: place
+            trusted: server.trusted.clone(),
+            endpoints: server
                 .endpoints
                 .iter()
                 .map(|endpoint| (endpoint.name.clone(), endpoint.scopes.clone()))
                 .collect(),
             metadata_url: config.oauth.metadata_url.clone(),
-            checks_certificates: place.asks_for_certificates,
+            checks_certificates: server.asks_for_certificates,
             dpop_algorithms: match tokens {
                 Some(_) => Tokens::DPOP_ALGORITHMS,
                 None => &[],
             },
             requires_dpop: tokens.is_some() && config.oauth.dpop.required,
-            name: place.name.to_owned(),
+            name: server.name.to_owned(),
         };
         Ok(Self {
             gate: Arc::new(
-                Authenticator::new(proofs, anonymous)
+                Authenticator::new(methods, anonymous)
                     .noticing(changes)
                     .with_resource(resource)
                     .with_sizes(config.token_bytes, config.key_bytes),

@@ -125,20 +125,6 @@ impl ActiveLimits {
                 .map(|name| (hasher.hash_one(&**name), name.as_str().into()))
                 .collect()
         });
-        let tools = config.tools.iter().map(|(name, tool)| {
-            let kept = same_queue
-                .filter(|before| before.config.tools.get(name) == Some(tool))
-                .and_then(|before| before.tools.get(name.as_str()));
-            let limits = kept.cloned().unwrap_or_else(|| {
-                Arc::new(ToolLimits {
-                    rate: Bucket::new(&tool.rate(), Limit::ToolRate, seed.is_some()),
-                    calls: tool
-                        .calls
-                        .map(|calls| ConcurrencyLimit::new(calls, queue, Limit::ToolCalls)),
-                })
-            });
-            (name.as_str().into(), limits)
-        });
         Self {
             server: match before.filter(|before| before.config.server == config.server) {
                 Some(before) => before.server.clone(),
@@ -169,7 +155,7 @@ impl ActiveLimits {
             ),
             handshakes_everywhere: config.initialize_per_minute.is_some(),
             failures_everywhere: config.failed_authentications_per_minute.is_some(),
-            tools: tools.collect(),
+            tools: Self::tools(config, same_queue, seed.is_some()),
             tool_keys: tool_keys.unwrap_or_default(),
             calls: match same_queue.filter(|before| before.config.calls() == config.calls()) {
                 Some(before) => before.calls.clone(),
@@ -198,6 +184,29 @@ impl ActiveLimits {
             calls_from_everywhere: config.calls_per_address.is_some(),
             config: config.clone(),
         }
+    }
+
+    /// Creates the limits of tools, and keeps unchanged ones of `before`.
+    fn tools(
+        config: &LimitConfig,
+        before: Option<&Self>,
+        is_shared: bool,
+    ) -> HashMap<Box<str>, Arc<ToolLimits>> {
+        let limits = config.tools.iter().map(|(name, tool)| {
+            let kept = before
+                .filter(|before| before.config.tools.get(name) == Some(tool))
+                .and_then(|before| before.tools.get(name.as_str()));
+            let limits = kept.cloned().unwrap_or_else(|| {
+                Arc::new(ToolLimits {
+                    rate: Bucket::new(&tool.rate(), Limit::ToolRate, is_shared),
+                    calls: tool.calls.map(|calls| {
+                        ConcurrencyLimit::new(calls, config.waiting(), Limit::ToolCalls)
+                    }),
+                })
+            });
+            (name.as_str().into(), limits)
+        });
+        limits.collect()
     }
 
     /// Returns the tokens taken from all buckets since the last call of this function.

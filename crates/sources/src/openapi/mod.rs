@@ -132,11 +132,7 @@ fn import(
         name => format!("{}__", sanitized(name)),
     };
     let prefix = collector.prefix(&prefix);
-    let mut taken: HashMap<String, String> = HashMap::new();
-    let mut used = Vec::new();
-    let mut cut = 0;
-    let mut left = room.schemas;
-    let mut without_room = 0;
+    let mut tools = ImportedTools::new(prefix, room);
     let paths = document.root.get("paths").and_then(Value::as_object);
     for (path, item) in paths.into_iter().flatten() {
         if path.starts_with("x-") {
@@ -172,63 +168,133 @@ fn import(
             if !import.wants(method, path, operation) {
                 continue;
             }
-            if TOOLS_MAX <= taken.len() || left == 0 {
-                without_room += 1;
-                continue;
-            }
-            let mut tool_name = import.name(&prefix, operation, &place, &mut used);
-            if taken.contains_key(&tool_name) {
-                // The first operation in the document keeps the plain name; this one gets its method and path.
-                let other = format!("{prefix}{}", sanitized(&format!("{method} {path}")));
-                tool_name = shortened(&other, openapi.name_characters);
-            }
-            if let Some(other) = taken.get(&tool_name) {
-                let problem = format!(
-                    "its name {tool_name} is that of {other} already; choose another one in openapi.rename"
-                );
-                collector.refuse_at(place, problem);
-                continue;
-            }
-            match import.tool(&tool_name, item, operation, method, path) {
-                Ok((tool, is_cut)) => {
-                    cut += usize::from(is_cut);
-                    let size = size_of(&tool.definition);
-                    if left < size {
-                        left = 0;
-                        without_room += 1;
-                        continue;
-                    }
-                    left -= size;
-                    taken.insert(tool_name, place);
-                    collector.offer(tool);
-                }
-                Err(problem) => collector.refuse_at(place, problem),
-            }
+            let operation = FoundOperation {
+                path,
+                method,
+                item,
+                operation,
+                place,
+            };
+            tools.add(&import, operation, collector);
         }
     }
-    if without_room > 0 {
-        let problem = format!(
-            "{without_room} operations became no tools: there are more than {TOOLS_MAX}, or their schemas have more than {} bytes together; choose operations with openapi.include, or raise openapi.document_bytes (and limits.memory_bytes)",
-            room.schemas
+    tools.report(openapi, collector);
+}
+
+/// An operation of the document.
+struct FoundOperation<'d> {
+    path: &'d str,
+    method: &'d str,
+    /// The path's item in the document.
+    item: &'d Value,
+    operation: &'d Value,
+    /// Method and path, for messages.
+    place: String,
+}
+
+/// What has been imported so far, and what is left of the limits.
+struct ImportedTools<'a> {
+    prefix: String,
+    /// Place of each tool in the document, by name.
+    taken: HashMap<String, String>,
+    /// Keys of `openapi.rename` that were used.
+    used: Vec<&'a String>,
+    /// Number of tools whose schema was shortened.
+    cut: usize,
+    /// Bytes of schemas in total.
+    schemas: usize,
+    /// Bytes that remain for schemas.
+    left: usize,
+    without_room: usize,
+}
+
+impl<'a> ImportedTools<'a> {
+    fn new(prefix: String, room: ImportLimits) -> Self {
+        Self {
+            prefix,
+            taken: HashMap::new(),
+            used: Vec::new(),
+            cut: 0,
+            schemas: room.schemas,
+            left: room.schemas,
+            without_room: 0,
+        }
+    }
+
+    /// Makes a tool of an operation, if there is room for it.
+    fn add(
+        &mut self,
+        import: &Import<'a>,
+        operation: FoundOperation<'_>,
+        collector: &mut SourceBuilder,
+    ) {
+        if TOOLS_MAX <= self.taken.len() || self.left == 0 {
+            self.without_room += 1;
+            return;
+        }
+        let FoundOperation {
+            path,
+            method,
+            item,
+            operation,
+            place,
+        } = operation;
+        let mut name = import.name(&self.prefix, operation, &place, &mut self.used);
+        if self.taken.contains_key(&name) {
+            // The first operation in the document keeps the plain name; this one gets its method and path.
+            let other = format!("{}{}", self.prefix, sanitized(&format!("{method} {path}")));
+            name = shortened(&other, import.config.name_characters);
+        }
+        if let Some(other) = self.taken.get(&name) {
+            let problem = format!(
+                "its name {name} is that of {other} already; choose another one in openapi.rename"
+            );
+            return collector.refuse_at(place, problem);
+        }
+        match import.tool(&name, item, operation, method, path) {
+            Ok((tool, is_cut)) => {
+                self.cut += usize::from(is_cut);
+                let size = size_of(&tool.definition);
+                if self.left < size {
+                    self.left = 0;
+                    self.without_room += 1;
+                    return;
+                }
+                self.left -= size;
+                self.taken.insert(name, place);
+                collector.offer(tool);
+            }
+            Err(problem) => collector.refuse_at(place, problem),
+        }
+    }
+
+    /// Reports what could not be imported, and logs a summary.
+    fn report(&self, openapi: &OpenApiSourceConfig, collector: &mut SourceBuilder) {
+        if self.without_room > 0 {
+            let problem = format!(
+                "{} operations became no tools: there are more than {TOOLS_MAX}, or their schemas have more than {} bytes together; choose operations with openapi.include, or raise openapi.document_bytes (and limits.memory_bytes)",
+                self.without_room, self.schemas
+            );
+            collector.refuse("openapi", problem);
+        }
+        let keys = openapi.rename.keys();
+        for unknown in keys.filter(|key| !self.used.contains(key)) {
+            collector.refuse(
+                &format!("openapi.rename.{unknown}"),
+                "the document has no such operation; write its ID, or method and path as in GET /pets",
+            );
+        }
+        if self.taken.is_empty() {
+            collector.refuse("openapi", "no operation of the document became a tool");
+        }
+        tracing::info!(
+            source = collector.source,
+            tools = self.taken.len(),
+            not_described_whole = self.cut,
+            refused = collector.offered.refused.len(),
+            "imported an OpenAPI document"
         );
-        collector.refuse("openapi", problem);
     }
-    for unknown in openapi.rename.keys().filter(|key| !used.contains(key)) {
-        collector.refuse(
-            &format!("openapi.rename.{unknown}"),
-            "the document has no such operation; write its ID, or method and path as in GET /pets",
-        );
-    }
-    if taken.is_empty() {
-        collector.refuse("openapi", "no operation of the document became a tool");
-    }
-    tracing::info!(
-        source = collector.source,
-        tools = taken.len(),
-        not_described_whole = cut,
-        refused = collector.offered.refused.len(),
-        "imported an OpenAPI document"
-    );
 }
 
 /// Estimates the size of a tool: its schemas as text, and its other memory in the same unit.

@@ -86,15 +86,7 @@ pub(super) fn add(
     given: &Arc<OnceLock<Given>>,
 ) -> Readable {
     let NamedUpstream { upstream, listing } = found;
-    let mut refused = Vec::new();
-    let mut refuse = |kind: &str, entry: &Value, problem: String| {
-        let name = entry["name"]
-            .as_str()
-            .or(entry["uri"].as_str())
-            .unwrap_or("without a name");
-        let place = format!("upstreams.{}, {kind} {name:?}", upstream.name);
-        refused.push(RejectedItem::new(&upstream.name, place, problem));
-    };
+    let mut rejected = RejectedEntries::new(upstream);
     let reads = listing.reads || !listing.resources.is_empty() || !listing.templates.is_empty();
     let mut links = Links::new(&upstream.name, keys, reads, given);
     let mut resources = Vec::new();
@@ -107,7 +99,7 @@ pub(super) fn add(
                 links.add(&own, &prefix);
                 resources.push((definition, own));
             }
-            Err(problem) => refuse("resource", entry, problem),
+            Err(problem) => rejected.add("resource", entry, problem),
         }
     }
     let mut templates = Vec::new();
@@ -120,44 +112,14 @@ pub(super) fn add(
                 links.add_template(&own, &prefix);
                 templates.push((definition, own, prefix));
             }
-            Err(problem) => refuse("resource template", entry, problem),
+            Err(problem) => rejected.add("resource template", entry, problem),
         }
     }
-    let offered: Vec<&Value> = listing
-        .tools
-        .iter()
-        .filter(|entry| {
-            let Some(name) = entry["name"].as_str() else {
-                refuse("tool", entry, "its name is missing".to_owned());
-                return false;
-            };
-            let quarantined = listing.quarantined.iter().any(|known| known == name);
-            let chosen = upstream.config.chooses(name);
-            if quarantined && chosen {
-                refuse(
-                    "tool",
-                    entry,
-                    "it is described otherwise than before (on_change is quarantine)".to_owned(),
-                );
-            }
-            chosen && !quarantined
-        })
-        .collect();
-    // Views and skill files do not have to be listed.
-    let views = offered.iter().filter_map(|entry| view_of(&entry["_meta"]));
-    let files = listing.skills.iter().flat_map(OfferedSkill::files);
-    let mut unlisted = Vec::new();
-    for uri in views.chain(files).filter(|_| reads) {
-        if links.knows(uri) || fault_of_uri(uri).is_some() {
-            continue;
-        }
-        let prefix = names.uri(upstream, uri);
-        links.add(uri, &prefix);
-        unlisted.push((
-            ResourceDefinition::new(prefix.here(uri), uri),
-            uri.to_owned(),
-        ));
-    }
+    let offered = offered_tools(found, &mut rejected);
+    let unlisted = match reads {
+        true => unlisted(found, &offered, names, &mut links),
+        false => Vec::new(),
+    };
     let links = Arc::new(links);
     let of = |(definition, own): (ResourceDefinition, String)| {
         Arc::new(UpstreamResource {
@@ -193,27 +155,96 @@ pub(super) fn add(
     for entry in offered {
         match tool(upstream, names, &links, entry) {
             Ok(tool) => all.tools.push(Arc::new(tool)),
-            Err(problem) => refuse("tool", entry, problem),
+            Err(problem) => rejected.add("tool", entry, problem),
         }
     }
     for entry in &listing.prompts {
         match prompt(upstream, names, &links, entry, listing.completes) {
             Ok(prompt) => all.prompts.push(Arc::new(prompt)),
-            Err(problem) => refuse("prompt", entry, problem),
+            Err(problem) => rejected.add("prompt", entry, problem),
         }
     }
     for entry in listing.skills.iter().filter(|_| reads) {
         match skill(&links, entry) {
             Ok(skill) => all.skills.push(skill),
-            Err(problem) => refuse("skill", entry, problem.to_owned()),
+            Err(problem) => rejected.add("skill", entry, problem),
         }
     }
-    all.refused.extend(refused);
+    all.refused.extend(rejected.items);
     Readable {
         upstream: Arc::clone(upstream),
         links,
         known,
     }
+}
+
+/// The entries of an upstream's lists that cannot be offered.
+struct RejectedEntries<'u> {
+    upstream: &'u str,
+    items: Vec<RejectedItem>,
+}
+
+impl<'u> RejectedEntries<'u> {
+    fn new(upstream: &'u Upstream) -> Self {
+        Self {
+            upstream: &upstream.name,
+            items: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, kind: &str, entry: &Value, problem: impl Into<String>) {
+        let name = entry["name"]
+            .as_str()
+            .or(entry["uri"].as_str())
+            .unwrap_or("without a name");
+        let place = format!("upstreams.{}, {kind} {name:?}", self.upstream);
+        let item = RejectedItem::new(self.upstream, place, problem.into());
+        self.items.push(item);
+    }
+}
+
+/// Returns the entries of the tools that the configuration selects, without quarantined ones.
+fn offered_tools<'l>(
+    found: &'l NamedUpstream,
+    rejected: &mut RejectedEntries<'_>,
+) -> Vec<&'l Value> {
+    let NamedUpstream { upstream, listing } = found;
+    let is_offered = |entry: &&Value| {
+        let Some(name) = entry["name"].as_str() else {
+            rejected.add("tool", entry, "its name is missing");
+            return false;
+        };
+        let quarantined = listing.quarantined.iter().any(|known| known == name);
+        let chosen = upstream.config.chooses(name);
+        if quarantined && chosen {
+            let problem = "it is described otherwise than before (on_change is quarantine)";
+            rejected.add("tool", entry, problem);
+        }
+        chosen && !quarantined
+    };
+    listing.tools.iter().filter(is_offered).collect()
+}
+
+/// Returns views of tools and files of skills that the upstream does not list, each with its URI there.
+fn unlisted(
+    found: &NamedUpstream,
+    offered: &[&Value],
+    names: &mut Names<'_>,
+    links: &mut Links,
+) -> Vec<(ResourceDefinition, String)> {
+    let views = offered.iter().filter_map(|entry| view_of(&entry["_meta"]));
+    let files = found.listing.skills.iter().flat_map(OfferedSkill::files);
+    let mut unlisted = Vec::new();
+    for uri in views.chain(files) {
+        if links.knows(uri) || fault_of_uri(uri).is_some() {
+            continue;
+        }
+        let prefix = names.uri(&found.upstream, uri);
+        links.add(uri, &prefix);
+        let definition = ResourceDefinition::new(prefix.here(uri), uri);
+        unlisted.push((definition, uri.to_owned()));
+    }
+    unlisted
 }
 
 /// Returns a skill's entry with the local URIs of its files.

@@ -111,42 +111,18 @@ pub(super) fn lower(shape: &JsonType, value: &Value, room: &mut MemoryBudget) ->
             .map(Val::Bool)
             .ok_or_else(|| expected("true or false")),
         JsonType::Integer(width) => integer(*width, value),
-        JsonType::F32 => {
-            let number = value.as_f64().ok_or_else(|| expected("a number"))?;
-            #[expect(clippy::cast_possible_truncation, reason = "to the nearest one")]
-            let single = number as f32;
-            if single.is_infinite() {
-                return Err(ArgumentMismatch::new(
-                    "it is too large for a float of 32 bits",
-                ));
-            }
-            Ok(Val::Float32(single))
-        }
+        JsonType::F32 => single_float(value),
         JsonType::F64 => value
             .as_f64()
             .map(Val::Float64)
             .ok_or_else(|| expected("a number")),
-        JsonType::Char => {
-            let text = value.as_str().ok_or_else(|| expected("one character"))?;
-            let mut all = text.chars();
-            match (all.next(), all.next()) {
-                (Some(one), None) => Ok(Val::Char(one)),
-                _ => Err(expected("one character")),
-            }
-        }
+        JsonType::Char => character(value),
         JsonType::Text => {
             let text = value.as_str().ok_or_else(|| expected("a text"))?;
             room.take(text.len() / size_of::<Val>())?;
             Ok(Val::String(text.to_owned()))
         }
-        JsonType::Bytes => {
-            let text = value.as_str().ok_or_else(|| expected("Base64"))?;
-            room.take(text.len() / 4 * 3)?;
-            let bytes = BASE64
-                .decode(text.as_bytes())
-                .map_err(|_| ArgumentMismatch::new("it is not Base64 with padding"))?;
-            Ok(Val::List(bytes.into_iter().map(Val::U8).collect()))
-        }
+        JsonType::Bytes => bytes(value, room),
         JsonType::List(element) => {
             let values = value.as_array().ok_or_else(|| expected("a list"))?;
             let mut list = Vec::new();
@@ -156,55 +132,9 @@ pub(super) fn lower(shape: &JsonType, value: &Value, room: &mut MemoryBudget) ->
             }
             Ok(Val::List(list))
         }
-        JsonType::Record(fields) => {
-            let object = value.as_object().ok_or_else(|| expected("an object"))?;
-            let unknown = object
-                .keys()
-                .find(|key| fields.iter().all(|(name, _)| name != *key));
-            if let Some(unknown) = unknown {
-                return Err(ArgumentMismatch::new("it has no such member").at(unknown));
-            }
-            let mut record = Vec::with_capacity(fields.len());
-            for (name, shape) in fields {
-                record.push((name.clone(), member(object, name, shape, room)?));
-            }
-            Ok(Val::Record(record))
-        }
-        JsonType::Tuple(shapes) => {
-            let values = value.as_array().ok_or_else(|| expected("a list"))?;
-            if values.len() != shapes.len() {
-                return Err(ArgumentMismatch::new(format!(
-                    "it must have {} values",
-                    shapes.len()
-                )));
-            }
-            let mut tuple = Vec::with_capacity(shapes.len());
-            for (position, (shape, value)) in shapes.iter().zip(values).enumerate() {
-                let one = lower(shape, value, room);
-                tuple.push(one.map_err(|misfit| misfit.at(position.to_string()))?);
-            }
-            Ok(Val::Tuple(tuple))
-        }
-        JsonType::Variant(cases) => {
-            let (name, payload) = case_of(value)?;
-            let case = cases.iter().find(|(case, _)| case == name);
-            let (_, shape) =
-                case.ok_or_else(|| ArgumentMismatch::new("it has no such case").at(name))?;
-            let payload = match (shape, payload) {
-                (None, None) => None,
-                (Some(shape), Some(payload)) => {
-                    let lowered = lower(shape, payload, room);
-                    Some(Box::new(lowered.map_err(|misfit| misfit.at(name))?))
-                }
-                (None, Some(_)) => {
-                    return Err(expected("the case's name alone, as a text").at(name));
-                }
-                (Some(_), None) => {
-                    return Err(expected("an object with the case's value").at(name));
-                }
-            };
-            Ok(Val::Variant(name.to_owned(), payload))
-        }
+        JsonType::Record(fields) => record(fields, value, room),
+        JsonType::Tuple(shapes) => tuple(shapes, value, room),
+        JsonType::Variant(cases) => variant(cases, value, room),
         JsonType::Enum(names) => {
             let name = value
                 .as_str()
@@ -220,42 +150,136 @@ pub(super) fn lower(shape: &JsonType, value: &Value, room: &mut MemoryBudget) ->
             };
             Ok(Val::Option(Some(Box::new(lower(some, value, room)?))))
         }
-        JsonType::Result(good, bad) => {
-            let mut side = |shape: &Option<Box<JsonType>>, value: &Value| match shape {
-                Some(shape) => Ok(Some(Box::new(lower(shape, value, room)?))),
-                None if value.is_null() => Ok(None),
-                None => Err(expected("null")),
-            };
-            match (single(value, "ok"), single(value, "err")) {
-                (Some(value), _) => {
-                    let good = side(good, value).map_err(|misfit| misfit.at("ok"))?;
-                    Ok(Val::Result(Ok(good)))
-                }
-                (_, Some(value)) => {
-                    let bad = side(bad, value).map_err(|misfit| misfit.at("err"))?;
-                    Ok(Val::Result(Err(bad)))
-                }
-                _ => Err(expected("{\"ok\": ...} or {\"err\": ...}")),
-            }
+        JsonType::Result(good, bad) => result(good, bad, value, room),
+        JsonType::Flags(known) => flags(known, value),
+    }
+}
+
+fn single_float(value: &Value) -> Lowered {
+    let number = value.as_f64().ok_or_else(|| expected("a number"))?;
+    #[expect(clippy::cast_possible_truncation, reason = "to the nearest one")]
+    let single = number as f32;
+    if single.is_infinite() {
+        return Err(ArgumentMismatch::new(
+            "it is too large for a float of 32 bits",
+        ));
+    }
+    Ok(Val::Float32(single))
+}
+
+fn character(value: &Value) -> Lowered {
+    let text = value.as_str().ok_or_else(|| expected("one character"))?;
+    let mut all = text.chars();
+    match (all.next(), all.next()) {
+        (Some(one), None) => Ok(Val::Char(one)),
+        _ => Err(expected("one character")),
+    }
+}
+
+fn bytes(value: &Value, room: &mut MemoryBudget) -> Lowered {
+    let text = value.as_str().ok_or_else(|| expected("Base64"))?;
+    room.take(text.len() / 4 * 3)?;
+    let bytes = BASE64
+        .decode(text.as_bytes())
+        .map_err(|_| ArgumentMismatch::new("it is not Base64 with padding"))?;
+    Ok(Val::List(bytes.into_iter().map(Val::U8).collect()))
+}
+
+fn record(fields: &[(String, JsonType)], value: &Value, room: &mut MemoryBudget) -> Lowered {
+    let object = value.as_object().ok_or_else(|| expected("an object"))?;
+    let unknown = object
+        .keys()
+        .find(|key| fields.iter().all(|(name, _)| name != *key));
+    if let Some(unknown) = unknown {
+        return Err(ArgumentMismatch::new("it has no such member").at(unknown));
+    }
+    let mut record = Vec::with_capacity(fields.len());
+    for (name, shape) in fields {
+        record.push((name.clone(), member(object, name, shape, room)?));
+    }
+    Ok(Val::Record(record))
+}
+
+fn tuple(shapes: &[JsonType], value: &Value, room: &mut MemoryBudget) -> Lowered {
+    let values = value.as_array().ok_or_else(|| expected("a list"))?;
+    if values.len() != shapes.len() {
+        return Err(ArgumentMismatch::new(format!(
+            "it must have {} values",
+            shapes.len()
+        )));
+    }
+    let mut tuple = Vec::with_capacity(shapes.len());
+    for (position, (shape, value)) in shapes.iter().zip(values).enumerate() {
+        let one = lower(shape, value, room);
+        tuple.push(one.map_err(|misfit| misfit.at(position.to_string()))?);
+    }
+    Ok(Val::Tuple(tuple))
+}
+
+fn variant(
+    cases: &[(String, Option<JsonType>)],
+    value: &Value,
+    room: &mut MemoryBudget,
+) -> Lowered {
+    let (name, payload) = case_of(value)?;
+    let case = cases.iter().find(|(case, _)| case == name);
+    let (_, shape) = case.ok_or_else(|| ArgumentMismatch::new("it has no such case").at(name))?;
+    let payload = match (shape, payload) {
+        (None, None) => None,
+        (Some(shape), Some(payload)) => {
+            let lowered = lower(shape, payload, room);
+            Some(Box::new(lowered.map_err(|misfit| misfit.at(name))?))
         }
-        JsonType::Flags(known) => {
-            let values = value
-                .as_array()
-                .ok_or_else(|| expected("a list of names"))?;
-            let mut flags: Vec<String> = Vec::new();
-            for value in values {
-                let name = value
-                    .as_str()
-                    .filter(|name| known.iter().any(|n| n == name));
-                let name = name.ok_or_else(|| expected(format!("some of {}", known.join(", "))))?;
-                // Only known flags are kept, so the list is bounded.
-                if !flags.iter().any(|flag| flag == name) {
-                    flags.push(name.to_owned());
-                }
-            }
-            Ok(Val::Flags(flags))
+        (None, Some(_)) => {
+            return Err(expected("the case's name alone, as a text").at(name));
+        }
+        (Some(_), None) => {
+            return Err(expected("an object with the case's value").at(name));
+        }
+    };
+    Ok(Val::Variant(name.to_owned(), payload))
+}
+
+fn result(
+    good: &Option<Box<JsonType>>,
+    bad: &Option<Box<JsonType>>,
+    value: &Value,
+    room: &mut MemoryBudget,
+) -> Lowered {
+    let mut side = |shape: &Option<Box<JsonType>>, value: &Value| match shape {
+        Some(shape) => Ok(Some(Box::new(lower(shape, value, room)?))),
+        None if value.is_null() => Ok(None),
+        None => Err(expected("null")),
+    };
+    match (single(value, "ok"), single(value, "err")) {
+        (Some(value), _) => {
+            let good = side(good, value).map_err(|misfit| misfit.at("ok"))?;
+            Ok(Val::Result(Ok(good)))
+        }
+        (_, Some(value)) => {
+            let bad = side(bad, value).map_err(|misfit| misfit.at("err"))?;
+            Ok(Val::Result(Err(bad)))
+        }
+        _ => Err(expected("{\"ok\": ...} or {\"err\": ...}")),
+    }
+}
+
+fn flags(known: &[String], value: &Value) -> Lowered {
+    let values = value
+        .as_array()
+        .ok_or_else(|| expected("a list of names"))?;
+    let mut flags: Vec<String> = Vec::new();
+    for value in values {
+        let name = value
+            .as_str()
+            .filter(|name| known.iter().any(|n| n == name));
+        let name = name.ok_or_else(|| expected(format!("some of {}", known.join(", "))))?;
+        // Only known flags are kept, so the list is bounded.
+        if !flags.iter().any(|flag| flag == name) {
+            flags.push(name.to_owned());
         }
     }
+    Ok(Val::Flags(flags))
 }
 
 fn expected(what: impl fmt::Display) -> ArgumentMismatch {

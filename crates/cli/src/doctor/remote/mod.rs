@@ -14,9 +14,11 @@ mod streams;
 mod tls;
 mod wire;
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use http::Method;
+use rustls::RootCertStore;
 use url::Url;
 
 pub(crate) use tls::examining;
@@ -66,38 +68,8 @@ pub(super) async fn examine(remote: Remote, report: &mut Report) -> Result<(), S
         tls: tls::examining(&both, false)?,
         url,
     };
-    match DiagnosedServer::resolve(&wire.url).await {
-        Ok(addresses) => {
-            report.add(Finding::ok("network", "name", listed(&addresses)));
-            wire.addresses = addresses;
-        }
-        Err(problem) => {
-            report.add(
-                Finding::failure("network", "name", problem)
-                    .advise(format!("create a DNS record for {}", wire.host)),
-            );
-            return Ok(());
-        }
-    }
-    if let Err(problem) = wire.connect(wire.port).await {
-        report.add(
-            Finding::failure("network", "connection", problem).advise(
-                "check that a server listens on this port, and that no firewall blocks it; Cloud Run: ingress: all; security groups; the Service's selector and targetPort",
-            ),
-        );
+    if !is_reachable(&mut wire, &roots, report).await {
         return Ok(());
-    }
-    if wire.is_secure() {
-        if let Err(problem) = tls::examine(&wire, &roots, report).await {
-            report.add(
-                Finding::failure("tls", "handshake", problem)
-                    .advise("serve TLS 1.2 or 1.3 on this port, with a certificate"),
-            );
-            return Ok(());
-        }
-        old_tls::examine(&wire, report).await;
-    } else {
-        report.add(plain(&wire));
     }
     access::to_https(&wire, report).await;
     let Some(first) = access::first_answer(&wire, report).await else {
@@ -150,6 +122,48 @@ pub(super) async fn examine(remote: Remote, report: &mut Report) -> Result<(), S
     .await;
     sessions::end(&wire, session.as_deref(), report).await;
     Ok(())
+}
+
+/// Checks name, connection and encryption. Returns false if no request can be sent.
+async fn is_reachable(
+    wire: &mut DiagnosedServer,
+    roots: &Arc<RootCertStore>,
+    report: &mut Report,
+) -> bool {
+    match DiagnosedServer::resolve(&wire.url).await {
+        Ok(addresses) => {
+            report.add(Finding::ok("network", "name", listed(&addresses)));
+            wire.addresses = addresses;
+        }
+        Err(problem) => {
+            report.add(
+                Finding::failure("network", "name", problem)
+                    .advise(format!("create a DNS record for {}", wire.host)),
+            );
+            return false;
+        }
+    }
+    if let Err(problem) = wire.connect(wire.port).await {
+        report.add(
+            Finding::failure("network", "connection", problem).advise(
+                "check that a server listens on this port, and that no firewall blocks it; Cloud Run: ingress: all; security groups; the Service's selector and targetPort",
+            ),
+        );
+        return false;
+    }
+    if !wire.is_secure() {
+        report.add(plain(wire));
+        return true;
+    }
+    if let Err(problem) = tls::examine(wire, roots, report).await {
+        report.add(
+            Finding::failure("tls", "handshake", problem)
+                .advise("serve TLS 1.2 or 1.3 on this port, with a certificate"),
+        );
+        return false;
+    }
+    old_tls::examine(wire, report).await;
+    true
 }
 
 /// Finding for a check that rate limiting has prevented.

@@ -172,62 +172,20 @@ impl Tokens {
         let mut issuers: Vec<Arc<Issuer>> = Vec::new();
         let mut guard = Guard::public();
         for (setting, one) in config.all() {
-            let mut audiences = one.audience;
-            if audiences.is_empty() {
-                audiences.clone_from(&config.audience);
+            let written = one.issuer.clone();
+            let issuer = Self::issuer(config, (&setting, one), resource)?;
+            guard = guard.trust(&issuer.url);
+            if let Some(jwks_url) = &issuer.jwks_url {
+                guard = guard.trust(jwks_url);
             }
-            if audiences.is_empty() {
-                let Some(resource) = resource else {
-                    return Err(OAuthSetupError::NoAudience { issuer: one.issuer });
-                };
-                // RFC 8707: clients write the URL with or without a trailing slash.
-                audiences = vec![resource.to_owned(), format!("{resource}/")];
-            }
-            let address = issuer_url(&setting, &one.issuer)?;
-            guard = guard.trust(&address);
-            let jwks_url = match &one.jwks_url {
-                None => None,
-                Some(text) => {
-                    let jwks = url(&setting.replace("issuer", "jwks_url"), text)?;
-                    guard = guard.trust(&jwks);
-                    Some(jwks)
-                }
-            };
-            let preset = one.preset.unwrap_or_else(|| Preset::of(&address));
-            let name = one.name.unwrap_or_else(|| {
-                let host = address.host_str().unwrap_or_default();
-                let port = address.port().map(|port| format!(":{port}"));
-                let path = address.path().trim_end_matches('/');
-                format!("{host}{}{path}", port.unwrap_or_default())
-            });
-            let group_claims = match one.groups_claim {
-                Some(claim) => vec![claim],
-                None => preset
-                    .group_claims()
-                    .iter()
-                    .map(ToString::to_string)
-                    .collect(),
-            };
-            let names = preset.issuer_names(&one.issuer);
             let known = issuers.iter().any(|other| {
-                other.name == name || other.names.iter().any(|known| names.contains(known))
+                other.name == issuer.name
+                    || other.names.iter().any(|known| issuer.names.contains(known))
             });
-            if known || name.contains('#') {
-                return Err(OAuthSetupError::Twice { issuer: one.issuer });
+            if known || issuer.name.contains('#') {
+                return Err(OAuthSetupError::Twice { issuer: written });
             }
-            issuers.push(Arc::new(Issuer {
-                name,
-                names,
-                preset,
-                audiences,
-                group_claims,
-                jwks_url,
-                url: address,
-                is_introspected: config.introspection.url.is_some()
-                    && config.issuer.as_ref() == Some(&one.issuer),
-                is_local: false,
-                state: IssuerState::default(),
-            }));
+            issuers.push(Arc::new(issuer));
         }
         if config.facade.is_configured() {
             issuers.insert(0, Arc::new(Self::own_issuer(resource)?));
@@ -264,6 +222,59 @@ impl Tokens {
             requires_dpop: config.dpop.required,
             dpop: OnceLock::new(),
         })))
+    }
+
+    /// Reads the settings of one issuer.
+    fn issuer(
+        config: &OAuthConfig,
+        (setting, one): (&str, IssuerConfig),
+        resource: Option<&str>,
+    ) -> Result<Issuer, OAuthSetupError> {
+        let mut audiences = one.audience;
+        if audiences.is_empty() {
+            audiences.clone_from(&config.audience);
+        }
+        if audiences.is_empty() {
+            let Some(resource) = resource else {
+                return Err(OAuthSetupError::NoAudience { issuer: one.issuer });
+            };
+            // RFC 8707: clients write the URL with or without a trailing slash.
+            audiences = vec![resource.to_owned(), format!("{resource}/")];
+        }
+        let address = issuer_url(setting, &one.issuer)?;
+        let jwks_url = match &one.jwks_url {
+            None => None,
+            Some(text) => Some(url(&setting.replace("issuer", "jwks_url"), text)?),
+        };
+        let preset = one.preset.unwrap_or_else(|| Preset::of(&address));
+        let name = one.name.unwrap_or_else(|| {
+            let host = address.host_str().unwrap_or_default();
+            let port = address.port().map(|port| format!(":{port}"));
+            let path = address.path().trim_end_matches('/');
+            format!("{host}{}{path}", port.unwrap_or_default())
+        });
+        let group_claims = match one.groups_claim {
+            Some(claim) => vec![claim],
+            None => preset
+                .group_claims()
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
+        };
+        let names = preset.issuer_names(&one.issuer);
+        Ok(Issuer {
+            name,
+            names,
+            preset,
+            audiences,
+            group_claims,
+            jwks_url,
+            url: address,
+            is_introspected: config.introspection.url.is_some()
+                && config.issuer.as_ref() == Some(&one.issuer),
+            is_local: false,
+            state: IssuerState::default(),
+        })
     }
 
     /// The issuer that is this server itself. Its keys are given by [`hold`](Self::hold).

@@ -82,6 +82,38 @@ pub(super) enum Connection {
     Cluster(ClusterConnection),
 }
 
+/// Builds a client that asks sentinels for the master of a service. The logins are for the master and for the sentinels.
+fn sentinel_client(
+    (sentinels, service): (Vec<ConnectionAddr>, String),
+    is_secure: bool,
+    certificates: Option<TlsCertificates>,
+    (login, sentinel_login): (&Login, &Login),
+) -> RedisResult<SentinelClientBuilder> {
+    let mut builder = SentinelClientBuilder::new(sentinels, service, SentinelServerType::Master)?
+        .set_client_to_redis_db(login.database);
+    if is_secure {
+        builder = builder.set_client_to_redis_tls_mode(TlsMode::Secure);
+    }
+    if let Some(certificates) = certificates {
+        builder = builder
+            .set_client_to_redis_certificates(certificates.clone())
+            .set_client_to_sentinel_certificates(certificates);
+    }
+    if let Some(user) = &login.user {
+        builder = builder.set_client_to_redis_username(user);
+    }
+    if let Some(password) = &login.password {
+        builder = builder.set_client_to_redis_password(password);
+    }
+    if let Some(user) = &sentinel_login.user {
+        builder = builder.set_client_to_sentinel_username(user);
+    }
+    if let Some(password) = &sentinel_login.password {
+        builder = builder.set_client_to_sentinel_password(password);
+    }
+    Ok(builder)
+}
+
 impl Deployment {
     /// The way to an address. Nothing is connected yet.
     pub(super) fn new(
@@ -102,29 +134,9 @@ impl Deployment {
                 login,
                 sentinel_login,
             } => {
-                let mut builder =
-                    SentinelClientBuilder::new(sentinels, service, SentinelServerType::Master)?
-                        .set_client_to_redis_db(login.database);
-                if is_secure {
-                    builder = builder.set_client_to_redis_tls_mode(TlsMode::Secure);
-                }
-                if let Some(certificates) = certificates {
-                    builder = builder
-                        .set_client_to_redis_certificates(certificates.clone())
-                        .set_client_to_sentinel_certificates(certificates);
-                }
-                if let Some(user) = &login.user {
-                    builder = builder.set_client_to_redis_username(user);
-                }
-                if let Some(password) = &login.password {
-                    builder = builder.set_client_to_redis_password(password);
-                }
-                if let Some(user) = &sentinel_login.user {
-                    builder = builder.set_client_to_sentinel_username(user);
-                }
-                if let Some(password) = &sentinel_login.password {
-                    builder = builder.set_client_to_sentinel_password(password);
-                }
+                let logins = (&login, &sentinel_login);
+                let builder =
+                    sentinel_client((sentinels, service), is_secure, certificates, logins)?;
                 Self::Sentinel(OnDemand::new(Sentinels {
                     client: tokio::sync::Mutex::new(builder.build()?),
                     config: AsyncConnectionConfig::new()

@@ -138,41 +138,37 @@ impl Help {
                 _ => {}
             }
             if section == Section::Commands {
-                entry = None;
-                if let Some(names) = names(trimmed) {
-                    let room = ENTRIES_MAX.saturating_sub(help.commands.len());
-                    let named = names.into_iter().filter(|name| *name != "help");
-                    let named = named.take(room).map(|name| Command {
-                        name: name.to_owned(),
-                        about: String::new(),
-                    });
-                    help.commands.extend(named);
-                    continue;
-                }
-                if let Some(command) = command(trimmed)
-                    && help.commands.len() < ENTRIES_MAX
-                {
-                    help.commands.push(command);
-                    entry = Some((indent, Last::Command));
-                }
+                entry = help.add_command(trimmed).then_some((indent, Last::Command));
             }
         }
         help.end(&format!("{usage} {synopsis}"));
-        help.about = about
-            .iter()
-            .take(3)
-            .copied()
-            .collect::<Vec<_>>()
-            .join(" ")
-            .chars()
-            .take(ABOUT_CHARACTERS)
-            .collect();
+        about.truncate(3);
+        help.about = about.join(" ").chars().take(ABOUT_CHARACTERS).collect();
         help.positionals = positionals(&usage, words);
         // argparse also lists the subcommands in the usage.
         if !help.commands.is_empty() {
             help.positionals.clear();
         }
         help
+    }
+
+    /// Adds the commands of a line: names separated by commas, or one with its description. Returns true if lines of its
+    /// description may follow.
+    fn add_command(&mut self, line: &str) -> bool {
+        let room = ENTRIES_MAX.saturating_sub(self.commands.len());
+        if let Some(names) = names(line) {
+            let named = names.into_iter().filter(|name| *name != "help");
+            let named = named.take(room).map(|name| Command {
+                name: name.to_owned(),
+                about: String::new(),
+            });
+            self.commands.extend(named);
+            return false;
+        }
+        let command = command(line).filter(|_| 0 < room);
+        let is_added = command.is_some();
+        self.commands.extend(command);
+        is_added
     }
 
     /// Parses a manual page: the description from its name section, arguments from its synopsis, and its options.
