@@ -127,9 +127,8 @@ impl App {
         };
         #[cfg(all(feature = "oauth", feature = "sources"))]
         connect::serve(&mut layers, &config, &items, (authorization, auth.keys()));
-        let whole = server.snapshot();
-        let endpoints = endpoints::build(&config, &parts, &items, &whole.catalog, apps).await?;
-        drop(whole);
+        let whole = &server.snapshot().catalog;
+        let endpoints = endpoints::build(&config, &parts, &items, whole, apps).await?;
         let servers = endpoints::servers(&endpoints);
         hooks.push(keys_hook(auth.keys()));
         hooks.push(limits_hook(&server));
