@@ -1,14 +1,20 @@
 //! A description becomes the lines that one would write by hand.
 
+mod arguments;
+mod binding;
+
+pub(crate) use arguments::preset;
+use arguments::{arguments, variables};
+pub(crate) use binding::{bind, bound_type, called, extract_one, resolve, unbound};
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
-use syn::{Attribute, Expr, ExprLit, FnArg, Ident, Lit, Pat, Type};
+use syn::{Attribute, Expr, ExprLit, FnArg, Ident, Lit};
 
 use crate::methods::Object;
-use crate::options::{Preset, Task, ToolOptions};
-use crate::parse::{Argument, Function, Parameter, Placement};
+use crate::options::{Task, ToolOptions};
+use crate::parse::{Argument, Function, Parameter};
 
 pub(crate) type ToolFn = Function<ToolOptions>;
 
@@ -92,115 +98,7 @@ fn hide_tools<O>(offered: &Function<O>) -> TokenStream {
     quote!(#(#[allow(dead_code)] fn #names() {})*)
 }
 
-/// Collects the variables that a pattern binds. A name with a capital letter is that of a type.
-fn variables<'a>(pattern: &'a Pat, names: &mut Vec<&'a Ident>) {
-    match pattern {
-        Pat::Ident(variable) => {
-            if !variable
-                .ident
-                .unraw()
-                .to_string()
-                .starts_with(char::is_uppercase)
-            {
-                names.push(&variable.ident);
-            }
-            if let Some((_, inner)) = &variable.subpat {
-                variables(inner, names);
-            }
-        }
-        Pat::Paren(inner) => variables(&inner.pat, names),
-        Pat::Reference(inner) => variables(&inner.pat, names),
-        Pat::Type(inner) => variables(&inner.pat, names),
-        Pat::Slice(inner) => inner.elems.iter().for_each(|p| variables(p, names)),
-        Pat::Tuple(inner) => inner.elems.iter().for_each(|p| variables(p, names)),
-        Pat::TupleStruct(inner) => inner.elems.iter().for_each(|p| variables(p, names)),
-        Pat::Struct(inner) => inner.fields.iter().for_each(|f| variables(&f.pat, names)),
-        _ => {}
-    }
-}
-
 // === The arguments ===
-
-/// The struct that `arguments` are read as, unless one parameter brings its own.
-fn arguments(tool: &ToolFn) -> TokenStream {
-    if tool.flattened().is_some() {
-        return TokenStream::new();
-    }
-    let fields = tool.arguments().enumerate().map(|(i, a)| field(i, a));
-    let defaults = tool
-        .arguments()
-        .enumerate()
-        .filter_map(|(i, a)| default(i, a));
-    let deny_unknown_fields =
-        (!tool.options.additional_properties).then(|| quote!(deny_unknown_fields,));
-    quote! {
-        #[derive(
-            ::longshore::__private::serde::Deserialize,
-            ::longshore::__private::schemars::JsonSchema
-        )]
-        #[serde(#deny_unknown_fields crate = "::longshore::__private::serde")]
-        #[schemars(crate = "::longshore::__private::schemars")]
-        struct __LongshoreArguments {
-            #(#fields,)*
-        }
-        #(#defaults)*
-    }
-}
-
-fn field(i: usize, argument: &Argument) -> TokenStream {
-    let Argument {
-        ident,
-        options,
-        attributes,
-        ..
-    } = argument;
-    let ty = argument.sent();
-    let description = options
-        .description
-        .as_ref()
-        .map(|text| quote!(#[schemars(description = #text)]));
-    let rename = options
-        .rename
-        .as_ref()
-        .map(|name| quote!(#[serde(rename = #name)]));
-    let default = options.default.as_ref().map(|preset| match preset {
-        Preset::OfType => quote!(#[serde(default)]),
-        Preset::Value(_) => {
-            let function = name_of_default(i).to_string();
-            quote!(#[serde(default = #function)])
-        }
-    });
-    let header = options
-        .header
-        .as_ref()
-        .map(|header| quote!(#[schemars(extend("x-mcp-header" = #header))]));
-    quote!(#(#attributes)* #description #rename #default #header #ident: #ty)
-}
-
-/// The value of a preset. A string literal converts into a `String`.
-pub(crate) fn preset(value: &Expr) -> TokenStream {
-    match value {
-        Expr::Lit(ExprLit {
-            lit: Lit::Str(text),
-            ..
-        }) => quote_spanned!(text.span()=> ::core::convert::Into::into(#text)),
-        other => other.to_token_stream(),
-    }
-}
-
-fn default(i: usize, argument: &Argument) -> Option<TokenStream> {
-    let Some(Preset::Value(value)) = &argument.options.default else {
-        return None;
-    };
-    let name = name_of_default(i);
-    let ty = argument.sent();
-    let value = preset(value);
-    Some(quote! {
-        fn #name() -> #ty {
-            #value
-        }
-    })
-}
 
 fn name_of_default(i: usize) -> Ident {
     format_ident!("__longshore_default_{i}", span = Span::mixed_site())
@@ -247,94 +145,6 @@ impl Carrier {
     }
 }
 
-/// The type of a function with its state; nothing without state.
-pub(crate) fn bound_type<O>(offered: &Function<O>) -> TokenStream {
-    let states = (0..offered.shared().count()).map(state);
-    let types = offered.shared().map(|shared| &shared.ty);
-    quote! {
-        struct __LongshoreBound {
-            #(#states: ::longshore::__private::Arc<#types>,)*
-        }
-    }
-}
-
-/// The method that binds a function to its state, and to what its extractors need; `kind` is the trait.
-pub(crate) fn bind<O>(offered: &Function<O>, kind: &TokenStream) -> TokenStream {
-    let states = (0..offered.shared().count()).map(state);
-    let values = offered.shared().map(|shared| {
-        let ty = &shared.ty;
-        quote_spanned!(ty.span()=> __longshore_provided.get::<#ty>()?)
-    });
-    let bound = match (has_state(offered), offered.place) {
-        (true, _) => quote!(__LongshoreBound { #(#states: #values,)* }),
-        (false, Placement::Free) => quote!(*self),
-        (false, Placement::Method) => quote! {
-            __LongshoreMethod {
-                __longshore_this: ::longshore::__private::Arc::clone(&self.__longshore_this),
-                __longshore_definition:
-                    ::longshore::__private::Arc::clone(&self.__longshore_definition),
-            }
-        },
-    };
-    let plain = match has_state(offered) {
-        true => quote! {
-            ::core::option::Option::Some(::longshore::__private::Arc::new(__longshore_bound))
-        },
-        false => quote!(::core::option::Option::None),
-    };
-    let extracted = offered.extracted().map(|wanted| {
-        let ty = &wanted.ty;
-        quote_spanned! {ty.span()=>
-            <#ty as ::longshore::__private::FromCall>::requires(&mut __longshore_required);
-        }
-    });
-    let resolved = offered.resolved().map(|(_, argument)| {
-        let ty = &argument.ty;
-        quote_spanned! {ty.span()=>
-            <#ty as ::longshore::__private::FromArgument>::requires(&mut __longshore_required);
-        }
-    });
-    let requires = extracted.chain(resolved);
-    let object = (offered.place == Placement::Method).then(|| {
-        quote! {
-            __longshore_required.offer(
-                ::longshore::__private::Arc::clone(&self.__longshore_this)
-            );
-        }
-    });
-    let with_required = extracts(offered).then(|| {
-        quote! {
-            let mut __longshore_required =
-                ::longshore::__private::RequiredState::new(__longshore_provided);
-            #object
-            #(#requires)*
-            if let ::core::option::Option::Some(__longshore_state) =
-                __longshore_required.finish()?
-            {
-                return ::core::result::Result::Ok(::core::option::Option::Some(
-                    ::longshore::__private::Arc::new(::longshore::__private::WithState::new(
-                        __longshore_bound,
-                        __longshore_state,
-                    ))
-                ));
-            }
-        }
-    });
-    quote! {
-        fn bind(
-            &self,
-            __longshore_provided: &::longshore::__private::Provided,
-        ) -> ::core::result::Result<
-            ::core::option::Option<::longshore::__private::Arc<dyn #kind>>,
-            ::longshore::__private::Unprovided,
-        > {
-            let __longshore_bound = #bound;
-            #with_required
-            ::core::result::Result::Ok(#plain)
-        }
-    }
-}
-
 /// The method [`bind`] of a function or a method without state; nothing without extractors.
 pub(crate) fn bind_extractors<O>(offered: &Function<O>, kind: &TokenStream) -> Option<TokenStream> {
     (extracts(offered) && !has_state(offered)).then(|| bind(offered, kind))
@@ -343,15 +153,6 @@ pub(crate) fn bind_extractors<O>(offered: &Function<O>, kind: &TokenStream) -> O
 /// Returns true if a function takes values from its call, or makes some from its arguments.
 fn extracts<O>(offered: &Function<O>) -> bool {
     offered.extracted().next().is_some() || offered.resolved().next().is_some()
-}
-
-/// The future of a call that comes before [`bind`].
-pub(crate) fn unbound(error: &TokenStream) -> TokenStream {
-    quote! {
-        ::longshore::__private::Box::pin(::core::future::ready(::core::result::Result::Err(
-            ::longshore::__private::#error::internal(::longshore::__private::UNBOUND)
-        )))
-    }
 }
 
 /// Returns true if a function has to be bound to state.
@@ -373,51 +174,6 @@ pub(crate) fn extracted(i: usize) -> Ident {
 pub(crate) fn extract<O>(offered: &Function<O>) -> TokenStream {
     let all = offered.extracted().enumerate();
     all.map(|(i, wanted)| extract_one(i, &wanted.ty)).collect()
-}
-
-/// The statement for one parameter.
-pub(crate) fn extract_one(i: usize, ty: &Type) -> TokenStream {
-    let local = extracted(i);
-    // The span puts the error of a missing trait at the type.
-    quote_spanned! {ty.span()=>
-        let #local = <#ty as ::longshore::__private::FromCall>::from_call(
-            &__longshore_context
-        ).await?;
-    }
-}
-
-/// Statements that make values from the arguments with `resolve`, in an `async` block after [`extract`].
-pub(crate) fn resolve<O>(offered: &Function<O>) -> TokenStream {
-    let all = offered.resolved().map(|(i, argument)| {
-        let (local, ty) = (local(i), &argument.ty);
-        quote_spanned! {ty.span()=>
-            let #local = <#ty as ::longshore::__private::FromArgument>::from_argument(
-                #local,
-                &__longshore_context,
-            ).await?;
-        }
-    });
-    all.collect()
-}
-
-/// The call of a function or a method, with these locals for its arguments.
-pub(crate) fn called<O>(offered: &Function<O>, locals: &[Ident]) -> TokenStream {
-    let name = &offered.function.sig.ident;
-    let (mut rest, mut states) = (locals.iter(), (0..).map(state));
-    let mut calls = (0..).map(extracted);
-    let passed = offered.parameters.iter().map(|parameter| match parameter {
-        Parameter::Context => quote!(&*__longshore_context),
-        Parameter::State(_) => {
-            let state = states.next();
-            quote!(&*#state)
-        }
-        Parameter::Call(_) => calls.next().to_token_stream(),
-        Parameter::Argument(_) => rest.next().to_token_stream(),
-    });
-    match offered.place {
-        Placement::Free => quote!(#name(#(#passed),*)),
-        Placement::Method => quote!(__longshore_this.#name(#(#passed),*)),
-    }
 }
 
 // === The tool ===

@@ -1,10 +1,15 @@
 //! A function and its options become a plain description, or all the mistakes in them.
 
+mod checks;
+mod parameters;
+
+use checks::{check_completion, check_signature, check_variables, returned};
+use parameters::{check_together, read_parameters};
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
-use syn::{Attribute, FnArg, Ident, ItemFn, Pat, PatType, Receiver, ReturnType, Signature, Type};
+use syn::{Attribute, Ident, ItemFn, PatType, Signature, Type};
 
 use crate::options::{
     ArgOptions, Complete, Mistakes, Preset, PromptOptions, ResourceOptions, ToolOptions,
@@ -332,21 +337,6 @@ pub(crate) fn read_function<O: Options>(
     })
 }
 
-/// Checks that functions which suggest values are given state that there is.
-fn check_completion(parameters: &[Parameter], place: Placement, mistakes: &mut Mistakes) {
-    let complete = arguments(parameters).filter_map(|argument| argument.options.complete.as_ref());
-    for complete in complete {
-        match complete {
-            Complete::Method(method, _) if place == Placement::Free => {
-                mistakes.at(method, "a function has no `self`; name a function");
-            }
-            Complete::Method(_, given) | Complete::Function { given, .. } => {
-                check_given(given, parameters, place, mistakes);
-            }
-        }
-    }
-}
-
 /// Checks the parameters that a function which suggests values is given.
 fn check_given(
     given: &[Ident],
@@ -398,36 +388,6 @@ fn check_blocking(
     }
 }
 
-/// The parameters of a resource are the variables of its URI, no more and no less.
-fn check_variables(uri: &syn::LitStr, parameters: &[Parameter], mistakes: &mut Mistakes) {
-    let text = uri.value();
-    let variables = variables(&text);
-    for (variable, _) in &variables {
-        if !arguments(parameters).any(|a| a.name() == *variable) {
-            let message = format!("the function has no parameter for the variable `{variable}`");
-            mistakes.at(uri, message);
-        }
-    }
-    for argument in arguments(parameters) {
-        let name = argument.name();
-        match variables.iter().find(|(variable, _)| *variable == name) {
-            None if variables.is_empty() => mistakes.at(
-                &argument.ident,
-                "the URI has no variable for this parameter: add `{...}` to the URI, or put `#[call]` or `#[state]` before the parameter",
-            ),
-            None => mistakes.at(
-                &argument.ident,
-                format!("the URI has no variable `{{{name}}}`"),
-            ),
-            Some((_, true)) if !argument.is_optional() => mistakes.at(
-                &argument.ty,
-                "this variable may be left out of the URI: use an `Option`, or `#[arg(default)]`",
-            ),
-            Some(_) => {}
-        }
-    }
-}
-
 /// The variables of a template, each with true if it may be left out. The template is validated when the resource is
 /// registered.
 fn variables(template: &str) -> Vec<(&str, bool)> {
@@ -448,116 +408,6 @@ fn arguments(parameters: &[Parameter]) -> impl Iterator<Item = &Argument> {
     })
 }
 
-fn check_signature(kind: Kind, signature: &Signature, mistakes: &mut Mistakes) {
-    let name = kind.name();
-    if let Some(token) = signature.constness {
-        mistakes.at(token, format!("a {name} cannot be a `const fn`"));
-    }
-    if let Some(token) = signature.unsafety {
-        let message = format!("a {name} cannot be an `unsafe fn`: anyone may call it");
-        mistakes.at(token, message);
-    }
-    if let Some(abi) = &signature.abi {
-        mistakes.at(abi, format!("a {name} cannot be an `extern fn`"));
-    }
-    if !signature.generics.params.is_empty() {
-        let message = match kind {
-            Kind::Tool => "a tool cannot be generic: its schema is made from its types",
-            Kind::Resource => "a resource cannot be generic",
-            Kind::Prompt => "a prompt cannot be generic",
-        };
-        mistakes.at(&signature.generics, message);
-    }
-    if let Some(clause) = &signature.generics.where_clause {
-        mistakes.at(clause, format!("a {name} cannot have a `where` clause"));
-    }
-    if let Some(variadic) = &signature.variadic {
-        mistakes.at(
-            variadic,
-            format!("a {name} cannot have a variable number of parameters"),
-        );
-    }
-}
-
-fn read_parameters(
-    (kind, place): (Kind, Placement),
-    signature: &mut Signature,
-    mistakes: &mut Mistakes,
-) -> Vec<Parameter> {
-    let mut parameters = Vec::new();
-    let mut has_context = false;
-    let mut has_receiver = false;
-    let name = signature.ident.clone();
-    for input in &mut signature.inputs {
-        match input {
-            FnArg::Receiver(receiver) => {
-                check_receiver(kind, place, receiver, mistakes);
-                has_receiver = true;
-            }
-            FnArg::Typed(parameter) if is_marked(parameter, "state") => {
-                if let Some(shared) = read_shared(place, parameter, mistakes) {
-                    parameters.push(Parameter::State(Box::new(shared)));
-                }
-            }
-            FnArg::Typed(parameter) if is_marked(parameter, "call") => {
-                if let Some(extracted) = read_extracted(parameter, mistakes) {
-                    parameters.push(Parameter::Call(Box::new(extracted)));
-                }
-            }
-            FnArg::Typed(parameter) if is_context(&parameter.ty) => {
-                if std::mem::replace(&mut has_context, true) {
-                    mistakes.at(&*parameter, "a call has one `&CallContext`; remove the other one");
-                }
-                for attribute in std::mem::take(&mut parameter.attrs) {
-                    if attribute.path().is_ident("arg") {
-                        mistakes.at(attribute, "the context is not an argument of the caller");
-                    } else {
-                        parameter.attrs.push(attribute);
-                    }
-                }
-                parameters.push(Parameter::Context);
-            }
-            FnArg::Typed(parameter) if means_context(&parameter.ty) => mistakes.at(
-                &parameter.ty,
-                "the context is lent to the call: write `&CallContext`; for an `Arc<CallContext>` put `#[call]` before it",
-            ),
-            FnArg::Typed(parameter) => {
-                if let Some(argument) = read_argument(kind, parameter, mistakes) {
-                    parameters.push(Parameter::Argument(Box::new(argument)));
-                }
-            }
-        }
-    }
-    if place == Placement::Method && !has_receiver {
-        let message = "a method takes `&self`: add it, or move this out of the `impl`";
-        mistakes.at(name, message);
-    }
-    parameters
-}
-
-fn check_receiver(kind: Kind, place: Placement, receiver: &Receiver, mistakes: &mut Mistakes) {
-    let is_lent = receiver
-        .reference
-        .as_ref()
-        .is_some_and(|(_, life)| life.is_none())
-        && receiver.mutability.is_none()
-        && receiver.colon_token.is_none();
-    match place {
-        Placement::Free => mistakes.at(
-            receiver,
-            format!(
-                "a method is a {} where its `impl` has `#[tools]`; put that on the `impl`",
-                kind.name()
-            ),
-        ),
-        Placement::Method if !is_lent => mistakes.at(
-            receiver,
-            "an object is shared by concurrent calls: write `&self`, and put what changes behind a lock",
-        ),
-        Placement::Method => {}
-    }
-}
-
 fn is_marked(parameter: &PatType, mark: &str) -> bool {
     parameter
         .attrs
@@ -565,189 +415,11 @@ fn is_marked(parameter: &PatType, mark: &str) -> bool {
         .any(|attribute| attribute.path().is_ident(mark))
 }
 
-/// Takes the attributes off a parameter that no caller fills. Those for the compiler stay; all but one `mark` are
-/// mistakes.
-fn take_mark(parameter: &mut PatType, mark: &str, others: &str, mistakes: &mut Mistakes) {
-    let mut marks = 0;
-    for attribute in std::mem::take(&mut parameter.attrs) {
-        let path = attribute.path();
-        if path.is_ident(mark) {
-            marks += 1;
-            if attribute.meta.require_path_only().is_err() {
-                mistakes.at(&attribute, format!("`#[{mark}]` has no options"));
-            } else if 1 < marks {
-                mistakes.at(&attribute, "this attribute appears twice");
-            }
-        } else if is_lint(path) {
-            parameter.attrs.push(attribute);
-        } else {
-            mistakes.at(path, others);
-        }
-    }
-}
-
-/// Reads a parameter with `#[call]`.
-fn read_extracted(parameter: &mut PatType, mistakes: &mut Mistakes) -> Option<CallParameter> {
-    let others = "this parameter is taken from the call, not from its arguments: it accepts no other attribute";
-    take_mark(parameter, "call", others, mistakes);
-    let ident = match &*parameter.pat {
-        Pat::Ident(pattern) => Some(pattern.ident.clone()),
-        _ => None,
-    };
-    let message = match &*parameter.ty {
-        ty if is_context(ty) => "`&CallContext` needs no `#[call]`".to_owned(),
-        Type::Reference(reference) => {
-            let written = reference
-                .elem
-                .to_token_stream()
-                .to_string()
-                .replace(' ', "");
-            format!(
-                "an extractor is owned: write `{written}`; for a value of the application write `#[state]`"
-            )
-        }
-        Type::ImplTrait(_) | Type::Infer(_) => {
-            "the type must be written out: it selects the extractor".to_owned()
-        }
-        ty => {
-            return Some(CallParameter {
-                ident,
-                ty: ty.clone(),
-            });
-        }
-    };
-    mistakes.at(&parameter.ty, message);
-    None
-}
-
-/// Reads a parameter with `#[state]`.
-fn read_shared(
-    place: Placement,
-    parameter: &mut PatType,
-    mistakes: &mut Mistakes,
-) -> Option<StateParameter> {
-    let others =
-        "state comes from the application, not from the caller: it accepts no other attribute";
-    take_mark(parameter, "state", others, mistakes);
-    if place == Placement::Method {
-        mistakes.at(&*parameter, "a method has its state in `self`");
-        return None;
-    }
-    let ident = match &*parameter.pat {
-        Pat::Ident(pattern) => Some(pattern.ident.clone()),
-        _ => None,
-    };
-    match &*parameter.ty {
-        Type::Reference(reference) if reference.mutability.is_some() => mistakes.at(
-            &parameter.ty,
-            "state is shared by concurrent calls: write `&T`, and put what changes behind a lock",
-        ),
-        Type::Reference(reference) if reference.lifetime.is_some() => mistakes.at(
-            &reference.lifetime,
-            "state is lent for the call: leave the lifetime out",
-        ),
-        Type::Reference(reference) => match &*reference.elem {
-            Type::TraitObject(_) | Type::Slice(_) => mistakes.at(
-                &reference.elem,
-                "state has a size: provide a `Box<...>` or an `Arc<...>`, and write `&Box<...>` or `&Arc<...>`",
-            ),
-            Type::Path(path) if path.path.is_ident("str") => mistakes.at(
-                path,
-                "state has a size: provide a type of your own around a `String`",
-            ),
-            elem => {
-                return Some(StateParameter {
-                    ident,
-                    ty: elem.clone(),
-                });
-            }
-        },
-        other => {
-            let written = other.to_token_stream().to_string().replace(' ', "");
-            mistakes.at(other, format!("state is lent to the call: write `&{written}`"));
-        }
-    }
-    None
-}
-
 /// Attributes for the compiler, which stay where they are.
 fn is_lint(path: &syn::Path) -> bool {
     ["allow", "expect", "warn", "deny", "cfg_attr"]
         .iter()
         .any(|lint| path.is_ident(lint))
-}
-
-fn read_argument(kind: Kind, parameter: &mut PatType, mistakes: &mut Mistakes) -> Option<Argument> {
-    let mut options = ArgOptions::default();
-    let mut attributes = Vec::new();
-    for attribute in std::mem::take(&mut parameter.attrs) {
-        let path = attribute.path();
-        if path.is_ident("arg") {
-            options.read(kind, &attribute, mistakes);
-        } else if kind.attributes().iter().any(|known| path.is_ident(known)) {
-            attributes.push(attribute);
-        } else if is_lint(path) {
-            parameter.attrs.push(attribute);
-        } else {
-            mistakes.at(path, match kind {
-                Kind::Tool => {
-                    "a parameter accepts doc comments, `#[arg(...)]`, `#[serde(...)]` and `#[schemars(...)]`; one that is not an argument accepts `#[state]` or `#[call]`"
-                }
-                Kind::Resource | Kind::Prompt => {
-                    "a parameter accepts doc comments and `#[arg(...)]`; one that is not an argument accepts `#[state]` or `#[call]`"
-                }
-            });
-        }
-    }
-    check_type(kind, &parameter.ty, mistakes);
-    if let Some(header) = &options.header
-        && options.resolve.is_none()
-    {
-        check_mirrored(&parameter.ty, header, mistakes);
-    }
-    match &*parameter.pat {
-        Pat::Ident(pattern) if pattern.by_ref.is_none() && pattern.subpat.is_none() => {
-            Some(Argument {
-                ident: pattern.ident.clone(),
-                ty: (*parameter.ty).clone(),
-                options,
-                attributes,
-            })
-        }
-        other => {
-            mistakes.at(
-                other,
-                format!(
-                    "the parameter of a {} needs a name, which callers use",
-                    kind.name()
-                ),
-            );
-            None
-        }
-    }
-}
-
-fn check_together(parameters: &[Parameter], mistakes: &mut Mistakes) {
-    let arguments: Vec<_> = arguments(parameters).collect();
-    for (i, argument) in arguments.iter().enumerate() {
-        let earlier = &arguments[..i];
-        if earlier.iter().any(|a| a.name() == argument.name()) {
-            let message = format!("two parameters are called `{}`", argument.name());
-            match &argument.options.rename {
-                Some(rename) => mistakes.at(rename, message),
-                None => mistakes.at(&argument.ident, message),
-            }
-        }
-        if let Some(header) = &argument.options.header {
-            let is_taken = earlier
-                .iter()
-                .filter_map(|a| a.options.header.as_ref())
-                .any(|h| h.value().eq_ignore_ascii_case(&header.value()));
-            if is_taken {
-                mistakes.at(header, "two parameters have this header");
-            }
-        }
-    }
 }
 
 fn check_flattened(
@@ -791,77 +463,6 @@ fn is_context(ty: &Type) -> bool {
         if reference.mutability.is_none() && last_name(&reference.elem).is_some_and(|n| n == "CallContext"))
 }
 
-/// Returns true for the context in an invalid form: owned, shared or mutable.
-fn means_context(ty: &Type) -> bool {
-    match ty {
-        Type::Reference(reference) => means_context(&reference.elem),
-        Type::Paren(inner) => means_context(&inner.elem),
-        Type::Group(inner) => means_context(&inner.elem),
-        Type::Path(path) => path.path.segments.last().is_some_and(|last| {
-            let holds = ["Arc", "Rc", "Box"].iter().any(|holder| last.ident == holder);
-            last.ident == "CallContext"
-                || holds
-                    && matches!(&last.arguments, syn::PathArguments::AngleBracketed(inside)
-                        if matches!(inside.args.first(), Some(syn::GenericArgument::Type(inner)) if means_context(inner)))
-        }),
-        _ => false,
-    }
-}
-
-fn check_type(kind: Kind, ty: &Type, mistakes: &mut Mistakes) {
-    let name = kind.name();
-    match ty {
-        Type::Reference(reference) => {
-            let instead = match &*reference.elem {
-                Type::Path(_) => match last_name(&reference.elem) {
-                    Some(last) if last == "str" => "`String`".to_owned(),
-                    Some(last) => format!("`{last}`"),
-                    None => "an owned type".to_owned(),
-                },
-                Type::Slice(_) => "`Vec<...>`".to_owned(),
-                _ => "an owned type".to_owned(),
-            };
-            mistakes.at(
-                ty,
-                format!(
-                    "a {name} owns its arguments: use {instead} here; for a value of the application, put `#[state]` before it, for one of the call `#[call]` and leave the `&` out"
-                ),
-            );
-        }
-        Type::ImplTrait(_) => mistakes.at(
-            ty,
-            match kind {
-                Kind::Tool => {
-                    "a tool cannot have an `impl Trait` parameter: its schema is derived from its types"
-                }
-                Kind::Resource => "a resource cannot have an `impl Trait` parameter: write the type",
-                Kind::Prompt => "a prompt cannot have an `impl Trait` parameter: write the type",
-            },
-        ),
-        Type::Infer(_) => mistakes.at(ty, "the type of an argument must be written out"),
-        _ => {}
-    }
-}
-
-/// Rejects types that are certainly not an integer, a string or a boolean. Types behind an alias are checked when the
-/// tool is registered.
-fn check_mirrored(ty: &Type, header: &syn::LitStr, mistakes: &mut Mistakes) {
-    const OTHERS: &[&str] = &[
-        "f32", "f64", "Vec", "VecDeque", "HashMap", "BTreeMap", "HashSet", "BTreeSet", "Value",
-        "Map",
-    ];
-    let is_other = match inside_option(ty) {
-        Type::Tuple(_) | Type::Array(_) | Type::Slice(_) => true,
-        other => last_name(other).is_some_and(|n| OTHERS.iter().any(|o| n == o)),
-    };
-    if is_other {
-        mistakes.at(
-            header,
-            "only an integer, a string or a boolean can be mirrored in a header",
-        );
-    }
-}
-
 fn is_option(ty: &Type) -> bool {
     !std::ptr::eq(inside_option(ty), ty)
 }
@@ -886,31 +487,4 @@ fn last_name(ty: &Type) -> Option<&Ident> {
         Type::Group(inner) => last_name(&inner.elem),
         _ => None,
     }
-}
-
-fn returned(kind: Kind, signature: &Signature, mistakes: &mut Mistakes) -> Type {
-    let name = kind.name();
-    let ty = match &signature.output {
-        ReturnType::Default => return syn::parse_quote!(()),
-        ReturnType::Type(_, ty) => &**ty,
-    };
-    match ty {
-        Type::ImplTrait(_) => {
-            let message = format!("a {name} cannot return an `impl Trait`: name the type");
-            mistakes.at(ty, message);
-        }
-        Type::Reference(reference)
-            if reference
-                .lifetime
-                .as_ref()
-                .is_none_or(|l| l.ident != "static") =>
-        {
-            mistakes.at(
-                ty,
-                format!("a {name} owns what it returns: use `String`, or `&'static str`"),
-            );
-        }
-        _ => {}
-    }
-    ty.clone()
 }

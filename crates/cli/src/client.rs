@@ -1,21 +1,25 @@
 //! `longshore list`, `call`, `read` and `prompt`: client commands for a terminal or a script.
 
+mod text;
+mod listener;
+mod options;
 mod arguments;
 mod form;
 mod reach;
 mod shown;
 
-use std::io::{self, IsTerminal as _, Write as _};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use listener::Terminal;
+pub(super) use options::{
+    Answers, CREDENTIALS, CallArgs, Kind, ListArgs, PromptArgs, ReadArgs, ServerArgs,
+};
+use std::io::{self, IsTerminal as _};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
+pub(super) use text::{clean, shell_word};
 
-use clap::{Args, ValueEnum};
-use clap_complete::ArgValueCompleter;
-use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use self::arguments::Written;
 pub(super) use self::form::Person;
@@ -25,144 +29,14 @@ use self::shown::{block, blocks, contents_of, tables};
 use super::config::print;
 use super::output;
 use super::paint::{ColorChoice, Paint};
-use super::{Failure, complete, likeness_of, terminal};
+use super::{Failure, likeness_of, terminal};
 use crate::app::AppError;
 use crate::catalog::{HeaderParameter, header_parameters};
 use crate::protocol::Method;
-use longshore_sources::client::{Client, ClientError, Lifecycle, Listener, Params, RpcError};
+use longshore_sources::client::{Client, ClientError, Listener, Params, RpcError};
 
 /// Time after which a progress bar is drawn.
 const BAR_AFTER: Duration = Duration::from_secs(1);
-/// Help text about credentials, below the options.
-pub(super) const CREDENTIALS: &str = "Credentials:\n  \
-    The variable LONGSHORE_TOKEN holds a bearer token (an API key or an access token)\n  \
-    for a server that is named by its URL. Without it the token of `longshore login URL`\n  \
-    is used, if there is one. An upstream of the configuration is sent its own headers\n  \
-    and auth.";
-
-/// Server and connection options.
-#[derive(Debug, Args)]
-pub(super) struct ServerArgs {
-    /// A URL, host:port, or the name of an upstream in the configuration file
-    #[arg(add = ArgValueCompleter::new(complete::servers))]
-    pub(super) server: String,
-
-    /// The file that has the upstream; one with `mcpServers` of another product will do [env: LONGSHORE_CONFIG]
-    #[arg(long, value_name = "FILE")]
-    pub(super) config: Option<PathBuf>,
-
-    /// Print the response as JSON; the default if standard output is not a terminal
-    #[arg(long)]
-    pub(super) json: bool,
-
-    /// Colour the output for people; JSON is never coloured. With `auto`: on a terminal, unless NO_COLOR is set
-    #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
-    pub(super) color: ColorChoice,
-
-    /// Timeout of a request, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
-    pub(super) timeout: u64,
-
-    /// Lifecycle to connect with [default: what the upstream's configuration says, else auto]
-    #[arg(long, value_enum, value_name = "LIFECYCLE")]
-    pub(super) protocol: Option<ProtocolChoice>,
-}
-
-/// Lifecycle to connect with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum ProtocolChoice {
-    /// `server/discover` first, and `initialize` if the server is a legacy one
-    Auto,
-    /// 2026-07-28
-    Modern,
-    /// `initialize`: up to 2025-11-25
-    Legacy,
-}
-
-impl From<ProtocolChoice> for Lifecycle {
-    fn from(choice: ProtocolChoice) -> Self {
-        match choice {
-            ProtocolChoice::Auto => Self::Auto,
-            ProtocolChoice::Modern => Self::Modern,
-            ProtocolChoice::Legacy => Self::Legacy,
-        }
-    }
-}
-
-/// Answer to elicitation requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Answers {
-    /// Ask at the terminal
-    Ask,
-    /// Accept with the defaults that the form declares; cancel where a required field has none
-    AcceptDefaults,
-    /// Decline
-    Decline,
-}
-
-/// Kind of items to list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Kind {
-    Tools,
-    Resources,
-    Prompts,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct ListArgs {
-    #[command(flatten)]
-    server: ServerArgs,
-
-    /// Kind of items to list; all kinds if omitted
-    #[arg(long, value_enum)]
-    kind: Option<Kind>,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct CallArgs {
-    #[command(flatten)]
-    server: ServerArgs,
-
-    /// The tool's name
-    #[arg(add = ArgValueCompleter::new(complete::tools))]
-    tool: String,
-
-    /// Arguments, each as name=value or name:=JSON, or all as one JSON object; `-` reads the object from standard input
-    ///
-    /// The tool's input schema gives `name=value` its type: a string stays a string, numbers and booleans are parsed,
-    /// a repeated name makes an array, and objects are JSON. If the schema allows several types, the first that fits
-    /// is used. `name:=JSON` is sent unchanged: note:=null, tags:='["a", "b"]'.
-    #[arg(add = ArgValueCompleter::new(complete::arguments))]
-    arguments: Vec<String>,
-
-    /// Response to forms and pages of the server (elicitation) [default: `ask` at a terminal, otherwise the client declares no
-    /// elicitation]
-    #[arg(long, value_enum, value_name = "HOW")]
-    answer: Option<Answers>,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct ReadArgs {
-    #[command(flatten)]
-    server: ServerArgs,
-
-    /// The resource's URI
-    #[arg(add = ArgValueCompleter::new(complete::resources))]
-    uri: String,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct PromptArgs {
-    #[command(flatten)]
-    server: ServerArgs,
-
-    /// The prompt's name
-    #[arg(add = ArgValueCompleter::new(complete::prompts))]
-    prompt: String,
-
-    /// Arguments, each as name=value
-    arguments: Vec<String>,
-}
 
 pub(super) fn list(args: &ListArgs) -> Result<(), Failure> {
     with_client(&args.server, None, async |client, view| {
@@ -532,169 +406,15 @@ fn pairs(words: &[String]) -> Result<Map<String, Value>, Failure> {
     words.iter().map(pair).collect()
 }
 
-/// Writes progress and log messages to standard error, and responds to elicitation as `--answer` says.
-struct Terminal {
-    people: bool,
-    answers: Option<Answers>,
-    begun: Instant,
-    /// True while a progress bar is drawn.
-    has_bar: AtomicBool,
-}
-
-impl Terminal {
-    /// Removes the progress bar, if one is drawn.
-    fn clear(&self) {
-        if self.has_bar.swap(false, Ordering::Relaxed) {
-            // A failed write to standard error is ignored.
-            let _ = write!(io::stderr(), "\r\x1b[2K");
-        }
-    }
-}
-
 impl Drop for Terminal {
     fn drop(&mut self) {
         self.clear();
     }
 }
 
-impl Listener for Terminal {
-    fn wants_progress(&self) -> bool {
-        self.people
-    }
-
-    fn wants_log(&self) -> Option<&'static str> {
-        self.people.then_some("debug")
-    }
-
-    fn question(
-        &self,
-        method: String,
-        params: Option<Box<RawValue>>,
-    ) -> BoxFuture<'static, Result<Value, RpcError>> {
-        let params = params.as_deref().map_or("{}", RawValue::get);
-        let params: Value = serde_json::from_str(params).unwrap_or_default();
-        let answer = match self.answers {
-            Some(Answers::Ask) if method == "elicitation/create" => {
-                self.clear();
-                return Box::pin(asked_at_terminal(params));
-            }
-            Some(answers) if method == "elicitation/create" => Ok(answer_of(answers, &params)),
-            _ => Err(RpcError::new(
-                -32601,
-                format!("no user can be asked: {method}"),
-            )),
-        };
-        Box::pin(async { answer })
-    }
-
-    fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
-        if !self.people {
-            return;
-        }
-        let line = progress_line(progress, total, &clean(message.unwrap_or_default()));
-        let mut stderr = io::stderr();
-        // A failed write to standard error is ignored.
-        if !stderr.is_terminal() {
-            let _ = writeln!(stderr, "{line}");
-        } else if BAR_AFTER <= self.begun.elapsed() {
-            self.has_bar.store(true, Ordering::Relaxed);
-            let _ = write!(stderr, "\r\x1b[2K{line}");
-            let _ = stderr.flush();
-        }
-    }
-
-    fn log(&self, level: &str, _: Option<&str>, data: &Value) {
-        if !self.people {
-            return;
-        }
-        let said = data
-            .as_str()
-            .map_or_else(|| data.to_string(), str::to_owned);
-        self.clear();
-        let _ = writeln!(io::stderr(), "{}: {}", clean(level), clean(&said));
-    }
-}
-
-/// Returns a progress report as a line, with a bar if the total is known.
-fn progress_line(progress: f64, total: Option<f64>, message: &str) -> String {
-    /// Cells of the bar, and characters of the message.
-    const CELLS: usize = 20;
-    const MESSAGE_MAX: usize = 40;
-    let message: String = message
-        .chars()
-        .filter(|c| *c != '\n')
-        .take(MESSAGE_MAX)
-        .collect();
-    let Some(total) = total.filter(|total| 0.0 < *total) else {
-        return format!("{progress} {message}");
-    };
-    let share = (progress / total).clamp(0.0, 1.0);
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        clippy::cast_precision_loss,
-        reason = "a share of 20 cells"
-    )]
-    let full = (share * CELLS as f64).round() as usize;
-    let bar: String = (0..CELLS)
-        .map(|cell| if cell < full { '#' } else { '.' })
-        .collect();
-    format!("[{bar}] {progress} of {total} {message}")
-}
-
-/// Asks the user at the terminal. Several requests are asked one after the other.
-async fn asked_at_terminal(params: Value) -> Result<Value, RpcError> {
-    static TERMINAL: Mutex<()> = Mutex::new(());
-    let asked = tokio::task::spawn_blocking(move || {
-        let _turn = TERMINAL.lock().unwrap_or_else(PoisonError::into_inner);
-        form::fill_in(&params, &mut terminal::User)
-    });
-    let failed = |problem: String| RpcError::new(-32603, format!("the terminal failed: {problem}"));
-    let result = asked.await.map_err(|error| failed(error.to_string()))?;
-    result.map_err(|error| failed(error.to_string()))
-}
-
-/// Builds the result of an elicitation without a user.
-fn answer_of(answers: Answers, params: &Value) -> Value {
-    let is_form = matches!(params["mode"].as_str(), None | Some("form"));
-    if answers == Answers::Decline {
-        return json!({"action": "decline"});
-    }
-    let schema = &params["requestedSchema"];
-    let properties = schema["properties"].as_object();
-    let content: Map<String, Value> = properties
-        .into_iter()
-        .flatten()
-        .filter_map(|(name, property)| Some((name.clone(), property.get("default")?.clone())))
-        .collect();
-    let required = schema["required"].as_array().into_iter().flatten();
-    let is_whole = required
-        .filter_map(Value::as_str)
-        .all(|name| content.contains_key(name));
-    match is_form && is_whole {
-        true => json!({"action": "accept", "content": content}),
-        false => json!({"action": "cancel"}),
-    }
-}
-
-/// Quotes a word for a shell, because a server's text must not become a command when the line is copied.
-pub(super) fn shell_word(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || ":=-_./,@".contains(c);
-    match word.chars().all(is_plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    }
-}
-
-/// Removes characters that could control a terminal.
-pub(super) fn clean(text: &str) -> String {
-    text.chars()
-        .filter(|c| !c.is_control() || matches!(c, '\n' | '\t'))
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
+    use super::listener::progress_line;
     use super::*;
 
     #[test]

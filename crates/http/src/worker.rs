@@ -1,20 +1,16 @@
 //! Worker thread that serves connections, and the sweep that ends slow ones.
 
+mod connections;
+
+use connections::ConnTask;
 use std::io;
 use std::net::TcpStream as StdStream;
-use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use foldhash::fast::RandomState;
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
-use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::AbortHandle;
@@ -22,18 +18,14 @@ use tokio::time::MissedTickBehavior;
 
 use super::admission::Admission;
 use super::config::HttpLimits;
-use super::conn_driver::{Drain, until_drained, until_retired};
+use super::conn_driver::Drain;
 use super::conn_limits::ConnPermit;
-use super::connection::{ConnectionState, Phase};
-use super::h2_conn::H2Conn;
-use super::pipeline::RequestFuture;
+use super::connection::ConnectionState;
 use super::router::Router;
-use super::service::{ConnService, WorkerService};
-use super::socket::{ConnPermits, Socket};
-use super::stream::Stream;
+use super::service::WorkerService;
 use super::timer::WorkerClock;
 use super::tls::Tls;
-use crate::limit::{Limit, Limits, Pressure, subnet};
+use crate::limit::{Limits, Pressure, subnet};
 use crate::net::{self, Peer};
 use crate::server::WorkerState;
 use crate::telemetry::{QUEUE_TIME, ServerLifecycle};
@@ -385,177 +377,6 @@ async fn sweep(
             }
             true
         });
-    }
-}
-
-/// Everything needed to serve one connection.
-struct ConnTask {
-    state: Arc<ConnectionState>,
-    service: Arc<WorkerService>,
-    tls: Option<Arc<Tls>>,
-    drain: Arc<Drain>,
-    limits: HttpLimits,
-}
-
-impl ConnTask {
-    /// Serves the connection until it ends, with its polls scheduled by the admission.
-    async fn in_turn(self, stream: TcpStream, guards: ConnPermits, admission: Arc<Admission>) {
-        let state = Arc::clone(&self.state);
-        let mut serving = pin!(self.run(stream, guards));
-        std::future::poll_fn(|cx| match admission.lets_pass(&state, cx) {
-            true => serving.as_mut().poll(cx),
-            false => Poll::Pending,
-        })
-        .await;
-    }
-
-    /// Serves the connection until it ends.
-    async fn run(self, stream: TcpStream, guards: ConnPermits) {
-        let begun = match &self.tls {
-            None => {
-                let begun = speaks_http2(&stream, &self.state, &self.drain).await;
-                begun.map(|speaks| speaks.map(|http2| (Stream::Plain(stream), http2)))
-            }
-            Some(tls) => self.shake_hands(tls, stream).await,
-        };
-        match begun {
-            Ok(Some((stream, multiplexed))) => {
-                serve(self, stream, multiplexed, guards).await;
-            }
-            Ok(None) => {}
-            Err(error) => {
-                tracing::debug!(%error, "a connection ended before its first request");
-            }
-        }
-    }
-
-    /// Performs the TLS handshake; returns true if HTTP/2 was negotiated. `None` on a timeout.
-    async fn shake_hands(
-        &self,
-        tls: &Tls,
-        stream: TcpStream,
-    ) -> io::Result<Option<(Stream, bool)>> {
-        // The handshake has a time limit of its own.
-        self.state.enter(Phase::Answer);
-        let accepted = match tls.accept(stream).await {
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                let hits = &self.service.limits().hits;
-                hits.count(Limit::HandshakeSeconds);
-                return Ok(None);
-            }
-            accepted => accepted?,
-        };
-        if let Some(certificate) = accepted.certificate {
-            self.state.shows(certificate);
-        }
-        Ok(Some((
-            Stream::Tls(Box::new(accepted.stream)),
-            accepted.multiplexed,
-        )))
-    }
-}
-
-/// Serves HTTP until the connection ends.
-async fn serve(serving: ConnTask, stream: Stream, multiplexed: bool, guards: ConnPermits) {
-    let ConnTask {
-        state,
-        service,
-        drain,
-        limits,
-        ..
-    } = serving;
-    state.enter(if multiplexed {
-        Phase::Http2
-    } else {
-        Phase::Idle
-    });
-    let resets = (
-        limits.http2_resets_per_second,
-        limits.http2_control_frames_per_second,
-    );
-    let socket = Socket::new(stream, Arc::clone(&state), guards, resets);
-    let hits = Arc::clone(&service.limits().hits);
-    let served = Arc::new(ConnService::new(service, Arc::clone(&state)));
-    if multiplexed {
-        let connection = H2Conn::new(socket, served, &limits);
-        let Some(ended) = until_retired(connection, &drain, &state).await else {
-            let limit = state.restless_for().unwrap_or(Limit::Http2ResetRate);
-            hits.count(limit);
-            tracing::debug!(
-                limit = limit.setting(),
-                "an HTTP/2 connection was closed, because its client cancels or resets too many requests"
-            );
-            return;
-        };
-        if let Err(error) = ended {
-            if let Some(limit) = error.limit() {
-                hits.count(limit);
-            }
-            tracing::trace!(%error, "a connection ended early");
-        }
-        return;
-    }
-    let respond = move |request: hyper::Request<Incoming>| {
-        let (head, body) = request.into_parts();
-        RequestFuture::new(Arc::clone(&served), head, body)
-    };
-    let connection = http1::Builder::new()
-        .header_read_timeout(None)
-        .max_header_size(HEAD_MAX)
-        .max_buf_size(READ_MAX)
-        .serve_connection(TokioIo::new(socket), service_fn(respond));
-    let end = |connection: Pin<&mut _>| http1::Connection::graceful_shutdown(connection);
-    if let Err(error) = until_drained(connection, &drain, end).await {
-        // hyper responds to both in the same way and does not report the difference.
-        if error.is_parse_too_large() {
-            hits.count(match state.received() {
-                received if received <= limits.header_bytes as u64 => Limit::HeaderFields,
-                _ => Limit::HeaderBytes,
-            });
-        }
-        tracing::trace!(%error, "a connection ended early");
-    }
-}
-
-/// Returns true if the client begins with the HTTP/2 preface. `None` if it disconnected, or must be closed, before it
-/// sent anything.
-async fn speaks_http2(
-    stream: &TcpStream,
-    state: &ConnectionState,
-    drain: &Drain,
-) -> io::Result<Option<bool>> {
-    const PREFACE: &[u8] = b"PRI * HTTP/2.0";
-    let mut beginning = [0; PREFACE.len()];
-    loop {
-        let news = drain.news();
-        let peek = stream.peek(&mut beginning);
-        let seen = if drain.has_begun() {
-            // Bytes sent before shutdown began are still served.
-            match tokio::time::timeout(LAST_LOOK, peek).await {
-                Ok(seen) => seen?,
-                Err(_) => return Ok(None),
-            }
-        } else {
-            tokio::select! {
-                seen = peek => seen?,
-                () = news => continue,
-            }
-        };
-        let seen = &beginning[..seen];
-        match seen {
-            [] => return Ok(None),
-            _ if !PREFACE.starts_with(seen) => return Ok(Some(false)),
-            _ if seen.len() == PREFACE.len() => return Ok(Some(true)),
-            // The client has closed its sending side.
-            _ if stream.ready(Interest::READABLE).await?.is_read_closed() => return Ok(None),
-            // Only part of the preface has arrived; waiting for more would require consuming it.
-            _ => {
-                if state.phase() == Phase::Idle {
-                    state.enter(Phase::Head);
-                }
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        }
     }
 }
 

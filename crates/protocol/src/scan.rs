@@ -9,8 +9,10 @@
 //! One pass validates a whole document. Objects of interest are walked member by member
 //! ([`Scanner::object`]), the rest is skipped without recursion ([`Scanner::value`]).
 
+pub(crate) use repeated::repeated_member;
 use std::borrow::Cow;
-use std::collections::HashSet;
+pub use string::JsonString;
+pub(crate) use string::plain_prefix;
 
 /// Maximum nesting of arrays and objects in a message.
 pub const DEPTH_MAX: u32 = 64;
@@ -77,13 +79,6 @@ pub struct Scanner<'a> {
 pub struct ScanError {
     pub reason: &'static str,
     pub at: usize,
-}
-
-/// A JSON string as it stands in the document, without its quotes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct JsonString<'a> {
-    raw: &'a str,
-    escaped: bool,
 }
 
 /// The keys that matter in an object.
@@ -452,128 +447,6 @@ impl<'a> Scanner<'a> {
         Ok(members + 1)
     }
 
-    /// Reads up to and including the closing quote; says whether there was an escape.
-    #[inline(always)]
-    fn rest_of_string(&mut self) -> Result<bool, ScanError> {
-        let bytes = self.text.as_bytes();
-        self.at += plain_prefix(bytes.get(self.at..).unwrap_or_default());
-        if bytes.get(self.at) == Some(&b'"') {
-            self.at += 1;
-            return Ok(false);
-        }
-        self.rest_of_escaped_string()
-    }
-
-    #[inline(never)]
-    fn rest_of_escaped_string(&mut self) -> Result<bool, ScanError> {
-        let bytes = self.text.as_bytes();
-        let mut escaped = false;
-        loop {
-            self.at += plain_prefix(bytes.get(self.at..).unwrap_or_default());
-            match bytes.get(self.at) {
-                Some(b'"') => {
-                    self.at += 1;
-                    return Ok(escaped);
-                }
-                Some(b'\\') => {
-                    escaped = true;
-                    self.escape()?;
-                }
-                Some(_) => return self.error("control character in a string"),
-                None => return self.error("unexpected end of a string"),
-            }
-        }
-    }
-
-    fn escape(&mut self) -> Result<(), ScanError> {
-        match self.text.as_bytes().get(self.at + 1) {
-            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
-                self.at += 2;
-                Ok(())
-            }
-            Some(b'u') => match self.code_unit()? {
-                0xD800..=0xDBFF => {
-                    if !self.text.as_bytes()[self.at..].starts_with(b"\\u") {
-                        return self.error("lone surrogate in a string");
-                    }
-                    match self.code_unit()? {
-                        0xDC00..=0xDFFF => Ok(()),
-                        _ => self.error("lone surrogate in a string"),
-                    }
-                }
-                0xDC00..=0xDFFF => self.error("lone surrogate in a string"),
-                _ => Ok(()),
-            },
-            _ => self.error("unknown escape in a string"),
-        }
-    }
-
-    /// Reads `\uXXXX`.
-    fn code_unit(&mut self) -> Result<u16, ScanError> {
-        let digits = self.text.as_bytes().get(self.at + 2..self.at + 6);
-        let mut unit = 0;
-        for digit in digits.unwrap_or_default() {
-            match char::from(*digit).to_digit(16) {
-                Some(value) => unit = unit << 4 | value as u16,
-                None => return self.error("unknown escape in a string"),
-            }
-        }
-        if digits.is_none() {
-            return self.error("unexpected end of a string");
-        }
-        self.at += 6;
-        Ok(unit)
-    }
-
-    fn number(&mut self) -> Result<(), ScanError> {
-        let bytes = self.text.as_bytes();
-        if bytes.get(self.at) == Some(&b'-') {
-            self.at += 1;
-        }
-        match bytes.get(self.at) {
-            Some(b'0') => self.at += 1,
-            Some(b'1'..=b'9') => self.digits(),
-            _ => return self.error("expected a digit"),
-        }
-        if bytes.get(self.at) == Some(&b'.') {
-            self.at += 1;
-            self.some_digits()?;
-        }
-        if let Some(b'e' | b'E') = bytes.get(self.at) {
-            self.at += 1;
-            if let Some(b'+' | b'-') = bytes.get(self.at) {
-                self.at += 1;
-            }
-            self.some_digits()?;
-        }
-        Ok(())
-    }
-
-    fn some_digits(&mut self) -> Result<(), ScanError> {
-        let start = self.at;
-        self.digits();
-        if self.at == start {
-            return self.error("expected a digit");
-        }
-        Ok(())
-    }
-
-    #[inline]
-    fn digits(&mut self) {
-        while let Some(b'0'..=b'9') = self.text.as_bytes().get(self.at) {
-            self.at += 1;
-        }
-    }
-
-    fn literal(&mut self, word: &'static str) -> Result<(), ScanError> {
-        if self.text.as_bytes()[self.at..].starts_with(word.as_bytes()) {
-            self.at += word.len();
-            Ok(())
-        } else {
-            self.error("expected a value")
-        }
-    }
-
     #[cold]
     fn exceeds<T>(&mut self, bound: Bound, reason: &'static str) -> Result<T, ScanError> {
         self.exceeded = Some(bound);
@@ -589,195 +462,10 @@ impl<'a> Scanner<'a> {
     }
 }
 
-impl<'a> JsonString<'a> {
-    /// Reads a value's text as a string. `None` if it is something else.
-    #[inline]
-    pub fn of_value(value: &'a str) -> Option<Self> {
-        let [b'"', inner @ .., b'"'] = value.as_bytes() else {
-            return None;
-        };
-        Some(Self {
-            raw: value.get(1..value.len() - 1)?,
-            escaped: inner.contains(&b'\\'),
-        })
-    }
-
-    /// Passes on the unescaped text, which is nearly always the raw text.
-    #[inline]
-    pub(crate) fn with_text<R>(self, read: impl FnOnce(&str) -> R) -> R {
-        if self.escaped {
-            read(&self.unescape())
-        } else {
-            read(self.raw)
-        }
-    }
-
-    /// One bit of 64, equal for equal names. A name with escapes gets all bits, since it may equal any.
-    #[inline(always)]
-    fn mark(self) -> u64 {
-        if self.escaped {
-            return u64::MAX;
-        }
-        let bytes = self.raw.as_bytes();
-        let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else {
-            return 1;
-        };
-        let sum = bytes.len() as u64 + u64::from(*first) * 5 + u64::from(*last) * 9;
-        1 << (sum & 63)
-    }
-
-    /// Returns the raw text if it has no escapes.
-    #[inline]
-    pub fn as_written(self) -> Option<&'a str> {
-        (!self.escaped).then_some(self.raw)
-    }
-
-    /// Returns the text with escapes resolved.
-    #[inline]
-    pub(crate) fn unescape(self) -> Cow<'a, str> {
-        if self.escaped {
-            // The scanner has let only escapes through that mean something.
-            let quoted = format!("\"{}\"", self.raw);
-            Cow::Owned(serde_json::from_str(&quoted).unwrap_or_default())
-        } else {
-            Cow::Borrowed(self.raw)
-        }
-    }
-}
-
-/// Finds the first repeated member name of an object in a document. Returns its path, as in `items[0].name`.
-#[cold]
-pub(crate) fn repeated_member(document: &str) -> Option<String> {
-    let mut path = Vec::new();
-    // The scanner has rejected everything that it does not read.
-    let found = look_for_repeated(&mut Scanner::new(document), &mut path);
-    if found != Ok(true) {
-        return None;
-    }
-    let mut text = String::new();
-    for step in path {
-        match step {
-            PathStep::Item(index) => text.push_str(&format!("[{index}]")),
-            PathStep::Member(name) => {
-                if !text.is_empty() {
-                    text.push('.');
-                }
-                text.push_str(&name);
-            }
-        }
-    }
-    Some(text)
-}
-
 /// A step in the path to a value.
 enum PathStep<'a> {
     Member(Cow<'a, str>),
     Item(usize),
-}
-
-/// Recursion is bounded by [`DEPTH_MAX`].
-fn look_for_repeated<'a>(
-    scanner: &mut Scanner<'a>,
-    path: &mut Vec<PathStep<'a>>,
-) -> Result<bool, ScanError> {
-    match scanner.peek() {
-        Some(b'{') => {
-            // Most objects have so few that comparing is faster than hashing.
-            const FEW: usize = 16;
-            let mut few: Vec<Cow<'a, str>> = Vec::new();
-            let mut many: HashSet<Cow<'a, str>> = HashSet::new();
-            let mut begun = false;
-            while let Some(key) = scanner.next_key(&mut begun)? {
-                let name = key.unescape();
-                path.push(PathStep::Member(name.clone()));
-                let is_repeated = few.contains(&name) || many.contains(&name);
-                if is_repeated || look_for_repeated(scanner, path)? {
-                    return Ok(true);
-                }
-                if few.len() < FEW {
-                    few.push(name);
-                } else {
-                    many.insert(name);
-                }
-                path.pop();
-            }
-            Ok(false)
-        }
-        Some(b'[') => {
-            let mut index = 0;
-            let mut found = false;
-            scanner
-                .array(|scanner| {
-                    path.push(PathStep::Item(index));
-                    index += 1;
-                    found = look_for_repeated(scanner, path)?;
-                    if found {
-                        // Ends the walk.
-                        return scanner.error("a member appears twice");
-                    }
-                    path.pop();
-                    Ok(())
-                })
-                .or_else(|error| if found { Ok(()) } else { Err(error) })?;
-            Ok(found)
-        }
-        _ => scanner.value().map(|_| false),
-    }
-}
-
-/// Returns the number of leading bytes of a string without quote, backslash or control character.
-///
-/// Eight bytes at a time, and long runs 64 at a time in a form that compiles to vector instructions.
-#[inline(always)]
-pub(crate) fn plain_prefix(bytes: &[u8]) -> usize {
-    let mut at = 0;
-    // Most strings of a message end within this loop.
-    while at < 32 {
-        let Some(word) = bytes[at..].first_chunk::<8>() else {
-            return at + plain_tail(&bytes[at..]);
-        };
-        let special = special_bytes(u64::from_le_bytes(*word));
-        if special != 0 {
-            return at + (special.trailing_zeros() / 8) as usize;
-        }
-        at += 8;
-    }
-    at + plain_run(&bytes[at..])
-}
-
-#[inline(never)]
-fn plain_run(bytes: &[u8]) -> usize {
-    let mut at = 0;
-    // Bytes instead of truth values, and no early end: so it compiles to vector instructions.
-    let special = |found: u8, b: &u8| {
-        found | u8::from(*b < 0x20) | u8::from(*b == b'"') | u8::from(*b == b'\\')
-    };
-    for chunk in bytes.chunks_exact(64) {
-        if chunk.iter().fold(0, special) != 0 {
-            break;
-        }
-        at += 64;
-    }
-    at + plain_words(&bytes[at..])
-}
-
-fn plain_words(bytes: &[u8]) -> usize {
-    let mut at = 0;
-    while let Some(word) = bytes[at..].first_chunk::<8>() {
-        let special = special_bytes(u64::from_le_bytes(*word));
-        if special != 0 {
-            return at + (special.trailing_zeros() / 8) as usize;
-        }
-        at += 8;
-    }
-    at + plain_tail(&bytes[at..])
-}
-
-fn plain_tail(bytes: &[u8]) -> usize {
-    bytes
-        .iter()
-        .position(|b| is_special(*b))
-        .unwrap_or(bytes.len())
 }
 
 #[inline]
@@ -785,21 +473,13 @@ fn is_special(byte: u8) -> bool {
     (byte < 0x20) | (byte == b'"') | (byte == b'\\')
 }
 
-/// Sets the high bit of each byte that [`is_special`]. The subtraction borrows, so bytes above the lowest marked byte
-/// may be wrong; the lowest is right.
-#[inline]
-fn special_bytes(word: u64) -> u64 {
-    const ONES: u64 = u64::MAX / 255;
-    const HIGH: u64 = ONES * 0x80;
-    let zero = |word: u64| word.wrapping_sub(ONES) & !word;
-    let control = word.wrapping_sub(ONES * 0x20) & !word;
-    (control | zero(word ^ (ONES * b'"' as u64)) | zero(word ^ (ONES * b'\\' as u64))) & HIGH
-}
-
 #[inline]
 fn closing(objects: u64) -> u8 {
     if objects & 1 == 1 { b'}' } else { b']' }
 }
 
+mod numbers;
+mod string;
+mod repeated;
 #[cfg(test)]
 mod tests;

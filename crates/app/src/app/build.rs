@@ -1,7 +1,9 @@
 //! Builds the server from an application and its configuration, and binds its listeners.
 
+mod listeners;
+
+use listeners::{bind_listeners, check_listener};
 use std::future::Future;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,9 +30,7 @@ use super::warnings::{warn_in_public, warn_of_nobody, warn_of_open_secrets};
 use super::{App, methods, upstream_metrics};
 use crate::audit::Audit;
 use crate::auth::{Authentication, Authenticator, EndpointScopes, ServerFacts};
-use crate::config::{
-    Config, Flags, Loaded, Transport, is_public, validate_bound, validate_features,
-};
+use crate::config::{Config, Flags, Loaded, is_public, validate_features};
 use crate::environment::{Probe, instance_name};
 use crate::harness::Harness;
 use crate::limit::{Limits, RateSync};
@@ -38,7 +38,7 @@ use crate::net::Background;
 use crate::seal::{KeyRing, random_bytes};
 use crate::server::{Admission, Server, ServerContext, ServerParts};
 use crate::telemetry::Telemetry;
-use crate::transport::http::{AdminListener, HttpConfig, Listener, Tls};
+use crate::transport::http::Tls;
 
 impl App {
     /// Checks everything and binds the address, so that the caller knows it before serving. It may wait for upstream
@@ -446,51 +446,6 @@ fn limits(
     });
     limits.warn_if_alone();
     limits
-}
-
-/// Binds the listener of the transport, if it has one, and that of the admin port.
-fn bind_listeners(config: &Config) -> Result<(Option<Listener>, Option<AdminListener>), AppError> {
-    let http = &config.http;
-    let listener = match config.transport {
-        Transport::Stdio => None,
-        Transport::Http => Some(bind_http(http)?),
-    };
-    let admin = AdminListener::bind(http).map_err(|source| {
-        let address = http.admin.address(http.host);
-        AppError::Bind {
-            address: address.unwrap_or_else(|| SocketAddr::new(http.host, 0)),
-            source,
-        }
-    })?;
-    Ok((listener, admin))
-}
-
-/// Checks the address that was bound, and warns of what it exposes.
-fn check_listener(
-    listener: &Listener,
-    config: &mut Config,
-    probe: &Probe,
-    (authenticates, has_shared_keys): (bool, bool),
-) -> Result<(), AppError> {
-    if let Some(address) = listener.address() {
-        validate_bound(config, address, probe, authenticates)?;
-    }
-    listener.settle(&mut config.http);
-    if is_public(config) {
-        warn_in_public(&config.http, authenticates, has_shared_keys);
-    }
-    Ok(())
-}
-
-fn bind_http(http: &HttpConfig) -> Result<Listener, AppError> {
-    let tls = Tls::load(&http.tls)?;
-    Listener::bind(http, tls).map_err(|source| match http.unix_socket.clone() {
-        Some(path) => AppError::BindFile { path, source },
-        None => {
-            let address = SocketAddr::new(http.host, http.port);
-            AppError::Bind { address, source }
-        }
-    })
 }
 
 /// Result of checking a configuration.

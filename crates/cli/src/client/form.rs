@@ -4,7 +4,7 @@ use std::io;
 
 use serde_json::{Map, Number, Value, json};
 
-use super::clean;
+use super::text::clean;
 
 /// Maximum number of attempts for one field.
 const ATTEMPTS_MAX: usize = 5;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::clean;
+use super::text::clean;
 use crate::cli::paint::Paint;
 use crate::cli::table::table;
 

@@ -4,6 +4,7 @@
 //! known: an address before anything else, a principal right after it was proved, a tool once its arguments are good.
 //! A limit that is not configured costs one branch. Replicas can share rates (`rate_sync`).
 
+mod active;
 mod bucket;
 mod config;
 mod rate_sync;
@@ -13,8 +14,8 @@ mod concurrency;
 mod rejected;
 mod responses;
 
-use std::collections::HashMap;
-use std::hash::BuildHasher as _;
+use active::ActiveLimits;
+pub use active::ToolLimits;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
@@ -22,7 +23,6 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use foldhash::fast::FixedState;
 
 pub use bucket::{is_public, subnet};
 use concurrency::{ConcurrencyLimit, Permit};
@@ -38,8 +38,7 @@ pub use responses::{LARGE_BYTES, Reservation};
 use crate::auth::{Principal, PrincipalKind};
 use crate::net::ShareKey;
 use crate::telemetry::Metrics;
-use bucket::{Bucket, Keyed};
-use rate_sync::{Consumed, Kind};
+use bucket::Bucket;
 
 /// All limits on requests and calls, with counters of their hits.
 ///
@@ -62,226 +61,8 @@ pub struct Limits {
     limits_tools: AtomicBool,
 }
 
-/// Limits in force.
-#[derive(Debug)]
-struct ActiveLimits {
-    config: LimitConfig,
-    server: Option<Arc<Bucket>>,
-    addresses: Option<Arc<Keyed>>,
-    principals: Option<Arc<Keyed>>,
-    handshakes: Option<Arc<Keyed>>,
-    failures: Option<Arc<Keyed>>,
-    /// True if the two limits before apply to addresses that many clients may share.
-    handshakes_everywhere: bool,
-    failures_everywhere: bool,
-    tools: HashMap<Box<str>, Arc<ToolLimits>>,
-    /// Names of tools, by what replicas call them among themselves.
-    tool_keys: HashMap<u64, Box<str>>,
-    calls: ConcurrencyLimit,
-    calls_of: Arc<concurrency::Keyed>,
-    /// Concurrency of anonymous callers, by address.
-    calls_from: Arc<concurrency::Keyed>,
-    /// True if the limit before applies to addresses that many clients may share.
-    calls_from_everywhere: bool,
-}
-
 /// When it is worth asking again where memory is short.
 const SHORT_OF_MEMORY: Duration = Duration::from_secs(5);
-
-/// The limits of one tool.
-#[derive(Debug)]
-pub struct ToolLimits {
-    rate: Option<Bucket>,
-    calls: Option<ConcurrencyLimit>,
-}
-
-impl ActiveLimits {
-    /// Creates the limits of a configuration and keeps unchanged ones. A shared seed lets replicas share rates.
-    fn new(config: &LimitConfig, before: Option<&Self>, seed: Option<u64>) -> Self {
-        let seed = seed.filter(|_| config.shared);
-        let before = before.filter(|before| before.config.shared == config.shared);
-        let same_buckets = before.filter(|before| before.config.buckets == config.buckets);
-        let keyed = |rate: RateConfig,
-                     limit,
-                     of: fn(&LimitConfig) -> RateConfig,
-                     kept: fn(&Self) -> &Option<Arc<Keyed>>| {
-            match same_buckets.filter(|before| of(&before.config) == rate) {
-                Some(before) => kept(before).clone(),
-                None => Keyed::new(&rate, config.buckets, limit, seed).map(Arc::new),
-            }
-        };
-        let handshakes = |config: &LimitConfig| {
-            RateConfig::a_minute(config.initialize_per_minute.unwrap_or(600))
-        };
-        let failures = |config: &LimitConfig| {
-            RateConfig::a_minute(config.failed_authentications_per_minute.unwrap_or(10))
-        };
-        let queue = config.waiting();
-        let same_queue = before.filter(|before| before.config.waiting() == queue);
-        let tool_keys = seed.map(|seed| {
-            let hasher = FixedState::with_seed(seed);
-            let names = config.tools.keys();
-            names
-                .map(|name| (hasher.hash_one(&**name), name.as_str().into()))
-                .collect()
-        });
-        Self {
-            server: match before.filter(|before| before.config.server == config.server) {
-                Some(before) => before.server.clone(),
-                None => {
-                    Bucket::new(&config.server, Limit::ServerRate, seed.is_some()).map(Arc::new)
-                }
-            },
-            addresses: keyed(
-                config.address,
-                Limit::AddressRate,
-                |c| c.address,
-                |r| &r.addresses,
-            ),
-            principals: keyed(
-                config.principal.rate(),
-                Limit::PrincipalRate,
-                |c| c.principal.rate(),
-                |r| &r.principals,
-            ),
-            handshakes: keyed(handshakes(config), Limit::Initialize, handshakes, |r| {
-                &r.handshakes
-            }),
-            failures: keyed(
-                failures(config),
-                Limit::FailedAuthentications,
-                failures,
-                |r| &r.failures,
-            ),
-            handshakes_everywhere: config.initialize_per_minute.is_some(),
-            failures_everywhere: config.failed_authentications_per_minute.is_some(),
-            tools: Self::tools(config, same_queue, seed.is_some()),
-            tool_keys: tool_keys.unwrap_or_default(),
-            calls: match same_queue.filter(|before| before.config.calls() == config.calls()) {
-                Some(before) => before.calls.clone(),
-                None => ConcurrencyLimit::new(config.calls(), queue, Limit::Calls),
-            },
-            calls_of: match same_queue
-                .filter(|before| before.config.calls_per_principal == config.calls_per_principal)
-            {
-                Some(before) => Arc::clone(&before.calls_of),
-                None => Arc::new(concurrency::Keyed::new(
-                    config.calls_per_principal,
-                    queue,
-                    Limit::PrincipalCalls,
-                )),
-            },
-            calls_from: match same_queue
-                .filter(|before| before.config.calls_of_address() == config.calls_of_address())
-            {
-                Some(before) => Arc::clone(&before.calls_from),
-                None => Arc::new(concurrency::Keyed::new(
-                    config.calls_of_address(),
-                    queue,
-                    Limit::AddressCalls,
-                )),
-            },
-            calls_from_everywhere: config.calls_per_address.is_some(),
-            config: config.clone(),
-        }
-    }
-
-    /// Creates the limits of tools, and keeps unchanged ones of `before`.
-    fn tools(
-        config: &LimitConfig,
-        before: Option<&Self>,
-        is_shared: bool,
-    ) -> HashMap<Box<str>, Arc<ToolLimits>> {
-        let limits = config.tools.iter().map(|(name, tool)| {
-            let kept = before
-                .filter(|before| before.config.tools.get(name) == Some(tool))
-                .and_then(|before| before.tools.get(name.as_str()));
-            let limits = kept.cloned().unwrap_or_else(|| {
-                Arc::new(ToolLimits {
-                    rate: Bucket::new(&tool.rate(), Limit::ToolRate, is_shared),
-                    calls: tool.calls.map(|calls| {
-                        ConcurrencyLimit::new(calls, config.waiting(), Limit::ToolCalls)
-                    }),
-                })
-            });
-            (name.as_str().into(), limits)
-        });
-        limits.collect()
-    }
-
-    /// Returns the tokens taken from all buckets since the last call of this function.
-    fn taken(&self) -> Vec<Consumed> {
-        let mut all = Vec::new();
-        for (kind, buckets) in self.keyed() {
-            let taken = buckets.iter().flat_map(|buckets| buckets.taken());
-            all.extend(taken.map(|(key, count)| Consumed { kind, key, count }));
-        }
-        let server = self
-            .server
-            .iter()
-            .map(|bucket| (Kind::Server, 0, &**bucket));
-        let tools = self.tool_keys.iter().filter_map(|(key, name)| {
-            let bucket = self.tools.get(name)?.rate.as_ref()?;
-            Some((Kind::Tool, *key, bucket))
-        });
-        let singles = server.chain(tools).map(|(kind, key, bucket)| Consumed {
-            kind,
-            key,
-            count: bucket.taken(),
-        });
-        all.extend(singles.filter(|taken| taken.count != 0));
-        all
-    }
-
-    /// Subtracts tokens that other replicas took.
-    fn charge(&self, taken: Consumed) {
-        match taken.kind {
-            Kind::Server => {
-                if let Some(bucket) = &self.server {
-                    bucket.charge(taken.count);
-                }
-            }
-            Kind::Tool => {
-                let name = self.tool_keys.get(&taken.key);
-                let tool = name.and_then(|name| self.tools.get(name));
-                if let Some(bucket) = tool.and_then(|tool| tool.rate.as_ref()) {
-                    bucket.charge(taken.count);
-                }
-            }
-            kind => {
-                let same = self.keyed().into_iter().find(|(own, _)| *own == kind);
-                if let Some((_, Some(buckets))) = same {
-                    buckets.charge(taken.key, taken.count);
-                }
-            }
-        }
-    }
-
-    fn keyed(&self) -> [(Kind, &Option<Arc<Keyed>>); 4] {
-        [
-            (Kind::Address, &self.addresses),
-            (Kind::Principal, &self.principals),
-            (Kind::Initialize, &self.handshakes),
-            (Kind::FailedAuthentications, &self.failures),
-        ]
-    }
-
-    #[inline]
-    fn places_of(
-        &self,
-        principal: &Principal,
-        address: Option<IpAddr>,
-    ) -> Option<(&concurrency::Keyed, ShareKey)> {
-        let key = share_of(principal, address);
-        match address {
-            _ if is_proved(principal) => Some((&self.calls_of, key)),
-            Some(address) if self.calls_from_everywhere || is_public(address) => {
-                Some((&self.calls_from, key))
-            }
-            _ => None,
-        }
-    }
-}
 
 impl Limits {
     pub fn new(config: &LimitConfig, metrics: &Metrics) -> Self {

@@ -1,5 +1,9 @@
 //! W3C trace context, sampling and server spans.
 
+mod baggage;
+
+use baggage::tracestate;
+pub use baggage::{Baggage, Propagation};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,7 +24,7 @@ use super::redact::Redaction;
 use super::worker_counters::{OperationKey, OperationOutcome};
 use crate::net::Peer;
 use crate::protocol::Method;
-use crate::protocol::message::{self, Meta, Params, Request};
+use crate::protocol::message::{self, Meta, Request};
 
 /// A trace context: the content of a `traceparent` header.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -96,13 +100,6 @@ fn hex(text: &str, digits: usize) -> Option<u128> {
     (text.len() == digits && text.bytes().all(is_digit))
         .then(|| u128::from_str_radix(text, 16).ok())
         .flatten()
-}
-
-/// `tracestate` and baggage, which are passed on unchanged.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Baggage {
-    pub tracestate: Option<Box<str>>,
-    pub(crate) baggage: Option<Box<str>>,
 }
 
 /// Larger values are not passed on.
@@ -199,76 +196,6 @@ impl Drop for TraceGuard {
     #[inline]
     fn drop(&mut self) {
         CURRENT.with(|current| current.set(self.0));
-    }
-}
-
-/// Propagation formats that are read from callers and passed on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Propagation {
-    pub(crate) trace_context: bool,
-    pub(crate) baggage: bool,
-}
-
-impl Default for Propagation {
-    fn default() -> Self {
-        Self {
-            trace_context: true,
-            baggage: true,
-        }
-    }
-}
-
-impl Propagation {
-    /// Warning for an unknown name in `OTEL_PROPAGATORS`.
-    pub const UNKNOWN: &str =
-        "but only tracecontext, baggage and none are supported; it is ignored";
-
-    /// Parses `OTEL_PROPAGATORS`, and calls `doubt` for unknown names. Default: both formats.
-    pub fn read(list: Option<&str>, mut doubt: impl FnMut(&str)) -> Self {
-        let Some(list) = list else {
-            return Self::default();
-        };
-        let mut propagation = Self {
-            trace_context: false,
-            baggage: false,
-        };
-        for word in list.to_ascii_lowercase().split(',').map(str::trim) {
-            match word {
-                "tracecontext" => propagation.trace_context = true,
-                "baggage" => propagation.baggage = true,
-                "none" | "" => {}
-                other => doubt(other),
-            }
-        }
-        propagation
-    }
-}
-
-impl Baggage {
-    /// The trace context of `_meta`. It is parsed separately, since hardly any request has it.
-    pub fn of(params: &Params<'_>, propagation: Propagation) -> Option<Box<Self>> {
-        #[derive(Deserialize)]
-        struct Outer<'a> {
-            #[serde(borrow, rename = "_meta")]
-            meta: Inner<'a>,
-        }
-        #[derive(Deserialize)]
-        struct Inner<'a> {
-            #[serde(borrow, default)]
-            tracestate: Option<&'a RawValue>,
-            #[serde(borrow, default)]
-            baggage: Option<&'a RawValue>,
-        }
-        let Outer { meta } = serde_json::from_str(params.object?).ok()?;
-        let text = |json: Option<&RawValue>| {
-            let text = message::string(json?.get())?;
-            (text.len() <= CARRIED_MAX_BYTES).then(|| text.into())
-        };
-        let carried = Self {
-            tracestate: text(meta.tracestate.filter(|_| propagation.trace_context)),
-            baggage: text(meta.baggage.filter(|_| propagation.baggage)),
-        };
-        (carried != Self::default()).then(|| Box::new(carried))
     }
 }
 
@@ -421,24 +348,6 @@ fn message_of(answer: &[u8]) -> Option<String> {
     }
     let envelope: Envelope = serde_json::from_slice(answer).ok()?;
     Some(envelope.error.message)
-}
-
-/// Returns the `tracestate` from where the trace context came from.
-fn tracestate(
-    propagation: Propagation,
-    params: &Params<'_>,
-    in_meta: bool,
-    headers: Option<&HeaderMap>,
-) -> Option<Box<str>> {
-    if in_meta {
-        let wanted = Propagation {
-            baggage: false,
-            ..propagation
-        };
-        return Baggage::of(params, wanted)?.tracestate;
-    }
-    let header = headers?.get(&TRACESTATE)?.to_str().ok()?;
-    (propagation.trace_context && header.len() <= CARRIED_MAX_BYTES).then(|| header.into())
 }
 
 pub(super) fn cut(text: &str, bytes: usize) -> &str {

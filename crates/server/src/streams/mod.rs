@@ -10,6 +10,7 @@
 //! - A call stream of the stateful lifecycle has a log of its own ([`resumable`]). If the connection breaks, the call runs
 //!   on and its response is appended to the log, from which any replica can resume it.
 
+mod sessions;
 mod registration;
 mod resumable;
 mod config;
@@ -351,44 +352,6 @@ impl Streams {
         self.registry().sessions.contains_key(session)
     }
 
-    /// Closes the streams of a session that has ended (LH-09). Later messages of its calls are not stored.
-    pub fn end_session(&self, session: &str) {
-        let mailboxes = self.registry().sessions.get(session).cloned();
-        for mailbox in mailboxes.unwrap_or_default() {
-            mailbox.end(CloseReason::Gone);
-        }
-        for ((of, _), live) in self.live().iter() {
-            if **of == *session {
-                live.abandon();
-            }
-        }
-    }
-
-    /// Schedules the removal of everything stored for a session that ended on this replica.
-    pub(super) fn remove_session_state(&self, session: &Arc<str>) {
-        self.outbox.forget(Arc::clone(session));
-    }
-
-    /// Removes everything stored for a session. Entries that cannot be removed now expire.
-    async fn delete_session_state(&self, session: &str) {
-        let names = &self.names;
-        let removed = async {
-            self.state.remove(&names.subscriptions(session)).await?;
-            self.state.remove(&names.openings(session)).await?;
-            self.state.remove_all(&names.all_events(session)).await
-        };
-        self.track_health(&removed.await);
-    }
-
-    /// Closes streams whose credentials were revoked, as at shutdown. Their clients reconnect and are rejected.
-    fn close_revoked(&self) {
-        for mailbox in self.registry().mailboxes.values() {
-            if mailbox.is_revoked() {
-                mailbox.end(CloseReason::Stopping);
-            }
-        }
-    }
-
     /// Owner of a stream that a caller opens from an address.
     fn owner(&self, caller: &Arc<Principal>, address: Option<IpAddr>) -> Owner {
         let principal = share_name(caller);
@@ -413,14 +376,6 @@ impl Streams {
             {
                 mailbox.end(CloseReason::Gone);
             }
-        }
-    }
-
-    /// Closes all streams in the way that makes their clients reconnect elsewhere.
-    pub fn stop(&self) {
-        self.stopping.store(true, Ordering::Release);
-        for mailbox in self.registry().mailboxes.values() {
-            mailbox.end(CloseReason::Stopping);
         }
     }
 

@@ -1,24 +1,25 @@
 //! Connection to a server over HTTP: each message is a request, and responses are JSON or event streams.
 
+mod subscription;
+
 use std::sync::Arc;
 use std::time::Duration;
+pub(super) use subscription::Subscription;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
-use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use tokio::sync::Notify;
 use url::Url;
 
 use super::challenge::insufficient_scope;
 use super::credentials::Sender;
 use super::error::beginning;
-use super::lifecycle::{self, DiscoveryOutcome};
+use super::lifecycle::{self};
 use super::shared::{Send1, Shared};
 use super::wire::{self, Incoming};
-use super::{ClientError, DISCOVER, LISTEN, Options, Params, ServerInfo};
+use super::{ClientError, Options};
 use crate::net::{
     self, Client as HttpClient, EventDecoder, OutgoingRequest, PinnedClient, SseItem,
     StreamingResponse,
@@ -67,21 +68,6 @@ pub(super) struct HeaderInfo<'a> {
 /// Trace context keys that are mirrored in headers, for intermediaries and for servers that trace only their HTTP
 /// requests.
 const TRACE: [&str; 2] = ["traceparent", "tracestate"];
-
-/// A `subscriptions/listen` request, sent again whenever its stream ends.
-pub(super) struct Subscription {
-    /// Parameters of `subscriptions/listen`.
-    pub(super) listen: Params,
-    /// Parameters of the `server/discover` request before each repetition.
-    pub(super) discover: Params,
-    /// Server info, updated by each `server/discover`.
-    pub(super) server: Arc<ArcSwap<ServerInfo>>,
-    /// Timeout of `server/discover`.
-    pub(super) patience: Duration,
-    /// Notifications that a broken stream may have lost: method, and parameters as JSON. Raised locally on
-    /// reconnection.
-    pub(super) notices: Vec<(&'static str, Option<String>)>,
-}
 
 impl Link {
     pub(super) fn new(
@@ -388,164 +374,6 @@ impl Link {
             }
         }
         Ok(())
-    }
-
-    /// Receives messages outside of requests, for as long as the connection exists. `opened` is notified when the
-    /// server has first responded.
-    pub(super) async fn listen(self: Arc<Self>, shared: Arc<Shared>, opened: Arc<Notify>) {
-        let mut decoder = EventDecoder::new(self.message_bytes);
-        let mut retry = RETRY;
-        let mut failures = 0_u32;
-        let mut was_open = false;
-        if !self.has_session() {
-            // Nothing distinguishes this stream from those of earlier connections.
-            shared.unbind();
-        }
-        while !shared.is_closed() {
-            let mut outgoing = self.outgoing(Method::GET, "text/event-stream");
-            if let Some(last) = decoder
-                .last_id()
-                .and_then(|id| HeaderValue::from_str(id).ok())
-            {
-                outgoing.headers.insert(LAST_EVENT, last);
-            }
-            let answer = self.client.open(outgoing).await;
-            opened.notify_one();
-            match answer {
-                Ok(answer) if answer.status.is_success() => {
-                    failures = 0;
-                    was_open = true;
-                    let mut answer = answer.max_body(usize::MAX);
-                    // The stream is opened again, however it ended.
-                    let _ = self
-                        .read_stream(&mut answer, &mut decoder, &mut retry, None, &shared)
-                        .await;
-                }
-                // The server was restarted and has lost the session. Servers without such a stream respond alike, so
-                // this counts only after it was open.
-                Ok(answer) if answer.status == StatusCode::NOT_FOUND && was_open => {
-                    // Requests in progress may have been executed.
-                    let why = "it does not know the session any more".to_owned();
-                    shared.close(&ClientError::Gone(why));
-                    return;
-                }
-                // The server does not support this stream.
-                Ok(answer) if answer.status.is_client_error() => return,
-                _ => failures += 1,
-            }
-            let pause =
-                retry.max(Duration::from_millis(100)) * 2_u32.saturating_pow(failures.min(5));
-            tokio::time::sleep(pause.min(RETRY_MAX)).await;
-        }
-    }
-
-    /// Receives the notifications of a `subscriptions/listen` request, for servers without sessions.
-    pub(super) async fn subscribe(
-        self: Arc<Self>,
-        subscription: Subscription,
-        shared: Arc<Shared>,
-    ) {
-        let mut failures = 0_u32;
-        let mut is_first = true;
-        loop {
-            if !is_first {
-                self.discover_again(&subscription, &shared).await;
-            }
-            // Without a connection, no response is expected.
-            let Ok(mut expected) = shared.expect(None) else {
-                return;
-            };
-            let message = wire::request(expected.id, LISTEN, &subscription.listen).into();
-            let about = HeaderInfo {
-                method: LISTEN,
-                ..HeaderInfo::default()
-            };
-            let began = tokio::time::Instant::now();
-            let listens = self.exchange(message, Some(expected.id), about, &shared);
-            let catches_up = async {
-                if !is_first {
-                    let acknowledged = shared.acknowledged();
-                    // Some servers do not acknowledge the request.
-                    let _ = tokio::time::timeout(ACKNOWLEDGES, acknowledged).await;
-                    self.tell_what_may_be_missed(&subscription, &shared);
-                }
-                std::future::pending::<()>().await;
-            };
-            let ended = Box::pin(async {
-                tokio::select! {
-                    biased;
-                    () = catches_up => Ok(()),
-                    ended = listens => ended,
-                }
-            })
-            .await;
-            is_first = false;
-            if ended.is_ok() && matches!(expected.answer().await, Err(ClientError::Rpc(_))) {
-                // The server rejected the request.
-                return;
-            }
-            failures = match began.elapsed() < RETRY_MAX {
-                true => failures + 1,
-                false => 0,
-            };
-            let pause = RETRY * 2_u32.saturating_pow(failures.min(5));
-            tokio::time::sleep(pause.min(RETRY_MAX)).await;
-        }
-    }
-
-    /// Updates the server info after a break, since the server may have been restarted. Closes the connection if the
-    /// server is now a legacy one.
-    async fn discover_again(self: &Arc<Self>, subscription: &Subscription, shared: &Arc<Shared>) {
-        let Ok(mut expected) = shared.expect(None) else {
-            return;
-        };
-        let message = wire::request(expected.id, DISCOVER, &subscription.discover).into();
-        let about = HeaderInfo {
-            method: DISCOVER,
-            ..HeaderInfo::default()
-        };
-        let asked = async {
-            self.exchange(message, Some(expected.id), about, shared)
-                .await?;
-            expected.answer().await
-        };
-        let asked = tokio::time::timeout(subscription.patience, Box::pin(asked)).await;
-        let Ok(outcome) = asked else {
-            return;
-        };
-        match lifecycle::judge(outcome) {
-            DiscoveryOutcome::Modern(discovered) => {
-                let info = discovered.into_info();
-                if **subscription.server.load() != info {
-                    subscription.server.store(Arc::new(info));
-                }
-            }
-            DiscoveryOutcome::Legacy {
-                is_certain: true, ..
-            } => {
-                let why =
-                    "the response to server/discover is that of a server of an earlier version"
-                        .to_owned();
-                shared.close(&refused_by_era(ClientError::Protocol(why)));
-            }
-            _ => {}
-        }
-    }
-
-    /// Raises the notifications that a broken stream may have lost.
-    fn tell_what_may_be_missed(
-        self: &Arc<Self>,
-        subscription: &Subscription,
-        shared: &Arc<Shared>,
-    ) {
-        for (method, params) in &subscription.notices {
-            let params = params.clone().map(RawValue::from_string);
-            let notice = Incoming::Notice {
-                method: (*method).to_owned(),
-                params: params.and_then(Result::ok),
-            };
-            shared.take(notice, None, || self.sender(shared));
-        }
     }
 
     /// Sends a message in the background.

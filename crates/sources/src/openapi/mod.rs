@@ -1,5 +1,6 @@
 //! OpenAPI operations as tools.
 
+mod import;
 mod bundle;
 mod config;
 mod document;
@@ -9,7 +10,7 @@ mod request;
 mod schema;
 mod security;
 
-use std::collections::HashMap;
+use import::import;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,10 +29,9 @@ use self::request::RequestMapping;
 use self::security::Proofs;
 use super::api_client::{ApiClient, CallRef, RequestOptions, is_safe};
 use super::builder::SourceBuilder;
-use super::client_stats::ClientStatsHandle;
 use super::credentials::AuthConfig;
 use super::http::annotations_of;
-use super::identity::{Forward, ForwardConfig, names_authorization};
+use super::identity::{Forward, ForwardConfig};
 use super::kind::SourceKind;
 use super::limits::GRACE;
 use super::name::{sanitized, shortened};
@@ -103,212 +103,6 @@ async fn collect(openapi: &OpenApiSourceConfig, name: &str, collector: &mut Sour
         Err(unread) => return collector.refuse("openapi.document", unread.problem),
     };
     import(openapi, &document, name, room, collector);
-}
-
-/// Imports a document's operations as tools.
-fn import(
-    openapi: &OpenApiSourceConfig,
-    document: &Document,
-    name: &str,
-    room: ImportLimits,
-    collector: &mut SourceBuilder,
-) {
-    let has_credentials = openapi.auth.is_some()
-        || !openapi.credentials.is_empty()
-        || names_authorization(openapi.headers.keys());
-    let signer = collector.parts.signer.as_ref();
-    let forward = match Forward::new(&openapi.forward, signer, has_credentials) {
-        Ok(forward) => forward,
-        Err((setting, problem)) => return collector.refuse(&format!("openapi.{setting}"), problem),
-    };
-    let import = match Import::new(openapi, document, forward, collector) {
-        Ok(import) => import,
-        Err((setting, problem)) => return collector.refuse(&format!("openapi.{setting}"), problem),
-    };
-    let gauge = ClientStatsHandle::of_client(&collector.source, "openapi", &import.client);
-    collector.count(gauge.with_mismatches(&import.mismatches));
-    let prefix = match name {
-        "" => String::new(),
-        name => format!("{}__", sanitized(name)),
-    };
-    let prefix = collector.prefix(&prefix);
-    let mut tools = ImportedTools::new(prefix, room);
-    let paths = document.root.get("paths").and_then(Value::as_object);
-    for (path, item) in paths.into_iter().flatten() {
-        if path.starts_with("x-") {
-            continue;
-        }
-        if !path.starts_with('/') {
-            collector.refuse_at(path, "a path must begin with a slash");
-            continue;
-        }
-        let item = match document.resolve(item) {
-            Ok(item) => item,
-            Err(problem) => {
-                collector.refuse_at(path, problem);
-                continue;
-            }
-        };
-        import.tell_of_others(item, path, collector);
-        for method in METHODS {
-            let Some(operation) = item.get(method) else {
-                continue;
-            };
-            let place = format!("{} {path}", method.to_ascii_uppercase());
-            let operation = match document.resolve(operation) {
-                Ok(operation) => operation,
-                Err(problem) => {
-                    // The operation cannot be read. It is passed over silently only if it is certain to be excluded.
-                    if import.wants(method, path, &Value::Null) {
-                        collector.refuse_at(place, problem);
-                    }
-                    continue;
-                }
-            };
-            if !import.wants(method, path, operation) {
-                continue;
-            }
-            let operation = FoundOperation {
-                path,
-                method,
-                item,
-                operation,
-                place,
-            };
-            tools.add(&import, operation, collector);
-        }
-    }
-    tools.report(openapi, collector);
-}
-
-/// An operation of the document.
-struct FoundOperation<'d> {
-    path: &'d str,
-    method: &'d str,
-    /// The path's item in the document.
-    item: &'d Value,
-    operation: &'d Value,
-    /// Method and path, for messages.
-    place: String,
-}
-
-/// What has been imported so far, and what is left of the limits.
-struct ImportedTools<'a> {
-    prefix: String,
-    /// Place of each tool in the document, by name.
-    taken: HashMap<String, String>,
-    /// Keys of `openapi.rename` that were used.
-    used: Vec<&'a String>,
-    /// Number of tools whose schema was shortened.
-    cut: usize,
-    /// Bytes of schemas in total.
-    schemas: usize,
-    /// Bytes that remain for schemas.
-    left: usize,
-    without_room: usize,
-}
-
-impl<'a> ImportedTools<'a> {
-    fn new(prefix: String, room: ImportLimits) -> Self {
-        Self {
-            prefix,
-            taken: HashMap::new(),
-            used: Vec::new(),
-            cut: 0,
-            schemas: room.schemas,
-            left: room.schemas,
-            without_room: 0,
-        }
-    }
-
-    /// Makes a tool of an operation, if there is room for it.
-    fn add(
-        &mut self,
-        import: &Import<'a>,
-        operation: FoundOperation<'_>,
-        collector: &mut SourceBuilder,
-    ) {
-        if TOOLS_MAX <= self.taken.len() || self.left == 0 {
-            self.without_room += 1;
-            return;
-        }
-        let FoundOperation {
-            path,
-            method,
-            item,
-            operation,
-            place,
-        } = operation;
-        let mut name = import.name(&self.prefix, operation, &place, &mut self.used);
-        if self.taken.contains_key(&name) {
-            // The first operation in the document keeps the plain name; this one gets its method and path.
-            let other = format!("{}{}", self.prefix, sanitized(&format!("{method} {path}")));
-            name = shortened(&other, import.config.name_characters);
-        }
-        if let Some(other) = self.taken.get(&name) {
-            let problem = format!(
-                "its name {name} is that of {other} already; choose another one in openapi.rename"
-            );
-            return collector.refuse_at(place, problem);
-        }
-        match import.tool(&name, item, operation, method, path) {
-            Ok((tool, is_cut)) => {
-                self.cut += usize::from(is_cut);
-                let size = size_of(&tool.definition);
-                if self.left < size {
-                    self.left = 0;
-                    self.without_room += 1;
-                    return;
-                }
-                self.left -= size;
-                self.taken.insert(name, place);
-                collector.offer(tool);
-            }
-            Err(problem) => collector.refuse_at(place, problem),
-        }
-    }
-
-    /// Reports what could not be imported, and logs a summary.
-    fn report(&self, openapi: &OpenApiSourceConfig, collector: &mut SourceBuilder) {
-        if self.without_room > 0 {
-            let problem = format!(
-                "{} operations became no tools: there are more than {TOOLS_MAX}, or their schemas have more than {} bytes together; choose operations with openapi.include, or raise openapi.document_bytes (and limits.memory_bytes)",
-                self.without_room, self.schemas
-            );
-            collector.refuse("openapi", problem);
-        }
-        let keys = openapi.rename.keys();
-        for unknown in keys.filter(|key| !self.used.contains(key)) {
-            collector.refuse(
-                &format!("openapi.rename.{unknown}"),
-                "the document has no such operation; write its ID, or method and path as in GET /pets",
-            );
-        }
-        if self.taken.is_empty() {
-            collector.refuse("openapi", "no operation of the document became a tool");
-        }
-        tracing::info!(
-            source = collector.source,
-            tools = self.taken.len(),
-            not_described_whole = self.cut,
-            refused = collector.offered.refused.len(),
-            "imported an OpenAPI document"
-        );
-    }
-}
-
-/// Estimates the size of a tool: its schemas as text, and its other memory in the same unit.
-fn size_of(definition: &Definition) -> usize {
-    const REST: usize = 1024;
-    let schemas = [
-        Some(&definition.input_schema),
-        definition.output_schema.as_ref(),
-    ];
-    let schemas = schemas.into_iter().flatten();
-    schemas
-        .map(|schema| schema::bytes_of(schema, usize::MAX))
-        .sum::<usize>()
-        + REST
 }
 
 /// State that all tools of a document share.

@@ -1,37 +1,35 @@
 //! Proxies for an upstream's tools, resources and prompts.
 
+mod rejected;
+mod proxied;
+
+use proxied::{UpstreamTool, message_of};
+use rejected::RejectedEntries;
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::call_error::CallError;
 use super::connection::Upstream;
-use super::instrumented::{Operation, RequestOutcome};
-use super::links::{Given, Links, Mention, view_of};
+use super::instrumented::Operation;
+use super::links::{Given, Links, view_of};
 use super::names::{NamedUpstream, Names};
-use super::tasks;
 use super::uri_prefix::UriPrefix;
 use crate::auth::Principal;
 use crate::catalog::schema::header_parameters;
 use crate::catalog::{
-    AnyResource, ArgumentFuture, Arguments, CallContext, CallFuture, CompletionRequest,
-    Completions, Definition, HeaderParameter, OfferedSkill, Output, Parameters, Prompt,
-    PromptDefinition, PromptError, PromptFuture, PromptOutput, ReadFuture, RejectedItem, Resource,
-    ResourceDefinition, ResourceError, ResourceTemplate, SourceItems, TaskSupport, Tool, ToolError,
-    Unlisted, UnlistedResource, UpstreamIdentity, VariableFuture, path_deserializer,
+    AnyResource, Definition, OfferedSkill, PromptDefinition, Resource, ResourceDefinition,
+    SourceItems, TaskSupport, ToolError, Unlisted, UnlistedResource, path_deserializer,
 };
-use crate::client::{ClientError, Params};
-use crate::protocol::{
-    Annotations, Content, Icon, PromptArgument, PromptMessage, ResourceContents, ToolAnnotations,
-    fault_of_uri,
-};
+use crate::client::ClientError;
+use crate::protocol::{Annotations, Content, Icon, PromptArgument, ToolAnnotations, fault_of_uri};
 use crate::seal::KeyRing;
 
 /// Time by which the server's timeout exceeds the upstream's, so that the error shows which one expired.
@@ -175,31 +173,6 @@ pub(super) fn add(
         upstream: Arc::clone(upstream),
         links,
         known,
-    }
-}
-
-/// The entries of an upstream's lists that cannot be offered.
-struct RejectedEntries<'u> {
-    upstream: &'u str,
-    items: Vec<RejectedItem>,
-}
-
-impl<'u> RejectedEntries<'u> {
-    fn new(upstream: &'u Upstream) -> Self {
-        Self {
-            upstream: &upstream.name,
-            items: Vec::new(),
-        }
-    }
-
-    fn add(&mut self, kind: &str, entry: &Value, problem: impl Into<String>) {
-        let name = entry["name"]
-            .as_str()
-            .or(entry["uri"].as_str())
-            .unwrap_or("without a name");
-        let place = format!("upstreams.{}, {kind} {name:?}", self.upstream);
-        let item = RejectedItem::new(self.upstream, place, problem.into());
-        self.items.push(item);
     }
 }
 
@@ -440,20 +413,6 @@ fn prompt(
     })
 }
 
-struct UpstreamTool {
-    upstream: Arc<Upstream>,
-    definition: Definition,
-    /// Name at the upstream, as JSON text.
-    name: Arc<str>,
-    operation: Arc<Operation>,
-    repeatable: bool,
-    /// Arguments to mirror in headers, for upstreams that require it.
-    mirrored: Arc<[HeaderParameter]>,
-    links: Arc<Links>,
-    /// True if the upstream runs the tool only as a task.
-    task_only: Arc<AtomicBool>,
-}
-
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Called<'a> {
@@ -465,122 +424,6 @@ struct Called<'a> {
     is_error: bool,
     #[serde(rename = "_meta")]
     meta: Option<Map<String, Value>>,
-}
-
-impl Tool for UpstreamTool {
-    fn definition(&self) -> &Definition {
-        &self.definition
-    }
-
-    /// The upstream validates arguments itself. Its results are passed on unchanged, too.
-    fn validates_arguments(&self) -> bool {
-        true
-    }
-
-    fn checks_output(&self) -> bool {
-        true
-    }
-
-    fn upstream(&self) -> Option<UpstreamIdentity<'_>> {
-        Some(UpstreamIdentity {
-            name: &self.upstream.name,
-            identity: self.upstream.identity,
-        })
-    }
-
-    fn call(&self, context: Arc<CallContext>, arguments: Arguments) -> CallFuture {
-        let (upstream, name, repeatable) = (
-            Arc::clone(&self.upstream),
-            Arc::clone(&self.name),
-            self.repeatable,
-        );
-        let mirrored = Arc::clone(&self.mirrored);
-        let operation = Arc::clone(&self.operation);
-        let links = Arc::clone(&self.links);
-        let task_only = Arc::clone(&self.task_only);
-        Box::pin(async move {
-            if let Some(logins) = &upstream.user_logins {
-                Box::pin(logins.ensure(&context)).await?;
-            }
-            let arguments = arguments.to_json();
-            let mut params = Params::new().shared("name", name);
-            if !mirrored.is_empty() {
-                params = params.mirror_all(&mirrored, &serde_json::from_str(&arguments)?);
-            }
-            let watched = upstream.watch(&operation, &context, None);
-            let params = watched.placed(params.checked("arguments", arguments));
-            let relay = Arc::clone(&watched.relay);
-            let line = match upstream.line(&context.principal) {
-                Ok(line) => line,
-                Err(error) => {
-                    watched.ends(&RequestOutcome::Failed(&error), || None);
-                    return Err(tool_error(&upstream.name, error));
-                }
-            };
-            let answered = if task_only.load(Ordering::Relaxed) {
-                Box::pin(tasks::call(&upstream, &line, &params, &relay, repeatable)).await
-            } else {
-                let answered = upstream
-                    .request(&line, operation.method, &params, Some(relay), repeatable)
-                    .await;
-                match answered {
-                    Err(error) if tasks::is_task_only(&error) => {
-                        task_only.store(true, Ordering::Relaxed);
-                        let relay = &watched.relay;
-                        Box::pin(tasks::call(&upstream, &line, &params, relay, repeatable)).await
-                    }
-                    answered => answered,
-                }
-            };
-            let result = match answered {
-                Ok(result) => result,
-                Err(error) => {
-                    watched.ends(&RequestOutcome::Failed(&error), || line.revision());
-                    return Err(tool_error(&upstream.name, error));
-                }
-            };
-            let called: Result<Called<'_>, _> = serde_json::from_str(result.get());
-            let end = match &called {
-                Ok(called) if called.is_error => RequestOutcome::ToolError,
-                Ok(_) => RequestOutcome::Well,
-                Err(_) => RequestOutcome::Misread,
-            };
-            watched.ends(&end, || line.revision());
-            let output = |called| output(called, &links, &context.principal);
-            called.map(output).map_err(|error| {
-                ToolError::new(format!(
-                    "the response of the upstream server {} is not a tool result",
-                    upstream.name
-                ))
-                .caused_by(error)
-            })
-        })
-    }
-}
-
-fn output(called: Called<'_>, links: &Links, principal: &Principal) -> Output {
-    let mut output = match called.content[..] {
-        [only] if let Some(text) = plain_text(only) => Output::text(text),
-        _ => {
-            let blocks = called.content.iter().map(|block| {
-                let mut block = block_of(block);
-                links.rename(&mut block, principal);
-                block
-            });
-            Output::blocks(blocks.collect::<Vec<_>>())
-        }
-    };
-    output.structured = called.structured_content.map(|json| json.get().to_owned());
-    output.is_error = called.is_error;
-    output.meta = called.meta.map(|mut meta| {
-        meta.remove("io.modelcontextprotocol/serverInfo");
-        // Tasks of the upstream are not visible here.
-        meta.remove("io.modelcontextprotocol/related-task");
-        links.rename_view(&mut meta);
-        meta
-    });
-    output.meta = output.meta.filter(|meta| !meta.is_empty());
-    output
 }
 
 /// Converts a content block. Blocks of an unknown type are kept as they are.
@@ -615,53 +458,6 @@ fn tool_error(upstream: &str, error: CallError) -> ToolError {
     }
 }
 
-fn message_of(upstream: &str, error: &CallError) -> String {
-    match error {
-        CallError::BulkheadError(turned) => turned.to_string(),
-        CallError::Client(error) | CallError::Apart(error) if error.concerns_caller() => {
-            format!("the upstream server {upstream}: {error}")
-        }
-        CallError::TooManyCallers => format!("the upstream server {upstream}: {error}"),
-        CallError::Apart(ClientError::Timeout(limit))
-        | CallError::Client(ClientError::Timeout(limit)) => {
-            format!(
-                "the upstream server {upstream} did not respond within {} s",
-                limit.as_secs()
-            )
-        }
-        CallError::Apart(
-            ClientError::Credentials(_)
-            | ClientError::Unauthorized { .. }
-            | ClientError::InsufficientScope { .. },
-        )
-        | CallError::Client(
-            ClientError::Credentials(_)
-            | ClientError::Unauthorized { .. }
-            | ClientError::InsufficientScope { .. },
-        ) => {
-            format!(
-                "the upstream server {upstream} rejects the configured credentials; the operator of this server must correct them"
-            )
-        }
-        CallError::Client(ClientError::Status { status, .. }) => {
-            format!("the upstream server {upstream} responded with HTTP status {status}")
-        }
-        CallError::Client(ClientError::Protocol(_) | ClientError::TooLarge { .. }) => {
-            format!(
-                "the response of the upstream server {upstream} is not readable or too large; the call may have been executed"
-            )
-        }
-        CallError::Client(error) if error.may_have_happened() => {
-            format!(
-                "the upstream server {upstream} disconnected before it responded; the call may have been executed"
-            )
-        }
-        CallError::Apart(_) | CallError::Client(_) => {
-            format!("the upstream server {upstream} cannot be reached; try again later")
-        }
-    }
-}
-
 struct UpstreamResource {
     upstream: Arc<Upstream>,
     definition: ResourceDefinition,
@@ -680,213 +476,10 @@ struct UpstreamTemplate {
     completes: bool,
 }
 
-/// Reads the resource with the local URI `here`, which is `there` at the upstream.
-async fn read(
-    upstream: Arc<Upstream>,
-    links: Arc<Links>,
-    context: Arc<CallContext>,
-    here: String,
-    there: String,
-) -> Result<Vec<ResourceContents>, ResourceError> {
-    #[derive(Deserialize)]
-    struct Contents {
-        contents: Vec<ResourceContents>,
-    }
-    let params = Params::new().with("uri", &*there);
-    let operation = Operation::new("resources/read");
-    let answered = upstream
-        .read(&operation, params, &context, Some(&there))
-        .await;
-    let result = answered.map_err(|error| match error {
-        // Error codes of versions up to 2025-11-25, and of the next one.
-        CallError::Client(ClientError::Rpc(error)) if matches!(error.code, -32002 | -32602) => {
-            ResourceError::not_found()
-        }
-        CallError::Client(ClientError::Rpc(error)) => {
-            ResourceError::new(format!("{}: {}", upstream.name, error.message))
-        }
-        other => ResourceError::new(message_of(&upstream.name, &other)).caused_by(other),
-    })?;
-    let mut contents: Contents = serde_json::from_str(result.get()).map_err(|error| {
-        ResourceError::new(format!(
-            "the response of the upstream server {} is not a resource",
-            upstream.name
-        ))
-        .caused_by(error)
-    })?;
-    for part in contents
-        .contents
-        .iter_mut()
-        .filter(|part| !part.uri.is_empty())
-    {
-        if part.uri == there {
-            part.uri.clone_from(&here);
-        } else if let Some(uri) = links.here(&part.uri, Mention::Contents, &context.principal) {
-            part.uri = uri;
-        }
-    }
-    Ok(contents.contents)
-}
-
-impl Resource for UpstreamResource {
-    fn definition(&self) -> &ResourceDefinition {
-        &self.definition
-    }
-
-    fn read(&self, context: Arc<CallContext>) -> ReadFuture {
-        Box::pin(read(
-            Arc::clone(&self.upstream),
-            Arc::clone(&self.links),
-            context,
-            self.definition.uri().to_owned(),
-            (*self.own).to_owned(),
-        ))
-    }
-}
-
-impl ResourceTemplate for UpstreamTemplate {
-    fn definition(&self) -> &ResourceDefinition {
-        &self.definition
-    }
-
-    fn read(&self, context: Arc<CallContext>, uri: &str, _: Parameters) -> ReadFuture {
-        let Some(there) = self.prefix.there(uri) else {
-            return Box::pin(std::future::ready(Err(ResourceError::not_found())));
-        };
-        Box::pin(read(
-            Arc::clone(&self.upstream),
-            Arc::clone(&self.links),
-            context,
-            uri.to_owned(),
-            there.into_owned(),
-        ))
-    }
-
-    fn completes(&self, _: &str) -> bool {
-        self.completes
-    }
-
-    fn complete(&self, context: Arc<CallContext>, request: CompletionRequest) -> VariableFuture {
-        let reference = json!({"type": "ref/resource", "uri": self.own});
-        let upstream = Arc::clone(&self.upstream);
-        Box::pin(async move {
-            complete(&upstream, &context, reference, request)
-                .await
-                .map_err(|error| ResourceError::new(message_of(&upstream.name, &error)))
-        })
-    }
-}
-
 struct UpstreamPrompt {
     upstream: Arc<Upstream>,
     definition: PromptDefinition,
     name: String,
     links: Arc<Links>,
     completes: bool,
-}
-
-impl Prompt for UpstreamPrompt {
-    fn definition(&self) -> &PromptDefinition {
-        &self.definition
-    }
-
-    fn get(&self, context: Arc<CallContext>, arguments: Parameters) -> PromptFuture {
-        #[derive(Deserialize)]
-        struct Got {
-            description: Option<String>,
-            messages: Vec<PromptMessage>,
-        }
-        let (upstream, name) = (Arc::clone(&self.upstream), self.name.clone());
-        let links = Arc::clone(&self.links);
-        Box::pin(async move {
-            let arguments: Map<String, Value> = arguments
-                .iter()
-                .map(|(name, value)| (name.to_owned(), value.into()))
-                .collect();
-            let params = Params::new()
-                .with("name", &*name)
-                .with("arguments", arguments);
-            let operation = Operation::prompt(&name);
-            let answered = upstream.read(&operation, params, &context, None).await;
-            let result = answered.map_err(|error| match error {
-                CallError::Client(ClientError::Rpc(error)) if error.code == -32602 => {
-                    PromptError::invalid(error.message)
-                }
-                CallError::Client(ClientError::Rpc(error)) => {
-                    PromptError::new(format!("{}: {}", upstream.name, error.message))
-                }
-                other => PromptError::new(message_of(&upstream.name, &other)).caused_by(other),
-            })?;
-            let got: Got = serde_json::from_str(result.get()).map_err(|error| {
-                PromptError::new(format!(
-                    "the response of the upstream server {} is not a prompt",
-                    upstream.name
-                ))
-                .caused_by(error)
-            })?;
-            let mut messages = got.messages;
-            for message in &mut messages {
-                links.rename(&mut message.content, &context.principal);
-            }
-            let mut output = PromptOutput::new(messages);
-            if let Some(description) = got.description {
-                output = output.with_description(description);
-            }
-            Ok(output)
-        })
-    }
-
-    fn completes(&self, _: &str) -> bool {
-        self.completes
-    }
-
-    fn complete(&self, context: Arc<CallContext>, request: CompletionRequest) -> ArgumentFuture {
-        let reference = json!({"type": "ref/prompt", "name": self.name});
-        let upstream = Arc::clone(&self.upstream);
-        Box::pin(async move {
-            complete(&upstream, &context, reference, request)
-                .await
-                .map_err(|error| PromptError::new(message_of(&upstream.name, &error)))
-        })
-    }
-}
-
-async fn complete(
-    upstream: &Upstream,
-    context: &Arc<CallContext>,
-    reference: Value,
-    request: CompletionRequest,
-) -> Result<Completions, CallError> {
-    #[derive(Deserialize)]
-    struct Completed {
-        completion: Completion,
-    }
-    #[derive(Deserialize)]
-    struct Completion {
-        #[serde(default)]
-        values: Vec<String>,
-        total: Option<usize>,
-    }
-    let mut params = Params::new().with("ref", reference).with(
-        "argument",
-        json!({"name": request.argument, "value": request.value}),
-    );
-    if !request.arguments.is_empty() {
-        let known: Map<String, Value> = request
-            .arguments
-            .iter()
-            .map(|(name, value)| (name.to_owned(), value.into()))
-            .collect();
-        params = params.with("context", json!({ "arguments": known }));
-    }
-    let operation = Operation::new("completion/complete");
-    let result = upstream.read(&operation, params, context, None).await?;
-    let completed: Completed = serde_json::from_str(result.get()).map_err(|error| {
-        ClientError::Protocol(format!("invalid response to completion/complete: {error}"))
-    })?;
-    let completions = Completions::new(completed.completion.values);
-    Ok(match completed.completion.total {
-        Some(total) => completions.of_total(total),
-        None => completions,
-    })
 }

@@ -1,11 +1,16 @@
 //! Tools of the filesystem toolset, with their arguments and results.
 
+mod arguments;
+
+use arguments::{
+    AtPath, ContentText, EditFile, ListWithSizes, Move, ReadMany, ReadText, Search, SortBy, TreeOf,
+    Write,
+};
 use std::sync::Arc;
 
 use schemars::JsonSchema;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use url::Url;
 
 use super::config::{FilesystemConfig, FilesystemLimits};
@@ -76,138 +81,9 @@ pub fn toolset(grounds: &ToolsetContext<'_>) -> Result<Toolset, ToolsetError> {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct ReadText {
-    /// The file.
-    path: String,
-    /// Return only this number of lines from the end.
-    tail: Option<usize>,
-    /// Return only this number of lines from the beginning.
-    head: Option<usize>,
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct AtPath {
-    /// The file or directory.
-    path: String,
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct ReadMany {
-    /// The files.
-    #[schemars(length(min = 1, max = 1000))]
-    paths: Vec<String>,
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct Write {
-    /// The file, which can exist already.
-    path: String,
-    /// The whole new content.
-    content: String,
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct OneEdit {
-    /// The existing text, which can span lines.
-    #[serde(rename = "oldText")]
-    old_text: String,
-    /// The replacement text.
-    #[serde(rename = "newText")]
-    new_text: String,
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct EditFile {
-    /// The file.
-    path: String,
-    /// The edits, applied one after the other.
-    edits: Vec<OneEdit>,
-    /// Only show the changes, without making them.
-    #[serde(default, rename = "dryRun")]
-    dry_run: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum SortBy {
-    #[default]
-    Name,
-    Size,
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct ListWithSizes {
-    /// The directory.
-    path: String,
-    /// Sort by name, or by size with the largest first.
-    #[serde(default, rename = "sortBy")]
-    sort_by: SortBy,
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct TreeOf {
-    /// The directory.
-    path: String,
-    /// Names to exclude, or patterns of paths below the directory.
-    #[serde(default, rename = "excludePatterns")]
-    exclude_patterns: Vec<String>,
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct Search {
-    /// The directory to search.
-    path: String,
-    /// Pattern for paths below it: `*.txt` matches files in the directory, `**/*.txt` also those below it.
-    pattern: String,
-    /// Patterns of paths to exclude.
-    #[serde(default, rename = "excludePatterns")]
-    exclude_patterns: Vec<String>,
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct Move {
-    /// The path to move.
-    source: String,
-    /// The new path, which must not exist.
-    destination: String,
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 struct Nothing {}
 
 // === Results ===
-
-/// A text that clients also get as the member `content` of the structured result.
-struct ContentText(String);
-
-impl IntoOutput for ContentText {
-    fn into_output(self) -> Result<Output, ToolError> {
-        #[derive(Serialize)]
-        struct Same<'t> {
-            content: &'t str,
-        }
-        let output = Output::structured(&Same { content: &self.0 })?;
-        Ok(output.with_content([Content::text(self.0)]))
-    }
-
-    fn output_schema() -> Option<Value> {
-        Some(json!({
-            "type": "object",
-            "properties": { "content": { "type": "string" } },
-            "required": ["content"],
-        }))
-    }
-}
 
 // === Tools ===
 

@@ -1,7 +1,10 @@
 //! The index: staged entries, differences from the working tree, and changes under its lock.
 
+mod files;
+
+pub(super) use files::Files;
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -9,7 +12,6 @@ use std::time::Duration;
 use gix::ObjectId;
 use gix::bstr::{BStr, BString, ByteSlice};
 use gix::dir::walk::EmissionMode;
-use gix::filter::plumbing::pipeline::convert::ToGitOutcome;
 use gix::index::entry::{Flags, Mode as IndexMode, Stage, Stat};
 use gix::index::{File as IndexFile, State};
 
@@ -280,176 +282,6 @@ impl gix::dir::walk::Delegate for Untracked<'_> {
             self.paths.push(path);
         }
         ControlFlow::Continue(())
-    }
-}
-
-/// Files of the working tree in the form in which they would be added.
-pub(super) struct Files<'a> {
-    place: &'a OpenRepository<'a>,
-    index: &'a Index,
-    worktree: &'a Worktree,
-    pipeline: gix::filter::Pipeline<'a>,
-    stat_options: gix::index::entry::stat::Options,
-    /// True if the file system supports executable bits.
-    has_modes: bool,
-}
-
-impl<'a> Files<'a> {
-    pub(super) fn new(
-        place: &'a OpenRepository<'a>,
-        index: &'a Index,
-        worktree: &'a Worktree,
-    ) -> Result<Self, ToolError> {
-        // Only Git's built-in filters are used; configured ones are not trusted.
-        let (pipeline, _) = place
-            .repository
-            .filter_pipeline(None)
-            .doing("read the attributes")?;
-        let snapshot = place.repository.config_snapshot();
-        Ok(Self {
-            place,
-            index,
-            worktree,
-            pipeline,
-            stat_options: place
-                .repository
-                .stat_options()
-                .doing("read the configuration")?,
-            has_modes: snapshot.boolean("core.fileMode").unwrap_or(true),
-        })
-    }
-
-    /// Returns the current version of a path. If the file is unchanged since it was staged, it is not read.
-    pub(super) fn version(
-        &mut self,
-        path: &BStr,
-        staged: Option<&IndexEntry>,
-    ) -> Result<Option<Version>, ToolError> {
-        let found = self.worktree.find(path).doing("look at a file")?;
-        if let Some(staged) = staged
-            && staged.version.mode == Mode::Submodule
-        {
-            // Submodules are not examined: they count as unchanged as long as their folder exists.
-            let is_there = matches!(found, Some(FileKind::Folder));
-            return Ok(is_there.then_some(staged.version));
-        }
-        let Some(FileKind::Tracked { mode, stat }) = found else {
-            return Ok(None);
-        };
-        let mode = self.mode(mode, staged);
-        if let Some(staged) = staged
-            && mode == staged.version.mode
-            && staged.stat.matches(&stat, self.stat_options)
-            && !staged
-                .stat
-                .is_racy(self.index.file.timestamp(), self.stat_options)
-        {
-            return Ok(Some(staged.version));
-        }
-        match self.read(path)? {
-            None => Ok(None),
-            Some(Piece::Whole { bytes, .. }) => {
-                let hash = self.place.repository.object_hash();
-                let id = gix::objs::compute_hash(hash, gix::objs::Kind::Blob, &bytes);
-                let id = id.doing("compute an id")?;
-                Ok(Some(Version { mode, id }))
-            }
-            Some(Piece::TooLarge) => {
-                let id = self.large(path)?;
-                Ok(id.map(|id| Version { mode, id }))
-            }
-        }
-    }
-
-    /// Returns the content of a path as it would be added, with the metadata read at that time.
-    pub(super) fn content(
-        &mut self,
-        path: &BStr,
-        staged: Option<&IndexEntry>,
-    ) -> Result<Option<(Mode, Stat, Vec<u8>)>, ToolError> {
-        match self.read(path)? {
-            None => Ok(None),
-            Some(Piece::Whole { mode, stat, bytes }) => {
-                Ok(Some((self.mode(mode, staged), stat, bytes)))
-            }
-            Some(Piece::TooLarge) => Err(ToolError::new(format!(
-                "the file '{path}' has more than {} bytes, which is more than is read",
-                self.place.limits().file_bytes
-            ))),
-        }
-    }
-
-    /// Returns the content of a path as it would be added; `None` if it is too large.
-    pub(super) fn content_within(&mut self, path: &BStr) -> Result<Option<Vec<u8>>, ToolError> {
-        match self.read(path)? {
-            None => Ok(Some(Vec::new())),
-            Some(Piece::Whole { bytes, .. }) => Ok(Some(bytes)),
-            Some(Piece::TooLarge) => Ok(None),
-        }
-    }
-
-    fn mode(&self, mode: Mode, staged: Option<&IndexEntry>) -> Mode {
-        match staged {
-            Some(staged) if !self.has_modes && mode.is_alike(staged.version.mode) => {
-                staged.version.mode
-            }
-            None if !self.has_modes && mode == Mode::Executable => Mode::File,
-            _ => mode,
-        }
-    }
-
-    fn read(&mut self, path: &BStr) -> Result<Option<Piece>, ToolError> {
-        let content = match self.worktree.read(path, self.place.limits().file_bytes) {
-            Ok(Some(content)) => content,
-            Ok(None) => return Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
-                self.place.stop.hit("file_bytes");
-                return Ok(Some(Piece::TooLarge));
-            }
-            Err(error) => {
-                return Err(error).doing(&format!("read the file '{path}'"));
-            }
-        };
-        let (mode, stat) = (content.mode, content.stat);
-        if mode == Mode::Link {
-            let bytes = content.bytes;
-            return Ok(Some(Piece::Whole { mode, stat, bytes }));
-        }
-        let name = gix::path::from_bstr(path).doing("name a file")?;
-        let converted = self
-            .pipeline
-            .convert_to_git(&*content.bytes, &name, &self.index.file)
-            .doing(&format!("convert the file '{path}' by its attributes"))?;
-        let bytes = match converted {
-            ToGitOutcome::Unchanged(_) => None,
-            ToGitOutcome::Buffer(bytes) => Some(bytes.to_vec()),
-            ToGitOutcome::Process(_) => {
-                return Err(ToolError::internal(
-                    "a program would have been run as a filter",
-                ));
-            }
-        };
-        let bytes = bytes.unwrap_or(content.bytes);
-        Ok(Some(Piece::Whole { mode, stat, bytes }))
-    }
-
-    /// Returns the ID of a file that is too large for memory, without conversions.
-    fn large(&self, path: &BStr) -> Result<Option<ObjectId>, ToolError> {
-        let Some(mut file) = self.worktree.file(path).doing("read a file")? else {
-            return Ok(None);
-        };
-        let size = file.metadata().doing("read a file")?.len();
-        let mut hasher = gix::hash::hasher(self.place.repository.object_hash());
-        hasher.update(format!("blob {size}\0").as_bytes());
-        let mut buffer = vec![0; 256 * 1024];
-        loop {
-            self.place.stop.check()?;
-            match file.read(&mut buffer).doing("read a file")? {
-                0 => break,
-                read => hasher.update(&buffer[..read]),
-            }
-        }
-        Ok(Some(hasher.try_finalize().doing("compute an id")?))
     }
 }
 

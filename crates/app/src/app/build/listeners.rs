@@ -1,0 +1,55 @@
+//! Binds the listeners of the transport and of the admin port.
+
+use super::super::error::AppError;
+use super::super::warnings::warn_in_public;
+use crate::config::{Config, Transport, is_public, validate_bound};
+use crate::environment::Probe;
+use crate::transport::http::{AdminListener, HttpConfig, Listener, Tls};
+use std::net::SocketAddr;
+
+/// Binds the listener of the transport, if it has one, and that of the admin port.
+pub(super) fn bind_listeners(
+    config: &Config,
+) -> Result<(Option<Listener>, Option<AdminListener>), AppError> {
+    let http = &config.http;
+    let listener = match config.transport {
+        Transport::Stdio => None,
+        Transport::Http => Some(bind_http(http)?),
+    };
+    let admin = AdminListener::bind(http).map_err(|source| {
+        let address = http.admin.address(http.host);
+        AppError::Bind {
+            address: address.unwrap_or_else(|| SocketAddr::new(http.host, 0)),
+            source,
+        }
+    })?;
+    Ok((listener, admin))
+}
+
+/// Checks the address that was bound, and warns of what it exposes.
+pub(super) fn check_listener(
+    listener: &Listener,
+    config: &mut Config,
+    probe: &Probe,
+    (authenticates, has_shared_keys): (bool, bool),
+) -> Result<(), AppError> {
+    if let Some(address) = listener.address() {
+        validate_bound(config, address, probe, authenticates)?;
+    }
+    listener.settle(&mut config.http);
+    if is_public(config) {
+        warn_in_public(&config.http, authenticates, has_shared_keys);
+    }
+    Ok(())
+}
+
+fn bind_http(http: &HttpConfig) -> Result<Listener, AppError> {
+    let tls = Tls::load(&http.tls)?;
+    Listener::bind(http, tls).map_err(|source| match http.unix_socket.clone() {
+        Some(path) => AppError::BindFile { path, source },
+        None => {
+            let address = SocketAddr::new(http.host, http.port);
+            AppError::Bind { address, source }
+        }
+    })
+}

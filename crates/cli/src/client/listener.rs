@@ -1,0 +1,153 @@
+//! What a server sends during a call: progress, messages and requests to the user.
+
+use super::super::terminal;
+use super::BAR_AFTER;
+use super::options::Answers;
+use super::text::clean;
+use futures_util::future::BoxFuture;
+use longshore_sources::client::{Listener, RpcError};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+/// Writes progress and log messages to standard error, and responds to elicitation as `--answer` says.
+pub(super) struct Terminal {
+    pub(super) people: bool,
+    pub(super) answers: Option<Answers>,
+    pub(super) begun: Instant,
+    /// True while a progress bar is drawn.
+    pub(super) has_bar: AtomicBool,
+}
+
+impl Terminal {
+    /// Removes the progress bar, if one is drawn.
+    pub(super) fn clear(&self) {
+        if self.has_bar.swap(false, Ordering::Relaxed) {
+            // A failed write to standard error is ignored.
+            let _ = write!(io::stderr(), "\r\x1b[2K");
+        }
+    }
+}
+
+impl Listener for Terminal {
+    fn wants_progress(&self) -> bool {
+        self.people
+    }
+
+    fn wants_log(&self) -> Option<&'static str> {
+        self.people.then_some("debug")
+    }
+
+    fn question(
+        &self,
+        method: String,
+        params: Option<Box<RawValue>>,
+    ) -> BoxFuture<'static, Result<Value, RpcError>> {
+        let params = params.as_deref().map_or("{}", RawValue::get);
+        let params: Value = serde_json::from_str(params).unwrap_or_default();
+        let answer = match self.answers {
+            Some(Answers::Ask) if method == "elicitation/create" => {
+                self.clear();
+                return Box::pin(asked_at_terminal(params));
+            }
+            Some(answers) if method == "elicitation/create" => Ok(answer_of(answers, &params)),
+            _ => Err(RpcError::new(
+                -32601,
+                format!("no user can be asked: {method}"),
+            )),
+        };
+        Box::pin(async { answer })
+    }
+
+    fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
+        if !self.people {
+            return;
+        }
+        let line = progress_line(progress, total, &clean(message.unwrap_or_default()));
+        let mut stderr = io::stderr();
+        // A failed write to standard error is ignored.
+        if !stderr.is_terminal() {
+            let _ = writeln!(stderr, "{line}");
+        } else if BAR_AFTER <= self.begun.elapsed() {
+            self.has_bar.store(true, Ordering::Relaxed);
+            let _ = write!(stderr, "\r\x1b[2K{line}");
+            let _ = stderr.flush();
+        }
+    }
+
+    fn log(&self, level: &str, _: Option<&str>, data: &Value) {
+        if !self.people {
+            return;
+        }
+        let said = data
+            .as_str()
+            .map_or_else(|| data.to_string(), str::to_owned);
+        self.clear();
+        let _ = writeln!(io::stderr(), "{}: {}", clean(level), clean(&said));
+    }
+}
+
+/// Returns a progress report as a line, with a bar if the total is known.
+pub(super) fn progress_line(progress: f64, total: Option<f64>, message: &str) -> String {
+    /// Cells of the bar, and characters of the message.
+    const CELLS: usize = 20;
+    const MESSAGE_MAX: usize = 40;
+    let message: String = message
+        .chars()
+        .filter(|c| *c != '\n')
+        .take(MESSAGE_MAX)
+        .collect();
+    let Some(total) = total.filter(|total| 0.0 < *total) else {
+        return format!("{progress} {message}");
+    };
+    let share = (progress / total).clamp(0.0, 1.0);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "a share of 20 cells"
+    )]
+    let full = (share * CELLS as f64).round() as usize;
+    let bar: String = (0..CELLS)
+        .map(|cell| if cell < full { '#' } else { '.' })
+        .collect();
+    format!("[{bar}] {progress} of {total} {message}")
+}
+
+/// Asks the user at the terminal. Several requests are asked one after the other.
+async fn asked_at_terminal(params: Value) -> Result<Value, RpcError> {
+    static TERMINAL: Mutex<()> = Mutex::new(());
+    let asked = tokio::task::spawn_blocking(move || {
+        let _turn = TERMINAL.lock().unwrap_or_else(PoisonError::into_inner);
+        super::form::fill_in(&params, &mut terminal::User)
+    });
+    let failed = |problem: String| RpcError::new(-32603, format!("the terminal failed: {problem}"));
+    let result = asked.await.map_err(|error| failed(error.to_string()))?;
+    result.map_err(|error| failed(error.to_string()))
+}
+
+/// Builds the result of an elicitation without a user.
+fn answer_of(answers: Answers, params: &Value) -> Value {
+    let is_form = matches!(params["mode"].as_str(), None | Some("form"));
+    if answers == Answers::Decline {
+        return json!({"action": "decline"});
+    }
+    let schema = &params["requestedSchema"];
+    let properties = schema["properties"].as_object();
+    let content: Map<String, Value> = properties
+        .into_iter()
+        .flatten()
+        .filter_map(|(name, property)| Some((name.clone(), property.get("default")?.clone())))
+        .collect();
+    let required = schema["required"].as_array().into_iter().flatten();
+    let is_whole = required
+        .filter_map(Value::as_str)
+        .all(|name| content.contains_key(name));
+    match is_form && is_whole {
+        true => json!({"action": "accept", "content": content}),
+        false => json!({"action": "cancel"}),
+    }
+}

@@ -1,0 +1,186 @@
+//! Builds a client.
+
+use super::super::Guard;
+use super::super::connect::{Connector, Parts};
+use super::super::pools::Pools;
+use super::super::resolve::{self, Resolve};
+use super::{Client, ClientError, Deadlines, HEAD_BYTES, HEADERS, IDLE_CONNECTION_LIFE};
+use hyper_util::client::legacy;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use std::fmt;
+use std::sync::Arc;
+use tokio_rustls::TlsConnector;
+
+/// A [`Client`] in the making.
+pub struct ClientBuilder {
+    pub(super) guard: Guard,
+    pub(super) deadlines: Deadlines,
+    pub(super) max_body: usize,
+    pub(super) redirects: usize,
+    pub(super) idle_connections: usize,
+    pub(super) resolver: Option<Arc<dyn Resolve>>,
+    pub(super) roots: Vec<CertificateDer<'static>>,
+    pub(super) user_roots_only: bool,
+    pub(super) identity: Option<(Vec<CertificateDer<'static>>, Arc<PrivateKeyDer<'static>>)>,
+}
+
+impl ClientBuilder {
+    /// Sets the time limits of each part.
+    #[must_use]
+    pub fn deadlines(mut self, deadlines: Deadlines) -> Self {
+        self.deadlines = deadlines;
+        self
+    }
+
+    /// Sets the maximum response size in bytes, after decompression. Default: 8 MiB.
+    #[must_use]
+    pub fn max_body(mut self, bytes: usize) -> Self {
+        self.max_body = bytes;
+        self
+    }
+
+    /// Sets the number of redirects to follow, each subject to the guard. Default: none; the redirect itself is then
+    /// the response.
+    #[must_use]
+    pub fn redirects(mut self, redirects: usize) -> Self {
+        self.redirects = redirects;
+        self
+    }
+
+    /// Sets the number of idle connections per host, each kept for a minute. Default: 32. Use 0 for clients that
+    /// connect to arbitrary hosts, whose number is not bounded.
+    #[must_use]
+    pub fn idle_connections(mut self, connections: usize) -> Self {
+        self.idle_connections = connections;
+        self
+    }
+
+    /// Sets the name resolver. Default: the system's name servers.
+    #[must_use]
+    pub fn resolver(mut self, resolver: Arc<dyn Resolve>) -> Self {
+        self.resolver = Some(resolver);
+        self
+    }
+
+    /// Adds trusted CA certificates in PEM format.
+    ///
+    /// # Errors
+    ///
+    /// The PEM data contains no certificate.
+    pub fn roots(mut self, pem: &[u8]) -> Result<Self, ClientError> {
+        let before = self.roots.len();
+        for certificate in CertificateDer::pem_slice_iter(pem) {
+            self.roots
+                .push(certificate.map_err(|_| ClientError::NoCertificate)?);
+        }
+        if self.roots.len() == before {
+            return Err(ClientError::NoCertificate);
+        }
+        Ok(self)
+    }
+
+    /// Accepts certificates of no authorities but those given to [`roots`](Self::roots).
+    #[must_use]
+    pub fn own_roots_only(mut self) -> Self {
+        self.user_roots_only = true;
+        self
+    }
+
+    /// Shows a certificate to servers that ask for one: its chain and its private key, in PEM form.
+    ///
+    /// # Errors
+    ///
+    /// There is no certificate, or no key in it.
+    pub fn identity(mut self, chain: &[u8], key: &[u8]) -> Result<Self, ClientError> {
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
+        let chain = chain.map_err(|_| ClientError::NoCertificate)?;
+        if chain.is_empty() {
+            return Err(ClientError::NoCertificate);
+        }
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| ClientError::NoKey)?;
+        self.identity = Some((chain, Arc::new(key)));
+        Ok(self)
+    }
+
+    /// The client.
+    ///
+    /// # Errors
+    ///
+    /// A certificate that cannot be used.
+    pub fn build(self) -> Result<Client, ClientError> {
+        let tls = TlsConnector::from(Arc::new(self.tls()?));
+        let connector = Connector::new(Parts {
+            guard: self.guard.clone(),
+            resolver: self.resolver.unwrap_or_else(resolve::shared),
+            tls,
+            deadlines: self.deadlines,
+        });
+        let mut builder = legacy::Client::builder(TokioExecutor::new());
+        builder
+            .pool_timer(TokioTimer::new())
+            .timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_CONNECTION_LIFE)
+            .pool_max_idle_per_host(self.idle_connections)
+            .http1_max_buf_size(usize::from(HEAD_BYTES))
+            .http1_max_headers(HEADERS)
+            .http2_max_header_list_size(u32::from(HEAD_BYTES));
+        Ok(Client {
+            pools: Pools::new(builder, connector),
+            guard: Arc::new(self.guard),
+            deadlines: self.deadlines,
+            max_body: self.max_body,
+            redirects: self.redirects,
+        })
+    }
+
+    /// Builds the connector, for code that uses another protocol on the connections.
+    ///
+    /// # Errors
+    ///
+    /// A certificate is invalid.
+    #[cfg(feature = "otlp")]
+    pub fn connector(self) -> Result<Connector, ClientError> {
+        let tls = TlsConnector::from(Arc::new(self.tls()?));
+        Ok(Connector::new(Parts {
+            guard: self.guard,
+            resolver: self.resolver.unwrap_or_else(resolve::shared),
+            tls,
+            deadlines: self.deadlines,
+        }))
+    }
+
+    pub(super) fn tls(&self) -> Result<ClientConfig, ClientError> {
+        let mut roots = RootCertStore::empty();
+        if !self.user_roots_only {
+            roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+        }
+        for root in &self.roots {
+            roots.add(root.clone()).map_err(ClientError::Certificate)?;
+        }
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(ClientError::Tls)?
+            .with_root_certificates(roots);
+        let mut config = match &self.identity {
+            None => builder.with_no_client_auth(),
+            Some((chain, key)) => builder
+                .with_client_auth_cert(chain.clone(), key.clone_key())
+                .map_err(ClientError::Certificate)?,
+        };
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(config)
+    }
+}
+
+impl fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientBuilder")
+            .field("guard", &self.guard)
+            .field("deadlines", &self.deadlines)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,133 @@
+//! Strings of JSON, and the search for their end.
+
+use super::is_special;
+use std::borrow::Cow;
+
+/// A JSON string as it stands in the document, without its quotes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JsonString<'a> {
+    pub(super) raw: &'a str,
+    pub(super) escaped: bool,
+}
+
+impl<'a> JsonString<'a> {
+    /// Reads a value's text as a string. `None` if it is something else.
+    #[inline]
+    pub fn of_value(value: &'a str) -> Option<Self> {
+        let [b'"', inner @ .., b'"'] = value.as_bytes() else {
+            return None;
+        };
+        Some(Self {
+            raw: value.get(1..value.len() - 1)?,
+            escaped: inner.contains(&b'\\'),
+        })
+    }
+
+    /// Passes on the unescaped text, which is nearly always the raw text.
+    #[inline]
+    pub(crate) fn with_text<R>(self, read: impl FnOnce(&str) -> R) -> R {
+        if self.escaped {
+            read(&self.unescape())
+        } else {
+            read(self.raw)
+        }
+    }
+
+    /// One bit of 64, equal for equal names. A name with escapes gets all bits, since it may equal any.
+    #[inline(always)]
+    pub(super) fn mark(self) -> u64 {
+        if self.escaped {
+            return u64::MAX;
+        }
+        let bytes = self.raw.as_bytes();
+        let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else {
+            return 1;
+        };
+        let sum = bytes.len() as u64 + u64::from(*first) * 5 + u64::from(*last) * 9;
+        1 << (sum & 63)
+    }
+
+    /// Returns the raw text if it has no escapes.
+    #[inline]
+    pub fn as_written(self) -> Option<&'a str> {
+        (!self.escaped).then_some(self.raw)
+    }
+
+    /// Returns the text with escapes resolved.
+    #[inline]
+    pub(crate) fn unescape(self) -> Cow<'a, str> {
+        if self.escaped {
+            // The scanner has let only escapes through that mean something.
+            let quoted = format!("\"{}\"", self.raw);
+            Cow::Owned(serde_json::from_str(&quoted).unwrap_or_default())
+        } else {
+            Cow::Borrowed(self.raw)
+        }
+    }
+}
+
+/// Returns the number of leading bytes of a string without quote, backslash or control character.
+///
+/// Eight bytes at a time, and long runs 64 at a time in a form that compiles to vector instructions.
+#[inline(always)]
+pub(crate) fn plain_prefix(bytes: &[u8]) -> usize {
+    let mut at = 0;
+    // Most strings of a message end within this loop.
+    while at < 32 {
+        let Some(word) = bytes[at..].first_chunk::<8>() else {
+            return at + plain_tail(&bytes[at..]);
+        };
+        let special = special_bytes(u64::from_le_bytes(*word));
+        if special != 0 {
+            return at + (special.trailing_zeros() / 8) as usize;
+        }
+        at += 8;
+    }
+    at + plain_run(&bytes[at..])
+}
+
+#[inline(never)]
+fn plain_run(bytes: &[u8]) -> usize {
+    let mut at = 0;
+    // Bytes instead of truth values, and no early end: so it compiles to vector instructions.
+    let special = |found: u8, b: &u8| {
+        found | u8::from(*b < 0x20) | u8::from(*b == b'"') | u8::from(*b == b'\\')
+    };
+    for chunk in bytes.chunks_exact(64) {
+        if chunk.iter().fold(0, special) != 0 {
+            break;
+        }
+        at += 64;
+    }
+    at + plain_words(&bytes[at..])
+}
+
+fn plain_words(bytes: &[u8]) -> usize {
+    let mut at = 0;
+    while let Some(word) = bytes[at..].first_chunk::<8>() {
+        let special = special_bytes(u64::from_le_bytes(*word));
+        if special != 0 {
+            return at + (special.trailing_zeros() / 8) as usize;
+        }
+        at += 8;
+    }
+    at + plain_tail(&bytes[at..])
+}
+
+fn plain_tail(bytes: &[u8]) -> usize {
+    bytes
+        .iter()
+        .position(|b| is_special(*b))
+        .unwrap_or(bytes.len())
+}
+
+/// Sets the high bit of each byte that [`is_special`]. The subtraction borrows, so bytes above the lowest marked byte
+/// may be wrong; the lowest is right.
+#[inline]
+fn special_bytes(word: u64) -> u64 {
+    const ONES: u64 = u64::MAX / 255;
+    const HIGH: u64 = ONES * 0x80;
+    let zero = |word: u64| word.wrapping_sub(ONES) & !word;
+    let control = word.wrapping_sub(ONES * 0x20) & !word;
+    (control | zero(word ^ (ONES * b'"' as u64)) | zero(word ^ (ONES * b'\\' as u64))) & HIGH
+}

@@ -1,0 +1,227 @@
+//! Requests and their results, with the client requests that a server sends in between.
+
+use super::error::ClientError;
+use super::http::HeaderInfo;
+use super::lifecycle::DiscoveryOutcome;
+use super::shared::Listener;
+use super::wire;
+use super::wire::RequestMeta;
+use super::wire::{Params, RpcError};
+use super::{Abandoned, CLIENT_CAPABILITIES, Client, DISCOVER, INPUT_REQUIRED, Link, ROUNDS_MAX};
+use crate::catalog::path_deserializer;
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+impl Client {
+    /// Makes a request and waits for its result. Dropping the future cancels the request at the server.
+    ///
+    /// The client requests of the server go to `listener`, in every protocol version; so do progress and log
+    /// messages.
+    ///
+    /// # Errors
+    ///
+    /// The server rejects the request, disconnects, or does not respond in time.
+    pub async fn request(
+        &self,
+        method: &'static str,
+        params: Params,
+        listener: Option<Arc<dyn Listener>>,
+        limit: Option<Duration>,
+    ) -> Result<Box<RawValue>, ClientError> {
+        self.ask(method, &params, listener, limit).await
+    }
+
+    /// Makes a request whose parameters can be used again.
+    pub async fn ask(
+        &self,
+        method: &'static str,
+        params: &Params,
+        listener: Option<Arc<dyn Listener>>,
+        limit: Option<Duration>,
+    ) -> Result<Box<RawValue>, ClientError> {
+        if self.revision.has_sessions() {
+            return self.exchange(method, params, listener, limit).await;
+        }
+        let result = self
+            .exchange(method, params, listener.clone(), limit)
+            .await?;
+        // Few results contain client requests. The backslash is checked because the marker can be escaped.
+        let text = result.get();
+        if !text.contains(INPUT_REQUIRED) && !text.contains("\\u") {
+            return Ok(result);
+        }
+        Box::pin(self.answer_questions(method, params, result, listener, limit)).await
+    }
+
+    /// In 2026-07-28, a result can contain client requests, and the request is repeated with the responses (MRTR).
+    async fn answer_questions(
+        &self,
+        method: &'static str,
+        params: &Params,
+        mut result: Box<RawValue>,
+        listener: Option<Arc<dyn Listener>>,
+        limit: Option<Duration>,
+    ) -> Result<Box<RawValue>, ClientError> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct ClientRound {
+            #[serde(default)]
+            result_type: String,
+            #[serde(default)]
+            input_requests: Map<String, Value>,
+            request_state: Option<Box<RawValue>>,
+        }
+        #[derive(Deserialize)]
+        struct Question {
+            method: String,
+            params: Option<Box<RawValue>>,
+        }
+        for _ in 0..ROUNDS_MAX {
+            let round: ClientRound = match serde_json::from_str(result.get()) {
+                Ok(round) => round,
+                Err(_) => return Ok(result),
+            };
+            if round.result_type != INPUT_REQUIRED {
+                return Ok(result);
+            }
+            let mut answers = Map::new();
+            for (key, question) in round.input_requests {
+                let question: Question = path_deserializer::read(&question).map_err(|misfit| {
+                    ClientError::Protocol(format!("a question of its: {}", misfit.cause))
+                })?;
+                let asked = match &listener {
+                    Some(listener) => listener.question(question.method, question.params).await,
+                    None => Err(RpcError::new(-32601, "no client can be asked")),
+                };
+                answers.insert(key, asked.map_err(ClientError::Rpc)?);
+            }
+            let mut again = params.clone();
+            if !answers.is_empty() {
+                again = again.with("inputResponses", Value::Object(answers));
+            }
+            if let Some(state) = round.request_state {
+                again = again.raw("requestState", state);
+            }
+            result = self
+                .exchange(method, &again, listener.clone(), limit)
+                .await?;
+        }
+        Err(ClientError::Protocol(format!(
+            "it asked more than {ROUNDS_MAX} times about one request"
+        )))
+    }
+
+    pub(super) async fn exchange(
+        &self,
+        method: &'static str,
+        params: &Params,
+        listener: Option<Arc<dyn Listener>>,
+        limit: Option<Duration>,
+    ) -> Result<Box<RawValue>, ClientError> {
+        let stateless = !self.revision.has_sessions();
+        let mut extra = RequestMeta::default();
+        if let Some(listener) = &listener {
+            extra.progress = listener.wants_progress();
+            extra.log_level = listener.wants_log().filter(|_| stateless);
+        }
+        // Parameters that declare capabilities of their own also contain the introduction.
+        if stateless && !params.meta.contains_key(CLIENT_CAPABILITIES) {
+            extra.introduction = &self.introduction;
+        }
+        let mut expected = self.shared.expect(listener.clone())?;
+        let id = expected.id;
+        if let Some(listener) = listener {
+            listener.sent(id);
+        }
+        let message = Bytes::from(wire::request_with(id, method, params, &extra));
+        let mut abandoned = Abandoned {
+            client: self,
+            id,
+            // `initialize` cannot be cancelled. In the stateless lifecycle, closing the connection is sufficient.
+            tells: !(matches!(method, "initialize" | DISCOVER)
+                || stateless && matches!(self.link, Link::Http(_))),
+        };
+        let limit = limit.unwrap_or(self.options.request_timeout);
+        // Pinned in place, so that the timeout does not move the whole future.
+        let exchanged = std::pin::pin!(async {
+            match &self.link {
+                Link::Stdio(link) => link.send(message).await?,
+                Link::Legacy(link) => link.send(message).await?,
+                Link::Http(link) => {
+                    // Headers mirror it in versions without sessions.
+                    let name = stateless
+                        .then(|| {
+                            let mut named = ["name", "uri", "taskId"].into_iter();
+                            named.find_map(|member| params.text(member))
+                        })
+                        .flatten();
+                    let about = HeaderInfo {
+                        method,
+                        name: name.as_deref(),
+                        arguments: &params.headers,
+                        meta: (!params.meta.is_empty()).then_some(&params.meta),
+                    };
+                    link.exchange(message, Some(id), about, &self.shared)
+                        .await?;
+                }
+            }
+            expected.answer().await
+        });
+        let answered = timeout(limit, exchanged).await;
+        let answered = answered.map_err(|_| ClientError::Timeout(limit))?;
+        abandoned.tells = false;
+        if answered.as_ref().is_err_and(ClientError::is_refusal) {
+            self.shared.over(id);
+        }
+        match answered {
+            Err(ClientError::RevisionRefused { said }) => {
+                Err(Box::pin(self.has_left_era(method, said)).await)
+            }
+            answered => answered,
+        }
+    }
+
+    /// Probes again, to distinguish a server that has left its lifecycle from one that rejects a single request.
+    async fn has_left_era(&self, method: &str, said: Box<ClientError>) -> ClientError {
+        if method != DISCOVER {
+            if !self.revision.has_sessions() {
+                let limit = Some(self.options.connect_timeout);
+                if let (DiscoveryOutcome::Modern(_), _) = Box::pin(self.probe(limit)).await {
+                    return *said;
+                }
+            }
+            self.options.lifecycle_cache.forget();
+        }
+        ClientError::RevisionRefused { said }
+    }
+
+    /// Returns request parameters that include the client's introduction.
+    pub(super) fn introduced(&self, params: Params) -> Params {
+        params
+            .meta(
+                "io.modelcontextprotocol/protocolVersion",
+                self.revision.as_str(),
+            )
+            .meta(
+                "io.modelcontextprotocol/clientInfo",
+                json!(self.options.implementation),
+            )
+            .meta(
+                CLIENT_CAPABILITIES,
+                Value::Object(self.options.capabilities.clone()),
+            )
+    }
+
+    /// Returns request parameters that declare one more extension than usual, in 2026-07-28.
+    pub(crate) fn declaring(&self, params: Params, extension: &str) -> Params {
+        let mut capabilities = Value::Object(self.options.capabilities.clone());
+        capabilities["extensions"][extension] = json!({});
+        self.introduced(params)
+            .meta(CLIENT_CAPABILITIES, capabilities)
+    }
+}

@@ -1,0 +1,381 @@
+//! Connecting: which link, which lifecycle, which protocol version.
+
+use super::error::ClientError;
+use super::legacy;
+use super::lifecycle;
+use super::lifecycle::Lifecycle;
+use super::lifecycle::{DetectedLifecycle, Discovered, DiscoveryOutcome, judge};
+use super::shared::{Expected, Shared};
+use super::stdio;
+use super::wire;
+use super::wire::Params;
+use super::wire::RequestMeta;
+use super::{
+    Client, DISCOVER, Initialized, Link, OPENS, Options, PROBES_MAX, PROGRAM_PROBE, ServerInfo,
+    Target,
+};
+use crate::net::{self};
+use crate::protocol::{Implementation, Revision};
+use arc_swap::ArcSwap;
+use futures_util::FutureExt as _;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout};
+
+impl Client {
+    /// Connects to a server and negotiates the protocol version.
+    ///
+    /// # Errors
+    ///
+    /// The server is not reachable, or does not speak MCP.
+    pub async fn connect(target: Target, options: Options) -> Result<Self, ClientError> {
+        let limit = options.connect_timeout;
+        timeout(limit, Self::open(&target, options))
+            .await
+            .unwrap_or(Err(ClientError::Timeout(limit)))
+    }
+
+    async fn open(target: &Target, options: Options) -> Result<Self, ClientError> {
+        // Slightly less than the whole timeout, which leaves time to report the problem.
+        let deadline = Instant::now() + options.connect_timeout.mul_f64(0.9);
+        let mut client = Self::start(target, options)?;
+        match client.options.lifecycle {
+            Lifecycle::Modern => client.open_modern(deadline).await?,
+            Lifecycle::Legacy => {
+                client.open_legacy(target, None, deadline).await?;
+            }
+            Lifecycle::Auto => {
+                let remembered = match client.options.lifecycle_cache.get() {
+                    Some(DetectedLifecycle::Legacy) => client.initialize(deadline).await,
+                    Some(DetectedLifecycle::HttpSse) => {
+                        client.open_http_sse(target, deadline).await
+                    }
+                    Some(DetectedLifecycle::Modern) | None => {
+                        return client.detect(target, deadline).await;
+                    }
+                };
+                match remembered {
+                    Ok(()) => {}
+                    Err(error) if lifecycle::refutes_legacy(&error) => {
+                        client.options.lifecycle_cache.forget();
+                        let client = Self::start(target, client.options.clone())?;
+                        return client.detect(target, deadline).await;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(client)
+    }
+
+    /// Creates a client whose protocol version is not negotiated yet.
+    fn start(target: &Target, options: Options) -> Result<Self, ClientError> {
+        let shared = Arc::new(Shared::new(options.events.clone()));
+        let link = match target {
+            Target::Program(program) => Link::Stdio(stdio::Link::start(
+                program,
+                &options.name,
+                &options,
+                &shared,
+            )?),
+            Target::Url {
+                url,
+                headers,
+                client,
+            } => Link::Http(Arc::new(super::http::Link::new(
+                client.clone(),
+                url.clone(),
+                headers.clone(),
+                &options,
+            )?)),
+        };
+        let server = ServerInfo {
+            revision: Revision::NEWEST_WITH_SESSIONS,
+            implementation: Implementation::default(),
+            capabilities: Map::new(),
+            instructions: None,
+        };
+        Ok(Self {
+            link,
+            shared,
+            revision: server.revision,
+            server: Arc::new(ArcSwap::from_pointee(server)),
+            options,
+            introduction: String::new(),
+            background: Vec::new(),
+            watching: tokio::sync::Mutex::default(),
+        })
+    }
+
+    /// Probes with `server/discover`, and falls back to `initialize` for a legacy server.
+    async fn detect(mut self, target: &Target, deadline: Instant) -> Result<Self, ClientError> {
+        self.speak(Revision::V2026_07_28);
+        let limit = self.probe_time(deadline);
+        let mut late = None;
+        let mut verdict = DiscoveryOutcome::Again;
+        for _ in 0..PROBES_MAX {
+            (verdict, late) = self.probe(limit).await;
+            if !matches!(verdict, DiscoveryOutcome::Again) {
+                break;
+            }
+        }
+        let (revision, is_certain) = match verdict {
+            DiscoveryOutcome::Modern(discovered) => {
+                self.options.lifecycle_cache.set(DetectedLifecycle::Modern);
+                self.begin_modern(*discovered).await?;
+                return Ok(self);
+            }
+            DiscoveryOutcome::Failed(error) => return Err(error),
+            DiscoveryOutcome::Again => {
+                return Err(ClientError::Protocol(
+                    "it rejects a protocol version that it lists as supported".to_owned(),
+                ));
+            }
+            DiscoveryOutcome::Legacy {
+                revision,
+                is_certain,
+            } => (revision, is_certain),
+            DiscoveryOutcome::Silent => (None, false),
+        };
+        // Some programs end when they receive an unknown request.
+        let has_died = matches!(self.link, Link::Stdio(_)) && self.shared.is_closed();
+        if has_died {
+            tracing::debug!(
+                upstream = self.options.name,
+                "the program ended at server/discover; starting it again with initialize"
+            );
+            self = Self::start(target, self.options.clone())?;
+        }
+        let began = Instant::now();
+        let opened = self.open_legacy(target, revision, deadline).await;
+        // A program that was slow to start may have responded meanwhile.
+        let late = late.and_then(|mut late: Expected| late.answer().now_or_never());
+        let (answered_late, late) = match late.map(judge) {
+            Some(DiscoveryOutcome::Modern(discovered)) => (true, Some(discovered)),
+            Some(_) => (true, None),
+            None => (false, None),
+        };
+        match (opened, late) {
+            (Ok(_), Some(_)) => self.options.lifecycle_cache.set(DetectedLifecycle::Modern),
+            (Ok(lifecycle), None) => {
+                // A server that handled `initialize` much faster had time to respond to the probe, so it ignores that
+                // method.
+                let knows_it = is_certain
+                    || has_died
+                    || answered_late
+                    || limit.is_some_and(|limit| began.elapsed() < limit / 2);
+                if knows_it {
+                    self.options.lifecycle_cache.set(lifecycle);
+                }
+            }
+            (Err(_), Some(discovered)) => {
+                self.speak(Revision::V2026_07_28);
+                self.options.lifecycle_cache.set(DetectedLifecycle::Modern);
+                self.begin_modern(*discovered).await?;
+            }
+            (Err(error), None) => return Err(error),
+        }
+        Ok(self)
+    }
+
+    /// Timeout of one probe; leaves time for `initialize`.
+    fn probe_time(&self, deadline: Instant) -> Option<Duration> {
+        let third = deadline.saturating_duration_since(Instant::now()) / 3;
+        Some(match self.link {
+            Link::Stdio(_) => third.min(PROGRAM_PROBE),
+            Link::Http(_) | Link::Legacy(_) => third,
+        })
+    }
+
+    /// Sends one `server/discover` request. Returns the pending response too if a program did not respond in time.
+    pub(super) async fn probe(
+        &self,
+        limit: Option<Duration>,
+    ) -> (DiscoveryOutcome, Option<Expected>) {
+        let Link::Stdio(link) = &self.link else {
+            let params = Params::new();
+            let outcome = Box::pin(self.exchange(DISCOVER, &params, None, limit)).await;
+            return (judge(outcome), None);
+        };
+        let limit = limit.unwrap_or(self.options.connect_timeout);
+        let mut expected = match self.shared.expect(None) {
+            Ok(expected) => expected,
+            Err(error) => return (judge(Err(error)), None),
+        };
+        let extra = RequestMeta {
+            introduction: &self.introduction,
+            ..RequestMeta::default()
+        };
+        let message = wire::request_with(expected.id, DISCOVER, &Params::new(), &extra);
+        if let Err(error) = link.send(message.into()).await {
+            return (judge(Err(error)), None);
+        }
+        match timeout(limit, expected.answer()).await {
+            Ok(outcome) => (judge(outcome), None),
+            Err(_) => (DiscoveryOutcome::Silent, Some(expected)),
+        }
+    }
+
+    /// Connects with revision 2026-07-28 only.
+    async fn open_modern(&mut self, deadline: Instant) -> Result<(), ClientError> {
+        self.speak(Revision::V2026_07_28);
+        for _ in 0..PROBES_MAX {
+            let limit = deadline.saturating_duration_since(Instant::now());
+            let params = Params::new();
+            let outcome = Box::pin(self.exchange(DISCOVER, &params, None, Some(limit))).await;
+            let error = outcome.as_ref().err().cloned();
+            match judge(outcome) {
+                DiscoveryOutcome::Modern(discovered) => {
+                    return self.begin_modern(*discovered).await;
+                }
+                DiscoveryOutcome::Again => {}
+                DiscoveryOutcome::Failed(error) => return Err(error),
+                DiscoveryOutcome::Silent => {
+                    return Err(ClientError::Timeout(self.options.connect_timeout));
+                }
+                DiscoveryOutcome::Legacy { .. } => {
+                    let why = error.map_or_else(
+                        || "its response to server/discover is not valid".to_owned(),
+                        |error| format!("server/discover: {error}"),
+                    );
+                    return Err(ClientError::Protocol(format!(
+                        "it does not speak revision 2026-07-28, and no other is allowed (protocol is modern): {why}"
+                    )));
+                }
+            }
+        }
+        Err(ClientError::Protocol(
+            "it rejects a protocol version that it lists as supported".to_owned(),
+        ))
+    }
+
+    /// Connects with `initialize`, and over HTTP+SSE if the server refuses that.
+    async fn open_legacy(
+        &mut self,
+        target: &Target,
+        revision: Option<Revision>,
+        deadline: Instant,
+    ) -> Result<DetectedLifecycle, ClientError> {
+        self.speak(revision.unwrap_or(Revision::NEWEST_WITH_SESSIONS));
+        let error = match self.initialize(deadline).await {
+            Ok(()) => return Ok(DetectedLifecycle::Legacy),
+            Err(error) => error,
+        };
+        if !lifecycle::may_be_http_sse(&error) {
+            return Err(error);
+        }
+        match self.link_by_http_sse(target).await {
+            Ok(true) => {}
+            Ok(false) | Err(_) => return Err(error),
+        }
+        self.initialize(deadline).await?;
+        Ok(DetectedLifecycle::HttpSse)
+    }
+
+    async fn open_http_sse(
+        &mut self,
+        target: &Target,
+        deadline: Instant,
+    ) -> Result<(), ClientError> {
+        self.link_by_http_sse(target).await?;
+        self.initialize(deadline).await
+    }
+
+    /// Opens the HTTP+SSE stream of 2024-11-05. Returns false if the server is a program.
+    async fn link_by_http_sse(&mut self, target: &Target) -> Result<bool, ClientError> {
+        let Target::Url {
+            url,
+            headers,
+            client,
+        } = target
+        else {
+            return Ok(false);
+        };
+        let (client, url, headers) = (client.clone(), url.clone(), headers.clone());
+        let link = legacy::Link::open(client, url, headers, &self.options, &self.shared).await?;
+        self.link = Link::Legacy(Box::new(link));
+        Ok(true)
+    }
+
+    /// Sets the protocol version of later requests.
+    fn speak(&mut self, revision: Revision) {
+        self.revision = revision;
+        self.introduction.clear();
+        if !revision.has_sessions() {
+            let said = self.introduced(Params::new()).meta;
+            if let Ok(said) = serde_json::to_string(&said) {
+                said[1..said.len() - 1].clone_into(&mut self.introduction);
+            }
+        }
+        if let Link::Http(link) = &self.link {
+            // A handshake begins without a version.
+            link.speak((!revision.has_sessions()).then_some(revision));
+        }
+    }
+
+    /// Connects with `initialize`, for versions up to 2025-11-25.
+    async fn initialize(&mut self, deadline: Instant) -> Result<(), ClientError> {
+        let params = Params::new()
+            .with("protocolVersion", self.revision.as_str())
+            .with(
+                "capabilities",
+                Value::Object(self.options.capabilities.clone()),
+            )
+            .with("clientInfo", json!(self.options.implementation));
+        let limit = self.options.connect_timeout;
+        let left = deadline.saturating_duration_since(Instant::now());
+        let asked = self.exchange("initialize", &params, None, Some(left));
+        let result = match asked.await {
+            Err(ClientError::Timeout(_)) if self.garbage() > 0 => {
+                return Err(ClientError::Protocol(
+                    "it writes lines that are not messages, and does not respond; check that the command starts an MCP server over standard input and output"
+                        .to_owned(),
+                ));
+            }
+            Err(ClientError::Timeout(_)) => return Err(ClientError::Timeout(limit)),
+            result => result?,
+        };
+        let result: Initialized = serde_json::from_str(result.get()).map_err(|error| {
+            ClientError::Protocol(format!("invalid response to initialize: {error}"))
+        })?;
+        let revision = Revision::parse(&result.protocol_version)
+            .filter(|revision| revision.has_sessions())
+            .ok_or_else(|| {
+                ClientError::Protocol(format!("it speaks revision {:?}", result.protocol_version))
+            })?;
+        self.revision = revision;
+        self.server.store(Arc::new(ServerInfo {
+            revision,
+            implementation: result.server_info,
+            capabilities: result.capabilities,
+            instructions: result.instructions,
+        }));
+        if let Link::Http(link) = &self.link {
+            link.speak(Some(revision));
+        }
+        self.notify("notifications/initialized", &Params::new())
+            .await?;
+        // Without either, every message on that stream would be ignored.
+        let is_heard = self.options.events.is_some() || !self.options.capabilities.is_empty();
+        if let Link::Http(link) = &self.link
+            && is_heard
+        {
+            let opened = Arc::new(Notify::new());
+            let listening = Arc::clone(link).listen(Arc::clone(&self.shared), Arc::clone(&opened));
+            self.background.push(net::spawn(listening).abort_handle());
+            // Some servers lose client requests for a stream that is not open yet.
+            if !self.options.capabilities.is_empty() {
+                let _ = timeout(OPENS, opened.notified()).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets up a connection of version 2026-07-28.
+    async fn begin_modern(&mut self, discovered: Discovered) -> Result<(), ClientError> {
+        self.server.store(Arc::new(discovered.into_info()));
+        self.subscribe().await
+    }
+}

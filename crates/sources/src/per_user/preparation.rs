@@ -1,0 +1,141 @@
+//! Prepares logins: the issuer's metadata and the client's registration.
+
+use super::super::login::{LoginError, LoginRequest, PreparedLogin, prepare};
+use super::super::tokens::{Grant, client_of};
+use super::{METADATA_BYTES, METADATA_LIFE, UserLogins};
+use crate::net::{Guard, OutgoingRequest};
+use serde::Deserialize;
+use std::time::Duration;
+use tokio::time::Instant;
+use url::Url;
+
+/// Endpoints of an issuer.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Metadata {
+    issuer: String,
+    authorization_endpoint: String,
+    token_endpoint: String,
+    revocation_endpoint: Option<String>,
+    #[serde(default)]
+    authorization_response_iss_parameter_supported: bool,
+    #[serde(default)]
+    token_endpoint_auth_methods_supported: Vec<String>,
+}
+
+impl UserLogins {
+    pub(super) async fn prepare(&self, redirect: &str) -> Result<PreparedLogin, LoginError> {
+        let config = &self.config;
+        match &self.server {
+            Some(server) if config.authorize_url.is_none() => {
+                let request = LoginRequest {
+                    server: server.clone(),
+                    tokens: self.tokens.clone(),
+                    client_id: config.client_id.clone(),
+                    client_secret: config.client_secret.clone(),
+                    client_metadata: None,
+                    issuer: config.issuer.clone(),
+                    scopes: config.scopes.clone(),
+                    port: 0,
+                    networks: Vec::new(),
+                    patience: Duration::ZERO,
+                };
+                let mut prepared = prepare(&request, None, redirect).await?;
+                if config.client_secret.is_some() {
+                    prepared.grant.client_secret = None;
+                }
+                Ok(prepared)
+            }
+            _ => self.prepare_configured().await,
+        }
+    }
+
+    /// Prepares a login at an issuer that the configuration names.
+    async fn prepare_configured(&self) -> Result<PreparedLogin, LoginError> {
+        let config = &self.config;
+        let metadata = match (&config.authorize_url, &config.token_url) {
+            (Some(authorize), Some(token)) => {
+                let origin = Url::parse(token).map(|url| url.origin().ascii_serialization());
+                Metadata {
+                    issuer: origin.unwrap_or_default(),
+                    authorization_endpoint: authorize.clone(),
+                    revocation_endpoint: config.revoke_url.clone(),
+                    token_endpoint: token.clone(),
+                    authorization_response_iss_parameter_supported: false,
+                    token_endpoint_auth_methods_supported: Vec::new(),
+                }
+            }
+            _ => self.metadata().await?,
+        };
+        let methods = &metadata.token_endpoint_auth_methods_supported;
+        let takes = |method: &str| methods.iter().any(|known| known == method);
+        let grant = Grant {
+            resource: config.resource.clone().unwrap_or_default(),
+            issuer: metadata.issuer,
+            token_endpoint: metadata.token_endpoint,
+            revocation_endpoint: metadata.revocation_endpoint,
+            client_id: config.client_id.clone().unwrap_or_default(),
+            secret_in_form: takes("client_secret_post") && !takes("client_secret_basic"),
+            scopes: config.scopes.clone(),
+            is_configured: true,
+            ..Grant::default()
+        };
+        Ok(PreparedLogin {
+            authorize: metadata
+                .authorization_endpoint
+                .parse()
+                .map_err(|_| LoginError::NoEndpoint("authorization_endpoint"))?,
+            grant,
+            names_itself: metadata.authorization_response_iss_parameter_supported,
+        })
+    }
+
+    /// Fetches the metadata of the configured issuer (RFC 8414, OpenID Connect Discovery).
+    async fn metadata(&self) -> Result<Metadata, LoginError> {
+        let mut known = self.metadata.lock().await;
+        if let Some((at, metadata)) = &*known
+            && at.elapsed() < METADATA_LIFE
+        {
+            return Ok(metadata.clone());
+        }
+        let issuer = self.config.issuer.as_deref().unwrap_or_default();
+        let none = || LoginError::NoIssuer(issuer.to_owned());
+        let url: Url = issuer.parse().map_err(|_| none())?;
+        let client = client_of(Guard::public().trust(&url))?;
+        let path = url.path().trim_end_matches('/');
+        let paths = [
+            format!("/.well-known/oauth-authorization-server{path}"),
+            format!("{path}/.well-known/openid-configuration"),
+        ];
+        for path in paths {
+            let mut document = url.clone();
+            document.set_path(&path);
+            document.set_query(None);
+            let answer = client.fetch(OutgoingRequest::get(document)).await?;
+            if !answer.status.is_success() || METADATA_BYTES < answer.body.len() {
+                continue;
+            }
+            let found: Result<Metadata, _> = serde_json::from_slice(&answer.body);
+            let Ok(found) = found else {
+                continue;
+            };
+            if found.issuer.trim_end_matches('/') != issuer.trim_end_matches('/') {
+                return Err(LoginError::OtherIssuer {
+                    found: found
+                        .issuer
+                        .chars()
+                        .filter(|c| !c.is_control())
+                        .take(200)
+                        .collect(),
+                    wanted: issuer.to_owned(),
+                });
+            }
+            for endpoint in [&found.authorization_endpoint, &found.token_endpoint] {
+                let url = Url::parse(endpoint).map_err(|_| none())?;
+                client.guard().check_url(&url)?;
+            }
+            *known = Some((Instant::now(), found.clone()));
+            return Ok(found);
+        }
+        Err(none())
+    }
+}

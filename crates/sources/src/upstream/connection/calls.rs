@@ -1,0 +1,238 @@
+//! Requests over the connection, and what they find out about the upstream.
+
+use super::super::cache::Listing;
+use super::super::call_error::CallError;
+use super::super::instrumented::{InstrumentedRequest, Operation, RequestOutcome, Session};
+use super::super::line::{Connected, Line};
+use super::super::usage::Usage;
+use super::{HEADER_MISMATCH, Upstream, Used, given_up};
+use crate::catalog::CallContext;
+use crate::client::{Client, ClientError, Events, Listener, Options, Params};
+use crate::net::with_causes;
+use crate::telemetry::Metrics;
+use serde_json::value::RawValue;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::time::Instant;
+
+impl<'a> Used<'a> {
+    pub(super) fn begin(usage: &'a Usage) -> Self {
+        usage.begin(Instant::now());
+        Self(usage)
+    }
+}
+
+impl Upstream {
+    pub(in super::super) async fn connected(
+        &self,
+        line: &Arc<Line>,
+    ) -> Result<Arc<Connected>, ClientError> {
+        match line.usable() {
+            Some(connected) => Ok(connected),
+            // Boxed, so that the futures of calls stay small.
+            None => Box::pin(self.connect(line)).await,
+        }
+    }
+
+    async fn connect(&self, line: &Arc<Line>) -> Result<Arc<Connected>, ClientError> {
+        let _one_at_a_time = line.connecting.lock().await;
+        if let Some(connected) = line.usable() {
+            return Ok(connected);
+        }
+        let credentials = match &line.identity {
+            Some(identity) => Some(Arc::clone(identity) as Arc<dyn crate::client::Credentials>),
+            None => self
+                .credentials
+                .clone()
+                .map(|credentials| credentials as Arc<dyn crate::client::Credentials>),
+        };
+        let is_shared = line.identity.is_none();
+        // Changes of lists are heard on the shared connection.
+        let events = is_shared.then(|| Arc::clone(&self.upkeep) as Arc<dyn Events>);
+        let options = Options {
+            name: self.name.clone(),
+            capabilities: super::super::forwarding::capabilities(),
+            connect_timeout: Duration::from_secs(self.config.connect_seconds.max(1)),
+            request_timeout: self.timeout(),
+            message_bytes: self.config.message_bytes,
+            credentials,
+            events,
+            lifecycle: self.config.protocol,
+            lifecycle_cache: self.lifecycle_cache.clone(),
+            ..Options::default()
+        };
+        let connecting = Client::connect(self.target.clone(), options);
+        // The waiting request can be cancelled, but the connection is shared, so it is made in a separate task.
+        let client = match self.background.spawn(connecting) {
+            Some(connecting) => connecting.await.unwrap_or_else(|_| Err(given_up())),
+            None => Err(given_up()),
+        };
+        let client = client.inspect_err(|_| {
+            if is_shared {
+                self.upkeep.not_connected();
+            }
+        })?;
+        tracing::info!(
+            upstream = self.name,
+            server = client.server().implementation.name,
+            revision = %client.server().revision,
+            "connected"
+        );
+        let connected = Arc::new(Connected {
+            session: Session::begin(&self.peer, client.revision()),
+            client,
+            since: Instant::now(),
+        });
+        line.store(Arc::clone(&connected));
+        match is_shared {
+            true => self.upkeep.connected(),
+            false => self.upkeep.caller_connected(),
+        }
+        Ok(connected)
+    }
+
+    /// Runs a task on the runtime of the connections.
+    pub(in super::super) fn in_background(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let _ = self.background.spawn(task);
+    }
+
+    pub(in super::super) fn timeout(&self) -> Duration {
+        self.config.timeout()
+    }
+
+    /// Starts recording metrics of its requests.
+    pub(in super::super) fn count(&self, metrics: &Metrics) {
+        self.peer.count(metrics);
+    }
+
+    /// Starts the metrics and tracing of a request for the current caller. `uri` is the resource it concerns, if any.
+    pub(in super::super) fn watch<'a>(
+        &'a self,
+        operation: &'a Operation,
+        context: &Arc<CallContext>,
+        uri: Option<&str>,
+    ) -> InstrumentedRequest<'a> {
+        InstrumentedRequest::begin(&self.peer, operation, context, uri)
+    }
+
+    /// Makes an instrumented [`request`](Self::request) for something that is read, and so can be retried.
+    pub(in super::super) async fn read(
+        &self,
+        operation: &Operation,
+        params: Params,
+        context: &Arc<CallContext>,
+        uri: Option<&str>,
+    ) -> Result<Box<RawValue>, CallError> {
+        let watched = self.watch(operation, context, uri);
+        let params = watched.placed(params);
+        let relay = Arc::clone(&watched.relay);
+        let line = match self.line(&context.principal) {
+            Ok(line) => line,
+            Err(error) => {
+                watched.ends(&RequestOutcome::Failed(&error), || None);
+                return Err(error);
+            }
+        };
+        let answered = self
+            .request(&line, operation.method, &params, Some(relay), true)
+            .await;
+        let end = match &answered {
+            Ok(_) => RequestOutcome::Well,
+            Err(error) => RequestOutcome::Failed(error),
+        };
+        watched.ends(&end, || line.revision());
+        answered
+    }
+
+    /// Makes a request. Retries it once if the first attempt cannot have taken effect, or if `repeatable` says that
+    /// it is idempotent.
+    pub(in super::super) async fn request(
+        &self,
+        line: &Arc<Line>,
+        method: &'static str,
+        params: &Params,
+        listener: Option<Arc<dyn Listener>>,
+        repeatable: bool,
+    ) -> Result<Box<RawValue>, CallError> {
+        let pass = self.bulkhead.enter().await?;
+        let _used = Used::begin(&self.usage);
+        let mut again = true;
+        loop {
+            let connected = self.connected(line).await;
+            let outcome = match &connected {
+                Ok(connected) => {
+                    connected
+                        .client
+                        .ask(method, params, listener.clone(), None)
+                        .await
+                }
+                Err(error) => Err(error.clone()),
+            };
+            let error = match outcome {
+                Ok(result) => {
+                    pass.succeeded();
+                    return Ok(result);
+                }
+                // An error response shows that the server is up.
+                Err(error @ ClientError::Rpc(_)) => {
+                    pass.succeeded();
+                    // The arguments to mirror in headers follow from the tool list, which may have changed.
+                    if matches!(&error, ClientError::Rpc(refusal) if refusal.code == HEADER_MISMATCH)
+                    {
+                        self.upkeep.list_changed("tools");
+                    }
+                    return Err(error.into());
+                }
+                Err(error) => error,
+            };
+            if let Ok(connected) = &connected
+                && error.ends_connection()
+            {
+                line.part_from(connected);
+            }
+            // The server is not at fault, so other callers are not affected.
+            if error.concerns_caller() {
+                drop(pass);
+                return Err(CallError::Client(error));
+            }
+            let retry = !error.may_have_happened() || repeatable && error.ends_connection();
+            if !(std::mem::take(&mut again) && retry && !matches!(error, ClientError::Start { .. }))
+            {
+                match &connected {
+                    Ok(_) => pass.failed(),
+                    Err(_) => pass.unreachable(),
+                }
+                self.upkeep.wake();
+                tracing::warn!(
+                    upstream = self.name,
+                    method,
+                    error = with_causes(&error),
+                    "a request to an upstream server failed"
+                );
+                return Err(match connected {
+                    Ok(_) => CallError::Client(error),
+                    Err(_) => CallError::Apart(error),
+                });
+            }
+            self.retried.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Requests all items of the server.
+    pub(in super::super) async fn listing(&self) -> Result<Listing, CallError> {
+        let pass = self.bulkhead.enter().await?;
+        let asked = async { Listing::ask(&self.connected(&self.shared).await?.client).await };
+        match asked.await {
+            Ok(listing) => {
+                pass.succeeded();
+                self.upkeep.is_fresh();
+                Ok(listing)
+            }
+            Err(error) => {
+                pass.failed();
+                Err(error.into())
+            }
+        }
+    }
+}

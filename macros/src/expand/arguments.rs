@@ -1,0 +1,117 @@
+//! The type of a tool's arguments.
+
+use super::{ToolFn, name_of_default};
+use crate::options::Preset;
+use crate::parse::Argument;
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote, quote_spanned};
+use syn::ext::IdentExt;
+use syn::{Expr, ExprLit, Ident, Lit, Pat};
+
+/// Collects the variables that a pattern binds. A name with a capital letter is that of a type.
+pub(super) fn variables<'a>(pattern: &'a Pat, names: &mut Vec<&'a Ident>) {
+    match pattern {
+        Pat::Ident(variable) => {
+            if !variable
+                .ident
+                .unraw()
+                .to_string()
+                .starts_with(char::is_uppercase)
+            {
+                names.push(&variable.ident);
+            }
+            if let Some((_, inner)) = &variable.subpat {
+                variables(inner, names);
+            }
+        }
+        Pat::Paren(inner) => variables(&inner.pat, names),
+        Pat::Reference(inner) => variables(&inner.pat, names),
+        Pat::Type(inner) => variables(&inner.pat, names),
+        Pat::Slice(inner) => inner.elems.iter().for_each(|p| variables(p, names)),
+        Pat::Tuple(inner) => inner.elems.iter().for_each(|p| variables(p, names)),
+        Pat::TupleStruct(inner) => inner.elems.iter().for_each(|p| variables(p, names)),
+        Pat::Struct(inner) => inner.fields.iter().for_each(|f| variables(&f.pat, names)),
+        _ => {}
+    }
+}
+
+/// The struct that `arguments` are read as, unless one parameter brings its own.
+pub(super) fn arguments(tool: &ToolFn) -> TokenStream {
+    if tool.flattened().is_some() {
+        return TokenStream::new();
+    }
+    let fields = tool.arguments().enumerate().map(|(i, a)| field(i, a));
+    let defaults = tool
+        .arguments()
+        .enumerate()
+        .filter_map(|(i, a)| default(i, a));
+    let deny_unknown_fields =
+        (!tool.options.additional_properties).then(|| quote!(deny_unknown_fields,));
+    quote! {
+        #[derive(
+            ::longshore::__private::serde::Deserialize,
+            ::longshore::__private::schemars::JsonSchema
+        )]
+        #[serde(#deny_unknown_fields crate = "::longshore::__private::serde")]
+        #[schemars(crate = "::longshore::__private::schemars")]
+        struct __LongshoreArguments {
+            #(#fields,)*
+        }
+        #(#defaults)*
+    }
+}
+
+pub(super) fn field(i: usize, argument: &Argument) -> TokenStream {
+    let Argument {
+        ident,
+        options,
+        attributes,
+        ..
+    } = argument;
+    let ty = argument.sent();
+    let description = options
+        .description
+        .as_ref()
+        .map(|text| quote!(#[schemars(description = #text)]));
+    let rename = options
+        .rename
+        .as_ref()
+        .map(|name| quote!(#[serde(rename = #name)]));
+    let default = options.default.as_ref().map(|preset| match preset {
+        Preset::OfType => quote!(#[serde(default)]),
+        Preset::Value(_) => {
+            let function = name_of_default(i).to_string();
+            quote!(#[serde(default = #function)])
+        }
+    });
+    let header = options
+        .header
+        .as_ref()
+        .map(|header| quote!(#[schemars(extend("x-mcp-header" = #header))]));
+    quote!(#(#attributes)* #description #rename #default #header #ident: #ty)
+}
+
+/// The value of a preset. A string literal converts into a `String`.
+pub(crate) fn preset(value: &Expr) -> TokenStream {
+    match value {
+        Expr::Lit(ExprLit {
+            lit: Lit::Str(text),
+            ..
+        }) => quote_spanned!(text.span()=> ::core::convert::Into::into(#text)),
+        other => other.to_token_stream(),
+    }
+}
+
+fn default(i: usize, argument: &Argument) -> Option<TokenStream> {
+    let Some(Preset::Value(value)) = &argument.options.default else {
+        return None;
+    };
+    let name = name_of_default(i);
+    let ty = argument.sent();
+    let value = preset(value);
+    Some(quote! {
+        fn #name() -> #ty {
+            #value
+        }
+    })
+}
