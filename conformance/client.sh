@@ -7,7 +7,7 @@
 #   --program PATH   the program (default: target/debug/longshore, which is built first)
 #   SCENARIO         only these scenarios (default: all)
 #   --runs LIST      only these runs, comma separated (see --list-runs)
-#   --jobs N         so many scenarios at once (default: 4)
+#   --jobs N         number of concurrent scenarios (default: 4)
 #   --json FILE      also write the results as JSON
 #   --verbose        print what the suite and the client wrote, of scenarios that failed
 #   --list-runs      print the runs and exit

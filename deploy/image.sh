@@ -89,7 +89,7 @@ for folder in proc dev; do
 done
 
 port="${LONGSHORE_IMAGE_PORT:-}"
-# One on which nobody answers, for the answers are to come from the image.
+# A port without a server: responses must come from the image.
 is_taken() { (exec 3<> "/dev/tcp/127.0.0.1/$1") 2> /dev/null; }
 while [ -z "$port" ] || is_taken "$port"; do
     port=$((20000 + RANDOM % 12000))

@@ -23,7 +23,7 @@ often=1000
 flags="-C target-feature=+crt-static -C force-frame-pointers=yes"
 arguments=(--locked --profile image --target "$target" --features "$features")
 
-# Panics name files, whose place on this machine is 90 KB and concerns nobody. It is known once all is unpacked.
+# Panics name files, whose paths on this machine would add 90 KB. They are known once all is unpacked.
 cargo fetch --quiet --locked --target "$target"
 for registry in "${CARGO_HOME:-$HOME/.cargo}"/registry/src/*/; do
     flags="$flags --remap-path-prefix=$registry="

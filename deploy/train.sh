@@ -126,7 +126,7 @@ every_message() { # NAME...: also sent within a session
     for name in ping list call number "$@"; do
         drives "$name" "$requests"
     done
-    # One principal may not open many more sessions at once.
+    # One principal may not open many more concurrent sessions.
     drives initialize 250
     drives long $((requests / 20))
     drives steps $((requests / 20))
@@ -142,7 +142,7 @@ every_message() { # NAME...: also sent within a session
 one=(--h1 --clients 16 --max-concurrent-streams 1)
 two=(--clients 2 --max-concurrent-streams 32)
 
-# One that answers whoever asks.
+# One without authentication.
 scheme=http proof=() near="$(free_port)"
 starts near "$near" --toolset demo
 url="http://127.0.0.1:$near/mcp"

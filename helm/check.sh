@@ -3,7 +3,7 @@
 # and the manifests in deploy/, against the schemas of several versions of Kubernetes.
 #
 # Needs Python 3.10 or later; installs two packages into a folder of its own. Without Python, or where packages cannot
-# be had, it says so and skips.
+# be installed, it says so and skips.
 set -euo pipefail
 cd "$(dirname "$0")"
 

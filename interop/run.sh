@@ -10,12 +10,12 @@
 #                    rows over stdio are skipped unless --server is given too
 #   --timeout N      seconds that one row may take (default: 30)
 #   --trace FILE     write every byte between server and HTTP clients to FILE
-#   --list           print the rows, one "CLIENT ERA TRANSPORT" a line, and exit
+#   --list           print the rows, one "CLIENT LIFECYCLE TRANSPORT" a line, and exit
 #   --install CLIENT install a client, print what runs it, a word a line, and exit
 #
 # Prints one line per client, lifecycle and transport, and last "N passed, N failed,
 # N skipped"; the exit status is 0 when nothing failed, 1 when something did,
-# 2 when nothing could be run. ERA is what the client is told, in its own words.
+# 2 when nothing could be run. LIFECYCLE is the option that the client has for it.
 #
 # The clients are installed on first use, at pinned versions, below
 # $LONGSHORE_INTEROP_CACHE (default: longshore-interop in the user's cache
@@ -272,7 +272,7 @@ prepare() {
       command=("$folder/venv/bin/python" "$here/python/$1.py") ;;
     rmcp)
       cargo build --quiet --locked --manifest-path "$here/rmcp-client/Cargo.toml" --target-dir "$cache/rmcp" >&2 || return 1
-      # A failure is told by its causes; a backtrace of the client tells nothing more.
+      # A failure is reported by its causes, without the backtrace of the client.
       command=(env RUST_LIB_BACKTRACE=0 "$cache/rmcp/debug/rmcp-client") ;;
   esac
 }
@@ -319,7 +319,7 @@ report() {
   esac
 }
 
-# run_row CLIENT ERA TRANSPORT: uses `command`
+# run_row CLIENT LIFECYCLE TRANSPORT: uses `command`
 run_row() {
   local target=("$url") status=0 left=''
   if [ "$3" = stdio ]; then target=("$scratch/longshore-stdio"); fi
@@ -340,7 +340,7 @@ run_row() {
 }
 
 ready='' reason='' command=()
-while read -r client era transport; do
+while read -r client lifecycle transport; do
   if [ ${#clients[@]} -gt 0 ] && [[ " ${clients[*]} " != *" $client "* ]]; then continue; fi
   if [ "$client" != "$ready" ]; then
     ready=$client
@@ -349,13 +349,13 @@ while read -r client era transport; do
     if [ -z "$reason" ]; then prepare "$client" || broken="could not be installed"; fi
   fi
   if [ -n "$reason" ]; then
-    report SKIP "$client $era $transport" "$reason"
+    report SKIP "$client $lifecycle $transport" "$reason"
   elif [ -n "$broken" ]; then
-    report FAIL "$client $era $transport" "$broken"
+    report FAIL "$client $lifecycle $transport" "$broken"
   elif [ "$transport" = stdio ] && [ -z "$server" ]; then
-    report SKIP "$client $era $transport" "no --server to start"
+    report SKIP "$client $lifecycle $transport" "no --server to start"
   else
-    run_row "$client" "$era" "$transport"
+    run_row "$client" "$lifecycle" "$transport"
   fi
 done < <(rows)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The official reference servers behind Longshore, driven by the official TypeScript clients in both eras, and compared
+# The official reference servers behind Longshore, driven by the official TypeScript clients in both lifecycles, and compared
 # with the same calls made directly.
 #
 #   interop/upstreams.sh [--server PATH] [SERVER...]
@@ -7,7 +7,7 @@
 #   --server PATH   the longshore to start (default: target/release/longshore, which is built if it is missing)
 #   SERVER          only these of: filesystem memory everything fetch git time
 #
-# Prints a line for each server and era, and last "N passed, N failed, N skipped"; the exit status is 0 when nothing
+# Prints a line for each server and lifecycle, and last "N passed, N failed, N skipped"; the exit status is 0 when nothing
 # failed. Needs Node 20.11 and Python 3.11 with venv; what is missing is skipped, and said. Everything is installed once, at
 # pinned versions, below $LONGSHORE_INTEROP_CACHE (default: longshore-interop in the user's cache folder).
 set -euo pipefail
@@ -138,15 +138,15 @@ for name in "${chosen[@]}"; do
   "$server" run --host 127.0.0.1 --port "$port" --config "$scratch/$name.json" >"$scratch/$name.log" 2>&1 </dev/null &
   longshore=$!
   for _ in {1..300}; do listens "$port" && break; kill -0 "$longshore" 2>/dev/null || break; sleep 0.1; done
-  for era in 2025-11-25 2026-07-28; do
+  for revision in 2025-11-25 2026-07-28; do
     status=0
     rm -f "$scratch/memory.jsonl"
-    timeout 120 node "$clients/upstreams.mjs" "$era" "$name" "http://127.0.0.1:$port/mcp" "$scratch" "$pages_port" \
+    timeout 120 node "$clients/upstreams.mjs" "$revision" "$name" "http://127.0.0.1:$port/mcp" "$scratch" "$pages_port" \
       "${command[@]}" >"$scratch/out" 2>"$scratch/err" </dev/null || status=$?
     if [ "$status" = 0 ]; then
-      report PASS "$name $era" "$(tail -n 1 "$scratch/out")"
+      report PASS "$name $revision" "$(tail -n 1 "$scratch/out")"
     else
-      report FAIL "$name $era" "exit status $status"
+      report FAIL "$name $revision" "exit status $status"
       tail -n 30 "$scratch/err" | sed 's/^/      | /'
     fi
   done

@@ -21,7 +21,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 GROWTH_MAX = 5 * 1024 * 1024
 STREAM_MAX = 20 * 1024
-# Requests that are sent at once on one connection, and how many it may carry before the server closes it.
+# Concurrent requests on one connection, and the number after which the server closes it.
 AT_ONCE, A_CONNECTION = 50, 9_000
 # What the allocator and the caches of the server settle at is no growth.
 WARM_UP = 50_000

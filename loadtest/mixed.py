@@ -4,7 +4,7 @@
     loadtest/mixed.py [--server PATH] [--seconds N] [--clients N] [--port N]
 
 Starts the program with the toolset `everything` and its state in memory, and has clients do everything that leaves
-something behind: calls of both eras, elicitations, progress, streams that break and are resumed, tasks of both kinds,
+something behind: calls of both lifecycles, elicitations, progress, streams that break and are resumed, tasks of both kinds,
 subscriptions, sessions that are ended or abandoned, and clients that leave in the middle of a call. Prints calls, errors
 and resident memory over time. The exit status is 1 if there was an error, or if resident memory after the first quarter
 moved by more than --within MiB. Needs Linux and nothing but Python.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the packages of this machine's platform from a program, installs each into a clean folder as a user would, and
-# calls a tool with it. The seconds are those from the first command of a user to the answer of the tool.
+# calls a tool with it. The seconds are those from the first command of a user to the result of the tool.
 #
 #   packaging/test.sh PROGRAM
 #

@@ -2,7 +2,7 @@
 
 import { HANDSHAKE, STATELESS } from "./harness.mjs";
 
-/// Answers at the endpoint with these tools; what they are called with is in the result.
+/// Serves these tools at the endpoint; each result contains the arguments.
 export const fakeOf = (tools) => async (route) => {
   const request = route.request();
   if (request.method() !== "POST") return route.fulfill({ status: 200, body: "" });

@@ -64,7 +64,7 @@ export async function open(url, { screen = "desktop", scheme = "light", revision
   page.setDefaultTimeout(5_000);
   page.on("pageerror", (error) => page.wrongs.push(`exception: ${error.message}`));
   page.on("console", (message) => {
-    // A refused request is told there too, and is what some checks are about.
+    // Rejected requests are reported there too; some checks expect them.
     const isRefusal = /the server responded with a status of \d+/.test(message.text());
     if (["error", "warning"].includes(message.type()) && !isRefusal) page.wrongs.push(`console: ${message.text()}`);
   });

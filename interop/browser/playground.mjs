@@ -445,7 +445,7 @@ await check("values are suggested while they are typed", url, every(revisions), 
   await field(page, "team").fill("e");
   await asked;
   await page.waitForFunction(() => [...document.querySelectorAll("#shown datalist option")].some((one) => one.value === "engineering"));
-  // The team is told when its members are suggested.
+  // Suggestions for members depend on the team.
   await field(page, "team").fill("engineering");
   const inTeam = page.waitForRequest((request) => {
     const { method, params } = JSON.parse(request.postData() ?? "{}");

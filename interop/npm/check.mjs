@@ -2,7 +2,7 @@
 // classes have these methods in common.
 import assert from 'node:assert/strict';
 
-export const SESSION_ERA = ['2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25'];
+export const SESSION_REVISIONS = ['2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25'];
 
 /** What the client says that it can be asked. */
 export const CAPABILITIES = { sampling: {}, elicitation: {}, roots: {} };
@@ -48,10 +48,10 @@ async function until(done, what) {
  *
  * - `call(params, options)`: calls a tool
  * - `notified`: notifications so far, by method
- * - `subscribe(client, uri)`: resolves once changes of a resource are told
+ * - `subscribe(client, uri)`: resolves once changes of a resource are reported
  */
 export async function check(client, version, its) {
-  const inSession = SESSION_ERA.includes(version);
+  const inSession = SESSION_REVISIONS.includes(version);
   const text = ({ content, isError }) => {
     assert.ok(!isError, `isError: ${content?.[0]?.text}`);
     return content[0].text;
@@ -95,7 +95,7 @@ export async function check(client, version, its) {
   assert.deepEqual(reports, [0, 50, 100]);
   did.push('progress');
 
-  // A session has a level; in the stateless era each request says its own, and hears nothing without it.
+  // A session has a level; in the stateless lifecycle each request says its own, and hears nothing without it.
   const logging = { name: 'test_tool_with_logging', arguments: {} };
   if (inSession) {
     await client.setLoggingLevel('debug');
@@ -138,7 +138,7 @@ export async function check(client, version, its) {
   assert.equal(text(await its.call({ name: 'echo', arguments: { message: 'still here' } })), 'still here');
   did.push('cancellation');
 
-  // The stateless era has no ping.
+  // The stateless lifecycle has no ping.
   if (inSession) {
     await client.ping();
     did.push('ping');

@@ -1,9 +1,9 @@
 // Inspector's command line: one process for each call, as a person types it.
 //
-//   node inspector.mjs ERA http URL
-//   node inspector.mjs ERA stdio COMMAND...
+//   node inspector.mjs LIFECYCLE http URL
+//   node inspector.mjs LIFECYCLE stdio COMMAND...
 //
-// ERA is `default` (nothing is told: the session era), or one of Inspector's
+// LIFECYCLE is `default` (no option: sessions), or one of Inspector's
 // own words `auto` and `modern`.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -17,7 +17,7 @@ const LAUNCHER = path.join(
   'node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js'
 );
 
-await main(async ([era, kind, target, ...args]) => {
+await main(async ([lifecycle, kind, target, ...args]) => {
   // Inspector keeps state below the home folder: give it one of its own.
   const home = mkdtempSync(path.join(tmpdir(), 'longshore-inspector-'));
   try {
@@ -27,7 +27,7 @@ await main(async ([era, kind, target, ...args]) => {
       writeFileSync(config, JSON.stringify({ mcpServers: { longshore: { command: target, args } } }));
       server.splice(0, 2, '--config', config, '--server', 'longshore');
     }
-    const told = era === 'default' ? [] : ['--protocol-era', era];
+    const told = lifecycle === 'default' ? [] : ['--protocol-lifecycle', lifecycle];
     /** Runs one command; Inspector prints the result also when a tool failed. */
     const inspect = (...rest) =>
       new Promise((resolve, reject) => {
@@ -43,7 +43,7 @@ await main(async ([era, kind, target, ...args]) => {
       });
 
     const { protocolVersion } = (await inspect('--method', 'initialize')).result;
-    assert.equal(protocolVersion, era === 'default' ? '2025-11-25' : '2026-07-28');
+    assert.equal(protocolVersion, lifecycle === 'default' ? '2025-11-25' : '2026-07-28');
 
     const { tools } = (await inspect('--method', 'tools/list')).result;
     const names = tools.map((tool) => tool.name);

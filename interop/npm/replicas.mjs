@@ -2,9 +2,9 @@
 // each request goes to the other one. Then one after the other is killed without
 // warning and started again, and the client must not notice.
 //
-//   node replicas.mjs ERA http
+//   node replicas.mjs LIFECYCLE http
 //
-// ERA is `session` (the v1 line of the TypeScript client) or `stateless` (the v2
+// LIFECYCLE is `session` (the v1 line of the TypeScript client) or `stateless` (the v2
 // line). INTEROP_SERVER names the server, INTEROP_REDIS the
 // program that holds the state.
 import assert from 'node:assert/strict';
@@ -123,7 +123,7 @@ async function connectV2(url) {
   return { client, version: '2026-07-28', its: { call, subscribe, notified: (method) => seen.get(method) ?? 0 } };
 }
 
-await main(async ([era]) => {
+await main(async ([lifecycle]) => {
   const redis = await freePort();
   start(process.env.INTEROP_REDIS, ['--port', String(redis), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no']);
   await listens(redis);
@@ -145,7 +145,7 @@ await main(async ([era]) => {
   const replicas = await Promise.all(ports.map(serve));
   const { url, sent } = await balance(ports);
 
-  const { client, version, its } = era === 'session' ? await connectV1(url) : await connectV2(url);
+  const { client, version, its } = lifecycle === 'session' ? await connectV1(url) : await connectV2(url);
   const did = await check(client, version, its);
   const alternated = sent.slice(1).filter((port, i) => port !== sent[i]).length;
   assert.ok(alternated > 10 && new Set(sent).size === 2, 'the requests did not alternate');

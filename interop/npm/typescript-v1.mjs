@@ -1,4 +1,4 @@
-// The official TypeScript client, v1 line. It knows the session era only, offers
+// The official TypeScript client, v1 line. It knows the session lifecycle only, offers
 // 2025-11-25 and cannot be told another revision.
 //
 //   node typescript-v1.mjs 2025-11-25 http URL

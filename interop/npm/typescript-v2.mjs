@@ -1,21 +1,21 @@
 // The official TypeScript client, v2 line.
 //
-//   node typescript-v2.mjs ERA http URL
-//   node typescript-v2.mjs ERA stdio COMMAND...
+//   node typescript-v2.mjs LIFECYCLE http URL
+//   node typescript-v2.mjs LIFECYCLE stdio COMMAND...
 //
-// ERA is `default` (nothing is told: the session era), `auto` (probes with
+// LIFECYCLE is `default` (no option: sessions), `auto` (probes with
 // `server/discover`), `2026-07-28` (pinned, no way back) or a revision of the
-// session era to offer in `initialize`.
+// session lifecycle to offer in `initialize`.
 import assert from 'node:assert/strict';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
-import { ANSWERS, CAPABILITIES, check, main, SESSION_ERA } from './check.mjs';
+import { ANSWERS, CAPABILITIES, check, main, SESSION_REVISIONS } from './check.mjs';
 
-function optionsFor(era) {
-  if (era === 'default') return [{}, '2025-11-25'];
-  if (era === 'auto') return [{ versionNegotiation: { mode: 'auto' } }, '2026-07-28'];
-  if (SESSION_ERA.includes(era)) return [{ supportedProtocolVersions: [era] }, era];
-  return [{ versionNegotiation: { mode: { pin: era } } }, era];
+function optionsFor(lifecycle) {
+  if (lifecycle === 'default') return [{}, '2025-11-25'];
+  if (lifecycle === 'auto') return [{ versionNegotiation: { mode: 'auto' } }, '2026-07-28'];
+  if (SESSION_REVISIONS.includes(lifecycle)) return [{ supportedProtocolVersions: [lifecycle] }, lifecycle];
+  return [{ versionNegotiation: { mode: { pin: lifecycle } } }, lifecycle];
 }
 
 /** Has the client answer questions and count notifications. */
@@ -25,7 +25,7 @@ function equip(client, version) {
     call: (params, options) => client.callTool(params, options),
     notified: (method) => seen.get(method) ?? 0,
     subscribe: async (client, uri) => {
-      if (SESSION_ERA.includes(version)) {
+      if (SESSION_REVISIONS.includes(version)) {
         await client.subscribeResource({ uri });
         return () => client.unsubscribeResource({ uri });
       }
@@ -43,8 +43,8 @@ function equip(client, version) {
   };
 }
 
-await main(async ([era, kind, target, ...args]) => {
-  const [options, expected] = optionsFor(era);
+await main(async ([lifecycle, kind, target, ...args]) => {
+  const [options, expected] = optionsFor(lifecycle);
   const transport =
     kind === 'http'
       ? new StreamableHTTPClientTransport(new URL(target))
@@ -59,7 +59,7 @@ await main(async ([era, kind, target, ...args]) => {
   const version = client.getNegotiatedProtocolVersion();
   assert.equal(version, expected);
   const did = await check(client, version, its);
-  if (kind === 'http' && SESSION_ERA.includes(version)) {
+  if (kind === 'http' && SESSION_REVISIONS.includes(version)) {
     assert.ok(transport.sessionId, 'the server opened no session');
     await transport.terminateSession();
     did.push('session ended');

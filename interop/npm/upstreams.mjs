@@ -1,6 +1,6 @@
-// What a reference server answers directly, and what it answers behind Longshore.
+// Compares the results of a reference server, called directly and behind Longshore.
 //
-//   node upstreams.mjs ERA NAME URL FOLDER PAGES_PORT COMMAND...
+//   node upstreams.mjs LIFECYCLE NAME URL FOLDER PAGES_PORT COMMAND...
 //
 // The server is started by the client for the direct calls, and by Longshore for the others, which is at URL and offers
 // its tools as NAME__TOOL. Calls that change something are made twice, once on each side.
@@ -8,7 +8,7 @@ import assert from 'node:assert/strict';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 
-const [era, name, url, folder, pages, command, ...args] = process.argv.slice(2);
+const [lifecycle, name, url, folder, pages, command, ...args] = process.argv.slice(2);
 
 const CALLS = {
   filesystem: [
@@ -63,7 +63,7 @@ const CHANGES = {
 };
 
 const options =
-  era === '2026-07-28' ? { versionNegotiation: { mode: { pin: era } } } : { supportedProtocolVersions: [era] };
+  lifecycle === '2026-07-28' ? { versionNegotiation: { mode: { pin: lifecycle } } } : { supportedProtocolVersions: [lifecycle] };
 
 async function connect(transport, how = {}) {
   const client = new Client({ name: 'longshore-interop', version: '1' }, how);
@@ -90,7 +90,7 @@ function alike(direct, relayed) {
 
 const direct = await connect(new StdioClientTransport({ command, args, stderr: 'ignore' }));
 const relayed = await connect(new StreamableHTTPClientTransport(new URL(url)), options);
-assert.equal(relayed.getNegotiatedProtocolVersion(), era);
+assert.equal(relayed.getNegotiatedProtocolVersion(), lifecycle);
 
 const names = async (client) => (await client.listTools()).tools.map((tool) => tool.name).sort();
 const own = await names(direct);

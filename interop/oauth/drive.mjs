@@ -92,7 +92,7 @@ const say = { name: 'echo', arguments: { message: 'hello' } };
 const text = (result) => result.content[0].text;
 const claims = () => JSON.parse(Buffer.from(person.kept.access_token.split('.')[1], 'base64url'));
 
-// Who has nothing is told where to get it (RFC 9728).
+// A request without a credential gets the URL of the metadata (RFC 9728).
 const refused = await fetch(url, { method: 'POST' });
 assert.equal(refused.status, 401);
 const challenge = refused.headers.get('www-authenticate');

@@ -3,7 +3,7 @@
 //
 //   node provider.mjs PORT SECONDS [CALLBACK [SHAPE]]
 //
-// SECONDS is how long access tokens live. Everybody who signs in is who they say they are. Without CALLBACK, clients register
+// SECONDS is how long access tokens live. Every login succeeds, with the name that was entered. Without CALLBACK, clients register
 // themselves. With it they cannot: there is one confidential client, `longshore`, which is redirected to CALLBACK, and the provider
 // looks like SHAPE (shapes.mjs).
 import { generateKeyPairSync } from 'node:crypto';

@@ -20,7 +20,7 @@ const REPLICAS = 3;
 const AT_ONCE = 24;
 const encode = (value) => Buffer.from(typeof value === 'string' ? value : JSON.stringify(value)).toString('base64url');
 
-// --- The provider: whoever comes is logged in ---
+// --- The provider: every login succeeds ---
 
 const { publicKey, privateKey } = generateKeyPairSync('ed25519');
 const nonces = new Map();
@@ -196,5 +196,5 @@ console.log(`${redis ? 'shared state' : 'no shared state'}: ${counts.completed} 
   + `${counts.killed} times a replica was killed, ${retried} requests were sent to another one`);
 console.log(`used twice and accepted: ${counts.codes} codes, ${counts.refreshed} refresh tokens of a login that a second use had ended`);
 for (const [text, times] of failures) console.log(`  ${times} x ${text}`);
-// A replica that is killed between recording a code and its response loses that one login, at which 24 are made at once.
+// A replica that is killed between recording a code and its response loses that login; 24 logins run concurrently.
 process.exit(counts.lost > counts.killed || (redis && counts.codes + counts.refreshed) ? 1 : 0);

@@ -46,7 +46,7 @@ async def main(mode: str, kind: str, *target: str) -> None:
     asked = {"sampling_callback": sample, "elicitation_callback": elicit, "list_roots_callback": roots}
     asked |= {"logging_callback": log, "message_handler": heard}
     if mode != "legacy":
-        # Sessions are told their level; here each request carries it.
+        # A session stores its log level; here each request has one.
         asked["log_level"] = "debug"
     async with Client(server, mode=mode, **asked) as client:
         version = client.protocol_version

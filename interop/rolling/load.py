@@ -77,7 +77,7 @@ async def connected(mode: str, url: str, number: int, stop: anyio.Event, tally: 
             tally.sessions_lost += 1
             tally.lost.append(f"connection: {group.exceptions[0]!r}"[:200])
         if lost != tally.sessions_lost:
-            # It begins anew, as a client of a user's would.
+            # It sends `initialize` again, as a client would.
             await anyio.sleep(0.1)
 
 

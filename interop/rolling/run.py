@@ -36,7 +36,7 @@ ROOT = HERE.parent.parent
 DOCUMENT = ROOT / "docs" / "replicas.md"
 BEGIN = "<!-- what follows is measured; interop/rolling/run.py --write -->\n"
 END = "<!-- end of what is measured -->\n"
-# Longer than nginx keeps a connection that nobody uses, so that none is closed while it sends a request on it.
+# Longer than nginx keeps an idle connection, so that none is closed while it sends a request on it.
 DELAY_SECONDS = 3
 MODES = {"legacy": "2025-11-25", "2026-07-28": "2026-07-28"}
 

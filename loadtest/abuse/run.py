@@ -196,7 +196,7 @@ def unread_http1(start, folder):
     sockets = []
     for _ in range(100):
         one = socket.socket()
-        # The kernel takes little of a response that nobody reads.
+        # The kernel buffers little of a response that is not read.
         one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         one.connect(("127.0.0.1", server.port))
         one.sendall(call(server.port, "read_text_file", {"path": path}))

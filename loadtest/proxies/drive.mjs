@@ -1,5 +1,5 @@
-// Calls `echo` of one server over and over, and prints what that took as JSON. Reads answers as JSON and as event streams,
-// since proxies answer in either way.
+// Calls `echo` of one server over and over, and prints the durations as JSON. Reads JSON and event streams,
+// since proxies respond with either.
 //
 //   node drive.mjs URL CONNECTIONS SECONDS
 import http from 'node:http';

@@ -5,8 +5,8 @@
 #
 #   --server PATH     the longshore to measure (default: target/dist/longshore)
 #   --seconds N       how long each measurement takes (default: 5)
-#   --rounds N        of how many the median is told (default: 5)
-#   --connections N   connections at once, in the second table (default: 16; the first has one)
+#   --rounds N        number of rounds, of which the median is printed (default: 5)
+#   --connections N   concurrent connections, in the second table (default: 16; the first has one)
 #
 # Measured are calls of `echo` of one server that is reached over HTTP and of one over stdio, both of them a Longshore with its
 # demo toolset, so that the server itself costs as little as can be:
@@ -86,7 +86,7 @@ serve() {
   pids+=($!)
   for _ in {1..300}; do
     if listens "$port"; then
-      # One call, so that what is wrong is told here.
+      # One call, so that an error is reported here.
       if node "$here/drive.mjs" "http://127.0.0.1:$port/mcp" 1 0.2 >/dev/null 2>"$scratch/$port.err"; then
         names+=("$name") urls+=("http://127.0.0.1:$port/mcp")
       else

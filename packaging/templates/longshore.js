@@ -23,7 +23,7 @@ child.on("error", (error) => {
   console.error(`longshore: $${program} cannot be started: $${error.message}`);
   process.exit(1);
 });
-// A terminal signals both processes; everybody else signals this one only.
+// A terminal signals both processes; other programs signal this one only.
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) {
   process.on(signal, () => {
     if (signal !== "SIGINT" || !process.stdin.isTTY) child.kill(signal);
