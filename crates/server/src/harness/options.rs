@@ -98,7 +98,7 @@ impl Harness {
         self
     }
 
-    /// Asks for log messages of this level and above, which [`CallResult::logs`] then has. Default: none.
+    /// Asks for log messages of this level and above, which [`CallResult::logs`](super::CallResult::logs) then has. Default: none.
     ///
     /// ```
     /// use longshore::extract::Log;
