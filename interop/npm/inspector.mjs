@@ -27,7 +27,7 @@ await main(async ([lifecycle, kind, target, ...args]) => {
       writeFileSync(config, JSON.stringify({ mcpServers: { longshore: { command: target, args } } }));
       server.splice(0, 2, '--config', config, '--server', 'longshore');
     }
-    const told = lifecycle === 'default' ? [] : ['--protocol-lifecycle', lifecycle];
+    const told = lifecycle === 'default' ? [] : ['--protocol-era', lifecycle];
     /** Runs one command; Inspector prints the result also when a tool failed. */
     const inspect = (...rest) =>
       new Promise((resolve, reject) => {
