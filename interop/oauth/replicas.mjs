@@ -182,7 +182,7 @@ await Promise.all(Array.from({ length: AT_ONCE }, async () => {
       await logIn();
     } catch (error) {
       counts.lost += 1;
-      const text = String(error.message).slice(0, 120);
+      const text = String(error.message).replaceAll(/\s+/g, ' ').slice(0, 120);
       failures.set(text, (failures.get(text) ?? 0) + 1);
     }
   }
