@@ -50,7 +50,8 @@ class Guide:
 
     def __init__(self, name, folder):
         self.name = name
-        self.text = (GUIDES / f"{name}.md").read_text()
+        self.page = ROOT / "README.md" if name == "readme" else GUIDES / f"{name}.md"
+        self.text = self.page.read_text()
         self.blocks = re.findall(r"^```(\w*)[^\n]*\n(.*?)^```$", self.text, re.M | re.S)
         self.used, self.left_out, self.commands, self.seconds = set(), {}, 0, 0.0
         self.folder, self.home = folder / "work", folder / "home"
@@ -262,6 +263,38 @@ def get(url, headers=()):
             return response.status, response.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
+
+
+def readme(guide):
+    """The quickstarts. The other blocks of README are in the guides."""
+    guide.text = guide.text.split("## Features")[0]
+    guide.blocks = re.findall(r"^```(\w*)[^\n]*\n(.*?)^```$", guide.text, re.M | re.S)
+    guide.cwd = ROOT
+    del guide.env["CARGO_TARGET_DIR"]
+    url = "http://127.0.0.1:3000/mcp"
+    guide.sh(guide.block("cargo run ").splitlines()[0].split("#")[0] + "&", ready="http://127.0.0.1:3000/livez", seconds=280)
+    guide.has("42", guide.sh(f"longshore call {url} calculate operation=multiply a=6 b=7"))
+    guide.stop()
+    if guide.block("document: ./petstore.yaml") not in (ROOT / "examples/openapi/longshore.yaml").read_text():
+        lines = [line.split("#")[0].strip() for line in guide.block("document: ./petstore.yaml").splitlines()]
+        written = (ROOT / "examples/openapi/longshore.yaml").read_text()
+        if lost := [line for line in lines if line not in written]:
+            raise Failed(f"examples/openapi/longshore.yaml lacks {lost}")
+    api, run = guide.block("python3 examples/openapi/api.py").strip().split("\n")
+    guide.sh(api, ready="http://127.0.0.1:8000/")
+    guide.sh(f"{run} &", ready="http://127.0.0.1:3000/livez", seconds=280)
+    guide.has("Rex", guide.sh(f"longshore call {url} pets__showPetById id=1"))
+    guide.stop()
+    code = guide.block("async fn hello(")
+    if [line for line in code.splitlines() if line.strip() and line not in (ROOT / "examples/hello.rs").read_text()]:
+        new_project(guide, f"cd {guide.folder}\nlongshore init hello --rust --path ../longshore\ncd hello")
+        (guide.cwd / "src/main.rs").write_text(code)
+        guide.env["CARGO_TARGET_DIR"] = str(CACHE / "projects")
+        serve_project(guide)
+    else:
+        guide.sh("cargo run --example hello &", ready="http://127.0.0.1:3000/livez", seconds=280)
+    guide.has("Hello, Ada!", guide.sh(f"longshore call {url} hello name=Ada"))
+    guide.skip("helm install tools", ACCOUNT)
 
 
 def get_started(guide):
@@ -618,7 +651,7 @@ def tuning(guide):
     for names in re.findall(r"^\| (`[a-z_.`, ]+`) \|", guide.text.split("## Concurrency")[1].split("## Memory")[0], re.M):
         for name in re.findall(r"`([a-z_.]+)`", names):
             guide.has(name, explained)
-    guide.skip("cargo run --profile dist -p longshore-loadtest", "takes a quarter of an hour to build; `loadtest/run.sh` runs it")
+    guide.skip("cargo run --profile dist -p longshore-loadtest", "takes a quarter of an hour to build")
 
 
 def troubleshooting(guide):
@@ -791,7 +824,8 @@ def migrate(guide):
         for port in (3001, 3000):
             guide.has(expected, guide.sh(f"longshore call http://127.0.0.1:{port}/mcp forecast city=Rome days={days}"))
     guide.stop()
-    # rmcp: its example is one of rmcp's own, and is compiled by loadtest/peers. After:
+    # The tool of rmcp is like that of loadtest/peers, which is compiled and called there.
+    guide.block("use rmcp::{ServiceExt")
     (guide.cwd / "src/main.rs").write_text(guide.block("async fn add(a: i32"))
     serve_project(guide)
     guide.has("5", guide.sh("longshore call http://127.0.0.1:3000/mcp add a=2 b=3"))
@@ -843,7 +877,7 @@ class Skipped(Exception):
 
 # In the order of docs/SUMMARY.md.
 ALL = [
-    get_started, openapi, rust_tools, upstreams, asking_and_tasks, lifecycle, kubernetes, cloud_run, oauth, identity_providers, callers_rights, prometheus, tuning,
+    readme, get_started, openapi, rust_tools, upstreams, asking_and_tasks, lifecycle, kubernetes, cloud_run, oauth, identity_providers, callers_rights, prometheus, tuning,
     troubleshooting, migrate,
 ]
 
@@ -903,7 +937,8 @@ def main():
 def write(results):
     text = f"\nRun on {datetime.date.today()}, {os.cpu_count()} cores:\n\n| Guide | Commands | Their time | With reading | Not tried |\n|---|---:|---:|---:|---|\n"
     for result in results:
-        text += f"| [{result['name']}](guides/{result['name']}.md) | {result['commands']} | {result['seconds']} s | {result['minutes']} min | {result['left']} |\n"
+        page = "../README.md" if result["name"] == "readme" else f"guides/{result['name']}.md"
+        text += f"| [{result['name']}]({page}) | {result['commands']} | {result['seconds']} s | {result['minutes']} min | {result['left']} |\n"
     page = PAGE.read_text()
     PAGE.write_text(page[: page.index(BEGIN) + len(BEGIN)] + text + "\n" + page[page.index(END):])
 

@@ -257,7 +257,7 @@ def run(name, told, port):
             print(
                 f"{'PASS' if fits and lives and answers else 'FAIL'} {name}: from {server.begun / 2**20:.0f} to at most "
                 f"{server.peak / 2**20:.0f} MiB, limits.memory_bytes {told.memory / 2**20:.0f} MiB (may be "
-                f"{most / 2**20:.0f}); a good client got {good} of {asked} answers",
+                f"{most / 2**20:.0f}); a good client got {good} of {asked} responses",
                 flush=True,
             )
             return fits and lives and answers
