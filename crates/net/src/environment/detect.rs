@@ -193,7 +193,7 @@ fn stopping(
         );
         return (Detection::new(30, why.clone()), Detection::new(5, why));
     }
-    let no_delay = Detection::new(0, "no load balancer has to be updated");
+    let no_delay = Detection::new(0, "there is no load balancer to update");
     let grace = match cloud.map(|cloud| cloud.value) {
         Some(platform) => {
             let said = match platform {
