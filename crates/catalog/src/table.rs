@@ -30,25 +30,25 @@ pub struct Table<T> {
 impl<T: ListItem> Table<T> {
     /// Returns true if clients see both entries alike.
     pub fn looks_like(&self, other: &Self) -> bool {
-        let told = |table: &Self| {
-            let mut told = Vec::new();
+        let reported = |table: &Self| {
+            let mut reported = Vec::new();
             for entry in &table.entries {
                 for revision in Revision::ALL {
-                    entry.write(&mut told, revision);
+                    entry.write(&mut reported, revision);
                 }
             }
-            told
+            reported
         };
-        self.len() == other.len() && told(self) == told(other)
+        self.len() == other.len() && reported(self) == reported(other)
     }
 
     /// Returns the serialised size for a revision in bytes, with a comma for each entry.
     pub fn size(&self, revision: Revision) -> usize {
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         let sizes = self.entries.iter().map(|entry| {
-            told.clear();
-            entry.write(&mut told, revision);
-            told.len() + 1
+            reported.clear();
+            entry.write(&mut reported, revision);
+            reported.len() + 1
         });
         sizes.sum()
     }

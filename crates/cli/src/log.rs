@@ -345,7 +345,7 @@ fn write_lines(
     dropped: &AtomicU64,
     written: &Written,
 ) {
-    let mut told = 0;
+    let mut reported = 0;
     loop {
         let line = match inbox.recv_timeout(Duration::from_secs(1)) {
             Ok(line) => Some(line),
@@ -360,7 +360,7 @@ fn write_lines(
             written.changed.notify_all();
         }
         let now = dropped.load(Ordering::Relaxed);
-        if told < now {
+        if reported < now {
             let line = Line {
                 time: SystemTime::now(),
                 level: Level::WARN,
@@ -369,10 +369,10 @@ fn write_lines(
                 fields: Fields {
                     message: "log lines were dropped, because standard error was blocked"
                         .to_owned(),
-                    others: vec![("lines", (now - told).into())],
+                    others: vec![("lines", (now - reported).into())],
                 },
             };
-            told = now;
+            reported = now;
             let _ = writer.write_all(&line.write(format, line_bytes).0);
         }
     }
@@ -493,7 +493,7 @@ mod tests {
             .filter_map(|_| lines.recv_timeout(Duration::from_secs(20)).ok())
             .map(|line| String::from_utf8(line).expect("UTF-8"))
             .collect();
-        let told = texts.iter().filter(|line| line.contains("were dropped"));
-        assert_eq!(told.count(), 1);
+        let reported = texts.iter().filter(|line| line.contains("were dropped"));
+        assert_eq!(reported.count(), 1);
     }
 }

@@ -132,7 +132,7 @@ impl<'s> Acceptor<'s> {
         let now = Instant::now();
         let told_lately = self
             .starved
-            .is_some_and(|told| now - told < TOLD_AGAIN_AFTER);
+            .is_some_and(|reported| now - reported < TOLD_AGAIN_AFTER);
         if !told_lately {
             self.starved = Some(now);
             tracing::warn!(

@@ -62,7 +62,7 @@ impl AdminListener {
             ..HttpConfig::default()
         }));
         let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        let mut told: Option<Instant> = None;
+        let mut reported: Option<Instant> = None;
         while let Ok(place) = Arc::clone(&places).acquire_owned().await {
             match self.listener.accept().await {
                 Ok((stream, _)) => {
@@ -74,8 +74,8 @@ impl AdminListener {
                 }
                 Err(error) => {
                     // The condition recurs twenty times a second while it lasts.
-                    if told.is_none_or(|told| TOLD_AGAIN_AFTER <= told.elapsed()) {
-                        told = Some(Instant::now());
+                    if reported.is_none_or(|reported| TOLD_AGAIN_AFTER <= reported.elapsed()) {
+                        reported = Some(Instant::now());
                         tracing::warn!(%error, "a connection to the admin port could not be accepted");
                     }
                     tokio::time::sleep(Duration::from_millis(50)).await;

@@ -29,7 +29,7 @@ pub(crate) struct HostGuard {
     /// Names from `http.allowed_hosts`. Pages that this server serves under them may call it.
     named: Vec<HostPattern>,
     /// Rate limit of the log entries about rejections.
-    told: LogLimit,
+    reported: LogLimit,
 }
 
 /// Rate limit for log entries, so that clients cannot flood the log. Times are in seconds since the start.
@@ -104,7 +104,7 @@ impl HostGuard {
                 .iter()
                 .filter_map(|text| HostPattern::parse(text))
                 .collect(),
-            told: LogLimit {
+            reported: LogLimit {
                 beginning: Instant::now(),
                 next: AtomicU64::new(0),
             },
@@ -113,7 +113,7 @@ impl HostGuard {
 
     /// Logs a rejection, at most once a minute, with the setting that would permit the request.
     pub fn report(&self, setting: Option<&'static str>, headers: &HeaderMap) {
-        if !self.told.is_due(Instant::now()) {
+        if !self.reported.is_due(Instant::now()) {
             return;
         }
         let said = |name| {

@@ -201,9 +201,9 @@ fn what_is_offered_is_measured_anew_once_it_is_replaced() {
     };
     let [none, nothing_told] = offered(&[]);
     assert_eq!((none, nothing_told), (0, 0));
-    let [one, told] = offered(&["a"]);
+    let [one, reported] = offered(&["a"]);
     assert_eq!(one, 1);
-    assert_eq!(offered(&["a", "b"]), [2, 2 * told]);
+    assert_eq!(offered(&["a", "b"]), [2, 2 * reported]);
 }
 
 /// A caller is notified of a changed list only if its visible part differs.
@@ -248,7 +248,7 @@ async fn who_sees_no_difference_is_not_told_that_a_list_has_changed() {
         assert!(matches!(stream.poll_next(&mut cx), Poll::Ready(Some(_))));
         stream
     });
-    let mut told = async || {
+    let mut reported = async || {
         server.streams.announcer().tools_changed();
         for _ in 0..100 {
             tokio::task::yield_now().await;
@@ -256,11 +256,11 @@ async fn who_sees_no_difference_is_not_told_that_a_list_has_changed() {
         let mut cx = Context::from_waker(Waker::noop());
         [0, 1].map(|at| streams[at].poll_next(&mut cx).is_ready())
     };
-    assert_eq!(told().await, [true, true], "the application says so");
+    assert_eq!(reported().await, [true, true], "the application says so");
     assert!(serve(&["open", "secret", "secret_too"]).tools);
-    assert_eq!(told().await, [false, true]);
+    assert_eq!(reported().await, [false, true]);
     serve(&["open", "open_too", "secret"]);
-    assert_eq!(told().await, [true, true]);
+    assert_eq!(reported().await, [true, true]);
 }
 
 fn listen_as(principal: Principal, server: &Arc<Server>, body: &Value) -> Reply {

@@ -116,19 +116,19 @@ fn run_search(
         .into_iter()
         .filter(|place| snapshot.sees(principal, ItemKind::Tools, *place))
         .collect();
-    let told = places.iter().take(limit.clamp(1, RESULTS_MAX));
-    let told = told.filter_map(|place| snapshot.catalog.tools.entries().get(*place));
-    let tools: Vec<_> = told
+    let reported = places.iter().take(limit.clamp(1, RESULTS_MAX));
+    let reported = reported.filter_map(|place| snapshot.catalog.tools.entries().get(*place));
+    let tools: Vec<_> = reported
         .map(|entry| {
             let definition = entry.tool.definition();
-            let mut told = json!({"name": definition.name()});
+            let mut reported = json!({"name": definition.name()});
             if let Some(title) = &definition.title {
-                told["title"] = title.clone().into();
+                reported["title"] = title.clone().into();
             }
             if let Some(text) = &definition.description {
-                told["description"] = summary(text).into();
+                reported["description"] = summary(text).into();
             }
-            told
+            reported
         })
         .collect();
     json!({"tools": tools, "found": places.len()})

@@ -80,7 +80,7 @@ impl OutputContract {
                 "a result does not conform to the tool's output schema and is returned as an error; logged once for each tool"
             );
         }
-        let told = format!(
+        let reported = format!(
             "The call was executed, but the response does not match the tool's output schema ({problem}). The response:"
         );
         let answer = match (output.content, output.structured) {
@@ -90,8 +90,8 @@ impl OutputContract {
             (OutputContent::Structured, None) => Vec::new(),
             (OutputContent::Blocks(blocks), _) => blocks,
         };
-        let told = std::iter::once(Content::text(told));
-        Output::blocks(told.chain(answer).collect::<Vec<_>>()).into_error()
+        let reported = std::iter::once(Content::text(reported));
+        Output::blocks(reported.chain(answer).collect::<Vec<_>>()).into_error()
     }
 }
 
@@ -112,10 +112,10 @@ mod tests {
             (wrong, "`a`: \"x\" is not an integer", r#"{"a":"x"}"#),
             (Output::text("plain"), "it is not a JSON object", "plain"),
         ] {
-            let told = promise.keep(output);
-            assert!(told.is_error && told.structured.is_none());
-            let OutputContent::Blocks(blocks) = &told.content else {
-                panic!("{told:?}");
+            let reported = promise.keep(output);
+            assert!(reported.is_error && reported.structured.is_none());
+            let OutputContent::Blocks(blocks) = &reported.content else {
+                panic!("{reported:?}");
             };
             let text = format!("{blocks:?}");
             assert!(

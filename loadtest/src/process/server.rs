@@ -178,8 +178,8 @@ impl Server {
     /// Asks it to stop, and waits until it has: for servers that leave something behind when they end.
     pub(crate) async fn stop(mut self) -> Result<(), ServerError> {
         let pid = self.pid().to_string();
-        let told = Command::new("kill").args(["-TERM", &pid]).status();
-        told.map_err(|source| ServerError::NotTold {
+        let reported = Command::new("kill").args(["-TERM", &pid]).status();
+        reported.map_err(|source| ServerError::NotTold {
             command: self.launch.to_string(),
             source,
         })?;

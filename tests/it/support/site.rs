@@ -92,17 +92,17 @@ impl Site {
         let mut rest = Vec::new();
         while let Some(asked) = read(&mut stream, &mut rest) {
             self.seen.lock().expect("what was seen").push(asked.clone());
-            let told = answer(&self.url, &asked);
+            let reported = answer(&self.url, &asked);
             let mut text = format!(
                 "HTTP/1.1 {} x\r\ncontent-length: {}\r\n",
-                told.status,
-                told.body.len()
+                reported.status,
+                reported.body.len()
             );
-            for (name, value) in &told.headers {
+            for (name, value) in &reported.headers {
                 text.push_str(&format!("{name}: {value}\r\n"));
             }
             text.push_str("\r\n");
-            text.push_str(&told.body);
+            text.push_str(&reported.body);
             if stream.write_all(text.as_bytes()).is_err() {
                 return;
             }

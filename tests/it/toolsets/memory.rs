@@ -138,18 +138,21 @@ fn a_conversation_is_remembered() {
 
 #[test]
 fn it_says_what_keeps_it_from_starting() {
-    let told = refusal("memory", json!({}));
-    assert!(told.contains("builtin.memory.file is not set"), "{told}");
+    let reported = refusal("memory", json!({}));
+    assert!(
+        reported.contains("builtin.memory.file is not set"),
+        "{reported}"
+    );
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(
         folder.path().join("memory.jsonl"),
         "\n\n{\"type\":\"entity\"}",
     )
     .expect("written");
-    let told = refusal("memory", settings(&folder));
+    let reported = refusal("memory", settings(&folder));
     assert!(
-        told.contains("memory.jsonl, of which line 3 has no string \"name\""),
-        "{told}"
+        reported.contains("memory.jsonl, of which line 3 has no string \"name\""),
+        "{reported}"
     );
 }
 
@@ -200,8 +203,8 @@ fn the_reference_server_answers_alike_and_reads_the_same_file() {
         theirs_folder.path().join("memory.jsonl"),
     );
     let Some(script) = std::env::var_os("LONGSHORE_REFERENCE_MEMORY") else {
-        let told = "SKIPPED: set LONGSHORE_REFERENCE_MEMORY to dist/index.js of @modelcontextprotocol/server-memory to compare with it\n";
-        let _ = std::io::Write::write_all(&mut std::io::stderr(), told.as_bytes());
+        let reported = "SKIPPED: set LONGSHORE_REFERENCE_MEMORY to dist/index.js of @modelcontextprotocol/server-memory to compare with it\n";
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), reported.as_bytes());
         return;
     };
     let mut theirs = Reference::start(

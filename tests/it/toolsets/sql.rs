@@ -194,13 +194,16 @@ fn a_query_that_writes_needs_leave_twice() {
         "arguments": {"id": {"type": "integer"}, "name": {"max_length": 20}},
         "sql": "UPDATE customers SET name = :name WHERE id = :id",
     });
-    let told = refusal(
+    let reported = refusal(
         "sql",
         json!({"sql": {
             "databases": [{"name": "shop", "sqlite": path}], "queries": [query],
         }}),
     );
-    assert!(told.contains("builtin.sql.queries[0].write"), "{told}");
+    assert!(
+        reported.contains("builtin.sql.queries[0].write"),
+        "{reported}"
+    );
     let server = serve(
         "sql",
         json!({"sql": {
@@ -290,9 +293,12 @@ fn mistakes_in_the_configuration_stop_the_start() {
             "shop",
         ),
     ] {
-        let told = refusal("sql", settings);
-        assert!(told.contains(setting) && told.contains(word), "{told}");
-        assert!(!told.contains("hunter2"), "{told}");
+        let reported = refusal("sql", settings);
+        assert!(
+            reported.contains(setting) && reported.contains(word),
+            "{reported}"
+        );
+        assert!(!reported.contains("hunter2"), "{reported}");
     }
 }
 

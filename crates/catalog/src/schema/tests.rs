@@ -14,7 +14,7 @@ fn accepted(schema: &Value) -> Compiled {
 }
 
 /// What a model is told about `value`.
-fn told(schema: &Value, value: &Value) -> String {
+fn reported(schema: &Value, value: &Value) -> String {
     accepted(schema)
         .check(value)
         .expect_err("is refused")
@@ -472,7 +472,7 @@ fn violations_name_the_path_and_what_was_expected() {
         ),
         (json!([]), "an array of 0 items is not an object"),
     ] {
-        assert_eq!(told(&schema, &value), message);
+        assert_eq!(reported(&schema, &value), message);
     }
 }
 
@@ -490,18 +490,18 @@ fn of_several_forms_the_nearest_one_is_told() {
         ]}, "plain": {"oneOf": [{"const": "a"}, {"const": "b"}]}}
     });
     assert_eq!(
-        told(
+        reported(
             &schema,
             &json!({"shape": {"kind": "circle", "radius": "1"}})
         ),
         "`shape.radius`: \"1\" is not a number"
     );
     assert_eq!(
-        told(&schema, &json!({"shape": 7})),
+        reported(&schema, &json!({"shape": 7})),
         "`shape`: 7 matches none of the forms allowed here"
     );
     assert_eq!(
-        told(&schema, &json!({"plain": "c"})),
+        reported(&schema, &json!({"plain": "c"})),
         "`plain`: \"c\" is not one of \"a\", \"b\""
     );
 }
@@ -602,23 +602,26 @@ fn every_keyword_has_a_reason_and_a_place() {
         ),
     ] {
         let expected = format!("`a`: {message}");
-        assert_eq!(told(&of(keywords.clone()), &json!({"a": value})), expected);
+        assert_eq!(
+            reported(&of(keywords.clone()), &json!({"a": value})),
+            expected
+        );
         // Within alternatives, of which only one is of the value's type.
         let alternatives = of(json!({"anyOf": [{"type": "null"}, keywords]}));
         assert_eq!(
-            told(&alternatives, &json!({"a": value})),
+            reported(&alternatives, &json!({"a": value})),
             expected,
             "{keywords}"
         );
     }
     let schema = of(json!({"patternProperties": {"^x": {"type": "integer"}}}));
     assert_eq!(
-        told(&schema, &json!({"a": {"x1": "1"}})),
+        reported(&schema, &json!({"a": {"x1": "1"}})),
         "`a.x1`: \"1\" is not an integer"
     );
     let schema = json!({"type": "object", "propertyNames": {"maxLength": 2}, "minProperties": 1});
     assert_eq!(
-        told(&schema, &json!({})),
+        reported(&schema, &json!({})),
         "has 0 properties, and needs at least 1"
     );
 }
@@ -632,7 +635,7 @@ fn patterns_are_compiled_once_for_many_items() {
     });
     let start = Instant::now();
     assert_eq!(
-        told(&schema, &json!({"a": vec!["abc"; 15_000]})),
+        reported(&schema, &json!({"a": vec!["abc"; 15_000]})),
         "\"b\" is missing"
     );
     assert!(start.elapsed() < Duration::from_secs(10));
@@ -648,7 +651,7 @@ fn a_million_wrong_items_are_told_briefly() {
         ]}}
     });
     let start = Instant::now();
-    let message = told(&schema, &json!({"a": vec![1; 1_000_000]}));
+    let message = reported(&schema, &json!({"a": vec![1; 1_000_000]}));
     assert!(message.len() < 1_000, "{message}");
     assert!(start.elapsed() < Duration::from_secs(30));
 }

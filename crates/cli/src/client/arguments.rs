@@ -568,7 +568,7 @@ mod tests {
 
     #[test]
     fn a_value_of_another_type_is_told_with_what_is_expected_and_an_example() {
-        for (schema, words, told) in [
+        for (schema, words, reported) in [
             (
                 json!({"type": "integer"}),
                 &["a=three"][..],
@@ -624,7 +624,7 @@ mod tests {
             let read = typed(words, &of(&schema));
             assert_eq!(
                 read,
-                Err(format!("the arguments cannot be used: {told}")),
+                Err(format!("the arguments cannot be used: {reported}")),
                 "{schema}"
             );
         }
@@ -636,8 +636,8 @@ mod tests {
         assert_eq!(typed(&[r#" {"a": 1}"#], &schema), Ok(json!({"a": 1})));
         assert_eq!(typed(&[], &schema), Ok(json!({})));
         for wrong in ["{", "{} x"] {
-            let told = typed(&[wrong], &schema).expect_err("no object");
-            assert!(told.contains("not valid JSON"), "{told}");
+            let reported = typed(&[wrong], &schema).expect_err("no object");
+            assert!(reported.contains("not valid JSON"), "{reported}");
         }
     }
 

@@ -28,14 +28,14 @@ pub(super) fn tables(all: &Value, paint: Paint) -> String {
             table.enforce_styling();
         }
         for entry in entries {
-            let told = entry["description"]
+            let reported = entry["description"]
                 .as_str()
                 .or(entry["title"].as_str())
                 .unwrap_or_default();
             table.add_row([
                 paint.name_cell(clean(entry[name].as_str().unwrap_or_default())),
                 paint.dim_cell(takes(entry)),
-                comfy_table::Cell::new(clean(&summary(told))),
+                comfy_table::Cell::new(clean(&summary(reported))),
             ]);
         }
         text.push_str(&table.to_string());
@@ -111,11 +111,12 @@ pub(super) fn block(block: &Value, paint: Paint) -> String {
     match block["type"].as_str().unwrap_or_default() {
         "text" => {
             let text = of("text");
-            let told = fields(&text);
-            if told.is_empty() {
+            let reported = fields(&text);
+            if reported.is_empty() {
                 format!("{text}\n")
             } else {
-                told.iter()
+                reported
+                    .iter()
                     .map(|field| format!("{}\n", field.shown(paint)))
                     .collect()
             }
@@ -168,10 +169,10 @@ impl FieldError {
 
 /// Renders a JSON-RPC error: its message, and each invalid field on its own line.
 pub(super) fn error(message: &str, code: i64, data: Option<&Value>, paint: Paint) -> String {
-    let mut told = fields(message);
+    let mut reported = fields(message);
     for field in data.into_iter().flat_map(fields_of) {
-        if !told.contains(&field) {
-            told.push(field);
+        if !reported.contains(&field) {
+            reported.push(field);
         }
     }
     // A list of fields in the message is rendered below.
@@ -180,7 +181,7 @@ pub(super) fn error(message: &str, code: i64, data: Option<&Value>, paint: Paint
         _ => message,
     };
     let mut text = format!("{} ({code})", clean(message));
-    for field in told {
+    for field in reported {
         text.push_str("\n  ");
         text.push_str(&field.shown(paint));
     }
@@ -198,7 +199,7 @@ fn fields(text: &str) -> Vec<FieldError> {
 
 fn fields_of(value: &Value) -> impl Iterator<Item = FieldError> {
     let list = value.as_array().or_else(|| value["errors"].as_array());
-    let told = list.into_iter().flatten().filter_map(|problem| {
+    let reported = list.into_iter().flatten().filter_map(|problem| {
         let message = problem["message"].as_str()?.to_owned();
         let path = match &problem["path"] {
             Value::Array(path) => path
@@ -214,7 +215,7 @@ fn fields_of(value: &Value) -> impl Iterator<Item = FieldError> {
         };
         Some(FieldError { path, message })
     });
-    told.collect::<Vec<_>>().into_iter()
+    reported.collect::<Vec<_>>().into_iter()
 }
 
 #[cfg(test)]
@@ -245,19 +246,19 @@ mod tests {
     fn what_is_wrong_with_fields_is_told_once_for_each() {
         let list = r#"[{"path": ["place", 0, "x"], "message": "Required", "code": "c"}]"#;
         let data: Value = serde_json::from_str(list).expect("JSON");
-        let told =
+        let reported =
             |message: &str, data: Option<&Value>| error(message, -32602, data, Paint::default());
         let once = "Invalid arguments (-32602)\n  place.0.x: Required";
-        assert_eq!(told(&format!("Invalid arguments: {list}"), None), once);
+        assert_eq!(reported(&format!("Invalid arguments: {list}"), None), once);
         assert_eq!(
-            told(&format!("Invalid arguments: {list}"), Some(&data)),
+            reported(&format!("Invalid arguments: {list}"), Some(&data)),
             once
         );
         assert_eq!(
-            told("Invalid arguments", Some(&json!({"errors": data}))),
+            reported("Invalid arguments", Some(&json!({"errors": data}))),
             once
         );
-        assert_eq!(told("bad [1, 2]", None), "bad [1, 2] (-32602)");
+        assert_eq!(reported("bad [1, 2]", None), "bad [1, 2] (-32602)");
         let coloured = error("no", 1, Some(&data), Paint::on());
         assert!(
             coloured.contains("\u{1b}[1;31mplace.0.x\u{1b}[0m: Required"),

@@ -49,8 +49,8 @@ struct State {
     strangers: u32,
 }
 
-/// Work for the thread.
-pub(super) struct Work {
+/// Records for the thread.
+pub(super) struct Batch {
     pub(super) entries: Vec<Entry>,
     pub(super) reopens: bool,
     /// True if the writer must stop, and give up records that cannot be written.
@@ -173,7 +173,7 @@ impl Queue {
     }
 
     /// For the thread: waits for something to do, but not for longer.
-    pub(super) fn take(&self, patience: Duration, is_free: bool) -> Work {
+    pub(super) fn take(&self, patience: Duration, is_free: bool) -> Batch {
         let idle = |state: &mut State| {
             (state.waiting.is_empty() || !is_free) && !state.stops && !state.reopens
         };
@@ -185,7 +185,7 @@ impl Queue {
             0
         };
         let entries: Vec<_> = state.waiting.drain(..count).collect();
-        Work {
+        Batch {
             stops: state.stops && (state.waiting.is_empty() || !is_free),
             reopens: mem::take(&mut state.reopens),
             entries,

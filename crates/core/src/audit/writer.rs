@@ -19,7 +19,7 @@ pub(super) struct Writer {
     queue: Arc<Queue>,
     sinks: Vec<SinkBuffer>,
     otlp: bool,
-    told: bool,
+    is_logged: bool,
 }
 
 /// A sink, and the bytes it has not accepted yet.
@@ -55,7 +55,7 @@ impl Writer {
             queue,
             sinks: sinks.into_iter().map(place).collect(),
             otlp,
-            told: false,
+            is_logged: false,
         }
     }
 
@@ -106,14 +106,14 @@ impl Writer {
             }
         }
         let Some((name, error)) = failed else {
-            if std::mem::take(&mut self.told) {
+            if std::mem::take(&mut self.is_logged) {
                 tracing::info!("the audit log is written again");
             }
             self.queue.wrote(count);
             return 0;
         };
         let required = self.queue.is_required();
-        if !std::mem::replace(&mut self.told, true) {
+        if !std::mem::replace(&mut self.is_logged, true) {
             let meanwhile = if required {
                 "calls are rejected until it can be written (audit.required)"
             } else {

@@ -228,8 +228,8 @@ impl Authentication {
     }
 
     /// Reads again what may have changed, for as long as it is polled.
-    /// `told` is what [`awaited`](Self::awaited) returned.
-    pub async fn refresh_keys(&self, told: Option<&telemetry::ReadinessGate>) -> Infallible {
+    /// `gate` is what [`awaited`](Self::awaited) returned.
+    pub async fn refresh_keys(&self, gate: Option<&telemetry::ReadinessGate>) -> Infallible {
         let keys = async {
             match &self.keys {
                 Some(keys) if keys.is_watched() => look_again(keys).await,
@@ -238,7 +238,7 @@ impl Authentication {
         };
         let tokens = async {
             match &self.tokens {
-                Some(tokens) => tokens.refresh_keys(told).await,
+                Some(tokens) => tokens.refresh_keys(gate).await,
                 None => std::future::pending().await,
             }
         };

@@ -358,7 +358,7 @@ mod tests {
         }
     }
 
-    fn told(
+    fn reported(
         resource: &Resource,
         path: &'static str,
         peer: [u8; 4],
@@ -519,7 +519,7 @@ mod tests {
                 )),
             ),
         ] {
-            let found = told(resource, path, peer, headers);
+            let found = reported(resource, path, peer, headers);
             let found = found.as_ref().map(|(r, m)| (r.as_str(), m.as_str()));
             assert_eq!(found, expected, "{path} {headers:?}");
         }
@@ -540,11 +540,11 @@ mod tests {
                 "https://example.com/.well-known/oauth-protected-resource/tools/mcp",
             ),
         ] {
-            let found = told(&public, path, [192, 0, 2, 1], &[]);
+            let found = reported(&public, path, [192, 0, 2, 1], &[]);
             assert_eq!(found, Some((resource.to_owned(), metadata.to_owned())));
         }
         let unknown = "/.well-known/oauth-protected-resource/mcp/other";
-        assert_eq!(told(&public, unknown, [192, 0, 2, 1], &[]), None);
+        assert_eq!(reported(&public, unknown, [192, 0, 2, 1], &[]), None);
         for path in ["/mcp/files", "/tools/mcp/files"] {
             let (headers, uri) = (HeaderMap::new(), Uri::from_static(path));
             let seen = RequestTarget {
@@ -611,19 +611,19 @@ mod tests {
             uri: &uri,
             peer: None,
         };
-        let told = |error: &AuthError| {
+        let reported = |error: &AuthError| {
             let value = resource.challenge(seen, error, &[]).expect("a challenge");
             value.to_str().expect("ASCII").to_owned()
         };
         let required =
             resource.with_scopes(&["files:read", "mcp", "files:write"].map(str::to_owned));
         assert_eq!(
-            told(&AuthError::InsufficientScope { required }),
+            reported(&AuthError::InsufficientScope { required }),
             "Bearer error=\"insufficient_scope\", error_description=\"the credential lacks a scope that is needed: mcp files:read files:write\", \
              scope=\"mcp files:read files:write\", resource_metadata=\"https://a.example/.well-known/oauth-protected-resource/mcp\""
         );
         assert_eq!(
-            told(&AuthError::Invalid("a \"b\" \\ \u{e9} c".into())),
+            reported(&AuthError::Invalid("a \"b\" \\ \u{e9} c".into())),
             "Bearer error=\"invalid_token\", error_description=\"a b   c\", scope=\"mcp\", \
              resource_metadata=\"https://a.example/.well-known/oauth-protected-resource/mcp\""
         );

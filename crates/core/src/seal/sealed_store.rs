@@ -21,7 +21,7 @@ use crate::state::{
 pub struct SealedState {
     store: Arc<dyn State>,
     keys: Arc<KeyRing>,
-    told: Arc<LoggedOnce>,
+    logged: Arc<LoggedOnce>,
 }
 
 /// True if a failed decryption was logged. It is logged once, because a writer in the store could fill the log.
@@ -33,7 +33,7 @@ impl SealedState {
         Self {
             store,
             keys,
-            told: Arc::default(),
+            logged: Arc::default(),
         }
     }
 
@@ -42,13 +42,13 @@ impl SealedState {
     }
 
     fn open(&self, place: &str, sealed: &[u8]) -> Option<Bytes> {
-        open(&self.keys, &self.told, place, sealed)
+        open(&self.keys, &self.logged, place, sealed)
     }
 }
 
-fn open(keys: &KeyRing, told: &LoggedOnce, place: &str, sealed: &[u8]) -> Option<Bytes> {
+fn open(keys: &KeyRing, logged: &LoggedOnce, place: &str, sealed: &[u8]) -> Option<Bytes> {
     let plain = keys.open_stored(place, sealed);
-    if plain.is_none() && !told.0.swap(true, Ordering::Relaxed) {
+    if plain.is_none() && !logged.0.swap(true, Ordering::Relaxed) {
         tracing::warn!(
             setting = "seal.keys",
             "an entry of the shared state was not sealed by a key of this ring, and is treated as absent: replicas have different keys, a key was removed too early, or another program writes to the store"
@@ -154,7 +154,7 @@ impl State for SealedState {
         Some(Arc::new(Self {
             store: self.store.claimed(claim)?,
             keys: Arc::clone(&self.keys),
-            told: Arc::clone(&self.told),
+            logged: Arc::clone(&self.logged),
         }))
     }
 
@@ -168,7 +168,7 @@ impl State for SealedState {
                 inner: self.store.subscribe(channel).await?,
                 channel: channel.to_owned(),
                 keys: Arc::clone(&self.keys),
-                told: Arc::clone(&self.told),
+                logged: Arc::clone(&self.logged),
             };
             Ok(Box::new(listener) as Box<dyn Subscription>)
         })
@@ -180,7 +180,7 @@ struct OpenObserver {
     inner: Box<dyn Subscription>,
     channel: String,
     keys: Arc<KeyRing>,
-    told: Arc<LoggedOnce>,
+    logged: Arc<LoggedOnce>,
 }
 
 impl Subscription for OpenObserver {
@@ -190,7 +190,8 @@ impl Subscription for OpenObserver {
                 match self.inner.next().await {
                     SubscriptionEvent::Missed => return SubscriptionEvent::Missed,
                     SubscriptionEvent::Message(sealed) => {
-                        if let Some(plain) = open(&self.keys, &self.told, &self.channel, &sealed) {
+                        if let Some(plain) = open(&self.keys, &self.logged, &self.channel, &sealed)
+                        {
                             return SubscriptionEvent::Message(plain);
                         }
                     }

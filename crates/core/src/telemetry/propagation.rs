@@ -452,16 +452,16 @@ mod tests {
         assert_eq!(ended.parent_span_id, place.span_id);
         assert_eq!(ended.context.trace_id, place.trace_id);
         assert_ne!(ended.context.span_id, place.span_id);
-        let SpanDetails::Asked(told) = &ended.about else {
+        let SpanDetails::Asked(reported) = &ended.about else {
             panic!("{ended:?}");
         };
-        assert_eq!(told.error_type, None);
+        assert_eq!(reported.error_type, None);
         let status = ("http.response.status_code", AttributeValue::Number(204));
-        assert_eq!(told.attributes[1], status);
-        let SpanDetails::Asked(told) = &given_up.about else {
+        assert_eq!(reported.attributes[1], status);
+        let SpanDetails::Asked(reported) = &given_up.about else {
             panic!("{given_up:?}");
         };
-        assert_eq!(told.error_type.as_deref(), Some("cancelled"));
+        assert_eq!(reported.error_type.as_deref(), Some("cancelled"));
     }
 
     #[test]
@@ -476,11 +476,11 @@ mod tests {
             ..SpanEnd::default()
         });
         let [span] = spans.take_some().try_into().expect("one");
-        let SpanDetails::Asked(told) = &span.about else {
+        let SpanDetails::Asked(reported) = &span.about else {
             panic!("{span:?}");
         };
         let uri = ("mcp.resource.uri", "ü".repeat(TOLD_MAX_BYTES / 2).into());
-        assert_eq!(told.attributes, [uri]);
+        assert_eq!(reported.attributes, [uri]);
         let message = span.error.as_ref().map(String::len);
         assert_eq!(message, Some(TOLD_MAX_BYTES));
     }

@@ -296,7 +296,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn tasks_are_told_to_stop_and_waited_for_until_the_deadline() {
         let background = Background::new();
-        let (sender, mut told) = tokio::sync::mpsc::channel(8);
+        let (sender, mut reported) = tokio::sync::mpsc::channel(8);
         for (name, seconds) in [("quick", 1), ("slow", 60)] {
             let sender = sender.clone();
             background.run_until_stopped(name, OnFailure::NotReady, |stop| async move {
@@ -310,8 +310,8 @@ mod tests {
         let began = tokio::time::Instant::now();
         background.stop(Duration::from_secs(5)).await;
         assert_eq!(began.elapsed().as_secs(), 5);
-        assert_eq!(told.try_recv(), Ok("quick"));
-        assert!(told.try_recv().is_err());
+        assert_eq!(reported.try_recv(), Ok("quick"));
+        assert!(reported.try_recv().is_err());
         assert_eq!(background.names(), ["loop"]);
         background.abort();
         assert_eq!(background.names(), [""; 0]);

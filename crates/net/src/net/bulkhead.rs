@@ -167,7 +167,7 @@ impl Bulkhead {
             bulkhead: self,
             _turn: turn,
             caller,
-            told: false,
+            reported: false,
         })
     }
 
@@ -205,13 +205,13 @@ pub struct BulkheadPermit<'a> {
     bulkhead: &'a Bulkhead,
     _turn: FairPermit,
     caller: ShareKey,
-    told: bool,
+    reported: bool,
 }
 
 impl BulkheadPermit<'_> {
     /// Records that the resource worked as expected.
     pub fn succeeded(mut self) {
-        self.told = true;
+        self.reported = true;
         let caller = self.caller;
         self.bulkhead
             .with_breaker(|breakers| breakers.succeeded(caller));
@@ -230,7 +230,7 @@ impl BulkheadPermit<'_> {
     }
 
     fn count(&mut self, fails: impl FnOnce(&mut Breakers) -> Option<Tripped>) {
-        self.told = true;
+        self.reported = true;
         self.bulkhead.counts.failed.fetch_add(1, Ordering::Relaxed);
         match self.bulkhead.with_breaker(fails).flatten() {
             Some(Tripped::All) => tracing::warn!(
@@ -248,7 +248,7 @@ impl BulkheadPermit<'_> {
 
 impl Drop for BulkheadPermit<'_> {
     fn drop(&mut self) {
-        if !self.told {
+        if !self.reported {
             let caller = self.caller;
             self.bulkhead
                 .with_breaker(|breakers| breakers.abandoned(caller, Instant::now()));

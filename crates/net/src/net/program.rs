@@ -319,16 +319,16 @@ mod tests {
             let mut stdout = child.stdout.take().expect("piped");
             let read = stdout.read(&mut said).await.expect("it says the number");
             let grandchild = String::from_utf8_lossy(&said[..read]).into_owned();
-            let (tell, told) = oneshot::channel();
+            let (tell, reported) = oneshot::channel();
             let watched = child.watch(move || {
                 let _ = tell.send(());
             });
             if end == "wait" {
                 assert!(is_alive(&grandchild));
                 drop(watched);
-                assert!(told.await.is_err(), "it did not end by itself");
+                assert!(reported.await.is_err(), "it did not end by itself");
             } else {
-                told.await.expect("it has ended");
+                reported.await.expect("it has ended");
             }
             // What held the other end of its output is gone.
             let mut rest = Vec::new();

@@ -84,13 +84,13 @@ mod tests {
     fn errors_of_the_resolver_are_told_in_words() {
         use hickory_resolver::net::{DnsError, NoRecords};
         use hickory_resolver::proto::op::{Query, ResponseCode};
-        let told = |code| {
+        let reported = |code| {
             in_words(&DnsError::NoRecordsFound(NoRecords::new(Query::default(), code)).into())
         };
         assert_eq!(
-            told(ResponseCode::NXDomain),
+            reported(ResponseCode::NXDomain),
             "the name does not exist (NXDOMAIN)"
         );
-        assert_eq!(told(ResponseCode::NoError), "the name has no addresses");
+        assert_eq!(reported(ResponseCode::NoError), "the name has no addresses");
     }
 }

@@ -209,8 +209,8 @@ impl EventSource for LogFollower {
             if !self.call.live.is_held_by(self.mine) {
                 return self.end(false);
             }
-            while let Poll::Ready(told) = self.place.mailbox.poll_next(cx) {
-                if let MailboxItem::CloseReason(end) = told {
+            while let Poll::Ready(reported) = self.place.mailbox.poll_next(cx) {
+                if let MailboxItem::CloseReason(end) = reported {
                     return self.end(end == CloseReason::Stopping);
                 }
             }
@@ -297,10 +297,10 @@ mod tests {
         let (runs, followed, last) = followed(&[b"b\"one\"", b"m{}"]).await;
         runs.streams.liveness.heartbeat_calls().await.expect("data");
         let begun = Instant::now();
-        let told = followed.next_entries(last).await.expect("an end");
+        let reported = followed.next_entries(last).await.expect("an end");
         assert!(begun.elapsed() < Duration::from_secs(60));
-        let [(_, entry)] = &told[..] else {
-            panic!("{told:?}");
+        let [(_, entry)] = &reported[..] else {
+            panic!("{reported:?}");
         };
         assert!(ends(entry));
         let answer: serde_json::Value = serde_json::from_slice(&entry[1..]).expect("JSON");
@@ -319,7 +319,7 @@ mod tests {
         };
         let long = Duration::from_secs(300);
         tokio::select! {
-            told = tokio::time::timeout(long, followed.next_entries(last)) => assert!(told.is_err()),
+            reported = tokio::time::timeout(long, followed.next_entries(last)) => assert!(reported.is_err()),
             () = says => {}
         }
     }

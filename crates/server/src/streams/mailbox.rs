@@ -319,17 +319,17 @@ mod tests {
         ChangeEvent::Resource(uri.into())
     }
 
-    fn told(mailbox: &Mailbox) -> Vec<MailboxItem> {
+    fn reported(mailbox: &Mailbox) -> Vec<MailboxItem> {
         let cx = Context::from_waker(Waker::noop());
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         while let Poll::Ready(next) = mailbox.poll_next(&cx) {
             let over = matches!(next, MailboxItem::CloseReason(_));
-            told.push(next);
+            reported.push(next);
             if over {
                 break;
             }
         }
-        told
+        reported
     }
 
     #[test]
@@ -342,13 +342,13 @@ mod tests {
             mailbox.deliver(&ChangeEvent::Tools, Some(4 * number + 3));
         }
         assert_eq!(
-            told(&mailbox),
+            reported(&mailbox),
             [
                 MailboxItem::Notice(resource("x://a"), Some(40_000)),
                 MailboxItem::Notice(ChangeEvent::Tools, Some(40_003)),
             ]
         );
-        assert_eq!(told(&mailbox), []);
+        assert_eq!(reported(&mailbox), []);
     }
 
     #[test]
@@ -365,7 +365,7 @@ mod tests {
         mailbox.catch_up(missed, 8);
         mailbox.deliver(&resource("x://a"), Some(8));
         assert_eq!(
-            told(&mailbox),
+            reported(&mailbox),
             [
                 MailboxItem::Notice(resource("x://a"), Some(6)),
                 MailboxItem::Notice(resource("x://b"), Some(7)),
@@ -380,7 +380,7 @@ mod tests {
         stopping.deliver(&ChangeEvent::Tools, Some(1));
         stopping.end(CloseReason::Stopping);
         assert_eq!(
-            told(&stopping),
+            reported(&stopping),
             [
                 MailboxItem::Notice(ChangeEvent::Tools, Some(1)),
                 MailboxItem::CloseReason(CloseReason::Stopping)
@@ -389,7 +389,10 @@ mod tests {
         let gone = mailbox(0);
         gone.deliver(&ChangeEvent::Tools, Some(1));
         gone.end(CloseReason::Gone);
-        assert_eq!(told(&gone), [MailboxItem::CloseReason(CloseReason::Gone)]);
+        assert_eq!(
+            reported(&gone),
+            [MailboxItem::CloseReason(CloseReason::Gone)]
+        );
     }
 
     #[test]
@@ -406,13 +409,16 @@ mod tests {
         for mailbox in [&hers, &his] {
             mailbox.deliver(&visited, Some(1));
         }
-        assert_eq!(told(&hers), [MailboxItem::Notice(visited.clone(), Some(1))]);
-        assert_eq!(told(&his), []);
+        assert_eq!(
+            reported(&hers),
+            [MailboxItem::Notice(visited.clone(), Some(1))]
+        );
+        assert_eq!(reported(&his), []);
         his.catch_up(vec![(visited.clone(), 1)], 1);
-        assert_eq!(told(&his), []);
+        assert_eq!(reported(&his), []);
         let nobodys = mailbox(0);
         nobodys.deliver(&visited, Some(1));
-        assert_eq!(told(&nobodys), []);
+        assert_eq!(reported(&nobodys), []);
     }
 
     #[test]
@@ -427,13 +433,13 @@ mod tests {
                 mailbox.deliver_task(&task.into(), Some("a session"));
             }
         }
-        assert_eq!(told(&mailbox), [MailboxItem::Task("a".into())]);
+        assert_eq!(reported(&mailbox), [MailboxItem::Task("a".into())]);
         for task in 0..2 * PENDING_MAX {
             let task: Arc<str> = task.to_string().into();
             mailbox.set_tasks(Arc::new([Arc::clone(&task)].into()));
             mailbox.deliver_task(&task, None);
         }
-        assert_eq!(told(&mailbox).len(), PENDING_MAX);
+        assert_eq!(reported(&mailbox).len(), PENDING_MAX);
     }
 
     #[test]
@@ -446,13 +452,13 @@ mod tests {
         mailbox.newer_closed(8);
         mailbox.deliver(&resource("x://a"), Some(2));
         assert_eq!(
-            told(&mailbox),
+            reported(&mailbox),
             [MailboxItem::Notice(ChangeEvent::Tools, Some(1))]
         );
         mailbox.newer_closed(6);
         mailbox.deliver(&resource("x://a"), Some(3));
         assert_eq!(
-            told(&mailbox),
+            reported(&mailbox),
             [MailboxItem::Notice(resource("x://a"), Some(3))]
         );
     }
@@ -468,7 +474,7 @@ mod tests {
         mailbox.superseded_by(3);
         mailbox.deliver(&ChangeEvent::Tools, Some(1));
         assert_eq!(
-            told(&mailbox),
+            reported(&mailbox),
             [MailboxItem::Notice(ChangeEvent::Tools, Some(1))]
         );
     }

@@ -27,9 +27,9 @@ mod tests {
             headers.insert(WWW_AUTHENTICATE, http::HeaderValue::from_static(text));
             insufficient_scope(&headers)
         };
-        let told =
+        let reported =
             r#"Bearer error="insufficient_scope", scope="files:read files:write", realm="x""#;
-        assert_eq!(scope(told).as_deref(), Some("files:read files:write"));
+        assert_eq!(scope(reported).as_deref(), Some("files:read files:write"));
         assert_eq!(
             scope("Bearer error=insufficient_scope").as_deref(),
             Some("")

@@ -269,7 +269,7 @@ mod tests {
     }
 
     /// In one word.
-    fn told(outcome: Result<Box<RawValue>, ClientError>) -> String {
+    fn reported(outcome: Result<Box<RawValue>, ClientError>) -> String {
         match judge(outcome) {
             DiscoveryOutcome::Modern(_) => "modern".to_owned(),
             DiscoveryOutcome::Again => "again".to_owned(),
@@ -309,7 +309,7 @@ mod tests {
             ),
             (json!([1]), "legacy"),
         ] {
-            assert_eq!(told(result(&value)), expected, "{value}");
+            assert_eq!(reported(result(&value)), expected, "{value}");
         }
     }
 
@@ -328,14 +328,14 @@ mod tests {
             ),
             (None, "failed: no (-32022)"),
         ] {
-            assert_eq!(told(Err(rpc(-32022, Some(400), data))), expected);
+            assert_eq!(reported(Err(rpc(-32022, Some(400), data))), expected);
         }
         assert_eq!(
-            told(Err(rpc(-32020, Some(400), None))),
+            reported(Err(rpc(-32020, Some(400), None))),
             "failed: no (-32020)"
         );
         assert_eq!(
-            told(Err(rpc(-32021, Some(400), None))),
+            reported(Err(rpc(-32021, Some(400), None))),
             "failed: no (-32021)"
         );
     }
@@ -344,11 +344,11 @@ mod tests {
     fn old_servers_are_recognized_however_they_answer() {
         for code in [-32600, -32601, -32602, -32603, -32000, -32002, 0, 1] {
             for status in [None, Some(200), Some(400), Some(404), Some(405)] {
-                assert_eq!(told(Err(rpc(code, status, None))), "legacy", "{code}");
+                assert_eq!(reported(Err(rpc(code, status, None))), "legacy", "{code}");
             }
         }
         let status = |status| {
-            told(Err(ClientError::Status {
+            reported(Err(ClientError::Status {
                 status,
                 said: String::new(),
             }))
@@ -365,11 +365,14 @@ mod tests {
         let unauthorized = ClientError::Unauthorized {
             challenge: String::new(),
         };
-        assert!(told(Err(unauthorized)).starts_with("failed: "));
+        assert!(reported(Err(unauthorized)).starts_with("failed: "));
         let silent = ClientError::Timeout(std::time::Duration::from_secs(1));
-        assert_eq!(told(Err(silent)), "silent");
-        assert_eq!(told(Err(ClientError::Protocol("202".to_owned()))), "legacy");
-        assert_eq!(told(Err(ClientError::Gone("x".to_owned()))), "legacy?");
+        assert_eq!(reported(Err(silent)), "silent");
+        assert_eq!(
+            reported(Err(ClientError::Protocol("202".to_owned()))),
+            "legacy"
+        );
+        assert_eq!(reported(Err(ClientError::Gone("x".to_owned()))), "legacy?");
     }
 
     #[test]

@@ -625,7 +625,7 @@ mod tests {
         }
 
         /// What the server is told to its question.
-        async fn told(&mut self) -> Value {
+        async fn reported(&mut self) -> Value {
             self.sent.recv().await.expect("an answer")
         }
 
@@ -639,8 +639,8 @@ mod tests {
             self.logs("secret");
             for method in ["elicitation/create", "sampling/createMessage", "roots/list"] {
                 self.asks(method);
-                let told = self.told().await;
-                assert_eq!(told["error"]["code"], METHOD_NOT_FOUND, "{told}");
+                let reported = self.reported().await;
+                assert_eq!(reported["error"]["code"], METHOD_NOT_FOUND, "{reported}");
             }
             for listener in listeners {
                 assert!(listener.heard().is_empty(), "{}", listener.name);
@@ -652,7 +652,7 @@ mod tests {
         async fn is_heard_by(&mut self, listener: &Arc<Hears>) {
             self.logs("mine");
             self.asks("elicitation/create");
-            assert_eq!(self.told().await["result"]["by"], listener.name);
+            assert_eq!(self.reported().await["result"]["by"], listener.name);
             assert_eq!(listener.heard(), ["\"mine\"", "elicitation/create"]);
             assert_eq!(self.withheld(), 0);
         }
@@ -729,7 +729,7 @@ mod tests {
         wire.logs("mine");
         assert_eq!(alice.heard(), ["\"mine\""]);
         wire.asks("elicitation/create");
-        assert!(wire.told().await["error"].is_object());
+        assert!(wire.reported().await["error"].is_object());
         assert!(alice.heard().is_empty());
         wire.answers(first.id);
         wire.withheld();
@@ -753,11 +753,11 @@ mod tests {
         let (alices, _bobs) = (wire.call(&alice), wire.call(&bob));
         let question = json!({"jsonrpc": "2.0", "id": "q", "method": "roots/list"});
         wire.says(&question, Some(alices.id));
-        assert_eq!(wire.told().await["result"]["by"], "alice");
+        assert_eq!(wire.reported().await["result"]["by"], "alice");
         let id = alices.id;
         drop(alices);
         wire.says(&question, Some(id));
-        assert!(wire.told().await["error"].is_object());
+        assert!(wire.reported().await["error"].is_object());
         assert_eq!(alice.heard(), ["roots/list"]);
         assert!(bob.heard().is_empty());
         assert_eq!(wire.withheld(), 1);
@@ -773,8 +773,8 @@ mod tests {
         tokio::task::yield_now().await;
         assert_eq!(alice.heard(), ["elicitation/create"]);
         assert!(wire.shared.abandon(call.id), "a question was open");
-        let told = wire.told().await;
-        assert_eq!(told["error"]["code"], INTERNAL_ERROR, "{told}");
+        let reported = wire.reported().await;
+        assert_eq!(reported["error"]["code"], INTERNAL_ERROR, "{reported}");
         assert!(wire.shared.is_abandoned(call.id));
         wire.answers(call.id);
         assert!(!wire.shared.is_abandoned(call.id));

@@ -148,11 +148,11 @@ fn has_scheme(challenges: &str, scheme: &str) -> bool {
 pub(super) async fn resource(
     client: &Client,
     server: &Url,
-    told: Option<&Url>,
+    reported: Option<&Url>,
 ) -> Result<Option<Resource>, LoginError> {
     const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
     let path = server.path().trim_end_matches('/');
-    let candidates = match told {
+    let candidates = match reported {
         Some(url) => vec![url.clone()],
         None if path.is_empty() => vec![at(server, WELL_KNOWN)],
         None => vec![
@@ -262,15 +262,15 @@ mod tests {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(text));
             read_challenge(&headers)
         };
-        let told = read(
+        let reported = read(
             r#"Bearer error="x, scope=no", resource_metadata="https://a/.well-known/x", scope="r w""#,
         );
         assert_eq!(
-            told.metadata.as_ref().map(Url::as_str),
+            reported.metadata.as_ref().map(Url::as_str),
             Some("https://a/.well-known/x")
         );
-        assert_eq!(told.scopes, ["r", "w"]);
-        assert!(!told.offers_dpop);
+        assert_eq!(reported.scopes, ["r", "w"]);
+        assert!(!reported.offers_dpop);
         assert!(read(r#"DPoP resource_metadata="https://a/x""#).offers_dpop);
         assert!(read(r#"Bearer realm="DPoP x", dpop algs="ES256""#).offers_dpop);
         assert_eq!(read("Bearer scope=one,x=y").scopes, ["one"]);

@@ -263,8 +263,9 @@ fn may_learn_secret<'g>(
 }
 
 /// Parses an endpoint URL from the issuer's metadata.
-fn endpoint(told: Option<&String>, name: &'static str) -> Result<Url, LoginError> {
-    told.and_then(|url| url.parse().ok())
+fn endpoint(reported: Option<&String>, name: &'static str) -> Result<Url, LoginError> {
+    reported
+        .and_then(|url| url.parse().ok())
         .ok_or(LoginError::NoEndpoint(name))
 }
 
@@ -288,8 +289,8 @@ fn lists_dpop(algorithms: &[String]) -> bool {
 async fn find(web: &Client, request: &LoginRequest) -> Result<DiscoveredServer, LoginError> {
     let server = &request.server;
     let challenge = discovery::challenge(web, server).await?;
-    let told = challenge.as_ref().and_then(|c| c.metadata.as_ref());
-    let resource = discovery::resource(web, server, told).await?;
+    let reported = challenge.as_ref().and_then(|c| c.metadata.as_ref());
+    let resource = discovery::resource(web, server, reported).await?;
     let Some(resource) = resource else {
         let Some(challenge) = challenge else {
             return Err(LoginError::Open);

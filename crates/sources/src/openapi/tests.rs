@@ -374,10 +374,10 @@ async fn arguments_go_where_the_document_says() {
         .into_iter()
         .chain([Value::Null])
     {
-        let told = call(&collector, "delete", json!({ "petId": id }))
+        let reported = call(&collector, "delete", json!({ "petId": id }))
             .await
             .expect_err("no path");
-        assert!(told.starts_with("petId: "), "{id}: {told}");
+        assert!(reported.starts_with("petId: "), "{id}: {reported}");
     }
     call(&collector, "login", json!({"body": {"user": "a&b"}}))
         .await
@@ -582,7 +582,7 @@ async fn eli_08_what_a_scheme_was_given_is_taken_out_of_answers() {
         document["components"] = json!({"securitySchemes": schemes});
         let collector = import_with(document, json!({"credentials": {scheme: secret}}));
         for name in ["works", "fails"] {
-            let told = match call(&collector, name, json!({})).await {
+            let reported = match call(&collector, name, json!({})).await {
                 Ok(output) => format!("{output:?}"),
                 Err(message) => message,
             };
@@ -591,9 +591,9 @@ async fn eli_08_what_a_scheme_was_given_is_taken_out_of_answers() {
                 sent.contains("canary") || sent.contains("bWU6Y2FuYXJ5"),
                 "{sent}"
             );
-            assert!(told.contains("***"), "{scheme}: {told}");
+            assert!(reported.contains("***"), "{scheme}: {reported}");
             for part in ["canary", "bWU6Y2FuYXJ5"] {
-                assert!(!told.contains(part), "{scheme}: {told}");
+                assert!(!reported.contains(part), "{scheme}: {reported}");
             }
         }
     }
@@ -666,7 +666,7 @@ async fn what_is_outside_or_missing_is_told_and_not_read() {
     std::fs::create_dir(&inner).expect("made");
     std::os::unix::fs::symlink(folder.path().join("secret.json"), inner.join("link.json"))
         .expect("linked");
-    for (reference, told) in [
+    for (reference, reported) in [
         ("../secret.json", "not in the folder of the document"),
         ("link.json", "not in the folder of the document"),
         ("/etc/hostname", "not in the folder of the document"),
@@ -679,7 +679,7 @@ async fn what_is_outside_or_missing_is_told_and_not_read() {
         std::fs::write(inner.join("api.json"), root.to_string()).expect("written");
         let document = read(inner.join("api.json").to_str().expect("text")).await;
         let refused = body(&document).expect_err(reference);
-        assert!(refused.contains(told), "{reference}: {refused}");
+        assert!(refused.contains(reported), "{reference}: {refused}");
     }
 }
 
@@ -892,17 +892,17 @@ fn operations_that_are_not_offered_are_told_of() {
     document["paths"]["/b"] = json!({
         "trace": operation, "query": operation, "additionalOperations": {"COPY": operation},
     });
-    let told = |settings: Value| refusals(&import_with(document.clone(), settings));
-    let all = told(json!({}));
+    let reported = |settings: Value| refusals(&import_with(document.clone(), settings));
+    let all = reported(json!({}));
     let places = ["TRACE /b", "QUERY /b", "COPY /b"];
     assert_eq!(all.len(), 3, "{all:?}");
-    for (told, place) in all.iter().zip(places) {
+    for (reported, place) in all.iter().zip(places) {
         assert!(
-            told.contains(place) && told.contains("not offered"),
-            "{told}"
+            reported.contains(place) && reported.contains("not offered"),
+            "{reported}"
         );
     }
-    assert_eq!(told(json!({"exclude": {"tags": ["t"]}})), [""; 0]);
+    assert_eq!(reported(json!({"exclude": {"tags": ["t"]}})), [""; 0]);
 }
 
 #[test]
@@ -984,17 +984,17 @@ async fn operations_and_paths_that_are_references_are_followed_from_where_they_s
         assert_eq!(schema["required"], json!(["id"]));
         assert_eq!(schema["$defs"]["id"]["maxLength"], 7, "{schema}");
     }
-    let told = refusals(&collector);
-    assert_eq!(told.len(), 2, "{told:?}");
+    let reported = refusals(&collector);
+    assert_eq!(reported.len(), 2, "{reported:?}");
     assert!(
-        told[0].contains("GET /round") && told[0].contains("circle"),
-        "{told:?}"
+        reported[0].contains("GET /round") && reported[0].contains("circle"),
+        "{reported:?}"
     );
     assert!(
-        told[1].contains("GET /gone")
-            && told[1].contains("ops/gone.yml")
-            && told[1].contains("cannot be read"),
-        "{told:?}"
+        reported[1].contains("GET /gone")
+            && reported[1].contains("ops/gone.yml")
+            && reported[1].contains("cannot be read"),
+        "{reported:?}"
     );
 }
 
@@ -1053,10 +1053,10 @@ async fn one_name_in_two_folders_is_two_documents() {
         refusals(&collector)
     );
     assert!(schema_of(&collector, "b")["properties"]["q"].is_object());
-    let told = refusals(&collector);
+    let reported = refusals(&collector);
     assert!(
-        told[0].contains("GET /a") && told[0].contains("a/p.yml"),
-        "{told:?}"
+        reported[0].contains("GET /a") && reported[0].contains("a/p.yml"),
+        "{reported:?}"
     );
 }
 
@@ -1080,10 +1080,10 @@ async fn the_number_of_documents_is_a_setting_and_what_to_do_is_said() {
     assert_eq!(all.offered.tools.len(), 100, "{:?}", refusals(&all));
     let some = import_file(&file, json!({"max_documents": 10})).await;
     assert_eq!(some.offered.tools.len(), 10);
-    let told = refusals(&some);
-    assert_eq!(told.len(), 90);
+    let reported = refusals(&some);
+    assert_eq!(reported.len(), 90);
     for part in ["openapi.max_documents", "bundle"] {
-        assert!(told[0].contains(part), "{told:?}");
+        assert!(reported[0].contains(part), "{reported:?}");
     }
 }
 
@@ -1105,11 +1105,12 @@ async fn referenced_documents_have_a_size_together() {
     std::fs::write(&file, document.to_string()).expect("written");
     let collector = import_file(&file, json!({"document_bytes": 120_000})).await;
     assert_eq!(collector.offered.tools.len(), 2);
-    let told = refusals(&collector);
-    assert_eq!(told.len(), 3, "{told:?}");
+    let reported = refusals(&collector);
+    assert_eq!(reported.len(), 3, "{reported:?}");
     assert!(
-        told.iter()
-            .all(|told| told.contains("openapi.document_bytes")),
-        "{told:?}"
+        reported
+            .iter()
+            .all(|reported| reported.contains("openapi.document_bytes")),
+        "{reported:?}"
     );
 }

@@ -42,8 +42,8 @@ fn shared(store: &Arc<dyn State>) -> Tokens {
         folder: None,
     };
     let tokens = Tokens::new(&config, &Probe::default()).expect("a place");
-    let told = tokens.are_in(state_of(store), true, true);
-    told.expect("a place for them");
+    let reported = tokens.are_in(state_of(store), true, true);
+    reported.expect("a place for them");
     tokens
 }
 
@@ -214,10 +214,10 @@ fn the_state_is_a_place_only_if_others_have_it_and_cannot_read_it() {
         folder: None,
     };
     let tokens = Tokens::new(&config, &Probe::default()).expect("a place");
-    let told = |is_shared, is_sealed| tokens.are_in(state_of(&store), is_shared, is_sealed);
-    assert!(matches!(told(false, true), Err(TokensError::NoState)));
-    assert!(matches!(told(true, false), Err(TokensError::NoKeys)));
-    assert!(told(true, true).is_ok());
+    let reported = |is_shared, is_sealed| tokens.are_in(state_of(&store), is_shared, is_sealed);
+    assert!(matches!(reported(false, true), Err(TokensError::NoState)));
+    assert!(matches!(reported(true, false), Err(TokensError::NoKeys)));
+    assert!(reported(true, true).is_ok());
     // With tokens in another store, the state's properties do not matter.
     let elsewhere = Tokens::default();
     assert!(elsewhere.are_in(state_of(&store), false, false).is_ok());

@@ -82,11 +82,13 @@ pub fn collect(config: &ComponentSourceConfig, name: &str, collector: &mut Sourc
             continue;
         }
         let place = format!("component ({id})");
-        let told = config
+        let reported = config
             .tools
             .get(&id)
             .or_else(|| config.tools.get(&function.name));
-        let tool_name = told.and_then(|told| told.name.clone()).unwrap_or(own_name);
+        let tool_name = reported
+            .and_then(|reported| reported.name.clone())
+            .unwrap_or(own_name);
         let tool_name = shortened(&format!("{prefix}{tool_name}"), NAME_CHARACTERS_MAX);
         if let Some(other) = taken.get(&tool_name) {
             let problem = format!(
@@ -95,7 +97,7 @@ pub fn collect(config: &ComponentSourceConfig, name: &str, collector: &mut Sourc
             collector.refuse(&place, problem);
             continue;
         }
-        match ComponentTool::new(&component, function, &tool_name, told) {
+        match ComponentTool::new(&component, function, &tool_name, reported) {
             Ok(tool) => {
                 taken.insert(tool_name, id);
                 collector.offer(tool);
@@ -103,12 +105,12 @@ pub fn collect(config: &ComponentSourceConfig, name: &str, collector: &mut Sourc
             Err(problem) => collector.refuse(&place, problem),
         }
     }
-    for told in config.tools.keys() {
-        let is_one = |function: &Function| function.name == *told || function.id() == *told;
+    for reported in config.tools.keys() {
+        let is_one = |function: &Function| function.name == *reported || function.id() == *reported;
         if !functions.iter().any(is_one) {
             let known: Vec<String> = functions.iter().map(Function::id).collect();
             collector.refuse(
-                &format!("component.tools.{told}"),
+                &format!("component.tools.{reported}"),
                 format!(
                     "it exports no such function; it exports {}",
                     known.join(", ")
@@ -158,12 +160,12 @@ impl ComponentTool {
         component: &Arc<Loaded>,
         function: &Function,
         name: &str,
-        told: Option<&ComponentToolConfig>,
+        reported: Option<&ComponentToolConfig>,
     ) -> Result<Self, String> {
         let signature = function.signature.clone()?;
         let none = ComponentToolConfig::default();
-        let told = told.unwrap_or(&none);
-        for argument in told.arguments.keys() {
+        let reported = reported.unwrap_or(&none);
+        for argument in reported.arguments.keys() {
             if signature
                 .parameters
                 .iter()
@@ -178,19 +180,20 @@ impl ComponentTool {
         let mut hints = ToolAnnotations::default();
         // Without a writable folder, a component cannot change anything.
         hints.read_only_hint = Some(
-            told.read_only
+            reported
+                .read_only
                 .unwrap_or_else(|| !component.bounds.may_write()),
         );
-        hints.destructive_hint = told.destructive;
-        hints.idempotent_hint = told.idempotent;
+        hints.destructive_hint = reported.destructive;
+        hints.idempotent_hint = reported.idempotent;
         hints.open_world_hint = Some(false);
-        let description = told.description.as_ref().unwrap_or(&signature.text);
+        let description = reported.description.as_ref().unwrap_or(&signature.text);
         let mut definition = Definition::new(name)
             .description(description)
-            .input_schema(signature.input_schema(|name| told.arguments.get(name).cloned()))
+            .input_schema(signature.input_schema(|name| reported.arguments.get(name).cloned()))
             .annotations(hints)
             .timeout(component.bounds.limits.timeout() + GRACE);
-        if let Some(title) = &told.title {
+        if let Some(title) = &reported.title {
             definition = definition.title(title);
         }
         if let Some(schema) = signature.output_schema() {
@@ -326,10 +329,10 @@ fn failure(error: &CallError, ended: &InstanceResult) -> ToolError {
         let shown: String = complaint.chars().take(SHOWN).collect();
         cause.push_str(&format!("it wrote: {shown}"));
     }
-    let told = ToolError::new(error.to_string());
+    let reported = ToolError::new(error.to_string());
     match cause.is_empty() {
-        true => told,
-        false => told.caused_by(cause),
+        true => reported,
+        false => reported.caused_by(cause),
     }
 }
 

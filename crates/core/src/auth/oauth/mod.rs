@@ -373,11 +373,11 @@ impl Tokens {
     /// Keeps the keys up to date, for as long as it is polled, and says whether they are there.
     pub async fn refresh_keys(
         &self,
-        told: Option<&telemetry::ReadinessGate>,
+        gate: Option<&telemetry::ReadinessGate>,
     ) -> std::convert::Infallible {
         let telling = async {
-            match told {
-                Some(told) => self.send_report(told).await,
+            match gate {
+                Some(gate) => self.send_report(gate).await,
                 None => std::future::pending().await,
             }
         };
@@ -388,16 +388,16 @@ impl Tokens {
     }
 
     /// Says whenever it may have changed whether the keys are there.
-    async fn send_report(&self, told: &telemetry::ReadinessGate) -> std::convert::Infallible {
+    async fn send_report(&self, gate: &telemetry::ReadinessGate) -> std::convert::Infallible {
         /// Keys expire without a notification.
         const AT_LEAST_EVERY: Duration = Duration::from_secs(30);
         let issuers = self.0.issuers.iter();
         let mut attempts: Vec<_> = issuers.map(|issuer| issuer.ask_for_first()).collect();
         loop {
             if self.is_ready() {
-                told.open();
+                gate.open();
             } else {
-                told.close();
+                gate.close();
             }
             let changed = attempts
                 .iter_mut()

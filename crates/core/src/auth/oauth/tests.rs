@@ -430,7 +430,7 @@ fn several_issuers_have_keys_and_audiences_of_their_own() {
 
 #[test]
 fn settings_that_can_never_work_are_refused_with_what_to_do() {
-    let told = |change: &dyn Fn(&mut OAuthConfig), resource: Option<&str>| {
+    let reported = |change: &dyn Fn(&mut OAuthConfig), resource: Option<&str>| {
         let mut config = OAuthConfig {
             issuer: Some(ISSUER.to_owned()),
             ..OAuthConfig::default()
@@ -494,10 +494,10 @@ fn settings_that_can_never_work_are_refused_with_what_to_do() {
             "twice",
         ),
     ] {
-        let error = told(change, Some(RESOURCE));
+        let error = reported(change, Some(RESOURCE));
         assert!(error.contains(expected), "{error}");
     }
-    let error = told(&|_| {}, None);
+    let error = reported(&|_| {}, None);
     assert!(
         error.contains("http.public_url") && error.contains("auth.oauth.audience"),
         "{error}"

@@ -323,7 +323,7 @@ fn a_list_of_what_is_allowed_lets_nothing_else_through() {
 
 #[test]
 fn patterns_that_fit_nothing_are_mistakes() {
-    let told = |config: serde_json::Value| {
+    let reported = |config: serde_json::Value| {
         let config: PolicyConfig = serde_json::from_value(config).expect("sound");
         match Policy::new(&config) {
             Err(error) => Some(error.to_string()),
@@ -334,7 +334,7 @@ fn patterns_that_fit_nothing_are_mistakes() {
     };
     let rule =
         |name: &str, value: serde_json::Value| json!({"rules": [{"effect": "deny", name: value}]});
-    assert_eq!(told(rule("tools", json!(["files_*", "*"]))), None);
+    assert_eq!(reported(rule("tools", json!(["files_*", "*"]))), None);
     for (config, expected) in [
         (
             rule("tools", json!(["fils_*"])),
@@ -352,7 +352,7 @@ fn patterns_that_fit_nothing_are_mistakes() {
         (rule("requires", json!(["a b"])), "not a valid scope"),
         (json!({"read": ["x"]}), "policy.read"),
     ] {
-        let error = told(config).expect("a mistake");
+        let error = reported(config).expect("a mistake");
         assert!(error.contains(expected), "{error}");
     }
 }

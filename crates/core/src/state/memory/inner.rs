@@ -58,7 +58,7 @@ pub(super) struct Inner {
     max_bytes: usize,
     share_bytes: usize,
     /// True if the eviction of entries was logged.
-    told: bool,
+    is_logged: bool,
 }
 
 struct Entry {
@@ -98,7 +98,7 @@ impl Inner {
             next_number: 0,
             max_bytes,
             share_bytes,
-            told: false,
+            is_logged: false,
         }
     }
 
@@ -145,7 +145,7 @@ impl Inner {
         if bytes <= self.room() {
             return Ok(());
         }
-        if !std::mem::replace(&mut self.told, true) {
+        if !std::mem::replace(&mut self.is_logged, true) {
             tracing::warn!(
                 setting = "state.memory_bytes",
                 "the in-memory state is full: task results, broken streams and subscriptions of the callers that use most are removed before they expire"

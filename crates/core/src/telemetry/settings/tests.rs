@@ -116,8 +116,8 @@ fn every_standard_variable_does_what_it_says_or_is_told_to_do_nothing() {
             }
             Effect::None(reason) => {
                 let mut found = found.expect("an endpoint");
-                let told = std::mem::take(&mut found.doubts);
-                assert_eq!(told, [format!("{name} has no effect: {reason}")]);
+                let reported = std::mem::take(&mut found.doubts);
+                assert_eq!(reported, [format!("{name} has no effect: {reason}")]);
                 assert_eq!(Some(found), plain, "{name} changes something");
             }
         }
@@ -288,8 +288,8 @@ fn words_are_read_in_any_case_and_exporters_may_be_several() {
         "standard output",
         "logs are not exported",
     ] {
-        let told = settings.doubts.iter().filter(|doubt| doubt.contains(said));
-        assert_eq!(told.count(), 1, "{said}: {:?}", settings.doubts);
+        let reported = settings.doubts.iter().filter(|doubt| doubt.contains(said));
+        assert_eq!(reported.count(), 1, "{said}: {:?}", settings.doubts);
     }
     assert_eq!(settings.doubts.len(), 4, "{:?}", settings.doubts);
 }

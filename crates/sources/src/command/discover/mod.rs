@@ -132,8 +132,8 @@ pub async fn discover(discovery: &Discovery) -> Result<Discovered, DiscoveryErro
         let called = search.called(&words);
         if search.helps == HELPS_MAX {
             let rest = waiting.len() + 1;
-            let told = format!("{called} and {rest} more: {HELPS_MAX} subcommands were asked");
-            search.left_out.push(told);
+            let reported = format!("{called} and {rest} more: {HELPS_MAX} subcommands were asked");
+            search.left_out.push(reported);
             break;
         }
         let help = match search.help(&words).await {
@@ -149,8 +149,8 @@ pub async fn discover(discovery: &Discovery) -> Result<Discovered, DiscoveryErro
         if help.commands.is_empty() {
             search.tool(&words, &about, &help);
         } else if depth == 0 {
-            let told = format!("{called}: it has subcommands; ask deeper with --depth");
-            search.left_out.push(told);
+            let reported = format!("{called}: it has subcommands; ask deeper with --depth");
+            search.left_out.push(reported);
         } else {
             for command in help.commands.into_iter().rev() {
                 let mut longer = words.clone();

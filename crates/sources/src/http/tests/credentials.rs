@@ -170,8 +170,8 @@ fn refreshing(issuer: SocketAddr) -> Value {
 /// Returns the token store of a replica.
 fn shared(state: &SharedState) -> Tokens {
     let tokens = in_state();
-    let told = tokens.are_in(state.clone(), true, true);
-    told.expect("a place for them");
+    let reported = tokens.are_in(state.clone(), true, true);
+    reported.expect("a place for them");
     tokens
 }
 
@@ -268,12 +268,12 @@ async fn eli_08_credentials_for_others_are_taken_out_of_what_they_answer() {
             let sent = seen.lock().expect("no panic").pop().expect("a request");
             // The secret is redacted in Base64 too, as Basic authentication sends it.
             for secret in ["canary-of-the-api", "dTpjYW5hcnktb2YtdGhlLWFwaQ"] {
-                assert!(!told.contains(secret), "{told}");
+                assert!(!told.contains(secret), "{reported}");
             }
             assert!(
                 sent.contains("canary-of-the-api") || sent.contains("dTpjYW5hcnktb2YtdGhlLWFwaQ")
             );
-            assert!(told.contains("***"), "{told}");
+            assert!(told.contains("***"), "{reported}");
         }
     }
 }

@@ -152,13 +152,13 @@ fn references_that_multiply_are_followed_so_far() {
     let start = Instant::now();
     let collector = import_into(room(32 * MEBIBYTE), document);
     assert!(start.elapsed() < LONG);
-    let told = refusals(&collector);
-    for (told, part) in told.iter().zip([
+    let reported = refusals(&collector);
+    for (reported, part) in reported.iter().zip([
         "too many schemas",
         "too many schemas",
         "more than 10000 subschemas",
     ]) {
-        assert!(told.contains(part), "{told}");
+        assert!(reported.contains(part), "{reported}");
     }
 }
 
@@ -172,12 +172,12 @@ fn tools_stay_within_what_their_schemas_may_take_together() {
     let collector = import_into(room(100_000), document);
     let count = collector.offered.tools.len();
     assert!((10..200).contains(&count), "{count}");
-    let told = refusals(&collector);
-    assert_eq!(told.len(), 1, "{told:?}");
+    let reported = refusals(&collector);
+    assert_eq!(reported.len(), 1, "{reported:?}");
     let rest = format!("{} operations became no tools", 200 - count);
     assert!(
-        told[0].contains(&rest) && told[0].contains("openapi.include"),
-        "{told:?}"
+        reported[0].contains(&rest) && reported[0].contains("openapi.include"),
+        "{reported:?}"
     );
 }
 
@@ -192,12 +192,12 @@ fn parameters_and_refusals_are_bounded() {
         document["paths"][format!("/p{number}/{{x}}")] = json!({"get": {"responses": {}}});
     }
     let collector = import_into(room(32 * MEBIBYTE), document);
-    let told = refusals(&collector);
-    assert_eq!(told.len(), 5_001);
-    assert!(told[0].contains("2000 parameters"), "{}", told[0]);
+    let reported = refusals(&collector);
+    assert_eq!(reported.len(), 5_001);
+    assert!(reported[0].contains("2000 parameters"), "{}", reported[0]);
     assert!(
-        told[5_000].contains("more tools are rejected than listed here"),
+        reported[5_000].contains("more tools are rejected than listed here"),
         "{}",
-        told[5_000]
+        reported[5_000]
     );
 }

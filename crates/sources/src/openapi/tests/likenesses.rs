@@ -121,7 +121,7 @@ async fn lists_and_objects_in_forms_are_written_as_the_document_says() {
         "{request}"
     );
     assert!(request.contains("Bearer secret-1"), "{request}");
-    let told = call(
+    let reported = call(
         &collector,
         "GetCharges",
         json!({"created": {"gt": 1}, "expand": ["data"]}),
@@ -129,8 +129,8 @@ async fn lists_and_objects_in_forms_are_written_as_the_document_says() {
     .await
     .expect_err("another answer than the document says");
     assert!(
-        told.contains("\\\"data\\\" is missing") && told.contains(r#"{\"id\":\"c\""#),
-        "{told}"
+        reported.contains("\\\"data\\\" is missing") && reported.contains(r#"{\"id\":\"c\""#),
+        "{reported}"
     );
     let request = last();
     assert!(
@@ -162,14 +162,14 @@ async fn an_answer_that_is_not_what_the_document_says_is_shown_all_the_same() {
         json!([]),
         "what cannot be is not demanded"
     );
-    let told = call(&collector, "chat_postMessage", arguments)
+    let reported = call(&collector, "chat_postMessage", arguments)
         .await
         .expect_err("more than the document says");
     assert!(
-        told.contains(
+        reported.contains(
             "The call was executed, but the response does not match the tool's output schema ("
-        ) && told.contains(r#"\"message\":{\"text\":\"hi\"}"#),
-        "{told}"
+        ) && reported.contains(r#"\"message\":{\"text\":\"hi\"}"#),
+        "{reported}"
     );
     let request = seen.lock().expect("no panic").pop().expect("a request");
     assert!(

@@ -371,8 +371,11 @@ async fn what_goes_wrong_inside_ends_one_call_with_a_reason() {
             "larger than the component's memory",
         ),
     ] {
-        let told = failure(&component, name, arguments).await;
-        assert!(told.contains(part) && !told.contains('/'), "{name}: {told}");
+        let reported = failure(&component, name, arguments).await;
+        assert!(
+            reported.contains(part) && !reported.contains('/'),
+            "{name}: {reported}"
+        );
     }
     assert_eq!(
         value(&component, "much-text", json!({"bytes": 9})).await,

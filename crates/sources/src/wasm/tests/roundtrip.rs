@@ -321,7 +321,7 @@ fn misfits_say_where_and_what() {
             JsonType::Variant(names_of(vec![None, Some(JsonType::F32)])),
         ),
     ]);
-    for (value, told) in [
+    for (value, reported) in [
         (
             json!({"list": [1, -129], "kind": "n0-x"}),
             "list.1: it has to be a whole number from -128 to 127",
@@ -354,6 +354,6 @@ fn misfits_say_where_and_what() {
         (json!([]), "it has to be an object"),
     ] {
         let misfit = lower(&shape, &value, &mut MemoryBudget::new(10_000)).expect_err("a misfit");
-        assert_eq!(misfit.to_string(), told);
+        assert_eq!(misfit.to_string(), reported);
     }
 }
