@@ -173,7 +173,7 @@ fn measured(scenario: &Scenario, requests: Vec<Asked>) {
 #[inline(always)]
 fn send(scenario: &Scenario, requests: Vec<Asked>) {
     for request in requests {
-        std::hint::black_box(scenario.answer(request));
+        std::hint::black_box(scenario.respond(request));
     }
 }
 

@@ -79,7 +79,7 @@ impl Scenario {
 
     /// Answers one request. All that is sent here can be answered without waiting for anything.
     #[inline]
-    pub fn answer(&self, asked: Asked) -> Answered {
+    pub fn respond(&self, asked: Asked) -> Answered {
         let (pipeline, request) = match (&self.work, asked) {
             (Work::Requests(pipeline, _), Asked::Request(request)) => (pipeline, request),
             (Work::Buckets(buckets, _), Asked::Address(address)) => {
@@ -92,7 +92,7 @@ impl Scenario {
             }
             (work, asked) => unreachable!("{asked:?} is nothing for {work:?}"),
         };
-        let answer = pin!(pipeline.answer(request));
+        let answer = pin!(pipeline.respond(request));
         match answer.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(answered) => answered,
             Poll::Pending => unreachable!("no tool here waits for anything"),
@@ -101,7 +101,7 @@ impl Scenario {
 
     /// Panics unless the server answers with a result.
     fn checked(self) -> Self {
-        let answered = self.answer(self.request());
+        let answered = self.respond(self.request());
         let more = answered.more.concat();
         let whole = [&answered.head[..], &answered.rest[..], &more[..]].concat();
         let answer: Value = serde_json::from_slice(&whole).unwrap_or_default();
@@ -245,7 +245,7 @@ impl Server {
             credential: credential.map(str::to_owned),
         };
         let initialize = server.initialize("initialize");
-        let session = initialize.answer(initialize.request()).session;
+        let session = initialize.respond(initialize.request()).session;
         server.session = session.and_then(|id| id.to_str().map(str::to_owned).ok());
         server
     }

@@ -93,7 +93,7 @@ fn what_is_on_other_machines_can_be_left_out_of_the_check() {
     let (code, said) = checked(text, &["--offline"]);
     assert_eq!(code, Some(0), "{said}");
     assert!(
-        said.contains("is valid") && said.contains("not looked at: far, doc"),
+        said.contains("is valid") && said.contains("not checked: far, doc"),
         "{said}"
     );
     let (code, said) = checked(text, &[]);

@@ -361,11 +361,11 @@ fn garbage_on_standard_input_is_answered_and_nothing_else_is_said() {
 #[cfg(unix)]
 fn the_page_for_trying_is_opened_where_somebody_asks_for_it() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (opener, reported) = (folder.path().join("opener"), folder.path().join("told"));
+    let (opener, told) = (folder.path().join("opener"), folder.path().join("told"));
     // Reading a pipe blocks until it has a writer.
-    let made = Command::new("mkfifo").arg(&reported).status();
+    let made = Command::new("mkfifo").arg(&told).status();
     assert!(made.expect("there is mkfifo").success());
-    let script = format!("#!/bin/sh\nprintf %s \"$1\" > {}\n", reported.display());
+    let script = format!("#!/bin/sh\nprintf %s \"$1\" > {}\n", told.display());
     std::fs::write(&opener, script).expect("written");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(&opener, mode).expect("set");
@@ -373,6 +373,6 @@ fn the_page_for_trying_is_opened_where_somebody_asks_for_it() {
     let path = [("PATH", "/usr/bin:/bin")];
     let arguments = ["run", "--host", "127.0.0.1", "--port", "0", &inspect];
     let serving = Serving::start(&arguments, &path);
-    let page = std::fs::read_to_string(&reported).expect("opened");
+    let page = std::fs::read_to_string(&told).expect("opened");
     assert_eq!(page, format!("http://{}/", serving.address));
 }

@@ -99,7 +99,7 @@ fn arguments_have_the_types_of_the_input_schema() {
             "place": {"town": "Rome"},
         })
     );
-    for (word, reported) in [
+    for (word, told) in [
         (
             "count=seven",
             "count: \"seven\" is not an integer; write for example count=1",
@@ -113,7 +113,7 @@ fn arguments_have_the_types_of_the_input_schema() {
     ] {
         let (code, printed, said) = call(&["text=x", word]);
         assert_eq!((code, &*printed), (Some(1), ""), "{said}");
-        assert!(said.contains(reported), "{said}");
+        assert!(said.contains(told), "{said}");
     }
     // A raw value is validated by the server.
     let (_, printed, _) = call(&["text=x", "count:=\"seven\""]);
@@ -124,7 +124,7 @@ fn arguments_have_the_types_of_the_input_schema() {
 fn a_name_that_is_not_there_is_told_with_the_nearest() {
     let server = serve();
     let url = url(&server);
-    for (words, reported) in [
+    for (words, told) in [
         (
             ["call", "calc"],
             "Unknown tool: calc (-32602); did you mean calculate?",
@@ -134,7 +134,7 @@ fn a_name_that_is_not_there_is_told_with_the_nearest() {
     ] {
         let (code, printed, said) = run(&[words[0], &url, words[1]], &[]);
         assert_eq!((code, &*printed), (Some(1), ""), "{said}");
-        assert!(said.contains(reported), "{said}");
+        assert!(said.contains(told), "{said}");
     }
 }
 
@@ -171,8 +171,8 @@ fn a_server_may_be_named_by_host_and_port() {
         Site::start(|_, _| Told::json(404, json!({"detail": "This page does not exist."})));
     let (code, _, said) = run(&["list", &nothing.url], &[]);
     assert_eq!(code, Some(1));
-    let reported = format!("no MCP endpoint at {0}/ or {0}/mcp", nothing.url);
-    assert!(said.contains(&reported), "{said}");
+    let told = format!("no MCP endpoint at {0}/ or {0}/mcp", nothing.url);
+    assert!(said.contains(&told), "{said}");
 }
 
 #[test]

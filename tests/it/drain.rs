@@ -137,12 +137,12 @@ fn no_call_that_ends_before_the_deadline_fails_when_the_program_is_told_to_stop(
         ("LONGSHORE_DRAIN__DELAY_SECONDS", "1"),
     ]);
     let address = program.address;
-    let reported: Arc<OnceLock<Instant>> = Arc::default();
+    let told: Arc<OnceLock<Instant>> = Arc::default();
     let stop = Arc::new(AtomicBool::new(false));
     let answered = Arc::new(AtomicUsize::new(0));
     let clients: Vec<_> = (0..8)
         .map(|number| {
-            let (reported, stop) = (Arc::clone(&reported), Arc::clone(&stop));
+            let (told, stop) = (Arc::clone(&told), Arc::clone(&stop));
             let answered = Arc::clone(&answered);
             // Some take no time, some go on for a while.
             let seconds = f64::from(number % 4) * 0.3;
@@ -154,12 +154,12 @@ fn no_call_that_ends_before_the_deadline_fails_when_the_program_is_told_to_stop(
                         Some(Ok(answer)) => {
                             assert_eq!(answer["result"]["isError"], false, "{answer}");
                             answered.fetch_add(1, Ordering::Relaxed);
-                            after += usize::from(reported.get().is_some());
+                            after += usize::from(told.get().is_some());
                         }
                         Some(Err(error)) => panic!("a call failed: {error}"),
                         // The listener is closed: never before the signal, and not within the first second after it.
                         None => {
-                            let since = reported.get().map(Instant::elapsed);
+                            let since = told.get().map(Instant::elapsed);
                             assert!(Some(Duration::from_secs(1)) <= since, "{since:?}");
                             break;
                         }
@@ -175,7 +175,7 @@ fn no_call_that_ends_before_the_deadline_fails_when_the_program_is_told_to_stop(
     while answered.load(Ordering::Relaxed) < 50 {
         thread::sleep(Duration::from_millis(5));
     }
-    let _ = reported.set(Instant::now());
+    let _ = told.set(Instant::now());
     program.signal("TERM");
     let response = long.receive();
     assert_eq!(response.result()["isError"], false);
@@ -383,10 +383,10 @@ fn a_socket_in_the_file_system_that_was_handed_over_is_listened_on_and_left() {
     stream.write_all(ready.as_bytes()).expect("sent");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
-    let reported = Command::new("kill")
+    let told = Command::new("kill")
         .args(["-s", "TERM", &child.id().to_string()])
         .status();
-    assert!(reported.is_ok_and(|status| status.success()));
+    assert!(told.is_ok_and(|status| status.success()));
     let ended = child.wait().expect("a status");
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     assert_eq!(ended.code(), Some(0));

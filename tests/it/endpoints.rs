@@ -144,7 +144,7 @@ fn an_endpoint_that_is_not_configured_is_not_there() {
 
 #[test]
 fn names_with_another_meaning_and_endpoints_without_contents_are_refused() {
-    for (name, config, reported) in [
+    for (name, config, told) in [
         (
             "sse",
             json!({"tools": ["*"]}),
@@ -173,7 +173,7 @@ fn names_with_another_meaning_and_endpoints_without_contents_are_refused() {
         all.endpoints.insert(name.to_owned(), endpoint(config));
         let refused = crate::support::bind(App::new().tool(add).config(all));
         let error = refused.expect_err("refused").to_string();
-        assert!(error.contains(reported), "{name}: {error}");
+        assert!(error.contains(told), "{name}: {error}");
     }
     let mut config = Config::default();
     config.http.port = 0;

@@ -311,10 +311,10 @@ fn eli_11_a_visit_is_asked_for_and_done_with_or_demanded() {
         json!({"action": "accept"}),
     );
     assert_eq!(said, "The person said: accept");
-    let reported = next(&mut standing);
-    assert_eq!(reported["method"], "notifications/elicitation/complete");
+    let told = next(&mut standing);
+    assert_eq!(told["method"], "notifications/elicitation/complete");
     assert_eq!(
-        reported["params"]["elicitationId"],
+        told["params"]["elicitationId"],
         question["params"]["elicitationId"]
     );
     let refused = session.call("visit_first", &json!({}));
@@ -403,13 +403,10 @@ fn changes_that_are_triggered_reach_who_asked_for_them_only() {
         assert_eq!(text(&result), said);
     }
     for (stream, list) in [(&mut of_tools, "tools"), (&mut of_prompts, "prompts")] {
-        let reported = next(stream);
+        let told = next(stream);
+        assert_eq!(told["method"], format!("notifications/{list}/list_changed"));
         assert_eq!(
-            reported["method"],
-            format!("notifications/{list}/list_changed")
-        );
-        assert_eq!(
-            reported["params"]["_meta"],
+            told["params"]["_meta"],
             json!({"io.modelcontextprotocol/subscriptionId": "l"})
         );
     }

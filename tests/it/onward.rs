@@ -283,7 +283,7 @@ fn what_an_api_is_asked_is_a_span_whose_place_it_is_told() {
         ("server.address", "127.0.0.1"),
         ("server.port", port),
     ];
-    let reported = |path: &str| site.asked(path).pop().expect("asked").headers;
+    let told = |path: &str| site.asked(path).pop().expect("asked").headers;
 
     let pet = span_named(spans, "GET /pets/{id}");
     let parent = span_named(spans, "tools/call pets__pet");
@@ -293,7 +293,7 @@ fn what_an_api_is_asked_is_a_span_whose_place_it_is_told() {
         ("error.type", "404"),
     ];
     check_child(pet, parent, &[&all[..], &not_found].concat());
-    let headers = reported("/pets/7");
+    let headers = told("/pets/7");
     let traceparent = |span: &Span| format!("00-{TRACE}-{}-01", hex(&span.span_id));
     assert_eq!(headers["traceparent"], traceparent(pet));
     assert_eq!(headers["tracestate"], "vendor=value");
@@ -308,12 +308,12 @@ fn what_an_api_is_asked_is_a_span_whose_place_it_is_told() {
     let (plain, parent) = of("plain");
     assert_eq!(plain.name, "GET", "neither the URL nor its arguments");
     check_child(plain, parent, &[&all[..], &fine].concat());
-    assert_eq!(reported("/plain")["traceparent"], traceparent(plain));
+    assert_eq!(told("/plain")["traceparent"], traceparent(plain));
 
     let (own, parent) = of("own");
     check_child(own, parent, &[&all[..], &fine].concat());
     assert_eq!(
-        reported("/own")["traceparent"],
+        told("/own")["traceparent"],
         "mine",
         "who writes it means it"
     );

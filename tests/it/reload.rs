@@ -497,8 +497,8 @@ fn a_secret_of_a_source_that_is_replaced_is_in_force_and_the_old_one_is_not() {
     for (at, name) in names.into_iter().enumerate() {
         let said = |program: &Program| {
             program.call("show");
-            let reported = program.call("tell").replace('_', "-");
-            last.lock().expect("not poisoned").clone() + &reported
+            let told = program.call("tell").replace('_', "-");
+            last.lock().expect("not poisoned").clone() + &told
         };
         let before = said(&program);
         assert!(before.contains(secrets[at]), "{name}: {before}");

@@ -112,7 +112,7 @@ fn up_to_that_number_the_list_is_as_ever() {
 fn what_is_wrong_with_a_call_is_told_as_if_it_were_direct() {
     let server = searched().start();
     let session = server.session("2025-11-25");
-    let reported = |verb: &str, arguments: Value| {
+    let told = |verb: &str, arguments: Value| {
         let result = session.call(verb, &arguments).result();
         assert_eq!(result["isError"], true, "{result}");
         result["content"][0]["text"]
@@ -120,18 +120,18 @@ fn what_is_wrong_with_a_call_is_told_as_if_it_were_direct() {
             .expect("a text")
             .to_owned()
     };
-    let invalid = reported("call_tool", json!({"name": "read_file", "arguments": {}}));
+    let invalid = told("call_tool", json!({"name": "read_file", "arguments": {}}));
     assert!(
         invalid.starts_with("Invalid arguments for tool read_file"),
         "{invalid}"
     );
-    let invalid = reported("search_tools", json!({"words": "x"}));
+    let invalid = told("search_tools", json!({"words": "x"}));
     assert!(
         invalid.starts_with("Invalid arguments for tool search_tools"),
         "{invalid}"
     );
     assert_eq!(
-        reported("describe_tool", json!({"name": "nothing"})),
+        told("describe_tool", json!({"name": "nothing"})),
         "Unknown tool: nothing; find one with search_tools"
     );
     let unknown = session.call("call_tool", &json!({"name": "raed_file"}));

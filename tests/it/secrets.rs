@@ -447,8 +447,8 @@ fn sec_12_no_secret_is_printed_exported_or_answered() {
         }
         // Everything that is written or exported later than it is answered.
         let id = program.process.id().to_string();
-        let reported = Command::new("kill").args(["-s", "TERM", &id]).status();
-        assert!(reported.expect("there is kill").success());
+        let told = Command::new("kill").args(["-s", "TERM", &id]).status();
+        assert!(told.expect("there is kill").success());
         assert!(program.process.wait().expect("ends").success());
         program.until(|printed| printed.contains(r#""event":"stop""#).then_some(()));
         let printed = program.printed.lock().expect("not poisoned").clone();

@@ -358,8 +358,8 @@ fn a_signal_to_stop_lets_calls_finish() {
     let progress = program.receive();
     assert_eq!(progress["method"], "notifications/progress", "{progress}");
     let id = program.child.id().to_string();
-    let reported = Command::new("kill").args(["-TERM", &id]).status();
-    assert!(reported.expect("kill runs").success());
+    let told = Command::new("kill").args(["-TERM", &id]).status();
+    assert!(told.expect("kill runs").success());
     let answer = loop {
         let message = program.receive();
         if message["id"] == 1 {
@@ -377,8 +377,8 @@ fn a_signal_to_stop_ends_a_program_that_nobody_has_said_anything_to() {
     let mut program = Program::demo();
     program.ask(PING);
     let id = program.child.id().to_string();
-    let reported = Command::new("kill").args(["-TERM", &id]).status();
-    assert!(reported.expect("kill runs").success());
+    let told = Command::new("kill").args(["-TERM", &id]).status();
+    assert!(told.expect("kill runs").success());
     assert_eq!(program.child.wait().expect("it ends").code(), Some(0));
 }
 

@@ -198,11 +198,11 @@ fn a_signal_before_anything_is_served_ends_it_well() {
         std::thread::sleep(Duration::from_millis(10));
     }
     assert!(!server.socket.exists());
-    let reported = Instant::now();
+    let told = Instant::now();
     assert_eq!(server.stop(), Some(0));
     assert!(
-        reported.elapsed() < Duration::from_secs(5),
+        told.elapsed() < Duration::from_secs(5),
         "{:?}",
-        reported.elapsed()
+        told.elapsed()
     );
 }

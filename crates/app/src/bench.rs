@@ -59,7 +59,7 @@ impl Pipeline {
     }
 
     /// One request.
-    pub async fn answer(&self, request: Request<Bytes>) -> Answered {
+    pub async fn respond(&self, request: Request<Bytes>) -> Answered {
         let mut response = self.0.serve(request.map(Body::from)).await;
         let body = response.body_mut();
         let (head, rest) = (frame(body).await, frame(body).await);

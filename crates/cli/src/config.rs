@@ -108,7 +108,7 @@ fn check(args: CheckArgs) -> Result<(), Failure> {
     let tools = output::counted(checked.tools);
     let left_out = match checked.left_out.is_empty() {
         true => String::new(),
-        false => format!("; not looked at: {}", checked.left_out.join(", ")),
+        false => format!("; not checked: {}", checked.left_out.join(", ")),
     };
     print(&format!(
         "the configuration is valid ({file}; {set} settings have a value that is not the default; {tools}{left_out})\n"

@@ -87,7 +87,7 @@ impl AdminListener {
 
 async fn converse(stream: TcpStream, server: Arc<Server>, guard: Arc<HostGuard>) {
     let service = service_fn(move |request: Request<Incoming>| {
-        let answer = answer(&request, &server, &guard);
+        let answer = respond(&request, &server, &guard);
         async move { Ok::<_, Infallible>(answer) }
     });
     let connection = http1::Builder::new()
@@ -100,7 +100,7 @@ async fn converse(stream: TcpStream, server: Arc<Server>, guard: Arc<HostGuard>)
     }
 }
 
-fn answer(request: &Request<Incoming>, server: &Server, guard: &HostGuard) -> Response<Body> {
+fn respond(request: &Request<Incoming>, server: &Server, guard: &HostGuard) -> Response<Body> {
     if request.uri().path() == "/" {
         return live_page(request, guard);
     }
@@ -117,7 +117,7 @@ fn answer(request: &Request<Incoming>, server: &Server, guard: &HostGuard) -> Re
     {
         return rejection.into_problem();
     }
-    page.answer(server, true)
+    page.respond(server, true)
 }
 
 /// Responds with the page that shows what the other pages say, as it changes.

@@ -58,7 +58,7 @@ impl CustomRoutes {
 }
 
 /// Calls the handler; a panic fails only its own request.
-pub(super) async fn answer(handler: &dyn RouteHandler, request: Request<Bytes>) -> Response<Body> {
+pub(super) async fn respond(handler: &dyn RouteHandler, request: Request<Bytes>) -> Response<Body> {
     let path = request.uri().path().to_owned();
     let answer = async { handler.call(request).await };
     match AssertUnwindSafe(answer).catch_unwind().await {

@@ -154,9 +154,9 @@ impl RequestContext<'_> {
             Protected::Page(_) if self.principal.kind() == PrincipalKind::Anonymous => {
                 Err(HttpError::ForOperators.into())
             }
-            Protected::Page(page) => {
-                Ok(Dispatched::Done(page.answer(&router.endpoint.server, true)))
-            }
+            Protected::Page(page) => Ok(Dispatched::Done(
+                page.respond(&router.endpoint.server, true),
+            )),
             Protected::Custom => self.dispatch_custom(head, body.unwrap_or_default()),
         }
     }
@@ -175,7 +175,7 @@ impl RequestContext<'_> {
         let handler = self.origin.router.layers.routes.at(head.uri.path());
         let handler = Arc::clone(handler.ok_or(HttpError::NotFound)?);
         Ok(Dispatched::Respond(Box::pin(async move {
-            Ok(custom_routes::answer(&*handler, request).await)
+            Ok(custom_routes::respond(&*handler, request).await)
         })))
     }
 

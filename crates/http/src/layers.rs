@@ -64,7 +64,7 @@ pub struct Layers {
 
 impl Layers {
     /// Adds a handler for a path of the application.
-    pub fn answer(&mut self, path: String, handler: Arc<dyn RouteHandler>) {
+    pub fn add_route(&mut self, path: String, handler: Arc<dyn RouteHandler>) {
         self.routes.add(path, handler);
     }
 

@@ -36,7 +36,7 @@ impl Origin<'_> {
             Open::Page(page) => {
                 let is_local = |client: Peer| client.address.to_canonical().is_loopback();
                 let near = self.client.is_some_and(is_local);
-                Ok(page.answer(&self.router.endpoint.server, near))
+                Ok(page.respond(&self.router.endpoint.server, near))
             }
             Open::ResourceMetadata => self.resource_metadata(head),
             Open::Public => Err(HttpError::NotFound.into()),

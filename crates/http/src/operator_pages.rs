@@ -29,7 +29,7 @@ pub enum Page {
 impl Page {
     /// Builds the page for a permitted caller. `near` is true on this machine or on the admin port; the page then lists
     /// the conditions that block readiness.
-    pub fn answer(self, server: &Server, near: bool) -> Response<Body> {
+    pub fn respond(self, server: &Server, near: bool) -> Response<Body> {
         let telemetry = server.telemetry();
         let life = &*telemetry.life;
         match self {
@@ -67,7 +67,7 @@ impl Page {
             }
             Self::Metrics => {
                 let page = prometheus_page(&telemetry.metrics.families());
-                answer(StatusCode::OK, PROMETHEUS_MEDIA, page)
+                respond(StatusCode::OK, PROMETHEUS_MEDIA, page)
             }
         }
     }
@@ -110,10 +110,10 @@ fn status(good: bool, body: &Value) -> Response<Body> {
         true => StatusCode::OK,
         false => StatusCode::SERVICE_UNAVAILABLE,
     };
-    answer(status, "application/json", body.to_string())
+    respond(status, "application/json", body.to_string())
 }
 
-fn answer(status: StatusCode, media: &'static str, body: String) -> Response<Body> {
+fn respond(status: StatusCode, media: &'static str, body: String) -> Response<Body> {
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
     let headers = response.headers_mut();

@@ -56,7 +56,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
 }
 
 async fn serve_http1(socket: TcpStream, body: Bytes) {
-    let service = service_fn(move |request| answer(request, body.clone()));
+    let service = service_fn(move |request| respond(request, body.clone()));
     // A connection fails when its client goes away, which is how every run ends.
     drop(
         http1::Builder::new()
@@ -67,7 +67,7 @@ async fn serve_http1(socket: TcpStream, body: Bytes) {
 }
 
 async fn serve_http2(socket: TcpStream, body: Bytes) {
-    let service = service_fn(move |request| answer(request, body.clone()));
+    let service = service_fn(move |request| respond(request, body.clone()));
     drop(
         http2::Builder::new(TokioExecutor::new())
             .serve_connection(TokioIo::new(socket), service)
@@ -75,7 +75,7 @@ async fn serve_http2(socket: TcpStream, body: Bytes) {
     );
 }
 
-async fn answer(
+async fn respond(
     mut request: Request<Incoming>,
     body: Bytes,
 ) -> Result<Response<Full<Bytes>>, Infallible> {

@@ -40,7 +40,7 @@ async fn fake(http2: bool, mischief: Mischief) -> Target {
     tokio::spawn(async move {
         while let Ok((socket, _)) = listener.accept().await {
             let count = Arc::clone(&count);
-            let service = service_fn(move |request| answer(request, mischief, Arc::clone(&count)));
+            let service = service_fn(move |request| respond(request, mischief, Arc::clone(&count)));
             let socket = TokioIo::new(socket);
             if http2 {
                 tokio::spawn(async {
@@ -65,7 +65,7 @@ async fn fake(http2: bool, mischief: Mischief) -> Target {
     target
 }
 
-async fn answer(
+async fn respond(
     request: Request<Incoming>,
     mischief: Mischief,
     count: Arc<AtomicU32>,

@@ -123,8 +123,8 @@ fn eli_11_that_a_visit_is_over_is_told_to_the_client_that_was_asked_and_no_other
         "params": {"elicitationId": id},
     });
     assert_eq!(standing.event(), Some(complete.clone()));
-    let reported = others.event().expect("a notification");
-    assert_eq!(reported["method"], "notifications/tools/list_changed");
+    let told = others.event().expect("a notification");
+    assert_eq!(told["method"], "notifications/tools/list_changed");
     // A client that reconnects later is notified too.
     drop(standing);
     let mut back = resume(here, &session.at(here), &first.id.expect("an id"));

@@ -38,14 +38,10 @@ fn a_trusted_proxy_names_the_user_and_anybody_else_names_nobody() {
     let call = Stateless::call("who", json!({}))
         .and("x-forwarded-user", "alice")
         .and("x-forwarded-groups", "ops, dev");
-    let reported =
-        |trusted: &str| call.send(&server(trusted)).result()["content"][0]["text"].clone();
-    assert_eq!(
-        reported("127.0.0.0/8"),
-        r#"user:alice ["ops", "dev"] false"#
-    );
+    let told = |trusted: &str| call.send(&server(trusted)).result()["content"][0]["text"].clone();
+    assert_eq!(told("127.0.0.0/8"), r#"user:alice ["ops", "dev"] false"#);
     // Headers of an untrusted peer are ignored, and hidden from tools.
-    assert_eq!(reported("10.0.0.0/8"), "guest [] false");
+    assert_eq!(told("10.0.0.0/8"), "guest [] false");
 }
 
 #[test]

@@ -39,7 +39,7 @@ impl Issuer {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         let pages: Arc<Mutex<BTreeMap<String, String>>> = Arc::default();
-        let reported = Arc::clone(&pages);
+        let told = Arc::clone(&pages);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let Ok(mut stream) = stream else { continue };
@@ -50,7 +50,7 @@ impl Issuer {
                 }
                 let head = String::from_utf8_lossy(&head).into_owned();
                 let path = head.split(' ').nth(1).unwrap_or_default();
-                let page = reported.lock().expect("not poisoned").get(path).cloned();
+                let page = told.lock().expect("not poisoned").get(path).cloned();
                 let (status, body) = match page {
                     Some(page) => ("200 OK", page),
                     None => ("404 Not Found", String::new()),

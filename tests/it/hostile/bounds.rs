@@ -91,11 +91,8 @@ fn rpc_03_12_messages_have_narrower_bounds_where_they_are_set() {
         r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{}}}"#,
         nested(9)
     );
-    let reported = server.post(&[], &deep).json();
-    assert_eq!(
-        reported["error"]["data"]["setting"],
-        "server.messages.depth"
-    );
+    let told = server.post(&[], &deep).json();
+    assert_eq!(told["error"]["data"]["setting"], "server.messages.depth");
     for (limit, times) in [("depth", 3), ("members", 2), ("id_bytes", 2)] {
         counted(&server, &format!("server.messages.{limit}"), times);
     }
@@ -365,7 +362,7 @@ fn told_for_resets(server: &Running, resets: u32) -> Option<u32> {
     sent.extend(frame(6, 0, 0, b"12345678"));
     let mut wire = super::Wire::open(server);
     wire.0.write_all(&sent).expect("sent");
-    let reported = loop {
+    let told = loop {
         let mut rest = &wire.1[..];
         let found = loop {
             let Some((head, more)) = rest.split_first_chunk::<9>() else {
@@ -385,14 +382,14 @@ fn told_for_resets(server: &Running, resets: u32) -> Option<u32> {
             }
         };
         match found {
-            Some(reported) => break reported,
+            Some(told) => break told,
             None => wire.more().expect("an answer"),
         }
     };
-    if reported.is_some() {
+    if told.is_some() {
         while wire.more().is_ok() {}
     }
-    reported
+    told
 }
 
 const ENHANCE_YOUR_CALM: u32 = 11;
@@ -401,8 +398,8 @@ const ENHANCE_YOUR_CALM: u32 = 11;
 fn http_2_clients_that_take_all_back_are_told_to_calm_down_and_counted() {
     for (resets, ends) in [(5, false), (60, true)] {
         let server = narrow(|c| c.http.limits.http2_resets = 10);
-        let reported = told_for_resets(&server, resets);
-        assert_eq!(reported, ends.then_some(ENHANCE_YOUR_CALM), "{resets}");
+        let told = told_for_resets(&server, resets);
+        assert_eq!(told, ends.then_some(ENHANCE_YOUR_CALM), "{resets}");
         counted(&server, "http.limits.http2_resets", u64::from(ends));
     }
 }
@@ -414,8 +411,8 @@ fn http_2_clients_that_take_back_too_much_in_a_second_are_told_to_calm_down_and_
             c.http.limits.http2_resets = 1000;
             c.http.limits.http2_resets_per_second = 10;
         });
-        let reported = told_for_resets(&server, resets);
-        assert_eq!(reported, ends.then_some(ENHANCE_YOUR_CALM), "{resets}");
+        let told = told_for_resets(&server, resets);
+        assert_eq!(told, ends.then_some(ENHANCE_YOUR_CALM), "{resets}");
         let limit = "http.limits.http2_resets_per_second";
         counted(&server, limit, u64::from(ends));
         counted(&server, "http.limits.http2_resets", 0);

@@ -134,8 +134,8 @@ fn what_a_replica_was_doing_that_was_killed_is_over_for_those_who_wait_elsewhere
     let taken = other.connect().post(&headers, &answer.to_string());
     assert_eq!(taken.status, 202);
     let mut resumed = other.connect();
-    let reported = resumed.stream().set_read_timeout(Some(CALL));
-    reported.expect("a socket");
+    let told = resumed.stream().set_read_timeout(Some(CALL));
+    told.expect("a socket");
     let resuming = [headers[0], headers[1], ("last-event-id", &*last)];
     assert_eq!(resumed.get(&resuming).status, 200);
     let answer = resumed.event().expect("an answer");
@@ -146,8 +146,8 @@ fn what_a_replica_was_doing_that_was_killed_is_over_for_those_who_wait_elsewhere
     );
     assert_eq!(resumed.any_event(), None);
 
-    let reported = listening.stream().set_read_timeout(Some(TASK));
-    reported.expect("a socket");
+    let told = listening.stream().set_read_timeout(Some(TASK));
+    told.expect("a socket");
     let failed = listening.event().expect("a notification");
     assert!(since.elapsed() < TASK, "{:?}", since.elapsed());
     assert_eq!(failed["method"], "notifications/tasks");

@@ -205,6 +205,6 @@ fn sub_04_a_stream_says_nothing_of_calls() {
         "notifications/message"
     );
     it.announcer.tools_changed();
-    let reported = connection.event().expect("a notification");
-    assert_eq!(reported["method"], "notifications/tools/list_changed");
+    let told = connection.event().expect("a notification");
+    assert_eq!(told["method"], "notifications/tools/list_changed");
 }

@@ -63,8 +63,8 @@ fn list_03_the_first_thing_that_is_ever_announced_is_heard_elsewhere() {
     let there = at(&other.server, &session);
     becomes(|| there.request("ping", &json!({})).status == 404);
     one.announcer.resource_changed("test://watched");
-    let reported = listening.event().expect("a notification");
-    assert_eq!(reported["params"]["uri"], "test://watched");
+    let told = listening.event().expect("a notification");
+    assert_eq!(told["params"]["uri"], "test://watched");
 }
 
 #[test]
@@ -95,19 +95,19 @@ fn lh_13_a_stream_is_taken_up_where_its_client_lands() {
     other.announcer.prompts_changed();
     one.announcer.tools_changed();
     let there = at(&other.server, &session);
-    let mut reported = Vec::new();
+    let mut told = Vec::new();
     becomes(|| {
         let mut back = resume(&other.server, &there, id_of(&first));
         back.any_event().expect("its beginning");
         one.announcer.resources_changed();
-        reported.clear();
+        told.clear();
         // The last of the three is new each time, so there is something to be told in any case.
-        while reported.last() != Some(&changed("resources")) {
-            reported.push(back.event().expect("a notification"));
+        while told.last() != Some(&changed("resources")) {
+            told.push(back.event().expect("a notification"));
         }
-        reported.len() == 3
+        told.len() == 3
     });
-    assert!(reported.contains(&changed("prompts")) && reported.contains(&changed("tools")));
+    assert!(told.contains(&changed("prompts")) && told.contains(&changed("tools")));
 }
 
 #[test]

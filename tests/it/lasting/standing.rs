@@ -208,7 +208,7 @@ fn lh_13_a_stream_that_broke_is_told_what_it_missed_once_each() {
     let mut connection = open(&it.server, &session);
     let first = connection.any_event().expect("an event");
     it.announcer.tools_changed();
-    let reported = connection.any_event().expect("an event");
+    let told = connection.any_event().expect("an event");
     drop(connection);
     for _ in 0..3 {
         it.announcer.resource_changed("test://watched");
@@ -219,9 +219,9 @@ fn lh_13_a_stream_that_broke_is_told_what_it_missed_once_each() {
     let other = it.server.session("2025-06-18");
     let mut witness = resume(&it.server, &other, id_of(&first));
     while witness.event() != Some(changed("prompts")) {}
-    let mut back = resume(&it.server, &session, id_of(&reported));
+    let mut back = resume(&it.server, &session, id_of(&told));
     let events: Vec<_> = std::iter::from_fn(|| back.any_event()).take(3).collect();
-    assert_eq!(events[0].id, reported.id, "it begins where it was");
+    assert_eq!(events[0].id, told.id, "it begins where it was");
     let messages: Vec<_> = events[1..].iter().map(|e| e.message.clone()).collect();
     assert_eq!(
         messages,

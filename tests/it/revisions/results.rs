@@ -338,7 +338,7 @@ async fn fragile(own_words: bool) -> Result<String, ToolError> {
 
 #[test]
 fn tool_03_what_was_not_written_for_the_model_is_told_unless_a_setting_says_otherwise() {
-    let reported = |masked: bool, own_words: bool| {
+    let told = |masked: bool, own_words: bool| {
         let server = Serve::new()
             .tool(fragile)
             .configured(|c| c.server.mask_errors = masked)
@@ -352,11 +352,11 @@ fn tool_03_what_was_not_written_for_the_model_is_told_unless_a_setting_says_othe
             .to_owned()
     };
     for masked in [false, true] {
-        assert_eq!(reported(masked, true), "there is no such customer");
+        assert_eq!(told(masked, true), "there is no such customer");
     }
-    assert!(reported(false, false).contains("No such file"));
+    assert!(told(false, false).contains("No such file"));
     assert_eq!(
-        reported(true, false),
+        told(true, false),
         "the tool failed; the reason is in the server's log"
     );
 }

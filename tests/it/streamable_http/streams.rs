@@ -29,10 +29,10 @@ fn mh_14_a_stream_has_what_its_request_is_told_then_the_answer_then_nothing() {
     let (gate, server) = serve();
     let mut connection = server.connect();
     connection.send(curious().text());
-    let reported = begins(&mut connection);
-    assert_eq!(reported["method"], "notifications/progress");
-    assert_eq!(reported["params"]["progressToken"], "p");
-    assert!(reported.get("id").is_none(), "MH-15: nothing is asked");
+    let told = begins(&mut connection);
+    assert_eq!(told["method"], "notifications/progress");
+    assert_eq!(told["params"]["progressToken"], "p");
+    assert!(told.get("id").is_none(), "MH-15: nothing is asked");
     gate.open();
     let answer = connection.event().expect("an answer");
     assert_eq!(

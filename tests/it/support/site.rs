@@ -92,17 +92,17 @@ impl Site {
         let mut rest = Vec::new();
         while let Some(asked) = read(&mut stream, &mut rest) {
             self.seen.lock().expect("what was seen").push(asked.clone());
-            let reported = answer(&self.url, &asked);
+            let told = answer(&self.url, &asked);
             let mut text = format!(
                 "HTTP/1.1 {} x\r\ncontent-length: {}\r\n",
-                reported.status,
-                reported.body.len()
+                told.status,
+                told.body.len()
             );
-            for (name, value) in &reported.headers {
+            for (name, value) in &told.headers {
                 text.push_str(&format!("{name}: {value}\r\n"));
             }
             text.push_str("\r\n");
-            text.push_str(&reported.body);
+            text.push_str(&told.body);
             if stream.write_all(text.as_bytes()).is_err() {
                 return;
             }

@@ -41,7 +41,7 @@ fn listen(server: &Running, tasks: &[&str]) -> (Connection, Value) {
 }
 
 /// The next that a stream tells of a task.
-fn reported(connection: &mut Connection) -> Value {
+fn told(connection: &mut Connection) -> Value {
     let mut message = connection.event().expect("a notification");
     assert_eq!(message["method"], "notifications/tasks");
     let params = message["params"].take();
@@ -64,7 +64,7 @@ fn sub_07_a_task_is_told_of_with_all_that_asking_for_it_would_say() {
         let (mut connection, honoured) =
             listen(&other, &[&task, "00000000000000000000000000000000", &task]);
         assert_eq!(honoured, json!({"taskIds": [task]}));
-        let asking = reported(&mut connection);
+        let asking = told(&mut connection);
         assert_eq!(
             (&asking["taskId"], &asking["status"]),
             (&json!(task), &json!("input_required"))
@@ -73,7 +73,7 @@ fn sub_07_a_task_is_told_of_with_all_that_asking_for_it_would_say() {
         let sure = json!({"inputResponses": {"sure": accept(json!({"confirm": true}))}});
         about("tasks/update", &task, sure).send(&one).result();
         let last = loop {
-            let params = reported(&mut connection);
+            let params = told(&mut connection);
             assert!(params.get("requestState").is_none(), "TSK-11");
             if params["status"] != "working" {
                 break params;
@@ -99,7 +99,7 @@ fn sub_07_what_is_over_before_anybody_listens_is_told_all_the_same() {
         (shown["status"] == "completed").then_some(())
     });
     let (mut connection, _) = listen(&server, &[&task]);
-    assert_eq!(reported(&mut connection)["status"], "completed");
+    assert_eq!(told(&mut connection)["status"], "completed");
 }
 
 #[test]
@@ -161,16 +161,16 @@ fn tkl_07_the_session_that_made_a_task_is_told_of_its_status() {
         let cancelled = session
             .request("tasks/cancel", &json!({"taskId": task}))
             .result();
-        let mut reported = standing.event().expect("a notification");
-        assert_eq!(reported["method"], "notifications/tasks/status");
-        let mut params = reported["params"].take();
+        let mut told = standing.event().expect("a notification");
+        assert_eq!(told["method"], "notifications/tasks/status");
+        let mut params = told["params"].take();
         assert_eq!(params["_meta"].take(), json!({RELATED: {"taskId": task}}));
         params.as_object_mut().expect("an object").remove("_meta");
         assert_eq!(params, cancelled);
         // Sessions of others hear of other things only.
         begins_and_ends(&stranger);
-        let reported = strangers.event().expect("a notification");
-        assert_ne!(reported["params"]["taskId"], task);
+        let told = strangers.event().expect("a notification");
+        assert_ne!(told["params"]["taskId"], task);
     }
 }
 

@@ -14,8 +14,8 @@ use super::{call, serve};
 fn program(variable: &str) -> Option<std::ffi::OsString> {
     let program = std::env::var_os(variable);
     if program.is_none() {
-        let reported = format!("SKIPPED: {variable} names no reference server to compare with\n");
-        let _ = std::io::stderr().write_all(reported.as_bytes());
+        let told = format!("SKIPPED: {variable} names no reference server to compare with\n");
+        let _ = std::io::stderr().write_all(told.as_bytes());
     }
     program
 }

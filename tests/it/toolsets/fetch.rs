@@ -459,8 +459,8 @@ fn bomb() -> Vec<u8> {
 #[tokio::test]
 async fn the_reference_server_says_the_same_of_ordinary_pages() {
     let Some(program) = std::env::var_os("LONGSHORE_REFERENCE_FETCH") else {
-        let reported = "SKIPPED: set LONGSHORE_REFERENCE_FETCH to the program mcp-server-fetch to compare with it\n";
-        let _ = std::io::Write::write_all(&mut std::io::stderr(), reported.as_bytes());
+        let told = "SKIPPED: set LONGSHORE_REFERENCE_FETCH to the program mcp-server-fetch to compare with it\n";
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), told.as_bytes());
         return;
     };
     const PAGE: &str = "<!doctype html><html><head><title>T</title></head><body><h1>Head</h1><p>Some <b>bold</b> and <i>soft</i> words \

@@ -138,21 +138,18 @@ fn a_conversation_is_remembered() {
 
 #[test]
 fn it_says_what_keeps_it_from_starting() {
-    let reported = refusal("memory", json!({}));
-    assert!(
-        reported.contains("builtin.memory.file is not set"),
-        "{reported}"
-    );
+    let told = refusal("memory", json!({}));
+    assert!(told.contains("builtin.memory.file is not set"), "{told}");
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(
         folder.path().join("memory.jsonl"),
         "\n\n{\"type\":\"entity\"}",
     )
     .expect("written");
-    let reported = refusal("memory", settings(&folder));
+    let told = refusal("memory", settings(&folder));
     assert!(
-        reported.contains("memory.jsonl, of which line 3 has no string \"name\""),
-        "{reported}"
+        told.contains("memory.jsonl, of which line 3 has no string \"name\""),
+        "{told}"
     );
 }
 
@@ -203,8 +200,8 @@ fn the_reference_server_answers_alike_and_reads_the_same_file() {
         theirs_folder.path().join("memory.jsonl"),
     );
     let Some(script) = std::env::var_os("LONGSHORE_REFERENCE_MEMORY") else {
-        let reported = "SKIPPED: set LONGSHORE_REFERENCE_MEMORY to dist/index.js of @modelcontextprotocol/server-memory to compare with it\n";
-        let _ = std::io::Write::write_all(&mut std::io::stderr(), reported.as_bytes());
+        let told = "SKIPPED: set LONGSHORE_REFERENCE_MEMORY to dist/index.js of @modelcontextprotocol/server-memory to compare with it\n";
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), told.as_bytes());
         return;
     };
     let mut theirs = Reference::start(

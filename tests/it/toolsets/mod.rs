@@ -53,11 +53,8 @@ fn skipped(why: &str) {
 
 #[test]
 fn what_does_not_exist_is_named_with_what_does() {
-    let reported = refusal("tiem", json!({}));
-    assert!(
-        reported.contains("\"tiem\"") && reported.contains("time"),
-        "{reported}"
-    );
+    let told = refusal("tiem", json!({}));
+    assert!(told.contains("\"tiem\"") && told.contains("time"), "{told}");
 }
 
 #[test]
@@ -66,13 +63,13 @@ fn a_toolset_that_this_build_lacks_says_how_to_have_it() {
         ("git", cfg!(feature = "git")),
         ("sql", cfg!(feature = "sql")),
     ] {
-        let reported = refusal(toolset, json!({}));
+        let told = refusal(toolset, json!({}));
         let expected = if is_there {
             format!("builtin.{toolset}.")
         } else {
             format!("build with --features {toolset}")
         };
-        assert!(reported.contains(&expected), "{reported}");
+        assert!(told.contains(&expected), "{told}");
     }
 }
 

@@ -194,16 +194,13 @@ fn a_query_that_writes_needs_leave_twice() {
         "arguments": {"id": {"type": "integer"}, "name": {"max_length": 20}},
         "sql": "UPDATE customers SET name = :name WHERE id = :id",
     });
-    let reported = refusal(
+    let told = refusal(
         "sql",
         json!({"sql": {
             "databases": [{"name": "shop", "sqlite": path}], "queries": [query],
         }}),
     );
-    assert!(
-        reported.contains("builtin.sql.queries[0].write"),
-        "{reported}"
-    );
+    assert!(told.contains("builtin.sql.queries[0].write"), "{told}");
     let server = serve(
         "sql",
         json!({"sql": {
@@ -293,12 +290,9 @@ fn mistakes_in_the_configuration_stop_the_start() {
             "shop",
         ),
     ] {
-        let reported = refusal("sql", settings);
-        assert!(
-            reported.contains(setting) && reported.contains(word),
-            "{reported}"
-        );
-        assert!(!reported.contains("hunter2"), "{reported}");
+        let told = refusal("sql", settings);
+        assert!(told.contains(setting) && told.contains(word), "{told}");
+        assert!(!told.contains("hunter2"), "{told}");
     }
 }
 

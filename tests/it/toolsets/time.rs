@@ -53,6 +53,6 @@ fn what_is_no_zone_is_a_failure_that_the_model_reads() {
         text.contains("Mars/Olympus") && text.contains("Asia/Tokyo"),
         "{text}"
     );
-    let reported = refusal("time", json!({"time": {"local_zone": "Berlin"}}));
-    assert!(reported.contains("builtin.time.local_zone"), "{reported}");
+    let told = refusal("time", json!({"time": {"local_zone": "Berlin"}}));
+    assert!(told.contains("builtin.time.local_zone"), "{told}");
 }

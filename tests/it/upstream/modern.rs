@@ -36,18 +36,15 @@ impl Modern {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("bound");
         let (called, calls) = mpsc::channel();
-        let (tell, reported) = mpsc::channel();
-        let reported = Arc::new(Mutex::new(reported));
+        let (tell, told) = mpsc::channel();
+        let told = Arc::new(Mutex::new(told));
         let renamed = Arc::new(AtomicBool::new(false));
         let is_renamed = Arc::clone(&renamed);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let (called, reported, renamed) = (
-                    called.clone(),
-                    Arc::clone(&reported),
-                    Arc::clone(&is_renamed),
-                );
-                std::thread::spawn(move || converse(stream, &called, &reported, &renamed));
+                let (called, told, renamed) =
+                    (called.clone(), Arc::clone(&told), Arc::clone(&is_renamed));
+                std::thread::spawn(move || converse(stream, &called, &told, &renamed));
             }
         });
         Self {
@@ -89,7 +86,7 @@ fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {
 fn converse(
     stream: TcpStream,
     called: &mpsc::Sender<Vec<(String, String)>>,
-    reported: &Mutex<mpsc::Receiver<Tell>>,
+    told: &Mutex<mpsc::Receiver<Tell>>,
     renamed: &AtomicBool,
 ) {
     let mut stream = BufReader::new(stream);
@@ -126,7 +123,7 @@ fn converse(
                 json!({"content": [{"type": "text", "text": "sold"}]})
             }
             "subscriptions/listen" => {
-                return tell(stream.into_inner(), &id, &request.body, reported);
+                return tell(stream.into_inner(), &id, &request.body, told);
             }
             _ => {
                 status = "404 Not Found";
@@ -153,7 +150,7 @@ fn converse(
 }
 
 /// Serves `subscriptions/listen` as long as there are actions.
-fn tell(mut stream: TcpStream, id: &Value, body: &Value, reported: &Mutex<mpsc::Receiver<Tell>>) {
+fn tell(mut stream: TcpStream, id: &Value, body: &Value, told: &Mutex<mpsc::Receiver<Tell>>) {
     assert_eq!(
         body["params"]["notifications"],
         json!({"toolsListChanged": true})
@@ -172,8 +169,8 @@ fn tell(mut stream: TcpStream, id: &Value, body: &Value, reported: &Mutex<mpsc::
     if write!(stream, "{head}{acknowledged}").is_err() {
         return;
     }
-    let reported = reported.lock().expect("not poisoned");
-    while let Ok(Tell::Changed) = reported.recv() {
+    let told = told.lock().expect("not poisoned");
+    while let Ok(Tell::Changed) = told.recv() {
         let changed = event("notifications/tools/list_changed", json!({}));
         if write!(stream, "{changed}").is_err() {
             return;

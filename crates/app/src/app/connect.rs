@@ -60,7 +60,7 @@ pub(super) fn serve(
     let accounts = items.accounts.clone();
     if has_user_logins(config) {
         let list = AccountList(accounts.clone());
-        layers.answer(ACCOUNTS_PATH.to_owned(), Arc::new(list));
+        layers.add_route(ACCOUNTS_PATH.to_owned(), Arc::new(list));
     }
     let page = ConnectPage::new(name, &public, accounts, recognizers, &items.metrics);
     layers.serve_publicly(Arc::new(page));

@@ -461,7 +461,7 @@ impl App {
     /// ```
     #[must_use]
     pub fn route(mut self, path: impl Into<String>, handler: impl RouteHandler) -> Self {
-        self.layers.answer(path.into(), Arc::new(handler));
+        self.layers.add_route(path.into(), Arc::new(handler));
         self
     }
 

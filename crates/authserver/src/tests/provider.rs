@@ -136,7 +136,7 @@ impl FakeProvider {
                 Some(Fault::Status) => "internal: provider-secret".to_owned(),
                 Some(Fault::NotJson) => "<html>provider-secret".to_owned(),
                 Some(Fault::Large) => format!("{{\"x\":\"{}\"}}", "y".repeat(2_000_000)),
-                _ => self.answer(path, head, body, fault).to_string(),
+                _ => self.respond(path, head, body, fault).to_string(),
             };
             let status = match fault {
                 Some(Fault::Status) => "500 Internal Server Error",
@@ -151,7 +151,7 @@ impl FakeProvider {
         }
     }
 
-    fn answer(&self, path: &str, head: &str, body: &str, fault: Option<Fault>) -> Value {
+    fn respond(&self, path: &str, head: &str, body: &str, fault: Option<Fault>) -> Value {
         let issuer = &self.issuer;
         let login = match fault {
             Some(Fault::OtherScheme) => "javascript:alert(1)".to_owned(),

@@ -82,7 +82,7 @@ pub const REFUSALS: Instrument = Instrument::counter(
 pub const AUDIT_RECORDS: Instrument = Instrument::counter(
     "longshore.audit.records",
     "{record}",
-    "Records of the audit log that were put down, by event",
+    "Records written to the audit log, by event",
 );
 /// By cause.
 pub const AUDIT_LOST: Instrument = Instrument::counter(

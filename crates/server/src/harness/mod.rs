@@ -416,7 +416,7 @@ impl Harness {
                 {
                     match event.data {
                         EventData::Message(message) => {
-                            self.answer(&message).await;
+                            self.respond(&message).await;
                             messages.push(message.to_vec());
                         }
                         EventData::Response(answer) => messages.push(answer.to_bytes().to_vec()),
@@ -455,7 +455,7 @@ impl Harness {
     }
 
     /// Responds to a message of the server, if it is a request.
-    async fn answer(&self, message: &[u8]) {
+    async fn respond(&self, message: &[u8]) {
         let (Some(answer), Ok(question)) = (&self.answer, serde_json::from_slice::<Value>(message))
         else {
             return;

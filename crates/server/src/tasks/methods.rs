@@ -143,8 +143,8 @@ impl TaskRequest {
             let message = format!("the task goes on, but its state cannot be read now: {error}");
             return Reply::error(&self.id, &ErrorObject::new(ErrorCode::Internal, message));
         }
-        tracing::error!(%error, "a task cannot be looked at without the shared state");
-        state_unavailable(&self.id, "the task cannot be looked at now, and goes on")
+        tracing::error!(%error, "a task cannot be read without the shared state");
+        state_unavailable(&self.id, "the task cannot be read now; it continues")
     }
 
     /// TSK-04: returns the state of the task without changing it.
@@ -205,7 +205,7 @@ impl TaskRequest {
         match self
             .server
             .tasks
-            .answer(&self.task, answers, Map::new(), self.share.as_deref())
+            .respond(&self.task, answers, Map::new(), self.share.as_deref())
             .await
         {
             Ok(()) => extension_result(&self.server, &self.id, "complete", Map::new()),
@@ -260,7 +260,7 @@ impl TaskRequest {
                     Err(_) => continue,
                 }
                 let share = self.share.as_deref();
-                if let Err(error) = tasks.answer(&self.task, given, refused, share).await {
+                if let Err(error) = tasks.respond(&self.task, given, refused, share).await {
                     return self.broken(&error);
                 }
             }
@@ -315,7 +315,7 @@ fn ask(
 
 impl Tasks {
     /// Delivers client responses to a task. Ignores responses without a pending request.
-    async fn answer(
+    async fn respond(
         &self,
         id: &str,
         mut answers: Map<String, Value>,

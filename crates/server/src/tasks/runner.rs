@@ -139,7 +139,7 @@ impl Runner {
                             self.context.outlet.cancel();
                             return StopReason::Cancelled;
                         }
-                        open.answer(message);
+                        open.respond(message);
                     }
                 }
             }
@@ -311,7 +311,7 @@ impl OpenRequests {
     }
 
     /// Delivers the client responses in a message.
-    fn answer(&mut self, message: &Value) {
+    fn respond(&mut self, message: &Value) {
         for (name, answer) in message["answers"].as_object().into_iter().flatten() {
             if let Ok(text) = serde_json::value::to_raw_value(answer) {
                 self.take(name, |slot| slot.respond(Ok(raw(&text))));

@@ -170,7 +170,7 @@ impl Client {
                         .await?;
                 }
             }
-            expected.answer().await
+            expected.respond().await
         });
         let answered = timeout(limit, exchanged).await;
         let answered = answered.map_err(|_| ClientError::Timeout(limit))?;

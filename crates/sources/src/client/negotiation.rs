@@ -151,7 +151,7 @@ impl Client {
         let began = Instant::now();
         let opened = self.open_legacy(target, revision, deadline).await;
         // A program that was slow to start may have responded meanwhile.
-        let late = late.and_then(|mut late: Expected| late.answer().now_or_never());
+        let late = late.and_then(|mut late: Expected| late.respond().now_or_never());
         let (answered_late, late) = match late.map(judge) {
             Some(DiscoveryOutcome::Modern(discovered)) => (true, Some(discovered)),
             Some(_) => (true, None),
@@ -212,7 +212,7 @@ impl Client {
         if let Err(error) = link.send(message.into()).await {
             return (judge(Err(error)), None);
         }
-        match timeout(limit, expected.answer()).await {
+        match timeout(limit, expected.respond()).await {
             Ok(outcome) => (judge(outcome), None),
             Err(_) => (DiscoveryOutcome::Silent, Some(expected)),
         }

@@ -49,7 +49,7 @@ impl Callback {
         loop {
             let (mut stream, _) = self.listener.accept().await?;
             let Ok(Ok(Some(redirected))) = timeout(PATIENCE, read(&mut stream)).await else {
-                answer(&mut stream, "404 Not Found", "This page does not exist.").await;
+                respond(&mut stream, "404 Not Found", "This page does not exist.").await;
                 continue;
             };
             let is_ours = redirected.state.as_deref().is_some_and(|shown| {
@@ -57,14 +57,14 @@ impl Callback {
             });
             if !is_ours {
                 let text = "This belongs to no login that is waited for.";
-                answer(&mut stream, "400 Bad Request", text).await;
+                respond(&mut stream, "400 Bad Request", text).await;
                 continue;
             }
             let text = match redirected.error {
                 None => "You can close this page and go back to the terminal.",
                 Some(_) => "The login was rejected; the terminal shows the reason.",
             };
-            answer(&mut stream, "200 OK", text).await;
+            respond(&mut stream, "200 OK", text).await;
             return Ok(redirected);
         }
     }
@@ -113,7 +113,7 @@ fn redirected(line: &str) -> Option<Redirected> {
     Some(found)
 }
 
-async fn answer(stream: &mut TcpStream, status: &str, text: &str) {
+async fn respond(stream: &mut TcpStream, status: &str, text: &str) {
     let body =
         format!("<!doctype html><meta charset=utf-8><title>Longshore</title><p>{text}</p>\n");
     let length = body.len();

@@ -143,7 +143,7 @@ impl SharedLock {
             return;
         }
         if let Err(error) = self.state.remove(&self.key).await {
-            tracing::debug!(%error, "others wait a little for their turn to get a token");
+            tracing::debug!(%error, "the lock for a token could not be released; others wait until it expires");
         }
     }
 }

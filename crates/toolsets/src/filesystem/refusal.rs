@@ -50,7 +50,7 @@ pub(super) enum PathRejection {
     ReadOnly,
     #[error("is on a kernel file system such as /proc, which is not supported")]
     Kernel,
-    #[error("changed while it was looked at; try again")]
+    #[error("changed during the operation; try again")]
     Changed,
     #[error("cannot be used: {}", words(*.0))]
     System(Errno),

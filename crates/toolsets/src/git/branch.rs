@@ -123,7 +123,7 @@ impl Search<'_> {
             if self.place.limits().walked_commits < self.walked {
                 self.place.stop.hit("walked_commits");
                 return Err(ToolError::new(format!(
-                    "more than {} commits would have to be looked at",
+                    "more than {} commits would be read",
                     self.place.limits().walked_commits
                 )));
             }

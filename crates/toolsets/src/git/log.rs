@@ -50,7 +50,7 @@ pub(super) fn log(
         if walked == limits.walked_commits {
             place.stop.hit("walked_commits");
             return Err(ToolError::new(format!(
-                "more than {walked} commits would have to be looked at; narrow it down"
+                "more than {walked} commits would be read; narrow it down"
             )));
         }
         let info = info.doing("walk through the commits")?;

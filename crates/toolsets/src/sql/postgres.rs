@@ -118,7 +118,7 @@ impl Postgres {
             };
             let underway = OnTheWay::new(session, &self.tls, &self.background);
             let answer = match underway.session() {
-                Some(session) => self.answer(session, &question).await,
+                Some(session) => self.respond(session, &question).await,
                 None => Err(SqlError::Busy),
             };
             if let Some(session) = underway.back() {
@@ -195,7 +195,7 @@ impl Postgres {
         }
     }
 
-    async fn answer(
+    async fn respond(
         &self,
         session: &Session,
         question: &Question,

@@ -31,19 +31,16 @@ fn nothing_is_read_or_written_beyond_its_size() {
             json!({"path": "just.txt", "content": "y".repeat(101)}),
         ),
     ] {
-        let reported = server.call(tool, arguments).expect_err("too much");
-        assert!(
-            reported.contains("builtin.filesystem.limits.bytes"),
-            "{reported}"
-        );
+        let told = server.call(tool, arguments).expect_err("too much");
+        assert!(told.contains("builtin.filesystem.limits.bytes"), "{told}");
     }
     assert_eq!(server.read("just.txt").expect("read"), "x".repeat(100));
     // Together, too.
     let several = json!({"paths": ["just.txt", "just.txt"]});
-    let reported = server
+    let told = server
         .call("read_multiple_files", several)
         .expect("one of them");
-    assert!(reported.contains("just.txt: Error - "), "{reported}");
+    assert!(told.contains("just.txt: Error - "), "{told}");
 }
 
 #[test]
@@ -164,8 +161,8 @@ fn what_is_marked_as_read_only_stays_as_it_is() {
     let server = grounds.server();
     let before = everything_in(&grounds.base);
     let edit = json!({"path": "a.txt", "edits": [{"oldText": "as", "newText": "like"}]});
-    for reported in [server.write("a.txt", "x"), server.call("edit_file", edit)] {
-        assert!(reported.expect_err("refused").contains("read-only"));
+    for told in [server.write("a.txt", "x"), server.call("edit_file", edit)] {
+        assert!(told.expect_err("refused").contains("read-only"));
     }
     assert_eq!(everything_in(&grounds.base), before);
 }
@@ -174,19 +171,19 @@ fn what_is_marked_as_read_only_stays_as_it_is() {
 fn settings_that_cannot_be_used_stop_the_start() {
     let grounds = Grounds::new();
     grounds.file("root/a.txt", "");
-    let reported = |settings| refusal("filesystem", json!({"filesystem": settings}));
-    let told_of = reported(json!({}));
+    let told = |settings| refusal("filesystem", json!({"filesystem": settings}));
+    let told_of = told(json!({}));
     assert!(
         told_of.contains("builtin.filesystem.directories is empty")
             && told_of.contains("LONGSHORE_BUILTIN__FILESYSTEM__DIRECTORIES"),
         "{told_of}"
     );
-    let told_of = reported(json!({"directories": [grounds.root, grounds.base.join("nothing")]}));
+    let told_of = told(json!({"directories": [grounds.root, grounds.base.join("nothing")]}));
     assert!(
         told_of.contains("builtin.filesystem.directories[1] is "),
         "{told_of}"
     );
-    assert!(reported(json!({"directories": [grounds.root.join("a.txt")]})).contains("[0]"));
+    assert!(told(json!({"directories": [grounds.root.join("a.txt")]})).contains("[0]"));
     for (limit, value) in [
         ("bytes", 0),
         ("depth", 0),
@@ -194,7 +191,7 @@ fn settings_that_cannot_be_used_stop_the_start() {
         ("timeout_seconds", 0),
         ("concurrency", 0),
     ] {
-        let told_of = reported(json!({"directories": [grounds.root], "limits": {limit: value}}));
+        let told_of = told(json!({"directories": [grounds.root], "limits": {limit: value}}));
         assert!(
             told_of.contains(&format!("builtin.filesystem.limits.{limit}")),
             "{told_of}"

@@ -232,8 +232,8 @@ fn calls() -> Vec<(&'static str, Value)> {
 #[test]
 fn ordinary_calls_have_the_results_of_the_reference_server() {
     let Some(script) = std::env::var_os(WHERE) else {
-        let reported = format!("SKIPPED: {WHERE} names no reference server to compare with\n");
-        let _ = std::io::stderr().write_all(reported.as_bytes());
+        let told = format!("SKIPPED: {WHERE} names no reference server to compare with\n");
+        let _ = std::io::stderr().write_all(told.as_bytes());
         return;
     };
     let script = script.to_str().expect("UTF-8");

@@ -477,8 +477,8 @@ fn writing_is_offered_only_where_it_is_configured() {
             "builtin.git.author.name",
         ),
     ] {
-        let reported = refusal("git", settings);
-        assert!(reported.contains(setting), "{reported}");
+        let told = refusal("git", settings);
+        assert!(told.contains(setting), "{told}");
     }
 }
 

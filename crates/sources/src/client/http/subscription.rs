@@ -123,7 +123,7 @@ impl Link {
             })
             .await;
             is_first = false;
-            if ended.is_ok() && matches!(expected.answer().await, Err(ClientError::Rpc(_))) {
+            if ended.is_ok() && matches!(expected.respond().await, Err(ClientError::Rpc(_))) {
                 // The server rejected the request.
                 return;
             }
@@ -150,7 +150,7 @@ impl Link {
         let asked = async {
             self.exchange(message, Some(expected.id), about, shared)
                 .await?;
-            expected.answer().await
+            expected.respond().await
         };
         let asked = tokio::time::timeout(subscription.patience, Box::pin(asked)).await;
         let Ok(outcome) = asked else {

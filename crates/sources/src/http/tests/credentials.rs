@@ -268,12 +268,12 @@ async fn eli_08_credentials_for_others_are_taken_out_of_what_they_answer() {
             let sent = seen.lock().expect("no panic").pop().expect("a request");
             // The secret is redacted in Base64 too, as Basic authentication sends it.
             for secret in ["canary-of-the-api", "dTpjYW5hcnktb2YtdGhlLWFwaQ"] {
-                assert!(!told.contains(secret), "{reported}");
+                assert!(!told.contains(secret), "{told}");
             }
             assert!(
                 sent.contains("canary-of-the-api") || sent.contains("dTpjYW5hcnktb2YtdGhlLWFwaQ")
             );
-            assert!(told.contains("***"), "{reported}");
+            assert!(told.contains("***"), "{told}");
         }
     }
 }
