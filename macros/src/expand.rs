@@ -3,9 +3,6 @@
 mod arguments;
 mod binding;
 
-pub(crate) use arguments::preset;
-use arguments::{arguments, variables};
-pub(crate) use binding::{bind, bound_type, called, extract_one, resolve, unbound};
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
@@ -15,6 +12,9 @@ use syn::{Attribute, Expr, ExprLit, FnArg, Ident, Lit};
 use crate::methods::Object;
 use crate::options::{Task, ToolOptions};
 use crate::parse::{Argument, Function, Parameter};
+pub(crate) use arguments::preset;
+use arguments::{arguments, variables};
+pub(crate) use binding::{bind, bound_type, called, extract_one, resolve, unbound};
 
 pub(crate) type ToolFn = Function<ToolOptions>;
 

@@ -3,7 +3,6 @@
 mod prompts;
 
 use proc_macro2::{Span, TokenStream};
-pub(crate) use prompts::{prompt, prompt_of_method};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::Ident;
 use syn::ext::IdentExt;
@@ -16,6 +15,7 @@ use crate::expand::{
 use crate::methods::Object;
 use crate::options::{CommonOptions, Complete, Preset, PromptOptions, ResourceOptions};
 use crate::parse::{Argument, Function, Placement, inside_option};
+pub(crate) use prompts::{prompt, prompt_of_method};
 
 pub(crate) type ResourceFn = Function<ResourceOptions>;
 pub(crate) type PromptFn = Function<PromptOptions>;

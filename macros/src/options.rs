@@ -3,7 +3,6 @@
 mod values;
 
 use std::time::Duration;
-use values::{complete, duration, entries, flag, is_token, preset, set, text, unknown, word};
 
 use quote::ToTokens;
 use syn::parse::{Parse, ParseStream, Parser};
@@ -12,6 +11,7 @@ use syn::spanned::Spanned;
 use syn::{Expr, Ident, LitStr, Meta, Path, Token};
 
 use crate::parse::Kind;
+use values::{complete, duration, entries, flag, is_token, preset, set, text, unknown, word};
 
 /// Mistakes of a function, collected so that all are reported at once.
 #[derive(Default)]

@@ -3,8 +3,6 @@
 mod checks;
 mod parameters;
 
-use checks::{check_completion, check_signature, check_variables, returned};
-use parameters::{check_together, read_parameters};
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
 use syn::ext::IdentExt;
@@ -15,6 +13,8 @@ use crate::options::{
     ArgOptions, Complete, Mistakes, Preset, PromptOptions, ResourceOptions, ToolOptions,
     fault_of_name,
 };
+use checks::{check_completion, check_signature, check_variables, returned};
+use parameters::{check_together, read_parameters};
 
 /// A function that is to become something that a server offers, with its options.
 pub(crate) struct Function<O> {

@@ -3,7 +3,6 @@
 mod log_level;
 mod client_requests;
 
-pub use log_level::LogLevel;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
@@ -22,6 +21,7 @@ use super::replay::{ReplaySession, StepError, StepGuarantee, run_step};
 use crate::auth::Principal;
 use crate::net::ShareKey;
 use crate::telemetry::{ClientSpan, SpanInfo, TraceContext, TraceLink};
+pub use log_level::LogLevel;
 
 /// The call that a tool, resource or prompt serves.
 ///

@@ -30,25 +30,25 @@ pub struct Table<T> {
 impl<T: ListItem> Table<T> {
     /// Returns true if clients see both entries alike.
     pub fn looks_like(&self, other: &Self) -> bool {
-        let reported = |table: &Self| {
-            let mut reported = Vec::new();
+        let serialized = |table: &Self| {
+            let mut bytes = Vec::new();
             for entry in &table.entries {
                 for revision in Revision::ALL {
-                    entry.write(&mut reported, revision);
+                    entry.write(&mut bytes, revision);
                 }
             }
-            reported
+            bytes
         };
-        self.len() == other.len() && reported(self) == reported(other)
+        self.len() == other.len() && serialized(self) == serialized(other)
     }
 
     /// Returns the serialised size for a revision in bytes, with a comma for each entry.
     pub fn size(&self, revision: Revision) -> usize {
-        let mut reported = Vec::new();
+        let mut bytes = Vec::new();
         let sizes = self.entries.iter().map(|entry| {
-            reported.clear();
-            entry.write(&mut reported, revision);
-            reported.len() + 1
+            bytes.clear();
+            entry.write(&mut bytes, revision);
+            bytes.len() + 1
         });
         sizes.sum()
     }

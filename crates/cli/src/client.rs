@@ -8,16 +8,12 @@ mod form;
 mod reach;
 mod shown;
 
-use listener::Terminal;
-pub(super) use options::{
-    Answers, CREDENTIALS, CallArgs, Kind, ListArgs, PromptArgs, ReadArgs, ServerArgs,
-};
 use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
-pub(super) use text::{clean, shell_word};
 
+use longshore_sources::client::{Client, ClientError, Listener, Params, RpcError};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -33,7 +29,11 @@ use super::{Failure, likeness_of, terminal};
 use crate::app::AppError;
 use crate::catalog::{HeaderParameter, header_parameters};
 use crate::protocol::Method;
-use longshore_sources::client::{Client, ClientError, Listener, Params, RpcError};
+use listener::Terminal;
+pub(super) use options::{
+    Answers, CREDENTIALS, CallArgs, Kind, ListArgs, PromptArgs, ReadArgs, ServerArgs,
+};
+pub(super) use text::{clean, shell_word};
 
 /// Time after which a progress bar is drawn.
 const BAR_AFTER: Duration = Duration::from_secs(1);

@@ -67,7 +67,7 @@ impl Page {
             }
             Self::Metrics => {
                 let page = prometheus_page(&telemetry.metrics.families());
-                respond(StatusCode::OK, PROMETHEUS_MEDIA, page)
+                response(StatusCode::OK, PROMETHEUS_MEDIA, page)
             }
         }
     }
@@ -110,10 +110,10 @@ fn status(good: bool, body: &Value) -> Response<Body> {
         true => StatusCode::OK,
         false => StatusCode::SERVICE_UNAVAILABLE,
     };
-    respond(status, "application/json", body.to_string())
+    response(status, "application/json", body.to_string())
 }
 
-fn respond(status: StatusCode, media: &'static str, body: String) -> Response<Body> {
+fn response(status: StatusCode, media: &'static str, body: String) -> Response<Body> {
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
     let headers = response.headers_mut();

@@ -2,7 +2,6 @@
 
 mod connections;
 
-use connections::ConnTask;
 use std::io;
 use std::net::TcpStream as StdStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,6 +28,7 @@ use crate::limit::{Limits, Pressure, subnet};
 use crate::net::{self, Peer};
 use crate::server::WorkerState;
 use crate::telemetry::{QUEUE_TIME, ServerLifecycle};
+use connections::ConnTask;
 
 /// Time that a silent connection is still polled after shutdown begins.
 const LAST_LOOK: Duration = Duration::from_millis(100);

@@ -2,12 +2,12 @@
 
 mod sampling_parts;
 
-pub use sampling_parts::{ContextInclusion, ModelPreferences, ToolChoice};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::{Content, MediaContent, Revision, Role, TextContent};
+pub use sampling_parts::{ContextInclusion, ModelPreferences, ToolChoice};
 
 /// A request for a message of the client's model: `sampling/createMessage`.
 ///

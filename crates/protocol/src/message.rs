@@ -3,7 +3,6 @@
 //! [`Payload::read`] looks at a body once, from left to right. What it returns borrows from the body: ids,
 //! names and arguments are slices of it.
 
-use envelope::Envelope;
 use std::borrow::Cow;
 
 use serde::Deserialize;
@@ -11,6 +10,7 @@ use serde::Deserialize;
 use super::scan::{
     Bound, Bounds, DEPTH_MAX, JsonString, MEMBERS_MAX, ScanError, Scanner, repeated_member,
 };
+use envelope::Envelope;
 
 /// Ids longer than this are refused: they would be echoed in every answer.
 pub const ID_MAX_BYTES: usize = 1024;

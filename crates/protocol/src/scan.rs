@@ -9,8 +9,9 @@
 //! One pass validates a whole document. Objects of interest are walked member by member
 //! ([`Scanner::object`]), the rest is skipped without recursion ([`Scanner::value`]).
 
-pub(crate) use repeated::repeated_member;
 use std::borrow::Cow;
+
+pub(crate) use repeated::repeated_member;
 pub use string::JsonString;
 pub(crate) use string::plain_prefix;
 

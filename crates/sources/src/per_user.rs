@@ -15,7 +15,6 @@
 mod preparation;
 mod accounts;
 
-use preparation::Metadata;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -38,6 +37,7 @@ use crate::auth::{Principal, PrincipalKind};
 use crate::catalog::{CallContext, ClientRequestError, Elicited, ToolError};
 use crate::environment::Secret;
 use crate::net::Guard;
+use preparation::Metadata;
 
 /// Each user's own login at the API. A user without a login is asked for one with a link.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]

@@ -1,12 +1,13 @@
 //! The type of a tool's arguments.
 
-use super::{ToolFn, name_of_default};
-use crate::options::Preset;
-use crate::parse::Argument;
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::{Expr, ExprLit, Ident, Lit, Pat};
+
+use super::{ToolFn, name_of_default};
+use crate::options::Preset;
+use crate::parse::Argument;
 
 /// Collects the variables that a pattern binds. A name with a capital letter is that of a type.
 pub(super) fn variables<'a>(pattern: &'a Pat, names: &mut Vec<&'a Ident>) {

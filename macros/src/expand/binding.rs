@@ -1,11 +1,12 @@
 //! State that a function takes, and values of the call.
 
-use super::{extracted, extracts, has_state, local, state};
-use crate::parse::{Function, Parameter, Placement};
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Ident, Type};
+
+use super::{extracted, extracts, has_state, local, state};
+use crate::parse::{Function, Parameter, Placement};
 
 /// The type of a function with its state; nothing without state.
 pub(crate) fn bound_type<O>(offered: &Function<O>) -> TokenStream {

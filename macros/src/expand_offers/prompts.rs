@@ -1,13 +1,14 @@
 //! Expansion of `#[prompt]`.
 
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote, quote_spanned};
+use syn::spanned::Spanned;
+
 use super::{PromptFn, answered, common, completion, name};
 use crate::expand::{
     Carrier, bind, bind_extractors, bound_type, documentation, has_state, unbound, unit,
 };
 use crate::methods::Object;
-use proc_macro2::TokenStream;
-use quote::{ToTokens, quote, quote_spanned};
-use syn::spanned::Spanned;
 
 /// A prompt.
 pub(crate) fn prompt(prompt: &PromptFn) -> TokenStream {

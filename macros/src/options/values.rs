@@ -1,10 +1,12 @@
 //! Values of options.
 
-use super::{Complete, Mistakes, Preset};
 use std::time::Duration;
+
 use syn::parse::Parse;
 use syn::punctuated::Punctuated;
 use syn::{Expr, ExprLit, Lit, LitStr, Meta, Token};
+
+use super::{Complete, Mistakes, Preset};
 
 pub(super) fn set<T>(
     place: &mut Option<T>,

@@ -1,8 +1,9 @@
 //! Checks of a function's signature and type.
 
+use syn::{ReturnType, Signature, Type};
+
 use super::{Kind, Parameter, Placement, arguments, check_given, variables};
 use crate::options::{Complete, Mistakes};
-use syn::{ReturnType, Signature, Type};
 
 /// Checks that functions which suggest values are given state that there is.
 pub(super) fn check_completion(

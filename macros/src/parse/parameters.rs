@@ -1,12 +1,13 @@
 //! Parameters of a function: arguments, state, values of the call, and the context.
 
+use quote::ToTokens;
+use syn::{FnArg, Pat, PatType, Receiver, Signature, Type};
+
 use super::{
     Argument, CallParameter, Kind, Parameter, Placement, StateParameter, arguments, inside_option,
     is_context, is_lint, is_marked, last_name,
 };
 use crate::options::{ArgOptions, Mistakes};
-use quote::ToTokens;
-use syn::{FnArg, Pat, PatType, Receiver, Signature, Type};
 
 pub(super) fn read_parameters(
     (kind, place): (Kind, Placement),

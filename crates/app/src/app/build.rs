@@ -2,7 +2,6 @@
 
 mod listeners;
 
-use listeners::{bind_listeners, check_listener};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,6 +38,7 @@ use crate::seal::{KeyRing, random_bytes};
 use crate::server::{Admission, Server, ServerContext, ServerParts};
 use crate::telemetry::Telemetry;
 use crate::transport::http::Tls;
+use listeners::{bind_listeners, check_listener};
 
 impl App {
     /// Checks everything and binds the address, so that the caller knows it before serving. It may wait for upstream
@@ -138,12 +138,8 @@ impl App {
             .map(|loaded| Reloader::new(loaded, hooks, &catalogs, restart, server.telemetry()));
         let (listener, admin) = bind_listeners(&config)?;
         if let Some(listener) = &listener {
-            check_listener(
-                listener,
-                &mut config,
-                &probe,
-                (proved, parts.keys.is_shared()),
-            )?;
+            let has_shared_keys = parts.keys.is_shared();
+            check_listener(listener, &mut config, &probe, proved, has_shared_keys)?;
         }
         Ok(BoundServer {
             server,

@@ -1,14 +1,16 @@
 //! What a tool asks of the user, the client's model and the client.
 
+use std::future::poll_fn;
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
 use super::super::elicit::{Elicit, ElicitForm, ElicitUrl, Form};
 use super::super::replay::{self, ClientRequestError};
 use super::super::sample::{Roots, Sample};
 use super::CallContext;
 use crate::protocol::{ClientAbility, SamplingRequest};
-use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
-use std::future::poll_fn;
 
 impl CallContext {
     /// Returns true if the client has declared an ability.

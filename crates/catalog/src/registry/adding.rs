@@ -1,5 +1,7 @@
 //! Adds items to the catalog.
 
+use std::sync::Arc;
+
 use super::super::view;
 use super::super::{Prompt, Resource, ResourceDefinition, ResourceTemplate, Tool};
 use super::entry::CatalogResource;
@@ -8,7 +10,6 @@ use super::error::CatalogError;
 use super::{Catalog, is_prompt_name};
 use crate::protocol::{Method, UriTemplate, fault_of_uri};
 use crate::telemetry::{Metrics, OperationId, Target};
-use std::sync::Arc;
 
 fn check_resource(definition: &ResourceDefinition) -> Result<(), CatalogError> {
     let fault = |problem: &str| {

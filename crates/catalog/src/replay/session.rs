@@ -2,7 +2,6 @@
 
 mod journal_state;
 
-use journal_state::Replay;
 use std::fmt::{self, Write as _};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Poll, Waker};
@@ -20,6 +19,7 @@ use super::{ClientRequestError, ReplayError};
 use crate::protocol::{ClientAbility, ClientCapabilities, Revision};
 use crate::seal::{JournalKey, RequestState};
 use crate::state::SharedState;
+use journal_state::Replay;
 
 /// Client requests and durable steps of one call.
 ///

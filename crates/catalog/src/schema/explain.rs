@@ -9,10 +9,11 @@ mod values;
 
 use std::collections::HashMap;
 use std::rc::Rc;
-use types::{has_type, same, types};
 
 use jsonschema::{Draft, Validator};
 use serde_json::{Map, Value};
+
+use types::{has_type, same, types};
 
 /// Returns the first few violations, each with its path and the expected value.
 pub(super) fn explain(schema: &Value, value: &Value) -> String {

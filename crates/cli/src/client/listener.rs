@@ -1,17 +1,19 @@
 //! What a server sends during a call: progress, messages and requests to the user.
 
-use super::super::terminal;
-use super::BAR_AFTER;
-use super::options::Answers;
-use super::text::clean;
-use futures_util::future::BoxFuture;
-use longshore_sources::client::{Listener, RpcError};
-use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
+
+use futures_util::future::BoxFuture;
+use longshore_sources::client::{Listener, RpcError};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::super::terminal;
+use super::BAR_AFTER;
+use super::options::Answers;
+use super::text::clean;
 
 /// Writes progress and log messages to standard error, and responds to elicitation as `--answer` says.
 pub(super) struct Terminal {

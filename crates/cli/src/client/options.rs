@@ -1,11 +1,13 @@
 //! Options of the client commands.
 
-use super::super::complete;
-use super::super::paint::ColorChoice;
+use std::path::PathBuf;
+
 use clap::{Args, ValueEnum};
 use clap_complete::ArgValueCompleter;
 use longshore_sources::client::Lifecycle;
-use std::path::PathBuf;
+
+use super::super::complete;
+use super::super::paint::ColorChoice;
 
 /// Help text about credentials, below the options.
 pub(in super::super) const CREDENTIALS: &str = "Credentials:\n  \

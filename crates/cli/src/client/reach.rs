@@ -2,10 +2,11 @@
 
 mod hints;
 
-use hints::hint;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use longshore_app::config::{Config, Flags};
+use longshore_sources::client::{Client, ClientError, Lifecycle, Options};
 use serde_json::{Map, json};
 use tokio::runtime::Runtime;
 use url::{Host, Url};
@@ -18,8 +19,7 @@ use crate::cli::{likeness_of, output, terminal};
 use crate::environment::Probe;
 use crate::net::{challenge_parameter, with_causes};
 use crate::source::{LoginError, Tokens, UpstreamConfig, default_folder, has_login, logins};
-use longshore_app::config::{Config, Flags};
-use longshore_sources::client::{Client, ClientError, Lifecycle, Options};
+use hints::hint;
 
 /// Variable with a token for servers that are given by URL.
 const TOKEN: &str = "LONGSHORE_TOKEN";

@@ -28,14 +28,14 @@ pub(super) fn tables(all: &Value, paint: Paint) -> String {
             table.enforce_styling();
         }
         for entry in entries {
-            let reported = entry["description"]
+            let description = entry["description"]
                 .as_str()
                 .or(entry["title"].as_str())
                 .unwrap_or_default();
             table.add_row([
                 paint.name_cell(clean(entry[name].as_str().unwrap_or_default())),
                 paint.dim_cell(takes(entry)),
-                comfy_table::Cell::new(clean(&summary(reported))),
+                comfy_table::Cell::new(clean(&summary(description))),
             ]);
         }
         text.push_str(&table.to_string());
@@ -111,11 +111,11 @@ pub(super) fn block(block: &Value, paint: Paint) -> String {
     match block["type"].as_str().unwrap_or_default() {
         "text" => {
             let text = of("text");
-            let reported = fields(&text);
-            if reported.is_empty() {
+            let invalid = fields(&text);
+            if invalid.is_empty() {
                 format!("{text}\n")
             } else {
-                reported
+                invalid
                     .iter()
                     .map(|field| format!("{}\n", field.shown(paint)))
                     .collect()
@@ -169,10 +169,10 @@ impl FieldError {
 
 /// Renders a JSON-RPC error: its message, and each invalid field on its own line.
 pub(super) fn error(message: &str, code: i64, data: Option<&Value>, paint: Paint) -> String {
-    let mut reported = fields(message);
+    let mut invalid = fields(message);
     for field in data.into_iter().flat_map(fields_of) {
-        if !reported.contains(&field) {
-            reported.push(field);
+        if !invalid.contains(&field) {
+            invalid.push(field);
         }
     }
     // A list of fields in the message is rendered below.
@@ -181,7 +181,7 @@ pub(super) fn error(message: &str, code: i64, data: Option<&Value>, paint: Paint
         _ => message,
     };
     let mut text = format!("{} ({code})", clean(message));
-    for field in reported {
+    for field in invalid {
         text.push_str("\n  ");
         text.push_str(&field.shown(paint));
     }
@@ -199,7 +199,7 @@ fn fields(text: &str) -> Vec<FieldError> {
 
 fn fields_of(value: &Value) -> impl Iterator<Item = FieldError> {
     let list = value.as_array().or_else(|| value["errors"].as_array());
-    let reported = list.into_iter().flatten().filter_map(|problem| {
+    let invalid = list.into_iter().flatten().filter_map(|problem| {
         let message = problem["message"].as_str()?.to_owned();
         let path = match &problem["path"] {
             Value::Array(path) => path
@@ -215,7 +215,7 @@ fn fields_of(value: &Value) -> impl Iterator<Item = FieldError> {
         };
         Some(FieldError { path, message })
     });
-    reported.collect::<Vec<_>>().into_iter()
+    invalid.collect::<Vec<_>>().into_iter()
 }
 
 #[cfg(test)]

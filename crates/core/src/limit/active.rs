@@ -1,5 +1,12 @@
 //! The limits of a configuration.
 
+use std::collections::HashMap;
+use std::hash::BuildHasher as _;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+
 use super::bucket::is_public;
 use super::bucket::{Bucket, Keyed};
 use super::concurrency;
@@ -10,11 +17,6 @@ use super::rate_sync::{Consumed, Kind};
 use super::{is_proved, share_of};
 use crate::auth::Principal;
 use crate::net::ShareKey;
-use foldhash::fast::FixedState;
-use std::collections::HashMap;
-use std::hash::BuildHasher as _;
-use std::net::IpAddr;
-use std::sync::Arc;
 
 /// Limits in force.
 #[derive(Debug)]

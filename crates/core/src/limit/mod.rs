@@ -14,8 +14,6 @@ mod concurrency;
 mod rejected;
 mod responses;
 
-use active::ActiveLimits;
-pub use active::ToolLimits;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
@@ -24,6 +22,12 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 
+use crate::auth::{Principal, PrincipalKind};
+use crate::net::ShareKey;
+use crate::telemetry::Metrics;
+use active::ActiveLimits;
+pub use active::ToolLimits;
+use bucket::Bucket;
 pub use bucket::{is_public, subnet};
 use concurrency::{ConcurrencyLimit, Permit};
 pub use config::{LimitConfig, PrincipalRateConfig, RateConfig, ToolLimitConfig};
@@ -34,11 +38,6 @@ pub use rate_sync::RateSync;
 pub use rejected::LimitExceeded;
 use responses::ResponseMemory;
 pub use responses::{LARGE_BYTES, Reservation};
-
-use crate::auth::{Principal, PrincipalKind};
-use crate::net::ShareKey;
-use crate::telemetry::Metrics;
-use bucket::Bucket;
 
 /// All limits on requests and calls, with counters of their hits.
 ///

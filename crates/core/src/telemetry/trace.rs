@@ -2,8 +2,6 @@
 
 mod baggage;
 
-use baggage::tracestate;
-pub use baggage::{Baggage, Propagation};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -25,6 +23,8 @@ use super::worker_counters::{OperationKey, OperationOutcome};
 use crate::net::Peer;
 use crate::protocol::Method;
 use crate::protocol::message::{self, Meta, Request};
+use baggage::tracestate;
+pub use baggage::{Baggage, Propagation};
 
 /// A trace context: the content of a `traceparent` header.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

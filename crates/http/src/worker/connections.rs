@@ -1,5 +1,18 @@
 //! The connections of a worker: those that are adopted, served and swept.
 
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
 use super::super::admission::Admission;
 use super::super::config::HttpLimits;
 use super::super::conn_driver::{Drain, until_drained, until_retired};
@@ -12,17 +25,6 @@ use super::super::stream::Stream;
 use super::super::tls::Tls;
 use super::{HEAD_MAX, LAST_LOOK, READ_MAX};
 use crate::limit::Limit;
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
-use std::io;
-use std::pin::{Pin, pin};
-use std::sync::Arc;
-use std::task::Poll;
-use std::time::Duration;
-use tokio::io::Interest;
-use tokio::net::TcpStream;
 
 /// Everything needed to serve one connection.
 pub(super) struct ConnTask {

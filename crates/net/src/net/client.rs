@@ -1,6 +1,5 @@
 //! The one client with which this program asks others for anything.
 
-pub use builder::ClientBuilder;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +19,7 @@ use url::Url;
 use super::connect::Connector;
 use super::pools::Pools;
 use super::{FetchError, FetchedResponse, Guard, Phase, StreamingResponse};
+pub use builder::ClientBuilder;
 
 /// HTTP client for HTTP/1.1 and HTTP/2, restricted by its [`Guard`].
 ///

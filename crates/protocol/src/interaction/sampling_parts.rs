@@ -1,7 +1,8 @@
 //! Parts of a sampling request: preferences, tools and their results.
 
-use super::ModelHint;
 use serde::Serialize;
+
+use super::ModelHint;
 
 /// Controls the model's use of tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

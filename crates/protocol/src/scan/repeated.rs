@@ -1,8 +1,9 @@
 //! Finds members that an object has twice.
 
-use super::{PathStep, ScanError, Scanner};
 use std::borrow::Cow;
 use std::collections::HashSet;
+
+use super::{PathStep, ScanError, Scanner};
 
 /// Finds the first repeated member name of an object in a document. Returns its path, as in `items[0].name`.
 #[cold]

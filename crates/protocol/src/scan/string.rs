@@ -1,7 +1,8 @@
 //! Strings of JSON, and the search for their end.
 
-use super::is_special;
 use std::borrow::Cow;
+
+use super::is_special;
 
 /// A JSON string as it stands in the document, without its quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,13 +1,15 @@
 //! Options of the client that the harness stands for.
 
+use std::sync::Arc;
+
+use http::{HeaderName, HeaderValue};
+use serde_json::Value;
+
 use super::Harness;
 use crate::auth::Principal;
 use crate::catalog::LogLevel;
 use crate::protocol::Revision;
 use crate::server::ClientRequestCounts;
-use http::{HeaderName, HeaderValue};
-use serde_json::Value;
-use std::sync::Arc;
 
 impl Harness {
     /// Sets the revision of requests. Default: the newest.

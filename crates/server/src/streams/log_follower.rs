@@ -209,8 +209,8 @@ impl EventSource for LogFollower {
             if !self.call.live.is_held_by(self.mine) {
                 return self.end(false);
             }
-            while let Poll::Ready(reported) = self.place.mailbox.poll_next(cx) {
-                if let MailboxItem::CloseReason(end) = reported {
+            while let Poll::Ready(item) = self.place.mailbox.poll_next(cx) {
+                if let MailboxItem::CloseReason(end) = item {
                     return self.end(end == CloseReason::Stopping);
                 }
             }

@@ -36,8 +36,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-pub use config::StreamsConfig;
-pub use event::{EventData, EventSource, StreamEvent};
 use tokio::sync::Semaphore;
 
 use super::inflight::Inflight;
@@ -51,6 +49,8 @@ use crate::telemetry::{Metrics, REPLAY_BYTES, STREAMS, SUBSCRIPTIONS};
 use bus::Outbox;
 pub(super) use bus::{BusMessage, DurableEvent};
 pub(super) use cluster::run;
+pub use config::StreamsConfig;
+pub use event::{EventData, EventSource, StreamEvent};
 use keys::Names;
 pub(super) use listen::{listen, session_notifications};
 use mailbox::{CloseReason, Filter, Mailbox, Owner, Uris};

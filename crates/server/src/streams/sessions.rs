@@ -1,9 +1,10 @@
 //! What ends with a session, a credential or the server.
 
-use super::Streams;
-use super::mailbox::CloseReason;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+use super::Streams;
+use super::mailbox::CloseReason;
 
 impl Streams {
     /// Closes the streams of a session that has ended (LH-09). Later messages of its calls are not stored.

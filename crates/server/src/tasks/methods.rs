@@ -205,7 +205,7 @@ impl TaskRequest {
         match self
             .server
             .tasks
-            .respond(&self.task, answers, Map::new(), self.share.as_deref())
+            .deliver(&self.task, answers, Map::new(), self.share.as_deref())
             .await
         {
             Ok(()) => extension_result(&self.server, &self.id, "complete", Map::new()),
@@ -260,7 +260,7 @@ impl TaskRequest {
                     Err(_) => continue,
                 }
                 let share = self.share.as_deref();
-                if let Err(error) = tasks.respond(&self.task, given, refused, share).await {
+                if let Err(error) = tasks.deliver(&self.task, given, refused, share).await {
                     return self.broken(&error);
                 }
             }
@@ -315,7 +315,7 @@ fn ask(
 
 impl Tasks {
     /// Delivers client responses to a task. Ignores responses without a pending request.
-    async fn respond(
+    async fn deliver(
         &self,
         id: &str,
         mut answers: Map<String, Value>,

@@ -1,5 +1,14 @@
 //! Requests and their results, with the client requests that a server sends in between.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use tokio::time::timeout;
+
 use super::error::ClientError;
 use super::http::HeaderInfo;
 use super::lifecycle::DiscoveryOutcome;
@@ -9,13 +18,6 @@ use super::wire::RequestMeta;
 use super::wire::{Params, RpcError};
 use super::{Abandoned, CLIENT_CAPABILITIES, Client, DISCOVER, INPUT_REQUIRED, Link, ROUNDS_MAX};
 use crate::catalog::path_deserializer;
-use bytes::Bytes;
-use serde::Deserialize;
-use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
-use std::sync::Arc;
-use std::time::Duration;
-use tokio::time::timeout;
 
 impl Client {
     /// Makes a request and waits for its result. Dropping the future cancels the request at the server.
@@ -170,7 +172,7 @@ impl Client {
                         .await?;
                 }
             }
-            expected.respond().await
+            expected.response().await
         });
         let answered = timeout(limit, exchanged).await;
         let answered = answered.map_err(|_| ClientError::Timeout(limit))?;

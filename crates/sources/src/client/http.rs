@@ -4,7 +4,6 @@ mod subscription;
 
 use std::sync::Arc;
 use std::time::Duration;
-pub(super) use subscription::Subscription;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -25,6 +24,7 @@ use crate::net::{
     StreamingResponse,
 };
 use crate::protocol::Revision;
+pub(super) use subscription::Subscription;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");

@@ -24,7 +24,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::http::HeaderMap;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use serde::Deserialize;
@@ -33,20 +32,20 @@ use serde_json::{Map, Value};
 use tokio::task::AbortHandle;
 use url::Url;
 
-pub use attribution::Caller;
-pub use credentials::Credentials;
-pub use error::ClientError;
-pub use lifecycle::{Lifecycle, LifecycleCache};
-pub use pages::ListBudget;
-pub use shared::{Events, Listener};
-pub use wire::{Params, RpcError};
-
 use crate::catalog::path_deserializer;
 use crate::net::{self, Client as HttpClient, Program};
 use crate::protocol::{Implementation, Revision};
+use ::http::HeaderMap;
+pub use attribution::Caller;
+pub use credentials::Credentials;
+pub use error::ClientError;
 use http::{HeaderInfo, Subscription};
 use lifecycle::Discovered;
+pub use lifecycle::{Lifecycle, LifecycleCache};
+pub use pages::ListBudget;
 use shared::Shared;
+pub use shared::{Events, Listener};
+pub use wire::{Params, RpcError};
 
 /// Location of a server.
 #[derive(Clone, Debug)]

@@ -1,5 +1,14 @@
 //! Connecting: which link, which lifecycle, which protocol version.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use futures_util::FutureExt as _;
+use serde_json::{Map, Value, json};
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout};
+
 use super::error::ClientError;
 use super::legacy;
 use super::lifecycle;
@@ -16,13 +25,6 @@ use super::{
 };
 use crate::net::{self};
 use crate::protocol::{Implementation, Revision};
-use arc_swap::ArcSwap;
-use futures_util::FutureExt as _;
-use serde_json::{Map, Value, json};
-use std::sync::Arc;
-use std::time::Duration;
-use tokio::sync::Notify;
-use tokio::time::{Instant, timeout};
 
 impl Client {
     /// Connects to a server and negotiates the protocol version.
@@ -151,7 +153,7 @@ impl Client {
         let began = Instant::now();
         let opened = self.open_legacy(target, revision, deadline).await;
         // A program that was slow to start may have responded meanwhile.
-        let late = late.and_then(|mut late: Expected| late.respond().now_or_never());
+        let late = late.and_then(|mut late: Expected| late.response().now_or_never());
         let (answered_late, late) = match late.map(judge) {
             Some(DiscoveryOutcome::Modern(discovered)) => (true, Some(discovered)),
             Some(_) => (true, None),
@@ -212,7 +214,7 @@ impl Client {
         if let Err(error) = link.send(message.into()).await {
             return (judge(Err(error)), None);
         }
-        match timeout(limit, expected.respond()).await {
+        match timeout(limit, expected.response()).await {
             Ok(outcome) => (judge(outcome), None),
             Err(_) => (DiscoveryOutcome::Silent, Some(expected)),
         }

@@ -402,7 +402,7 @@ impl Shared {
                 }
             };
             if !shared.is_closed() {
-                send(wire::respond(&id, &outcome).into()).await;
+                send(wire::response(&id, &outcome).into()).await;
             }
         });
     }
@@ -473,7 +473,7 @@ pub(super) struct Expected {
 }
 
 impl Expected {
-    pub(super) async fn respond(&mut self) -> Answered {
+    pub(super) async fn response(&mut self) -> Answered {
         match (&mut self.receiver).await {
             Ok(answer) => answer,
             Err(_) => Err(ClientError::Gone("the connection was closed".to_owned())),

@@ -359,7 +359,7 @@ pub(super) fn notification(method: &str, params: &Params) -> Vec<u8> {
 }
 
 /// Encodes the response to a client request.
-pub(super) fn respond(id: &RawValue, outcome: &Result<Value, RpcError>) -> Vec<u8> {
+pub(super) fn response(id: &RawValue, outcome: &Result<Value, RpcError>) -> Vec<u8> {
     let (key, value) = match outcome {
         Ok(value) => ("result", serde_json::to_string(value)),
         Err(error) => ("error", serde_json::to_string(error)),
@@ -486,11 +486,11 @@ mod tests {
     fn answers_carry_the_servers_own_id() {
         let id = RawValue::from_string("\"q-1\"".into()).unwrap();
         assert_eq!(
-            text(respond(&id, &Ok(json!({})))),
+            text(response(&id, &Ok(json!({})))),
             r#"{"jsonrpc":"2.0","id":"q-1","result":{}}"#
         );
         assert_eq!(
-            text(respond(&id, &Err(RpcError::new(-32601, "no")))),
+            text(response(&id, &Err(RpcError::new(-32601, "no")))),
             r#"{"jsonrpc":"2.0","id":"q-1","error":{"code":-32601,"message":"no"}}"#
         );
     }

@@ -1,5 +1,9 @@
 //! The import of a document's operations.
 
+use std::collections::HashMap;
+
+use serde_json::Value;
+
 use super::super::builder::SourceBuilder;
 use super::super::client_stats::ClientStatsHandle;
 use super::super::identity::{Forward, names_authorization};
@@ -9,8 +13,6 @@ use super::document::{Document, ImportLimits};
 use super::schema;
 use super::{Import, METHODS, TOOLS_MAX};
 use crate::catalog::Definition;
-use serde_json::Value;
-use std::collections::HashMap;
 
 /// Imports a document's operations as tools.
 pub(super) fn import(

@@ -10,18 +10,14 @@ mod request;
 mod schema;
 mod security;
 
-use import::import;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures_util::future::LocalBoxFuture;
-
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use serde_json::Value;
 use url::Url;
-
-pub use config::{OpenApiSourceConfig, Selection};
 
 use self::document::{Document, ImportLimits};
 use self::operation::{Operation, SchemaBytes, text};
@@ -42,6 +38,8 @@ use crate::catalog::schema::{Compiled, without_number_formats};
 use crate::catalog::{
     Arguments, CallContext, CallFuture, Definition, Output, Tool, ToolError, UpstreamIdentity,
 };
+pub use config::{OpenApiSourceConfig, Selection};
+use import::import;
 
 /// A tool that calls one operation.
 pub struct OperationTool {

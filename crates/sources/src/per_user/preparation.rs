@@ -1,13 +1,15 @@
 //! Prepares logins: the issuer's metadata and the client's registration.
 
+use std::time::Duration;
+
+use serde::Deserialize;
+use tokio::time::Instant;
+use url::Url;
+
 use super::super::login::{LoginError, LoginRequest, PreparedLogin, prepare};
 use super::super::tokens::{Grant, client_of};
 use super::{METADATA_BYTES, METADATA_LIFE, UserLogins};
 use crate::net::{Guard, OutgoingRequest};
-use serde::Deserialize;
-use std::time::Duration;
-use tokio::time::Instant;
-use url::Url;
 
 /// Endpoints of an issuer.
 #[derive(Clone, Debug, Deserialize)]

@@ -1,15 +1,17 @@
 //! Discovers what upstreams offer, when the server starts and when lists change.
 
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use tokio::time::{Instant, timeout};
+
 use super::cache::Memory;
 use super::config::OnDown;
 use super::connection::Upstream;
 use super::timeouts::GRACE;
 use crate::net::{BreakerState, with_causes};
-use futures_util::future::join_all;
-use serde_json::{Value, json};
-use std::sync::{Arc, Weak};
-use std::time::Duration;
-use tokio::time::{Instant, timeout};
 
 /// Logs the servers that have not responded at the end of the startup timeout.
 pub(super) fn warn_of_late(upstreams: &[Arc<Upstream>]) {

@@ -22,7 +22,6 @@ mod uri_prefix;
 mod usage;
 mod instrumented;
 
-use discovery::{describe, discover, reap, warn_of_late};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,21 +35,21 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
-use cache::Memory;
-pub use config::TIMEOUT_SECONDS;
-pub use config::{OnChange, OnDown, UpstreamConfig, UpstreamError};
-use connection::Upstream;
-use links::Given;
-pub use names::UpstreamNames;
-use names::{NamedUpstream, Names};
-pub use names::{Naming, SEPARATOR};
-use proxy_items::AllReadable;
-
 use crate::catalog::{Announcer, Catalog, RejectedItem, SourceItems, StartingSource};
 use crate::net::{self, Background, BulkheadStats, OnFailure};
 use crate::seal::KeyRing;
 use crate::source::parts::SourceParts;
 use crate::telemetry::Metrics;
+use cache::Memory;
+pub use config::TIMEOUT_SECONDS;
+pub use config::{OnChange, OnDown, UpstreamConfig, UpstreamError};
+use connection::Upstream;
+use discovery::{describe, discover, reap, warn_of_late};
+use links::Given;
+pub use names::UpstreamNames;
+use names::{NamedUpstream, Names};
+pub use names::{Naming, SEPARATOR};
+use proxy_items::AllReadable;
 
 /// Number of servers that are listed concurrently at startup.
 const DISCOVERED_AT_ONCE: usize = 16;

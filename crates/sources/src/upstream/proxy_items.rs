@@ -3,8 +3,6 @@
 mod rejected;
 mod proxied;
 
-use proxied::{UpstreamTool, message_of};
-use rejected::RejectedEntries;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
@@ -31,6 +29,8 @@ use crate::catalog::{
 use crate::client::ClientError;
 use crate::protocol::{Annotations, Content, Icon, PromptArgument, ToolAnnotations, fault_of_uri};
 use crate::seal::KeyRing;
+use proxied::{UpstreamTool, message_of};
+use rejected::RejectedEntries;
 
 /// Time by which the server's timeout exceeds the upstream's, so that the error shows which one expired.
 const GRACE: Duration = Duration::from_secs(5);

@@ -61,7 +61,7 @@ pub fn toolset(grounds: &ToolsetContext<'_>) -> Result<Toolset, ToolsetError> {
                 let page = pages
                     .fetch(&wanted.url, FetchInitiator::Model, wanted.raw)
                     .await?;
-                Ok(respond(&page, wanted.start_index, wanted.max_length))
+                Ok(excerpt(&page, wanted.start_index, wanted.max_length))
             }
         },
     );
@@ -122,7 +122,7 @@ fn max_length() -> usize {
 }
 
 /// Formats the tool's result like the reference server.
-fn respond(page: &Page, begin: usize, max: usize) -> String {
+fn excerpt(page: &Page, begin: usize, max: usize) -> String {
     let part = paging::page(&page.text, begin, max);
     format!("{}Contents of {}:\n{part}", page.prefix, page.url)
 }

@@ -2,10 +2,6 @@
 
 mod arguments;
 
-use arguments::{
-    AtPath, ContentText, EditFile, ListWithSizes, Move, ReadMany, ReadText, Search, SortBy, TreeOf,
-    Write,
-};
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -26,6 +22,10 @@ use crate::catalog::{
 use crate::protocol::Content;
 use crate::source::builtin::{Blocking, Stop, Toolset, ToolsetContext, ToolsetError};
 use crate::source::limits::GRACE;
+use arguments::{
+    AtPath, ContentText, EditFile, ListWithSizes, Move, ReadMany, ReadText, Search, SortBy, TreeOf,
+    Write,
+};
 
 /// Limits whose hits are counted.
 const LIMITS: [&str; 7] = [

@@ -2,7 +2,6 @@
 
 mod files;
 
-pub(super) use files::Files;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
@@ -21,6 +20,7 @@ use super::tree::{Entry, Mode, Version, is_path, too_many};
 use super::worktree::{FileKind, Worktree};
 use crate::catalog::ToolError;
 use crate::source::builtin::Stop;
+pub(super) use files::Files;
 
 /// Time to wait for another process that holds the index lock.
 const LOCK_WAIT: Duration = Duration::from_secs(2);

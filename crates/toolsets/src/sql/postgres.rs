@@ -118,7 +118,7 @@ impl Postgres {
             };
             let underway = OnTheWay::new(session, &self.tls, &self.background);
             let answer = match underway.session() {
-                Some(session) => self.respond(session, &question).await,
+                Some(session) => self.run_statement(session, &question).await,
                 None => Err(SqlError::Busy),
             };
             if let Some(session) = underway.back() {
@@ -195,7 +195,7 @@ impl Postgres {
         }
     }
 
-    async fn respond(
+    async fn run_statement(
         &self,
         session: &Session,
         question: &Question,

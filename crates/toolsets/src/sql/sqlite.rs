@@ -98,11 +98,11 @@ impl Sqlite {
         question: Question,
     ) -> Result<StatementResult, ToolError> {
         let this = Arc::clone(self);
-        let work = move |stop: &Stop| this.respond(&question, stop).map_err(ToolError::from);
+        let work = move |stop: &Stop| this.run_statement(&question, stop).map_err(ToolError::from);
         self.pool.run(work).await
     }
 
-    fn respond(&self, question: &Question, stop: &Stop) -> Result<StatementResult, SqlError> {
+    fn run_statement(&self, question: &Question, stop: &Stop) -> Result<StatementResult, SqlError> {
         self.try_answer(question, stop)
             .map_err(|problem| match problem {
                 Problem::Database(error) => self.in_words(error),

@@ -42,7 +42,7 @@ fn rows(answer: StatementResult) -> Value {
 
 fn ask(sqlite: &Sqlite, sql: &str, kind: Kind) -> Result<Value, String> {
     sqlite
-        .respond(&question(sql, vec![], kind), &Stop::never())
+        .run_statement(&question(sql, vec![], kind), &Stop::never())
         .map(rows)
         .map_err(|error| error.to_string())
 }
@@ -82,7 +82,12 @@ fn values_are_bound_and_never_become_a_part_of_the_text() {
             vec![note],
             Kind::Fixed,
         );
-        rows(sqlite.respond(&question, &Stop::never()).expect("rows"))["rows"].clone()
+        rows(
+            sqlite
+                .run_statement(&question, &Stop::never())
+                .expect("rows"),
+        )["rows"]
+            .clone()
     };
     assert_eq!(by_note(json!("first")), json!([{"id": 1}]));
     assert_eq!(by_note(json!("' OR '1'='1")), json!([]));
@@ -93,7 +98,7 @@ fn values_are_bound_and_never_become_a_part_of_the_text() {
         vec![json!(1), json!(1.5), json!(true), json!([1, 2])],
         Kind::Fixed,
     );
-    let found = rows(sqlite.respond(&kinds, &Stop::never()).expect("rows"));
+    let found = rows(sqlite.run_statement(&kinds, &Stop::never()).expect("rows"));
     let expected = json!([{"a": "integer", "b": "real", "c": "integer", "d": 2}]);
     assert_eq!(found["rows"], expected);
 }
@@ -107,7 +112,11 @@ fn the_tables_and_their_columns_can_be_looked_at() {
         json!([{"name": "large", "type": "view"}, {"name": "orders", "type": "table"}])
     );
     let columns = question(COLUMNS, vec![json!("orders")], Kind::Fixed);
-    let found = rows(sqlite.respond(&columns, &Stop::never()).expect("columns"));
+    let found = rows(
+        sqlite
+            .run_statement(&columns, &Stop::never())
+            .expect("columns"),
+    );
     assert_eq!(
         found["rows"][1],
         json!({"cid": 1, "name": "customer", "type": "INT", "notnull": 1, "dflt_value": null, "pk": 0})
@@ -118,7 +127,9 @@ fn the_tables_and_their_columns_can_be_looked_at() {
         vec![json!("orders; DROP TABLE orders")],
         Kind::Fixed,
     );
-    let StatementResult::Rows(none) = sqlite.respond(&none, &Stop::never()).expect("no columns")
+    let StatementResult::Rows(none) = sqlite
+        .run_statement(&none, &Stop::never())
+        .expect("no columns")
     else {
         panic!("rows");
     };

@@ -1,11 +1,12 @@
 //! Binds the listeners of the transport and of the admin port.
 
+use std::net::SocketAddr;
+
 use super::super::error::AppError;
 use super::super::warnings::warn_in_public;
 use crate::config::{Config, Transport, is_public, validate_bound};
 use crate::environment::Probe;
 use crate::transport::http::{AdminListener, HttpConfig, Listener, Tls};
-use std::net::SocketAddr;
 
 /// Binds the listener of the transport, if it has one, and that of the admin port.
 pub(super) fn bind_listeners(
@@ -31,7 +32,8 @@ pub(super) fn check_listener(
     listener: &Listener,
     config: &mut Config,
     probe: &Probe,
-    (authenticates, has_shared_keys): (bool, bool),
+    authenticates: bool,
+    has_shared_keys: bool,
 ) -> Result<(), AppError> {
     if let Some(address) = listener.address() {
         validate_bound(config, address, probe, authenticates)?;

@@ -1,12 +1,13 @@
 //! The journal of a call, and what suspends it.
 
+use std::sync::Arc;
+
 use super::super::journal::{InputResponses, Journal, Recorded};
 use super::super::pending::{PendingRequest, RequestKind};
 use super::super::{ClientRequestError, ReplayError};
 use super::{InputRound, OpenOutcome, PENDING_MAX, ReplayState, StoredJournal, Suspension};
 use crate::seal::{JournalKey, RequestState};
 use crate::state::SharedState;
-use std::sync::Arc;
 
 #[derive(Debug, Default)]
 pub(super) struct Replay {

@@ -1,7 +1,8 @@
 //! Violations by one value: number, text, list or object.
 
-use super::{Explanation, LISTED, Step, brief, counted, limit, names, quoted, shown};
 use serde_json::{Map, Value};
+
+use super::{Explanation, LISTED, Step, brief, counted, limit, names, quoted, shown};
 
 impl<'a> Explanation<'a> {
     pub(super) fn look_at_number(

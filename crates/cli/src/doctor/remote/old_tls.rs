@@ -20,7 +20,7 @@ pub(super) async fn examine(wire: &DiagnosedServer, report: &mut Report) {
     const CHECK: &str = "old versions";
     let mut taken = Vec::new();
     for (name, version) in OLD {
-        match respond(wire, version).await {
+        match first_bytes(wire, version).await {
             Ok(said) if goes_on(&said) => taken.push(name),
             Ok(_) => {}
             Err(problem) => {
@@ -42,7 +42,7 @@ pub(super) async fn examine(wire: &DiagnosedServer, report: &mut Report) {
 }
 
 /// Returns the first bytes of the response, or nothing if the connection is closed.
-async fn respond(wire: &DiagnosedServer, version: [u8; 2]) -> Result<Vec<u8>, String> {
+async fn first_bytes(wire: &DiagnosedServer, version: [u8; 2]) -> Result<Vec<u8>, String> {
     let mut socket = wire.connect(wire.port).await?;
     let talk = async {
         let mut said = vec![0; ANSWER_BYTES];

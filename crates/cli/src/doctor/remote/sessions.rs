@@ -28,8 +28,8 @@ pub(super) async fn examine(
         report.add(Finding::ok(AREA, "id", "none: the server has no sessions"));
         return None;
     };
-    let reported = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-    let asked = of_session(wire, &reported, &id, revision);
+    let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    let asked = of_session(wire, &initialized, &id, revision);
     if let Ok(seen) = wire.ask(&asked).await
         && seen.status != 202
         && !seen.is_limited()

@@ -9,7 +9,6 @@ mod config;
 mod names;
 mod uri;
 
-use rule::Rule;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,11 +18,11 @@ use arc_swap::ArcSwapOption;
 use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::HEXLOWER;
 
+use super::Principal;
 pub use classify::Classified;
 pub use config::{Access, Effect, PolicyConfig, PolicyError, RuleConfig};
 use names::Names;
-
-use super::Principal;
+use rule::Rule;
 
 /// Maximum number of cached classes.
 const CLASSES_MAX: usize = 4096;

@@ -1,13 +1,15 @@
 //! One rule.
 
+use std::collections::BTreeMap;
+
+use aws_lc_rs::digest::{SHA256, digest};
+
 use super::super::Principal;
 use super::super::scopes::is_scope;
 use super::config::{Access, Effect, PolicyError, RuleConfig};
 use super::names::Names;
 use super::uri;
 use super::{Kind, Target};
-use aws_lc_rs::digest::{SHA256, digest};
-use std::collections::BTreeMap;
 
 pub(super) struct Rule {
     pub(super) name: String,

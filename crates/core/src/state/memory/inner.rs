@@ -2,7 +2,6 @@
 
 mod log;
 
-use log::Log;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem::size_of;
 use std::ops::Bound;
@@ -15,6 +14,7 @@ use tokio::time::Instant;
 
 use super::super::{StateError, Usage};
 use super::channels::Channels;
+use log::Log;
 
 /// Owner and kind of a new entry.
 #[derive(Clone, Copy, Debug)]

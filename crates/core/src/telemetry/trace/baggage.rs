@@ -1,10 +1,11 @@
 //! Baggage and trace state, which are passed on.
 
-use super::{CARRIED_MAX_BYTES, TRACESTATE};
-use crate::protocol::message::{self, Params};
 use http::HeaderMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+
+use super::{CARRIED_MAX_BYTES, TRACESTATE};
+use crate::protocol::message::{self, Params};
 
 /// `tracestate` and baggage, which are passed on unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,18 +1,20 @@
 //! Builds a client.
 
-use super::super::Guard;
-use super::super::connect::{Connector, Parts};
-use super::super::pools::Pools;
-use super::super::resolve::{self, Resolve};
-use super::{Client, ClientError, Deadlines, HEAD_BYTES, HEADERS, IDLE_CONNECTION_LIFE};
+use std::fmt;
+use std::sync::Arc;
+
 use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
-use std::fmt;
-use std::sync::Arc;
 use tokio_rustls::TlsConnector;
+
+use super::super::Guard;
+use super::super::connect::{Connector, Parts};
+use super::super::pools::Pools;
+use super::super::resolve::{self, Resolve};
+use super::{Client, ClientError, Deadlines, HEAD_BYTES, HEADERS, IDLE_CONNECTION_LIFE};
 
 /// A [`Client`] in the making.
 pub struct ClientBuilder {

@@ -1,17 +1,19 @@
 //! The stream of a subscription, and how it is resumed.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use http::{HeaderValue, Method, StatusCode};
+use serde_json::value::RawValue;
+use tokio::sync::Notify;
+
 use super::super::lifecycle::{self, DiscoveryOutcome};
 use super::super::shared::Shared;
 use super::super::wire::{self, Incoming};
 use super::super::{ClientError, DISCOVER, LISTEN, Params, ServerInfo};
 use super::{ACKNOWLEDGES, HeaderInfo, LAST_EVENT, Link, RETRY, RETRY_MAX, refused_by_era};
 use crate::net::EventDecoder;
-use arc_swap::ArcSwap;
-use http::{HeaderValue, Method, StatusCode};
-use serde_json::value::RawValue;
-use std::sync::Arc;
-use std::time::Duration;
-use tokio::sync::Notify;
 
 /// A `subscriptions/listen` request, sent again whenever its stream ends.
 pub(in super::super) struct Subscription {
@@ -123,7 +125,7 @@ impl Link {
             })
             .await;
             is_first = false;
-            if ended.is_ok() && matches!(expected.respond().await, Err(ClientError::Rpc(_))) {
+            if ended.is_ok() && matches!(expected.response().await, Err(ClientError::Rpc(_))) {
                 // The server rejected the request.
                 return;
             }
@@ -150,7 +152,7 @@ impl Link {
         let asked = async {
             self.exchange(message, Some(expected.id), about, shared)
                 .await?;
-            expected.respond().await
+            expected.response().await
         };
         let asked = tokio::time::timeout(subscription.patience, Box::pin(asked)).await;
         let Ok(outcome) = asked else {

@@ -1,5 +1,12 @@
 //! Requests over the connection, and what they find out about the upstream.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
 use super::super::cache::Listing;
 use super::super::call_error::CallError;
 use super::super::instrumented::{InstrumentedRequest, Operation, RequestOutcome, Session};
@@ -10,11 +17,6 @@ use crate::catalog::CallContext;
 use crate::client::{Client, ClientError, Events, Listener, Options, Params};
 use crate::net::with_causes;
 use crate::telemetry::Metrics;
-use serde_json::value::RawValue;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
-use tokio::time::Instant;
 
 impl<'a> Used<'a> {
     pub(super) fn begin(usage: &'a Usage) -> Self {

@@ -1,5 +1,11 @@
 //! Tools, resources, templates and prompts that an upstream serves.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
 use super::super::call_error::CallError;
 use super::super::connection::Upstream;
 use super::super::instrumented::{Operation, RequestOutcome};
@@ -17,10 +23,6 @@ use crate::catalog::{
 };
 use crate::client::{ClientError, Params};
 use crate::protocol::{PromptMessage, ResourceContents};
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(super) struct UpstreamTool {
     pub(super) upstream: Arc<Upstream>,

@@ -1,8 +1,9 @@
 //! Entries of an upstream's lists that cannot be offered.
 
+use serde_json::Value;
+
 use super::super::connection::Upstream;
 use crate::catalog::RejectedItem;
-use serde_json::Value;
 
 /// The entries of an upstream's lists that cannot be offered.
 pub(super) struct RejectedEntries<'u> {

@@ -1,10 +1,11 @@
 //! Arguments and results of the tools.
 
-use crate::catalog::{IntoOutput, Output, ToolError};
-use crate::protocol::Content;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+
+use crate::catalog::{IntoOutput, Output, ToolError};
+use crate::protocol::Content;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

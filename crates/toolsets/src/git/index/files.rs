@@ -1,15 +1,17 @@
 //! Contents of files in the work tree, the index and commits.
 
+use std::io::{self, Read};
+
+use gix::ObjectId;
+use gix::bstr::BStr;
+use gix::filter::plumbing::pipeline::convert::ToGitOutcome;
+use gix::index::entry::Stat;
+
 use super::super::repository::{OpenRepository, ResultContext};
 use super::super::tree::{Mode, Version};
 use super::super::worktree::{FileKind, Worktree};
 use super::{Index, IndexEntry, Piece};
 use crate::catalog::ToolError;
-use gix::ObjectId;
-use gix::bstr::BStr;
-use gix::filter::plumbing::pipeline::convert::ToGitOutcome;
-use gix::index::entry::Stat;
-use std::io::{self, Read};
 
 /// Files of the working tree in the form in which they would be added.
 pub(in super::super) struct Files<'a> {

@@ -1,12 +1,14 @@
 //! Logs of messages.
 
-use super::super::super::{LogPage, Retention, StateError, unix_micros};
-use super::{ARC_BYTES, Content, Entry, INDEX_BYTES, Inner, QUEUE_MIN, Stake, block};
-use bytes::Bytes;
 use std::collections::VecDeque;
 use std::mem::size_of;
 use std::sync::Arc;
+
+use bytes::Bytes;
 use tokio::time::Instant;
+
+use super::super::super::{LogPage, Retention, StateError, unix_micros};
+use super::{ARC_BYTES, Content, Entry, INDEX_BYTES, Inner, QUEUE_MIN, Stake, block};
 
 #[derive(Default)]
 pub(super) struct Log {
