@@ -15,6 +15,7 @@ use self::streams::Streams;
 pub(crate) use self::trust::QueueState;
 use self::trust::Reputation;
 use super::config::HttpLimits;
+use super::framing::Findings;
 use super::head_cache::HeadCache;
 use super::timer::WorkerClock;
 use crate::auth::{ClientCertificate, CredentialCache};
@@ -31,8 +32,10 @@ pub(crate) struct ConnectionState {
     certificate: OnceLock<ClientCertificate>,
     /// The credential of the latest request, and its principal.
     pub shown: CredentialCache,
-    /// The head that was sent last.
+    /// Results for the previous head.
     pub(super) head_cache: HeadCache,
+    /// Number of the request that can be framed in two ways; 0 for none.
+    ambiguous: AtomicU32,
     phase: AtomicU8,
     /// The second in which the phase began.
     since: AtomicU32,
@@ -106,6 +109,7 @@ impl ConnectionState {
             certificate: OnceLock::new(),
             shown: CredentialCache::default(),
             head_cache: HeadCache::default(),
+            ambiguous: AtomicU32::new(0),
             phase: AtomicU8::new(Phase::Idle as u8),
             stalled: AtomicU32::new(0),
             received: AtomicU64::new(0),
@@ -225,6 +229,30 @@ impl ConnectionState {
             hits.count(limit);
         }
         true
+    }
+
+    /// Number of the latest request, from 1.
+    #[inline]
+    pub(super) fn request_number(&self) -> u32 {
+        self.requests.load(Relaxed)
+    }
+
+    /// Records what the bytes of a read have shown about requests that have not begun.
+    #[inline]
+    pub(super) fn notes(&self, findings: Findings) {
+        if let Some(repeats) = findings.repeats {
+            self.head_cache.note(repeats);
+        }
+        if let Some(request) = findings.ambiguous {
+            self.ambiguous.store(request, Relaxed);
+        }
+    }
+
+    /// Returns true if the current request can be framed in two ways.
+    #[inline]
+    pub(super) fn is_ambiguous(&self) -> bool {
+        let ambiguous = self.ambiguous.load(Relaxed);
+        ambiguous != 0 && ambiguous <= self.request_number()
     }
 
     /// Records that the body was read or abandoned.

@@ -174,10 +174,17 @@ impl BodyReader {
             (Poll::Ready(body), connection) => {
                 if let Some(connection) = connection {
                     connection.body_is_read();
+                    if connection.is_ambiguous() {
+                        return Poll::Ready(Err(HttpError::Framing));
+                    }
                 }
                 Poll::Ready(body.map_err(HttpError::from))
             }
             (Poll::Pending, Some(connection)) if connection.phase() != Phase::Http2 => {
+                if connection.is_ambiguous() {
+                    connection.body_is_read();
+                    return Poll::Ready(Err(HttpError::Framing));
+                }
                 if let Some(limit) = connection.body_overdue(cx) {
                     connection.body_is_read();
                     return Poll::Ready(Err(HttpError::BodyTooSlow(limit)));

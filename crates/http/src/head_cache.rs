@@ -1,66 +1,371 @@
-//! Cache of the previous head of a connection.
+//! Cache of the previous head of an HTTP/1 connection.
 //!
-//! The framing checks ([`super::framing_guard`]) detect a head that is identical to the previous one. The results of its fields
-//! are then reused: Host and Origin, media types, and protocol headers. Authentication and session lookup still run for
-//! each request.
+//! Clients reuse connections and send the same head with each request, except for the body length. The results of its
+//! fields are then reused: framing, Host and Origin, media types, and protocol headers. Authentication still runs for
+//! each request. A call costs a tenth less by it; [performance notes](../../../docs/dev/performance-notes.md) have the
+//! measurement.
+//!
+//! Only exact repetition counts: all bytes are equal, except for the digits of `Content-Length`, which are parsed
+//! again. The comparison takes constant time, since heads may hold credentials and callers may share a connection.
+//!
+//! **Invariant.** Results belong to the request with their number. [`Repeats`] names both the request whose head
+//! repeats and the head that it repeats; [`HeadCache`] returns results for exactly that head. So it does not matter in
+//! which order bytes are read and requests begin.
 
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::framing_guard::HeadMatch;
-use super::headers::Summary;
+use memchr::memmem;
+use zeroize::Zeroizing;
 
-/// Results for the previous head of a connection.
+use super::framing::{CODING, LENGTH, begins_with};
+use super::headers::Summary;
+use crate::auth::is_same;
+
+/// The head of a request equals the head of an earlier one. Requests of a connection are numbered from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Repeats {
+    pub(super) request: u32,
+    pub(super) head: u32,
+}
+
+/// Results for the remembered head of a connection.
 ///
 /// One thread serves its requests, so the lock is never contended.
 #[derive(Debug, Default)]
 pub(crate) struct HeadCache {
-    /// Comparison result for the head of the next request.
-    came: AtomicU8,
-    summary: Mutex<Option<Arc<Summary>>>,
+    /// The latest [`Repeats`], packed.
+    repeats: AtomicU64,
+    /// Results, with the number of their head.
+    summary: Mutex<Option<(u32, Arc<Summary>)>>,
 }
 
 impl HeadCache {
-    /// Records the comparison result of a head, for the next request that begins.
+    /// Records that a head repeats an earlier one.
     #[inline]
-    pub(super) fn note(&self, came: HeadMatch) {
-        self.came.store(came as u8, Relaxed);
+    pub(super) fn note(&self, repeats: Repeats) {
+        let packed = u64::from(repeats.request) << 32 | u64::from(repeats.head);
+        self.repeats.store(packed, Relaxed);
     }
 
-    /// Returns true if a head was recorded whose request has not begun.
+    /// The number of the head that a request repeats.
     #[inline]
-    pub(super) fn waits(&self) -> bool {
-        self.came.load(Relaxed) != HeadMatch::Unknown as u8
+    pub(super) fn repeated_by(&self, request: u32) -> Option<u32> {
+        let packed = self.repeats.load(Relaxed);
+        let head = u32::try_from(packed & u64::from(u32::MAX)).unwrap_or_default();
+        (packed >> 32 == u64::from(request)).then_some(head)
     }
 
-    /// Begins a request and returns the comparison result of its head.
+    /// Returns the results for a head.
     #[inline]
-    pub(super) fn begin(&self) -> HeadMatch {
-        let came = self.came.load(Relaxed);
-        if came == HeadMatch::Unknown as u8 {
-            return HeadMatch::Unknown;
+    pub(super) fn recall(&self, head: u32) -> Option<Arc<Summary>> {
+        match &*self.summary() {
+            Some((known, summary)) if *known == head => Some(Arc::clone(summary)),
+            _ => None,
         }
-        self.came.store(HeadMatch::Unknown as u8, Relaxed);
-        if came == HeadMatch::Same as u8 {
-            return HeadMatch::Same;
-        }
-        // Results for another head do not apply.
-        *self.summary() = None;
-        HeadMatch::New
     }
 
-    /// Returns the results for a repeated head.
-    #[inline]
-    pub(super) fn recall(&self) -> Option<Arc<Summary>> {
-        self.summary().clone()
+    /// Stores the results for a head.
+    pub(super) fn remember(&self, head: u32, summary: Arc<Summary>) {
+        *self.summary() = Some((head, summary));
     }
 
-    /// Stores the results for the head whose bytes are remembered.
-    pub(super) fn remember(&self, summary: Summary) {
-        *self.summary() = Some(Arc::new(summary));
-    }
-
-    fn summary(&self) -> MutexGuard<'_, Option<Arc<Summary>>> {
+    fn summary(&self) -> MutexGuard<'_, Option<(u32, Arc<Summary>)>> {
         self.summary.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Longest head that is remembered. There is one for each connection.
+const REMEMBERED_MAX_BYTES: usize = 2048;
+/// Maximum number of heads parsed before one is remembered again, where heads keep differing.
+const PATIENCE_MAX: u32 = 63;
+/// Maximum number of digits of a body length.
+const DIGITS_MAX: usize = 9;
+
+/// Remembered head of a connection.
+#[derive(Default)]
+pub(super) struct KnownHeads {
+    last: Option<Box<KnownHead>>,
+    /// Number of heads to parse before one is remembered again.
+    patience: u32,
+    /// Previous value of `patience`.
+    was_patient: u32,
+}
+
+/// Raw bytes of a head.
+struct KnownHead {
+    /// Number of the request that had it.
+    number: u32,
+    /// Its bytes without the digits of its length.
+    text: Zeroizing<Vec<u8>>,
+    /// Offset of the length digits.
+    digits: usize,
+    was_of_use: bool,
+}
+
+/// A request whose head is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct KnownRequest {
+    /// Number of the request that had the head before.
+    pub(super) number: u32,
+    pub(super) head_bytes: usize,
+    pub(super) body_bytes: usize,
+}
+
+impl KnownHeads {
+    /// Looks whether these bytes begin with the remembered head, and no request follows them.
+    #[inline]
+    pub(super) fn recognise(&mut self, bytes: &[u8]) -> Option<KnownRequest> {
+        let last = self.last.as_mut()?;
+        let known = last.begins(bytes)?;
+        last.was_of_use = true;
+        Some(known)
+    }
+
+    /// Remembers the head at the start of these bytes if that is worthwhile. `left` bytes of its body have not arrived.
+    /// Returns true if it was remembered.
+    pub(super) fn remember(&mut self, bytes: &[u8], left: u64, number: u32) -> bool {
+        // Remembering a head costs more than parsing it, and is wasted where heads keep differing.
+        if self.patience != 0 {
+            self.patience -= 1;
+            return false;
+        }
+        let Some(head) = KnownHead::of(bytes, left, number) else {
+            return false;
+        };
+        let was_in_vain = self.last.as_ref().is_some_and(|last| !last.was_of_use);
+        self.was_patient = match was_in_vain {
+            true => (2 * self.was_patient + 1).min(PATIENCE_MAX),
+            false => 0,
+        };
+        self.patience = self.was_patient;
+        self.last = Some(Box::new(head));
+        true
+    }
+}
+
+impl KnownHead {
+    /// Extracts the head from the start of these bytes. Returns `None` if it must not be remembered.
+    fn of(bytes: &[u8], left: u64, number: u32) -> Option<Self> {
+        let end = memmem::find(bytes, b"\r\n\r\n")? + 4;
+        let head = bytes.get(..end).filter(|_| end <= REMEMBERED_MAX_BYTES)?;
+        // Blank lines may stand before a head.
+        head.first().filter(|first| first.is_ascii_uppercase())?;
+        let mut found = None;
+        let mut at = 0;
+        for line in head.split_inclusive(|byte| *byte == b'\n') {
+            if begins_with(line, CODING) || begins_with(line, LENGTH) && found.is_some() {
+                return None;
+            }
+            if begins_with(line, LENGTH) {
+                let value = &line[LENGTH.len()..];
+                let blanks = value.iter().take_while(|b| matches!(b, b' ' | b'\t'));
+                found = Some(at + LENGTH.len() + blanks.count());
+            }
+            at += line.len();
+        }
+        let digits = found?;
+        let (count, said) = number_in(&head[digits..])?;
+        let behind = head.get(digits + count..)?;
+        if (end + said) as u64 != bytes.len() as u64 + left || !behind.starts_with(b"\r\n") {
+            return None;
+        }
+        let text = [&head[..digits], behind].concat();
+        Some(Self {
+            number,
+            text: Zeroizing::new(text),
+            digits,
+            was_of_use: false,
+        })
+    }
+
+    /// Looks whether a request at the start of these bytes has this head, and no bytes follow it.
+    #[inline]
+    fn begins(&self, bytes: &[u8]) -> Option<KnownRequest> {
+        let (before, behind) = self.text.split_at_checked(self.digits)?;
+        let (begins, rest) = bytes.split_at_checked(before.len())?;
+        let (count, length) = number_in(rest)?;
+        let goes_on = rest.get(count..count + behind.len())?;
+        let head = self.text.len() + count;
+        // Requests without a body take the normal path.
+        let is_one = length != 0 && bytes.len() <= head + length;
+        (is_one & is_same(begins, before) & is_same(goes_on, behind)).then_some(KnownRequest {
+            number: self.number,
+            head_bytes: head,
+            body_bytes: length,
+        })
+    }
+}
+
+/// Parses leading digits; returns their count and value. `None` if there are none or too many.
+#[inline]
+fn number_in(bytes: &[u8]) -> Option<(usize, usize)> {
+    let mut number = 0;
+    for (at, byte) in bytes.iter().enumerate().take(DIGITS_MAX + 1) {
+        match byte {
+            b'0'..=b'9' if at < DIGITS_MAX => number = 10 * number + usize::from(byte - b'0'),
+            b'0'..=b'9' => return None,
+            _ => return (at != 0).then_some((at, number)),
+        }
+    }
+    None
+}
+
+/// Redacts the contents, which may include credentials.
+impl fmt::Debug for KnownHeads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KnownHeads")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "POST /mcp HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nAccept: */*\r\n\r\n";
+
+    /// Bytes of the body that have not arrived, where none has.
+    const LEFT: u64 = 3;
+
+    fn knowing(head: &str) -> KnownHeads {
+        let mut known = KnownHeads::default();
+        assert!(known.remember(head.as_bytes(), LEFT, 2), "{head:?}");
+        known
+    }
+
+    fn body_ends(known: &mut KnownHeads, text: &str) -> Option<usize> {
+        let request = known.recognise(text.as_bytes())?;
+        assert_eq!(
+            &text[..request.head_bytes],
+            text.split_inclusive("\r\n\r\n").next().unwrap_or("")
+        );
+        assert_eq!(request.number, 2);
+        Some(request.head_bytes + request.body_bytes)
+    }
+
+    #[test]
+    fn a_head_is_known_again_whatever_length_it_says() {
+        let mut known = knowing(HEAD);
+        for length in [1, 3, 12, 1_234_567, 999_999_999] {
+            let again = HEAD.replace(": 3", &format!(": {length}"));
+            assert_eq!(body_ends(&mut known, &again), Some(again.len() + length));
+            let begun = format!("{again}x");
+            assert_eq!(body_ends(&mut known, &begun), Some(again.len() + length));
+        }
+    }
+
+    #[test]
+    fn one_that_differs_by_a_byte_is_not_and_neither_is_part_of_one() {
+        let mut known = knowing(HEAD);
+        for at in 0..HEAD.len() {
+            assert_eq!(body_ends(&mut known, &HEAD[..at]), None, "up to {at}");
+            let mut other = HEAD.as_bytes().to_vec();
+            other[at] ^= 1;
+            let is_digit = other[at].is_ascii_digit() && HEAD.as_bytes()[at] == b'3';
+            assert_eq!(known.recognise(&other).is_some(), is_digit, "at {at}");
+        }
+    }
+
+    #[test]
+    fn lengths_of_another_form_are_looked_at_by_others() {
+        let mut known = knowing(HEAD);
+        for length in [
+            "",
+            "0",
+            "+3",
+            "-3",
+            " 3",
+            "3 ",
+            "3, 3",
+            "3\r\nContent-Length: 3",
+            "0x3",
+            "1234567890",
+        ] {
+            let other = HEAD.replace(": 3", &format!(": {length}"));
+            assert_eq!(body_ends(&mut known, &other), None, "{length:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_behind_which_more_has_come_is_looked_at_by_others() {
+        let mut known = knowing(HEAD);
+        assert!(body_ends(&mut known, &format!("{HEAD}abc")).is_some());
+        assert_eq!(body_ends(&mut known, &format!("{HEAD}abcP")), None);
+    }
+
+    #[test]
+    fn what_could_be_read_in_two_ways_is_not_remembered() {
+        let long = format!("x: {}\r\n\r\n", "y".repeat(REMEMBERED_MAX_BYTES));
+        for head in [
+            HEAD.replace("Host: a", "Transfer-Encoding: chunked"),
+            HEAD.replace("Host: a", "content-length: 3"),
+            HEAD.replace("Content-Length: 3\r\n", ""),
+            HEAD.replace(": 3", ": 3 "),
+            HEAD.replace(": 3", ": 03x"),
+            HEAD.replace("\r\n\r\n", &format!("\r\n{long}")),
+            HEAD.replace("\r\n\r\n", "\r\n"),
+            format!("\r\n{HEAD}"),
+        ] {
+            assert!(
+                !KnownHeads::default().remember(head.as_bytes(), LEFT, 2),
+                "{head:?}"
+            );
+        }
+        assert!(!KnownHeads::default().remember(HEAD.as_bytes(), LEFT + 1, 2));
+    }
+
+    #[test]
+    fn where_heads_differ_all_the_time_few_are_remembered() {
+        let mut known = KnownHeads::default();
+        let remembered = (0..1_000).filter(|number| {
+            let head = HEAD.replace("Host: a", &format!("Host: {number}"));
+            known.remember(head.as_bytes(), LEFT, 2)
+        });
+        assert!(remembered.count() < 30);
+        // Once it is of use, the next one is remembered at once.
+        let last = (0..64).find(|_| known.remember(HEAD.as_bytes(), LEFT, 2));
+        assert!(last.is_some());
+        assert!(known.recognise(HEAD.as_bytes()).is_some());
+        known.patience = 0;
+        assert!(known.remember(HEAD.replace(": a", ": b").as_bytes(), LEFT, 2));
+        assert_eq!(known.patience, 0);
+    }
+
+    #[test]
+    fn results_are_those_of_the_head_that_is_repeated() {
+        let cache = HeadCache::default();
+        let summary = || Arc::new(super::super::headers::Fields::default().summary());
+        let (second, fifth) = (summary(), summary());
+        cache.note(Repeats {
+            request: 3,
+            head: 2,
+        });
+        assert_eq!(cache.repeated_by(3), Some(2));
+        assert_eq!((cache.repeated_by(2), cache.repeated_by(4)), (None, None));
+        assert!(cache.recall(2).is_none());
+        cache.remember(2, Arc::clone(&second));
+        assert!(
+            cache
+                .recall(2)
+                .is_some_and(|found| Arc::ptr_eq(&found, &second))
+        );
+        // Bytes are read before the requests in front of them begin.
+        cache.note(Repeats {
+            request: 6,
+            head: 5,
+        });
+        assert_eq!(
+            (cache.repeated_by(3), cache.repeated_by(6)),
+            (None, Some(5))
+        );
+        assert!(cache.recall(5).is_none());
+        cache.remember(5, Arc::clone(&fifth));
+        assert!(
+            cache
+                .recall(5)
+                .is_some_and(|found| Arc::ptr_eq(&found, &fifth))
+        );
+        assert!(cache.recall(2).is_none());
     }
 }

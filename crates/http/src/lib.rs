@@ -77,7 +77,7 @@ mod stream;
 mod timer;
 mod tls;
 mod admission;
-mod framing_guard;
+mod framing;
 mod serve;
 mod worker;
 

@@ -23,7 +23,6 @@ use super::compress;
 use super::connection::Phase;
 use super::context::Origin;
 use super::dispatched::Waiting;
-use super::framing_guard::HeadMatch;
 use super::h2_send_stalls;
 use super::headers::AdmittedHead;
 use super::layers::McpService;
@@ -41,8 +40,6 @@ pub(crate) struct RequestFuture {
     service: StreamGuard,
     head: Parts,
     body: Body,
-    /// Comparison of the head with the connection's previous head.
-    head_match: HeadMatch,
     /// True if the response may be compressed.
     gzip: bool,
     last_steps: LastSteps,
@@ -88,7 +85,6 @@ impl RequestFuture {
         let hits = &conn.service.limits().hits;
         let connection = &conn.connection;
         let last = connection.begin_request(&config.limits, hits);
-        let head_match = connection.head_cache.begin();
         let is_stream = connection.open_stream();
         let gzip = config.compression && compress::takes_gzip(&head.headers);
         let watch = router.telemetry.counts().then(|| {
@@ -109,7 +105,6 @@ impl RequestFuture {
             },
             head,
             body: body.into(),
-            head_match,
             gzip,
             last_steps,
             state: State::New,
@@ -131,7 +126,7 @@ impl RequestFuture {
         } = &**service;
         let router = &service.router;
         let client = Some(last_steps.client);
-        let summary = match router.admit_head(self.head_match, connection, head) {
+        let summary = match router.admit_head(connection, head) {
             Ok(summary) => summary,
             Err(error) => return Poll::Ready(router.reject_head(error, head, client)),
         };

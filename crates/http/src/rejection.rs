@@ -33,6 +33,8 @@ pub(crate) enum HttpError {
     OriginForeign,
     /// The origin is a page of this server under a name that no setting has.
     OriginUnnamed,
+    /// The request can be framed in two ways.
+    Framing,
     /// A header that may occur once is repeated.
     HeaderRepeated,
     /// The name of a header is ambiguous to other parsers.
@@ -239,6 +241,13 @@ impl HttpError {
             )
             .setting("http.allowed_hosts")
             .denied(),
+            Self::Framing => Row::new(
+                Status::BAD_REQUEST,
+                Reason::Head,
+                "The request can be framed in two ways: Content-Length beside Transfer-Encoding, a line that does not end with CR LF, or an invalid chunk",
+            )
+            .denied()
+            .closes(),
             Self::HeaderRepeated => Row::new(
                 Status::BAD_REQUEST,
                 Reason::Head,

@@ -10,7 +10,6 @@ use http::{HeaderMap, Method, Response, Uri, Version};
 use super::connection::ConnectionState;
 use super::cors::Cors;
 use super::endpoint::Endpoint;
-use super::framing_guard::HeadMatch;
 use super::headers::{AdmittedHead, Fields, Summary};
 use super::host_guard::HostGuard;
 use super::layers::Layers;
@@ -58,22 +57,28 @@ impl Router {
     #[inline]
     pub(super) fn admit_head(
         &self,
-        head_match: HeadMatch,
         connection: &ConnectionState,
         head: &Parts,
     ) -> Result<AdmittedHead, HttpError> {
-        if head_match == HeadMatch::Unknown || !self.is_message(head) {
-            return self.admit(head).map(AdmittedHead::Now);
+        if connection.is_ambiguous() {
+            return Err(HttpError::Framing);
         }
-        if head_match == HeadMatch::Same
-            && let Some(said) = connection.head_cache.recall()
-            && said.count() == head.headers.len()
+        let heads = &connection.head_cache;
+        let Some(repeated) = heads.repeated_by(connection.request_number()) else {
+            return self.admit(head).map(AdmittedHead::Now);
+        };
+        if let Some(known) = heads.recall(repeated)
+            && known.count() == head.headers.len()
         {
-            return Ok(AdmittedHead::Before(said));
+            return Ok(AdmittedHead::Before(known));
         }
         let summary = self.admit(head)?;
-        connection.head_cache.remember(summary.to_keep());
-        Ok(AdmittedHead::Now(summary))
+        if !self.is_message(head) {
+            return Ok(AdmittedHead::Now(summary));
+        }
+        let kept = Arc::new(summary.to_keep());
+        heads.remember(repeated, Arc::clone(&kept));
+        Ok(AdmittedHead::Before(kept))
     }
 
     /// Checks that apply to every request, before any layer sees it.

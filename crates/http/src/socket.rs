@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::connection::{ConnectionState, Phase};
-use super::framing_guard::{BytePosition, FramingGuard};
+use super::framing::FramingCheck;
 use super::rapid_reset::ResetGuard;
 use super::stream::Stream;
 use crate::limit::Limit;
@@ -22,7 +22,7 @@ pub struct Socket {
     guards: Option<ConnPermits>,
     /// True if more data may be available than was read.
     unread: bool,
-    watch: FramingGuard,
+    framing: FramingCheck,
     /// Rate of stream resets. HTTP/2 has frames, whose heads are not ambiguous.
     resets: Option<Box<ResetGuard>>,
     /// True if the last write may be incomplete.
@@ -48,7 +48,7 @@ impl Socket {
             stream,
             guards: Some(guards),
             unread: false,
-            watch: FramingGuard::default(),
+            framing: FramingCheck::default(),
             resets: multiplexed.then(|| Box::new(ResetGuard::new(resets, frames))),
             unfinished: false,
             state,
@@ -77,7 +77,7 @@ impl Socket {
             self.unfinished = !matches!(written, Poll::Ready(Ok(bytes)) if *bytes == wanted());
         }
         self.answered |= progress;
-        self.state.has_written(progress, self.watch.has_more());
+        self.state.has_written(progress, self.framing.is_in_head());
     }
 
     /// Sends GOAWAY with ENHANCE_YOUR_CALM to an HTTP/2 client (RFC 9113 sections 6.8 and 7), which hyper sends only
@@ -127,23 +127,15 @@ impl AsyncRead for Socket {
         let socket = &mut *self;
         socket.unread = read.is_ready() && before < buffer.filled().len();
         if read.is_pending() {
-            let more = socket.watch.has_more();
+            let more = socket.framing.is_in_head();
             socket.state.waits_for_more(socket.answered, more);
             return read;
         }
         let answered = std::mem::take(&mut socket.answered);
         match &mut socket.resets {
             None => {
-                let head_cache = &socket.state.head_cache;
-                let at = match socket.state.phase() {
-                    Phase::Idle if !head_cache.waits() => BytePosition::Beginning,
-                    Phase::Idle | Phase::Head => BytePosition::Head,
-                    _ => BytePosition::Body,
-                };
-                let came = socket.watch.inspect(&mut buffer.filled_mut()[before..], at);
-                if at == BytePosition::Beginning {
-                    head_cache.note(came);
-                }
+                let findings = socket.framing.read(&buffer.filled()[before..]);
+                socket.state.notes(findings);
             }
             Some(watch) => {
                 let read = &buffer.filled()[before..];
@@ -219,7 +211,7 @@ impl Drop for Socket {
         if restless {
             self.tell_to_calm_down();
         }
-        let more_comes = self.unread || self.watch.is_short();
+        let more_comes = self.unread || self.framing.is_in_body();
         if !more_comes || self.state.is_cut() {
             return;
         }

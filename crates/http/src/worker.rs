@@ -42,7 +42,7 @@ const KEPT_MIN: usize = 1024;
 const HEAD_MAX: usize = 64 * 1024;
 /// Read size for connections with large requests, in bytes. Arguments of 64 KiB then mostly arrive in one piece and
 /// need no copy.
-const READ_MAX: usize = 80 * 1024;
+pub(super) const READ_MAX: usize = 80 * 1024;
 
 /// A worker as the acceptor sees it.
 #[derive(Debug)]

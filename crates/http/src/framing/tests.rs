@@ -1,0 +1,266 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const HEAD: &str = "POST /mcp HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n";
+
+/// What the check has found in text that arrives in pieces of these lengths, and the check.
+fn read(text: &str, cuts: &[usize]) -> (Option<u32>, FramingCheck) {
+    let mut check = FramingCheck::default();
+    let mut ambiguous = None;
+    let mut rest = text.as_bytes();
+    for cut in cuts.iter().chain([&usize::MAX]) {
+        let (piece, after) = rest.split_at((*cut).min(rest.len()));
+        ambiguous = ambiguous.or(check.read(piece).ambiguous);
+        rest = after;
+    }
+    (ambiguous, check)
+}
+
+/// Number of the first ambiguous request, which must not depend on the pieces.
+fn ambiguous(text: &str) -> Option<u32> {
+    let (whole, _) = read(text, &[]);
+    for cut in 0..text.len() {
+        assert_eq!(read(text, &[cut]).0, whole, "{text:?} at {cut}");
+    }
+    let each = vec![1; text.len()];
+    assert_eq!(read(text, &each).0, whole, "{text:?} byte by byte");
+    whole
+}
+
+#[test]
+fn heads_with_both_fields_are_ambiguous_in_either_order() {
+    for fields in [
+        "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n",
+        "transfer-encoding: chunked\r\ncontent-length: 3\r\n",
+        "TRANSFER-ENCODING:chunked\r\nX: y\r\nCONTENT-LENGTH:3\r\n",
+        "content-length: 0\r\nx-filler: a-bcdefg:-bcdefghi:\r\ntransfer-encoding: x\r\n",
+    ] {
+        let text = format!("{HEAD}{fields}\r\n0\r\n\r\n");
+        assert_eq!(ambiguous(&text), Some(1), "{fields:?}");
+    }
+}
+
+#[test]
+fn lengths_that_differ_or_are_no_numbers_are_ambiguous() {
+    for length in [
+        "",
+        "+3",
+        "-3",
+        "0x3",
+        "3, 3",
+        "3 3",
+        "3;",
+        "\u{b}3",
+        "18446744073709551616",
+        "3\r\nContent-Length: 4",
+        "3\r\nContent-Length: x",
+        "\r\n 3",
+    ] {
+        let text = format!("{HEAD}Content-Length: {length}\r\n\r\nabc");
+        assert_eq!(ambiguous(&text), Some(1), "{length:?}");
+    }
+    for length in ["3", " 3\t", "003", "3\r\nContent-Length: 3"] {
+        let text = format!("{HEAD}Content-Length: {length}\r\n\r\nabc");
+        assert_eq!(ambiguous(&format!("{text}{text}")), None, "{length:?}");
+    }
+}
+
+#[test]
+fn other_requests_are_not_ambiguous() {
+    let long = "-bcdefg:-bcdefghi:\n".repeat(100);
+    for text in [
+        format!(
+            "{HEAD}Content-Length: 3\r\n\r\nabc{HEAD}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+        ),
+        format!("{HEAD}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n{HEAD}Content-Length: 0\r\n\r\n"),
+        format!("{HEAD}Content-Length: 3\r\nX-Transfer-Encoding: chunked\r\n\r\nabc"),
+        format!("{HEAD}X: content-length: 3\r\nTransfer-Encoding: chunked\r\n\r\n"),
+        format!("{HEAD}Content-Lengths: 3\r\nTransfer-Encoding: chunked\r\n\r\n"),
+        format!("{HEAD}Content-Length: 1900\r\n\r\n{long}"),
+        format!("\r\n\r\n{HEAD}\r\n\r\n{HEAD}\r\n"),
+        "no HTTP at all".to_owned(),
+    ] {
+        assert_eq!(ambiguous(&text), None, "{text:?}");
+    }
+}
+
+#[test]
+fn a_bare_line_feed_in_a_head_is_ambiguous() {
+    let whole = format!("{HEAD}Content-Length: 3\r\n\r\nabc");
+    let mut heads: Vec<String> = whole
+        .match_indices("\r\n")
+        .map(|(at, _)| format!("{}{}", &whole[..at], &whole[at + 1..]))
+        .collect();
+    heads.push(whole.replace("\r\n", "\n"));
+    heads.push(format!("\n{whole}"));
+    heads.push(format!("\r\n\n{whole}"));
+    heads.push(format!("\r\n\r\n{}", heads[1]));
+    for text in &heads {
+        assert_eq!(ambiguous(text), Some(1), "{text:?}");
+        assert_eq!(ambiguous(&format!("{whole}{text}")), Some(2), "{text:?}");
+    }
+}
+
+#[test]
+fn bodies_may_have_bare_line_feeds() {
+    for text in [
+        format!("{HEAD}Content-Length: 4\r\n\r\n{{\n\n}}"),
+        format!("\r\n{HEAD}Content-Length: 4\r\n\r\n{{\n\n}}{HEAD}\r\n"),
+        format!("{HEAD}Transfer-Encoding: chunked\r\n\r\n4\r\n{{\n\n}}\r\n0\r\n\r\n"),
+        format!("{HEAD}Content-Length: 2\r\n\r\n\n\n{HEAD}Content-Length: 1\r\n\r\n\n"),
+    ] {
+        assert_eq!(ambiguous(&text), None, "{text:?}");
+    }
+}
+
+#[test]
+fn a_request_is_found_behind_others_and_not_in_their_bodies() {
+    let both = format!("{HEAD}Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n");
+    let length = both.len();
+    let one = format!("{HEAD}Content-Length: {length}\r\n\r\n{both}");
+    let chunked =
+        format!("{HEAD}Transfer-Encoding: chunked\r\n\r\n{length:x}\r\n{both}\r\n0\r\n\r\n");
+    for (text, number) in [
+        (one.clone(), 2),
+        (chunked.clone(), 2),
+        (format!("{one}{chunked}{one}"), 4),
+        (format!("{chunked}{chunked}{one}{one}"), 5),
+    ] {
+        assert_eq!(ambiguous(&text), None, "{text:?}");
+        assert_eq!(
+            ambiguous(&format!("{text}{both}")),
+            Some(number),
+            "{text:?}"
+        );
+    }
+    // The number is that of the request whose chunks are invalid.
+    assert_eq!(
+        ambiguous(&format!(
+            "{one}{HEAD}Transfer-Encoding: chunked\r\n\r\n3;\u{0}\r\n"
+        )),
+        Some(2)
+    );
+}
+
+#[test]
+fn a_long_line_ends_the_connection() {
+    let text = format!("{HEAD}X: {}", "y".repeat(LINE_MAX_BYTES));
+    assert_eq!(read(&text, &[1000; 100]).0, Some(1));
+}
+
+#[test]
+fn a_begun_head_and_an_incomplete_body_are_noticed() {
+    let one = format!("{HEAD}Content-Length: 3\r\n\r\nabc");
+    let chunked = format!("{HEAD}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n");
+    for (text, is_in_head, is_in_body) in [
+        (one.clone(), false, false),
+        (format!("{one}{one}"), false, false),
+        (format!("{one}{chunked}"), false, false),
+        (format!("{one}P"), true, false),
+        (format!("{one}{HEAD}"), true, false),
+        (format!("{chunked}{HEAD}Content-Length: 5\r\n"), true, false),
+        (one.replace(": 3", ": 4"), false, true),
+        (chunked.replace("0\r\n\r\n", ""), false, true),
+    ] {
+        for cut in 0..text.len() {
+            let (_, check) = read(&text, &[cut]);
+            assert_eq!(check.is_in_head(), is_in_head, "{text:?} at {cut}");
+            assert_eq!(check.is_in_body(), is_in_body, "{text:?} at {cut}");
+        }
+    }
+}
+
+/// The heads that sequential requests on one connection repeat.
+fn repeated(requests: &[String]) -> Vec<Option<u32>> {
+    let mut check = FramingCheck::default();
+    let repeats = |(at, text): (usize, &String)| {
+        let repeats = check.read(text.as_bytes()).repeats?;
+        assert_eq!(repeats.request as usize, at + 1);
+        Some(repeats.head)
+    };
+    requests.iter().enumerate().map(repeats).collect()
+}
+
+#[test]
+fn a_head_is_known_from_its_second_request_on() {
+    let call = |length: usize| {
+        format!(
+            "{HEAD}Content-Length: {length}\r\n\r\n{}",
+            "a".repeat(length)
+        )
+    };
+    let calls: Vec<String> = [3, 4, 5, 1_000].map(call).into();
+    assert_eq!(repeated(&calls), [None, None, Some(2), Some(2)]);
+    let other = call(3).replace("Host: a", "Host: b");
+    let calls = [call(1), call(2), call(3), other.clone(), other, call(4)];
+    assert_eq!(repeated(&calls), [None, None, Some(2), None, Some(4), None]);
+}
+
+#[test]
+fn a_head_is_not_known_if_another_request_follows_in_the_same_read() {
+    let call = format!("{HEAD}Content-Length: 3\r\n\r\nabc");
+    let mut check = FramingCheck::default();
+    for text in [
+        call.clone(),
+        format!("{call}P"),
+        call[1..].to_owned(),
+        call.clone(),
+    ] {
+        assert_eq!(check.read(text.as_bytes()), Findings::default(), "{text:?}");
+    }
+    assert_eq!(
+        check.read(call.as_bytes()).repeats,
+        Some(Repeats {
+            request: 5,
+            head: 4
+        })
+    );
+}
+
+proptest! {
+    #[test]
+    fn pieces_do_not_matter(
+        lines in prop::collection::vec(
+            prop::sample::select(vec![
+                "Content-Length: 3\r\n", "transfer-encoding: chunked\r\n", "\r\n", "x: y\r\n",
+                "abc", "Content-", "Length:", "-bcdefg:", "0\r\n", "GET / HTTP/1.1\r\n",
+            ]),
+            0..16,
+        ),
+        cuts in prop::collection::vec(0_usize..20, 0..20),
+    ) {
+        let text = format!("GET / HTTP/1.1\r\n{}", lines.concat());
+        prop_assert_eq!(read(&text, &cuts).0, read(&text, &[]).0);
+    }
+
+    #[test]
+    fn a_known_head_leaves_the_same_state_as_any_other(
+        requests in prop::collection::vec((0_usize..8, 0_usize..200), 0..12),
+    ) {
+        let both = format!("{HEAD}Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nabc");
+        let one = format!("{HEAD}Content-Length: 3\r\n\r\nabc");
+        let texts = [
+            one.clone(),
+            one.replace("3\r\n\r\nabc", "5\r\n\r\na\nbcd"),
+            one.clone(),
+            one.replace("Host: a", "Host: b"),
+            format!("{one}{one}"),
+            format!("{HEAD}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+            format!("{one}{}", &both[..30]),
+            both,
+        ];
+        let (mut knows, mut forgets) = (FramingCheck::default(), FramingCheck::default());
+        for (text, cut) in requests {
+            let text = texts[text].as_bytes();
+            let (one, other) = text.split_at(cut.min(text.len()));
+            for piece in [one, other] {
+                forgets.known = KnownHeads::default();
+                let found = (knows.read(piece).ambiguous, forgets.read(piece).ambiguous);
+                prop_assert_eq!(found.0, found.1);
+                prop_assert_eq!((knows.heads, knows.position), (forgets.heads, forgets.position));
+                prop_assert_eq!(&knows.head.partial, &forgets.head.partial);
+            }
+        }
+    }
+}
