@@ -1,28 +1,32 @@
 //! Connection state, read by the sweep to end slow connections.
 //!
 //! hyper's own header timer costs 5 to 13 % of throughput, since it is armed for each request. Here the socket
-//! ([`super::socket`]) only records the current phase and the second in which it began. Once a second the sweep
-//! ([`super::sweep`]) checks all connections of a worker.
+//! ([`super::socket`]) and the requests only report events; [`activity`] has the transitions, and publishes the phase
+//! with the second in which it began. Once a second the sweep ([`super::worker`]) checks all connections of a worker.
+//!
+//! One thread serves a connection, so its atomics are never contended: they are cells that the sweep may read.
 
-mod streams;
+mod activity;
+mod h1;
+mod h2;
 mod trust;
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::task::{Context, Waker};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
-use self::streams::Streams;
+use self::activity::{Activity, Published};
+pub(crate) use self::activity::{Event, Phase};
+use self::h1::H1State;
+use self::h2::H2State;
 pub(crate) use self::trust::QueueState;
 use self::trust::Reputation;
 use super::config::HttpLimits;
-use super::framing::Findings;
-use super::head_cache::HeadCache;
 use super::timer::WorkerClock;
 use crate::auth::{ClientCertificate, CredentialCache};
 use crate::limit::{Limit, LimitCounters};
 use crate::net::Peer;
 
-/// State of a connection. Only its own worker writes to it, so the atomics are uncontended.
+/// State of a connection.
 #[derive(Debug)]
 pub(crate) struct ConnectionState {
     clock: Arc<WorkerClock>,
@@ -32,52 +36,18 @@ pub(crate) struct ConnectionState {
     certificate: OnceLock<ClientCertificate>,
     /// The credential of the latest request, and its principal.
     pub shown: CredentialCache,
-    /// Results for the previous head.
-    pub(super) head_cache: HeadCache,
-    /// Number of the request that can be framed in two ways; 0 for none.
-    ambiguous: AtomicU32,
-    phase: AtomicU8,
-    /// The second in which the phase began.
-    since: AtomicU32,
-    /// Second in which a write stalled, plus one; 0 while writes progress.
-    stalled: AtomicU32,
-    /// Bytes that came in since the phase began.
-    received: AtomicU64,
+    activity: Published,
+    /// Number of requests so far.
     requests: AtomicU32,
     /// Second from which the connection is closed after its next response.
     retire_at: AtomicU32,
-    /// The body that is being read took too long: 0 for no, else [`LATE`] or [`TRICKLES`].
-    body_expired: AtomicU8,
-    body_waker: Mutex<Option<Waker>>,
     /// Set when the server has ended the connection without waiting for its client.
     cut: AtomicBool,
     trust: Reputation,
-    /// Over HTTP/2.
-    pub streams: Streams,
+    h1: H1State,
+    pub h2: H2State,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Phase {
-    /// No byte of a request has arrived.
-    Idle,
-    /// A request's head is coming in.
-    Head,
-    /// Its body is coming in.
-    Body,
-    /// The response is being produced or sent.
-    Answer,
-    /// The response is ready and being sent.
-    Sending,
-    /// The response is a stream and may take any time.
-    Stream,
-    /// HTTP/2, whose streams have timers of their own.
-    Http2,
-}
-
-/// Values of [`ConnectionState::body_expired`]: the body exceeds its time limit, or arrives too slowly.
-const LATE: u8 = 1;
-const TRICKLES: u8 = 2;
 /// Value of [`ConnectionState::retire_at`] that closes the connection after its next response, whatever its age.
 const AT_ONCE: u32 = 0;
 
@@ -103,23 +73,17 @@ impl TimeoutKind {
 impl ConnectionState {
     pub fn new(clock: Arc<WorkerClock>, peer: Peer, retire_at: u32) -> Self {
         Self {
-            since: AtomicU32::new(clock.now()),
+            activity: Published::new(Activity::new(clock.now())),
             clock,
             peer,
             certificate: OnceLock::new(),
             shown: CredentialCache::default(),
-            head_cache: HeadCache::default(),
-            ambiguous: AtomicU32::new(0),
-            phase: AtomicU8::new(Phase::Idle as u8),
-            stalled: AtomicU32::new(0),
-            received: AtomicU64::new(0),
             requests: AtomicU32::new(0),
             retire_at: AtomicU32::new(retire_at),
-            body_expired: AtomicU8::new(0),
-            body_waker: Mutex::new(None),
             cut: AtomicBool::new(false),
             trust: Reputation::default(),
-            streams: Streams::default(),
+            h1: H1State::default(),
+            h2: H2State::default(),
         }
     }
 
@@ -127,11 +91,6 @@ impl ConnectionState {
     #[inline]
     pub(crate) fn peer(&self) -> Peer {
         self.peer
-    }
-
-    /// Bytes that came in since the phase began.
-    pub(crate) fn received(&self) -> u64 {
-        self.received.load(Relaxed)
     }
 
     /// Notes what the client has shown in the handshake.
@@ -144,15 +103,33 @@ impl ConnectionState {
         self.certificate.get()
     }
 
+    /// Applies an event. Returns the phase before it, and the one after it.
+    #[inline]
+    pub(crate) fn apply(&self, event: Event) -> (Phase, Phase) {
+        self.activity.apply(event, self.clock.now())
+    }
+
+    #[inline]
+    pub(crate) fn phase(&self) -> Phase {
+        self.activity.read().phase
+    }
+
+    /// Returns true if the connection speaks HTTP/2.
+    #[inline]
+    pub(crate) fn is_http2(&self) -> bool {
+        self.phase() == Phase::Http2
+    }
+
     /// Returns the idle time in seconds, if no request is pending or in progress.
     pub(crate) fn idle_for(&self) -> Option<u32> {
-        let idle = match self.phase() {
+        let activity = self.activity.read();
+        let idle = match activity.phase {
             Phase::Idle => true,
-            Phase::Http2 => self.streams.are_idle(),
-            Phase::Head | Phase::Body | Phase::Answer | Phase::Sending | Phase::Stream => false,
+            Phase::Http2 => self.h2.are_idle(),
+            Phase::Head | Phase::Body | Phase::Working | Phase::Writing | Phase::Stream => false,
         };
-        let idle = idle && self.stalled.load(Relaxed) == 0;
-        idle.then(|| self.clock.now().saturating_sub(self.since.load(Relaxed)))
+        let idle = idle && activity.stalled.is_none();
+        idle.then(|| self.clock.now().saturating_sub(activity.since))
     }
 
     /// Notes that the connection is ended from without.
@@ -186,23 +163,10 @@ impl ConnectionState {
         self.clock.now()
     }
 
+    /// Number of the latest request, from 1.
     #[inline]
-    pub(crate) fn phase(&self) -> Phase {
-        match self.phase.load(Relaxed) {
-            0 => Phase::Idle,
-            1 => Phase::Head,
-            2 => Phase::Body,
-            3 => Phase::Answer,
-            4 => Phase::Sending,
-            5 => Phase::Stream,
-            _ => Phase::Http2,
-        }
-    }
-
-    #[inline]
-    pub fn enter(&self, phase: Phase) {
-        self.phase.store(phase as u8, Relaxed);
-        self.since.store(self.clock.now(), Relaxed);
+    pub(super) fn request_number(&self) -> u32 {
+        self.requests.load(Relaxed)
     }
 
     /// Counts a request and starts the timer of its body. Returns true if it is the connection's last.
@@ -210,16 +174,15 @@ impl ConnectionState {
     pub(crate) fn begin_request(&self, limits: &HttpLimits, hits: &LimitCounters) -> bool {
         let requests = self.requests.load(Relaxed) + 1;
         self.requests.store(requests, Relaxed);
-        if self.phase() == Phase::Http2 {
-            self.since.store(self.clock.now(), Relaxed);
-            self.streams.begin();
+        let (_, phase) = self.apply(Event::Request);
+        if phase == Phase::Http2 {
+            self.h2.begin();
             if limits.connection_requests <= requests {
                 self.retire(hits, Some(Limit::ConnectionRequests));
             }
             return false;
         }
-        self.received.store(0, Relaxed);
-        self.enter(Phase::Body);
+        self.h1.begin_body();
         let limit = match self.is_old(self.clock.now()) {
             Some(limit) => limit,
             None if limits.connection_requests <= requests => Some(Limit::ConnectionRequests),
@@ -231,169 +194,46 @@ impl ConnectionState {
         true
     }
 
-    /// Number of the latest request, from 1.
+    /// Records that the body was read or abandoned, and that the response is ready.
     #[inline]
-    pub(super) fn request_number(&self) -> u32 {
-        self.requests.load(Relaxed)
-    }
-
-    /// Records what the bytes of a read have shown about requests that have not begun.
-    #[inline]
-    pub(super) fn notes(&self, findings: Findings) {
-        if let Some(repeats) = findings.repeats {
-            self.head_cache.note(repeats);
-        }
-        if let Some(request) = findings.ambiguous {
-            self.ambiguous.store(request, Relaxed);
-        }
-    }
-
-    /// Returns true if the current request can be framed in two ways.
-    #[inline]
-    pub(super) fn is_ambiguous(&self) -> bool {
-        let ambiguous = self.ambiguous.load(Relaxed);
-        ambiguous != 0 && ambiguous <= self.request_number()
-    }
-
-    /// Records that the body was read or abandoned.
-    #[inline]
-    pub(crate) fn body_is_read(&self) {
-        if self.phase() == Phase::Body {
-            self.enter(Phase::Answer);
-        }
-    }
-
-    /// Records that the response is ready. Once part of it was sent, the connection becomes idle: hyper does not signal
-    /// that if it already waits for data.
-    #[inline]
-    pub(crate) fn answer_is_ready(&self) {
+    pub(crate) fn response_is_ready(&self) {
+        self.apply(Event::BodyRead);
         self.has_answered();
-        if self.phase() == Phase::Answer {
-            self.phase.store(Phase::Sending as u8, Relaxed);
-        }
-    }
-
-    /// The limit that the body that is being read has hit by taking too long. If none, `cx` is woken when it does.
-    #[inline]
-    pub(crate) fn body_overdue(&self, cx: &Context<'_>) -> Option<Limit> {
-        match self.body_expired.load(Relaxed) {
-            LATE => return Some(Limit::BodySeconds),
-            TRICKLES => return Some(Limit::BodyRate),
-            _ => {}
-        }
-        let mut waker = self
-            .body_waker
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        match &*waker {
-            // The waker always belongs to the connection's own task.
-            Some(known) if known.will_wake(cx.waker()) => {}
-            _ => *waker = Some(cx.waker().clone()),
-        }
-        None
+        self.apply(Event::ResponseReady);
     }
 
     /// Overdue state of the connection, for the sweep. An overdue body is ended by its reader, which can still send a
     /// response.
     pub(crate) fn overdue(&self, limits: &HttpLimits, hits: &LimitCounters) -> Option<TimeoutKind> {
         let now = self.clock.now();
-        let stalled = self.stalled.load(Relaxed);
-        if stalled != 0 && limits.write_stall_seconds < now + 1 - stalled.min(now + 1) {
+        let Activity {
+            phase,
+            since,
+            stalled,
+        } = self.activity.read();
+        if stalled.is_some_and(|since| limits.write_stall_seconds < now.saturating_sub(since)) {
             return Some(TimeoutKind::Write);
         }
-        let age = now.saturating_sub(self.since.load(Relaxed));
-        match self.phase() {
+        let age = now.saturating_sub(since);
+        match phase {
             Phase::Idle if limits.idle_seconds < age => Some(TimeoutKind::Idle),
             Phase::Head if limits.header_seconds < age => Some(TimeoutKind::Head),
             Phase::Body => {
-                let too_slow = 5 < age
-                    && self.received.load(Relaxed)
-                        < u64::from(age - 5) * u64::from(limits.body_bytes_per_second);
-                let is_late = limits.body_seconds < age;
-                if is_late || too_slow {
-                    let limit = if is_late { LATE } else { TRICKLES };
-                    self.body_expired.store(limit, Relaxed);
-                    let waker = self
-                        .body_waker
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner);
-                    if let Some(waker) = &*waker {
-                        waker.wake_by_ref();
-                    }
-                }
+                self.h1.expire_body(age, limits);
                 None
             }
-            Phase::Http2 => {
-                if self
-                    .streams
-                    .send_stalls
-                    .stall_since(now, limits.write_stall_seconds)
-                {
-                    return Some(TimeoutKind::Write);
-                }
-                let idle = self.idle_for().is_some_and(|age| limits.idle_seconds < age);
-                if let Some(limit) = self.is_old(now) {
-                    self.retire(hits, limit);
-                } else if idle {
-                    self.retire(hits, Some(Limit::IdleSeconds));
-                }
-                self.streams.look_if_due(now);
-                None
-            }
+            Phase::Http2 => self.overdue_http2(now, limits, hits),
             _ => None,
         }
     }
 
+    /// Records a write: whether bytes were taken, and whether part of a next head has arrived.
     #[inline]
-    fn begin_head(&self, bytes: usize) {
-        self.enter(Phase::Head);
-        self.received.store(bytes as u64, Relaxed);
-    }
-
-    #[inline]
-    pub(super) fn has_read(&self, bytes: usize, answered: bool) {
-        match self.phase() {
-            Phase::Idle if bytes > 0 => self.begin_head(bytes),
-            // The next request may arrive during this response; its time limit has not started then.
-            Phase::Answer if bytes > 0 && answered => self.begin_head(bytes),
-            Phase::Head | Phase::Body => {
-                self.received
-                    .store(self.received.load(Relaxed) + bytes as u64, Relaxed);
-            }
-            _ => {}
-        }
-    }
-
-    /// Handles a read by hyper that has no data. If the last response was sent, the connection becomes idle. If part of
-    /// the next head has arrived, the time limit of that head starts.
-    #[inline]
-    pub(super) fn waits_for_more(&self, answered: bool, head_has_begun: bool) {
-        if answered && matches!(self.phase(), Phase::Answer | Phase::Sending) {
-            self.pause(head_has_begun);
-        }
-    }
-
-    #[inline]
-    fn pause(&self, head_has_begun: bool) {
-        self.enter(if head_has_begun {
-            Phase::Head
-        } else {
-            Phase::Idle
+    pub(super) fn has_written(&self, progress: bool, in_head: bool) {
+        self.apply(match progress {
+            true => Event::Written { in_head },
+            false => Event::WriteBlocked,
         });
-    }
-
-    #[inline]
-    pub(super) fn has_written(&self, progress: bool, head_has_begun: bool) {
-        if progress {
-            if self.stalled.load(Relaxed) != 0 {
-                self.stalled.store(0, Relaxed);
-            }
-            if matches!(self.phase(), Phase::Sending | Phase::Idle) {
-                self.pause(head_has_begun);
-            }
-        } else if self.stalled.load(Relaxed) == 0 {
-            self.stalled.store(self.clock.now() + 1, Relaxed);
-        }
     }
 }
 
@@ -401,7 +241,7 @@ impl ConnectionState {
 mod tests {
     use std::net::{IpAddr, Ipv4Addr};
     use std::sync::atomic::AtomicUsize;
-    use std::task::Wake;
+    use std::task::{Context, Wake, Waker};
 
     use super::*;
 
@@ -456,10 +296,10 @@ mod tests {
     fn phases_end_at_their_limits_and_at_most_a_second_late() {
         let watched = TimedConnection::new();
         assert_eq!(watched.ended_after(100), Some((76, TimeoutKind::Idle)));
-        watched.state.enter(Phase::Head);
+        watched.state.apply(Event::PartOfHead);
         assert_eq!(watched.ended_after(100), Some((11, TimeoutKind::Head)));
-        for patient in [Phase::Answer, Phase::Sending, Phase::Stream] {
-            watched.state.enter(patient);
+        for patient in [Event::TlsHandshake, Event::StreamBegins, Event::StreamEnds] {
+            watched.state.apply(patient);
             assert_eq!(watched.ended_after(1_000), None, "{patient:?}");
         }
     }
@@ -467,7 +307,7 @@ mod tests {
     #[test]
     fn a_write_that_does_not_go_on_ends_the_connection_and_one_that_does_saves_it() {
         let watched = TimedConnection::new();
-        watched.state.enter(Phase::Answer);
+        watched.state.apply(Event::TlsHandshake);
         watched.state.has_written(false, false);
         assert_eq!(watched.ended_after(30), None);
         // That it is tried again is no progress.
@@ -546,12 +386,15 @@ mod tests {
         assert_eq!(state.phase(), Phase::Head);
         watched.begin_request();
         assert_eq!(state.phase(), Phase::Body);
-        state.body_is_read();
-        assert_eq!(state.phase(), Phase::Answer);
+        state.apply(Event::BodyRead);
+        assert_eq!(state.phase(), Phase::Working);
         // The next request may come before the answer was written: it waits.
         state.has_read(10, false);
-        assert_eq!(state.phase(), Phase::Answer);
-        state.waits_for_more(true, false);
+        assert_eq!(state.phase(), Phase::Working);
+        state.apply(Event::WaitsForBytes {
+            answered: true,
+            in_head: false,
+        });
         assert_eq!(state.phase(), Phase::Idle);
         state.has_read(10, false);
         assert_eq!(state.phase(), Phase::Head);
@@ -561,11 +404,14 @@ mod tests {
     fn a_pause_begins_with_the_answer_also_where_nobody_asks_for_more() {
         let watched = TimedConnection::new();
         watched.begin_request();
-        watched.state.body_is_read();
+        watched.state.apply(Event::BodyRead);
         // The call takes long; hyper asks for more meanwhile, and there is nothing.
-        watched.state.waits_for_more(false, false);
+        watched.state.apply(Event::WaitsForBytes {
+            answered: false,
+            in_head: false,
+        });
         assert_eq!(watched.ended_after(1_000), None);
-        watched.state.answer_is_ready();
+        watched.state.response_is_ready();
         assert_eq!(watched.ended_after(1_000), None, "nothing has been sent");
         watched.state.has_written(true, false);
         assert_eq!(watched.ended_after(100), Some((76, TimeoutKind::Idle)));
@@ -574,8 +420,11 @@ mod tests {
     #[test]
     fn part_of_a_head_behind_an_answered_request_has_a_heads_time() {
         let watched = TimedConnection::new();
-        watched.state.enter(Phase::Answer);
-        watched.state.waits_for_more(true, true);
+        watched.state.apply(Event::TlsHandshake);
+        watched.state.apply(Event::WaitsForBytes {
+            answered: true,
+            in_head: true,
+        });
         assert_eq!(watched.ended_after(100), Some((11, TimeoutKind::Head)));
     }
 
@@ -583,7 +432,7 @@ mod tests {
     fn http_2_retires_when_idle_or_old_or_after_its_requests_and_not_before() {
         let retires = |state: &ConnectionState| state.retires(&Context::from_waker(Waker::noop()));
         let watched = TimedConnection::new();
-        watched.state.enter(Phase::Http2);
+        watched.state.apply(Event::Begins { http2: true });
         assert!(watched.state.open_stream());
         assert_eq!(watched.ended_after(200), None);
         assert!(!retires(&watched.state), "a stream is open");
@@ -595,7 +444,7 @@ mod tests {
         assert_eq!(watched.hits.of(Limit::IdleSeconds), 1);
 
         let watched = TimedConnection::new();
-        watched.state.enter(Phase::Http2);
+        watched.state.apply(Event::Begins { http2: true });
         for _ in 0..999 {
             watched.begin_request();
             watched.ended_after(1);
@@ -605,7 +454,7 @@ mod tests {
         assert!(retires(&watched.state), "old");
 
         let watched = TimedConnection::new();
-        watched.state.enter(Phase::Http2);
+        watched.state.apply(Event::Begins { http2: true });
         for _ in 1..watched.limits.connection_requests {
             watched.begin_request();
         }
@@ -617,19 +466,19 @@ mod tests {
     #[test]
     fn an_answer_over_http_2_that_nobody_takes_ends_the_connection() {
         let watched = TimedConnection::new();
-        watched.state.enter(Phase::Http2);
-        let waiting = watched.state.streams.send_stalls.enter(watched.clock.now());
+        watched.state.apply(Event::Begins { http2: true });
+        let waiting = watched.state.h2.send_stalls.enter(watched.clock.now());
         assert_eq!(watched.ended_after(30), None);
         watched
             .state
-            .streams
+            .h2
             .send_stalls
             .progress(waiting, Some(watched.clock.now()));
         assert_eq!(watched.ended_after(30), None);
         assert_eq!(watched.ended_after(1), Some((1, TimeoutKind::Write)));
         // Where the answer itself is what is waited for, nothing is overdue.
-        watched.state.streams.send_stalls.progress(waiting, None);
+        watched.state.h2.send_stalls.progress(waiting, None);
         assert_eq!(watched.ended_after(100), None);
-        watched.state.streams.send_stalls.leave(waiting);
+        watched.state.h2.send_stalls.leave(waiting);
     }
 }

@@ -11,7 +11,7 @@ use http::{HeaderMap, Method, Response, StatusCode};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::config::{HttpConfig, HttpLimits};
-use super::connection::Phase;
+use super::connection::Event;
 use super::context::{Origin, RequestContext};
 use super::headers::Summary;
 use super::rejection::HttpError;
@@ -173,20 +173,20 @@ impl BodyReader {
         match (read, connection) {
             (Poll::Ready(body), connection) => {
                 if let Some(connection) = connection {
-                    connection.body_is_read();
+                    connection.apply(Event::BodyRead);
                     if connection.is_ambiguous() {
                         return Poll::Ready(Err(HttpError::Framing));
                     }
                 }
                 Poll::Ready(body.map_err(HttpError::from))
             }
-            (Poll::Pending, Some(connection)) if connection.phase() != Phase::Http2 => {
+            (Poll::Pending, Some(connection)) if !connection.is_http2() => {
                 if connection.is_ambiguous() {
-                    connection.body_is_read();
+                    connection.apply(Event::BodyRead);
                     return Poll::Ready(Err(HttpError::Framing));
                 }
                 if let Some(limit) = connection.body_overdue(cx) {
-                    connection.body_is_read();
+                    connection.apply(Event::BodyRead);
                     return Poll::Ready(Err(HttpError::BodyTooSlow(limit)));
                 }
                 Poll::Pending

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http_body::Frame;
 use tokio::time::{Instant, Sleep};
 
-use super::connection::{ConnectionState, Phase};
+use super::connection::{ConnectionState, Event};
 use crate::net::{BodyError, SharedBytes};
 use crate::server::{EventData, EventSource, StreamEvent, next_heartbeat};
 
@@ -29,9 +29,9 @@ pub(crate) struct EventStream {
 
 impl EventStream {
     pub fn new(stream: Box<dyn EventSource>, connection: Option<&Arc<ConnectionState>>) -> Self {
-        let connection = connection.filter(|c| c.phase() != Phase::Http2).cloned();
+        let connection = connection.filter(|c| !c.is_http2()).cloned();
         if let Some(connection) = &connection {
-            connection.enter(Phase::Stream);
+            connection.apply(Event::StreamBegins);
         }
         let heartbeat = next_heartbeat();
         let until = earlier(heartbeat, stream.deadline());
@@ -157,7 +157,7 @@ impl http_body::Body for EventStream {
 impl Drop for EventStream {
     fn drop(&mut self) {
         if let Some(connection) = &self.connection {
-            connection.enter(Phase::Sending);
+            connection.apply(Event::StreamEnds);
         }
     }
 }

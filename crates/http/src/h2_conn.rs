@@ -351,7 +351,7 @@ mod tests {
     use super::*;
     use crate::limit::LimitCounters;
     use crate::transport::http::config::HttpLimits;
-    use crate::transport::http::connection::Phase;
+    use crate::transport::http::connection::Event;
     use crate::transport::http::timer::WorkerClock;
 
     #[derive(Default)]
@@ -370,7 +370,7 @@ mod tests {
     fn state_by(clock: &Arc<WorkerClock>) -> Arc<ConnectionState> {
         let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let state = ConnectionState::new(Arc::clone(clock), peer.into(), 1_000);
-        state.enter(Phase::Http2);
+        state.apply(Event::Begins { http2: true });
         Arc::new(state)
     }
 

@@ -86,7 +86,7 @@ pub(super) fn watch(connection: &Arc<ConnectionState>, body: Body) -> Body {
     match body.size_hint().exact() {
         Some(size) if size < WATCHED_BYTES => body,
         _ => Body::new(TrackedBody {
-            place: connection.streams.send_stalls.enter(connection.now()),
+            place: connection.h2.send_stalls.enter(connection.now()),
             connection: Arc::clone(connection),
             body,
             rest: Bytes::new(),
@@ -121,7 +121,7 @@ impl HttpBody for TrackedBody {
                 Poll::Pending => {
                     watched
                         .connection
-                        .streams
+                        .h2
                         .send_stalls
                         .progress(watched.place, None);
                     return Poll::Pending;
@@ -131,7 +131,7 @@ impl HttpBody for TrackedBody {
         }
         watched
             .connection
-            .streams
+            .h2
             .send_stalls
             .progress(watched.place, Some(now));
         let part = watched.rest.len().min(PART_BYTES);
@@ -156,6 +156,6 @@ impl HttpBody for TrackedBody {
 
 impl Drop for TrackedBody {
     fn drop(&mut self) {
-        self.connection.streams.send_stalls.leave(self.place);
+        self.connection.h2.send_stalls.leave(self.place);
     }
 }

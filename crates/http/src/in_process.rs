@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use http::{Request, Response};
 
-use super::connection::{ConnectionState, Phase};
+use super::connection::{ConnectionState, Event};
 use super::pipeline::RequestFuture;
 use super::serve::router;
 use super::service::{ConnService, WorkerService};
@@ -38,7 +38,7 @@ impl InProcess {
 
     /// Serves one request.
     pub async fn serve(&self, request: Request<Body>) -> Response<Body> {
-        self.0.connection().enter(Phase::Head);
+        self.0.connection().apply(Event::PartOfHead);
         let (head, body) = request.into_parts();
         match RequestFuture::new(Arc::clone(&self.0), head, body).await {
             Ok(response) => response,

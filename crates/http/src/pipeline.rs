@@ -20,7 +20,6 @@ use http::{HeaderName, HeaderValue, Request, Response};
 use tower::ServiceExt as _;
 
 use super::compress;
-use super::connection::Phase;
 use super::context::Origin;
 use super::dispatched::Waiting;
 use super::h2_send_stalls;
@@ -232,12 +231,11 @@ impl LastSteps {
             connection,
         } = service;
         let router = &*service.router;
-        connection.body_is_read();
-        connection.answer_is_ready();
+        connection.response_is_ready();
         if let Some(origin) = self.origin.take() {
             router.cors.allow(origin, response);
         }
-        let is_multiplexed = connection.phase() == Phase::Http2;
+        let is_multiplexed = connection.is_http2();
         if self.last || router.telemetry.life.is_draining() && !is_multiplexed {
             response
                 .headers_mut()

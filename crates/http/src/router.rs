@@ -63,7 +63,7 @@ impl Router {
         if connection.is_ambiguous() {
             return Err(HttpError::Framing);
         }
-        let heads = &connection.head_cache;
+        let heads = &connection.head_cache();
         let Some(repeated) = heads.repeated_by(connection.request_number()) else {
             return self.admit(head).map(AdmittedHead::Now);
         };

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::connection::{ConnectionState, Phase};
+use super::connection::{ConnectionState, Event};
 use super::framing::FramingCheck;
 use super::rapid_reset::ResetGuard;
 use super::stream::Stream;
@@ -43,7 +43,7 @@ impl Socket {
         guards: ConnPermits,
         (resets, frames): (u32, u32),
     ) -> Self {
-        let multiplexed = state.phase() == Phase::Http2;
+        let multiplexed = state.is_http2();
         Self {
             stream,
             guards: Some(guards),
@@ -127,8 +127,10 @@ impl AsyncRead for Socket {
         let socket = &mut *self;
         socket.unread = read.is_ready() && before < buffer.filled().len();
         if read.is_pending() {
-            let more = socket.framing.is_in_head();
-            socket.state.waits_for_more(socket.answered, more);
+            socket.state.apply(Event::WaitsForBytes {
+                answered: socket.answered,
+                in_head: socket.framing.is_in_head(),
+            });
             return read;
         }
         let answered = std::mem::take(&mut socket.answered);
@@ -251,7 +253,7 @@ mod tests {
         let (stream, _) = listener.accept().await.expect("a client");
         let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let state = ConnectionState::new(Arc::new(WorkerClock::default()), peer.into(), 1_000);
-        state.enter(Phase::Http2);
+        state.apply(Event::Begins { http2: true });
         let state = Arc::new(state);
         let socket = Socket::new(
             Stream::Plain(stream),
@@ -268,7 +270,7 @@ mod tests {
     async fn who_is_refused_in_the_middle_of_a_body_sees_the_answer_before_the_end() {
         let (mut socket, state, mut client) = connected().await;
         socket.resets = None;
-        state.enter(Phase::Idle);
+        state.apply(Event::Begins { http2: false });
         let head = b"POST / HTTP/1.1\r\ncontent-length: 1000000\r\n\r\n";
         client.write_all(head).await.expect("sent");
         let mut space = [0; 1024];

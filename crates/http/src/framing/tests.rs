@@ -1,4 +1,15 @@
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Collected, Empty};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
 use proptest::prelude::*;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
 
@@ -263,4 +274,127 @@ proptest! {
             }
         }
     }
+}
+
+/// The requests that hyper serves from text that arrives in pieces, with their bodies if those are complete.
+async fn served_by_hyper(text: &str, cuts: &[usize]) -> Vec<Seen> {
+    let served = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&served);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let seen = Arc::clone(&seen);
+        async move {
+            let (head, body) = request.into_parts();
+            let body = body.collect().await.ok();
+            let text =
+                |body: Collected<Bytes>| String::from_utf8_lossy(&body.to_bytes()).into_owned();
+            let found = (format!("{} {}", head.method, head.uri), body.map(text));
+            seen.lock().expect("not poisoned").push(found);
+            Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
+        }
+    });
+    let (mut client, server) = tokio::io::duplex(1 << 20);
+    let connection = http1::Builder::new().serve_connection(TokioIo::new(server), service);
+    let send = async move {
+        let mut rest = text.as_bytes();
+        for cut in cuts.iter().chain([&usize::MAX]) {
+            let (piece, after) = rest.split_at((*cut).min(rest.len()));
+            if client.write_all(piece).await.is_err() {
+                break;
+            }
+            rest = after;
+            tokio::task::yield_now().await;
+        }
+        drop(client.shutdown().await);
+        // Responses are taken, so that hyper goes on.
+        drop(client.read_to_end(&mut Vec::new()).await);
+    };
+    let _ = tokio::join!(connection, send);
+    std::mem::take(&mut *served.lock().expect("not poisoned"))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    /// Everything in front of the first ambiguous request is read as hyper reads it: the same number of requests, which end at
+    /// the same places. So a request that is hidden in the body of another is never served.
+    #[test]
+    fn hyper_serves_the_requests_that_are_unambiguous(
+        requests in prop::collection::vec(
+            (
+                prop::sample::subsequence(
+                    vec![
+                        "Content-Length: 5\r\n", "content-length: 5\r\n", "Content-Length: 0\r\n",
+                        "Content-Length: 27\r\n", "Transfer-Encoding: chunked\r\n",
+                        "transfer-encoding:chunked\r\n", "Transfer-Encoding: identity\r\n",
+                        "X: y\n", "X-Content-Length: 3\r\n", "Content-Length : 5\r\n", " folded\r\n",
+                    ],
+                    0..3,
+                ),
+                prop::sample::select(vec![
+                    "", "hello", "5\r\nhello\r\n0\r\n\r\n", "0\r\n\r\n", "0\r\nX: y\r\n\r\n",
+                    "5;\u{0}\r\nhello\r\n0\r\n\r\n", "0\r\nX: y\n\r\n",
+                    "GET /in HTTP/1.1\r\nHost: b\r\n\r\n", "\r\n", "\n",
+                ]),
+            ),
+            1..4,
+        ),
+        cuts in prop::collection::vec(1_usize..60, 0..6),
+    ) {
+        let text: String = requests
+            .iter()
+            .enumerate()
+            .map(|(at, (fields, body))| {
+                format!("POST /{at} HTTP/1.1\r\nHost: a\r\n{}\r\n{body}", fields.concat())
+            })
+            .collect();
+        let (requests, ambiguous) = requests_in(&text);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let served = runtime.block_on(served_by_hyper(&text, &cuts));
+        // hyper rejects some requests that are not ambiguous, and serves none that the check does not see.
+        if ambiguous.is_none() {
+            prop_assert!(served.len() <= requests.len(), "{text:?} {served:?}");
+        }
+        for ((line, body), (expected, content)) in served.iter().zip(&requests) {
+            prop_assert_eq!(line, expected, "{:?}", text);
+            if let (Some(body), Some(content)) = (body, content) {
+                prop_assert_eq!(body, content, "{:?}", text);
+            }
+        }
+    }
+}
+
+/// Method and target of a request, and its body.
+type Seen = (String, Option<String>);
+
+/// The requests in front of the first ambiguous one, and its number. Bodies in chunks are not given.
+fn requests_in(text: &str) -> (Vec<Seen>, Option<u32>) {
+    let mut check = FramingCheck::default();
+    let mut requests = Vec::<Seen>::new();
+    let (mut begin, mut head_end) = (0, 0);
+    for (at, byte) in text.bytes().enumerate() {
+        let heads = check.heads;
+        if let Some(number) = check.read(&[byte]).ambiguous {
+            requests.truncate(number as usize - 1);
+            return (requests, Some(number));
+        }
+        if heads < check.heads {
+            head_end = at + 1;
+            let line = text[begin..]
+                .trim_start()
+                .lines()
+                .next()
+                .unwrap_or_default();
+            requests.push((line.replace(" HTTP/1.1", ""), None));
+        }
+        if check.position == Position::Head && check.head.is_empty() && begin < head_end {
+            let is_chunked = text[begin..head_end]
+                .to_lowercase()
+                .contains("\ntransfer-encoding:");
+            if let (Some((_, body)), false) = (requests.last_mut(), is_chunked) {
+                *body = Some(text[head_end..=at].to_owned());
+            }
+            begin = at + 1;
+        }
+    }
+    (requests, None)
 }

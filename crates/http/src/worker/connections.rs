@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use super::super::admission::Admission;
 use super::super::config::HttpLimits;
 use super::super::conn_driver::{Drain, until_drained, until_retired};
-use super::super::connection::{ConnectionState, Phase};
+use super::super::connection::{ConnectionState, Event};
 use super::super::h2_conn::H2Conn;
 use super::super::pipeline::RequestFuture;
 use super::super::service::{ConnService, WorkerService};
@@ -79,7 +79,7 @@ impl ConnTask {
         stream: TcpStream,
     ) -> io::Result<Option<(Stream, bool)>> {
         // The handshake has a time limit of its own.
-        self.state.enter(Phase::Answer);
+        self.state.apply(Event::TlsHandshake);
         let accepted = match tls.accept(stream).await {
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
                 let hits = &self.service.limits().hits;
@@ -112,11 +112,7 @@ pub(super) async fn serve(
         limits,
         ..
     } = serving;
-    state.enter(if multiplexed {
-        Phase::Http2
-    } else {
-        Phase::Idle
-    });
+    state.apply(Event::Begins { http2: multiplexed });
     let resets = (
         limits.http2_resets_per_second,
         limits.http2_control_frames_per_second,
@@ -198,9 +194,7 @@ async fn speaks_http2(
             _ if stream.ready(Interest::READABLE).await?.is_read_closed() => return Ok(None),
             // Only part of the preface has arrived; waiting for more would require consuming it.
             _ => {
-                if state.phase() == Phase::Idle {
-                    state.enter(Phase::Head);
-                }
+                state.apply(Event::PartOfHead);
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         }

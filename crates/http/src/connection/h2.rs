@@ -6,8 +6,10 @@ use std::task::Context;
 
 use futures_util::task::AtomicWaker;
 
-use super::{ConnectionState, Phase};
+use super::activity::Event;
+use super::{ConnectionState, TimeoutKind};
 use crate::limit::{Limit, LimitCounters};
+use crate::transport::http::config::HttpLimits;
 use crate::transport::http::h2_send_stalls::SendStalls;
 
 /// Bytes that are read from an HTTP/2 connection until others have their turn.
@@ -16,9 +18,9 @@ const ROOM: u32 = 32 * 1024;
 /// streams, which would block the worker. This many bytes hold fewer streams than h2 counts against the connection.
 const ROOM_UNTRUSTED: u32 = 512;
 
-/// Stream state of one connection, as far as code outside h2 needs it.
+/// State of an HTTP/2 connection, as far as code outside h2 needs it.
 #[derive(Debug)]
-pub(crate) struct Streams {
+pub(crate) struct H2State {
     /// Bytes that may still be read before other connections run.
     room: AtomicU32,
     /// Set when streams have begun since the last poll of the connection. Reads and writes pause until the next poll.
@@ -37,7 +39,7 @@ pub(crate) struct Streams {
     driver: AtomicWaker,
 }
 
-impl Default for Streams {
+impl Default for H2State {
     fn default() -> Self {
         Self {
             room: AtomicU32::new(0),
@@ -52,7 +54,7 @@ impl Default for Streams {
     }
 }
 
-impl Streams {
+impl H2State {
     /// Returns true if no stream waits for its response and no response waits for its client.
     pub(super) fn are_idle(&self) -> bool {
         self.open.load(Relaxed) == 0 && self.send_stalls.is_empty()
@@ -73,42 +75,63 @@ impl Streams {
 }
 
 impl ConnectionState {
+    /// Overdue state of an HTTP/2 connection. It retires if it is idle or old, and ends only if responses stall.
+    pub(super) fn overdue_http2(
+        &self,
+        now: u32,
+        limits: &HttpLimits,
+        hits: &LimitCounters,
+    ) -> Option<TimeoutKind> {
+        let stalls = &self.h2.send_stalls;
+        if stalls.stall_since(now, limits.write_stall_seconds) {
+            return Some(TimeoutKind::Write);
+        }
+        let idle = self.idle_for().is_some_and(|age| limits.idle_seconds < age);
+        if let Some(limit) = self.is_old(now) {
+            self.retire(hits, limit);
+        } else if idle {
+            self.retire(hits, Some(Limit::IdleSeconds));
+        }
+        self.h2.look_if_due(now);
+        None
+    }
+
     /// Stops new streams on the connection; open streams run to completion.
     pub(crate) fn retire(&self, hits: &LimitCounters, limit: Option<Limit>) {
-        if !self.streams.retires.swap(true, Relaxed) {
+        if !self.h2.retires.swap(true, Relaxed) {
             if let Some(limit) = limit {
                 hits.count(limit);
             }
-            self.streams.driver.wake();
+            self.h2.driver.wake();
         }
     }
 
     /// Returns true if [`retire`](Self::retire) was called. Otherwise registers `cx` to be woken on that call.
     #[inline]
     pub(crate) fn retires(&self, cx: &Context<'_>) -> bool {
-        self.streams.driver.register(cx.waker());
-        self.streams.retires.load(Relaxed)
+        self.h2.driver.register(cx.waker());
+        self.h2.retires.load(Relaxed)
     }
 
     /// Schedules a poll at the given second, or soon after it.
     pub(crate) fn look_again_at(&self, second: u32) {
-        self.streams.look_at.store(second, Relaxed);
+        self.h2.look_at.store(second, Relaxed);
     }
 
     /// Marks the connection as exceeding its rate of stream resets or of frames without payload.
     pub(crate) fn is_too_restless(&self, limit: Limit) {
-        let _ = self.streams.restless.set(limit);
+        let _ = self.h2.restless.set(limit);
     }
 
     /// The limit because of which the connection is let go of, if it is.
     pub(crate) fn restless_for(&self) -> Option<Limit> {
-        self.streams.restless.get().copied()
+        self.h2.restless.get().copied()
     }
 
     /// Returns true if [`is_too_restless`](Self::is_too_restless) was called.
     #[inline]
     pub(crate) fn is_restless(&self) -> bool {
-        self.streams.restless.get().is_some()
+        self.h2.restless.get().is_some()
     }
 
     /// Starts a poll of the connection and refills its read budget.
@@ -118,20 +141,20 @@ impl ConnectionState {
             true => ROOM,
             false => ROOM_UNTRUSTED,
         };
-        self.streams.room.store(room, Relaxed);
+        self.h2.room.store(room, Relaxed);
     }
 
     /// Returns the number of bytes that may be read now.
     #[inline]
     pub(crate) fn room(&self) -> u32 {
-        self.streams.room.load(Relaxed)
+        self.h2.room.load(Relaxed)
     }
 
     /// Subtracts the bytes read from the budget.
     #[inline]
     pub(crate) fn takes_room(&self, bytes: usize) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        self.streams
+        self.h2
             .room
             .store(self.room().saturating_sub(bytes), Relaxed);
     }
@@ -140,31 +163,29 @@ impl ConnectionState {
     #[inline]
     pub(crate) fn take_begun(&self) -> bool {
         // Fast path: mostly no data was read.
-        self.holds_back() && self.streams.begun.swap(false, AcqRel)
+        self.holds_back() && self.h2.begun.swap(false, AcqRel)
     }
 
     /// Returns true if the socket must wait for the next poll of the connection. Called by the connection's own worker
     /// only.
     #[inline]
     pub(crate) fn holds_back(&self) -> bool {
-        self.streams.begun.load(Relaxed)
+        self.h2.begun.load(Relaxed)
     }
 
     /// Thread-safe variant of `holds_back`, for any thread that has changed state the connection must see.
     #[inline]
     pub(crate) fn is_looked_at_again(&self) -> bool {
         // A plain load would not synchronize `take_begun` with earlier writes.
-        self.streams.begun.fetch_or(false, AcqRel)
+        self.h2.begun.fetch_or(false, AcqRel)
     }
 
     /// Counts an HTTP/2 stream until [`close_stream`](Self::close_stream). Returns true if the request is one.
     #[inline]
     pub(crate) fn open_stream(&self) -> bool {
-        let is_stream = self.phase() == Phase::Http2;
+        let is_stream = self.is_http2();
         if is_stream {
-            self.streams
-                .open
-                .store(self.streams.open.load(Relaxed) + 1, Relaxed);
+            self.h2.open.store(self.h2.open.load(Relaxed) + 1, Relaxed);
         }
         is_stream
     }
@@ -172,8 +193,8 @@ impl ConnectionState {
     /// Records that an HTTP/2 stream has its response or was abandoned.
     #[inline]
     pub(crate) fn close_stream(&self) {
-        let open = self.streams.open.load(Relaxed);
-        self.streams.open.store(open.saturating_sub(1), Relaxed);
-        self.since.store(self.clock.now(), Relaxed);
+        let open = self.h2.open.load(Relaxed);
+        self.h2.open.store(open.saturating_sub(1), Relaxed);
+        self.apply(Event::Http2StreamDone);
     }
 }
