@@ -118,7 +118,7 @@ impl<'de> MapAccess<'de> for Members<'de> {
         let first = self.scanner.peek();
         let start = self.scanner.at();
         let text = if first == Some(b'"') {
-            if let Some(text) = self.scanner.string()?.as_written() {
+            if let Some(text) = self.scanner.scanned_string()?.as_written() {
                 return seed.deserialize(Text(text));
             }
             self.scanner.since(start)

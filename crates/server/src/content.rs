@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use crate::catalog::annotations_for;
 use crate::protocol::{Annotations, Content, ResourceContents, Revision, push_escaped};
 
-const TEXT_BEGINS: &[u8] = br#"{"type":"text","text":""#;
-const TEXT_ENDS: &[u8] = br#""}"#;
+pub(super) const TEXT_BEGINS: &[u8] = br#"{"type":"text","text":""#;
+pub(super) const TEXT_ENDS: &[u8] = br#""}"#;
 /// Size of a text block without its text.
 pub(super) const TEXT_BLOCK_BYTES: usize = TEXT_BEGINS.len() + TEXT_ENDS.len();
 

@@ -359,6 +359,18 @@ pub fn finish(
     revision: Revision,
     meta: Option<&Map<String, Value>>,
 ) -> Reply {
+    push_end(&mut out, snapshot, revision, meta);
+    Reply::document(out)
+}
+
+/// Appends what [`finish`] adds.
+#[inline]
+pub fn push_end(
+    out: &mut Vec<u8>,
+    snapshot: &Snapshot,
+    revision: Revision,
+    meta: Option<&Map<String, Value>>,
+) {
     match (meta, revision.has_result_type()) {
         (None, true) => out.extend_from_slice(snapshot.result_tail.as_bytes()),
         (None, false) => {}
@@ -374,5 +386,4 @@ pub fn finish(
         }
     }
     out.extend_from_slice(END);
-    Reply::document(out)
 }

@@ -10,7 +10,7 @@ use super::replay::{missing_capability, url_elicitation_required};
 use super::reply::{MaybeReady, RejectReason, Reply};
 use super::running_call::CallOutcome;
 use super::snapshot::Snapshot;
-use super::tool_result::{error_result, success};
+use super::tool_result::{error_result, large_success, success};
 use crate::catalog::{CatalogTool, Output, ToolError, ToolErrorKind};
 use crate::limit::LARGE_BYTES;
 use crate::net::ShareKey;
@@ -93,7 +93,7 @@ impl ResultWriter<'_> {
     pub(super) fn conclude(&self, outcome: CallOutcome<Result<Output, ToolError>>) -> MaybeReady {
         MaybeReady::Ready(match outcome {
             CallOutcome::Done(Ok(output)) => match self.entry.check_output(&output) {
-                Ok(()) => self.success(&output),
+                Ok(()) => self.success(output),
                 Err(problem) => {
                     tracing::error!(tool = self.name(), %problem, "a result does not fit the tool's output schema");
                     internal_error(self.id)
@@ -128,14 +128,14 @@ impl ResultWriter<'_> {
         self.entry.tool.definition().name()
     }
 
-    fn success(&self, output: &Output) -> Reply {
+    fn success(&self, output: Output) -> Reply {
         let weight = output.weight();
         if LARGE_BYTES <= weight
             && let Some(share) = self.share
         {
             return self.large_success(output, weight, share);
         }
-        let reply = success(self.snapshot, self.revision, self.id, output);
+        let reply = success(self.snapshot, self.revision, self.id, &output);
         match self.share {
             Some(share) => reply.counted(&self.server.limits, share, self.id),
             None => reply,
@@ -144,7 +144,7 @@ impl ResultWriter<'_> {
 
     /// Reserves the memory of a large result before it is serialized, so that it is counted once.
     #[cold]
-    fn large_success(&self, output: &Output, weight: usize, share: ShareKey) -> Reply {
+    fn large_success(&self, output: Output, weight: usize, share: ShareKey) -> Reply {
         self.entry.has_large_results();
         match self.server.limits.reserve_response(share, weight) {
             Err(refused) => {
@@ -157,7 +157,7 @@ impl ResultWriter<'_> {
                 Reply::limited(Some(self.id), refused)
             }
             Ok(reservation) => {
-                success(self.snapshot, self.revision, self.id, output).with_reservation(reservation)
+                large_success(self.snapshot, self.revision, self.id, output, reservation)
             }
         }
     }

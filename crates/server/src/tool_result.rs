@@ -1,9 +1,15 @@
 //! Serialization of tool results for each revision (TOOL-10).
 
-use super::content::{TEXT_BLOCK_BYTES, push_block, push_plain_text_block, push_text_block};
-use super::reply::{Reply, begin, end_len, finish};
+use bytes::Bytes;
+
+use super::content::{
+    TEXT_BEGINS, TEXT_BLOCK_BYTES, TEXT_ENDS, push_block, push_plain_text_block, push_text_block,
+};
+use super::reply::{Reply, begin, end_len, finish, push_end};
 use super::snapshot::Snapshot;
 use crate::catalog::{Output, OutputContent};
+use crate::limit::Reservation;
+use crate::net::SharedBytes;
 use crate::protocol::{Revision, is_plain};
 use crate::telemetry::OperationOutcome;
 
@@ -46,8 +52,44 @@ pub(super) fn success(snapshot: &Snapshot, revision: Revision, id: &str, output:
             }
         }
     }
+    push_rest(&mut out, revision, output);
+    finish(out, snapshot, revision, output.meta.as_ref())
+}
+
+/// Response to a successful call whose result is large. A text that needs no escapes is sent as it is, without a copy. The
+/// reservation lasts until the largest part was sent.
+pub(super) fn large_success(
+    snapshot: &Snapshot,
+    revision: Revision,
+    id: &str,
+    mut output: Output,
+    reservation: Option<Reservation>,
+) -> Reply {
+    match &mut output.content {
+        OutputContent::Text(text) if is_plain(text) => {
+            let text = Bytes::from(std::mem::take(text));
+            let text = match reservation {
+                Some(reservation) => reservation.hold(text),
+                None => text,
+            };
+            let mut head = begin(id, CONTENT.len() + TEXT_BEGINS.len());
+            head.extend_from_slice(CONTENT);
+            head.extend_from_slice(TEXT_BEGINS);
+            let mut end = Vec::with_capacity(128);
+            end.extend_from_slice(TEXT_ENDS);
+            push_rest(&mut end, revision, &output);
+            push_end(&mut end, snapshot, revision, output.meta.as_ref());
+            Reply::pieces(head.into(), SharedBytes::Several([text, end.into()].into()))
+        }
+        _ => success(snapshot, revision, id, &output).with_reservation(reservation),
+    }
+}
+
+/// Ends the content, and appends the other members of a result.
+#[inline]
+fn push_rest(out: &mut Vec<u8>, revision: Revision, output: &Output) {
     out.push(b']');
-    if let Some(json) = structured
+    if let Some(json) = output.structured.as_deref()
         && revision.has_structured_results()
         && (json.starts_with('{') || revision.has_structured_values_of_any_kind())
     {
@@ -55,7 +97,6 @@ pub(super) fn success(snapshot: &Snapshot, revision: Revision, id: &str, output:
         out.extend_from_slice(json.as_bytes());
     }
     out.extend_from_slice(is_error(output));
-    finish(out, snapshot, revision, output.meta.as_ref())
 }
 
 const CONTENT: &[u8] = br#","result":{"content":["#;

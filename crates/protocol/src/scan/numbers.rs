@@ -1,6 +1,6 @@
 //! Numbers and escapes.
 
-use super::string::plain_prefix;
+use super::string::{plain_prefix, scanned_prefix};
 use super::{ScanError, Scanner};
 
 impl<'a> Scanner<'a> {
@@ -98,6 +98,18 @@ impl<'a> Scanner<'a> {
     pub(super) fn rest_of_string(&mut self) -> Result<bool, ScanError> {
         let bytes = self.text.as_bytes();
         self.at += plain_prefix(bytes.get(self.at..).unwrap_or_default());
+        if bytes.get(self.at) == Some(&b'"') {
+            self.at += 1;
+            return Ok(false);
+        }
+        self.rest_of_escaped_string()
+    }
+
+    /// Like [`rest_of_string`](Self::rest_of_string), for a text that was scanned before.
+    #[inline(always)]
+    pub(super) fn rest_of_scanned_string(&mut self) -> Result<bool, ScanError> {
+        let bytes = self.text.as_bytes();
+        self.at += scanned_prefix(bytes.get(self.at..).unwrap_or_default());
         if bytes.get(self.at) == Some(&b'"') {
             self.at += 1;
             return Ok(false);
