@@ -15,7 +15,7 @@ use super::{
 };
 use crate::auth::Principal;
 use crate::catalog::{CallContext, Catalog, Definition, IntoTool as _, ToolError, tool_fn};
-use crate::limit::{Limit, LimitConfig, Limits};
+use crate::limit::{LARGE_BYTES, Limit, LimitConfig, Limits};
 use crate::seal::{KeyRing, SealConfig};
 use crate::state::SharedState;
 use crate::telemetry::{CountedTransport, Metrics, RequestOrigin, Telemetry};
@@ -503,6 +503,50 @@ fn list_02_every_page_of_every_revision_is_sent_as_it_lies_in_the_catalog() {
         cursor = result["nextCursor"].clone();
         assert_eq!(cursor.is_null(), last);
     }
+}
+
+#[test]
+fn tool_10_a_large_text_is_sent_without_a_copy_and_reserves_memory_until_then() {
+    let echo = |_, arguments: Map<String, Value>| async move {
+        Ok::<_, ToolError>(arguments["text"].as_str().unwrap_or_default().to_owned())
+    };
+    let tool = tool_fn(Definition::new("echo"), echo).into_tool();
+    let limits = LimitConfig {
+        response_bytes: Some(4 * LARGE_BYTES as u64),
+        ..LimitConfig::default()
+    };
+    let server = Arc::new(Server::new(ServerParts {
+        limits: Limits::new(&limits, &Metrics::default()).into(),
+        ..of(Catalog::new([tool]).expect("a good tool"))
+    }));
+    let worker = at(START);
+    let id = session(&server, &worker);
+    let call = |text: &str| {
+        let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+            "params": {"name": "echo", "arguments": {"text": text}}});
+        match post(&server, &worker, Some(&id), &call) {
+            Reply::Response(answer) => answer,
+            other => panic!("{other:?}"),
+        }
+    };
+    for (sent, pieces) in [
+        ("x".repeat(LARGE_BYTES - 1), 1),
+        ("x".repeat(LARGE_BYTES), 2),
+        ("\u{e9}".repeat(LARGE_BYTES / 2), 2),
+        ("x".repeat(LARGE_BYTES) + "\n", 1),
+    ] {
+        let answer = call(&sent);
+        assert_eq!(answer.rest.pieces().len(), pieces);
+        let document: Value = serde_json::from_slice(&answer.to_bytes()).expect("JSON");
+        let result = json!({"content": [{"type": "text", "text": sent}], "isError": false});
+        assert!(document["result"] == result);
+    }
+    let large = "x".repeat(LARGE_BYTES);
+    let unread = [(); 4].map(|()| call(&large));
+    let refused = call(&large);
+    assert!(matches!(refused.refusal, Some(RejectReason::Limited(_))));
+    drop(unread);
+    assert_eq!(call(&large).refusal, None);
 }
 
 /// Creates a server with a tool that requests roots.
