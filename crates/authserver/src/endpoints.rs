@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use super::authorize::Failure;
 use super::error::OAuthError;
 use super::server::{AuthorizationServer, CALLBACK};
-use super::text::unix_seconds;
 use crate::net::Body;
 use crate::telemetry::LOGINS;
+use longshore_net::environment::unix_seconds;
 
 /// An endpoint, by its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,12 +20,12 @@ use url::{Url, form_urlencoded};
 
 use super::error::OAuthError;
 use super::sealed::User;
-use super::text::unix_seconds;
 use crate::auth::{
     AssertionDemands, FacadeConfig, FacadeSetupError, IdTokenDemands, IssuerKeys, Preset,
     ProviderKind, strict_object, verify_id_token, verify_identity_assertion,
 };
 use crate::net::{Client, FetchedResponse, OutgoingRequest};
+use longshore_net::environment::unix_seconds;
 
 /// Time for which metadata and keys are kept.
 const KEPT: Duration = Duration::from_secs(3600);

@@ -1,7 +1,5 @@
 //! Random text, digests of text, and the time.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -15,9 +13,4 @@ pub(super) fn random_text() -> String {
 
 pub(super) fn text_digest(text: &str) -> String {
     URL_SAFE_NO_PAD.encode(digest(&SHA256, text.as_bytes()))
-}
-
-pub(super) fn unix_seconds() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |now| now.as_secs())
 }

@@ -9,7 +9,9 @@ use super::error::OAuthError;
 use super::form::Parameters;
 use super::sealed::{self, Recognized, VisitState};
 use super::server::AuthorizationServer;
-use super::text::{random_text, text_digest, unix_seconds};
+use longshore_net::environment::unix_seconds;
+
+use super::text::{random_text, text_digest};
 use crate::net::Body;
 
 /// Time for which a recognized user can go on, in seconds.

@@ -155,6 +155,9 @@ pub struct InvalidArguments {
     message: String,
 }
 
+/// Longest path in a message.
+const PATH_MAX_BYTES: usize = 200;
+
 impl InvalidArguments {
     /// Describes the invalid part and its path, for a model that corrects its arguments.
     pub fn new(message: impl Into<String>) -> Self {
@@ -167,7 +170,7 @@ impl InvalidArguments {
     pub fn repeated(path: &str) -> Self {
         Self::new(format!(
             "{}: the member appears more than once; send it once",
-            cut(path)
+            longshore_protocol::prefix(path, PATH_MAX_BYTES)
         ))
     }
 
@@ -192,12 +195,6 @@ pub fn in_words(cause: &serde_json::Error) -> String {
     // The reported position counts from the start of a document that the reader does not have.
     let cause = cause.split(" at line ").next().unwrap_or(&cause);
     in_json_words(cause).into_owned()
-}
-
-/// A path, unless it is too long to be of use.
-fn cut(path: &str) -> &str {
-    const PATH_MAX_BYTES: usize = 200;
-    &path[..longshore_protocol::floor_char_boundary(path, PATH_MAX_BYTES)]
 }
 
 /// Says "a number" where serde names one of Rust's types, which a model need not know.

@@ -204,8 +204,7 @@ impl Line {
         if is_cut {
             // A cut line is still a valid object.
             let message = &self.fields.message;
-            let message =
-                &message[..longshore_protocol::floor_char_boundary(message, line_bytes / 8)];
+            let message = longshore_protocol::prefix(message, line_bytes / 8);
             object.retain(|name, _| {
                 ["timestamp", "level", "target", "trace_id", "span_id"].contains(&name.as_str())
             });

@@ -11,7 +11,7 @@ use super::context::Origin;
 use super::rejection::{HttpError, Rejection};
 use super::route::{Protected, Route, RouteTarget};
 use crate::auth::{AuthError, Credentials, Principal, RequestTarget};
-use crate::server::unix_seconds;
+use crate::environment::unix_seconds;
 
 /// The caller of a request.
 #[derive(Debug)]

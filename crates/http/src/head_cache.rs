@@ -21,7 +21,7 @@ use zeroize::Zeroizing;
 
 use super::framing::{CODING, LENGTH, begins_with};
 use super::headers::Summary;
-use crate::auth::is_same;
+use crate::auth::{StoreBackoff, is_same};
 
 /// The head of a request equals the head of an earlier one. Requests of a connection are numbered from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,8 +78,6 @@ impl HeadCache {
 
 /// Longest head that is remembered. There is one for each connection.
 const REMEMBERED_MAX_BYTES: usize = 2048;
-/// Maximum number of heads parsed before one is remembered again, where heads keep differing.
-const PATIENCE_MAX: u32 = 63;
 /// Maximum number of digits of a body length.
 const DIGITS_MAX: usize = 9;
 
@@ -87,10 +85,8 @@ const DIGITS_MAX: usize = 9;
 #[derive(Default)]
 pub(super) struct KnownHeads {
     last: Option<Box<KnownHead>>,
-    /// Number of heads to parse before one is remembered again.
-    patience: u32,
-    /// Previous value of `patience`.
-    was_patient: u32,
+    /// Heads may keep differing.
+    backoff: StoreBackoff,
 }
 
 /// Raw bytes of a head.
@@ -126,20 +122,14 @@ impl KnownHeads {
     /// Remembers the head at the start of these bytes if that is worthwhile. `left` bytes of its body have not arrived.
     /// Returns true if it was remembered.
     pub(super) fn remember(&mut self, bytes: &[u8], left: u64, number: u32) -> bool {
-        // Remembering a head costs more than parsing it, and is wasted where heads keep differing.
-        if self.patience != 0 {
-            self.patience -= 1;
+        if self.backoff.passes_over() {
             return false;
         }
         let Some(head) = KnownHead::of(bytes, left, number) else {
             return false;
         };
         let was_in_vain = self.last.as_ref().is_some_and(|last| !last.was_of_use);
-        self.was_patient = match was_in_vain {
-            true => (2 * self.was_patient + 1).min(PATIENCE_MAX),
-            false => 0,
-        };
-        self.patience = self.was_patient;
+        self.backoff.stores(was_in_vain);
         self.last = Some(Box::new(head));
         true
     }
@@ -327,9 +317,9 @@ mod tests {
         let last = (0..64).find(|_| known.remember(HEAD.as_bytes(), LEFT, 2));
         assert!(last.is_some());
         assert!(known.recognise(HEAD.as_bytes()).is_some());
-        known.patience = 0;
+        known.backoff = StoreBackoff::default();
         assert!(known.remember(HEAD.replace(": a", ": b").as_bytes(), LEFT, 2));
-        assert_eq!(known.patience, 0);
+        assert!(!known.backoff.passes_over());
     }
 
     #[test]

@@ -55,6 +55,11 @@ pub use uri_template::template_holds;
 pub use uri_template::{TemplateError, URI_MAX_BYTES, UriTemplate};
 pub use write::{is_plain, push_escaped, push_string};
 
+/// Returns the longest beginning of a text that has at most so many bytes.
+pub fn prefix(text: &str, max_bytes: usize) -> &str {
+    &text[..floor_char_boundary(text, max_bytes)]
+}
+
 /// Returns the largest index of a character boundary that is not after `index`. `str` has this method since Rust 1.91.
 pub fn floor_char_boundary(text: &str, index: usize) -> usize {
     if text.len() <= index {

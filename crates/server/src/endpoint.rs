@@ -1,11 +1,11 @@
 //! Endpoints beside `/mcp`: parts of the catalog, each with a path of its own.
 
-use globset::{Glob, GlobSet, GlobSetBuilder};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::auth::{SCOPE_ADVICE, is_scope};
 use crate::environment::Conflicts;
+use crate::net::NamePatterns;
 
 /// Endpoint at `/mcp/` and its name, with a part of the tools, resources and prompts. It acts as a server of its own:
 /// sessions, cursors and tasks of other endpoints are unknown to it. Items that are not named do not exist there.
@@ -64,10 +64,10 @@ pub fn endpoint_name_problem(name: &str) -> Option<String> {
 /// Selection of catalog items for an endpoint.
 #[derive(Clone, Debug)]
 pub struct EndpointFilter {
-    tools: GlobSet,
-    excluded: GlobSet,
-    resources: GlobSet,
-    prompts: GlobSet,
+    tools: NamePatterns,
+    excluded: NamePatterns,
+    resources: NamePatterns,
+    prompts: NamePatterns,
 }
 
 impl EndpointConfig {
@@ -107,11 +107,8 @@ impl EndpointConfig {
             ));
         }
         let set = |setting, patterns: &[String]| {
-            let mut set = GlobSetBuilder::new();
-            for pattern in patterns {
-                set.add(Glob::new(pattern).map_err(|error| (setting, error.to_string()))?);
-            }
-            set.build().map_err(|error| (setting, error.to_string()))
+            NamePatterns::new(patterns.iter().map(String::as_str))
+                .map_err(|error| (setting, error.to_string()))
         };
         Ok(EndpointFilter {
             tools: set("tools", &self.tools)?,

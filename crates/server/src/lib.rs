@@ -114,4 +114,4 @@ pub use streams::StreamsConfig;
 pub use streams::{EventData, EventSource, StreamEvent};
 pub use tasks::TaskConfig;
 pub use text::truncated;
-pub use worker_state::{WorkerState, unix_seconds};
+pub use worker_state::WorkerState;

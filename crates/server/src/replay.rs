@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::error::Error;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
@@ -25,6 +25,7 @@ use crate::catalog::{
     CallContext, Client, ClientRequestError, InputRound, PendingRequest, ReplayError,
     ReplaySession, StatelessRequest, Suspension,
 };
+use crate::environment::unix_seconds;
 use crate::protocol::message::{self, Request};
 use crate::protocol::{ClientAbility, ErrorCode, ErrorObject, canonical, push_string};
 use crate::seal::{
@@ -172,7 +173,7 @@ impl Server {
             out,
             result_meta: snapshot.result_meta.clone(),
         };
-        let now = unix_time();
+        let now = unix_seconds();
         if state.started_at == 0 {
             state.started_at = now;
         }
@@ -344,11 +345,6 @@ fn unused_name(own: Option<&str>, kind: &str, taken: &[RequestName]) -> String {
         .map(|number| format!("{stem}-{number}"))
         .find(|name| !is_taken(name))
         .unwrap_or_default()
-}
-
-fn unix_time() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.unwrap_or_default().as_secs()
 }
 
 /// Rejects a request whose client has not declared a capability (META-04).

@@ -10,6 +10,6 @@ pub fn truncated(text: &str) -> Cow<'_, str> {
     }
     Cow::Owned(format!(
         "{}...",
-        &text[..longshore_protocol::floor_char_boundary(text, MAX_BYTES)]
+        longshore_protocol::prefix(text, MAX_BYTES)
     ))
 }

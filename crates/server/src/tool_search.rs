@@ -163,8 +163,5 @@ fn summary(text: &str) -> String {
     if text.len() <= SUMMARY_MAX {
         return text.to_owned();
     }
-    format!(
-        "{}...",
-        &text[..longshore_protocol::floor_char_boundary(text, SUMMARY_MAX)]
-    )
+    format!("{}...", longshore_protocol::prefix(text, SUMMARY_MAX))
 }

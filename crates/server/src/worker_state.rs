@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::environment::unix_seconds;
 use crate::seal::{KeyRing, OpenedSessions, Session};
 use crate::telemetry::WorkerCounters;
 
@@ -78,10 +78,4 @@ impl WorkerState {
     pub fn set_now(&self, now: u64) {
         self.now.store(now, Ordering::Relaxed);
     }
-}
-
-/// Current Unix time in seconds.
-pub fn unix_seconds() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.unwrap_or_default().as_secs()
 }

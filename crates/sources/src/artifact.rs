@@ -9,7 +9,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -28,6 +28,7 @@ use crate::catalog::{
     UpstreamIdentity,
 };
 use crate::environment::Probe;
+use crate::environment::seconds_since_1970;
 use crate::protocol::{Content, ResourceContents};
 use crate::seal::{KeyRing, Purpose, random_bytes};
 use s3::S3;
@@ -316,7 +317,7 @@ impl Artifacts {
             return None;
         }
         self.counts.kept.fetch_add(1, Ordering::Relaxed);
-        let mut plain = seconds(expires).to_le_bytes().to_vec();
+        let mut plain = seconds_since_1970(expires).to_le_bytes().to_vec();
         plain.extend_from_slice(&key);
         plain.extend_from_slice(principal.id().as_bytes());
         let token = self.keys.seal(purpose(), &plain);
@@ -332,7 +333,7 @@ impl Artifacts {
         let plain = self.keys.open(purpose(), token.as_bytes())?;
         let (expires, rest) = plain.split_first_chunk::<8>()?;
         let (key, owner) = rest.split_first_chunk::<16>()?;
-        let is_good = seconds(now) < u64::from_le_bytes(*expires);
+        let is_good = seconds_since_1970(now) < u64::from_le_bytes(*expires);
         (is_good && owner == principal.id().as_bytes()).then_some(*key)
     }
 
@@ -370,18 +371,12 @@ fn in_memory(config: &ArtifactConfig, memory_bytes: u64) -> u64 {
     }
 }
 
-fn seconds(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs()
-}
-
 /// Returns a link together with a description of its target.
 fn blocks_of(link: Content, text: Option<&str>, bytes: usize) -> Vec<Content> {
     let words = match text {
         Some(text) => format!(
             "The result has {bytes} bytes and is stored for a limited time: read the linked resource. It begins:\n{}",
-            &text[..longshore_protocol::floor_char_boundary(text, BEGINNING)]
+            longshore_protocol::prefix(text, BEGINNING)
         ),
         None => format!(
             "The result has {bytes} bytes and is stored for a limited time: read the linked resource."

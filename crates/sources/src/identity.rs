@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use data_encoding::HEXLOWER;
 use http::header::AUTHORIZATION;
@@ -19,6 +18,7 @@ use serde_json::{Map, Value, json};
 use super::template::{EscapeContext, Template};
 use crate::auth::{Principal, PrincipalKind};
 use crate::catalog::ToolError;
+use crate::environment::unix_seconds;
 use crate::seal::{KeyRing, SigningKeys, random_bytes};
 
 /// Path at which the public keys of assertions are served.
@@ -250,8 +250,7 @@ impl Assertion {
 
     /// Claims of the assertion (RFC 7519). `idp` is the issuer of the caller's own token, in which `sub` is unique.
     fn claims_of(&self, caller: &Principal) -> Result<Map<String, Value>, ToolError> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now = now.map_or(0, |time| time.as_secs());
+        let now = unix_seconds();
         let mut claims = Map::new();
         claims.insert("iss".to_owned(), json!(self.issuer));
         claims.insert("aud".to_owned(), json!(self.audience));

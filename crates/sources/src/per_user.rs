@@ -36,6 +36,7 @@ use super::tokens::{Grant, Name, Tokens};
 use crate::auth::{Principal, PrincipalKind};
 use crate::catalog::{CallContext, ClientRequestError, Elicited, ToolError};
 use crate::environment::Secret;
+use crate::environment::unix_seconds;
 use crate::net::Guard;
 use preparation::Metadata;
 
@@ -390,12 +391,6 @@ impl fmt::Debug for UserLogins {
             .field("host", &self.host)
             .finish_non_exhaustive()
     }
-}
-
-/// Returns the time in seconds since 1970.
-fn unix_seconds() -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    now.map_or(0, |now| now.as_secs())
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::header::{ALLOW, AUTHORIZATION, LOCATION, ORIGIN};
@@ -22,6 +21,7 @@ use super::hooks::has_user_logins;
 use super::items::AppItems;
 use crate::auth::{ApiKeys, AuthMethod as _, AuthOutcome, Credentials, Principal, PublicUrl};
 use crate::config::Config;
+use crate::environment::unix_seconds;
 use crate::net::Body;
 use crate::source::{AccountError, Accounts, Invitation, is_account_path};
 use crate::telemetry::{LOGINS, Metrics};
@@ -213,7 +213,10 @@ impl Inner {
     async fn finish(&self, headers: &HeaderMap, query: &[u8]) -> PageResult {
         let parameters = read(query)?;
         let of_browser = |digest: &str| self.cookie.is_of(headers, digest);
-        let finished = self.accounts.finish(&parameters, now(), of_browser).await;
+        let finished = self
+            .accounts
+            .finish(&parameters, unix_seconds(), of_browser)
+            .await;
         let outcome = finished
             .as_ref()
             .map_or_else(AccountError::code, |_| "connected");
@@ -235,13 +238,15 @@ impl Inner {
     }
 
     fn invitation(&self, link: &str) -> Result<Invitation, Problem> {
-        self.accounts.invitation(link, now()).ok_or_else(expired)
+        self.accounts
+            .invitation(link, unix_seconds())
+            .ok_or_else(expired)
     }
 
     /// Returns the link that a recognized user visits, and the user's subject.
     fn visit_of(&self, headers: &HeaderMap, visitor: &str) -> Result<(String, String), Problem> {
         let server = self.authorization.as_ref().ok_or_else(expired)?;
-        let visitor = server.visitor(headers, visitor, now());
+        let visitor = server.visitor(headers, visitor, unix_seconds());
         let visitor = visitor.ok_or_else(expired)?;
         Ok((visitor.visit, visitor.subject))
     }
@@ -251,7 +256,7 @@ impl Inner {
         let mut headers = HeaderMap::new();
         let value = HeaderValue::from_str(&format!("Bearer {}", key.trim())).ok()?;
         headers.insert(AUTHORIZATION, value);
-        let shown = Credentials::read(&headers, None, None, now()).ok()?;
+        let shown = Credentials::read(&headers, None, None, unix_seconds()).ok()?;
         match self.keys.as_ref()?.judge(&shown) {
             AuthOutcome::Proven(principal) => Some(principal),
             _ => None,
@@ -329,10 +334,4 @@ fn note_page(title: &str, text: &str) -> String {
 
 fn problem_page(text: &str) -> String {
     note_page("Not connected", text)
-}
-
-/// Returns the time in seconds since 1970.
-fn now() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |now| now.as_secs())
 }

@@ -60,7 +60,7 @@ async fn an_assertion_of_the_provider_is_exchanged_for_an_access_token() {
 #[tokio::test]
 async fn an_assertion_for_somebody_or_something_else_is_rejected() {
     let flow = flow().await;
-    let now = crate::text::unix_seconds();
+    let now = longshore_net::environment::unix_seconds();
     for changed in [
         json!({"aud": "https://other.example.com"}),
         json!({"aud": ["https://mcp.example.com", "https://other.example.com"]}),

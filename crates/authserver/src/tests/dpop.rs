@@ -10,7 +10,7 @@ use http::{Request, StatusCode};
 use serde_json::{Value, json};
 
 use super::flow::{self, CLIENT_REDIRECT, Flow, VERIFIER};
-use crate::text::unix_seconds;
+use longshore_net::environment::unix_seconds;
 
 /// A client's key.
 struct Key(Ed25519KeyPair);

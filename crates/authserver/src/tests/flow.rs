@@ -18,8 +18,8 @@ use crate::auth::{
 use crate::net::TrustedProxies;
 use crate::seal::{KeyRing, SealConfig, SignedNonces};
 use crate::state::{Memory, SharedState, State};
-use crate::text::unix_seconds;
 use crate::{AuthorizationServer, Parts};
+use longshore_net::environment::unix_seconds;
 
 pub(super) const CLIENT_REDIRECT: &str = "http://127.0.0.1:33418/callback";
 pub(super) const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";

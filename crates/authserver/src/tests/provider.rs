@@ -81,7 +81,7 @@ impl FakeProvider {
 
     /// Signs an identity assertion for a client; `changed` replaces claims.
     pub(super) fn assertion(&self, client: &str, kind: &str, changed: &Value) -> String {
-        let now = super::super::text::unix_seconds();
+        let now = longshore_net::environment::unix_seconds();
         let mut claims = json!({
             "iss": self.issuer, "aud": "https://mcp.example.com", "sub": "user-1", "client_id": client,
             "email": "ann@example.com", "email_verified": true, "jti": "a", "iat": now, "exp": now + 300,
@@ -198,8 +198,8 @@ fn id_token(issuer: &str, inner: &Inner) -> String {
     let mut claims = json!({
         "iss": issuer, "aud": "our-id", "sub": "user-1", "name": "Ann",
         "email": "ann@example.com", "email_verified": true, "groups": ["dev"],
-        "nonce": inner.nonce, "iat": super::super::text::unix_seconds(),
-        "exp": super::super::text::unix_seconds() + 60,
+        "nonce": inner.nonce, "iat": longshore_net::environment::unix_seconds(),
+        "exp": longshore_net::environment::unix_seconds() + 60,
     });
     for (name, value) in inner.changed.as_object().expect("an object") {
         claims[name] = value.clone();

@@ -7,7 +7,7 @@ use serde_json::json;
 use url::Url;
 
 use super::flow::{Flow, encoded, query};
-use crate::text::unix_seconds;
+use longshore_net::environment::unix_seconds;
 
 fn header(headers: &HeaderMap, name: http::HeaderName) -> String {
     let value = headers.get(name).expect("a header");

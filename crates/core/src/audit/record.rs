@@ -121,7 +121,7 @@ impl Subject {
     pub fn new(kind: SubjectKind, name: &str) -> Self {
         Self {
             kind,
-            name: cut(name, NAME_MAX_BYTES).into(),
+            name: longshore_protocol::prefix(name, NAME_MAX_BYTES).into(),
         }
     }
 }
@@ -196,9 +196,14 @@ impl Entry {
             put("principal", principal.name().into());
             put("principal_kind", principal.kind().as_str().into());
             if let Some(client) = principal.client() {
-                put("client_id", cut(client, NAME_MAX_BYTES).into());
+                put(
+                    "client_id",
+                    longshore_protocol::prefix(client, NAME_MAX_BYTES).into(),
+                );
             }
-            let actors = principal.actors().map(|actor| cut(actor, NAME_MAX_BYTES));
+            let actors = principal
+                .actors()
+                .map(|actor| longshore_protocol::prefix(actor, NAME_MAX_BYTES));
             let actors: Vec<Value> = actors.map(Value::from).collect();
             if !actors.is_empty() {
                 put("actors", actors.into());
@@ -273,11 +278,6 @@ impl Entry {
             trace: self.trace,
         }
     }
-}
-
-/// Cuts client input to a maximum length.
-pub(super) fn cut(text: &str, bytes: usize) -> &str {
-    &text[..longshore_protocol::floor_char_boundary(text, bytes.min(text.len()))]
 }
 
 fn stamp(time: SystemTime) -> String {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use quick_cache::sync::Cache;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,6 +11,7 @@ use super::config::AuthSetupError;
 use super::credential_cache::{Cacheable, FOREVER};
 use super::principal::Facts;
 use super::{AuthMethod, AuthOutcome, Credentials, Principal, PrincipalKind};
+use crate::net::NamePatterns;
 
 /// Client certificate authentication, if this server terminates TLS.
 ///
@@ -42,7 +42,7 @@ pub struct CertificateConfig {
 /// The kind is required because CAs do not verify all kinds alike: a holder may choose its common name but not its
 /// URI.
 #[derive(Debug)]
-pub(super) struct CertificatePatterns(Vec<(CertificateName, GlobSet)>);
+pub(super) struct CertificatePatterns(Vec<(CertificateName, NamePatterns)>);
 
 impl CertificatePatterns {
     /// Returns `None` if there are no patterns.
@@ -87,30 +87,23 @@ impl CertificatePatterns {
 pub(super) fn name_globs(
     setting: &str,
     names: &[String],
-) -> Result<Option<GlobSet>, AuthSetupError> {
+) -> Result<Option<NamePatterns>, AuthSetupError> {
     if names.is_empty() {
         return Ok(None);
     }
-    let no_name = |name: &str| AuthSetupError::CertificateName {
-        setting: setting.to_owned(),
-        name: name.to_owned(),
-    };
-    let mut globs = GlobSetBuilder::new();
-    for name in names {
-        let glob = GlobBuilder::new(name).build();
-        globs.add(glob.map_err(|_| no_name(name))?);
-    }
-    globs
-        .build()
+    NamePatterns::new(names.iter().map(String::as_str))
         .map(Some)
-        .map_err(|_| no_name(&names.join(", ")))
+        .map_err(|error| AuthSetupError::CertificateName {
+            setting: setting.to_owned(),
+            name: error.pattern,
+        })
 }
 
 /// The certificate authentication method.
 #[derive(Debug)]
 pub(super) struct Certificates {
     name: CertificateName,
-    names: Option<GlobSet>,
+    names: Option<NamePatterns>,
     /// Principals by fingerprint: each request of a connection has the same certificate.
     known: Cache<Box<str>, Arc<Principal>>,
 }

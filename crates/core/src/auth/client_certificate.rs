@@ -3,9 +3,10 @@
 #[cfg(feature = "tls")]
 mod x509;
 
-use globset::GlobSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::net::NamePatterns;
 
 /// Identity data of a client certificate.
 ///
@@ -92,7 +93,7 @@ impl ClientCertificate {
     }
 
     /// Returns true if a name of this kind matches.
-    pub(super) fn has(&self, kind: CertificateName, names: &GlobSet) -> bool {
+    pub(super) fn has(&self, kind: CertificateName, names: &NamePatterns) -> bool {
         let any = |all: &[Box<str>]| all.iter().any(|name| names.is_match(&**name));
         match kind {
             CertificateName::Uri => any(&self.uris),

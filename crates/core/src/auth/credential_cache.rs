@@ -25,12 +25,11 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use zeroize::Zeroizing;
 
 use super::credentials::API_KEY_HEADER;
+use super::store_backoff::StoreBackoff;
 use super::{AuthMethod, Credentials, Principal};
 
 /// Maximum size of a cached header. Each connection has one.
 const REMEMBERED_MAX_BYTES: usize = 4096;
-/// Maximum number of misses before another credential is cached, for connections that several callers share.
-const PATIENCE_MAX: u32 = 63;
 
 /// An authentication method with cacheable results.
 ///
@@ -69,10 +68,8 @@ pub struct CredentialCache(Mutex<State>);
 #[derive(Default)]
 struct State {
     last: Option<Box<Proven>>,
-    /// Remaining misses before a credential is cached.
-    patience: u32,
-    /// Previous value of `patience`.
-    was_patient: u32,
+    /// Callers may alternate on a connection.
+    backoff: StoreBackoff,
 }
 
 /// A header and its principal.
@@ -130,17 +127,11 @@ impl CredentialCache {
             return;
         };
         let mut state = self.state();
-        if state.patience != 0 {
-            state.patience -= 1;
+        if state.backoff.passes_over() {
             return;
         }
-        // Storing costs more than a verification, and has no benefit if callers alternate on a connection.
         let was_in_vain = state.last.as_ref().is_some_and(|last| !last.was_of_use);
-        state.was_patient = match was_in_vain {
-            true => (2 * state.was_patient + 1).min(PATIENCE_MAX),
-            false => 0,
-        };
-        state.patience = state.was_patient;
+        state.backoff.stores(was_in_vain);
         state.last = Some(Box::new(Proven {
             header,
             other,
@@ -336,9 +327,9 @@ mod tests {
             match recalled(&shown, &pairs, NOW) {
                 Some(found) => assert_eq!(found, name),
                 None => {
-                    let patience = shown.state().patience;
+                    let is_over = shown.state().backoff.is_over();
                     remembering(&shown, &pairs, &name, FOREVER);
-                    remembered += u32::from(patience == 0);
+                    remembered += u32::from(is_over);
                 }
             }
         }
@@ -348,7 +339,7 @@ mod tests {
         let shown = CredentialCache::default();
         let mut remembered = 0;
         for turn in 0..6_400 {
-            remembered += u32::from(shown.state().patience == 0);
+            remembered += u32::from(shown.state().backoff.is_over());
             remembering(&shown, &[("authorization", &key(turn))], "one", FOREVER);
         }
         assert!((100..120).contains(&remembered), "{remembered}");

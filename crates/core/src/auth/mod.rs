@@ -28,6 +28,7 @@ mod resource;
 mod scopes;
 mod builder;
 mod credential_cache;
+mod store_backoff;
 
 pub use api_key::ApiKeys;
 pub use api_key::{KeyHash, new_key};
@@ -59,3 +60,4 @@ pub use policy::{Class, ItemKind, Policy, Visible};
 pub use principal::{Principal, PrincipalKind};
 pub use resource::{PublicUrl, RequestTarget};
 pub use scopes::{SCOPE_ADVICE, is_scope};
+pub use store_backoff::StoreBackoff;

@@ -60,9 +60,11 @@ impl Session {
         Self {
             revision: issue.revision,
             capabilities: issue.capabilities,
-            client_name: cut(issue.client_name, CLIENT_TEXT_MAX_BYTES).into(),
-            client_version: cut(issue.client_version, CLIENT_TEXT_MAX_BYTES).into(),
-            principal: cut(issue.principal, PRINCIPAL_MAX_BYTES).into(),
+            client_name: longshore_protocol::prefix(issue.client_name, CLIENT_TEXT_MAX_BYTES)
+                .into(),
+            client_version: longshore_protocol::prefix(issue.client_version, CLIENT_TEXT_MAX_BYTES)
+                .into(),
+            principal: longshore_protocol::prefix(issue.principal, PRINCIPAL_MAX_BYTES).into(),
             nonce,
             replica: issue.replica,
             issued: issue.now,
@@ -149,7 +151,7 @@ impl Session {
 
     /// Returns true if the session belongs to a principal.
     pub fn belongs_to(&self, principal: &str) -> bool {
-        *self.principal == *cut(principal, PRINCIPAL_MAX_BYTES)
+        *self.principal == *longshore_protocol::prefix(principal, PRINCIPAL_MAX_BYTES)
     }
 }
 
@@ -174,11 +176,6 @@ impl<'a> Reader<'a> {
         self.0 = tail;
         Some(head)
     }
-}
-
-/// The longest beginning of a text that fits.
-fn cut(text: &str, max: usize) -> &str {
-    &text[..longshore_protocol::floor_char_boundary(text, max)]
 }
 
 pub(super) fn log_name(nonce: &[u8; 16]) -> Arc<str> {

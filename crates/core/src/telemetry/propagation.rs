@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::trace::{
     BAGGAGE, Baggage, Propagation, Span, SpanDetails, TOLD_MAX_BYTES, TRACEPARENT, TRACESTATE,
-    TraceContext, Tracer, cut, new_span_id, of_headers,
+    TraceContext, Tracer, new_span_id, of_headers,
 };
 
 /// Trace context of a call, for the requests that it sends.
@@ -294,7 +294,9 @@ impl SpanDraft {
             if let AttributeValue::Text(text) = value
                 && TOLD_MAX_BYTES < text.len()
             {
-                *value = cut(text, TOLD_MAX_BYTES).to_owned().into();
+                *value = longshore_protocol::prefix(text, TOLD_MAX_BYTES)
+                    .to_owned()
+                    .into();
             }
         }
         asked.error_type = end.error_type;
@@ -307,7 +309,7 @@ impl SpanDraft {
             elapsed: begun.elapsed(),
             error: end
                 .message
-                .map(|text| cut(&text, TOLD_MAX_BYTES).to_owned()),
+                .map(|text| longshore_protocol::prefix(&text, TOLD_MAX_BYTES).to_owned()),
             about: SpanDetails::Asked(asked),
         });
     }

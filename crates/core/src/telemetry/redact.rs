@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use serde_json::{Map, Value, json};
+
+use crate::net::NamePatterns;
 
 /// Replacement for a secret value.
 const MASK: &str = "[redacted]";
@@ -13,7 +14,7 @@ const TEXT_MAX_BYTES: usize = 512;
 /// Redaction rules: which members to omit, and how much to keep of the others.
 #[derive(Debug)]
 pub struct Redaction {
-    names: GlobSet,
+    names: NamePatterns,
     max_bytes: usize,
 }
 
@@ -24,12 +25,8 @@ impl Redaction {
     ///
     /// The error is the first invalid pattern.
     pub fn new(names: &[String], max_bytes: usize) -> Result<Self, String> {
-        let mut globs = GlobSetBuilder::new();
-        for name in names {
-            let glob = GlobBuilder::new(name).case_insensitive(true).build();
-            globs.add(glob.map_err(|_| name.clone())?);
-        }
-        let names = globs.build().map_err(|_| names.join(", "))?;
+        let names = NamePatterns::ignoring_case(names.iter().map(String::as_str));
+        let names = names.map_err(|error| error.pattern)?;
         Ok(Self { names, max_bytes })
     }
 
@@ -69,8 +66,7 @@ impl Redaction {
                     *text = inner.to_string();
                 }
                 if TEXT_MAX_BYTES < text.len() {
-                    let shown =
-                        &text[..longshore_protocol::floor_char_boundary(text, TEXT_MAX_BYTES)];
+                    let shown = longshore_protocol::prefix(text, TEXT_MAX_BYTES);
                     *text = format!("{shown}... ({} bytes)", text.len());
                 }
             }

@@ -304,7 +304,7 @@ impl Tracer {
             request_id: id,
             resource_uri: uri
                 .and_then(message::string)
-                .map(|uri| cut(&uri, TOLD_MAX_BYTES).to_owned()),
+                .map(|uri| longshore_protocol::prefix(&uri, TOLD_MAX_BYTES).to_owned()),
             session: None,
             peer,
             arguments: arguments.map(|(redaction, arguments)| {
@@ -348,10 +348,6 @@ fn message_of(answer: &[u8]) -> Option<String> {
     }
     let envelope: Envelope = serde_json::from_slice(answer).ok()?;
     Some(envelope.error.message)
-}
-
-pub(super) fn cut(text: &str, bytes: usize) -> &str {
-    &text[..longshore_protocol::floor_char_boundary(text, bytes.min(text.len()))]
 }
 
 impl SpanBuilder {

@@ -4,6 +4,7 @@
 //! [`Environment::settings`] returns the derived settings, which any explicit setting overrides.
 
 mod address;
+mod clock;
 mod cloud;
 mod conflict;
 mod container;
@@ -20,6 +21,7 @@ mod system;
 mod tests;
 
 pub use address::address;
+pub use clock::{seconds_since_1970, unix_seconds};
 pub use cloud::{Platform, Provider};
 pub use conflict::{Conflict, Conflicts};
 pub use container::Container;

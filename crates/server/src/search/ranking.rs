@@ -45,10 +45,7 @@ impl Index {
             read(definition.name(), IN_NAME);
             read(definition.title.as_deref().unwrap_or_default(), IN_TITLE);
             let text = definition.description.as_deref().unwrap_or_default();
-            read(
-                &text[..longshore_protocol::floor_char_boundary(text, TEXT_MAX)],
-                IN_TEXT,
-            );
+            read(longshore_protocol::prefix(text, TEXT_MAX), IN_TEXT);
             let arguments = definition.input_schema.get("properties");
             for name in arguments
                 .and_then(|p| p.as_object())
@@ -71,7 +68,7 @@ impl Index {
     /// Positions of matching tools, best first. Ties keep the order of the list.
     pub(super) fn find(&self, query: &str) -> Vec<usize> {
         let mut scores: BTreeMap<usize, f64> = BTreeMap::new();
-        let query = &query[..longshore_protocol::floor_char_boundary(query, TEXT_MAX)];
+        let query = longshore_protocol::prefix(query, TEXT_MAX);
         let mut asked: Vec<String> = words_of(query).take(WORDS_MAX).collect();
         asked.sort();
         asked.dedup();

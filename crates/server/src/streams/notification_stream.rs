@@ -14,8 +14,8 @@ use super::registration::Registration;
 use super::subscriber::Subscriber;
 use super::{Streams, notice};
 use crate::auth::Principal;
+use crate::environment::unix_seconds;
 use crate::server::reply::JsonResponse;
-use crate::server::worker_state::unix_seconds;
 
 /// A notification stream.
 pub(super) struct NotificationStream {

@@ -1,7 +1,6 @@
 //! Client authentication with a signed assertion instead of a secret (RFC 7523, section 2.2: `private_key_jwt`).
 
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{
@@ -16,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use url::form_urlencoded::Serializer;
 
+use crate::environment::unix_seconds;
 use crate::seal::random_bytes;
 
 /// Validity of an assertion, in seconds.
@@ -108,9 +108,7 @@ impl ClientKeyConfig {
         token_url: &str,
         form: &mut Serializer<'_, String>,
     ) -> Result<(), ClientKeyError> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now = now.unwrap_or(Duration::ZERO).as_secs();
-        let assertion = self.assertion(client_id, token_url, now)?;
+        let assertion = self.assertion(client_id, token_url, unix_seconds())?;
         form.append_pair("client_assertion_type", ASSERTION_TYPE);
         form.append_pair("client_assertion", &assertion);
         Ok(())

@@ -3,7 +3,6 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::rand::SystemRandom;
@@ -17,9 +16,9 @@ use url::Url;
 
 use super::error::CredentialError;
 use super::header_value::{bearer_value, dpop_value};
+use crate::environment::unix_seconds;
 use crate::net::{Client, FetchedResponse, OutgoingRequest, challenge_parameter};
 use crate::seal::random_bytes;
-use crate::source::tokens::unix_seconds;
 
 /// Algorithm of the signatures, as in metadata.
 pub(crate) const ALGORITHM: &str = "ES256";
@@ -91,7 +90,7 @@ impl DpopKey {
         let mut claims = json!({
             "jti": URL_SAFE_NO_PAD.encode(random_bytes::<16>()),
             "htm": request.method.as_str(), "htu": without_query(&request.url),
-            "iat": unix_seconds(SystemTime::now()),
+            "iat": unix_seconds(),
         });
         if let Some(token) = token {
             claims["ath"] = encoded_digest(token).into();
@@ -258,7 +257,7 @@ mod tests {
             token: Some("abc"),
         };
         let verifier = DpopVerifier::default();
-        let now = unix_seconds(SystemTime::now());
+        let now = unix_seconds();
         let proof = verifier.verify(&shown, now).expect("a valid proof");
         let key = token.key.as_ref().expect("a key");
         assert_eq!(proof.thumbprint, key.thumbprint());

@@ -5,7 +5,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::{HeaderValue, StatusCode};
 use quick_cache::Weighter;
@@ -22,6 +21,7 @@ use super::oauth::{ACCESS_TOKEN, TOKEN_EXCHANGE};
 use super::token_request::{ISSUER_TIMEOUT, issuer_client, read_answer, read_token, token_request};
 use crate::auth::Principal;
 use crate::environment::Secret;
+use crate::environment::unix_seconds;
 use crate::net::{Client, FetchedResponse, Guard, OutgoingRequest};
 use crate::seal::digest;
 use crate::source::tokens::Granted;
@@ -210,7 +210,7 @@ impl OnBehalfOf {
         };
         let key = digest(&[token.as_bytes()]);
         loop {
-            let now = now();
+            let now = unix_seconds();
             match self.cache.get_value_or_guard_async(&key).await {
                 Ok(cached) if now < cached.until => return cached.result(),
                 Ok(_) => {
@@ -267,7 +267,7 @@ impl OnBehalfOf {
             answer = assertion.redeem(&answer, None).await?;
             issuer = assertion.url();
         }
-        let now = now();
+        let now = unix_seconds();
         // Parsed values take more memory than their text.
         let bytes = 512 + 2 * (token.len() + answer.body.len()) as u64;
         if is_rejection(answer.status) {
@@ -383,12 +383,6 @@ fn rejection_of(answer: &FetchedResponse) -> Rejection {
         status: answer.status,
         code: code.chars().filter(is_plain).take(CODE_MAX).collect(),
     }
-}
-
-/// Returns the time in seconds since 1970.
-fn now() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.unwrap_or(Duration::ZERO).as_secs()
 }
 
 impl fmt::Debug for OnBehalfOf {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::KeepError;
+use crate::environment::seconds_since_1970;
 use crate::net::{Client, Deadlines, FetchedResponse, Guard, OutgoingRequest};
 use crate::source::credentials::{CredentialError, DpopKey, read_answer, token_request};
 
@@ -194,7 +195,7 @@ fn margin() -> u64 {
 impl Grant {
     /// Returns true if the token is not due for a refresh.
     pub(crate) fn is_fresh(&self, now: SystemTime) -> bool {
-        let now = unix_seconds(now);
+        let now = seconds_since_1970(now);
         !self.access_token.is_empty()
             && self
                 .expires
@@ -224,7 +225,7 @@ impl Grant {
             .map(|seconds| seconds.min(1e9) as u64);
         self.is_bound = granted.is_bound();
         self.access_token = granted.access_token;
-        self.expires = life.map(|life| unix_seconds(now) + life);
+        self.expires = life.map(|life| seconds_since_1970(now) + life);
         self.margin = life.map_or(margin(), |life| margin().min(life / 2));
         if granted.refresh_token.is_some() {
             self.refresh_token = granted.refresh_token;
@@ -290,11 +291,6 @@ impl Grant {
         let proof = (self.client_id.as_str(), secret, self.secret_in_form);
         token_request(endpoint, form, proof)
     }
-}
-
-/// Returns a time in seconds since 1970.
-pub(crate) fn unix_seconds(now: SystemTime) -> u64 {
-    now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// Returns true for a URL on this machine, as in development, where `http` is allowed.

@@ -456,7 +456,7 @@ fn text_of(
         return Ok((String::new(), text));
     }
     let looks_so = || {
-        let start = &text[..longshore_protocol::floor_char_boundary(&text, 100)];
+        let start = longshore_protocol::prefix(&text, 100);
         start.to_ascii_lowercase().contains("<html")
     };
     let is_html = matches!(&*essence, "" | "text/html" | "application/xhtml+xml") || looks_so();
@@ -482,10 +482,7 @@ fn shown(text: &str) -> String {
     if text.len() <= SHOWN_BYTES {
         return text.to_owned();
     }
-    format!(
-        "{}…",
-        &text[..longshore_protocol::floor_char_boundary(text, SHOWN_BYTES)]
-    )
+    format!("{}…", longshore_protocol::prefix(text, SHOWN_BYTES))
 }
 
 #[cfg(test)]

@@ -310,10 +310,7 @@ fn shown(text: &str) -> String {
     if text.len() <= SHOWN_BYTES {
         return text.to_owned();
     }
-    format!(
-        "{}…",
-        &text[..longshore_protocol::floor_char_boundary(text, SHOWN_BYTES)]
-    )
+    format!("{}…", longshore_protocol::prefix(text, SHOWN_BYTES))
 }
 
 #[cfg(test)]

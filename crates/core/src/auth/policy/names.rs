@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use foldhash::fast::RandomState;
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use super::PolicyError;
+use crate::net::NamePatterns;
 
 /// A list of patterns, one of which must match.
 ///
@@ -15,7 +15,7 @@ use super::PolicyError;
 pub(super) struct Names {
     whole: HashSet<Box<str>, RandomState>,
     beginnings: Vec<Box<str>>,
-    globs: GlobSet,
+    others: NamePatterns,
 }
 
 impl Names {
@@ -33,7 +33,7 @@ impl Names {
             pattern: pattern.to_owned(),
         };
         let mut names = Self::default();
-        let mut globs = GlobSetBuilder::new();
+        let mut others = Vec::new();
         for pattern in patterns {
             match pattern.strip_suffix('*') {
                 _ if pattern.is_empty() => return Err(fault(pattern)),
@@ -41,13 +41,10 @@ impl Names {
                     names.whole.insert(pattern.as_str().into());
                 }
                 Some(beginning) if is_plain(beginning) => names.beginnings.push(beginning.into()),
-                _ => {
-                    let glob = GlobBuilder::new(pattern).literal_separator(false).build();
-                    globs.add(glob.map_err(|_| fault(pattern))?);
-                }
+                _ => others.push(pattern.as_str()),
             }
         }
-        names.globs = globs.build().map_err(|_| fault(&patterns.join(", ")))?;
+        names.others = NamePatterns::new(others).map_err(|error| fault(&error.pattern))?;
         Ok(Some(names))
     }
 
@@ -58,7 +55,7 @@ impl Names {
                 .beginnings
                 .iter()
                 .any(|start| name.starts_with(&**start))
-            || !self.globs.is_empty() && self.globs.is_match(name)
+            || !self.others.is_empty() && self.others.is_match(name)
     }
 }
 
@@ -83,9 +80,9 @@ mod tests {
     #[test]
     fn a_set_of_globs_is_made_only_where_one_is_needed() {
         let plain = names(&["read_file", "list_*", "*"]);
-        assert!(plain.globs.is_empty() && plain.is_match("anything"));
+        assert!(plain.others.is_empty() && plain.is_match("anything"));
         let globs = names(&["read_file", "*_file", "list_{a,b}", "a**"]);
-        assert_eq!((globs.globs.len(), globs.whole.len()), (3, 1));
+        assert_eq!((globs.others.len(), globs.whole.len()), (3, 1));
     }
 
     proptest! {
@@ -94,12 +91,7 @@ mod tests {
             patterns in prop::collection::vec("[ab*?/]{1,4}|[ab]{1,3}\\*|\\*|[ab./-]{1,3}|[ab]\\[a\\]", 1..4),
             name in "[ab./*-]{0,4}",
         ) {
-            let mut globs = GlobSetBuilder::new();
-            for pattern in &patterns {
-                let glob = GlobBuilder::new(pattern).literal_separator(false).build();
-                globs.add(glob.expect("a glob"));
-            }
-            let globs = globs.build().expect("globs");
+            let globs = NamePatterns::new(patterns.iter().map(String::as_str)).expect("globs");
             let names = Names::read("s", &patterns).expect("sound").expect("some");
             prop_assert_eq!(names.is_match(&name), globs.is_match(&name), "{:?} {}", patterns, name);
         }

@@ -300,8 +300,7 @@ impl Markdown {
         if text.len() <= left {
             self.text.push_str(text);
         } else {
-            self.text
-                .push_str(&text[..longshore_protocol::floor_char_boundary(text, left)]);
+            self.text.push_str(longshore_protocol::prefix(text, left));
             self.full = true;
         }
     }
