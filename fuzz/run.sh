@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")"
 
 seconds="${1:-60}"
-for target in envelope headers framing template; do
+for target in envelope headers framing request_framing template; do
     printf '\n== %s\n' "$target"
     mkdir -p "found/$target"
     cargo +nightly fuzz run --fuzz-dir . "$target" "found/$target" "corpus/$target" -- \

@@ -1,7 +1,7 @@
 //! Invariants of parsers of untrusted bytes, for the fuzz targets. `cargo test` does the same with every file in
 //! their corpora.
 
-pub use longshore_http::headers_hold as headers;
+pub use longshore_http::{headers_hold as headers, request_framing_holds as request_framing};
 pub use longshore_protocol::{envelope_holds as envelope, template_holds as template};
 pub use longshore_server::transport::stdio::framing_holds as framing;
 
@@ -39,6 +39,11 @@ mod tests {
     #[test]
     fn the_corpus_of_templates_holds() {
         replay("template", super::template, 20);
+    }
+
+    #[test]
+    fn the_corpus_of_request_framings_holds() {
+        replay("request_framing", super::request_framing, 20);
     }
 
     #[test]

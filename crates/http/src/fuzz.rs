@@ -3,9 +3,30 @@
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
 use super::config::{HttpConfig, HttpLimits};
+use super::framing::FramingCheck;
 use super::headers::Fields;
 use super::host_guard::HostGuard;
 use crate::server::{HeaderValueState, VersionHeader, read_header};
+
+/// Checks the framing of the requests of a connection, read as a whole and in pieces. The first byte is the size of the
+/// pieces.
+///
+/// # Panics
+///
+/// If the pieces make a difference.
+pub fn request_framing_holds(bytes: &[u8]) {
+    let Some((size, bytes)) = bytes.split_first() else {
+        return;
+    };
+    let read = |size: usize| {
+        let mut check = FramingCheck::default();
+        let mut pieces = bytes.chunks(size);
+        let found = pieces.find_map(|piece| check.read(piece).ambiguous);
+        (found, check.is_in_head(), check.is_in_body())
+    };
+    let size = usize::from(*size).max(1);
+    assert_eq!(read(size), read(usize::MAX), "by {size}");
+}
 
 /// Reads lines `name: value` as the fields of a request, a first line without a colon as its target, and asks
 /// everything of them that is asked of a request.

@@ -84,7 +84,7 @@ mod worker;
 pub use admin::AdminListener;
 pub use config::{AdminConfig, HttpConfig, HttpLimits, SocketMode};
 #[cfg(any(fuzzing, test, feature = "testing"))]
-pub use fuzz::headers_hold;
+pub use fuzz::{headers_hold, request_framing_holds};
 pub use in_process::InProcess;
 
 pub use custom_routes::PublicPaths;

@@ -364,7 +364,7 @@ pub fn finish(
 }
 
 /// Appends what [`finish`] adds.
-#[inline]
+#[inline(always)]
 pub fn push_end(
     out: &mut Vec<u8>,
     snapshot: &Snapshot,

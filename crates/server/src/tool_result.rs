@@ -58,6 +58,7 @@ pub(super) fn success(snapshot: &Snapshot, revision: Revision, id: &str, output:
 
 /// Response to a successful call whose result is large. A text that needs no escapes is sent as it is, without a copy. The
 /// reservation lasts until the largest part was sent.
+#[cold]
 pub(super) fn large_success(
     snapshot: &Snapshot,
     revision: Revision,
@@ -86,7 +87,7 @@ pub(super) fn large_success(
 }
 
 /// Ends the content, and appends the other members of a result.
-#[inline]
+#[inline(always)]
 fn push_rest(out: &mut Vec<u8>, revision: Revision, output: &Output) {
     out.push(b']');
     if let Some(json) = output.structured.as_deref()

@@ -66,7 +66,7 @@ impl ConnectionState {
         &self.h1.head_cache
     }
 
-    /// Records bytes that were read, and what they have shown about requests that have not begun.
+    /// Records bytes that were read; `answered` if some were written since the last read.
     #[inline]
     pub(crate) fn has_read(&self, bytes: usize, answered: bool) {
         if bytes == 0 {
