@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use memchr::memchr2;
+use multiversion::multiversion;
 
 use super::is_special;
 
@@ -71,7 +72,7 @@ impl<'a> JsonString<'a> {
 
 /// Returns the number of leading bytes of a string without quote, backslash or control character.
 ///
-/// Eight bytes at a time, and long runs 64 at a time in a form that compiles to vector instructions.
+/// Eight bytes at a time, and longer runs in a form that compiles to vector instructions.
 #[inline(always)]
 pub(crate) fn plain_prefix(bytes: &[u8]) -> usize {
     plain_prefix_by(bytes, plain_run)
@@ -105,25 +106,39 @@ fn plain_prefix_by(bytes: &[u8], run: impl FnOnce(&[u8]) -> usize) -> usize {
 
 #[inline(never)]
 fn plain_run(bytes: &[u8]) -> usize {
+    let mut at = plain_chunks::<64>(bytes, LONG_BYTES / 64);
+    if at == LONG_BYTES {
+        at += plain_long_run(&bytes[at..]);
+        at += plain_chunks::<64>(&bytes[at..], usize::MAX);
+    }
+    at + plain_words(&bytes[at..])
+}
+
+/// Length from which a run is worth the choice of instructions.
+const LONG_BYTES: usize = 512;
+
+/// [`plain_chunks`] with the widest instructions that the processor has: 3 times as fast with AVX-512 as without, and twice
+/// with AVX2.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512vl", "x86_64+avx2"))]
+fn plain_long_run(bytes: &[u8]) -> usize {
+    plain_chunks::<256>(bytes, usize::MAX)
+}
+
+/// Returns the number of bytes in leading chunks without quote, backslash or control character.
+#[inline(always)]
+fn plain_chunks<const CHUNK: usize>(bytes: &[u8], chunks_max: usize) -> usize {
     let mut at = 0;
     // Bytes instead of truth values, and no early end: so it compiles to vector instructions.
     let special = |found: u8, b: &u8| {
         found | u8::from(*b < 0x20) | u8::from(*b == b'"') | u8::from(*b == b'\\')
     };
-    // The end of each chunk costs a dozen instructions.
-    for chunk in bytes.chunks_exact(256) {
+    for chunk in bytes.chunks_exact(CHUNK).take(chunks_max) {
         if chunk.iter().fold(0, special) != 0 {
             break;
         }
-        at += 256;
+        at += CHUNK;
     }
-    for chunk in bytes[at..].chunks_exact(64) {
-        if chunk.iter().fold(0, special) != 0 {
-            break;
-        }
-        at += 64;
-    }
-    at + plain_words(&bytes[at..])
+    at
 }
 
 fn plain_words(bytes: &[u8]) -> usize {
