@@ -94,7 +94,7 @@ impl ClientCertificate {
 
     /// Returns true if a name of this kind matches.
     pub(super) fn has(&self, kind: CertificateName, names: &NamePatterns) -> bool {
-        let any = |all: &[Box<str>]| all.iter().any(|name| names.is_match(&**name));
+        let any = |all: &[Box<str>]| all.iter().any(|name| names.is_match(name));
         match kind {
             CertificateName::Uri => any(&self.uris),
             CertificateName::Dns => any(&self.dns),

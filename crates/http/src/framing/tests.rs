@@ -277,6 +277,10 @@ proptest! {
 }
 
 /// The requests that hyper serves from text that arrives in pieces, with their bodies if those are complete.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the bodies are those of this test"
+)]
 async fn served_by_hyper(text: &str, cuts: &[usize]) -> Vec<Seen> {
     let served = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&served);
