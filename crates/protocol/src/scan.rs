@@ -265,27 +265,26 @@ impl<'a> Scanner<'a> {
     /// Reads a string.
     #[inline(always)]
     pub fn string(&mut self) -> Result<JsonString<'a>, ScanError> {
-        if self.peek() != Some(b'"') {
-            return self.error("expected a string");
-        }
-        self.at += 1;
-        let start = self.at;
-        let escaped = self.rest_of_string()?;
-        Ok(JsonString {
-            raw: self.text.get(start..self.at - 1).unwrap_or_default(),
-            escaped,
-        })
+        self.string_by(Self::rest_of_string)
     }
 
     /// Reads a string of a text that a scanner has read before without an error, which is faster for long ones.
     #[inline(always)]
     pub fn scanned_string(&mut self) -> Result<JsonString<'a>, ScanError> {
+        self.string_by(Self::rest_of_scanned_string)
+    }
+
+    #[inline(always)]
+    fn string_by(
+        &mut self,
+        rest: impl FnOnce(&mut Self) -> Result<bool, ScanError>,
+    ) -> Result<JsonString<'a>, ScanError> {
         if self.peek() != Some(b'"') {
             return self.error("expected a string");
         }
         self.at += 1;
         let start = self.at;
-        let escaped = self.rest_of_scanned_string()?;
+        let escaped = rest(self)?;
         Ok(JsonString {
             raw: self.text.get(start..self.at - 1).unwrap_or_default(),
             escaped,
