@@ -182,7 +182,7 @@ impl Repeater {
     }
 }
 
-/// The same tool without state, with state, with an extractor, and as a method.
+/// Returns calls of one tool without state, with state, with an extractor, and as a method.
 pub fn with_state() -> Vec<Scenario> {
     let app = App::new()
         .config(Config::default())
@@ -266,7 +266,7 @@ impl Server {
         self.scenario(name, &headers, method, params)
     }
 
-    /// Returns so many stateless requests, each of which `change` completes.
+    /// Returns `count` stateless requests, each completed by `change`.
     fn stateless_requests(
         &self,
         method: &str,

@@ -1,4 +1,4 @@
-//! What the benchmarks measure, each part by itself. No part of the interface: anything here may change at any time.
+//! Parts of the server for benchmarks. Not part of the public API: anything here may change at any time.
 
 use std::future::poll_fn;
 use std::net::Ipv4Addr;
@@ -19,29 +19,29 @@ use crate::seal::{KeyRing, OpenedSessions, Purpose, Session, SessionIssue};
 use crate::telemetry::Metrics;
 use crate::transport::http::{HttpConfig, InProcess};
 
-/// A server that is given requests and gives answers as its workers do, without sockets and without hyper.
+/// Server that handles requests as its workers do, without sockets and without hyper.
 #[derive(Debug)]
 pub struct Pipeline(InProcess);
 
-/// The body of an answer in its pieces, and the session that it opens.
+/// Body of a response in its pieces, and the session that it opens.
 #[derive(Debug, Default)]
 pub struct Answered {
-    /// What is particular to the request.
+    /// First piece, specific to the request.
     pub head: Bytes,
-    /// What is not.
+    /// Second piece, shared by responses.
     pub rest: Bytes,
-    /// What comes behind that, if it is in more pieces.
+    /// Further pieces.
     pub more: Vec<Bytes>,
     /// The value of `Mcp-Session-Id`.
     pub session: Option<HeaderValue>,
 }
 
 impl Pipeline {
-    /// The server that an application makes.
+    /// Creates the server of an application.
     ///
     /// # Errors
     ///
-    /// Whatever is wrong with its tools or settings.
+    /// Invalid tools or settings.
     pub fn new(app: App) -> Result<Self, AppError> {
         Self::with_keys(app, None)
     }
@@ -50,7 +50,7 @@ impl Pipeline {
     ///
     /// # Errors
     ///
-    /// Whatever is wrong with its tools or settings.
+    /// Invalid tools or settings.
     pub fn with_keys(app: App, keys: Option<&str>) -> Result<Self, AppError> {
         let mut config = HttpConfig::default();
         config.limits.connection_requests = u32::MAX;
@@ -58,7 +58,7 @@ impl Pipeline {
         Ok(Self(InProcess::new(server, gate, config)))
     }
 
-    /// One request.
+    /// Handles one request.
     pub async fn respond(&self, request: Request<Bytes>) -> Answered {
         let mut response = self.0.serve(request.map(Body::from)).await;
         let body = response.body_mut();

@@ -41,14 +41,14 @@ enum Position {
     /// In a head, or before one.
     #[default]
     Head,
-    /// In a body with so many bytes to come.
+    /// In a body, with its number of missing bytes.
     Body(u64),
     Chunks(Chunks),
     /// Behind an ambiguous request: no further request is served.
     Ambiguous,
 }
 
-/// What the bytes of one read have shown.
+/// Results of one read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Findings {
     /// Number of the request that can be framed in two ways.
@@ -128,7 +128,7 @@ impl FramingCheck {
         Findings::default()
     }
 
-    /// So many bytes of a body follow.
+    /// Continues with a body of `bytes` bytes, or with the next head if there are none.
     #[inline]
     fn body_of(&mut self, bytes: u64) {
         self.position = match bytes {
@@ -159,12 +159,12 @@ impl FramingCheck {
     }
 }
 
-/// How a body ends.
+/// Framing of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Framing {
-    /// After so many bytes.
+    /// Length in bytes.
     Length(u64),
-    /// With its last chunk.
+    /// Ends with its last chunk.
     Chunked,
 }
 

@@ -2,8 +2,7 @@
 //!
 //! Clients reuse connections and send the same head with each request, except for the body length. The results of its
 //! fields are then reused: framing, Host and Origin, media types, and protocol headers. Authentication still runs for
-//! each request. A call costs a tenth less by it; [performance notes](../../../docs/dev/performance-notes.md) have the
-//! measurement.
+//! each request. `docs/dev/performance-notes.md` has the measured gain.
 //!
 //! Only exact repetition counts: all bytes are equal, except for the digits of `Content-Length`, which are parsed
 //! again. The comparison takes constant time, since heads may hold credentials and callers may share a connection.

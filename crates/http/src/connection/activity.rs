@@ -1,5 +1,4 @@
-//! What a connection is doing, and since when: the transitions of HTTP/1 connections, and the one value that the sweep
-//! reads.
+//! Phases of a connection: the transitions of HTTP/1, and the value that is published to the sweep.
 //!
 //! ```mermaid
 //! stateDiagram-v2
@@ -44,7 +43,7 @@ pub(crate) enum Phase {
     Http2,
 }
 
-/// What happens on a connection.
+/// Event on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     TlsHandshake,

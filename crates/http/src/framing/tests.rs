@@ -15,7 +15,7 @@ use super::*;
 
 const HEAD: &str = "POST /mcp HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n";
 
-/// What the check has found in text that arrives in pieces of these lengths, and the check.
+/// Reads text in pieces of these lengths. Returns the ambiguous request, and the check.
 fn read(text: &str, cuts: &[usize]) -> (Option<u32>, FramingCheck) {
     let mut check = FramingCheck::default();
     let mut ambiguous = None;

@@ -96,20 +96,23 @@ impl<'a> Scanner<'a> {
     /// Reads up to and including the closing quote; says whether there was an escape.
     #[inline(always)]
     pub(super) fn rest_of_string(&mut self) -> Result<bool, ScanError> {
-        let bytes = self.text.as_bytes();
-        self.at += plain_prefix(bytes.get(self.at..).unwrap_or_default());
-        if bytes.get(self.at) == Some(&b'"') {
-            self.at += 1;
-            return Ok(false);
-        }
-        self.rest_of_escaped_string()
+        self.rest_of_string_by(plain_prefix)
     }
 
     /// Like [`rest_of_string`](Self::rest_of_string), for a text that was scanned before.
     #[inline(always)]
     pub(super) fn rest_of_scanned_string(&mut self) -> Result<bool, ScanError> {
+        self.rest_of_string_by(scanned_prefix)
+    }
+
+    /// `prefix` returns the number of bytes in front of the first quote, backslash or control character.
+    #[inline(always)]
+    fn rest_of_string_by(
+        &mut self,
+        prefix: impl FnOnce(&[u8]) -> usize,
+    ) -> Result<bool, ScanError> {
         let bytes = self.text.as_bytes();
-        self.at += scanned_prefix(bytes.get(self.at..).unwrap_or_default());
+        self.at += prefix(bytes.get(self.at..).unwrap_or_default());
         if bytes.get(self.at) == Some(&b'"') {
             self.at += 1;
             return Ok(false);
