@@ -19,7 +19,7 @@ pub struct Output {
     #[doc(hidden)]
     pub structured: Option<String>,
     #[doc(hidden)]
-    pub meta: Option<Map<String, Value>>,
+    pub meta: Option<Box<Map<String, Value>>>,
     /// `isError`: the content says why it failed.
     #[doc(hidden)]
     pub is_error: bool,
@@ -103,7 +103,7 @@ impl Output {
     /// Adds `_meta` to the result. Keys need a prefix of their owner's, for example `com.example/cost`.
     #[must_use]
     pub fn with_meta(mut self, meta: Map<String, Value>) -> Self {
-        self.meta = Some(meta);
+        self.meta = Some(Box::new(meta));
         self
     }
 }

@@ -36,7 +36,7 @@ pub(super) fn success(snapshot: &Snapshot, revision: Revision, id: &str, output:
         + structured.map_or(0, |s| 2 * s.len())
         + 1
         + is_error(output).len()
-        + end_len(snapshot, revision, output.meta.as_ref());
+        + end_len(snapshot, revision, output.meta.as_deref());
     let mut out = begin(id, capacity);
     out.extend_from_slice(CONTENT);
     match &output.content {
@@ -53,7 +53,7 @@ pub(super) fn success(snapshot: &Snapshot, revision: Revision, id: &str, output:
         }
     }
     push_rest(&mut out, revision, output);
-    finish(out, snapshot, revision, output.meta.as_ref())
+    finish(out, snapshot, revision, output.meta.as_deref())
 }
 
 /// Response to a successful call whose result is large. A text that needs no escapes is sent as it is, without a copy. The
@@ -79,7 +79,7 @@ pub(super) fn large_success(
             let mut end = Vec::with_capacity(128);
             end.extend_from_slice(TEXT_ENDS);
             push_rest(&mut end, revision, &output);
-            push_end(&mut end, snapshot, revision, output.meta.as_ref());
+            push_end(&mut end, snapshot, revision, output.meta.as_deref());
             Reply::pieces(head.into(), SharedBytes::Several([text, end.into()].into()))
         }
         _ => success(snapshot, revision, id, &output).with_reservation(reservation),

@@ -143,14 +143,14 @@ fn output(called: Called<'_>, links: &Links, principal: &Principal) -> Output {
     };
     output.structured = called.structured_content.map(|json| json.get().to_owned());
     output.is_error = called.is_error;
-    output.meta = called.meta.map(|mut meta| {
+    let meta = called.meta.map(|mut meta| {
         meta.remove("io.modelcontextprotocol/serverInfo");
         // Tasks of the upstream are not visible here.
         meta.remove("io.modelcontextprotocol/related-task");
         links.rename_view(&mut meta);
         meta
     });
-    output.meta = output.meta.filter(|meta| !meta.is_empty());
+    output.meta = meta.filter(|meta| !meta.is_empty()).map(Box::new);
     output
 }
 
