@@ -50,7 +50,6 @@ pub struct CallContext {
     pub extensions: Option<Arc<Extensions>>,
     /// Values of the application that the extractors of this call have declared.
     #[doc(hidden)]
-    #[doc(hidden)]
     pub state: OnceLock<Arc<Provided>>,
     /// Time limit of the call; `None` for no limit.
     #[doc(hidden)]
@@ -74,11 +73,20 @@ impl CallContext {
     /// ```
     pub fn for_test() -> Self {
         Self {
-            principal: Arc::new(Principal::anonymous()),
+            request_id: RequestId::from_json("1"),
+            ..Self::vacant(Arc::new(Principal::anonymous()))
+        }
+    }
+
+    /// Creates a context of a caller without a call.
+    #[doc(hidden)]
+    pub fn vacant(principal: Arc<Principal>) -> Self {
+        Self {
+            principal,
             share: ShareKey::NONE,
             address: None,
             session: None,
-            request_id: RequestId::from_json("1"),
+            request_id: RequestId::from_json(""),
             meta: None,
             headers: None,
             extensions: None,
@@ -88,6 +96,39 @@ impl CallContext {
             replay: ReplaySession::default(),
             onward: TraceLink::default(),
         }
+    }
+
+    /// Drops everything that belongs to the call, but not the caller.
+    #[doc(hidden)]
+    #[inline]
+    pub fn vacate(&mut self) {
+        let Self {
+            principal: _,
+            share: _,
+            address: _,
+            session,
+            request_id,
+            meta,
+            headers,
+            extensions,
+            state,
+            timeout: _,
+            outlet,
+            replay,
+            onward,
+        } = self;
+        *session = None;
+        if let IdText::Long(_) = request_id.0 {
+            *request_id = RequestId::from_json("");
+        }
+        *meta = None;
+        *headers = None;
+        *extensions = None;
+        drop(state.take());
+        outlet.vacate();
+        replay.vacate();
+        onward.carried = None;
+        onward.tracer = None;
     }
 
     /// Sets the caller, for unit tests of a tool that reads it.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -24,7 +24,8 @@ pub struct Notifier {
     spoke: AtomicBool,
     /// The reader should detach and resume later.
     release_connection: AtomicBool,
-    queue: Mutex<Queue>,
+    /// Created by the first message or reader: most calls have neither.
+    queue: OnceLock<Box<Mutex<Queue>>>,
 }
 
 /// Messages that the caller requested.
@@ -86,6 +87,29 @@ impl Notifier {
             wanted,
             ..Self::default()
         }
+    }
+
+    /// Drops what belongs to a call, so that another one can begin.
+    #[inline]
+    pub fn vacate(&mut self) {
+        let Self {
+            wanted,
+            cancelled,
+            spoke,
+            release_connection,
+            queue,
+        } = self;
+        wanted.progress_token = None;
+        *cancelled.get_mut() = false;
+        *spoke.get_mut() = false;
+        *release_connection.get_mut() = false;
+        drop(queue.take());
+    }
+
+    /// Sets the messages that the caller of a new call has requested.
+    #[inline]
+    pub fn request(&mut self, wanted: NotifyOptions) {
+        self.wanted = wanted;
     }
 
     /// Returns true if the caller requested progress.
@@ -200,7 +224,10 @@ impl Notifier {
 
     /// Returns and resets the number of dropped messages.
     pub fn take_dropped(&self) -> Dropped {
-        std::mem::take(&mut self.queue().dropped)
+        match self.queue.get() {
+            Some(_) => std::mem::take(&mut self.queue().dropped),
+            None => Dropped::default(),
+        }
     }
 
     /// Asks a reader that can resume to detach now.
@@ -225,7 +252,8 @@ impl Notifier {
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        let queue = self.queue.get_or_init(Box::default);
+        queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -34,6 +34,7 @@ mod client_requests;
 mod completion;
 mod config;
 mod content;
+mod context_pool;
 mod custom;
 mod dispatch;
 mod errors;

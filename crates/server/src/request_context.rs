@@ -2,17 +2,18 @@
 
 use std::net::IpAddr;
 use std::ops::Deref;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Extensions, HeaderMap};
 
+use super::context_pool;
 use super::param_headers::McpHeaders;
 use super::running_call::{OnDisconnect, Resumption};
 use crate::auth::Principal;
 use crate::catalog::{
-    CallContext, Client, LogLevel, Notifier, NotifyOptions, QueueLimits, ReplaySession, RequestId,
+    CallContext, Client, LogLevel, NotifyOptions, QueueLimits, ReplaySession, RequestId,
 };
 use crate::limit::share_of;
 use crate::net::ShareKey;
@@ -309,13 +310,13 @@ impl<'a> Caller<'a> {
         replay: ReplaySession,
         timeout: Duration,
     ) -> Arc<CallContext> {
-        let outlet = Notifier::new(NotifyOptions {
+        let wanted = NotifyOptions {
             progress_token: progress_token(request),
             progress_messages: self.revision.has_annotations(),
             log_level,
             room: self.room,
-        });
-        self.context_with(outlet, headers, request, replay, Some(timeout))
+        };
+        self.context_with(wanted, headers, request, replay, Some(timeout))
     }
 
     /// Creates a context without a channel to the client: its notifications are dropped, and it can send no requests.
@@ -326,33 +327,47 @@ impl<'a> Caller<'a> {
         why_nobody: &'static str,
     ) -> Arc<CallContext> {
         let replay = ReplaySession::new(Client::Unreachable(why_nobody));
-        self.context_with(Notifier::default(), headers, request, replay, None)
+        self.context_with(NotifyOptions::default(), headers, request, replay, None)
     }
 
     #[inline]
     fn context_with(
         self,
-        outlet: Notifier,
+        wanted: NotifyOptions,
         headers: Option<Headers<'_>>,
         request: &Request<'_>,
         replay: ReplaySession,
         timeout: Option<Duration>,
     ) -> Arc<CallContext> {
-        let extensions = headers.as_ref().and_then(|headers| headers.extensions);
-        Arc::new(CallContext {
-            onward: self.onward(request),
-            principal: Arc::clone(self.principal),
-            share: self.share(),
-            address: self.address,
-            session: self.session.cloned(),
-            request_id: RequestId::from_json(request.id),
-            meta: request.params.rare().own_meta.map(Box::from),
-            extensions: extensions.cloned(),
-            state: OnceLock::new(),
-            timeout,
-            headers: headers.map(|headers| std::mem::take(headers.all)),
-            outlet,
-            replay,
+        context_pool::take(self.principal, |context| {
+            let CallContext {
+                principal: _,
+                share,
+                address,
+                session,
+                request_id,
+                meta,
+                headers: all,
+                extensions,
+                state: _,
+                timeout: limit,
+                outlet,
+                replay: rounds,
+                onward,
+            } = context;
+            *onward = self.onward(request);
+            *share = self.share();
+            *address = self.address;
+            *session = self.session.cloned();
+            *request_id = RequestId::from_json(request.id);
+            *meta = request.params.rare().own_meta.map(Box::from);
+            if let Some(headers) = headers {
+                *extensions = headers.extensions.cloned();
+                *all = Some(std::mem::take(headers.all));
+            }
+            *limit = timeout;
+            outlet.request(wanted);
+            *rounds = replay;
         })
     }
 }

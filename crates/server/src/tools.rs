@@ -7,7 +7,7 @@ use super::errors::{invalid_params, missing_scopes};
 use super::execute::Call;
 use super::parts::Server;
 use super::reply::{HandlerError, HandlerResult, MaybeReady, RejectReason, Reply};
-use super::request_context::{Caller, Headers, RequestContext};
+use super::request_context::{Caller, RequestContext};
 use super::running_call;
 use super::running_call::{CallOptions, CallOutcome, OnDisconnect};
 use super::snapshot::Snapshot;
@@ -16,7 +16,7 @@ use super::tasks::TaskCall;
 use super::text::truncated;
 use super::tool_response::{ResultOwner, ResultWriter};
 use super::tool_search::{ResolvedCall, resolve_call};
-use super::{audit_record, stateless, tasks};
+use super::{audit_record, context_pool, stateless, tasks};
 use crate::auth::ItemKind;
 use crate::catalog::{
     Arguments, CallContext, CatalogTool, InvalidArguments, MissingScopes, TaskSupport,
@@ -45,7 +45,7 @@ pub(super) fn call(
     let PreparedCall {
         entry,
         arguments,
-        mut context,
+        context,
         options,
         limits,
     } = prepared;
@@ -64,7 +64,7 @@ pub(super) fn call(
         start: |context| entry.tool.call(context, arguments),
     };
     let response = server.calls.execute(cx, call, writer);
-    return_headers(&mut context, request_context.headers);
+    context_pool::put(context, request_context.headers);
     Ok(response)
 }
 
@@ -269,18 +269,6 @@ fn permitted_tool<'g>(
         check_scopes(caller, id, &all)?;
     }
     Ok(entry)
-}
-
-/// Returns the headers to the request, unless the tool kept the context. The map keeps its capacity for the next
-/// request.
-#[inline]
-fn return_headers(context: &mut Arc<CallContext>, headers: Option<Headers<'_>>) {
-    if let Some(headers) = headers
-        && let Some(context) = Arc::get_mut(context)
-        && let Some(taken) = context.headers.take()
-    {
-        *headers.all = taken;
-    }
 }
 
 /// AUTH-09: the error lists all scopes that the call needs.

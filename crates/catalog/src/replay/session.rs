@@ -142,6 +142,21 @@ impl ReplaySession {
         }
     }
 
+    /// Drops what belongs to a call, so that another one can begin.
+    #[inline]
+    pub fn vacate(&mut self) {
+        let Self {
+            client,
+            replay,
+            driver,
+            task,
+        } = self;
+        *client = Client::default();
+        drop(replay.take());
+        *driver = AtomicWaker::new();
+        *task = TaskPhase::default();
+    }
+
     // The client.
 
     /// Returns true if the client has declared an ability.
