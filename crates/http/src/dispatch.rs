@@ -88,7 +88,7 @@ impl Origin<'_> {
     pub(super) fn dispatch_public(&self, head: &mut Parts, body: Bytes) -> Dispatched {
         let path = self.router.path(&head.uri);
         let Some(public) = self.router.layers.public_at(path).cloned() else {
-            return Dispatched::Done(HttpError::NotFound.into_problem());
+            return Dispatched::done(HttpError::NotFound.into_problem());
         };
         let mut request = Request::new(body);
         *request.method_mut() = head.method.clone();
@@ -138,7 +138,7 @@ impl RequestContext<'_> {
                 let handled = endpoint.handle_other(&method, self, &mut head.headers)?;
                 Ok(match handled {
                     OtherMethod::Reply(reply) => reply.into(),
-                    OtherMethod::Response(response) => Dispatched::Done(response),
+                    OtherMethod::Response(response) => Dispatched::done(response),
                 })
             }
             Protected::Legacy => legacy::dispatch(self, cx, head.uri.query(), body),
@@ -154,7 +154,7 @@ impl RequestContext<'_> {
             Protected::Page(_) if self.principal.kind() == PrincipalKind::Anonymous => {
                 Err(HttpError::ForOperators.into())
             }
-            Protected::Page(page) => Ok(Dispatched::Done(
+            Protected::Page(page) => Ok(Dispatched::done(
                 page.respond(&router.endpoint.server, true),
             )),
             Protected::Custom => self.dispatch_custom(head, body.unwrap_or_default()),

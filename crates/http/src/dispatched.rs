@@ -20,8 +20,15 @@ pub(super) enum Dispatched {
     /// Reply of the server, from which [`RequestContext::respond`](super::context::RequestContext::respond) builds the response.
     Ready(Reply),
     Reply(Waiting<Reply>),
-    Done(Response<Body>),
+    Done(Box<Response<Body>>),
     Respond(Waiting<Outcome>),
+}
+
+impl Dispatched {
+    /// A complete response.
+    pub(super) fn done(response: Response<Body>) -> Self {
+        Self::Done(Box::new(response))
+    }
 }
 
 impl From<MaybeReady> for Dispatched {

@@ -34,7 +34,7 @@ pub(super) fn dispatch(
     match server.post_sse_message(cx, by, request.principal, id, &body) {
         Ok(posted) => {
             tokio::spawn(posted);
-            Ok(Dispatched::Done(accepted()))
+            Ok(Dispatched::done(accepted()))
         }
         Err(refusal) => Ok(Dispatched::Ready(refusal)),
     }

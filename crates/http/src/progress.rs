@@ -57,6 +57,12 @@ enum Stage {
     Respond(Waiting<Outcome>),
 }
 
+/// What the last stage leaves. A response is large and is moved as a whole, so it is built from the reply last.
+enum Finished {
+    Reply(Reply),
+    Response(Box<Response<Body>>),
+}
+
 impl Progress {
     #[inline]
     pub(super) fn new() -> Self {
@@ -76,7 +82,12 @@ impl Progress {
         head: &mut Parts,
         body: &mut Body,
     ) -> Poll<Response<Body>> {
-        let outcome = ready!(self.advance(cx, (origin, summary), head, body));
+        let finished = ready!(self.advance(cx, (origin, summary), head, body));
+        let outcome = match finished {
+            Ok(Finished::Reply(reply)) => self.respond(reply, (origin, summary), head),
+            Ok(Finished::Response(response)) => Ok(*response),
+            Err(rejection) => Err(rejection),
+        };
         Poll::Ready(match outcome {
             Ok(response) => response,
             Err(rejection) => self.reject(rejection, origin, head),
@@ -100,12 +111,12 @@ impl Progress {
         (origin, summary): (&Origin<'_>, &Summary),
         head: &mut Parts,
         body: &mut Body,
-    ) -> Poll<Outcome> {
+    ) -> Poll<Result<Finished, Rejection>> {
         loop {
             let dispatched = match &mut self.stage {
                 Stage::Route => match self.find(origin, head) {
                     Ok(None) => continue,
-                    Ok(Some(response)) => return Poll::Ready(Ok(response)),
+                    Ok(Some(response)) => return Poll::Ready(Ok(Finished::Response(response))),
                     Err(rejection) => return Poll::Ready(Err(rejection)),
                 },
                 Stage::Authenticate(found) => {
@@ -135,13 +146,11 @@ impl Progress {
                     self.dispatch(cx, (origin, summary), head, Some(bytes))?
                 }
                 Stage::Reply(reply) => Dispatched::Ready(ready!(reply.as_mut().poll(cx))),
-                Stage::Respond(response) => return response.as_mut().poll(cx),
+                Stage::Respond(response) => Dispatched::done(ready!(response.as_mut().poll(cx))?),
             };
             match dispatched {
-                Dispatched::Ready(reply) => {
-                    return Poll::Ready(self.respond(reply, (origin, summary), head));
-                }
-                Dispatched::Done(response) => return Poll::Ready(Ok(response)),
+                Dispatched::Ready(reply) => return Poll::Ready(Ok(Finished::Reply(reply))),
+                Dispatched::Done(response) => return Poll::Ready(Ok(Finished::Response(response))),
                 Dispatched::Reply(reply) => self.stage = Stage::Reply(reply),
                 Dispatched::Respond(response) => self.stage = Stage::Respond(response),
             }
@@ -155,7 +164,7 @@ impl Progress {
         &mut self,
         origin: &Origin<'_>,
         head: &mut Parts,
-    ) -> Result<Option<Response<Body>>, Rejection> {
+    ) -> Result<Option<Box<Response<Body>>>, Rejection> {
         let router = origin.router;
         let Some(route) = router.find(head) else {
             return Err(HttpError::NotFound.into());
@@ -168,7 +177,8 @@ impl Progress {
         if let Some(open) = open
             && open != Open::Public
         {
-            return origin.open_page(open, route, head).map(Some);
+            let page = origin.open_page(open, route, head)?;
+            return Ok(Some(Box::new(page)));
         }
         if let Some(client) = origin.client
             && let Err(refused) = router.endpoint.server.limits.arrive(client.address)

@@ -46,7 +46,7 @@ impl RestCall<'_> {
                     .into(),
                 Err(detail) => {
                     let problem = problem(StatusCode::BAD_REQUEST, detail);
-                    Dispatched::Done(problem_response(StatusCode::BAD_REQUEST, &problem))
+                    Dispatched::done(problem_response(StatusCode::BAD_REQUEST, &problem))
                 }
             },
             Rest::Tool => {
@@ -63,9 +63,9 @@ impl RestCall<'_> {
                     .into()
             }
             Rest::OpenApi => Dispatched::Respond(openapi::describe(request)),
-            Rest::Info => Dispatched::Done(json_response(&server.info())),
-            Rest::Version => Dispatched::Done(json_response(&server.version())),
-            Rest::Ping => Dispatched::Done(json_response(&json!({"status": "ok"}))),
+            Rest::Info => Dispatched::done(json_response(&server.info())),
+            Rest::Version => Dispatched::done(json_response(&server.version())),
+            Rest::Ping => Dispatched::done(json_response(&json!({"status": "ok"}))),
         })
     }
 }
