@@ -84,7 +84,7 @@ fn check(args: CheckArgs) -> Result<(), Failure> {
         || "without a file".to_owned(),
         |file| format!("with {}", file.display()),
     );
-    output::start_logging(&loaded.config.log, &Probe::real())?;
+    output::start_logging(&loaded.config.log, Probe::real())?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -218,7 +218,7 @@ fn next(folder: &Path, rust: bool) -> String {
         true => String::new(),
         false => format!("cd {} && ", quoted(folder)),
     };
-    let address = address(&Probe::real());
+    let address = address(Probe::real());
     format!(
         "\nnext   {enter}cargo test       tests its tools; the first build takes a minute or two\n       \
          {enter}cargo run        serves it at {address}"

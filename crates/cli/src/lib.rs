@@ -371,7 +371,7 @@ impl Cli {
 
 /// Runs the command line. The exit code is 0 on success, 1 on failure, and 2 for an invalid command line.
 pub fn main() -> ExitCode {
-    if complete::respond(&Probe::real()) {
+    if complete::respond(Probe::real()) {
         return ExitCode::SUCCESS;
     }
     // The commands that containers run are parsed by themselves: all definitions together take a fifth of the instructions of
@@ -381,7 +381,7 @@ pub fn main() -> ExitCode {
         (_, Some(healthcheck)) => Cli::of(Command::Healthcheck(healthcheck)),
         (None, None) => Cli::parse(),
     };
-    let mut audience = output::Audience::of(&Probe::real());
+    let mut audience = output::Audience::of(Probe::real());
     let without_a_word = Command::Run(run::RunCommand {
         settings: cli.run,
         ..run::RunCommand::default()
@@ -421,7 +421,7 @@ pub fn main() -> ExitCode {
                 return ExitCode::FAILURE;
             }
         },
-        Command::Connect(args) => match connect::connect(&args, &Probe::real()) {
+        Command::Connect(args) => match connect::connect(&args, Probe::real()) {
             Ok(done) => config::print(&format!("{done}\n")),
             Err(problem) => {
                 output::complain(&problem, audience);

@@ -133,7 +133,7 @@ impl KeptArgs {
         {
             return Ok(tokens(config)?);
         }
-        let folder = default_folder(&Probe::real()).ok_or_else(|| {
+        let folder = default_folder(Probe::real()).ok_or_else(|| {
             AppError::Refused(
                 "no folder for tokens; name one with --folder or LONGSHORE_TOKENS".to_owned(),
             )
@@ -254,7 +254,7 @@ fn log_in_as(args: &LoginArgs) -> Result<(), LoginFailure> {
         patience: Duration::from_secs(args.timeout.max(1)),
     };
     let browser = args.browser.clone();
-    let browser = browser.or_else(|| browser_here(&Probe::real()).filter(|_| !args.no_browser));
+    let browser = browser.or_else(|| browser_here(Probe::real()).filter(|_| !args.no_browser));
     let show = |url: &Url| {
         output::remark(&format!("Open this page and log in:\n\n  {url}\n"));
         if let Some(program) = &browser

@@ -15,7 +15,7 @@ use tracing_subscriber::{Registry, reload};
 
 use super::log::{self, Format, Lines};
 use crate::app::{AppError, BoundServer, Hook};
-use crate::environment::{Environment, Probe};
+use crate::environment::Probe;
 use longshore_app::config::{ConfigError, Conflict, LogConfig, LogFormat};
 
 /// Reader of standard error.
@@ -40,7 +40,13 @@ impl Audience {
     pub(super) fn of_log(probe: &Probe) -> Self {
         let set = ["LONGSHORE_LOG__FORMAT", "MCP_LOG_FORMAT"];
         let format = set.iter().find_map(|name| probe.variable(name));
-        let detected = || Environment::detect(probe).log_format.map(|seen| seen.value);
+        let detected = || {
+            probe
+                .environment()
+                .log_format
+                .as_ref()
+                .map(|seen| seen.value)
+        };
         match format.or_else(detected) {
             Some("json") => Self::Programs,
             Some(_) => Self::People,

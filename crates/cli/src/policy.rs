@@ -54,7 +54,7 @@ pub(super) fn policy(args: PolicyArgs) -> Result<bool, Failure> {
     flags.config = args.config;
     // No listener is started.
     flags.insecure = true;
-    let mut settings = Config::load(&flags, &Probe::real()).map_err(AppError::from)?;
+    let mut settings = Config::load(&flags, Probe::real()).map_err(AppError::from)?;
     if settings.toolsets.is_empty() {
         settings.toolsets.push("demo".to_owned());
     }

@@ -49,7 +49,7 @@ pub(super) struct RunCommand {
 pub(super) fn load(settings: impl Into<Flags>) -> Result<Loaded, MainError> {
     let mut flags: Flags = settings.into();
     flags.toolsets_otherwise = vec!["demo".to_owned()];
-    Ok(Loaded::read(&flags, &Probe::real()).map_err(AppError::from)?)
+    Ok(Loaded::read(&flags, Probe::real()).map_err(AppError::from)?)
 }
 
 /// Serves the configured items, or the demo toolset.
@@ -60,14 +60,14 @@ pub(super) fn run(command: RunCommand, audience: &mut Audience) -> Result<(), Ma
     // none.
     let program = command.reload.then(std::env::current_exe).transpose();
     let program = program.map_err(AppError::from)?;
-    *audience = Audience::of_log(&Probe::real());
+    *audience = Audience::of_log(Probe::real());
     let mut flags: Flags = command.settings.into();
     flags.playground = command.inspect.is_some();
     let loaded = load(flags)?;
     if loaded.config.log.format == LogFormat::Json {
         *audience = Audience::Programs;
     }
-    let level = output::start_logging(&loaded.config.log, &Probe::real())?;
+    let level = output::start_logging(&loaded.config.log, Probe::real())?;
     let over_http = loaded.config.transport == Transport::Http;
     if command.reload && !over_http {
         tracing::warn!("--reload is for HTTP: a client at standard input would lose its session");

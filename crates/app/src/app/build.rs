@@ -95,7 +95,7 @@ impl App {
         let service = (config.server.name.as_str(), config.server.version.as_str());
         let background = supervisor.background();
         let (telemetry, export) =
-            Telemetry::start(&config.telemetry, is_read, &probe, service, background);
+            Telemetry::start(&config.telemetry, is_read, probe, service, background);
         supervisor.report_to(&telemetry);
         self.offers.metrics = telemetry.metrics.clone();
         self.offers
@@ -139,7 +139,7 @@ impl App {
         let (listener, admin) = bind_listeners(&config)?;
         if let Some(listener) = &listener {
             let has_shared_keys = parts.keys.is_shared();
-            check_listener(listener, &mut config, &probe, proved, has_shared_keys)?;
+            check_listener(listener, &mut config, probe, proved, has_shared_keys)?;
         }
         Ok(BoundServer {
             server,
@@ -149,7 +149,7 @@ impl App {
             listener,
             admin,
             reloader,
-            budget: config.drain.budget(&probe),
+            budget: config.drain.budget(probe),
             export,
             layers,
             auth: Arc::new(auth),
@@ -311,7 +311,7 @@ impl App {
                     proved: self.proved,
                     ..Flags::default()
                 };
-                let loaded = Loaded::read(&flags, &Probe::real())?;
+                let loaded = Loaded::read(&flags, Probe::real())?;
                 (loaded.config.clone(), Some(loaded))
             }
         };
@@ -363,7 +363,7 @@ impl App {
             state,
             is_shared,
             announcer: self.offers.announcer,
-            name: instance_name(&Probe::real()).map(Into::into),
+            name: instance_name(Probe::real()).map(Into::into),
             endpoint: None,
         };
         let limits = limits(config, &telemetry, &shared, &keys);

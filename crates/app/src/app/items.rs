@@ -152,7 +152,7 @@ impl AppItems {
     ) -> Result<(), AppError> {
         self.bind()?;
         self.background = background.clone();
-        self.tokens = Tokens::new(&config.tokens, &Probe::real())?;
+        self.tokens = Tokens::new(&config.tokens, Probe::real())?;
         let issuer = config.http.public_url.as_deref().and_then(PublicUrl::parse);
         let root = issuer.map(|url| url.root());
         if let Some(root) = &root {
@@ -168,7 +168,7 @@ impl AppItems {
             &config.artifacts,
             self.artifact_store.clone(),
             Arc::clone(keys),
-            &Probe::real(),
+            Probe::real(),
             config.limits.memory_bytes,
         );
         self.artifacts = artifacts.map_err(unusable)?.map(Arc::new);

@@ -148,7 +148,7 @@ impl Reloader {
     }
 
     async fn try_reload(&mut self) -> Result<(), AppError> {
-        let loaded = self.current.read_again(&Probe::real())?;
+        let loaded = self.current.read_again(&Probe::read_again())?;
         self.catalogs.update_origins(&loaded);
         let commits = self.hooks.iter().map(|hook| hook(&loaded.config));
         let mut commits = commits.collect::<Result<Vec<_>, _>>()?;

@@ -76,7 +76,7 @@ pub(super) fn export_usage(state: &SharedState, metrics: &Metrics) {
 pub fn tokens(config: &Config) -> Result<Tokens, AppError> {
     /// Minimum timeout of the state: a command may take longer than a call.
     const PATIENCE: Duration = Duration::from_secs(5);
-    let tokens = Tokens::new(&config.tokens, &Probe::real())?;
+    let tokens = Tokens::new(&config.tokens, Probe::real())?;
     if tokens.are_shared() {
         let keys = Arc::new(KeyRing::new(&config.seal)?);
         let within = PATIENCE.max(Duration::from_millis(config.state.timeout_ms));

@@ -136,8 +136,8 @@ impl Loaded {
         let named = named.or_else(|| variables::config_file(probe));
         let name = named.as_ref().map(ConfigFile::name);
         let mut diagnostics = Vec::new();
-        let environment = Environment::detect(probe);
-        let mut tree = detected(&environment);
+        let environment = probe.environment();
+        let mut tree = detected(environment);
         if !flags.toolsets_otherwise.is_empty() {
             let toolsets = flags.toolsets_otherwise.clone().into();
             tree.overlay(Node::single(&parts("toolsets"), &Origin::Default, toolsets));
@@ -183,7 +183,7 @@ impl Loaded {
                 .as_ref()
                 .and_then(ConfigFile::path)
                 .map(Path::to_owned),
-            environment,
+            environment: environment.clone(),
             flags: flags.clone(),
             tree,
             other_files,

@@ -483,7 +483,7 @@ fn use_login(config: &mut UpstreamConfig) -> Option<Tokens> {
         return None;
     }
     let url = config.url.as_deref()?.parse().ok()?;
-    let folder = default_folder(&Probe::real()).filter(|folder| has_login(folder, &url))?;
+    let folder = default_folder(Probe::real()).filter(|folder| has_login(folder, &url))?;
     config.auth.login = true;
     Some(Tokens::in_folder(folder))
 }

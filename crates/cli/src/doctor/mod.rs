@@ -151,8 +151,8 @@ fn here(settings: RunArgs, runtime: &tokio::runtime::Runtime, report: &mut Repor
     let probe = Probe::real();
     match run::load(settings) {
         Ok(loaded) => {
-            machine::examine(&loaded, &probe, report);
-            runtime.block_on(reach::examine(&loaded, &probe, report));
+            machine::examine(&loaded, probe, report);
+            runtime.block_on(reach::examine(&loaded, probe, report));
             // Upstream servers may have to be started, which blocks a thread.
             let config = loaded.config.clone();
             runtime.block_on(documentation::examine(config, report));

@@ -13,7 +13,7 @@ use self::target::Signal;
 use super::config::TelemetryConfig;
 use super::trace::{Propagation, Sampler};
 use super::variables::{Effect, VARIABLES};
-use crate::environment::{Environment, Probe};
+use crate::environment::Probe;
 
 /// All export settings.
 #[derive(Clone, Debug, PartialEq)]
@@ -277,7 +277,7 @@ impl Reader<'_> {
             ("service.version".to_owned(), version.to_owned()),
         ]);
         // Without a configured name, the detected project names the service.
-        let surroundings = Environment::detect(self.probe);
+        let surroundings = self.probe.environment();
         for (key, value) in surroundings.resource_attributes(self.probe) {
             if key != "service.name" || name.is_empty() || name == SERVICE {
                 resource.insert(key.to_owned(), value);

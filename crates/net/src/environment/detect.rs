@@ -1,7 +1,5 @@
 //! All detectors, and the settings that follow.
 
-use std::sync::OnceLock;
-
 use serde_json::{Value, json};
 
 use super::{Container, Kind, Network, Platform, Probe, System};
@@ -65,7 +63,7 @@ pub struct Detected {
 const CONNECTION_BYTES: u64 = 64 * 1024;
 
 impl Environment {
-    /// Detects the environment through a probe.
+    /// Detects the environment through a probe. [`Probe::environment`] does so once.
     pub fn detect(probe: &Probe) -> Self {
         let cloud = cloud::detect(probe);
         let container = container::detect(probe);
@@ -93,8 +91,7 @@ impl Environment {
 
     /// Returns the environment of this process, detected once.
     pub fn current() -> &'static Self {
-        static CURRENT: OnceLock<Environment> = OnceLock::new();
-        CURRENT.get_or_init(|| Self::detect(&Probe::real()))
+        Probe::real().environment()
     }
 
     /// Returns the derived settings.

@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use super::Environment;
 
 /// The environment as detectors and configuration see it.
 ///
@@ -14,6 +17,7 @@ pub struct Probe {
     machine: Machine,
     standard_streams: StandardStreams,
     at_terminal: bool,
+    environment: OnceLock<Box<Environment>>,
 }
 
 #[derive(Clone, Debug)]
@@ -52,8 +56,16 @@ pub enum StandardStreams {
 const READ_MAX: u64 = 256 * 1024;
 
 impl Probe {
-    /// The real environment. Variables that are not UTF-8 are omitted.
-    pub fn real() -> Self {
+    /// The real environment as it was at the first use. Variables that are not UTF-8 are omitted.
+    ///
+    /// It is read once, since that takes dozens of system calls.
+    pub fn real() -> &'static Self {
+        static REAL: OnceLock<Probe> = OnceLock::new();
+        REAL.get_or_init(Self::read_again)
+    }
+
+    /// The real environment as it is now, for a reload: limits of a container can change.
+    pub fn read_again() -> Self {
         let utf8 = |(key, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((key.into_string().ok()?, value.into_string().ok()?))
         };
@@ -66,6 +78,7 @@ impl Probe {
             },
             standard_streams: real_streams(),
             at_terminal: std::io::IsTerminal::is_terminal(&std::io::stderr()),
+            environment: OnceLock::new(),
         }
     }
 
@@ -85,6 +98,7 @@ impl Probe {
     /// Adds a file with this content and hides the real ones.
     #[must_use]
     pub fn with_file(mut self, path: impl Into<PathBuf>, content: impl Into<String>) -> Self {
+        self.environment = OnceLock::new();
         if let Files::Given(files) = &mut self.files {
             files.insert(path.into(), content.into());
         } else {
@@ -96,6 +110,7 @@ impl Probe {
     /// Replaces the machine.
     #[must_use]
     pub fn with_machine(mut self, machine: Machine) -> Self {
+        self.environment = OnceLock::new();
         self.machine = machine;
         self
     }
@@ -103,6 +118,7 @@ impl Probe {
     /// Replaces the standard streams.
     #[must_use]
     pub fn with_standard_streams(mut self, streams: StandardStreams) -> Self {
+        self.environment = OnceLock::new();
         self.standard_streams = streams;
         self
     }
@@ -110,8 +126,15 @@ impl Probe {
     /// Declares standard error a terminal.
     #[must_use]
     pub fn at_terminal(mut self) -> Self {
+        self.environment = OnceLock::new();
         self.at_terminal = true;
         self
+    }
+
+    /// Returns the environment that the detectors find, which is kept from then on.
+    pub fn environment(&self) -> &Environment {
+        self.environment
+            .get_or_init(|| Box::new(Environment::detect(self)))
     }
 
     /// Returns a variable. An empty value counts as absent.

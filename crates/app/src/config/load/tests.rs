@@ -398,7 +398,7 @@ fn every_setting_that_is_detected_exists() {
         .with_file("/sys/fs/cgroup/cpu.max", "200000 100000")
         .with_file("/sys/fs/cgroup/memory.max", "67108864");
     for probe in [probe, Probe::of([("K_SERVICE", "a")])] {
-        for detected in Environment::detect(&probe).settings() {
+        for detected in probe.environment().settings() {
             let exists = schema::setting(&parts(detected.setting)).is_some();
             assert!(exists, "{}", detected.setting);
         }
