@@ -1,9 +1,10 @@
 //! Counts instructions and allocations of one request, from the bytes of its body to those of its answer, and
 //! compares them with `baseline.json`.
 //!
-//! Both are nearly the same on every machine and at any load, so that a change that costs something shows at
-//! once. Instructions are counted by `valgrind --tool=callgrind`, which runs this program again; they depend
-//! on the compiler, so the baseline is made anew when that changes.
+//! Both are nearly the same on every machine and at any load, so that a change that costs something shows immediately.
+//! Instructions are counted by `valgrind --tool=callgrind`, which runs this program again; they depend on the compiler and
+//! its profile, so the baseline is made anew when the compiler changes, and an unoptimized build has a baseline of its own.
+//! Such a build also counts fewer scenarios, since its code is slow: the most frequent ones, in less than a minute.
 
 #![expect(
     clippy::print_stdout,
@@ -61,15 +62,18 @@ struct Count {
 
 type Counts = BTreeMap<String, Count>;
 
+/// True in a build that is not optimized.
+const UNOPTIMIZED: bool = cfg!(debug_assertions);
+
 /// Scenarios that share a server.
 const GROUPS: [fn() -> Vec<Scenario>; 12] = [
     demo,
+    with_state,
     || catalog(10),
+    guarded,
     || catalog(1_000),
     || catalog(10_000),
     || methods(1_000),
-    with_state,
-    guarded,
     exchanged,
     filtered,
     || buckets(1),
@@ -77,10 +81,19 @@ const GROUPS: [fn() -> Vec<Scenario>; 12] = [
     roles,
 ];
 
+/// Number of groups that an unoptimized build counts.
+const QUICK_GROUPS: usize = 4;
+
 /// Counts each scenario in its own process, as many concurrently as there are processors; the counts do not depend on
 /// the time. The slowest ones are last in [`GROUPS`] and start first.
 fn count() -> Result<Counts, Box<dyn Error>> {
-    let names = GROUPS.iter().enumerate().flat_map(|(group, scenarios)| {
+    let groups = GROUPS.iter().enumerate();
+    let groups = groups.take(if UNOPTIMIZED {
+        QUICK_GROUPS
+    } else {
+        GROUPS.len()
+    });
+    let names = groups.flat_map(|(group, scenarios)| {
         let names = scenarios().into_iter().map(|scenario| scenario.name);
         names.map(move |name| (group, name))
     });
@@ -138,6 +151,8 @@ fn count_one(group: usize, name: &str) -> Result<Count, Box<dyn Error>> {
 /// Returns the number of requests for a scenario.
 fn requests(name: &str) -> usize {
     match name {
+        "echo-64k" if UNOPTIMIZED => 2,
+        _ if UNOPTIMIZED => 20,
         "echo-64k" => 20,
         // Each of them once.
         "list-of-one-role" | "list-of-1000-roles" => 1000,
@@ -155,7 +170,12 @@ fn measure(group: &str, name: &str) -> Result<(), Box<dyn Error>> {
     let scenario = scenarios.iter().find(|scenario| scenario.name == name);
     let scenario = scenario.ok_or("no such scenario")?;
     let ready = |number| (0..number).map(|_| scenario.request()).collect();
-    send(scenario, ready(scenario.warm_up));
+    let warm_up = if UNOPTIMIZED {
+        requests(name)
+    } else {
+        scenario.warm_up
+    };
+    send(scenario, ready(warm_up));
     let requests = ready(requests(name));
     let before = ALLOCATOR.stats();
     measured(scenario, requests);
@@ -299,5 +319,10 @@ fn ends(numbers: impl Iterator<Item = f64>) -> (f64, f64) {
 }
 
 fn baseline() -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("baseline.json")
+    let file = if UNOPTIMIZED {
+        "baseline-unoptimized.json"
+    } else {
+        "baseline.json"
+    };
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(file)
 }
