@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hash};
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use foldhash::fast::{FixedState, RandomState};
@@ -183,25 +183,53 @@ impl Tally {
 
 /// Fill levels of the buckets of many keys in bounded memory: sets of a few keys each. A full set drops the bucket
 /// that is nearest to full, which loses least.
+///
+/// Sets are created in groups at their first use: a server that is asked by few clients has few of them.
 #[derive(Debug)]
-struct Store(Box<[Mutex<Set>]>);
+struct Store {
+    groups: Box<[Group]>,
+    /// Number of sets, a power of two.
+    sets: usize,
+}
+
+type Group = OnceLock<Box<[Mutex<Set>]>>;
 
 /// Keys and when their buckets are full again.
 type Set = Vec<(u64, Nanos)>;
 
 /// Keys in one set. They are searched one after the other.
 const WAYS: usize = 16;
+/// Maximum number of sets in a group.
+const GROUP_SETS: usize = 64;
 
 impl Store {
     fn new(max: usize) -> Self {
         let sets = max.div_ceil(WAYS).max(1).next_power_of_two();
-        Self((0..sets).map(|_| Mutex::default()).collect())
+        Self {
+            groups: (0..sets.div_ceil(GROUP_SETS))
+                .map(|_| OnceLock::new())
+                .collect(),
+            sets,
+        }
+    }
+
+    fn set(&self, key: u64) -> MutexGuard<'_, Set> {
+        // The upper bits choose the set, so that the keys within one differ in the others.
+        let number = (key >> 32) as usize & (self.sets - 1);
+        let group = self.groups[number / GROUP_SETS].get_or_init(|| {
+            let sets = self.sets.min(GROUP_SETS);
+            (0..sets).map(|_| Mutex::default()).collect()
+        });
+        group[number % GROUP_SETS]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     #[cfg(test)]
     fn len(&self) -> usize {
         let len = |set: &Mutex<Vec<_>>| set.lock().map_or(0, |set| set.len());
-        self.0.iter().map(len).sum()
+        let groups = self.groups.iter().filter_map(OnceLock::get);
+        groups.flat_map(|group| group.iter()).map(len).sum()
     }
 }
 
@@ -212,11 +240,7 @@ impl StateStore for Store {
     where
         F: Fn(Option<Nanos>) -> Result<(T, Nanos), E>,
     {
-        // The upper bits choose the set, so that the keys within one differ in the others.
-        let number = (*asked >> 32) as usize & (self.0.len() - 1);
-        let mut set = self.0[number]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut set = self.set(*asked);
         let place = set.iter().position(|(key, _)| *key == *asked);
         let (decided, full_at) = decide(place.map(|place| set[place].1))?;
         let entry = (*asked, full_at);
