@@ -6,8 +6,8 @@
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 use std::io::Write;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -249,7 +249,7 @@ fn push_printable(line: &mut String, text: &str) {
 /// Queue of lines for the writer thread.
 #[derive(Clone)]
 pub(super) struct Queue {
-    lines: SyncSender<Vec<u8>>,
+    lines: Sender<Vec<u8>>,
     dropped: Arc<AtomicU64>,
     /// Number of cut lines.
     cut: Arc<AtomicU64>,
@@ -259,6 +259,8 @@ pub(super) struct Queue {
 /// Number of queued and of written lines.
 #[derive(Default)]
 struct Written {
+    /// Number of lines in the queue. The channel has no bound of its own: one with a bound allocates all its room at the start.
+    waiting: AtomicUsize,
     given: AtomicU64,
     count: Mutex<u64>,
     changed: Condvar,
@@ -295,7 +297,7 @@ pub(super) fn cut() -> u64 {
 
 impl Queue {
     fn start(format: Format, line_bytes: usize, writer: impl Write + Send + 'static) -> Self {
-        let (lines, inbox) = sync_channel(LINES_MAX);
+        let (lines, inbox) = channel();
         let queue = Self {
             lines,
             dropped: Arc::default(),
@@ -312,13 +314,13 @@ impl Queue {
     }
 
     fn push(&self, line: Vec<u8>) {
-        match self.lines.try_send(line) {
-            Ok(()) => {
-                self.written.given.fetch_add(1, Ordering::AcqRel);
-            }
-            Err(_) => {
-                self.dropped.fetch_add(1, Ordering::Relaxed);
-            }
+        let Written { waiting, given, .. } = &*self.written;
+        let has_room = waiting.fetch_add(1, Ordering::AcqRel) < LINES_MAX;
+        if has_room && self.lines.send(line).is_ok() {
+            given.fetch_add(1, Ordering::AcqRel);
+        } else {
+            waiting.fetch_sub(1, Ordering::AcqRel);
+            self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -352,6 +354,7 @@ fn write_lines(
             Err(RecvTimeoutError::Disconnected) => return,
         };
         if let Some(line) = line {
+            written.waiting.fetch_sub(1, Ordering::AcqRel);
             // A failed write is ignored: the reader may have closed the pipe.
             let _ = writer.write_all(&line);
             let _ = writer.flush();
@@ -379,8 +382,6 @@ fn write_lines(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::{Sender, channel};
-
     use tracing_subscriber::layer::SubscriberExt as _;
 
     use super::*;
