@@ -127,6 +127,9 @@ pub(super) struct ServingTasks<'a> {
 }
 
 impl ServingTasks<'_> {
+    /// Boxes the task, and is not inlined: otherwise the stack would have room for several copies of each future, 100 KB
+    /// that stay resident.
+    #[inline(never)]
     fn run<T>(
         &mut self,
         name: &'static str,
@@ -134,7 +137,7 @@ impl ServingTasks<'_> {
         task: impl Future<Output = T> + Send + 'static,
     ) {
         self.tasks
-            .extend(self.background.run(name, on_failure, task));
+            .extend(self.background.run(name, on_failure, Box::pin(task)));
     }
 }
 
