@@ -4,7 +4,7 @@
 //! Both are nearly the same on every machine and at any load, so that a change that costs something shows immediately.
 //! Instructions are counted by `valgrind --tool=callgrind`, which runs this program again; they depend on the compiler and
 //! its profile, so the baseline is made anew when the compiler changes, and an unoptimized build has a baseline of its own.
-//! Such a build also counts fewer scenarios, since its code is slow: the most frequent ones, in less than a minute.
+//! Such a build also counts fewer scenarios, since its code is slow: the most frequent ones, in about a minute.
 
 #![expect(
     clippy::print_stdout,

@@ -89,7 +89,7 @@ impl Notifier {
         }
     }
 
-    /// Drops what belongs to a call, so that another one can begin.
+    /// Resets the state for the next call.
     #[inline]
     pub fn vacate(&mut self) {
         let Self {

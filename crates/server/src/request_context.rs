@@ -340,34 +340,19 @@ impl<'a> Caller<'a> {
         timeout: Option<Duration>,
     ) -> Arc<CallContext> {
         context_pool::take(self.principal, |context| {
-            let CallContext {
-                principal: _,
-                share,
-                address,
-                session,
-                request_id,
-                meta,
-                headers: all,
-                extensions,
-                state: _,
-                timeout: limit,
-                outlet,
-                replay: rounds,
-                onward,
-            } = context;
-            *onward = self.onward(request);
-            *share = self.share();
-            *address = self.address;
-            *session = self.session.cloned();
-            *request_id = RequestId::from_json(request.id);
-            *meta = request.params.rare().own_meta.map(Box::from);
+            context.onward = self.onward(request);
+            context.share = self.share();
+            context.address = self.address;
+            context.session = self.session.cloned();
+            context.request_id = RequestId::from_json(request.id);
+            context.meta = request.params.rare().own_meta.map(Box::from);
             if let Some(headers) = headers {
-                *extensions = headers.extensions.cloned();
-                *all = Some(std::mem::take(headers.all));
+                context.extensions = headers.extensions.cloned();
+                context.headers = Some(std::mem::take(headers.all));
             }
-            *limit = timeout;
-            outlet.request(wanted);
-            *rounds = replay;
+            context.timeout = timeout;
+            context.outlet.request(wanted);
+            context.replay = replay;
         })
     }
 }

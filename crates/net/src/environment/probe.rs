@@ -17,6 +17,7 @@ pub struct Probe {
     machine: Machine,
     standard_streams: StandardStreams,
     at_terminal: bool,
+    /// Result of the detectors. Methods that change the probe discard it.
     environment: OnceLock<Box<Environment>>,
 }
 
