@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::catalog::path_deserializer::{PathDeserializer, PathTracker, TypeMismatch};
-use crate::catalog::{fast_arguments, strict};
+use crate::catalog::{SharedText, fast_arguments, strict};
 
 /// The `arguments` object of one `tools/call`: well-formed JSON, not parsed into a tree yet.
 #[derive(Clone, Debug)]
@@ -17,6 +17,8 @@ pub struct Arguments(Representation);
 enum Representation {
     /// The text of an object, cut out of the request's body.
     Raw(Bytes),
+    /// A long one.
+    Text(SharedText),
     /// An object.
     Tree(Value),
 }
@@ -37,6 +39,11 @@ impl Arguments {
         Self(Representation::Raw(object))
     }
 
+    /// Likewise, of a text that is known to be UTF-8.
+    pub fn from_checked_text(object: SharedText) -> Self {
+        Self(Representation::Text(object))
+    }
+
     /// Reads the arguments as `T`.
     ///
     /// # Errors
@@ -49,9 +56,9 @@ impl Arguments {
                 // At once for all of it, instead of string by string.
                 let object = utf_8(object)
                     .ok_or_else(|| InvalidArguments::new("the arguments are not UTF-8"))?;
-                strict::deserialize(fast_arguments::Object(object))
-                    .or_else(|_| by_serde_json(object))
+                by_text(object)
             }
+            Representation::Text(object) => by_text(object.as_str()),
             Representation::Tree(object) => {
                 by_tree(object).map_err(|misfit| InvalidArguments::at(&misfit))
             }
@@ -68,6 +75,7 @@ impl Arguments {
             Representation::Tree(Value::Object(object)) => Ok(object.clone()),
             Representation::Tree(_) => Ok(Map::new()),
             Representation::Raw(object) => tree(object),
+            Representation::Text(object) => tree(object.as_str().as_bytes()),
         }
     }
 
@@ -75,6 +83,7 @@ impl Arguments {
     pub fn to_json(&self) -> String {
         match &self.0 {
             Representation::Raw(object) => String::from_utf8_lossy(object).into_owned(),
+            Representation::Text(object) => object.as_str().to_owned(),
             Representation::Tree(object) => object.to_string(),
         }
     }
@@ -120,6 +129,11 @@ fn may_have_negative_zero(text: &[u8]) -> bool {
         .fold(false, |any, ((minus, zero), after)| {
             any | (*minus == b'-' && *zero == b'0' && !matches!(*after, b'0'..=b'9' | b'.'))
         })
+}
+
+#[inline]
+fn by_text<T: DeserializeOwned>(object: &str) -> Result<T, InvalidArguments> {
+    strict::deserialize(fast_arguments::Object(object)).or_else(|_| by_serde_json(object))
 }
 
 /// Deserialises arguments that the fast path rejects, with an error that names the invalid part.

@@ -53,6 +53,7 @@ mod replay;
 mod resource;
 mod sample;
 pub mod schema;
+mod shared_text;
 mod wire_format;
 mod source;
 mod starting;
@@ -105,6 +106,7 @@ pub use sample::{PassthroughSample, Roots, Sample};
 #[cfg(feature = "cli")]
 pub use schema::header_parameters;
 pub use schema::{HeaderParameter, ParameterKind};
+pub use shared_text::SharedText;
 pub use skill::EXTENSION as SKILLS_EXTENSION;
 pub use skill::OfferedSkill;
 pub use skill::{Skill, SkillError};

@@ -181,8 +181,14 @@ impl<'a> Payload<'a> {
     /// Reads a body within bounds.
     #[inline]
     pub fn within(body: &'a [u8], bounds: MessageBounds) -> Result<Self, Malformed<'a>> {
-        let text = simdutf8::compat::from_utf8(body)
-            .map_err(|e| Malformed::parse(format!("not UTF-8 at byte {}", e.valid_up_to())))?;
+        let text =
+            simdutf8::compat::from_utf8(body).map_err(|e| Malformed::not_utf8(e.valid_up_to()))?;
+        Self::of_text(text, bounds)
+    }
+
+    /// Reads a body that is known to be UTF-8, within bounds.
+    #[inline]
+    pub fn of_text(text: &'a str, bounds: MessageBounds) -> Result<Self, Malformed<'a>> {
         let mut scanner = Scanner::within(text, bounds.scan);
         if scanner.peek() == Some(b'[') {
             let elements = elements(&mut scanner);
@@ -257,6 +263,12 @@ pub fn is_id(value: &str) -> bool {
 }
 
 impl Malformed<'_> {
+    /// A body with a byte at this position that is not UTF-8.
+    #[cold]
+    pub fn not_utf8(at: usize) -> Self {
+        Self::parse(format!("not UTF-8 at byte {at}"))
+    }
+
     fn parse(reason: String) -> Self {
         Self {
             kind: MalformedKind::Parse,

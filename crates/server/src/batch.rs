@@ -153,7 +153,7 @@ fn handle_element(
     let request_context = RequestContext {
         caller,
         headers,
-        body,
+        body: body.into(),
         request: &request,
     };
     let handled = dispatch::session_request(server, cx, request_context);

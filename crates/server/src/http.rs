@@ -11,12 +11,13 @@ use super::http_head::HttpHead;
 use super::param_headers::VersionHeader;
 use super::parts::Server;
 use super::reply::{JsonResponse, MaybeReady, Reply};
-use super::request_context::{Caller, Channel, RequestContext, report_lifecycle};
+use super::request_context::{Caller, Channel, MessageBody, RequestContext, report_lifecycle};
 use super::worker_state::WorkerState;
 use super::{batch, dispatch, errors, handshake, instrument, notifications};
+use crate::catalog::SharedText;
 use crate::limit::share_of;
 use crate::protocol::Method;
-use crate::protocol::message::{Message, Notification, Payload, Request, Response};
+use crate::protocol::message::{Malformed, Message, Notification, Payload, Request, Response};
 use crate::telemetry::{RequestOrigin, RequestScope};
 
 /// A message that gets no response: a notification, or the response to a client request.
@@ -36,7 +37,18 @@ pub(crate) fn handle(
     body: &Bytes,
 ) -> MaybeReady {
     let version = head.mcp.version();
-    MaybeReady::Ready(match &Payload::within(body, server.bounds) {
+    let long_text;
+    let (text, payload) = if body.len() < SharedText::WORTHWHILE_BYTES {
+        (None, Payload::within(body, server.bounds))
+    } else {
+        long_text = SharedText::new(body.clone());
+        match &long_text {
+            Ok(text) => (Some(text), Payload::of_text(text.as_str(), server.bounds)),
+            Err(error) => (None, Err(Malformed::not_utf8(error.valid_up_to()))),
+        }
+    };
+    let message = MessageBody { bytes: body, text };
+    MaybeReady::Ready(match &payload {
         Ok(Payload::Single(Message::Request(request))) => {
             let seen = RequestOrigin {
                 wire: head.wire,
@@ -44,7 +56,7 @@ pub(crate) fn handle(
                 peer: head.peer,
             };
             let watch = instrument::observe(server, worker.cells(), head.principal, seen, request);
-            let (head, message) = ((head, version), (body, request));
+            let (head, message) = ((head, version), (message, request));
             let handled = handle_request(server, cx, worker, head, message, watch.as_ref());
             return instrument::observed(server, watch, request, handled);
         }
@@ -87,7 +99,7 @@ fn handle_request(
     cx: &mut Context<'_>,
     worker: &WorkerState,
     (head, version): (&mut HttpHead<'_>, VersionHeader),
-    (body, request): (&Bytes, &Request<'_>),
+    (body, request): (MessageBody<'_>, &Request<'_>),
     watch: Option<&RequestScope<'_>>,
 ) -> MaybeReady {
     let modern = request.params.meta.protocol_version.is_some();

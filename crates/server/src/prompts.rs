@@ -53,7 +53,7 @@ pub(super) fn get(
     let arguments = read_arguments(request.params.arguments, definition)
         .map_err(|problem| invalid_params(request.id, &problem))?;
     let method = Method::PromptsGet.as_str();
-    let replay = server.replay_session(caller, method, request_context.body, request)?;
+    let replay = server.replay_session(caller, method, request_context.body.bytes, request)?;
     let options = server.calls.options(caller, definition.timeout);
     let getting = PromptResponder {
         id: request.id.to_owned(),

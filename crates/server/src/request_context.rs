@@ -13,7 +13,8 @@ use super::param_headers::McpHeaders;
 use super::running_call::{OnDisconnect, Resumption};
 use crate::auth::Principal;
 use crate::catalog::{
-    CallContext, Client, LogLevel, NotifyOptions, QueueLimits, ReplaySession, RequestId,
+    Arguments, CallContext, Client, LogLevel, NotifyOptions, QueueLimits, ReplaySession, RequestId,
+    SharedText,
 };
 use crate::limit::share_of;
 use crate::net::ShareKey;
@@ -27,8 +28,7 @@ pub(super) struct RequestContext<'a> {
     pub(super) caller: Caller<'a>,
     /// Headers of the HTTP request; `None` over stdio.
     pub(super) headers: Option<Headers<'a>>,
-    /// Bytes of the message. Arguments are kept as slices of them.
-    pub(super) body: &'a Bytes,
+    pub(super) body: MessageBody<'a>,
     pub(super) request: &'a Request<'a>,
 }
 
@@ -48,6 +48,31 @@ impl RequestContext<'_> {
     #[inline]
     pub(super) fn mcp(&self) -> Option<&McpHeaders> {
         self.headers.as_ref().and_then(|headers| headers.mcp)
+    }
+}
+
+/// The message of a request. Arguments are kept as parts of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MessageBody<'a> {
+    pub(super) bytes: &'a Bytes,
+    /// The same bytes as text, of long messages over HTTP.
+    pub(super) text: Option<&'a SharedText>,
+}
+
+impl<'a> From<&'a Bytes> for MessageBody<'a> {
+    fn from(bytes: &'a Bytes) -> Self {
+        Self { bytes, text: None }
+    }
+}
+
+impl MessageBody<'_> {
+    /// The arguments of a call, whose text is a part of this message.
+    #[inline]
+    pub(super) fn arguments(self, object: &str) -> Arguments {
+        match self.text.and_then(|text| text.slice_ref(object)) {
+            Some(text) => Arguments::from_checked_text(text),
+            None => Arguments::from_checked(self.bytes.slice_ref(object.as_bytes())),
+        }
     }
 }
 

@@ -54,7 +54,7 @@ pub(super) fn read(
         return Err(HandlerError::UnknownItem(unknown, Arc::clone(&snapshot)));
     };
     let method = Method::ResourcesRead.as_str();
-    let replay = server.replay_session(caller, method, request_context.body, request)?;
+    let replay = server.replay_session(caller, method, request_context.body.bytes, request)?;
     let definition = found.definition();
     let options = server.calls.options(caller, definition.timeout);
     let key = definition.ttl.and_then(|_| {

@@ -66,7 +66,7 @@ pub(crate) fn call_tool(
     let request_context = RequestContext {
         caller,
         headers: Some(headers),
-        body,
+        body: body.into(),
         request: &request,
     };
     let handled = dispatch::dispatch(server, cx, Method::ToolsCall, request_context);
@@ -89,10 +89,11 @@ pub(crate) fn list_tools(
             ..Params::default()
         },
     };
+    let body = Bytes::new();
     let request_context = RequestContext {
         caller: rest_caller(server, principal, None, None),
         headers: None,
-        body: &Bytes::new(),
+        body: (&body).into(),
         request: &request,
     };
     dispatch::dispatch(server, cx, Method::ToolsList, request_context)

@@ -262,13 +262,17 @@ impl DeferredRequest {
         let text = match caller.reach {
             ClientReachability::Plain => RequestText::Plain {
                 name: params.name.map(str::to_owned),
-                arguments: params.arguments.map(|text| body.slice_ref(text.as_bytes())),
+                arguments: params
+                    .arguments
+                    .map(|text| body.bytes.slice_ref(text.as_bytes())),
                 arguments_repeat: params.arguments_repeat,
             },
-            ClientReachability::Batch => RequestText::Message(element(body, request.id, bounds)?),
+            ClientReachability::Batch => {
+                RequestText::Message(element(body.bytes, request.id, bounds)?)
+            }
             ClientReachability::Reachable
             | ClientReachability::NoStream
-            | ClientReachability::OldRevision => RequestText::Message(body.clone()),
+            | ClientReachability::OldRevision => RequestText::Message(body.bytes.clone()),
         };
         Some(Self {
             method,
@@ -344,7 +348,7 @@ impl DeferredRequest {
         let request_context = RequestContext {
             caller,
             headers,
-            body: &body,
+            body: (&body).into(),
             request: &request,
         };
         let handled = dispatch::dispatch(server, cx, self.method, request_context);

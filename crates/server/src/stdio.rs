@@ -111,7 +111,7 @@ fn handle_request(
     let of = |caller| RequestContext {
         caller,
         headers,
-        body,
+        body: body.into(),
         request,
     };
     if let Some(version) = request.params.meta.protocol_version {

@@ -211,9 +211,7 @@ fn prepare_call<'g>(
     }
     let arguments = match resolved.arguments {
         None => Arguments::none(),
-        Some(object) if message::is_object(object) => {
-            Arguments::from_checked(request_context.body.slice_ref(object.as_bytes()))
-        }
+        Some(object) if message::is_object(object) => request_context.body.arguments(object),
         Some(_) => return Err(invalid_params(request.id, "arguments is an object").into()),
     };
     let arguments = entry.check(arguments).map_err(refused)?;
@@ -229,7 +227,7 @@ fn prepare_call<'g>(
             .map_err(|refused| Reply::limited(Some(request.id), refused))?;
     }
     let method = Method::ToolsCall.as_str();
-    let replay = server.replay_session(caller, method, request_context.body, request)?;
+    let replay = server.replay_session(caller, method, request_context.body.bytes, request)?;
     let options = server
         .calls
         .options(caller, entry.tool.definition().timeout);

@@ -106,10 +106,10 @@ fn plain_prefix_by(bytes: &[u8], run: impl FnOnce(&[u8]) -> usize) -> usize {
 
 #[inline(never)]
 fn plain_run(bytes: &[u8]) -> usize {
-    let mut at = plain_chunks::<64>(bytes, LONG_BYTES / 64);
+    let mut at = plain_chunks(bytes, LONG_BYTES / 64);
     if at == LONG_BYTES {
         at += plain_long_run(&bytes[at..]);
-        at += plain_chunks::<64>(&bytes[at..], usize::MAX);
+        at += plain_chunks(&bytes[at..], usize::MAX);
     }
     at + plain_words(&bytes[at..])
 }
@@ -117,26 +117,51 @@ fn plain_run(bytes: &[u8]) -> usize {
 /// Length from which a run is worth the choice of instructions.
 const LONG_BYTES: usize = 512;
 
-/// [`plain_chunks`] with the widest instructions that the processor has: 3 times as fast with AVX-512 as without, and twice
-/// with AVX2.
+/// Returns the number of bytes in leading chunks of 1 KiB without quote, backslash or control character, found with the
+/// widest instructions that the processor has.
+///
+/// Smallest values of 64 columns are kept, and looked at once for each chunk: four instructions for each vector instead of
+/// seven. Of 64 KiB that takes 0.7 times as long with AVX2 and SSE2, and half as long with AVX-512.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512vl", "x86_64+avx2"))]
 fn plain_long_run(bytes: &[u8]) -> usize {
-    plain_chunks::<256>(bytes, usize::MAX)
+    const COLUMNS: usize = 64;
+    // Turns the quote into 0x20, and leaves control characters below it and the rest above it.
+    const QUOTE_TO_LIMIT: u8 = b'"' ^ 0x20;
+    let mut at = 0;
+    for chunk in bytes.chunks_exact(1024) {
+        let mut low = [u8::MAX; COLUMNS];
+        let mut backslash = [u8::MAX; COLUMNS];
+        for row in chunk.as_chunks::<COLUMNS>().0 {
+            for ((low, backslash), byte) in low.iter_mut().zip(&mut backslash).zip(row) {
+                *low = (byte ^ QUOTE_TO_LIMIT).min(*low);
+                *backslash = (byte ^ b'\\').min(*backslash);
+            }
+        }
+        // No early end, so that it compiles to vector instructions.
+        let special = low.iter().zip(&backslash).fold(0, |any, (low, backslash)| {
+            any | u8::from(*low <= 0x20) | u8::from(*backslash == 0)
+        });
+        if special != 0 {
+            break;
+        }
+        at += chunk.len();
+    }
+    at
 }
 
-/// Returns the number of bytes in leading chunks without quote, backslash or control character.
+/// Returns the number of bytes in leading chunks of 64 without quote, backslash or control character.
 #[inline(always)]
-fn plain_chunks<const CHUNK: usize>(bytes: &[u8], chunks_max: usize) -> usize {
+fn plain_chunks(bytes: &[u8], chunks_max: usize) -> usize {
     let mut at = 0;
     // Bytes instead of truth values, and no early end: so it compiles to vector instructions.
     let special = |found: u8, b: &u8| {
         found | u8::from(*b < 0x20) | u8::from(*b == b'"') | u8::from(*b == b'\\')
     };
-    for chunk in bytes.chunks_exact(CHUNK).take(chunks_max) {
+    for chunk in bytes.chunks_exact(64).take(chunks_max) {
         if chunk.iter().fold(0, special) != 0 {
             break;
         }
-        at += CHUNK;
+        at += chunk.len();
     }
     at
 }

@@ -183,12 +183,18 @@ fn bounds_may_be_narrower() {
 
 #[test]
 fn finds_the_end_of_strings_of_any_length() {
-    for length in (0..200).chain(500..1_100) {
+    for length in (0..200).chain(500..1_100).chain(2_500..2_700) {
         for special in ['"', '\\', '\n', '\u{1f}'] {
             let text = "a".repeat(length) + &special.to_string() + &"b".repeat(70);
             assert_eq!(plain_prefix(text.as_bytes()), length, "{special:?}");
         }
         assert_eq!(plain_prefix("\u{e9}".repeat(length).as_bytes()), 2 * length);
+    }
+    for byte in 0..=u8::MAX {
+        let mut text = [b'a'; 4_000];
+        text[2_000] = byte;
+        let end = if is_special(byte) { 2_000 } else { text.len() };
+        assert_eq!(plain_prefix(&text), end, "{byte:#x}");
     }
 }
 

@@ -44,8 +44,12 @@ pub(crate) fn handle(
         false => TaskDialect::Extension,
     };
     let first_round = without_replay(request);
-    let replay =
-        server.replay_session(caller, method.as_str(), request_context.body, &first_round)?;
+    let replay = server.replay_session(
+        caller,
+        method.as_str(),
+        request_context.body.bytes,
+        &first_round,
+    )?;
     if dialect == TaskDialect::Extension && !replay.declares_tasks() {
         return Err(missing_extension(request.id));
     }
