@@ -142,8 +142,15 @@ every_message() { # NAME...: also sent within a session
 one=(--h1 --clients 16 --max-concurrent-streams 1)
 two=(--clients 2 --max-concurrent-streams 32)
 
+# One that is only started and called once: what runs here is what every start needs.
+scheme=http proof=() first="$(free_port)"
+starts first "$first" --toolset demo
+url="http://127.0.0.1:$first/mcp"
+opens
+[[ "$(asks call)" == *'"result"'* ]] || fails "the first call had no result"
+
 # One without authentication.
-scheme=http proof=() near="$(free_port)"
+near="$(free_port)"
 starts near "$near" --toolset demo
 url="http://127.0.0.1:$near/mcp"
 for version in one two; do
