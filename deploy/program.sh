@@ -30,8 +30,8 @@ for registry in "${CARGO_HOME:-$HOME/.cargo}"/registry/src/*/; do
 done
 
 # Nothing unwinds through C. The cryptographic library takes its own variable instead of the general one; .cargo/config.toml says
-# what is in it otherwise.
-export CFLAGS="${CFLAGS:-} -fno-asynchronous-unwind-tables -fno-omit-frame-pointer"
+# what is in both otherwise.
+export CFLAGS="${CFLAGS:--DMI_DEFAULT_ARENA_RESERVE=65536L} -fno-asynchronous-unwind-tables -fno-omit-frame-pointer"
 export AWS_LC_SYS_CFLAGS="${AWS_LC_SYS_CFLAGS:--DMY_ASSEMBLER_IS_TOO_OLD_FOR_512AVX=1} $CFLAGS"
 
 find_profdata() {

@@ -52,7 +52,7 @@ pub(super) fn healthcheck(args: &HealthcheckArgs) -> Result<String, String> {
     let mut flags = Flags::default();
     flags.config = args.config.clone();
     flags.port = args.port;
-    let config = run::load(flags).map_err(|error| error.to_string())?.config;
+    let config = &run::load(flags).map_err(|error| error.to_string())?.config;
     let path = if args.live { "/livez" } else { "/readyz" };
     let socket = config
         .http

@@ -228,7 +228,7 @@ fn next(folder: &Path, rust: bool) -> String {
 /// Returns the address at which a new project will serve.
 fn address(probe: &Probe) -> String {
     let http = match Loaded::read(&Flags::default(), probe) {
-        Ok(loaded) => loaded.config.http,
+        Ok(loaded) => loaded.config.http.clone(),
         // The server reports invalid settings itself.
         Err(_) => Config::default().http,
     };

@@ -381,13 +381,29 @@ pub fn main() -> ExitCode {
         (_, Some(healthcheck)) => Cli::of(Command::Healthcheck(healthcheck)),
         (None, None) => Cli::parse(),
     };
-    let mut audience = output::Audience::of(Probe::real());
+    let audience = output::Audience::of(Probe::real());
     let without_a_word = Command::Run(run::RunCommand {
         settings: cli.run,
         ..run::RunCommand::default()
     });
-    let done = match cli.command.unwrap_or(without_a_word) {
-        Command::Run(command) => run::run(command, &mut audience),
+    match cli.command.unwrap_or(without_a_word) {
+        Command::Run(command) => serve(command, audience),
+        other => carry_out(other, audience),
+    }
+}
+
+/// Serves until stopped.
+#[inline(never)]
+fn serve(command: run::RunCommand, mut audience: output::Audience) -> ExitCode {
+    let served = run::run(command, &mut audience);
+    conclude(served, audience)
+}
+
+/// Runs a command that ends by itself. Its frame is large, and no server keeps it on its stack.
+#[inline(never)]
+fn carry_out(command: Command, audience: output::Audience) -> ExitCode {
+    let done = match command {
+        Command::Run(command) => return serve(command, audience),
         Command::Init(args) => init::init(args),
         Command::Key(command) => key::key(&command),
         Command::Policy(args) => match policy::policy(args) {
@@ -433,6 +449,10 @@ pub fn main() -> ExitCode {
         }
         Command::Man { folder } => manual(folder.as_deref()),
     };
+    conclude(done, audience)
+}
+
+fn conclude(done: Result<(), MainError>, audience: output::Audience) -> ExitCode {
     log::flush();
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -144,7 +144,7 @@ impl KeptArgs {
     fn config(&self) -> Result<Config, Failure> {
         let mut flags = Flags::default();
         flags.config = self.config.clone();
-        Ok(load(flags)?.config)
+        Ok(load(flags)?.config.clone())
     }
 }
 

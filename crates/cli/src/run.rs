@@ -46,7 +46,7 @@ pub(super) struct RunCommand {
 }
 
 /// Loads the settings. Without a toolset or source, the demo toolset is used.
-pub(super) fn load(settings: impl Into<Flags>) -> Result<Loaded, MainError> {
+pub(super) fn load(settings: impl Into<Flags>) -> Result<Arc<Loaded>, MainError> {
     let mut flags: Flags = settings.into();
     flags.toolsets_otherwise = vec!["demo".to_owned()];
     Ok(Loaded::read(&flags, Probe::real()).map_err(AppError::from)?)

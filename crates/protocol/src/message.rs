@@ -181,9 +181,7 @@ impl<'a> Payload<'a> {
     /// Reads a body within bounds.
     #[inline]
     pub fn within(body: &'a [u8], bounds: MessageBounds) -> Result<Self, Malformed<'a>> {
-        let text =
-            simdutf8::compat::from_utf8(body).map_err(|e| Malformed::not_utf8(e.valid_up_to()))?;
-        Self::of_text(text, bounds)
+        Self::of_text(text(body)?, bounds)
     }
 
     /// Reads a body that is known to be UTF-8, within bounds.
@@ -199,6 +197,16 @@ impl<'a> Payload<'a> {
         }
         Message::scan(&mut scanner, bounds).map(Self::Single)
     }
+}
+
+/// The text of a body.
+///
+/// # Errors
+///
+/// The body is not UTF-8.
+#[inline]
+pub fn text(body: &[u8]) -> Result<&str, Malformed<'_>> {
+    simdutf8::compat::from_utf8(body).map_err(|error| Malformed::not_utf8(error.valid_up_to()))
 }
 
 /// The texts of an array's elements.

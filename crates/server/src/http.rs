@@ -17,7 +17,9 @@ use super::{batch, dispatch, errors, handshake, instrument, notifications};
 use crate::catalog::SharedText;
 use crate::limit::share_of;
 use crate::protocol::Method;
-use crate::protocol::message::{Malformed, Message, Notification, Payload, Request, Response};
+use crate::protocol::message::{
+    self, Malformed, Message, Notification, Payload, Request, Response,
+};
 use crate::telemetry::{RequestOrigin, RequestScope};
 
 /// A message that gets no response: a notification, or the response to a client request.
@@ -37,17 +39,21 @@ pub(crate) fn handle(
     body: &Bytes,
 ) -> MaybeReady {
     let version = head.mcp.version();
-    let long_text;
-    let (text, payload) = if body.len() < SharedText::WORTHWHILE_BYTES {
-        (None, Payload::within(body, server.bounds))
-    } else {
-        long_text = SharedText::new(body.clone());
-        match &long_text {
-            Ok(text) => (Some(text), Payload::of_text(text.as_str(), server.bounds)),
-            Err(error) => (None, Err(Malformed::not_utf8(error.valid_up_to()))),
-        }
+    let is_long = SharedText::WORTHWHILE_BYTES <= body.len();
+    let long_text = is_long.then(|| SharedText::new(body.clone()));
+    let text = match &long_text {
+        None => message::text(body),
+        Some(Ok(text)) => Ok(text.as_str()),
+        Some(Err(error)) => Err(Malformed::not_utf8(error.valid_up_to())),
     };
-    let message = MessageBody { bytes: body, text };
+    let payload = match text {
+        Ok(text) => Payload::of_text(text, server.bounds),
+        Err(problem) => Err(problem),
+    };
+    let message = MessageBody {
+        bytes: body,
+        text: long_text.as_ref().and_then(|text| text.as_ref().ok()),
+    };
     MaybeReady::Ready(match &payload {
         Ok(Payload::Single(Message::Request(request))) => {
             let seen = RequestOrigin {

@@ -57,7 +57,7 @@ impl App {
     async fn bind_located(mut self) -> Result<BoundServer, AppError> {
         let (config, loaded) = self.take_config()?;
         let origins = self.offers.origins.clone();
-        let written = config.clone();
+        let written = Arc::clone(&config);
         Box::pin(self.bind_with(config, loaded))
             .await
             .map_err(|error| error.located(&origins, &written))
@@ -65,8 +65,8 @@ impl App {
 
     async fn bind_with(
         mut self,
-        mut config: Config,
-        loaded: Option<Loaded>,
+        config: Arc<Config>,
+        loaded: Option<Arc<Loaded>>,
     ) -> Result<BoundServer, AppError> {
         let mut layers = std::mem::take(&mut self.layers);
         let mut hooks = std::mem::take(&mut self.hooks);
@@ -132,15 +132,17 @@ impl App {
         let servers = endpoints::servers(&endpoints);
         hooks.push(keys_hook(auth.keys()));
         hooks.push(limits_hook(&server));
-        let served = (config.clone(), loaded_items);
+        let served = (Arc::clone(&config), loaded_items);
         let catalogs = CatalogBuilder::new(&server, identity, items, proved, served, endpoints);
         let reloader = loaded
             .map(|loaded| Reloader::new(loaded, hooks, &catalogs, restart, server.telemetry()));
         let (listener, admin) = bind_listeners(&config)?;
-        if let Some(listener) = &listener {
-            let has_shared_keys = parts.keys.is_shared();
-            check_listener(listener, &mut config, probe, proved, has_shared_keys)?;
-        }
+        let http = match &listener {
+            Some(listener) => {
+                check_listener(listener, &config, probe, proved, parts.keys.is_shared())?
+            }
+            None => config.http.clone(),
+        };
         Ok(BoundServer {
             server,
             endpoints: servers,
@@ -153,8 +155,8 @@ impl App {
             export,
             layers,
             auth: Arc::new(auth),
-            http: config.http,
-            stdio: config.stdio,
+            http,
+            stdio: config.stdio.clone(),
             lifecycle,
             supervisor,
         })
@@ -180,14 +182,18 @@ impl App {
     pub async fn check(mut self, offline: bool) -> Result<Checked, AppError> {
         let (config, _) = self.take_config()?;
         let origins = self.offers.origins.clone();
-        let written = config.clone();
+        let written = Arc::clone(&config);
         Box::pin(self.check_with(config, offline))
             .await
             .map_err(|error| error.located(&origins, &written))
     }
 
     #[cfg(feature = "cli")]
-    async fn check_with(mut self, mut config: Config, offline: bool) -> Result<Checked, AppError> {
+    async fn check_with(
+        mut self,
+        mut config: Arc<Config>,
+        offline: bool,
+    ) -> Result<Checked, AppError> {
         let auth = self.authentication(&config)?;
         warn_of_nobody(&config.policy, &auth);
         Tls::load(&config.http.tls)?;
@@ -197,6 +203,7 @@ impl App {
             warn_in_public(&config.http, proved, !config.seal.keys.is_empty());
         }
         let mut left_out = Vec::new();
+        let config = Arc::make_mut(&mut config);
         if offline {
             left_out.extend(std::mem::take(&mut config.upstreams).into_keys());
             config.sources.retain(|source| {
@@ -217,12 +224,12 @@ impl App {
         }
         let supervisor = Supervisor::new();
         let keys = Arc::new(KeyRing::new(&config.seal)?);
-        let telemetry = Telemetry::of(&config.telemetry, self.reads_metrics(&config));
+        let telemetry = Telemetry::of(&config.telemetry, self.reads_metrics(config));
         self.offers.metrics = telemetry.metrics.clone();
         self.offers
-            .prepare(&config, &keys, supervisor.background())?;
+            .prepare(config, &keys, supervisor.background())?;
         let upstreams = self.offers.upstreams.clone();
-        let server = Box::pin(self.build(&config, telemetry, keys)).await?.server;
+        let server = Box::pin(self.build(config, telemetry, keys)).await?.server;
         let rejected = server.refusals().into_iter().map(|rejected| rejected.place);
         let awaited = upstreams.map(|upstreams| upstreams.awaited());
         let awaited = awaited.into_iter().flatten();
@@ -264,7 +271,8 @@ impl App {
         if let Some(keys) = keys {
             auth.hold(keys);
         }
-        Ok((self.config(config).server()?, auth.gate))
+        self.config = Some(config);
+        Ok((self.server()?, auth.gate))
     }
 
     /// Creates the authentication of callers, at `/mcp` and at the endpoints beside it.
@@ -302,24 +310,26 @@ impl App {
         config.http.admin.port.is_some() || self.proved || config.auth.proves_anything()
     }
 
-    pub(super) fn take_config(&mut self) -> Result<(Config, Option<Loaded>), AppError> {
+    pub(super) fn take_config(&mut self) -> Result<(Arc<Config>, Option<Arc<Loaded>>), AppError> {
         let (mut config, loaded) = match (self.config.take(), self.loaded.take()) {
             (Some(config), _) => (config, None),
-            (None, Some(loaded)) => (loaded.config.clone(), Some(loaded)),
-            (None, None) => {
+            (None, loaded) => {
                 let flags = Flags {
                     proved: self.proved,
                     ..Flags::default()
                 };
-                let loaded = Loaded::read(&flags, Probe::real())?;
-                (loaded.config.clone(), Some(loaded))
+                let loaded = match loaded {
+                    Some(loaded) => loaded,
+                    None => Loaded::read(&flags, Probe::real())?,
+                };
+                (Arc::new(loaded.config.clone()), Some(loaded))
             }
         };
         validate_features(&config)?;
         if let Some(loaded) = &loaded {
             self.offers.origins.update(loaded);
         }
-        self.identity.apply(&mut config);
+        self.identity.apply(Arc::make_mut(&mut config));
         Ok((config, loaded))
     }
 

@@ -35,7 +35,7 @@ pub(super) struct CatalogBuilder {
 
 /// Settings and items that are served now.
 struct Current {
-    config: Config,
+    config: Arc<Config>,
     loaded: LoadedItems,
     /// Rejected items, which were logged already.
     rejected: Vec<RejectedItem>,
@@ -48,7 +48,7 @@ impl CatalogBuilder {
         identity: Identity,
         items: AppItems,
         proved: bool,
-        served: (Config, LoadedItems),
+        served: (Arc<Config>, LoadedItems),
         endpoints: Vec<Endpoint>,
     ) -> Arc<Self> {
         let (config, loaded) = served;
@@ -74,6 +74,7 @@ impl CatalogBuilder {
     pub(super) async fn prepare(self: &Arc<Self>, config: &Config) -> Result<Commit, AppError> {
         let mut config = config.clone();
         self.identity.apply(&mut config);
+        let config = Arc::new(config);
         let loaded = self.items.load(&config).await?;
         for endpoint in &self.endpoints {
             endpoint.reload().await?;
@@ -110,7 +111,7 @@ impl CatalogBuilder {
     }
 
     /// Replaces the locations of settings for messages.
-    pub(super) fn update_origins(&self, loaded: &Loaded) {
+    pub(super) fn update_origins(&self, loaded: &Arc<Loaded>) {
         self.items.origins.update(loaded);
     }
 

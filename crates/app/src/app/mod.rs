@@ -142,8 +142,8 @@ pub struct App {
     identity: Identity,
     /// Applications served at endpoints of their own, by name.
     beside: Vec<(String, App)>,
-    config: Option<Config>,
-    loaded: Option<Loaded>,
+    config: Option<Arc<Config>>,
+    loaded: Option<Arc<Loaded>>,
     hooks: Vec<Hook>,
     restart: Option<Arc<Notify>>,
     lifecycle: Lifecycle,
@@ -468,7 +468,7 @@ impl App {
     /// Uses these settings instead of those of the environment. They are not reloaded.
     #[must_use]
     pub fn config(mut self, config: Config) -> Self {
-        self.config = Some(config);
+        self.config = Some(Arc::new(config));
         self
     }
 
@@ -477,7 +477,7 @@ impl App {
     /// [`config`]: Self::config
     #[must_use]
     #[doc(hidden)]
-    pub fn loaded(mut self, loaded: Loaded) -> Self {
+    pub fn loaded(mut self, loaded: Arc<Loaded>) -> Self {
         self.loaded = Some(loaded);
         self
     }

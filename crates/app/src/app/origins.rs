@@ -12,8 +12,8 @@ pub(super) struct SettingOrigins(Arc<ArcSwapOption<Loaded>>);
 
 impl SettingOrigins {
     /// Replaces the settings.
-    pub(super) fn update(&self, loaded: &Loaded) {
-        self.0.store(Some(Arc::new(loaded.clone())));
+    pub(super) fn update(&self, loaded: &Arc<Loaded>) {
+        self.0.store(Some(Arc::clone(loaded)));
     }
 
     /// Returns the file, line and column of a setting, or its variable. `None` for defaults, and for other names.

@@ -22,8 +22,8 @@ use crate::telemetry::{Counter, RELOAD_FAILED, RELOADS, Telemetry};
 /// Reloads the configuration when its files change, and on SIGHUP.
 pub(super) struct Reloader {
     /// Settings at startup, which are still in force where a change needs a restart.
-    started: Loaded,
-    current: Loaded,
+    started: Arc<Loaded>,
+    current: Arc<Loaded>,
     hooks: Vec<Hook>,
     catalogs: Arc<CatalogBuilder>,
     /// Notified when a changed setting needs a restart.
@@ -65,7 +65,7 @@ impl fmt::Debug for Reloader {
 
 impl Reloader {
     pub(super) fn new(
-        loaded: Loaded,
+        loaded: Arc<Loaded>,
         hooks: Vec<Hook>,
         catalogs: &Arc<CatalogBuilder>,
         restart: Option<Arc<Notify>>,
@@ -81,7 +81,7 @@ impl Reloader {
             // Watched from here on, so that no change between the start and the first request is missed.
             watch: Watch::new(files_of(&loaded)),
             signals: Signals::new(),
-            started: loaded.clone(),
+            started: Arc::clone(&loaded),
             current: loaded,
             hooks,
             catalogs: Arc::clone(catalogs),

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
@@ -17,7 +18,7 @@ use super::{Config, Reload, file, schema, validate, variables};
 use crate::environment::{Environment, MASK, Probe};
 
 /// A configuration, and where each of its values comes from.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Loaded {
     /// The valid result.
     pub config: Config,
@@ -38,7 +39,7 @@ impl Config {
     ///
     /// All errors in the settings, each with its location and the expected value.
     pub fn load(flags: &Flags, probe: &Probe) -> Result<Self, ConfigError> {
-        Loaded::read(flags, probe).map(|loaded| loaded.config)
+        Loaded::read(flags, probe).map(|loaded| loaded.config.clone())
     }
 }
 
@@ -49,7 +50,7 @@ impl Loaded {
     /// # Errors
     ///
     /// As for [`read`](Self::read).
-    pub fn read_again(&self, probe: &Probe) -> Result<Self, ConfigError> {
+    pub fn read_again(&self, probe: &Probe) -> Result<Arc<Self>, ConfigError> {
         let mut flags = self.flags.clone();
         flags.proved |= self.config.auth.proves_anything();
         Self::read(&flags, probe)
@@ -131,7 +132,7 @@ impl Loaded {
     /// # Errors
     ///
     /// All errors in the settings, each with its location and the expected value.
-    pub fn read(flags: &Flags, probe: &Probe) -> Result<Self, ConfigError> {
+    pub fn read(flags: &Flags, probe: &Probe) -> Result<Arc<Self>, ConfigError> {
         let named = flags.config.clone().map(ConfigFile::At);
         let named = named.or_else(|| variables::config_file(probe));
         let name = named.as_ref().map(ConfigFile::name);
@@ -177,7 +178,7 @@ impl Loaded {
         if !conflicts.is_empty() {
             return Err(ConfigError::Conflicts(conflicts));
         }
-        Ok(Self {
+        Ok(Arc::new(Self {
             config,
             file: named
                 .as_ref()
@@ -187,7 +188,7 @@ impl Loaded {
             flags: flags.clone(),
             tree,
             other_files,
-        })
+        }))
     }
 }
 

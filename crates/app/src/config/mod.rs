@@ -40,7 +40,9 @@ pub use load::Loaded;
 pub use log::{LogConfig, LogFormat};
 pub use reference::{ReferencePage, reference, reference_index};
 pub use schema::{Reload, Setting, schema, settings};
-pub(crate) use validate::{is_public, open_to_others, validate_bound, validate_features};
+pub(crate) use validate::{
+    is_exposed, is_public, open_to_others, validate_bound, validate_features,
+};
 pub use value::Origin;
 pub use watch::Watch;
 

@@ -7,6 +7,7 @@ use super::{Config, ConfigError, Transport};
 use crate::environment::{Conflict, Conflicts, Probe};
 #[cfg(feature = "sources")]
 use crate::source::TokenStore;
+use crate::transport::http::HttpConfig;
 
 /// Returns everything that makes a configuration unusable.
 pub(super) fn conflicts(config: &Config, probe: &Probe, proved: bool) -> Vec<Conflict> {
@@ -186,10 +187,12 @@ pub(crate) fn validate_features(config: &Config) -> Result<(), ConfigError> {
 
 /// Returns true if others than this machine reach the server where the settings have it listen.
 pub(crate) fn is_public(config: &Config) -> bool {
-    let http = &config.http;
-    config.transport == Transport::Http
-        && !http.host.to_canonical().is_loopback()
-        && http.unix_socket.is_none()
+    config.transport == Transport::Http && is_exposed(&config.http)
+}
+
+/// Returns true if a server over HTTP listens on an address that others than this machine may reach.
+pub(crate) fn is_exposed(http: &HttpConfig) -> bool {
+    !http.host.to_canonical().is_loopback() && http.unix_socket.is_none()
 }
 
 /// Returns true if others than this machine may reach the server.

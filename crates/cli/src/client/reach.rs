@@ -43,7 +43,7 @@ pub(crate) fn find(
     }
     let mut flags = Flags::default();
     flags.config = file;
-    let mut config = load(flags)?.config;
+    let mut config = load(flags)?.config.clone();
     if let Some(upstream) = config.upstreams.remove(server) {
         return Ok((upstream, Some(config)));
     }
@@ -455,10 +455,10 @@ pub(super) fn connected_silently(runtime: &Runtime, server: &ServerArgs) -> Opti
 
 /// Returns the names of the configured upstreams.
 pub(crate) fn upstreams() -> Vec<String> {
-    let config = load(Flags::default()).map(|loaded| loaded.config);
-    config.map_or_else(
+    let loaded = load(Flags::default());
+    loaded.map_or_else(
         |_| Vec::new(),
-        |config| config.upstreams.into_keys().collect(),
+        |loaded| loaded.config.upstreams.keys().cloned().collect(),
     )
 }
 

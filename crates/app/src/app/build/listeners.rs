@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use super::super::error::AppError;
 use super::super::warnings::warn_in_public;
-use crate::config::{Config, Transport, is_public, validate_bound};
+use crate::config::{Config, Transport, is_exposed, validate_bound};
 use crate::environment::Probe;
 use crate::transport::http::{AdminListener, HttpConfig, Listener, Tls};
 
@@ -27,22 +27,23 @@ pub(super) fn bind_listeners(
     Ok((listener, admin))
 }
 
-/// Checks the address that was bound, and warns of what it exposes.
+/// Checks the address that was bound, and warns of what it exposes. Returns the settings with this address.
 pub(super) fn check_listener(
     listener: &Listener,
-    config: &mut Config,
+    config: &Config,
     probe: &Probe,
     authenticates: bool,
     has_shared_keys: bool,
-) -> Result<(), AppError> {
+) -> Result<HttpConfig, AppError> {
     if let Some(address) = listener.address() {
         validate_bound(config, address, probe, authenticates)?;
     }
-    listener.settle(&mut config.http);
-    if is_public(config) {
-        warn_in_public(&config.http, authenticates, has_shared_keys);
+    let mut http = config.http.clone();
+    listener.settle(&mut http);
+    if is_exposed(&http) {
+        warn_in_public(&http, authenticates, has_shared_keys);
     }
-    Ok(())
+    Ok(http)
 }
 
 fn bind_http(http: &HttpConfig) -> Result<Listener, AppError> {
