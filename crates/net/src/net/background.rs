@@ -9,6 +9,7 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use tokio::task::{AbortHandle, JoinHandle};
 use super::spawn::spawn_on;
 
 type BoxError = Box<dyn Error + Send + Sync>;
+type Task = Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send>>;
 type ReportFailure = Box<dyn Fn(&str, &str) + Send + Sync>;
 
 /// Name of a background task.
@@ -174,10 +176,13 @@ impl Background {
         on_failure: OnFailure,
         task: impl Future<Output = T> + Send + 'static,
     ) -> Option<AbortHandle> {
-        self.start(name.into(), false, on_failure, async {
+        // Boxed before it is wrapped: a future within another one takes its room twice, and both are moved.
+        let task = Box::pin(task);
+        let task = Box::pin(async {
             task.await;
             Ok(())
-        })
+        });
+        self.start(name.into(), false, on_failure, task)
     }
 
     /// Starts a task that is told to stop and waited for.
@@ -191,10 +196,9 @@ impl Background {
         F: Future<Output = R> + Send + 'static,
         R: TaskOutput,
     {
-        let task = task(StopSignal(self.0.stop.subscribe()));
-        self.start(name.into(), true, on_failure, async {
-            task.await.into_result()
-        })
+        let task = Box::pin(task(StopSignal(self.0.stop.subscribe())));
+        let task = Box::pin(async { task.await.into_result() });
+        self.start(name.into(), true, on_failure, task)
     }
 
     fn start(
@@ -202,7 +206,7 @@ impl Background {
         name: TaskName,
         is_awaited: bool,
         on_failure: OnFailure,
-        task: impl Future<Output = Result<(), BoxError>> + Send + 'static,
+        task: Task,
     ) -> Option<AbortHandle> {
         let weak = Arc::downgrade(&self.0);
         let own = name.clone();
