@@ -40,6 +40,7 @@ impl Arguments {
     }
 
     /// Likewise, of a text that is known to be UTF-8.
+    #[doc(hidden)]
     pub fn from_checked_text(object: SharedText) -> Self {
         Self(Representation::Text(object))
     }

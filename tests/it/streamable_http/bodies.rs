@@ -70,6 +70,33 @@ fn rpc_01_bodies_that_are_not_utf_8_json_are_parse_errors() {
     assert_eq!(answer.result()["content"][0]["text"], "still here");
 }
 
+/// Long messages are kept in another form than short ones.
+#[test]
+fn rpc_01_long_messages_are_read_like_short_ones() {
+    let server = Serve::new().tool(echo).start();
+    let mut connection = server.connect();
+    for part in ["plain ", "\u{e9}\u{1F600}", "\"\\\n\t\u{1}"] {
+        for length in [100, 8_000, 8_192, 9_000, 70_000] {
+            let text = part.repeat(length / part.len());
+            let call = Stateless::call("echo", json!({"message": text}));
+            let echoed = &call.send_on(&mut connection).result()["content"][0]["text"];
+            assert_eq!(echoed, text.as_str(), "{part:?}, {length}");
+        }
+    }
+    let good = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"echo","arguments":{{"message":"{}"}}}}}}"#,
+        "a".repeat(20_000)
+    );
+    for (at, byte) in [(1_000, 0xff), (19_000, 0x80), (19_000, 0x1f)] {
+        let mut body = good.clone().into_bytes();
+        body[at] = byte;
+        let refused = connection.send(post(&body)).receive();
+        refused.error(400, -32700, "");
+        let message = refused.json()["error"]["message"].to_string();
+        assert!(message.contains(&format!("at byte {at}")), "{message}");
+    }
+}
+
 #[test]
 fn envelope_members_that_are_there_twice_are_refused_however_they_are_written() {
     let server = Serve::new().tool(echo).start();
