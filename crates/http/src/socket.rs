@@ -22,6 +22,8 @@ pub struct Socket {
     guards: Option<ConnPermits>,
     /// True if more data may be available than was read.
     unread: bool,
+    /// True if the client sends nothing any more.
+    ended: bool,
     framing: FramingCheck,
     /// Rate of stream resets. HTTP/2 has frames, whose heads are not ambiguous.
     resets: Option<Box<ResetGuard>>,
@@ -48,6 +50,7 @@ impl Socket {
             stream,
             guards: Some(guards),
             unread: false,
+            ended: false,
             framing: FramingCheck::default(),
             resets: multiplexed.then(|| Box::new(ResetGuard::new(resets, frames))),
             unfinished: false,
@@ -125,7 +128,9 @@ impl AsyncRead for Socket {
             false => Pin::new(&mut self.stream).poll_read(cx, buffer),
         };
         let socket = &mut *self;
-        socket.unread = read.is_ready() && before < buffer.filled().len();
+        let has_bytes = before < buffer.filled().len();
+        socket.unread = read.is_ready() && has_bytes;
+        socket.ended |= read.is_ready() && !has_bytes;
         if read.is_pending() {
             socket.state.apply(Event::WaitsForBytes {
                 answered: socket.answered,
@@ -213,11 +218,14 @@ impl Drop for Socket {
         if restless {
             self.tell_to_calm_down();
         }
-        let more_comes = self.unread || self.framing.is_in_body();
+        // A client of HTTP/2 may open streams until it has read GOAWAY. They would reset the connection, and the client would
+        // not learn which of its requests were served (RFC 9113, section 6.8).
+        let may_open_streams = self.resets.is_some() && !self.ended;
+        let more_comes = self.unread || self.framing.is_in_body() || may_open_streams;
         if !more_comes || self.state.is_cut() {
             return;
         }
-        // The response was sent before the request was read completely: the client gets time to receive it.
+        // What was sent last was sent before everything was read: the client gets time to receive it.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let stream = std::mem::replace(&mut self.stream, Stream::Gone);
             let guards = self.guards.take();
@@ -289,6 +297,32 @@ mod tests {
         let mut answer = String::new();
         client.read_to_string(&mut answer).await.expect("no reset");
         assert_eq!(answer, "HTTP/1.1 413\r\n\r\n");
+    }
+
+    #[tokio::test]
+    async fn who_opens_streams_before_it_has_read_goaway_reads_it() {
+        let (mut socket, _, mut client) = connected().await;
+        socket.write_all(b"GOAWAY").await.expect("sent");
+        drop(socket);
+        for _ in 0..3 {
+            client.write_all(&[0; 20_000]).await.expect("no reset");
+            tokio::task::yield_now().await;
+        }
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.expect("no reset");
+        assert_eq!(answer, "GOAWAY");
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_a_client_that_has_closed_its_side() {
+        let (mut socket, state, mut client) = connected().await;
+        client.shutdown().await.expect("closed");
+        state.begin_look();
+        let mut space = [0; 32];
+        poll_fn(|cx| Pin::new(&mut socket).poll_read(cx, &mut ReadBuf::new(&mut space)))
+            .await
+            .expect("the end");
+        assert!(socket.ended && !socket.unread);
     }
 
     /// What is read until others have their turn.
