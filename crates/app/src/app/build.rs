@@ -314,13 +314,15 @@ impl App {
         let (mut config, loaded) = match (self.config.take(), self.loaded.take()) {
             (Some(config), _) => (config, None),
             (None, loaded) => {
-                let flags = Flags {
-                    proved: self.proved,
-                    ..Flags::default()
-                };
                 let loaded = match loaded {
                     Some(loaded) => loaded,
-                    None => Loaded::read(&flags, Probe::real())?,
+                    None => {
+                        let flags = Flags {
+                            proved: self.proved,
+                            ..Flags::default()
+                        };
+                        Loaded::read(&flags, Probe::real())?
+                    }
                 };
                 (Arc::new(loaded.config.clone()), Some(loaded))
             }
