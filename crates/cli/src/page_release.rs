@@ -1,19 +1,84 @@
-//! Releases pages of the program file after start-up.
+//! Releases pages of the program file after start-up, and once more after the first requests.
 //!
-//! What starts a server is a large part of the program, and is not needed again. The system maps a file's pages in groups,
-//! so that most of the program counts as resident for as long as nobody else needs the memory. To give the pages back costs
-//! no more than to map those again that are needed, which lie in the system's page cache all the same.
+//! What starts a server is a large part of the program, and is not needed again, as is what only its first requests run. The
+//! system maps a file's pages in groups, so that most of the program counts as resident for as long as nobody else needs the
+//! memory. To give the pages back costs no more than to map those again that are needed, which lie in the system's page cache
+//! all the same.
 
+use std::io;
 use std::ops::Range;
+use std::time::Duration;
+
+use tokio::time::sleep;
 
 use crate::net::child::give_back;
+
+/// Delay after the start before pages are released, and between two looks at whether the first requests are done.
+const DELAY: Duration = Duration::from_millis(500);
+
+/// Growth of the resident part of files that tells requests from what else a server does, in pages.
+const REQUESTS_PAGES: u64 = 128;
+
+/// Releases the pages that only the start needed, waits until the first requests are done, and releases theirs. Returns
+/// then: a program that serves now and again would map its pages each time.
+pub(super) async fn release_after_start() {
+    let done = async {
+        sleep(DELAY).await;
+        give_back_program()?;
+        let mut first = FirstRequests::after_start(resident_file_pages()?);
+        loop {
+            sleep(DELAY).await;
+            if first.are_done(resident_file_pages()?) {
+                return give_back_program();
+            }
+        }
+    };
+    match done.await {
+        Ok(bytes) => tracing::debug!(bytes, "pages of the program were given back"),
+        // /proc may be unavailable. Nothing depends on it.
+        Err(error) => tracing::debug!(%error, "the program's pages stay where they are"),
+    }
+}
+
+/// Looks at the resident part of files after the start: it grows with the first requests, and stays as it is after them.
+struct FirstRequests {
+    after_start: u64,
+    at_last_look: u64,
+}
+
+impl FirstRequests {
+    fn after_start(pages: u64) -> Self {
+        Self {
+            after_start: pages,
+            at_last_look: pages,
+        }
+    }
+
+    /// Takes the present number of pages.
+    fn are_done(&mut self, pages: u64) -> bool {
+        let is_settled = pages <= self.at_last_look;
+        self.at_last_look = pages;
+        is_settled && self.after_start + REQUESTS_PAGES <= pages
+    }
+}
+
+/// Number of resident pages that belong to files, of this process.
+fn resident_file_pages() -> io::Result<u64> {
+    let counts = std::fs::read_to_string("/proc/self/statm")?;
+    shared_in(&counts).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// The third field of `statm` (proc_pid_statm(5)).
+fn shared_in(counts: &str) -> Option<u64> {
+    counts.split_ascii_whitespace().nth(2)?.parse().ok()
+}
 
 /// Releases pages that are unmodified copies of the program file. Returns the size of the released address ranges.
 ///
 /// # Errors
 ///
 /// The memory map cannot be read, or the pages cannot be released.
-pub(super) fn give_back_program() -> std::io::Result<usize> {
+fn give_back_program() -> io::Result<usize> {
     let program = std::fs::read_link("/proc/self/exe")?;
     let mappings = std::fs::read_to_string("/proc/self/smaps")?;
     let program = program.to_string_lossy();
@@ -87,6 +152,24 @@ Size:                  4 kB
         assert_eq!(found, [0x1000..0x2000, 0x2000..0x4000]);
         assert!(copies_of(MAPPINGS, "/opt/my").is_empty());
         assert!(copies_of("nonsense\n-\n1-2\n", "").is_empty());
+    }
+
+    #[test]
+    fn the_first_requests_are_done_when_what_they_mapped_stays_as_it_is() {
+        let mut first = FirstRequests::after_start(400);
+        // A page for the timers and the listeners.
+        assert!(!first.are_done(420));
+        assert!(!first.are_done(420));
+        assert!(!first.are_done(900), "the first request has just come");
+        assert!(!first.are_done(950));
+        assert!(first.are_done(950));
+    }
+
+    #[test]
+    fn resident_pages_of_files_are_read_as_the_system_writes_them() {
+        assert_eq!(shared_in("7043 1544 1019 5922 0 2123 0\n"), Some(1019));
+        assert_eq!(shared_in(""), None);
+        assert!(resident_file_pages().expect("/proc is there") > 0);
     }
 
     #[test]

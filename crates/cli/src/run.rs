@@ -26,10 +26,6 @@ pub(super) const OPENER: &str = if cfg!(target_os = "macos") {
     "xdg-open"
 };
 
-/// Delay after the start before pages are released.
-#[cfg(target_os = "linux")]
-const STARTING: std::time::Duration = std::time::Duration::from_millis(500);
-
 /// Options of `run`.
 #[derive(Debug, Default, Args)]
 pub(super) struct RunCommand {
@@ -91,8 +87,10 @@ pub(super) fn run(command: RunCommand, audience: &mut Audience) -> Result<(), Ma
         let metrics = bound.metrics();
         metrics.read(&LOG_DROPPED, &[], || log::dropped() as f64);
         metrics.read(&LOG_CUT, &[], || log::cut() as f64);
-        // Warnings about missing items are printed before the banner.
-        log::flush();
+        if matches!(*audience, Audience::People) {
+            // Warnings about missing items are printed before the banner.
+            log::flush();
+        }
         match (*audience, bound.address()) {
             (Audience::Programs, _) => bound.announce(),
             (Audience::People, Some(address)) => {
@@ -109,7 +107,7 @@ pub(super) fn run(command: RunCommand, audience: &mut Audience) -> Result<(), Ma
         #[cfg(target_os = "linux")]
         {
             net::spawn(reaper::reap());
-            net::spawn(give_back_what_has_started());
+            net::spawn(page_release::release_after_start());
         }
         let starts_again = std::cell::Cell::new(false);
         // A boxed future avoids compiling the server for each future type.
@@ -152,17 +150,6 @@ fn open(opener: &Path, page: &str) {
             page,
             "the page could not be opened; open it yourself, or name a program with --inspect=PROGRAM"
         ),
-    }
-}
-
-/// Releases start-up pages, after the first requests have been served.
-#[cfg(target_os = "linux")]
-async fn give_back_what_has_started() {
-    tokio::time::sleep(STARTING).await;
-    match page_release::give_back_program() {
-        Ok(bytes) => tracing::debug!(bytes, "pages of the program were given back"),
-        // /proc may be unavailable. Nothing depends on it.
-        Err(error) => tracing::debug!(%error, "the program's pages stay where they are"),
     }
 }
 

@@ -73,7 +73,7 @@ struct Load {
 }
 
 impl Worker {
-    /// Starts a thread, and waits until it can serve.
+    /// Starts a thread with a runtime of its own.
     pub fn start(
         number: usize,
         count: usize,

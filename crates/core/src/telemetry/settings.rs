@@ -101,10 +101,17 @@ impl ExportSettings {
         if reader.is_true("OTEL_SDK_DISABLED") {
             return None;
         }
+        let [traces, metrics, logs] = [Signal::Traces, Signal::Metrics, Signal::Logs]
+            .map(|signal| reader.target(config, signal));
+        let any = traces.is_some() || metrics.is_some() || logs.is_some();
+        // If an endpoint is configured but invalid, the warnings must still be reported.
+        if !any && !reader.is_refused {
+            return None;
+        }
         let mut settings = Self {
-            traces: reader.target(config, Signal::Traces),
-            metrics: reader.target(config, Signal::Metrics),
-            logs: reader.target(config, Signal::Logs),
+            traces,
+            metrics,
+            logs,
             sampler: reader.sampler(config.sample),
             propagation: reader.propagation(),
             spans: reader.batching("OTEL_BSP", 5_000),
@@ -118,10 +125,7 @@ impl ExportSettings {
         };
         reader.tell_of_what_has_no_effect();
         settings.doubts = reader.doubts;
-        let any =
-            settings.traces.is_some() || settings.metrics.is_some() || settings.logs.is_some();
-        // If an endpoint is configured but invalid, the warnings must still be reported.
-        (any || reader.is_refused).then_some(settings)
+        Some(settings)
     }
 }
 

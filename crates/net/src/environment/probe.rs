@@ -179,7 +179,8 @@ impl Probe {
         match &self.files {
             Files::Given(files) => files.get(Path::new(path)).cloned(),
             Files::Real => {
-                let mut bytes = Vec::new();
+                // Files of the system have no length, and room for a few bytes would take several reads.
+                let mut bytes = Vec::with_capacity(4096);
                 let file = std::fs::File::open(path).ok()?;
                 file.take(READ_MAX).read_to_end(&mut bytes).ok()?;
                 Some(String::from_utf8_lossy(&bytes).into_owned())
