@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 pub use guarded::{buckets, exchanged, filtered, guarded, roles};
 use http::Request;
-use longshore::bench::{Answered, Buckets, CachedExchange, Pipeline};
+use longshore::bench::{Answered, Buckets, CachedExchange, HandedOver, Pipeline, Unread};
 use longshore::catalog::CallFuture;
 use longshore::extract::Caller;
 use longshore::server::MethodFuture;
@@ -47,7 +47,7 @@ enum Work {
 )]
 pub enum Asked {
     /// A request.
-    Request(Request<Bytes>),
+    Request(HandedOver),
     /// Rate limit check of an address.
     Address(u32),
     /// The credential of a caller for another server.
@@ -68,7 +68,9 @@ impl Scenario {
     pub fn request(&self) -> Asked {
         let next = self.next.fetch_add(1, Relaxed);
         match &self.work {
-            Work::Requests(_, requests) => Asked::Request(requests[next % requests.len()].clone()),
+            Work::Requests(_, requests) => {
+                Asked::Request(requests[next % requests.len()].clone().into())
+            }
             // Not one after the other, as they were put there.
             Work::Buckets(_, addresses) => {
                 Asked::Address((next.wrapping_mul(7_919) % addresses) as u32)
@@ -77,31 +79,34 @@ impl Scenario {
         }
     }
 
-    /// Answers one request. All that is sent here can be answered without waiting for anything.
+    /// Answers one request, and returns the response, if it is one. All that is sent here can be answered without waiting for
+    /// anything.
     #[inline]
-    pub fn respond(&self, asked: Asked) -> Answered {
+    pub fn respond(&self, asked: Asked) -> Option<Unread> {
         let (pipeline, request) = match (&self.work, asked) {
             (Work::Requests(pipeline, _), Asked::Request(request)) => (pipeline, request),
             (Work::Buckets(buckets, _), Asked::Address(address)) => {
                 assert!(buckets.take(address), "none of them is ever empty");
-                return Answered::default();
+                return None;
             }
             (Work::Exchange(exchange), Asked::Credential) => {
                 std::hint::black_box(exchange.header());
-                return Answered::default();
+                return None;
             }
             (work, asked) => unreachable!("{asked:?} is nothing for {work:?}"),
         };
-        let answer = pin!(pipeline.respond(request));
-        match answer.poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(answered) => answered,
-            Poll::Pending => unreachable!("no tool here waits for anything"),
-        }
+        Some(ready(pipeline.respond(request)))
+    }
+
+    /// Answers one request, and reads the response.
+    fn answer(&self, asked: Asked) -> Answered {
+        let response = self.respond(asked);
+        response.map_or_else(Answered::default, |response| ready(response.read()))
     }
 
     /// Panics unless the server answers with a result.
     fn checked(self) -> Self {
-        let answered = self.respond(self.request());
+        let answered = self.answer(self.request());
         let more = answered.more.concat();
         let whole = [&answered.head[..], &answered.rest[..], &more[..]].concat();
         let answer: Value = serde_json::from_slice(&whole).unwrap_or_default();
@@ -112,6 +117,15 @@ impl Scenario {
             self.name
         );
         self
+    }
+}
+
+/// Result of a future that has nothing to wait for.
+#[inline]
+fn ready<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(done) => done,
+        Poll::Pending => unreachable!("no tool here waits for anything"),
     }
 }
 
@@ -245,7 +259,7 @@ impl Server {
             credential: credential.map(str::to_owned),
         };
         let initialize = server.initialize("initialize");
-        let session = initialize.respond(initialize.request()).session;
+        let session = initialize.answer(initialize.request()).session;
         server.session = session.and_then(|id| id.to_str().map(str::to_owned).ok());
         server
     }

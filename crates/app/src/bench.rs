@@ -5,7 +5,8 @@ use std::net::Ipv4Addr;
 use std::pin::Pin;
 
 use bytes::Bytes;
-use http::{HeaderValue, Request};
+use http::request::Parts;
+use http::{HeaderValue, Request, Response};
 use http_body::Body as _;
 use serde_json::Map;
 
@@ -22,6 +23,24 @@ use crate::transport::http::{HttpConfig, InProcess};
 /// Server that handles requests as its workers do, without sockets and without hyper.
 #[derive(Debug)]
 pub struct Pipeline(InProcess);
+
+/// A request as hyper hands it over.
+#[derive(Debug)]
+pub struct HandedOver {
+    head: Parts,
+    body: Body,
+}
+
+impl From<Request<Bytes>> for HandedOver {
+    fn from(request: Request<Bytes>) -> Self {
+        let (head, body) = request.map(Body::from).into_parts();
+        Self { head, body }
+    }
+}
+
+/// A response as hyper gets it.
+#[derive(Debug)]
+pub struct Unread(Response<Body>);
 
 /// Body of a response in its pieces, and the session that it opens.
 #[derive(Debug, Default)]
@@ -59,8 +78,16 @@ impl Pipeline {
     }
 
     /// Handles one request.
-    pub async fn respond(&self, request: Request<Bytes>) -> Answered {
-        let mut response = self.0.serve(request.map(Body::from)).await;
+    #[inline]
+    pub async fn respond(&self, request: HandedOver) -> Unread {
+        Unread(self.0.serve(request.head, request.body).await)
+    }
+}
+
+impl Unread {
+    /// Reads the response to its end.
+    pub async fn read(self) -> Answered {
+        let Self(mut response) = self;
         let body = response.body_mut();
         let (head, rest) = (frame(body).await, frame(body).await);
         let mut more = Vec::new();

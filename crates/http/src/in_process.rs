@@ -4,7 +4,8 @@ use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use http::{Request, Response};
+use http::Response;
+use http::request::Parts;
 
 use super::connection::{ConnectionState, Event};
 use super::pipeline::RequestFuture;
@@ -37,9 +38,9 @@ impl InProcess {
     }
 
     /// Serves one request.
-    pub async fn serve(&self, request: Request<Body>) -> Response<Body> {
+    #[inline]
+    pub async fn serve(&self, head: Parts, body: Body) -> Response<Body> {
         self.0.connection().apply(Event::PartOfHead);
-        let (head, body) = request.into_parts();
         match RequestFuture::new(Arc::clone(&self.0), head, body).await {
             Ok(response) => response,
             Err(never) => {

@@ -1,12 +1,10 @@
 //! Lifecycle of revisions up to 2025-11-25: `initialize`, then a session.
 
-use std::borrow::Cow;
 use std::sync::Arc;
-
-use serde::Deserialize;
 
 use super::config::StaleSessions;
 use super::http_head::HttpHead;
+use super::initialize_params::InitializeParams;
 use super::param_headers::{HeaderValueState, McpHeaders, SingleHeader, VersionHeader};
 use super::parts::Server;
 use super::reply::{RejectReason, Reply};
@@ -16,31 +14,10 @@ use super::text::truncated;
 use super::worker_state::WorkerState;
 use super::{stateless, tasks};
 use crate::auth::Principal;
-use crate::catalog::strict;
 use crate::net::ShareKey;
 use crate::protocol::message::Request;
-use crate::protocol::{ClientCapabilities, ErrorCode, ErrorObject, Revision};
+use crate::protocol::{ErrorCode, ErrorObject, Revision};
 use crate::seal::{RevokedSession, Session};
-
-/// Parameters of `initialize`.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct InitializeParams<'a> {
-    #[serde(borrow)]
-    protocol_version: Cow<'a, str>,
-    #[serde(default)]
-    capabilities: ClientCapabilities,
-    #[serde(borrow, default)]
-    client_info: ClientInfo<'a>,
-}
-
-#[derive(Default, Deserialize)]
-struct ClientInfo<'a> {
-    #[serde(borrow, default)]
-    name: Cow<'a, str>,
-    #[serde(borrow, default)]
-    version: Cow<'a, str>,
-}
 
 /// Handles `initialize`. VER-01: a supported revision is confirmed; for any other, the newest one with sessions is
 /// offered.
@@ -50,15 +27,14 @@ pub(super) fn initialize(
     principal: &Principal,
     request: &Request<'_>,
 ) -> Result<(Session, Reply), Reply> {
-    let params: InitializeParams<'_> = strict::from_str(request.params.object.unwrap_or("{}"))
-        .map_err(|e| {
-            let problem = e.to_string();
-            let message = format!("Invalid params of initialize: {}", truncated(&problem));
-            Reply::error(
-                request.id,
-                &ErrorObject::new(ErrorCode::InvalidParams, message),
-            )
-        })?;
+    let params = InitializeParams::read(request.params.object.unwrap_or("{}")).map_err(|e| {
+        let problem = e.to_string();
+        let message = format!("Invalid params of initialize: {}", truncated(&problem));
+        Reply::error(
+            request.id,
+            &ErrorObject::new(ErrorCode::InvalidParams, message),
+        )
+    })?;
     let revision = Revision::parse(&params.protocol_version)
         .filter(|revision| revision.has_sessions())
         .unwrap_or(Revision::NEWEST_WITH_SESSIONS);

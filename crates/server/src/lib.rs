@@ -44,6 +44,7 @@ mod http;
 mod http_head;
 mod http_sse_2024;
 mod inflight;
+mod initialize_params;
 mod instrument;
 mod listings;
 mod lists;

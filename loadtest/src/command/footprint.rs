@@ -66,6 +66,8 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     let idle = resident_bytes(server.pid())?;
     call(Wire::http1(server.address()).await?, &server).await?;
     let after_call = resident_bytes(server.pid())?;
+    sleep(SETTLED).await;
+    let settled = resident_bytes(server.pid())?;
 
     println!(
         "exec to first answered tools/call, ms   {starts_ms:.1}   median (min-max) of {} starts",
@@ -82,7 +84,12 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
         mebibytes(after_call)
     );
     println!(
-        "resident, idle with much set, MiB       {:.1}",
+        "resident, {} s after that, MiB           {:.1}",
+        SETTLED.as_secs(),
+        mebibytes(settled)
+    );
+    println!(
+        "resident, idle with many settings, MiB  {:.1}",
         mebibytes(full_idle)
     );
     println!(
@@ -125,4 +132,6 @@ fn mebibytes(bytes: u64) -> f64 {
 }
 
 const IDLE: Duration = Duration::from_secs(1);
+/// Time after which the server has released the pages of its first requests.
+const SETTLED: Duration = Duration::from_secs(2);
 const CONNECTED_WITHIN: Duration = Duration::from_secs(10);

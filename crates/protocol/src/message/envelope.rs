@@ -79,6 +79,9 @@ impl Key for Param {
             b'n' if scanner.reads(br#""name":"#) => Self::Name,
             b'a' if scanner.reads(br#""arguments":"#) => Self::Arguments,
             b'_' if scanner.reads(br#""_meta":"#) => Self::Meta,
+            b'p' if scanner.reads(br#""protocolVersion":"#) => Self::Other,
+            b'c' if scanner.reads(br#""capabilities":"#) => Self::Other,
+            b'c' if scanner.reads(br#""clientInfo":"#) => Self::Other,
             _ => return None,
         })
     }
