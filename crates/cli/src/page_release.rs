@@ -1,4 +1,4 @@
-//! Releases pages of the program file after start-up, and once more after the first requests.
+//! Releases pages of the program file after start-up and after the first requests.
 //!
 //! What starts a server is a large part of the program, and is not needed again, as is what only its first requests run. The
 //! system maps a file's pages in groups, so that most of the program counts as resident for as long as nobody else needs the
@@ -13,52 +13,61 @@ use tokio::time::sleep;
 
 use crate::net::child::give_back;
 
-/// Delay after the start before pages are released, and between two looks at whether the first requests are done.
-const DELAY: Duration = Duration::from_millis(500);
+/// Delay between the start and the first release, and between two looks at what was mapped since. It doubles with each release,
+/// since a program that serves now and again would map its pages each time.
+const FIRST_DELAY: Duration = Duration::from_millis(500);
+/// Delay after which pages stay where they are.
+const LAST_DELAY: Duration = Duration::from_secs(60);
 
-/// Growth of the resident part of files that tells requests from what else a server does, in pages.
-const REQUESTS_PAGES: u64 = 128;
+/// Growth that tells requests from what an idle server runs, in pages. The latter maps some 230 in the image's program, a first
+/// call some 640 more, and a probe as many.
+const REQUESTS_PAGES: u64 = 512;
 
-/// Releases the pages that only the start needed, waits until the first requests are done, and releases theirs. Returns
-/// then: a program that serves now and again would map its pages each time.
+/// Releases the pages that only the start needed, and then those of the first requests, each time when no more are mapped.
 pub(super) async fn release_after_start() {
-    let done = async {
-        sleep(DELAY).await;
-        give_back_program()?;
-        let mut first = FirstRequests::after_start(resident_file_pages()?);
-        loop {
-            sleep(DELAY).await;
-            if first.are_done(resident_file_pages()?) {
-                return give_back_program();
-            }
-        }
-    };
-    match done.await {
-        Ok(bytes) => tracing::debug!(bytes, "pages of the program were given back"),
-        // /proc may be unavailable. Nothing depends on it.
-        Err(error) => tracing::debug!(%error, "the program's pages stay where they are"),
+    // /proc may be unavailable. Nothing depends on it.
+    if let Err(error) = release_with_doubling_delay().await {
+        tracing::debug!(%error, "the program's pages stay where they are");
     }
 }
 
-/// Looks at the resident part of files after the start: it grows with the first requests, and stays as it is after them.
-struct FirstRequests {
-    after_start: u64,
+async fn release_with_doubling_delay() -> io::Result<()> {
+    let mut delay = FIRST_DELAY;
+    sleep(delay).await;
+    while delay <= LAST_DELAY {
+        let bytes = give_back_program()?;
+        tracing::debug!(bytes, "pages of the program were given back");
+        let mut growth = Growth::since_release(resident_file_pages()?);
+        loop {
+            sleep(delay).await;
+            if growth.is_over(resident_file_pages()?) {
+                break;
+            }
+        }
+        delay *= 2;
+    }
+    Ok(())
+}
+
+/// Growth of the resident part of files: requests map what they need, and it stays as it is after them.
+struct Growth {
+    released: u64,
     at_last_look: u64,
 }
 
-impl FirstRequests {
-    fn after_start(pages: u64) -> Self {
+impl Growth {
+    fn since_release(pages: u64) -> Self {
         Self {
-            after_start: pages,
+            released: pages,
             at_last_look: pages,
         }
     }
 
-    /// Takes the present number of pages.
-    fn are_done(&mut self, pages: u64) -> bool {
+    /// Takes the present number of pages. Returns true if requests were served, and nothing was mapped since the last look.
+    fn is_over(&mut self, pages: u64) -> bool {
         let is_settled = pages <= self.at_last_look;
         self.at_last_look = pages;
-        is_settled && self.after_start + REQUESTS_PAGES <= pages
+        is_settled && self.released + REQUESTS_PAGES <= pages
     }
 }
 
@@ -155,14 +164,14 @@ Size:                  4 kB
     }
 
     #[test]
-    fn the_first_requests_are_done_when_what_they_mapped_stays_as_it_is() {
-        let mut first = FirstRequests::after_start(400);
-        // A page for the timers and the listeners.
-        assert!(!first.are_done(420));
-        assert!(!first.are_done(420));
-        assert!(!first.are_done(900), "the first request has just come");
-        assert!(!first.are_done(950));
-        assert!(first.are_done(950));
+    fn requests_are_over_when_what_they_mapped_stays_as_it_is() {
+        let mut growth = Growth::since_release(400);
+        // An idle server.
+        assert!(!growth.is_over(630));
+        assert!(!growth.is_over(630));
+        assert!(!growth.is_over(1270), "a request has just come");
+        assert!(!growth.is_over(1280));
+        assert!(growth.is_over(1280));
     }
 
     #[test]
