@@ -125,13 +125,19 @@ impl Stream {
     /// Sends the request and reads the response. A request that the server did not process because it accepts no
     /// further streams (RFC 9113 section 6.8) is sent on a new connection.
     pub(super) async fn exchange(&mut self) -> Result<Answer<'_>, WireError> {
-        let status = match self.try_exchange().await {
-            Err(WireError::Http2(error)) if is_farewell(&error) => {
-                let next = self.current.lock().await.after(self.number).await?;
-                (self.number, self.sender) = next;
-                self.try_exchange().await?
+        let mut farewells = 0;
+        let status = loop {
+            match self.try_exchange().await {
+                // The next connection may have accepted its last stream too, from the other slots.
+                Err(WireError::Http2(error))
+                    if is_farewell(&error) && farewells < FAREWELLS_MAX =>
+                {
+                    farewells += 1;
+                    let next = self.current.lock().await.after(self.number).await?;
+                    (self.number, self.sender) = next;
+                }
+                tried => break tried?,
             }
-            tried => tried?,
         };
         Ok(Answer {
             status,
@@ -163,6 +169,9 @@ impl Stream {
         Ok(head.status.as_u16())
     }
 }
+
+/// Maximum number of connections in turn that accept no further stream before a request counts as failed.
+const FAREWELLS_MAX: usize = 8;
 
 /// Returns true if a stream was rejected because its connection shuts down gracefully.
 fn is_farewell(error: &h2::Error) -> bool {
