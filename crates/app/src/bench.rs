@@ -85,7 +85,7 @@ impl Pipeline {
 }
 
 impl Unread {
-    /// Reads the response to its end.
+    /// Reads the whole body.
     pub async fn read(self) -> Answered {
         let Self(mut response) = self;
         let body = response.body_mut();
@@ -111,14 +111,13 @@ async fn frame(body: &mut Body) -> Bytes {
         .unwrap_or_default()
 }
 
-/// One way to digest a token; the first byte of what comes of it.
+/// Function that computes the digest of a token, and returns its first byte.
 pub type TokenDigest = fn(&[u8]) -> u8;
 
 #[cfg(feature = "sources")]
 pub use crate::source::bench::CachedExchange;
 
-/// What verified tokens are remembered by, and what else they could be: the first byte of the digest by SHA-256 as it is
-/// used, and by SHA-512/256.
+/// Digests for the cache of verified tokens: SHA-256, which is used, and SHA-512/256 for comparison.
 pub fn token_digests() -> [(&'static str, TokenDigest); 2] {
     use aws_lc_rs::digest::{SHA256, SHA512_256, digest};
 
@@ -133,7 +132,7 @@ pub fn token_digests() -> [(&'static str, TokenDigest); 2] {
     ]
 }
 
-/// A token bucket for each of so many addresses.
+/// Rate limit buckets, one for each address.
 #[derive(Debug)]
 pub struct Buckets(Limits);
 
@@ -156,7 +155,7 @@ impl Buckets {
         buckets
     }
 
-    /// What a request from an address costs; whether it may pass.
+    /// Takes a request of an address. Returns true if it is within the limit.
     pub fn take(&self, address: u32) -> bool {
         self.0.arrive(Ipv4Addr::from_bits(address).into()).is_ok()
     }
@@ -179,12 +178,12 @@ pub fn escape(out: &mut Vec<u8>, text: &str) {
     crate::protocol::push_escaped(out, text);
 }
 
-/// The arguments that an object's text stands for.
+/// Creates arguments from the text of an object.
 pub fn arguments(object: Bytes) -> Arguments {
     Arguments::from_checked(object)
 }
 
-/// A tree made by the parser that documents of any size could be given to, whatever the threshold says.
+/// Parses an object with `simd-json`, regardless of its size.
 pub fn tree_by_simd_json(object: &[u8]) -> Option<Map<String, serde_json::Value>> {
     crate::catalog::tree_by_simd_json(object)
 }
@@ -227,7 +226,7 @@ impl Seals {
         Session::open(&self.keys, ENDPOINT, self.session.as_bytes()).is_some()
     }
 
-    /// Looks the session up among those that were opened lately.
+    /// Looks up the session in the cache of decrypted IDs.
     pub fn open_again(&mut self) -> bool {
         let id = self.session.as_bytes();
         self.opened.get(&self.keys, ENDPOINT, id).is_some()
