@@ -25,6 +25,7 @@ use super::router::Router;
 use super::tls::Tls;
 use super::worker::Worker;
 use crate::auth::Authenticator;
+use crate::environment;
 use crate::server::Server;
 use crate::telemetry::Refusals;
 use crate::transport::drain::DrainDeadlines;
@@ -209,8 +210,7 @@ fn start_workers(
     router: &Arc<Router>,
     drain: &Arc<Drain>,
 ) -> io::Result<Vec<Worker>> {
-    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-    let count = config.workers.unwrap_or_else(cores).max(1);
+    let count = config.workers.unwrap_or_else(environment::cores).max(1);
     (0..count)
         .map(|number| Worker::start(number, count, Arc::clone(router), Arc::clone(drain)))
         .collect()

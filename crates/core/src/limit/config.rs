@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::concurrency::Queue;
-use crate::environment::Conflicts;
+use crate::environment::{self, Conflicts};
 
 /// Rate and concurrency limits.
 ///
@@ -165,8 +165,8 @@ impl LimitConfig {
     /// Returns the maximum number of concurrent calls.
     pub fn calls(&self) -> usize {
         const FOR_EACH_CORE: usize = 256;
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        self.calls.unwrap_or_else(|| FOR_EACH_CORE * cores())
+        self.calls
+            .unwrap_or_else(|| FOR_EACH_CORE * environment::cores())
     }
 
     /// Returns the maximum number of concurrent calls of one address, for anonymous callers.
@@ -176,7 +176,6 @@ impl LimitConfig {
         self.calls_per_address.unwrap_or(share)
     }
 
-    /// Returns the first setting without a sensible meaning, and the problem with it.
     /// Reports the settings that cannot be used.
     pub fn validate(&self, conflicts: &mut Conflicts) {
         if let Some((setting, advice)) = self.problem() {
@@ -184,6 +183,7 @@ impl LimitConfig {
         }
     }
 
+    /// Returns the first setting without a sensible meaning, and the problem with it.
     fn problem(&self) -> Option<(String, &'static str)> {
         let rates = [
             ("limits.server.per_second".to_owned(), self.server),

@@ -74,7 +74,7 @@ impl Probe {
             variables: std::env::vars_os().filter_map(utf8).collect(),
             files: Files::Real,
             machine: Machine {
-                cores: std::thread::available_parallelism().map_or(0, usize::from),
+                cores: super::cores::recount(),
                 memory_bytes: memory_built_in(),
             },
             standard_streams: real_streams(),

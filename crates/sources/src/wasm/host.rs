@@ -52,7 +52,7 @@ impl Host {
         let mut linker = Linker::new(&engine);
         wasmtime_wasi::p2::add_to_linker_async(&mut linker).map_err(|e| format!("{e:#}"))?;
         // One core is left to the server. Calls yield after each time slice, so more threads would not help.
-        let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        let threads = crate::environment::cores();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(threads.saturating_sub(1).max(1))
             .max_blocking_threads(BLOCKING_THREADS)
