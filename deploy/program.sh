@@ -34,16 +34,6 @@ done
 export CFLAGS="${CFLAGS:--DMI_DEFAULT_ARENA_RESERVE=65536L} -fno-asynchronous-unwind-tables -fno-omit-frame-pointer"
 export AWS_LC_SYS_CFLAGS="${AWS_LC_SYS_CFLAGS:--DMY_ASSEMBLER_IS_TOO_OLD_FOR_512AVX=1} $CFLAGS"
 
-find_profdata() {
-    local version found
-    version="$(rustc --version --verbose | sed -n 's/^LLVM version: \([0-9]*\).*/\1/p')"
-    for found in "$(rustc --print target-libdir)/../bin/llvm-profdata" "$(command -v "llvm-profdata-$version")"; do
-        [ ! -x "$found" ] || { echo "$found"; return; }
-    done
-    echo "there is no llvm-profdata of LLVM $version: rustup component add llvm-tools" >&2
-    return 1
-}
-
 # Functions have to have the same names in both builds, and those of this package have other ones under `cargo auditable`.
 # Compiling for size merges blocks before they are counted; those run often are not to be small in the second build, so none is
 # in the first.
@@ -57,7 +47,7 @@ if [ "$what" = dependencies ]; then
     exit
 fi
 
-profdata="$(find_profdata)"
+profdata="$(deploy/profdata.sh)"
 # It is linked without being optimized once more. What is counted was compiled before that.
 instrumented rustc "${arguments[@]}" --bin longshore -- -C opt-level=0
 rm -rf "$profile"
