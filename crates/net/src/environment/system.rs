@@ -198,7 +198,9 @@ impl Groups {
             .iter()
             .find(|(controllers, _)| controllers.split(',').any(|one| one == controller))?;
         let mut found = Vec::new();
-        for mounted in [controller, controllers.as_str()] {
+        // The folder has the name of the controller, or of all that are mounted together.
+        let together = Some(controllers.as_str()).filter(|name| *name != controller);
+        for mounted in std::iter::once(controller).chain(together) {
             for group in folders(path) {
                 found.extend(find(&format!("{ROOT}/{mounted}{group}")));
             }
