@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Compares the image's program with a bare hyper server that is built by a profile, too.
 #
-#   loadtest/profiled.sh PROGRAM [OPTION of compare...]
+#   loadtest/profiled.sh PROGRAM [OPTION of compare, but for --workloads...]
 #
 # PROGRAM is what `deploy/program.sh` has built. Bare hyper is built twice, like it: what serves and drives in the second build was
 # counted in the first one, while h2load asked it for responses of each size that the workloads have. It is built with the Cargo
@@ -18,8 +18,8 @@ arguments=(--locked --profile dist --package longshore-loadtest --bin longshore-
 profdata="$(deploy/profdata.sh)"
 rm -rf "$profile"
 
-# What is counted was compiled before it is linked.
-CARGO_TARGET_DIR="$output/instrumented" RUSTFLAGS="-C profile-generate=$profile" cargo rustc "${arguments[@]}" -- -C opt-level=0
+# Optimized like the second build: what hyper is made of is compiled for this program, and has to come out alike.
+CARGO_TARGET_DIR="$output/instrumented" RUSTFLAGS="-C profile-generate=$profile" cargo build "${arguments[@]}"
 
 body="$output/call.json"
 echo '{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":{"message":"hello"}}}' > "$body"
@@ -46,9 +46,9 @@ for bytes in 39 97 207 278 429 28136 65628 283286; do
 done
 # So is the generator, while it compares bare hyper with itself. Listings are left out: the server for them is a part of this program
 # that is not trained.
-[ $# -gt 0 ] || set -- --workloads call,call-stateless,ping,discover,initialize,echo-64k,call-h2,call-stateless-h2
-LLVM_PROFILE_FILE="$profile/%p.profraw" "$output/instrumented/$built" compare --noise --rounds 3 --half-load-rounds 0 "$@"
+workloads=(--workloads "call,call-stateless,ping,discover,initialize,echo-64k,call-h2,call-stateless-h2")
+LLVM_PROFILE_FILE="$profile/%p.profraw" "$output/instrumented/$built" compare --noise --rounds 3 --half-load-rounds 0 "${workloads[@]}"
 "$profdata" merge --output "$profile/merged.profdata" "$profile"/*.profraw
 
 CARGO_TARGET_DIR="$output/profiled" RUSTFLAGS="-C profile-use=$profile/merged.profdata" cargo build "${arguments[@]}"
-"$output/profiled/$built" compare --server "$program" "$@"
+"$output/profiled/$built" compare --server "$program" "${workloads[@]}" "$@"
