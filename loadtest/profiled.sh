@@ -7,7 +7,9 @@
 # counted in the first one, while h2load asked it for responses of each size that the workloads have. It is built with the Cargo
 # profile `dist`, for speed throughout. Needs h2load (Debian's nghttp2-client) and llvm-profdata (`deploy/profdata.sh`).
 set -euo pipefail
-program="$(realpath "$1")"
+[ $# -gt 0 ] || { echo "usage: loadtest/profiled.sh PROGRAM [OPTION of compare...]" >&2; exit 2; }
+command -v h2load > /dev/null || { echo "there is no h2load: install nghttp2-client" >&2; exit 1; }
+program="$(realpath --canonicalize-existing "$1")"
 shift
 cd "$(dirname "$0")/.."
 target="$(uname -m)-unknown-linux-gnu"
@@ -21,21 +23,27 @@ rm -rf "$profile"
 # Optimized like the second build: what hyper is made of is compiled for this program, and has to come out alike.
 CARGO_TARGET_DIR="$output/instrumented" RUSTFLAGS="-C profile-generate=$profile" cargo build "${arguments[@]}"
 
+server=""
+trap '[ -z "$server" ] || kill -KILL "$server" 2> /dev/null || true' EXIT
 body="$output/call.json"
 echo '{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":{"message":"hello"}}}' > "$body"
 headers=(--header 'content-type: application/json' --header 'accept: application/json, text/event-stream'
     --header "mcp-session-id: $(printf 'a%.0s' $(seq 190))" --header 'mcp-protocol-version: 2025-06-18')
 trains() { # BYTES BASELINE-OPTION... : serves responses of that size
-    local bytes=$1 port server said
+    local bytes=$1 port said
     shift
     while port=$((20000 + RANDOM % 12000)) && (exec 3<> "/dev/tcp/127.0.0.1/$port") 2> /dev/null; do :; done
     LLVM_PROFILE_FILE="$profile/%p.profraw" "$output/instrumented/$built" baseline --port "$port" --body-size "$bytes" "$@" 2> /dev/null &
     server=$!
-    until (exec 3<> "/dev/tcp/127.0.0.1/$port") 2> /dev/null; do sleep 0.1; done
+    until (exec 3<> "/dev/tcp/127.0.0.1/$port") 2> /dev/null; do
+        kill -0 "$server" 2> /dev/null || { echo "bare hyper did not start" >&2; exit 1; }
+        sleep 0.1
+    done
     said="$(h2load "${way[@]}" --requests 5000 "${headers[@]}" --data "$body" "http://127.0.0.1:$port/mcp")"
     # What was counted is written when it ends.
     kill -TERM "$server"
     wait "$server" || true
+    server=""
     [[ "$said" == *"status codes: 5000 2xx"* ]] || { echo "bare hyper did not answer: $said" >&2; exit 1; }
 }
 for bytes in 39 97 207 278 429 28136 65628 283286; do
