@@ -176,7 +176,6 @@ impl ConnectionState {
         self.requests.store(requests, Relaxed);
         let (_, phase) = self.apply(Event::Request);
         if phase == Phase::Http2 {
-            self.h2.begin();
             if limits.connection_requests <= requests {
                 self.retire(hits, Some(Limit::ConnectionRequests));
             }

@@ -2,31 +2,27 @@
 //!
 //! hyper's server adds a layer around h2: a boxed task for each stream, a counting body, and a ping timer checked for
 //! each request. Nearly all messages are read and answered when a stream begins. This module therefore drives h2
-//! directly and serves each stream in place. A stream that must wait becomes a task.
+//! directly and serves streams in place ([`Batch`]). A stream that must wait becomes a task.
 //!
 //! h2 reads and writes what it can before it reports the next stream. The socket therefore blocks from the first stream
-//! of a poll until no further stream begins ([`ConnectionState::begin_request`]). The connection is then polled again
+//! of a poll until no further stream begins ([`ConnectionState::hold_back`]). The connection is then polled again
 //! ([`CoalescingWaker`]), and all responses are written together.
 
-use std::future::{Future, poll_fn};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker, ready};
 
 use bytes::Bytes;
-use h2::server::{self, Connection, Handshake, SendResponse};
-use h2::{Ping, PingPong, Reason, RecvStream};
-use http::{Method, Request};
+use h2::server::{self, Connection, Handshake};
+use h2::{Ping, PingPong, Reason};
 
 use super::config::HttpLimits;
 use super::connection::ConnectionState;
-use super::h2_response_body::{self, H2ResponseBody};
-use super::pipeline::RequestFuture;
+use super::h2_batch::Batch;
 use super::service::ConnService;
 use super::socket::Socket;
 use crate::limit::Limit;
-use crate::net::Upload;
 
 /// Flow-control window in bytes, for each stream and for the connection.
 const WINDOW: u32 = 1024 * 1024;
@@ -150,73 +146,32 @@ impl Open {
                 connection.abrupt_shutdown(Reason::NO_ERROR);
             }
         }
+        let mut batch = Batch::new();
         loop {
-            match ready!(connection.poll_accept(cx)) {
-                Some(Ok((request, respond))) => {
-                    pulse.heard = state.now();
-                    begin(served, request, respond);
+            let ended = match connection.poll_accept(cx) {
+                Poll::Ready(Some(Ok(stream))) => {
+                    if batch.is_empty() {
+                        pulse.heard = state.now();
+                        state.hold_back();
+                    }
+                    batch.push(stream);
+                    if !batch.is_full() {
+                        continue;
+                    }
+                    None
                 }
-                Some(Err(error)) => return Poll::Ready(Err(error.into())),
-                None if pulse.is_gone => return Poll::Ready(Err(H2Error::Silent)),
-                None => return Poll::Ready(Ok(())),
+                Poll::Pending if batch.is_empty() => return Poll::Pending,
+                Poll::Pending => None,
+                Poll::Ready(Some(Err(error))) => Some(Err(error.into())),
+                Poll::Ready(None) if pulse.is_gone => Some(Err(H2Error::Silent)),
+                Poll::Ready(None) => Some(Ok(())),
+            };
+            batch.serve(served);
+            if let Some(ended) = ended {
+                return Poll::Ready(ended);
             }
         }
     }
-}
-
-/// Serves a stream as far as it can be served at once, and has the rest done by a task.
-#[inline]
-fn begin(
-    served: &Arc<ConnService>,
-    request: Request<RecvStream>,
-    mut respond: SendResponse<Bytes>,
-) {
-    let (head, stream) = request.into_parts();
-    let upload = Upload::new(stream, &head.headers);
-    let head_only = head.method == Method::HEAD;
-    let mut answering = RequestFuture::new(Arc::clone(served), head, upload);
-    // The stream registers its real waker when its own task polls it.
-    let cx = &mut Context::from_waker(Waker::noop());
-    // A stream that breaks, breaks alone, as it would as a task.
-    let begun = catch_unwind(AssertUnwindSafe(|| {
-        let Poll::Ready(Ok(response)) = Pin::new(&mut answering).poll(cx) else {
-            return StreamProgress::Waits;
-        };
-        let second = served.connection().now();
-        if let Some(mut sending) = h2_response_body::send(&mut respond, response, second, head_only)
-            && Pin::new(&mut sending).poll(cx).is_pending()
-        {
-            return StreamProgress::Sends(sending);
-        }
-        StreamProgress::Done
-    }));
-    match begun {
-        Ok(StreamProgress::Done) | Err(_) => {}
-        Ok(StreamProgress::Sends(sending)) => drop(tokio::spawn(sending)),
-        Ok(StreamProgress::Waits) => {
-            let connection = Arc::clone(served.connection());
-            drop(tokio::spawn(async move {
-                let answered = poll_fn(|cx| match Pin::new(&mut answering).poll(cx) {
-                    Poll::Ready(Ok(response)) => Poll::Ready(Some(response)),
-                    // A stream reset by the client stops the wait.
-                    Poll::Pending => respond.poll_reset(cx).map(|_| None),
-                });
-                if let Some(response) = answered.await
-                    && let Some(sending) =
-                        h2_response_body::send(&mut respond, response, connection.now(), head_only)
-                {
-                    sending.await;
-                }
-            }));
-        }
-    }
-}
-
-/// Progress of a stream after its first poll.
-enum StreamProgress {
-    Done,
-    Waits,
-    Sends(H2ResponseBody),
 }
 
 /// Keep-alive check: a silent client receives a ping and has the same time to respond (RFC 9113 section 6.7).
@@ -349,8 +304,6 @@ mod tests {
     use tokio::io::DuplexStream;
 
     use super::*;
-    use crate::limit::LimitCounters;
-    use crate::transport::http::config::HttpLimits;
     use crate::transport::http::connection::Event;
     use crate::transport::http::timer::WorkerClock;
 
@@ -374,11 +327,6 @@ mod tests {
         Arc::new(state)
     }
 
-    fn begin_stream(state: &ConnectionState) {
-        let hits = LimitCounters::new(&crate::telemetry::Metrics::default());
-        state.begin_request(&HttpLimits::default(), &hits);
-    }
-
     #[test]
     fn a_connection_is_looked_at_again_for_its_streams_and_not_woken_for_them() {
         let (state, woken) = (state(), Arc::new(Count::default()));
@@ -388,8 +336,8 @@ mod tests {
             polls += 1;
             if polls <= 2 {
                 assert!(!state.holds_back(), "what was answered before can be sent");
-                begin_stream(&state);
-                begin_stream(&state);
+                state.hold_back();
+                state.hold_back();
                 // What they have to send, from here and from elsewhere.
                 cx.waker().wake_by_ref();
                 let elsewhere = cx.waker().clone();
@@ -410,7 +358,7 @@ mod tests {
     fn a_connection_that_is_over_is_not_looked_at_again() {
         let state = state();
         let looks = CoalescingWaker::new(&state, Waker::noop());
-        let connection = pin!(async { begin_stream(&state) });
+        let connection = pin!(async { state.hold_back() });
         assert!(looks.poll_connection(connection).is_ready());
     }
 

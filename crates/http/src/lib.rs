@@ -48,6 +48,7 @@ mod host_guard;
 mod layers;
 mod innermost;
 mod legacy;
+mod h2_batch;
 mod h2_conn;
 mod operator_pages;
 mod open_pages;

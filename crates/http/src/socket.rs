@@ -385,7 +385,7 @@ mod tests {
             stream.readable().await.expect("an open socket");
         }
         let hits = crate::limit::LimitCounters::new(&crate::telemetry::Metrics::default());
-        state.begin_request(&HttpLimits::default(), &hits);
+        state.hold_back();
         let mut space = [0; 32];
         let mut buffer = ReadBuf::new(&mut space);
         let cx = &mut Context::from_waker(Waker::noop());

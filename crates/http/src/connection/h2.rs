@@ -60,12 +60,6 @@ impl H2State {
         self.open.load(Relaxed) == 0 && self.send_stalls.is_empty()
     }
 
-    /// A stream has begun.
-    #[inline]
-    pub(super) fn begin(&self) {
-        self.begun.store(true, Relaxed);
-    }
-
     /// Wakes the connection if its poll is due.
     pub(super) fn look_if_due(&self, now: u32) {
         if self.look_at.load(Relaxed) <= now {
@@ -157,6 +151,12 @@ impl ConnectionState {
         self.h2
             .room
             .store(self.room().saturating_sub(bytes), Relaxed);
+    }
+
+    /// Records that streams begin. Reads and writes pause until the next poll of the connection.
+    #[inline]
+    pub(crate) fn hold_back(&self) {
+        self.h2.begun.store(true, Relaxed);
     }
 
     /// Returns true if a stream has begun since the last call, which requires another poll of the connection.
