@@ -1,4 +1,4 @@
-//! Counts the instructions of one request.
+//! Counts the instructions of one request, or how much of its code is not in the instruction cache.
 //!
 //! On a busy machine, time varies by several percent, but the number of instructions hardly varies. Small changes are
 //! therefore judged by it. A server runs under `valgrind --tool=callgrind` twice, the second time with twice as many
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use self::profile::Profile;
+use self::profile::{Event, Profile};
 use super::case::Case;
 use super::product::{Product, launch_baseline, launch_tools, this_program};
 use crate::drive::{Expected, Pace, Plan, Sessions, Until, probe, run as drive};
@@ -49,9 +49,21 @@ pub(super) struct Arguments {
     /// Do not count the baseline
     #[arg(long)]
     product_only: bool,
+    /// Count what misses a simulated instruction cache of 32 KiB instead, in lines of 64 bytes
+    #[arg(long)]
+    cache_misses: bool,
     /// Print one JSON object instead: instructions of the product within tasks, by workload
     #[arg(long, conflicts_with_all = ["by_function"])]
     json: bool,
+}
+
+impl Arguments {
+    fn event(&self) -> Event {
+        match self.cache_misses {
+            true => Event::CacheMisses,
+            false => Event::Instructions,
+        }
+    }
 }
 
 /// Counts, and prints a row for each workload.
@@ -62,8 +74,12 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
 
     if !arguments.json {
         println!(
-            "User instructions of one request, over {} connection(s). In brackets: within the connection's task,\n\
+            "{} of one request, over {} connection(s). In brackets: within the connection's task,\n\
              without the runtime's waiting for sockets, which differs a little from run to run.\n",
+            match arguments.event() {
+                Event::Instructions => "User instructions",
+                Event::CacheMisses => "Misses of the instruction cache",
+            },
             arguments.connections
         );
         println!(
@@ -137,8 +153,8 @@ async fn count_product(
     let server = launch()?.start().await?;
     let seen = probe(&plan(&server)).await?;
     drop(server);
-    let once = profile(launch()?, plan, arguments.requests).await?;
-    let twice = profile(launch()?, plan, 2 * arguments.requests).await?;
+    let once = profile(launch()?, plan, arguments.requests, arguments.event()).await?;
+    let twice = profile(launch()?, plan, 2 * arguments.requests, arguments.event()).await?;
     Ok((
         twice.less(once).each(arguments.requests),
         Seen {
@@ -160,8 +176,8 @@ async fn count_baseline(
         expected: Expected::Length(seen.length),
         ..plan(case, server, arguments)
     };
-    let once = profile(launch()?, plan, arguments.requests).await?;
-    let twice = profile(launch()?, plan, 2 * arguments.requests).await?;
+    let once = profile(launch()?, plan, arguments.requests, arguments.event()).await?;
+    let twice = profile(launch()?, plan, 2 * arguments.requests, arguments.event()).await?;
     Ok(twice.less(once).each(arguments.requests))
 }
 
@@ -185,19 +201,23 @@ async fn profile(
     launch: Launch,
     plan: impl Fn(&Server) -> Plan,
     requests: u32,
+    event: Event,
 ) -> Result<Profile, Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("callgrind.out");
-    let server = launch
-        .through([
-            "valgrind",
-            "--tool=callgrind",
-            "--compress-strings=no",
-            "--compress-pos=no",
-            &format!("--callgrind-out-file={}", file.display()),
-        ])
-        .start()
-        .await?;
+    let output = format!("--callgrind-out-file={}", file.display());
+    let mut valgrind = vec![
+        "valgrind",
+        "--tool=callgrind",
+        "--compress-strings=no",
+        "--compress-pos=no",
+        &output,
+    ];
+    if event == Event::CacheMisses {
+        // Sizes are given, so that a count does not depend on the processor: bytes, ways, bytes of a line.
+        valgrind.extend(["--cache-sim=yes", "--I1=32768,8,64", "--D1=49152,12,64"]);
+    }
+    let server = launch.through(valgrind).start().await?;
     let plan = Plan {
         until: Until::Sent(requests.into()),
         ..plan(&server)
@@ -207,7 +227,7 @@ async fn profile(
         return Err(failure.into());
     }
     server.stop().await?;
-    Ok(Profile::read(&std::fs::read_to_string(file)?)?)
+    Ok(Profile::read(&std::fs::read_to_string(file)?, event)?)
 }
 
 fn require_valgrind() -> Result<(), Box<dyn Error>> {

@@ -1,16 +1,34 @@
-//! Parser for callgrind's output: instructions by function, by source file and in total.
+//! Parser for callgrind's output: costs by function, by source file and in total.
 
 use std::collections::HashMap;
 
-/// Instructions of one run, the difference of two runs, or the average for each request.
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    Instructions,
+    /// Lines of 64 bytes of code that were not in a simulated instruction cache.
+    CacheMisses,
+}
+
+impl Event {
+    /// callgrind's name.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Instructions => "Ir",
+            Self::CacheMisses => "I1mr",
+        }
+    }
+}
+
+/// Costs of one run, the difference of two runs, or the average for each request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Profile {
     total: f64,
-    /// Instructions of a function itself, including inlined functions.
+    /// Costs of a function itself, including inlined functions.
     alone: HashMap<String, f64>,
-    /// Instructions of a function including its callees.
+    /// Costs of a function including its callees.
     with_callees: HashMap<String, f64>,
-    /// Instructions of the lines of a source file, wherever they were inlined.
+    /// Costs of the lines of a source file, wherever they were inlined.
     files: HashMap<String, f64>,
 }
 
@@ -23,9 +41,10 @@ pub(super) struct UnreadableProfile {
 }
 
 impl Profile {
-    /// Reads a report written without compressed strings and positions.
-    pub(super) fn read(report: &str) -> Result<Self, UnreadableProfile> {
+    /// Reads one kind of cost from a report written without compressed strings and positions.
+    pub(super) fn read(report: &str, event: Event) -> Result<Self, UnreadableProfile> {
         let mut profile = Self::default();
+        let mut column = 0;
         let (mut function, mut callee, mut file) = (String::new(), String::new(), String::new());
         let mut is_call = false;
         for (number, line) in report.lines().enumerate() {
@@ -39,7 +58,15 @@ impl Profile {
                 }
                 continue;
             }
-            // The other lines are comments, headers (`name: value`) and costs (`line instructions`).
+            // The other lines are comments, headers (`name: value`) and costs (`line cost cost...`).
+            if let Some(events) = line.strip_prefix("events: ") {
+                let found = events.split(' ').position(|name| name == event.name());
+                column = found.ok_or_else(|| UnreadableProfile {
+                    line: number + 1,
+                    text: line.to_owned(),
+                })?;
+                continue;
+            }
             if line.is_empty()
                 || line.starts_with('#')
                 || line.contains(": ")
@@ -47,8 +74,9 @@ impl Profile {
             {
                 continue;
             }
-            let cost: Option<f64> = line.split_once(' ').and_then(|(_, cost)| cost.parse().ok());
-            let Some(cost) = cost else {
+            // Zeros at the end of a line are left out.
+            let cost = line.split(' ').nth(1 + column).unwrap_or("0");
+            let Ok(cost) = cost.parse::<f64>() else {
                 return Err(UnreadableProfile {
                     line: number + 1,
                     text: line.to_owned(),
@@ -73,12 +101,12 @@ impl Profile {
         Ok(profile)
     }
 
-    /// Returns the total number of instructions.
+    /// Returns the total cost.
     pub(super) fn total(&self) -> f64 {
         self.total
     }
 
-    /// Returns the instructions of the server's tasks, without the runtime that polls them.
+    /// Returns the cost of the server's tasks, without the runtime that polls them.
     pub(super) fn in_tasks(&self) -> f64 {
         self.with_callees.get(POLL).copied().unwrap_or_default()
     }
@@ -134,7 +162,7 @@ impl Profile {
 /// Function with which tokio polls a task of any type.
 const POLL: &str = "tokio::runtime::task::raw::poll";
 
-/// Returns the largest values, in order. Less than one instruction per request is noise.
+/// Returns the largest values, in order. Less than one per request is noise.
 fn most(costs: &HashMap<String, f64>, rows: usize) -> Vec<(&str, f64)> {
     let mut costs: Vec<_> = costs
         .iter()
@@ -193,7 +221,7 @@ mod tests {
 
     #[test]
     fn costs_are_summed_by_function_and_by_file() {
-        let profile = Profile::read(REPORT).expect("a report");
+        let profile = Profile::read(REPORT, Event::Instructions).expect("a report");
         assert_eq!(profile.total(), 60.0);
         assert_eq!(profile.alone["outer"], 30.0);
         assert_eq!(profile.with_callees["outer"], 60.0);
@@ -204,8 +232,18 @@ mod tests {
     }
 
     #[test]
+    fn one_of_several_costs_is_read() {
+        let report = "events: Ir Dr Dw I1mr\nfn=a\n1 10 3 2 4\n2 5 1\n3 7 0 0 2\n";
+        let total = |event| Profile::read(report, event).expect("a report").total();
+        assert_eq!(total(Event::Instructions), 22.0);
+        assert_eq!(total(Event::CacheMisses), 6.0);
+        let error = Profile::read("events: Ir\n", Event::CacheMisses).expect_err("no such cost");
+        assert_eq!(error.line, 1);
+    }
+
+    #[test]
     fn what_two_runs_have_in_common_falls_out() {
-        let once = Profile::read(REPORT).expect("a report");
+        let once = Profile::read(REPORT, Event::Instructions).expect("a report");
         let mut thrice = once.clone();
         thrice.total *= 3.0;
         thrice.alone.values_mut().for_each(|cost| *cost *= 3.0);
@@ -217,7 +255,7 @@ mod tests {
 
     #[test]
     fn anything_else_is_refused() {
-        let error = Profile::read("fn=a\n1 x\n").expect_err("no number");
+        let error = Profile::read("fn=a\n1 x\n", Event::Instructions).expect_err("no number");
         assert_eq!(
             error.to_string(),
             "line 2 of callgrind's report cannot be read: 1 x"
