@@ -83,7 +83,7 @@ issues() { # PORT: its keys, whatever is asked for
 starts() { # NAME PORT ARGUMENT...
     local name=$1 port=$2
     shift 2
-    env -i PATH="$PATH" HOME="$folder" LLVM_PROFILE_FILE="${LLVM_PROFILE_FILE:-}" \
+    env -i PATH="$PATH" HOME="$folder" LLVM_PROFILE_FILE="${LLVM_PROFILE_FILE:-}" LONGSHORE_LIMITS__INITIALIZE_PER_MINUTE=0 \
         "$program" run --workers 1 --host 127.0.0.1 --port "$port" "$@" > "$folder/$name.log" 2>&1 &
     servers+=($!) programs+=($!)
     for _ in $(seq 300); do
@@ -126,8 +126,7 @@ every_message() { # NAME...: also sent within a session
     for name in ping list call number "$@"; do
         drives "$name" "$requests"
     done
-    # One principal may not open many more concurrent sessions.
-    drives initialize 250
+    drives initialize "$requests"
     drives long $((requests / 20))
     drives steps $((requests / 20))
     # A standing stream, and the end of the session.
