@@ -48,7 +48,7 @@ pub(crate) struct ConnectionState {
     pub h2: H2State,
 }
 
-/// Value of [`ConnectionState::retire_at`] that closes the connection after its next response, whatever its age.
+/// Value of [`ConnectionState::retire_at`] that closes the connection after its next response, regardless of its age.
 const AT_ONCE: u32 = 0;
 
 /// Reason for which the sweep ends a connection.

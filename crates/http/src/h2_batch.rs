@@ -97,7 +97,7 @@ impl Drop for Batch {
     }
 }
 
-/// Runs the request of a stream. If it must wait, a task goes on with it.
+/// Runs the request of a stream. A request that must wait continues in a task.
 #[inline]
 fn begin(
     served: &Arc<ConnService>,

@@ -1,4 +1,4 @@
-//! An HTTP/2 connection, from its preface to its end.
+//! An HTTP/2 connection.
 //!
 //! hyper's server adds a layer around h2: a boxed task for each stream, a counting body, and a ping timer checked for
 //! each request. Nearly all messages are read and answered when a stream begins. This module therefore drives h2
@@ -148,7 +148,7 @@ impl Open {
         }
         let mut batch = Batch::new();
         loop {
-            let ended = match connection.poll_accept(cx) {
+            let result = match connection.poll_accept(cx) {
                 Poll::Ready(Some(Ok(stream))) => {
                     if batch.is_empty() {
                         pulse.heard = state.now();
@@ -160,15 +160,15 @@ impl Open {
                     }
                     None
                 }
-                Poll::Pending if batch.is_empty() => return Poll::Pending,
-                Poll::Pending => None,
-                Poll::Ready(Some(Err(error))) => Some(Err(error.into())),
-                Poll::Ready(None) if pulse.is_gone => Some(Err(H2Error::Silent)),
-                Poll::Ready(None) => Some(Ok(())),
+                // The responses are written by the next poll, which follows at once.
+                Poll::Pending => Some(Poll::Pending),
+                Poll::Ready(Some(Err(error))) => Some(Poll::Ready(Err(error.into()))),
+                Poll::Ready(None) if pulse.is_gone => Some(Poll::Ready(Err(H2Error::Silent))),
+                Poll::Ready(None) => Some(Poll::Ready(Ok(()))),
             };
             batch.serve(served);
-            if let Some(ended) = ended {
-                return Poll::Ready(ended);
+            if let Some(result) = result {
+                return result;
             }
         }
     }

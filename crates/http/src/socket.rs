@@ -20,14 +20,14 @@ pub struct Socket {
     state: Arc<ConnectionState>,
     /// Guards released when the socket closes.
     guards: Option<ConnPermits>,
-    /// True if more data may be available than was read.
+    /// True unless all available data was read.
     unread: bool,
     /// True if the client sends nothing any more.
     ended: bool,
     framing: FramingCheck,
     /// Rate of stream resets. HTTP/2 has frames, whose heads are not ambiguous.
     resets: Option<Box<ResetGuard>>,
-    /// True if the last write may be incomplete.
+    /// True unless the last write was complete.
     unfinished: bool,
     /// True if data was written since a request was last read.
     answered: bool,
@@ -117,7 +117,7 @@ impl AsyncRead for Socket {
         if let Some(watch) = &self.resets {
             let left = self.state.room();
             if left == 0 {
-                // More data may be available, but other connections must run.
+                // Other connections must run before more is read.
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -225,7 +225,7 @@ impl Drop for Socket {
         if !more_comes || self.state.is_cut() {
             return;
         }
-        // What was sent last was sent before everything was read: the client gets time to receive it.
+        // The last response was sent before everything was read. The client gets time to receive it.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let stream = std::mem::replace(&mut self.stream, Stream::Gone);
             let guards = self.guards.take();

@@ -138,7 +138,7 @@ impl ConnectionState {
         self.h2.room.store(room, Relaxed);
     }
 
-    /// Returns the number of bytes that may be read now.
+    /// Returns the rest of the read budget in bytes.
     #[inline]
     pub(crate) fn room(&self) -> u32 {
         self.h2.room.load(Relaxed)
