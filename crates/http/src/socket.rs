@@ -29,6 +29,8 @@ pub struct Socket {
     resets: Option<Box<ResetGuard>>,
     /// True unless the last write was complete.
     unfinished: bool,
+    /// True if the socket has not taken what was written.
+    unflushed: bool,
     /// True if data was written since a request was last read.
     answered: bool,
 }
@@ -54,6 +56,7 @@ impl Socket {
             framing: FramingCheck::default(),
             resets: multiplexed.then(|| Box::new(ResetGuard::new(resets, frames))),
             unfinished: false,
+            unflushed: false,
             state,
             answered: false,
         }
@@ -204,7 +207,13 @@ impl AsyncWrite for Socket {
 
     #[inline]
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        if flushed.is_pending() || self.unflushed {
+            self.unflushed = flushed.is_pending();
+            let in_head = self.framing.is_in_head();
+            self.state.has_written(flushed.is_ready(), in_head);
+        }
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -248,6 +257,7 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::{TcpListener, TcpStream};
 
+    use super::super::tcp_conn::TcpConn;
     use super::*;
     use crate::transport::http::config::HttpLimits;
     use crate::transport::http::timer::WorkerClock;
@@ -264,7 +274,7 @@ mod tests {
         state.apply(Event::Begins { http2: true });
         let state = Arc::new(state);
         let socket = Socket::new(
-            Stream::Plain(stream),
+            Stream::Plain(TcpConn::new(stream, Arc::default())),
             Arc::clone(&state),
             Box::new(()),
             (10, 10_000),
@@ -382,7 +392,7 @@ mod tests {
         let (mut socket, state, mut client) = connected().await;
         client.write_all(b"PRI * HTTP/2.0").await.expect("sent");
         if let Stream::Plain(stream) = &socket.stream {
-            stream.readable().await.expect("an open socket");
+            stream.as_stream().readable().await.expect("an open socket");
         }
         let hits = crate::limit::LimitCounters::new(&crate::telemetry::Metrics::default());
         state.hold_back();

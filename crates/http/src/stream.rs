@@ -1,20 +1,19 @@
 //! A socket, plain or with TLS.
 
 use std::io;
-use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
-use tokio::net::TcpStream;
 
+use super::tcp_conn::TcpConn;
 use super::tls::TlsStream;
 
 /// Bytes from and to a client, in clear.
 #[derive(Debug)]
 pub(crate) enum Stream {
-    Plain(TcpStream),
+    Plain(TcpConn),
     Tls(Box<TlsStream>),
     /// The socket was handed over.
     Gone,
@@ -57,29 +56,6 @@ impl AsyncRead for Stream {
     }
 }
 
-/// Small writes are copied together, which costs less than a vectored write.
-#[inline]
-fn write_pieces(
-    stream: &mut TcpStream,
-    cx: &mut Context<'_>,
-    pieces: &[io::IoSlice<'_>],
-) -> Poll<io::Result<usize>> {
-    const SMALL_BYTES: usize = 2048;
-    let stream = Pin::new(stream);
-    if let [piece] = pieces {
-        return stream.poll_write(cx, piece);
-    }
-    if pieces.iter().map(|piece| piece.len()).sum::<usize>() > SMALL_BYTES {
-        return stream.poll_write_vectored(cx, pieces);
-    }
-    let mut space = [MaybeUninit::<u8>::uninit(); SMALL_BYTES];
-    let mut joined = ReadBuf::uninit(&mut space);
-    for piece in pieces {
-        joined.put_slice(piece);
-    }
-    stream.poll_write(cx, joined.filled())
-}
-
 impl AsyncWrite for Stream {
     #[inline]
     fn poll_write(
@@ -101,7 +77,7 @@ impl AsyncWrite for Stream {
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            Self::Plain(stream) => write_pieces(stream, cx, pieces),
+            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, pieces),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_write_vectored(cx, pieces),
             Self::Gone => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
         }
@@ -114,8 +90,8 @@ impl AsyncWrite for Stream {
     #[inline]
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            // A TCP socket has no write buffer to flush.
-            Self::Plain(_) | Self::Gone => Poll::Ready(Ok(())),
+            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Gone => Poll::Ready(Ok(())),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_flush(cx),
         }
     }

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use acceptor::Tls;
-pub use acceptor::TlsStream;
+pub(crate) use acceptor::TlsStream;
 
 /// TLS termination in the process. Off unless a certificate is set.
 ///

@@ -21,7 +21,9 @@ use super::conn_driver::Drain;
 use super::conn_limits::ConnPermit;
 use super::connection::ConnectionState;
 use super::router::Router;
+use super::send_queue::SendQueue;
 use super::service::WorkerService;
+use super::tcp_conn::TcpConn;
 use super::timer::WorkerClock;
 use super::tls::Tls;
 use crate::limit::{Limits, Pressure, subnet};
@@ -95,6 +97,7 @@ impl Worker {
             clock: Arc::default(),
             connections: Arc::default(),
             admission: Arc::default(),
+            sends: Arc::default(),
             drain,
         };
         let connections = Arc::clone(&shared.connections);
@@ -206,6 +209,7 @@ struct Shared {
     /// All connections, for the sweep.
     connections: Arc<Mutex<Vec<ConnHandle>>>,
     admission: Arc<Admission>,
+    sends: Arc<SendQueue>,
     drain: Arc<Drain>,
 }
 
@@ -245,6 +249,8 @@ impl Shared {
         ));
         let admission = Arc::clone(&self.admission);
         tokio::spawn(async move { admission.keep().await });
+        let sends = Arc::clone(&self.sends);
+        tokio::spawn(async move { sends.keep().await });
         let random = RandomState::default();
         let take = async {
             let mut taken = 0_u64;
@@ -285,7 +291,7 @@ impl Shared {
         }
         let guards = (load, self.life.client(), place);
         let stream = match TcpStream::from_std(stream) {
-            Ok(stream) => stream,
+            Ok(stream) => TcpConn::new(stream, Arc::clone(&self.sends)),
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be served");
                 return;

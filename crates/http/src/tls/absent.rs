@@ -3,8 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 
-use tokio::net::TcpStream;
-
+use super::super::tcp_conn::TcpConn;
 use super::{TlsConfig, TlsError};
 use crate::auth::ClientCertificate;
 
@@ -15,13 +14,13 @@ pub enum Tls {}
 /// A connection after its handshake. Never constructed.
 #[derive(Debug)]
 pub struct TlsConnection {
-    pub stream: TlsStream,
+    pub(crate) stream: TlsStream,
     pub certificate: Option<ClientCertificate>,
     pub(crate) multiplexed: bool,
 }
 
 /// Placeholder for the type of decrypted streams. Never constructed as such.
-pub type TlsStream = TcpStream;
+pub(crate) type TlsStream = TcpConn;
 
 impl Tls {
     pub fn load(config: &TlsConfig) -> Result<Option<Self>, TlsError> {
@@ -31,7 +30,7 @@ impl Tls {
         }
     }
 
-    pub async fn accept(&self, _: TcpStream) -> io::Result<TlsConnection> {
+    pub(crate) async fn accept(&self, _: TcpConn) -> io::Result<TlsConnection> {
         match *self {}
     }
 

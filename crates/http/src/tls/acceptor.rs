@@ -12,9 +12,9 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
+use super::super::tcp_conn::TcpConn;
 use super::{TlsConfig, TlsError};
 use crate::auth::ClientCertificate;
 
@@ -32,7 +32,7 @@ pub struct Tls {
 /// A connection after its handshake.
 #[derive(Debug)]
 pub struct TlsConnection {
-    pub stream: TlsStream,
+    pub(crate) stream: TlsStream,
     /// The certificate of the client, if it sent one.
     pub certificate: Option<ClientCertificate>,
     /// True if ALPN chose HTTP/2.
@@ -40,7 +40,7 @@ pub struct TlsConnection {
 }
 
 /// The decrypted bytes of a connection.
-pub type TlsStream = tokio_rustls::server::TlsStream<TcpStream>;
+pub(crate) type TlsStream = tokio_rustls::server::TlsStream<TcpConn>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Files {
@@ -79,7 +79,7 @@ impl Tls {
     ///
     /// [`TimedOut`](io::ErrorKind::TimedOut) after that time. Otherwise the error of the handshake, or of a client
     /// certificate that cannot be read.
-    pub async fn accept(&self, stream: TcpStream) -> io::Result<TlsConnection> {
+    pub(crate) async fn accept(&self, stream: TcpConn) -> io::Result<TlsConnection> {
         let accepting = TlsAcceptor::from(self.current()).accept(stream);
         let stream = tokio::time::timeout(self.handshake, accepting).await??;
         let (_, session) = stream.get_ref();

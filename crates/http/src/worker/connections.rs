@@ -22,6 +22,7 @@ use super::super::pipeline::RequestFuture;
 use super::super::service::{ConnService, WorkerService};
 use super::super::socket::{ConnPermits, Socket};
 use super::super::stream::Stream;
+use super::super::tcp_conn::TcpConn;
 use super::super::tls::Tls;
 use super::{HEAD_MAX, LAST_LOOK, READ_MAX};
 use crate::limit::Limit;
@@ -39,7 +40,7 @@ impl ConnTask {
     /// Serves the connection until it ends, with its polls scheduled by the admission.
     pub(super) async fn in_turn(
         self,
-        stream: TcpStream,
+        stream: TcpConn,
         guards: ConnPermits,
         admission: Arc<Admission>,
     ) {
@@ -53,10 +54,10 @@ impl ConnTask {
     }
 
     /// Serves the connection until it ends.
-    pub(super) async fn run(self, stream: TcpStream, guards: ConnPermits) {
+    pub(super) async fn run(self, stream: TcpConn, guards: ConnPermits) {
         let begun = match &self.tls {
             None => {
-                let begun = speaks_http2(&stream, &self.state, &self.drain).await;
+                let begun = speaks_http2(stream.as_stream(), &self.state, &self.drain).await;
                 begun.map(|speaks| speaks.map(|http2| (Stream::Plain(stream), http2)))
             }
             Some(tls) => self.shake_hands(tls, stream).await,
@@ -73,11 +74,7 @@ impl ConnTask {
     }
 
     /// Performs the TLS handshake; returns true if HTTP/2 was negotiated. `None` on a timeout.
-    async fn shake_hands(
-        &self,
-        tls: &Tls,
-        stream: TcpStream,
-    ) -> io::Result<Option<(Stream, bool)>> {
+    async fn shake_hands(&self, tls: &Tls, stream: TcpConn) -> io::Result<Option<(Stream, bool)>> {
         // The handshake has a time limit of its own.
         self.state.apply(Event::TlsHandshake);
         let accepted = match tls.accept(stream).await {

@@ -1,0 +1,344 @@
+//! A TCP socket whose small writes are sent together with those of other connections.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+
+use super::send_queue::SendQueue;
+
+/// Writes of up to this size wait in the queue, in bytes. Copying them there costs less than a vectored write.
+const SMALL_BYTES: usize = 2048;
+
+/// A TCP socket. Its small writes wait in the queue of its worker, and count as written from then on.
+#[derive(Debug)]
+pub(crate) struct TcpConn {
+    reader: OwnedReadHalf,
+    writer: Arc<TcpWriter>,
+    queue: Arc<SendQueue>,
+}
+
+impl TcpConn {
+    pub(super) fn new(stream: TcpStream, queue: Arc<SendQueue>) -> Self {
+        let (reader, half) = stream.into_split();
+        let output = Output {
+            half,
+            unsent: Vec::new(),
+            error: None,
+        };
+        let writer = TcpWriter {
+            task: OnceLock::new(),
+            has_unsent: AtomicBool::new(false),
+            output: Mutex::new(output),
+        };
+        Self {
+            reader,
+            writer: Arc::new(writer),
+            queue,
+        }
+    }
+
+    /// The socket, to look at what has arrived.
+    pub(super) fn as_stream(&self) -> &TcpStream {
+        self.reader.as_ref()
+    }
+}
+
+impl AsyncRead for TcpConn {
+    #[inline]
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.reader).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for TcpConn {
+    #[inline]
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[io::IoSlice::new(bytes)])
+    }
+
+    #[inline]
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.writer.poll_unsent(cx))?;
+        let bytes = pieces.iter().map(|piece| piece.len()).sum::<usize>();
+        if bytes <= SMALL_BYTES {
+            self.writer.task.get_or_init(|| cx.waker().clone());
+            self.queue.push(&self.writer, pieces, bytes);
+            return Poll::Ready(Ok(bytes));
+        }
+        // An earlier write of this connection may wait in the queue.
+        self.queue.send();
+        ready!(self.writer.poll_unsent(cx))?;
+        let mut output = self.writer.output();
+        let half = Pin::new(&mut output.half);
+        match pieces {
+            [piece] => half.poll_write(cx, piece),
+            _ => half.poll_write_vectored(cx, pieces),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    /// Sends what the socket did not accept before. Does not wait for the queue, which is sent soon.
+    #[inline]
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.writer.poll_unsent(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.queue.send();
+        ready!(self.writer.poll_unsent(cx))?;
+        Pin::new(&mut self.writer.output().half).poll_shutdown(cx)
+    }
+}
+
+impl Drop for TcpConn {
+    fn drop(&mut self) {
+        self.queue.send();
+    }
+}
+
+/// The sending side of a socket, which its connection shares with the queue.
+#[derive(Debug)]
+pub(super) struct TcpWriter {
+    /// Wakes the task of the connection.
+    task: OnceLock<Waker>,
+    /// True if `output` has unsent bytes or an error.
+    has_unsent: AtomicBool,
+    output: Mutex<Output>,
+}
+
+#[derive(Debug)]
+struct Output {
+    half: OwnedWriteHalf,
+    /// Bytes that count as written, and that the socket did not accept.
+    unsent: Vec<u8>,
+    /// Error of a write that counts as done, for the connection.
+    error: Option<io::Error>,
+}
+
+impl TcpWriter {
+    /// Sends queued bytes. If the socket does not accept all of them, the task of the connection is woken to send the rest.
+    pub(super) fn send(&self, bytes: &[u8]) {
+        let mut output = self.output();
+        let sent = match self.has_unsent.load(Relaxed) {
+            true => 0,
+            false => match output.half.try_write(bytes) {
+                Ok(sent) if sent == bytes.len() => return,
+                Ok(sent) => sent,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+                Err(error) => {
+                    output.error = Some(error);
+                    bytes.len()
+                }
+            },
+        };
+        output.unsent.extend_from_slice(&bytes[sent..]);
+        self.has_unsent.store(true, Relaxed);
+        drop(output);
+        if let Some(task) = self.task.get() {
+            task.wake_by_ref();
+        }
+    }
+
+    /// Completes a queued write that was sent in part. Returns the error of one that failed.
+    #[inline]
+    fn poll_unsent(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.has_unsent.load(Relaxed) {
+            true => self.send_unsent(cx),
+            false => Poll::Ready(Ok(())),
+        }
+    }
+
+    #[cold]
+    fn send_unsent(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut output = self.output();
+        let Output {
+            half,
+            unsent,
+            error,
+        } = &mut *output;
+        while error.is_none() && !unsent.is_empty() {
+            match ready!(Pin::new(&mut *half).poll_write(cx, unsent)) {
+                Ok(0) => *error = Some(io::ErrorKind::WriteZero.into()),
+                Ok(sent) => drop(unsent.drain(..sent)),
+                Err(failed) => *error = Some(failed),
+            }
+        }
+        *unsent = Vec::new();
+        self.has_unsent.store(false, Relaxed);
+        Poll::Ready(error.take().map_or(Ok(()), Err))
+    }
+
+    fn output(&self) -> MutexGuard<'_, Output> {
+        self.output.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::net::Ipv4Addr;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A connection and its client.
+    async fn connected(queue: &Arc<SendQueue>) -> (TcpConn, TcpStream) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
+        let listener = listener.expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let client = TcpStream::connect(address).await.expect("it listens");
+        let (stream, _) = listener.accept().await.expect("a client");
+        stream.writable().await.expect("an open socket");
+        (TcpConn::new(stream, Arc::clone(queue)), client)
+    }
+
+    /// A queue whose writes wait until this task does.
+    async fn kept() -> Arc<SendQueue> {
+        let queue = Arc::new(SendQueue::default());
+        let kept = Arc::clone(&queue);
+        tokio::spawn(async move { kept.keep().await });
+        tokio::task::yield_now().await;
+        queue
+    }
+
+    fn write(conn: &mut TcpConn, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let cx = &mut Context::from_waker(Waker::noop());
+        Pin::new(conn).poll_write(cx, bytes)
+    }
+
+    fn nothing_has_come(client: &TcpStream) -> bool {
+        let read = client.try_read(&mut [0]);
+        read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    async fn read(client: &mut TcpStream, bytes: usize) -> Vec<u8> {
+        let mut read = vec![0; bytes];
+        client.read_exact(&mut read).await.expect("it was sent");
+        read
+    }
+
+    #[tokio::test]
+    async fn small_writes_wait_until_the_tasks_that_are_ready_have_run() {
+        let queue = kept().await;
+        let (mut one, mut client_of_one) = connected(&queue).await;
+        let (mut other, mut client_of_other) = connected(&queue).await;
+        assert!(matches!(write(&mut one, b"one"), Poll::Ready(Ok(3))));
+        assert!(matches!(write(&mut other, b"other"), Poll::Ready(Ok(5))));
+        assert!(matches!(write(&mut one, b" more"), Poll::Ready(Ok(5))));
+        assert!(nothing_has_come(&client_of_one) && nothing_has_come(&client_of_other));
+        assert_eq!(read(&mut client_of_one, 8).await, b"one more");
+        assert_eq!(read(&mut client_of_other, 5).await, b"other");
+    }
+
+    #[tokio::test]
+    async fn nothing_waits_where_nobody_sends_it() {
+        let (mut conn, mut client) = connected(&Arc::default()).await;
+        for _ in 0..3 {
+            assert!(matches!(write(&mut conn, b"abc"), Poll::Ready(Ok(3))));
+            assert_eq!(read(&mut client, 3).await, b"abc");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_large_write_does_not_overtake_a_small_one() {
+        let queue = kept().await;
+        let (mut conn, mut client) = connected(&queue).await;
+        assert!(matches!(write(&mut conn, b"small"), Poll::Ready(Ok(5))));
+        let large = [b'x'; SMALL_BYTES + 1];
+        assert!(matches!(write(&mut conn, &large), Poll::Ready(Ok(_))));
+        let read = read(&mut client, 5 + large.len()).await;
+        assert_eq!(read, [b"small".as_slice(), &large].concat());
+    }
+
+    #[tokio::test]
+    async fn what_waits_is_sent_before_the_end() {
+        for shuts_down in [true, false] {
+            let queue = kept().await;
+            let (mut conn, mut client) = connected(&queue).await;
+            assert!(matches!(write(&mut conn, b"last"), Poll::Ready(Ok(4))));
+            if shuts_down {
+                let cx = &mut Context::from_waker(Waker::noop());
+                assert!(Pin::new(&mut conn).poll_shutdown(cx).is_ready());
+            } else {
+                drop(conn);
+            }
+            let mut seen = String::new();
+            client.read_to_string(&mut seen).await.expect("no reset");
+            assert_eq!(seen, "last");
+        }
+    }
+
+    /// Nothing is lost or sent twice.
+    #[tokio::test]
+    async fn a_full_socket_stops_writes_until_it_has_accepted_the_queued_ones() {
+        let queue = kept().await;
+        let (mut conn, mut client) = connected(&queue).await;
+        let mut written = Vec::new();
+        for number in 0_u32.. {
+            let line = format!("{number:0width$}\n", width = SMALL_BYTES - 1);
+            match write(&mut conn, line.as_bytes()) {
+                Poll::Ready(Ok(bytes)) => assert_eq!(bytes, line.len()),
+                Poll::Ready(Err(error)) => panic!("{error}"),
+                Poll::Pending => break,
+            }
+            written.extend_from_slice(line.as_bytes());
+            tokio::task::yield_now().await;
+        }
+        let cx = &mut Context::from_waker(Waker::noop());
+        assert!(Pin::new(&mut conn).poll_flush(cx).is_pending());
+        assert!(write(&mut conn, &[b'x'; SMALL_BYTES + 1]).is_pending());
+        let flush = poll_fn(|cx| Pin::new(&mut conn).poll_flush(cx));
+        let (flushed, read) = tokio::join!(flush, read(&mut client, written.len()));
+        flushed.expect("an open socket");
+        assert!(read == written);
+        assert!(conn.writer.output().unsent.capacity() == 0);
+        conn.write_all(b"more").await.expect("an open socket");
+        assert_eq!(super::tests::read(&mut client, 4).await, b"more");
+    }
+
+    #[tokio::test]
+    async fn the_error_of_a_write_that_waited_is_reported_once_and_wakes_its_connection() {
+        let queue = kept().await;
+        let (mut conn, client) = connected(&queue).await;
+        client.set_zero_linger().expect("a setting");
+        drop(client);
+        let _ = conn.read(&mut [0]).await;
+        let mut polls = 0;
+        let flushed = poll_fn(|cx| {
+            polls += 1;
+            if polls == 1 {
+                assert!(Pin::new(&mut conn).poll_write(cx, b"lost").is_ready());
+                assert!(Pin::new(&mut conn).poll_flush(cx).is_ready());
+                return Poll::Pending;
+            }
+            Pin::new(&mut conn).poll_flush(cx)
+        });
+        flushed.await.expect_err("nobody reads it");
+        poll_fn(|cx| Pin::new(&mut conn).poll_flush(cx))
+            .await
+            .expect("it was reported");
+    }
+}
