@@ -3,7 +3,7 @@
 //! A worker polls all connections that are ready before it waits for its sockets again. If each connection sends its
 //! response at once, the kernel's code for sending and the server's own evict each other from the processor's
 //! instruction cache with every request. Small writes therefore wait until all connections that are ready have been
-//! polled, and are then sent one after another. This saves some 5 % of the processor time of a call.
+//! polled, and are then sent one after another. This saves some 5 % of the CPU time of a call.
 //!
 //! The delay is bounded: after [`WRITES_MAX`] writes, or once the first has waited for [`WAIT_MAX`], the next write sends
 //! all of them. While only one connection at a time has something to send, its writes do not wait. Nothing is sent while
