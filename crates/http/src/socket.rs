@@ -260,17 +260,22 @@ mod tests {
     use super::super::tcp_conn::TcpConn;
     use super::*;
     use crate::transport::http::config::HttpLimits;
+    use crate::transport::http::connection::TimeoutKind;
     use crate::transport::http::timer::WorkerClock;
 
     /// A connection of HTTP/2, and its client.
     async fn connected() -> (Socket, Arc<ConnectionState>, TcpStream) {
+        connected_by(&Arc::default()).await
+    }
+
+    async fn connected_by(clock: &Arc<WorkerClock>) -> (Socket, Arc<ConnectionState>, TcpStream) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
         let listener = listener.expect("a port");
         let address = listener.local_addr().expect("bound");
         let client = TcpStream::connect(address).await.expect("it listens");
         let (stream, _) = listener.accept().await.expect("a client");
         let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let state = ConnectionState::new(Arc::new(WorkerClock::default()), peer.into(), 1_000);
+        let state = ConnectionState::new(Arc::clone(clock), peer.into(), 1_000);
         state.apply(Event::Begins { http2: true });
         let state = Arc::new(state);
         let socket = Socket::new(
@@ -307,6 +312,39 @@ mod tests {
         let mut answer = String::new();
         client.read_to_string(&mut answer).await.expect("no reset");
         assert_eq!(answer, "HTTP/1.1 413\r\n\r\n");
+    }
+
+    /// A queued write counts as written, so a client that reads nothing is only noticed by what the socket did not accept.
+    #[tokio::test]
+    async fn a_client_that_does_not_read_small_responses_stalls_its_connection() {
+        let clock = Arc::new(WorkerClock::default());
+        let (mut socket, state, mut client) = connected_by(&clock).await;
+        socket.resets = None;
+        state.apply(Event::Begins { http2: false });
+        let hits = crate::limit::LimitCounters::new(&crate::telemetry::Metrics::default());
+        let limits = HttpLimits::default();
+        let cx = &mut Context::from_waker(Waker::noop());
+        let mut written = 0;
+        while let Poll::Ready(bytes) = Pin::new(&mut socket).poll_write(cx, &[b'x'; 1024]) {
+            written += bytes.expect("an open socket");
+            tokio::task::yield_now().await;
+            if Pin::new(&mut socket).poll_flush(cx).is_pending() {
+                break;
+            }
+        }
+        let overdue = |seconds: u32| {
+            for _ in 0..seconds {
+                clock.tick();
+            }
+            state.overdue(&limits, &hits)
+        };
+        assert_eq!(overdue(limits.write_stall_seconds), None);
+        assert_eq!(overdue(1), Some(TimeoutKind::Write));
+        let mut read = vec![0; written];
+        let flush = poll_fn(|cx| Pin::new(&mut socket).poll_flush(cx));
+        let (flushed, _) = tokio::join!(flush, client.read_exact(&mut read));
+        flushed.expect("an open socket");
+        assert_eq!(overdue(limits.write_stall_seconds), None);
     }
 
     #[tokio::test]
