@@ -77,6 +77,7 @@ mod rejection;
 mod reply;
 mod stream;
 mod tcp_conn;
+mod tcp_writer;
 mod timer;
 mod tls;
 mod admission;

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-use super::tcp_conn::TcpWriter;
+use super::tcp_writer::TcpWriter;
 
 /// Maximum number of writes that wait.
 const WRITES_MAX: u32 = 16;
@@ -102,14 +102,14 @@ struct Pace {
     alone: u32,
 }
 
-/// What a write leads to.
+/// Decision about a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// It waits, and begins a round.
+    /// Begin a round, and wait for its end.
     Begin,
-    /// It waits for the end of the round.
+    /// Wait for the end of the round.
     Wait,
-    /// It is sent, with those that wait.
+    /// Send all writes that wait, and this one.
     Send,
 }
 

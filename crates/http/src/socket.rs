@@ -29,7 +29,7 @@ pub struct Socket {
     resets: Option<Box<ResetGuard>>,
     /// True unless the last write was complete.
     unfinished: bool,
-    /// True if the socket has not taken what was written.
+    /// True if the last flush was incomplete.
     unflushed: bool,
     /// True if data was written since a request was last read.
     answered: bool,

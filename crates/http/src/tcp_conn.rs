@@ -2,20 +2,20 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::{Context, Poll, Waker, ready};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::tcp::OwnedReadHalf;
 
 use super::send_queue::SendQueue;
+use super::tcp_writer::TcpWriter;
 
 /// Writes of up to this size wait in the queue, in bytes. Copying them there costs less than a vectored write.
 const SMALL_BYTES: usize = 2048;
 
-/// A TCP socket. Its small writes wait in the queue of its worker, and count as written from then on.
+/// A TCP socket. Small writes go to the queue of its worker and count as written.
 #[derive(Debug)]
 pub(crate) struct TcpConn {
     reader: OwnedReadHalf,
@@ -26,24 +26,14 @@ pub(crate) struct TcpConn {
 impl TcpConn {
     pub(super) fn new(stream: TcpStream, queue: Arc<SendQueue>) -> Self {
         let (reader, half) = stream.into_split();
-        let output = Output {
-            half,
-            unsent: Vec::new(),
-            error: None,
-        };
-        let writer = TcpWriter {
-            task: OnceLock::new(),
-            has_unsent: AtomicBool::new(false),
-            output: Mutex::new(output),
-        };
         Self {
             reader,
-            writer: Arc::new(writer),
+            writer: Arc::new(TcpWriter::new(half)),
             queue,
         }
     }
 
-    /// The socket, to look at what has arrived.
+    /// The socket, for peeking at received bytes.
     pub(super) fn as_stream(&self) -> &TcpStream {
         self.reader.as_ref()
     }
@@ -79,7 +69,7 @@ impl AsyncWrite for TcpConn {
         ready!(self.writer.poll_unsent(cx))?;
         let bytes = pieces.iter().map(|piece| piece.len()).sum::<usize>();
         if bytes <= SMALL_BYTES {
-            self.writer.task.get_or_init(|| cx.waker().clone());
+            self.writer.set_task(cx);
             self.queue.push(&self.writer, pieces, bytes);
             return Poll::Ready(Ok(bytes));
         }
@@ -117,87 +107,11 @@ impl Drop for TcpConn {
     }
 }
 
-/// The sending side of a socket, which its connection shares with the queue.
-#[derive(Debug)]
-pub(super) struct TcpWriter {
-    /// Wakes the task of the connection.
-    task: OnceLock<Waker>,
-    /// True if `output` has unsent bytes or an error.
-    has_unsent: AtomicBool,
-    output: Mutex<Output>,
-}
-
-#[derive(Debug)]
-struct Output {
-    half: OwnedWriteHalf,
-    /// Bytes that count as written, and that the socket did not accept.
-    unsent: Vec<u8>,
-    /// Error of a write that counts as done, for the connection.
-    error: Option<io::Error>,
-}
-
-impl TcpWriter {
-    /// Sends queued bytes. If the socket does not accept all of them, the task of the connection is woken to send the rest.
-    pub(super) fn send(&self, bytes: &[u8]) {
-        let mut output = self.output();
-        let sent = match self.has_unsent.load(Relaxed) {
-            true => 0,
-            false => match output.half.try_write(bytes) {
-                Ok(sent) if sent == bytes.len() => return,
-                Ok(sent) => sent,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-                Err(error) => {
-                    output.error = Some(error);
-                    bytes.len()
-                }
-            },
-        };
-        output.unsent.extend_from_slice(&bytes[sent..]);
-        self.has_unsent.store(true, Relaxed);
-        drop(output);
-        if let Some(task) = self.task.get() {
-            task.wake_by_ref();
-        }
-    }
-
-    /// Completes a queued write that was sent in part. Returns the error of one that failed.
-    #[inline]
-    fn poll_unsent(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.has_unsent.load(Relaxed) {
-            true => self.send_unsent(cx),
-            false => Poll::Ready(Ok(())),
-        }
-    }
-
-    #[cold]
-    fn send_unsent(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut output = self.output();
-        let Output {
-            half,
-            unsent,
-            error,
-        } = &mut *output;
-        while error.is_none() && !unsent.is_empty() {
-            match ready!(Pin::new(&mut *half).poll_write(cx, unsent)) {
-                Ok(0) => *error = Some(io::ErrorKind::WriteZero.into()),
-                Ok(sent) => drop(unsent.drain(..sent)),
-                Err(failed) => *error = Some(failed),
-            }
-        }
-        *unsent = Vec::new();
-        self.has_unsent.store(false, Relaxed);
-        Poll::Ready(error.take().map_or(Ok(()), Err))
-    }
-
-    fn output(&self) -> MutexGuard<'_, Output> {
-        self.output.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
     use std::net::Ipv4Addr;
+    use std::task::Waker;
 
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
