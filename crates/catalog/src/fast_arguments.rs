@@ -1,10 +1,11 @@
 //! Fast deserialisation of arguments that consist mostly of strings.
 //!
-//! An object's members are found by the scanner that has checked the message, and strings without escapes are handed on
-//! as they stand there. Everything else is read by `serde_json`, member by member. What
+//! An object's members are found by the scanner that has checked the message, and strings are handed on as they stand there, or
+//! with their escapes resolved. Everything else is read by `serde_json`, member by member. What
 //! is not read here is not refused: whoever asks then asks `serde_json` about the whole, and that decides, also about
 //! what the caller is told. So this may be narrow, but it must never take what `serde_json` would not, or otherwise.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::value::BorrowedStrDeserializer;
@@ -115,16 +116,11 @@ impl<'de> MapAccess<'de> for Members<'de> {
         &mut self,
         seed: V,
     ) -> Result<V::Value, UseFallback> {
-        let first = self.scanner.peek();
-        let start = self.scanner.at();
-        let text = if first == Some(b'"') {
-            if let Some(text) = self.scanner.scanned_string()?.as_written() {
-                return seed.deserialize(Text(text));
-            }
-            self.scanner.since(start)
-        } else {
-            self.scanner.value()?
-        };
+        if self.scanner.peek() == Some(b'"') {
+            let text = self.scanner.scanned_string()?.text().ok_or(UseFallback)?;
+            return seed.deserialize(Text(text));
+        }
+        let text = self.scanner.value()?;
         let mut json = serde_json::Deserializer::from_str(text);
         let value = seed.deserialize(&mut json).map_err(|_| UseFallback)?;
         json.end().map_err(|_| UseFallback)?;
@@ -132,15 +128,18 @@ impl<'de> MapAccess<'de> for Members<'de> {
     }
 }
 
-/// A string without escapes.
-struct Text<'de>(&'de str);
+/// A string, whose escapes are resolved.
+struct Text<'de>(Cow<'de, str>);
 
 impl<'de> Deserializer<'de> for Text<'de> {
     type Error = UseFallback;
 
     #[inline]
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, UseFallback> {
-        visitor.visit_borrowed_str(self.0)
+        match self.0 {
+            Cow::Borrowed(text) => visitor.visit_borrowed_str(text),
+            Cow::Owned(text) => visitor.visit_string(text),
+        }
     }
 
     #[inline]
@@ -234,6 +233,24 @@ mod tests {
             assert!(read.is_some(), "{text}");
             assert_eq!(read, whole(text), "{text}");
         }
+    }
+
+    #[test]
+    fn long_strings_with_escapes_are_read_as_serde_json_reads_them() {
+        for part in [
+            r"a line\n",
+            r#"let a = \"b\\n\";\t"#,
+            r"\\\\",
+            r"caf\u00e9 \ud83d\ude00 ",
+            "caf\u{e9}\\n",
+        ] {
+            let text = format!(r#"{{"text":"{0}","any":"{0}"}}"#, part.repeat(40));
+            let read = quick::<Typed>(&text);
+            assert!(read.is_some(), "{text}");
+            assert_eq!(read, whole(&text), "{text}");
+        }
+        let text = format!(r#"{{"text":"{}\ud83d"}}"#, r"\n".repeat(100));
+        assert_eq!(quick::<Typed>(&text), None);
     }
 
     #[test]

@@ -11,6 +11,8 @@
 
 use std::borrow::Cow;
 
+pub(crate) use block::BLOCK;
+pub(crate) use gather::{Gather, WINDOW};
 pub(crate) use repeated::repeated_member;
 pub use string::JsonString;
 pub(crate) use string::plain_prefix;
@@ -493,8 +495,12 @@ fn closing(objects: u64) -> u8 {
     if objects & 1 == 1 { b'}' } else { b']' }
 }
 
+pub(crate) mod block;
+mod gather;
 mod numbers;
-mod string;
 mod repeated;
+mod string;
+mod string_end;
+mod unescape;
 #[cfg(test)]
 mod tests;

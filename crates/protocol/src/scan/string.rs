@@ -5,7 +5,9 @@ use std::borrow::Cow;
 use memchr::memchr2;
 use multiversion::multiversion;
 
+use super::block::{self, BLOCK};
 use super::is_special;
+use super::unescape::unescape;
 
 /// A JSON string as it stands in the document, without its quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,17 +64,29 @@ impl<'a> JsonString<'a> {
     pub(crate) fn unescape(self) -> Cow<'a, str> {
         if self.escaped {
             // The scanner has let only escapes through that mean something.
-            let quoted = format!("\"{}\"", self.raw);
-            Cow::Owned(serde_json::from_str(&quoted).unwrap_or_default())
+            Cow::Owned(unescape(self.raw).unwrap_or_default())
         } else {
             Cow::Borrowed(self.raw)
+        }
+    }
+
+    /// Returns the text with escapes resolved, and `None` if an escape means nothing.
+    ///
+    /// That is possible only for strings that were read by [`scanned_string`](super::Scanner::scanned_string), which does not look
+    /// at escapes.
+    #[inline]
+    pub fn text(self) -> Option<Cow<'a, str>> {
+        if self.escaped {
+            unescape(self.raw).map(Cow::Owned)
+        } else {
+            Some(Cow::Borrowed(self.raw))
         }
     }
 }
 
 /// Returns the number of leading bytes of a string without quote, backslash or control character.
 ///
-/// Eight bytes at a time, and longer runs in a form that compiles to vector instructions.
+/// Eight bytes at a time, and longer runs in blocks.
 #[inline(always)]
 pub(crate) fn plain_prefix(bytes: &[u8]) -> usize {
     plain_prefix_by(bytes, plain_run)
@@ -106,10 +120,10 @@ fn plain_prefix_by(bytes: &[u8], run: impl FnOnce(&[u8]) -> usize) -> usize {
 
 #[inline(never)]
 fn plain_run(bytes: &[u8]) -> usize {
-    let mut at = plain_chunks(bytes, LONG_BYTES / 64);
+    let mut at = plain_blocks(bytes, LONG_BYTES / BLOCK);
     if at == LONG_BYTES {
         at += plain_long_run(&bytes[at..]);
-        at += plain_chunks(&bytes[at..], usize::MAX);
+        at += plain_blocks(&bytes[at..], usize::MAX);
     }
     at + plain_words(&bytes[at..])
 }
@@ -149,19 +163,16 @@ fn plain_long_run(bytes: &[u8]) -> usize {
     at
 }
 
-/// Returns the number of bytes in leading chunks of 64 without quote, backslash or control character.
+/// Returns the number of bytes in at most so many leading blocks, up to the first quote, backslash or control character.
 #[inline(always)]
-fn plain_chunks(bytes: &[u8], chunks_max: usize) -> usize {
+fn plain_blocks(bytes: &[u8], blocks_max: usize) -> usize {
     let mut at = 0;
-    // Bytes instead of truth values, and no early end: so it compiles to vector instructions.
-    let special = |found: u8, b: &u8| {
-        found | u8::from(*b < 0x20) | u8::from(*b == b'"') | u8::from(*b == b'\\')
-    };
-    for chunk in bytes.chunks_exact(64).take(chunks_max) {
-        if chunk.iter().fold(0, special) != 0 {
-            break;
+    for block in bytes.as_chunks::<BLOCK>().0.iter().take(blocks_max) {
+        let specials = block::specials(block);
+        if specials != 0 {
+            return at + specials.trailing_zeros() as usize;
         }
-        at += chunk.len();
+        at += BLOCK;
     }
     at
 }

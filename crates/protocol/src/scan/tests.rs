@@ -228,6 +228,52 @@ proptest! {
     }
 }
 
+/// What stands between the quotes of a string, over several blocks, and with some that is not allowed there.
+fn raw_string() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        10 => "[a-z ]{0,40}",
+        4 => r#"\\["\\/bfnrt]"#,
+        2 => "\\\\{2,9}",
+        1 => r"\\u(00[0-9a-fA-F]{2}|ud83d|d83d\\ude00|D800|20ac)",
+        1 => "[\u{e9}\u{20ac}\u{1F600}]{1,9}",
+    ];
+    let odd = prop_oneof![
+        20 => Just(String::new()),
+        1 => r#"\\[xu0]|["\\]|\\u12|[\x00-\x1f]"#,
+    ];
+    (
+        prop::collection::vec(piece, 0..40),
+        odd,
+        any::<prop::sample::Index>(),
+    )
+        .prop_map(|(mut pieces, odd, place)| {
+            pieces.insert(place.index(pieces.len() + 1), odd);
+            pieces.concat()
+        })
+}
+
+proptest! {
+    #[test]
+    fn agrees_with_serde_json_on_long_strings_with_escapes(raw in raw_string()) {
+        let quoted = format!("\"{raw}\"");
+        let text = serde_json::from_str::<String>(&quoted).ok();
+        prop_assert_eq!(accepts(&quoted), text.is_some());
+        let document = format!("[{quoted},\"{}\"]", "b".repeat(200));
+        let mut scanner = Scanner::new(&document);
+        scanner.expect(b'[', "").expect("an array");
+        // Of a string that is not valid, anything may be read without a panic.
+        let read = scanner.scanned_string().map(|string| string.text().map(Cow::into_owned));
+        if let Some(text) = text {
+            prop_assert_eq!(read, Ok(Some(text.clone())));
+            prop_assert_eq!(scanner.at(), 1 + quoted.len());
+            let mut scanner = Scanner::new(&document);
+            scanner.expect(b'[', "").expect("an array");
+            prop_assert_eq!(scanner.string().expect("valid").unescape(), text);
+            prop_assert_eq!(scanner.at(), 1 + quoted.len());
+        }
+    }
+}
+
 #[test]
 fn the_path_of_a_member_that_appears_twice_is_found() {
     for (document, path) in [

@@ -1,0 +1,91 @@
+//! Blocks of 64 bytes, each byte of which is asked the same at once.
+//!
+//! The answers are the bits of a number, the lowest for the first byte. The search is written with vectors of 16 bytes, as all
+//! x86-64 and 64-bit ARM processors have them, since loops are compiled to such instructions at the compiler's discretion only.
+
+use wide::u8x16;
+
+/// Length of a block.
+pub(crate) const BLOCK: usize = 64;
+
+/// Returns which bytes are quotes, backslashes or control characters.
+#[inline(always)]
+pub(crate) fn specials(block: &[u8; BLOCK]) -> u64 {
+    // Turns the quote into 0x20, and leaves control characters below it and the rest above it.
+    const QUOTE_TO_LIMIT: u8 = b'"' ^ 0x20;
+    let limit = u8x16::splat(0x20);
+    bits(block, |bytes| {
+        let moved = bytes ^ u8x16::splat(QUOTE_TO_LIMIT);
+        moved.min(limit).simd_eq(moved) | bytes.simd_eq(u8x16::splat(b'\\'))
+    })
+}
+
+/// Returns which bytes are backslashes.
+#[inline(always)]
+pub(crate) fn backslashes(block: &[u8; BLOCK]) -> u64 {
+    bits(block, |bytes| bytes.simd_eq(u8x16::splat(b'\\')))
+}
+
+/// Returns which bytes are quotes.
+#[inline(always)]
+fn quotes(block: &[u8; BLOCK]) -> u64 {
+    bits(block, |bytes| bytes.simd_eq(u8x16::splat(b'"')))
+}
+
+#[inline(always)]
+fn bits(block: &[u8; BLOCK], holds: impl Fn(u8x16) -> u8x16) -> u64 {
+    let mut bits = 0;
+    for (part, bytes) in block.as_chunks::<16>().0.iter().enumerate() {
+        bits |= u64::from(holds(u8x16::new(*bytes)).to_bitmask()) << (16 * part);
+    }
+    bits
+}
+
+/// Returns the bits from `position` on, which may be beyond the last one.
+#[inline(always)]
+pub(crate) fn from(position: usize) -> u64 {
+    if position < BLOCK {
+        u64::MAX << position
+    } else {
+        0
+    }
+}
+
+/// Searches a valid JSON string for its closing quote, block by block.
+///
+/// Which characters are escaped follows from sums: in a run of backslashes every second one escapes the next character, and an
+/// addition carries through a run. Simdjson does so, too ("Parsing Gigabytes of JSON per Second", Langdale and Lemire, 2019).
+#[derive(Default)]
+pub(super) struct ClosingQuote {
+    /// The first character of the next block is escaped.
+    carry: bool,
+}
+
+impl ClosingQuote {
+    /// Returns the position of the closing quote in the next block.
+    #[inline(always)]
+    pub(super) fn find(&mut self, block: &[u8; BLOCK]) -> Option<usize> {
+        let quotes = quotes(block) & !self.escaped(backslashes(block));
+        (quotes != 0).then(|| quotes.trailing_zeros() as usize)
+    }
+
+    /// Returns true if the first character behind the blocks is escaped.
+    pub(super) fn escapes_next(&self) -> bool {
+        self.carry
+    }
+
+    #[inline(always)]
+    fn escaped(&mut self, backslashes: u64) -> u64 {
+        const EVEN: u64 = 0x5555_5555_5555_5555;
+        let carry = u64::from(self.carry);
+        // An escaped backslash escapes nothing.
+        let backslashes = backslashes & !carry;
+        let behind = backslashes << 1 | carry;
+        // Of the runs that begin at an odd position, only the end is left in the sum: the others keep their bits.
+        let odd_starts = backslashes & !EVEN & !behind;
+        let (sum, overflow) = odd_starts.overflowing_add(backslashes);
+        self.carry = overflow;
+        // Escaped are the odd positions behind a run's even start, and the even ones behind an odd start.
+        (EVEN ^ (sum << 1)) & behind
+    }
+}
