@@ -52,7 +52,8 @@ profdata="$(deploy/profdata.sh)"
 instrumented rustc "${arguments[@]}" --bin longshore -- -C opt-level=0
 rm -rf "$profile"
 LLVM_PROFILE_FILE="$profile/%p-%m.profraw" deploy/train.sh "$output/instrumented/$program"
-"$profdata" merge --output "$profile/merged.profdata" "$profile"/*.profraw
+"$profdata" merge --text "$profile"/*.profraw | deploy/versions.pl > "$profile/merged.proftext"
+"$profdata" merge --output "$profile/merged.profdata" "$profile/merged.proftext"
 
 # The functions whose blocks ran that often, and arguments to the compiler that free these from having to be small.
 "$profdata" show --all-functions --counts "$profile/merged.profdata" | awk -v often="$often" '

@@ -35,13 +35,22 @@ message() { # NAME JSON: without the braces and the version
 client='"clientInfo":{"name":"training","version":"1"}'
 meta='"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"training","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}'
 words="$(printf 'word %.0s' $(seq 13000))"
+# Strings with many escapes, as they are in code and in JSON, and text that is not ASCII.
+code="$(printf '    let value = map.get(\\"key\\").unwrap_or(&\\"none\\\\n\\");\\n%.0s' $(seq 120))"
+prose="$(printf 'Caf\xc3\xa9 \xe2\x80\x94 na\\u00efve, and the line ends here.\\n%.0s' $(seq 150))"
 message initialize "\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"2025-06-18\",\"capabilities\":{},$client}"
 message initialized '"method":"notifications/initialized"'
 message ping '"id":7,"method":"ping"'
 message list '"id":7,"method":"tools/list"'
 message call '"id":7,"method":"tools/call","params":{"name":"echo","arguments":{"message":"hello"}}'
 message long "\"id\":7,\"method\":\"tools/call\",\"params\":{\"name\":\"echo\",\"arguments\":{\"message\":\"$words\"}}"
+message code "\"id\":7,\"method\":\"tools/call\",\"params\":{\"name\":\"echo\",\"arguments\":{\"message\":\"$code\"}}"
+message prose "\"id\":7,\"method\":\"tools/call\",\"params\":{\"name\":\"echo\",\"arguments\":{\"message\":\"$prose\"}}"
 message number '"id":"a","method":"tools/call","params":{"name":"calculate","arguments":{"operation":"add","a":1,"b":2.5}}'
+message resource '"id":7,"method":"resources/read","params":{"uri":"longshore://about"}'
+message forms '"id":7,"method":"resources/read","params":{"uri":"verb://go"}'
+message prompt '"id":7,"method":"prompts/get","params":{"name":"proofread","arguments":{"text":"A text.\nIt goes on."}}'
+message complete '"id":7,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"proofread"},"argument":{"name":"depth","value":"s"}}'
 message steps '"id":7,"method":"tools/call","params":{"name":"wait","arguments":{"seconds":0.02},"_meta":{"progressToken":1}}'
 message http '"id":7,"method":"tools/call","params":{"name":"far_ping","arguments":{"who":"me"}}'
 message rest '"id":7,"method":"tools/call","params":{"name":"rest__ping","arguments":{"who":"me","times":2}}'
@@ -123,11 +132,13 @@ drives() { # NAME COUNT
 }
 every_message() { # NAME...: also sent within a session
     opens
-    for name in ping list call number "$@"; do
+    for name in ping list call number resource forms prompt complete "$@"; do
         drives "$name" "$requests"
     done
     drives initialize "$requests"
-    drives long $((requests / 20))
+    for name in long code prose; do
+        drives "$name" $((requests / 20))
+    done
     drives steps $((requests / 20))
     # A standing stream, and the end of the session.
     curl --silent --insecure --max-time 1 --header 'accept: text/event-stream' "${proof[@]}" "${headers[@]}" "$url" > /dev/null || true
@@ -181,7 +192,7 @@ auth:
   api_keys: [{ name: alice, keys: [$key], groups: [staff] }]
   oauth: { issuer: "$issuer", audience: training, jwks_url: "$issuer/keys" }
 policy:
-  rules: [{ effect: allow, groups: [staff], tools: ["*"] }]
+  rules: [{ effect: allow, groups: [staff], tools: ["*"], resources: ["*"], prompts: ["*"] }]
 limits:
   server: { per_second: 1000000 }
   address: { per_second: 1000000 }
