@@ -130,6 +130,10 @@ drives() { # NAME COUNT
         fails "$name at $url: $said"
     case "$said" in *"status codes: $count 2xx"*) ;; *) fails "$name at $url: $said" ;; esac
 }
+connects() { # NAME: on new connections, each of which is closed behind it
+    local way=("${way[@]}" --clients 100)
+    for _ in $(seq $((requests / 200))); do drives "$1" 100; done
+}
 every_message() { # NAME...: also sent within a session
     opens
     for name in ping list call number resource forms prompt complete "$@"; do
@@ -139,7 +143,8 @@ every_message() { # NAME...: also sent within a session
     for name in long code prose; do
         drives "$name" $((requests / 20))
     done
-    drives steps $((requests / 20))
+    drives steps $((requests / 2))
+    connects ping
     # A standing stream, and the end of the session.
     curl --silent --insecure --max-time 1 --header 'accept: text/event-stream' "${proof[@]}" "${headers[@]}" "$url" > /dev/null || true
     curl --silent --insecure --request DELETE "${proof[@]}" "${headers[@]}" "$url" > /dev/null
