@@ -152,9 +152,9 @@ fn count_one(group: usize, name: &str) -> Result<Count, Box<dyn Error>> {
 /// Returns the number of requests for a scenario.
 fn requests(name: &str) -> usize {
     match name {
-        "echo-64k" if UNOPTIMIZED => 2,
+        "echo-64k" | "echo-code" if UNOPTIMIZED => 2,
         _ if UNOPTIMIZED => 20,
-        "echo-64k" => 20,
+        "echo-64k" | "echo-code" => 20,
         // Each of them once.
         "list-of-one-role" | "list-of-1000-roles" => 1000,
         _ => 200,

@@ -142,6 +142,7 @@ pub fn demo() -> Vec<Scenario> {
         server.stateless("discover", "server/discover", json!({})),
         server.initialize("initialize"),
         server.in_session("echo-64k", "tools/call", Some(echo(&words(64 << 10)))),
+        server.in_session("echo-code", "tools/call", Some(echo(&code()))),
     ]
 }
 
@@ -236,6 +237,13 @@ pub fn methods(count: usize) -> Vec<Scenario> {
 pub fn words(length: usize) -> String {
     let words = "the quick brown fox jumps over the lazy dog and comes back again; ";
     words.chars().cycle().take(length).collect()
+}
+
+/// Returns a text of 15 KB of which one character in ten is escaped in JSON, as in code.
+pub fn code() -> String {
+    let line =
+        "    let value = map.get(\"key\").unwrap_or(&\"none\\n\");\n    println!(\"{value}\");\n";
+    line.repeat(190)
 }
 
 struct Server {

@@ -19,7 +19,7 @@ fn run(bencher: Bencher<'_, '_>, scenarios: &[Scenario], name: &str) {
         .bench_values(|request| scenario.respond(request));
 }
 
-#[divan::bench(args = ["call", "call-stateless", "ping", "discover", "initialize", "echo-64k"])]
+#[divan::bench(args = ["call", "call-stateless", "ping", "discover", "initialize", "echo-64k", "echo-code"])]
 fn demo_toolset(bencher: Bencher<'_, '_>, name: &str) {
     run(bencher, &demo(), name);
 }

@@ -9,8 +9,6 @@
 //! One pass validates a whole document. Objects of interest are walked member by member
 //! ([`Scanner::object`]), the rest is skipped without recursion ([`Scanner::value`]).
 
-use std::borrow::Cow;
-
 pub(crate) use block::BLOCK;
 pub(crate) use gather::{Gather, WINDOW};
 pub(crate) use repeated::repeated_member;
@@ -477,12 +475,6 @@ impl<'a> Scanner<'a> {
             at: self.at,
         })
     }
-}
-
-/// A step in the path to a value.
-enum PathStep<'a> {
-    Member(Cow<'a, str>),
-    Item(usize),
 }
 
 #[inline]

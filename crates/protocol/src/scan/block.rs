@@ -8,16 +8,30 @@ use wide::u8x16;
 /// Length of a block.
 pub(crate) const BLOCK: usize = 64;
 
+/// Turns the quote into [`LIMIT`], and leaves control characters below it and the rest above it.
+pub(super) const QUOTE_TO_LIMIT: u8 = b'"' ^ LIMIT;
+const LIMIT: u8 = 0x20;
+
 /// Returns which bytes are quotes, backslashes or control characters.
 #[inline(always)]
 pub(crate) fn specials(block: &[u8; BLOCK]) -> u64 {
-    // Turns the quote into 0x20, and leaves control characters below it and the rest above it.
-    const QUOTE_TO_LIMIT: u8 = b'"' ^ 0x20;
-    let limit = u8x16::splat(0x20);
+    let limit = u8x16::splat(LIMIT);
     bits(block, |bytes| {
         let moved = bytes ^ u8x16::splat(QUOTE_TO_LIMIT);
         moved.min(limit).simd_eq(moved) | bytes.simd_eq(u8x16::splat(b'\\'))
     })
+}
+
+/// Returns true if a byte of one block is at most [`LIMIT`], or one of the other is 0.
+#[inline(always)]
+pub(super) fn any_special(low: &[u8; BLOCK], zero: &[u8; BLOCK]) -> bool {
+    let limit = u8x16::splat(LIMIT);
+    let mut any = u8x16::splat(0);
+    for (low, zero) in low.as_chunks().0.iter().zip(zero.as_chunks().0) {
+        let low = u8x16::new(*low);
+        any |= low.min(limit).simd_eq(low) | u8x16::new(*zero).simd_eq(u8x16::splat(0));
+    }
+    any.to_bitmask() != 0
 }
 
 /// Returns which bytes are backslashes.

@@ -3,7 +3,13 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use super::{PathStep, ScanError, Scanner};
+use super::{ScanError, Scanner};
+
+/// A step in the path to a value.
+enum PathStep<'a> {
+    Member(Cow<'a, str>),
+    Item(usize),
+}
 
 /// Finds the first repeated member name of an object in a document. Returns its path, as in `items[0].name`.
 #[cold]
