@@ -1,7 +1,6 @@
-//! Blocks of 64 bytes, each byte of which is asked the same at once.
+//! Searches in blocks of 64 bytes. A result has one bit for each byte, the lowest for the first.
 //!
-//! The answers are the bits of a number, the lowest for the first byte. The search is written with vectors of 16 bytes, as all
-//! x86-64 and 64-bit ARM processors have them, since loops are compiled to such instructions at the compiler's discretion only.
+//! They use vectors of 16 bytes, which all x86-64 and 64-bit ARM processors have. A compiler vectorizes loops only sometimes.
 
 use wide::u8x16;
 
@@ -67,8 +66,8 @@ pub(crate) fn from(position: usize) -> u64 {
 
 /// Searches a valid JSON string for its closing quote, block by block.
 ///
-/// Which characters are escaped follows from sums: in a run of backslashes every second one escapes the next character, and an
-/// addition carries through a run. Simdjson does so, too ("Parsing Gigabytes of JSON per Second", Langdale and Lemire, 2019).
+/// Escaped characters are found by addition, which carries through a run of backslashes: in a run, every second one escapes the
+/// next character. Simdjson does the same ("Parsing Gigabytes of JSON per Second", Langdale and Lemire, 2019).
 #[derive(Default)]
 pub(super) struct ClosingQuote {
     /// The first character of the next block is escaped.

@@ -1,7 +1,7 @@
-//! Short pieces, put together before they are appended.
+//! A buffer for short pieces of a text.
 //!
-//! To append a piece of unknown length is a call of `memcpy` and a check for room. Within a buffer of constant length as many bytes
-//! are copied as any piece may have; what is too much is overwritten by the next one.
+//! Appending a piece of unknown length to a `Vec` takes a call of `memcpy` and a check for room. Here a constant number of bytes is
+//! copied, and the next piece overwrites the excess.
 
 use super::block::BLOCK;
 

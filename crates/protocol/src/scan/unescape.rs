@@ -1,4 +1,4 @@
-//! Escapes, and what strings with escapes say.
+//! Resolution of escapes in strings.
 
 use memchr::memchr;
 
