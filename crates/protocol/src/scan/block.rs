@@ -54,7 +54,7 @@ fn bits(block: &[u8; BLOCK], holds: impl Fn(u8x16) -> u8x16) -> u64 {
     bits
 }
 
-/// Returns the bits from `position` on, which may be beyond the last one.
+/// Returns the bits from `position` on, or none if it is beyond the last one.
 #[inline(always)]
 pub(crate) fn from(position: usize) -> u64 {
     if position < BLOCK {
@@ -82,7 +82,7 @@ impl ClosingQuote {
         (quotes != 0).then(|| quotes.trailing_zeros() as usize)
     }
 
-    /// Returns true if the first character behind the blocks is escaped.
+    /// Returns true if the first character after the blocks is escaped.
     pub(super) fn escapes_next(&self) -> bool {
         self.carry
     }
@@ -94,11 +94,11 @@ impl ClosingQuote {
         // An escaped backslash escapes nothing.
         let backslashes = backslashes & !carry;
         let behind = backslashes << 1 | carry;
-        // Of the runs that begin at an odd position, only the end is left in the sum: the others keep their bits.
+        // Runs that begin at an odd position leave a single bit in the sum, after their end. Other runs keep their bits.
         let odd_starts = backslashes & !EVEN & !behind;
         let (sum, overflow) = odd_starts.overflowing_add(backslashes);
         self.carry = overflow;
-        // Escaped are the odd positions behind a run's even start, and the even ones behind an odd start.
+        // In a run that begins at an even position, the odd positions are escaped, and vice versa.
         (EVEN ^ (sum << 1)) & behind
     }
 }

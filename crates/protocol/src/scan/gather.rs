@@ -5,7 +5,7 @@
 
 use super::block::BLOCK;
 
-/// Number of bytes from which pieces are copied: a block, and as much behind it.
+/// Number of bytes from which pieces are copied: a block and the same length after it.
 pub(crate) const WINDOW: usize = 2 * BLOCK;
 
 /// A buffer for the pieces of one block, each byte of which becomes two at most.

@@ -156,7 +156,7 @@ fn plain_long_run(bytes: &[u8]) -> usize {
     at
 }
 
-/// Returns the number of bytes in at most so many leading blocks, up to the first quote, backslash or control character.
+/// Returns the number of bytes in at most `blocks_max` leading blocks, up to the first quote, backslash or control character.
 #[inline(always)]
 fn plain_blocks(bytes: &[u8], blocks_max: usize) -> usize {
     let mut at = 0;

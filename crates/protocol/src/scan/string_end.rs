@@ -59,7 +59,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Reads an escape or the closing quote; returns true if the string goes on.
+    /// Reads an escape or the closing quote; returns false at the closing quote.
     #[inline(always)]
     fn special(&mut self, escaped: &mut bool) -> Result<bool, ScanError> {
         match self.text.as_bytes().get(self.at) {

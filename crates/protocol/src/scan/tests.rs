@@ -230,7 +230,7 @@ proptest! {
     }
 }
 
-/// What stands between the quotes of a string, over several blocks, and with some that is not allowed there.
+/// Contents of a string with escapes, over several blocks, some of them invalid.
 fn raw_string() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         10 => "[a-z ]{0,40}",
@@ -263,7 +263,7 @@ proptest! {
         let document = format!("[{quoted},\"{}\"]", "b".repeat(200));
         let mut scanner = Scanner::new(&document);
         scanner.expect(b'[', "").expect("an array");
-        // Of a string that is not valid, anything may be read without a panic.
+        // An invalid string must not cause a panic; any result is allowed.
         let read = scanner.scanned_string().map(|string| string.text().map(Cow::into_owned));
         if let Some(text) = text {
             prop_assert_eq!(read, Ok(Some(text.clone())));

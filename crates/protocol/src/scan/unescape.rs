@@ -9,7 +9,7 @@ use super::gather::{Gather, WINDOW};
 ///
 /// # Errors
 ///
-/// A description of what is wrong.
+/// A description of the fault.
 #[inline(always)]
 pub(super) fn escape(text: &[u8]) -> Result<(char, usize), &'static str> {
     match text.get(1).copied().and_then(character_of) {
@@ -18,7 +18,7 @@ pub(super) fn escape(text: &[u8]) -> Result<(char, usize), &'static str> {
     }
 }
 
-/// Returns the character that a letter stands for in an escape.
+/// Returns the character of an escape with this letter.
 #[inline(always)]
 fn character_of(letter: u8) -> Option<u8> {
     let character = CHARACTERS.get(usize::from(letter)).copied();
@@ -96,9 +96,9 @@ pub(super) fn unescape(raw: &str) -> Option<String> {
     Some(out)
 }
 
-/// Resolves the escapes of all but the end of a string that consists of ASCII. Returns that end, too.
+/// Resolves the escapes of an ASCII string except for its end, which is returned, too.
 ///
-/// What is resolved is checked for UTF-8 as one, which is quick for ASCII only.
+/// The result is checked for UTF-8 as a whole, which is quick for ASCII only.
 fn unescape_blocks(raw: &str) -> Option<(String, &str)> {
     let mut out = Vec::with_capacity(raw.len());
     let mut gather = Gather::new();
