@@ -239,7 +239,7 @@ pub fn words(length: usize) -> String {
     words.chars().cycle().take(length).collect()
 }
 
-/// Returns a text of 15 KB of which one character in ten is escaped in JSON, as in code.
+/// Returns a text of 15 KB of which one character in nine is escaped in JSON, as in code.
 pub fn code() -> String {
     let line =
         "    let value = map.get(\"key\").unwrap_or(&\"none\\n\");\n    println!(\"{value}\");\n";

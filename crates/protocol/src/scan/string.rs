@@ -62,12 +62,8 @@ impl<'a> JsonString<'a> {
     /// Returns the text with escapes resolved.
     #[inline]
     pub(crate) fn unescape(self) -> Cow<'a, str> {
-        if self.escaped {
-            // The scanner has let only escapes through that mean something.
-            Cow::Owned(unescape(self.raw).unwrap_or_default())
-        } else {
-            Cow::Borrowed(self.raw)
-        }
+        // The scanner has let only escapes through that mean something.
+        self.text().unwrap_or_default()
     }
 
     /// Returns the text with escapes resolved, and `None` if an escape means nothing.

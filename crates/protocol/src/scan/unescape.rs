@@ -81,7 +81,7 @@ fn code_unit(text: &[u8]) -> Result<u32, &'static str> {
 
 /// Returns a string with its escapes resolved, and `None` if an escape means nothing.
 pub(super) fn unescape(raw: &str) -> Option<String> {
-    let (mut out, mut rest) = if raw.is_ascii() {
+    let (mut out, mut rest) = if WINDOW <= raw.len() && raw.is_ascii() {
         unescape_blocks(raw)?
     } else {
         (String::with_capacity(raw.len()), raw)
