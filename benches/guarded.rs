@@ -1,5 +1,6 @@
 //! The same requests with authentication, policies and rate limits.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -65,7 +66,7 @@ fn dpop_call() -> Scenario {
     take_tokens(&mut config);
     let pipeline = Pipeline::with_keys(App::new().config(config), Some(&client.issuer_keys()));
     let server = Server {
-        pipeline: Arc::new(pipeline.unwrap_or_else(|error| panic!("{error}"))),
+        pipeline: Rc::new(pipeline.unwrap_or_else(|error| panic!("{error}"))),
         session: None,
         credential: None,
     };
@@ -219,7 +220,7 @@ pub fn roles() -> Vec<Scenario> {
     };
     let (pipeline, one) = of(0);
     let all = (0..ROLES).map(|role| of(role).1).collect();
-    let one = Work::Requests(Arc::clone(&pipeline), vec![one]);
+    let one = Work::Requests(Rc::clone(&pipeline), vec![one]);
     let mut all = Scenario::new(
         format!("list-of-{ROLES}-roles"),
         Work::Requests(pipeline, all),

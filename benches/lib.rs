@@ -4,6 +4,7 @@ mod guarded;
 
 use std::future::Future;
 use std::pin::pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
@@ -32,7 +33,7 @@ pub struct Scenario {
 #[derive(Debug)]
 enum Work {
     /// A server, and what it is sent, one after the other and then from the first again.
-    Requests(Arc<Pipeline>, Vec<Request<Bytes>>),
+    Requests(Rc<Pipeline>, Vec<Request<Bytes>>),
     /// Rate limit buckets for a number of addresses.
     Buckets(Buckets, usize),
     /// An exchange of a caller's token that is cached.
@@ -247,7 +248,7 @@ pub fn code() -> String {
 }
 
 struct Server {
-    pipeline: Arc<Pipeline>,
+    pipeline: Rc<Pipeline>,
     session: Option<String>,
     /// Credential that is sent with each request.
     credential: Option<String>,
@@ -262,7 +263,7 @@ impl Server {
     fn shown(app: App, keys: Option<&str>, credential: Option<&str>) -> Self {
         let pipeline = Pipeline::with_keys(app, keys).unwrap_or_else(|error| panic!("{error}"));
         let mut server = Self {
-            pipeline: Arc::new(pipeline),
+            pipeline: Rc::new(pipeline),
             session: None,
             credential: credential.map(str::to_owned),
         };
@@ -335,7 +336,7 @@ impl Server {
     }
 
     fn sends(&self, name: &str, request: Request<Bytes>) -> Scenario {
-        let pipeline = Arc::clone(&self.pipeline);
+        let pipeline = Rc::clone(&self.pipeline);
         Scenario::new(name, Work::Requests(pipeline, vec![request])).checked()
     }
 

@@ -16,7 +16,7 @@ fn run(bencher: Bencher<'_, '_>, scenarios: &[Scenario], name: &str) {
     };
     bencher
         .with_inputs(|| scenario.request())
-        .bench_values(|request| scenario.respond(request));
+        .bench_local_values(|request| scenario.respond(request));
 }
 
 #[divan::bench(args = ["call", "call-stateless", "ping", "discover", "initialize", "echo-64k", "echo-code"])]

@@ -212,6 +212,34 @@ fn bodies_have_their_limits_inside_of_layers_too() {
     slow.assert_closed();
 }
 
+#[test]
+fn bodies_that_can_be_framed_in_two_ways_are_refused_inside_of_layers_too() {
+    let (name, value) = header("x-served-by", "a layer");
+    let server = Serve::new()
+        .tool(echo)
+        .app(|app| app.layer(SetResponseHeaderLayer::overriding(name, value)))
+        .start();
+    let text = Stateless::call("echo", json!({"message": "hi"})).text();
+    let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+    let length = format!("content-length: {}", body.len());
+    let chunked = head.replace(&length, "transfer-encoding: chunked");
+    let post = |size: String| {
+        let mut connection = server.connect();
+        // The request begins before its body is seen.
+        connection.send(format!("{chunked}\r\nexpect: 100-continue\r\n\r\n"));
+        assert_eq!(connection.receive_head().status, StatusCode::CONTINUE);
+        connection.send(format!("{size}\r\n{body}\r\n0\r\n\r\n"));
+        (connection.receive(), connection)
+    };
+    let size = format!("{:x}", body.len());
+    assert_eq!(post(size.clone()).0.status, StatusCode::OK);
+    for extension in [";\0", ";x=\x07"] {
+        let (response, mut connection) = post(format!("{size}{extension}"));
+        assert_eq!(response.status, StatusCode::BAD_REQUEST, "{extension:?}");
+        connection.assert_closed();
+    }
+}
+
 // === Methods ===
 
 fn with_methods(app: App) -> App {

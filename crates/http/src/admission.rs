@@ -8,10 +8,10 @@
 //! queue. Connections that had turns without a response, or that reset streams, have another, with a quarter of the
 //! turns.
 
+use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use tokio::sync::Notify;
@@ -27,9 +27,9 @@ const PART_OLD: usize = 4;
 /// The line of one worker.
 #[derive(Debug)]
 pub(super) struct Admission {
-    line: Mutex<Line>,
+    line: RefCell<Line>,
     /// Number of polls of trusted connections in this round.
-    looks: AtomicUsize,
+    looks: Cell<usize>,
     used_up: Notify,
 }
 
@@ -42,17 +42,17 @@ struct Line {
     old: VecDeque<Waiting>,
 }
 
-type Waiting = (Arc<ConnectionState>, Waker);
+type Waiting = (Rc<ConnectionState>, Waker);
 
 impl Default for Admission {
     fn default() -> Self {
         Self {
-            line: Mutex::new(Line {
+            line: RefCell::new(Line {
                 left: TURNS,
                 new: VecDeque::new(),
                 old: VecDeque::new(),
             }),
-            looks: AtomicUsize::new(0),
+            looks: Cell::new(0),
             used_up: Notify::new(),
         }
     }
@@ -61,16 +61,15 @@ impl Default for Admission {
 impl Admission {
     /// Returns true if a connection may be polled now. Otherwise `cx` is woken at its turn.
     #[inline]
-    pub(super) fn lets_pass(&self, state: &Arc<ConnectionState>, cx: &Context<'_>) -> bool {
+    pub(super) fn lets_pass(&self, state: &Rc<ConnectionState>, cx: &Context<'_>) -> bool {
         if state.is_trusted() {
-            // There are no concurrent writers.
-            self.looks.store(self.looks.load(Relaxed) + 1, Relaxed);
+            self.looks.set(self.looks.get() + 1);
             return true;
         }
         self.takes_turn(state, cx)
     }
 
-    fn takes_turn(&self, state: &Arc<ConnectionState>, cx: &Context<'_>) -> bool {
+    fn takes_turn(&self, state: &Rc<ConnectionState>, cx: &Context<'_>) -> bool {
         match state.turn() {
             QueueState::Come => {
                 state.takes_turn();
@@ -86,7 +85,7 @@ impl Admission {
             state.takes_turn();
         } else {
             state.has_turn(QueueState::Awaited);
-            let waiting = (Arc::clone(state), cx.waker().clone());
+            let waiting = (Rc::clone(state), cx.waker().clone());
             match state.is_new() {
                 true => line.new.push_back(waiting),
                 false => line.old.push_back(waiting),
@@ -103,7 +102,7 @@ impl Admission {
     pub(super) async fn keep(&self) {
         loop {
             self.used_up.notified().await;
-            self.looks.store(0, Relaxed);
+            self.looks.set(0);
             loop {
                 to_the_end_of_the_line().await;
                 let given = self.begin_round();
@@ -115,7 +114,7 @@ impl Admission {
     }
 
     fn begin_round(&self) -> usize {
-        let turns = TURNS + self.looks.swap(0, Relaxed);
+        let turns = TURNS + self.looks.take();
         let mut line = self.line();
         let Line { left, new, old } = &mut *line;
         let kept = old.len().min(turns / PART_OLD);
@@ -134,8 +133,8 @@ impl Admission {
         given
     }
 
-    fn line(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    fn line(&self) -> RefMut<'_, Line> {
+        self.line.borrow_mut()
     }
 }
 
@@ -156,14 +155,15 @@ async fn to_the_end_of_the_line() {
 #[cfg(test)]
 mod tests {
     use std::net::{IpAddr, Ipv4Addr};
+    use std::sync::Arc;
 
     use super::*;
     use crate::transport::http::timer::WorkerClock;
 
-    fn connection() -> Arc<ConnectionState> {
+    fn connection() -> Rc<ConnectionState> {
         let clock = Arc::new(WorkerClock::default());
         let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        Arc::new(ConnectionState::new(clock, peer.into(), 1_000))
+        Rc::new(ConnectionState::new(clock, peer.into(), 1_000))
     }
 
     #[test]
@@ -211,7 +211,7 @@ mod tests {
             assert!(!admission.lets_pass(state, &cx));
         }
         assert_eq!(admission.begin_round(), TURNS);
-        let come = |all: &[Arc<ConnectionState>]| {
+        let come = |all: &[Rc<ConnectionState>]| {
             let come = all.iter().filter(|state| state.turn() == QueueState::Come);
             come.count()
         };
@@ -244,17 +244,17 @@ mod tests {
         assert!(!admission.lets_pass(&good, &cx));
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test(flavor = "local", start_paused = true)]
     async fn everybody_comes_to_a_turn() {
-        let admission = Arc::new(Admission::default());
-        let keeping = tokio::spawn({
-            let admission = Arc::clone(&admission);
+        let admission = Rc::new(Admission::default());
+        let keeping = tokio::task::spawn_local({
+            let admission = Rc::clone(&admission);
             async move { admission.keep().await }
         });
         let waiting: Vec<_> = (0..500)
             .map(|_| {
-                let (state, admission) = (connection(), Arc::clone(&admission));
-                tokio::spawn(async move {
+                let (state, admission) = (connection(), Rc::clone(&admission));
+                tokio::task::spawn_local(async move {
                     for _ in 0..3 {
                         poll_fn(|cx| match admission.lets_pass(&state, cx) {
                             true => Poll::Ready(()),

@@ -38,10 +38,10 @@ impl Origin<'_> {
         if authenticator.everybody().is_some() {
             return Ok(Some(Caller::Everybody));
         }
-        let Some(connection) = self.connection else {
+        let Some(shared) = self.connection.shared() else {
             return Ok(None);
         };
-        let (cache, query) = (&connection.shown, head.uri.query());
+        let (cache, query) = (&shared.credentials, head.uri.query());
         match authenticator.recall(cache, &mut head.headers, query, unix_seconds) {
             Some(principal) => self.check_access(principal, route, head).map(Some),
             None => Ok(None),
@@ -52,16 +52,16 @@ impl Origin<'_> {
     pub(super) fn authenticate(&self, head: &mut Parts) -> Authentication {
         let headers = std::mem::take(&mut head.headers);
         let (uri, method) = (head.uri.clone(), head.method.clone());
-        let (router, connection) = (Arc::clone(self.router), self.connection.cloned());
+        let (router, shared) = (Arc::clone(self.router), self.connection.shared().cloned());
         Box::pin(async move {
-            let connection = connection.as_deref();
-            let peer = connection.map(|connection| connection.peer().address);
+            let shared = shared.as_deref();
+            let peer = shared.map(|shared| shared.peer().address);
             // The worker's clock may lag by a second, so that a fresh token would appear to be issued in the future.
             let presented = Credentials::read(&headers, uri.query(), peer, unix_seconds());
-            let certificate = connection.and_then(|connection| connection.certificate());
+            let certificate = shared.and_then(|shared| shared.certificate());
             let presented = presented
                 .map(|presented| presented.with_certificate(certificate).with_method(&method));
-            let cache = connection.map(|connection| &connection.shown);
+            let cache = shared.map(|shared| &shared.credentials);
             let seen = RequestTarget {
                 headers: &headers,
                 uri: &uri,

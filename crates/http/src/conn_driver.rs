@@ -2,7 +2,6 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
@@ -57,7 +56,7 @@ pub(super) async fn until_drained<C: Future>(
 pub(super) async fn until_retired(
     connection: H2Conn,
     drain: &Drain,
-    state: &Arc<ConnectionState>,
+    state: &ConnectionState,
 ) -> Option<Result<(), H2Error>> {
     let mut looks = None;
     let look = |connection: Pin<&mut H2Conn>, cx: &Context<'_>| {

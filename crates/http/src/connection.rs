@@ -4,25 +4,27 @@
 //! ([`super::socket`]) and the requests only report events; [`activity`] has the transitions, and publishes the phase
 //! with the second in which it began. Once a second the sweep ([`super::worker`]) checks all connections of a worker.
 //!
-//! One thread serves a connection, so its atomics are never contended: they are cells that the sweep may read.
+//! One thread serves a connection and sweeps it, so the state is plain. Other threads see only [`SharedConn`].
 
 mod activity;
 mod h1;
 mod h2;
+mod send_stalls;
+mod shared;
 mod trust;
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::cell::Cell;
+use std::sync::Arc;
 
-use self::activity::{Activity, Published};
+use self::activity::Activity;
 pub(crate) use self::activity::{Event, Phase};
 use self::h1::H1State;
 use self::h2::H2State;
+pub(crate) use self::shared::SharedConn;
 pub(crate) use self::trust::QueueState;
 use self::trust::Reputation;
 use super::config::HttpLimits;
 use super::timer::WorkerClock;
-use crate::auth::{ClientCertificate, CredentialCache};
 use crate::limit::{Limit, LimitCounters};
 use crate::net::Peer;
 
@@ -30,19 +32,11 @@ use crate::net::Peer;
 #[derive(Debug)]
 pub(crate) struct ConnectionState {
     clock: Arc<WorkerClock>,
-    /// Peer address of the socket.
-    peer: Peer,
-    /// Client certificate from the handshake.
-    certificate: OnceLock<ClientCertificate>,
-    /// The credential of the latest request, and its principal.
-    pub shown: CredentialCache,
-    activity: Published,
+    shared: Arc<SharedConn>,
     /// Number of requests so far.
-    requests: AtomicU32,
+    requests: Cell<u32>,
     /// Second from which the connection is closed after its next response.
-    retire_at: AtomicU32,
-    /// Set when the server has ended the connection without waiting for its client.
-    cut: AtomicBool,
+    retire_at: Cell<u32>,
     trust: Reputation,
     h1: H1State,
     pub h2: H2State,
@@ -73,84 +67,48 @@ impl TimeoutKind {
 impl ConnectionState {
     pub fn new(clock: Arc<WorkerClock>, peer: Peer, retire_at: u32) -> Self {
         Self {
-            activity: Published::new(Activity::new(clock.now())),
+            shared: Arc::new(SharedConn::new(peer, clock.now())),
             clock,
-            peer,
-            certificate: OnceLock::new(),
-            shown: CredentialCache::default(),
-            requests: AtomicU32::new(0),
-            retire_at: AtomicU32::new(retire_at),
-            cut: AtomicBool::new(false),
+            requests: Cell::new(0),
+            retire_at: Cell::new(retire_at),
             trust: Reputation::default(),
             h1: H1State::default(),
             h2: H2State::default(),
         }
     }
 
-    /// Peer address of the socket; behind a proxy, the proxy's.
+    /// The part that other threads may see.
     #[inline]
-    pub(crate) fn peer(&self) -> Peer {
-        self.peer
-    }
-
-    /// Notes what the client has shown in the handshake.
-    pub fn shows(&self, certificate: ClientCertificate) {
-        let _ = self.certificate.set(certificate);
-    }
-
-    /// The certificate that the client has shown in the handshake.
-    pub fn certificate(&self) -> Option<&ClientCertificate> {
-        self.certificate.get()
+    pub(crate) fn shared(&self) -> &Arc<SharedConn> {
+        &self.shared
     }
 
     /// Applies an event. Returns the phase before it, and the one after it.
     #[inline]
     pub(crate) fn apply(&self, event: Event) -> (Phase, Phase) {
-        self.activity.apply(event, self.clock.now())
+        self.shared.apply(event, self.clock.now())
     }
 
     #[inline]
     pub(crate) fn phase(&self) -> Phase {
-        self.activity.read().phase
+        self.shared.activity().phase
     }
 
     /// Returns true if the connection speaks HTTP/2.
     #[inline]
     pub(crate) fn is_http2(&self) -> bool {
-        self.phase() == Phase::Http2
-    }
-
-    /// Returns the idle time in seconds, if no request is pending or in progress.
-    pub(crate) fn idle_for(&self) -> Option<u32> {
-        let activity = self.activity.read();
-        let idle = match activity.phase {
-            Phase::Idle => true,
-            Phase::Http2 => self.h2.are_idle(),
-            Phase::Head | Phase::Body | Phase::Working | Phase::Writing | Phase::Stream => false,
-        };
-        let idle = idle && activity.stalled.is_none();
-        idle.then(|| self.clock.now().saturating_sub(activity.since))
-    }
-
-    /// Notes that the connection is ended from without.
-    pub fn cut(&self) {
-        self.cut.store(true, Relaxed);
-    }
-
-    /// Returns true if [`cut`](Self::cut) was called.
-    pub(super) fn is_cut(&self) -> bool {
-        self.cut.load(Relaxed)
+        self.phase().is_http2()
     }
 
     /// Closes the connection after its next response, to free its memory.
     pub(crate) fn retire_soon(&self) {
-        self.retire_at.store(AT_ONCE, Relaxed);
+        self.retire_at.set(AT_ONCE);
     }
 
     /// Returns the applicable limit if the connection exceeds its max age.
     #[inline]
     fn is_old(&self, now: u32) -> Option<Option<Limit>> {
-        match self.retire_at.load(Relaxed) {
+        match self.retire_at.get() {
             AT_ONCE => Some(None),
             at if at <= now => Some(Some(Limit::ConnectionSeconds)),
             _ => None,
@@ -166,16 +124,16 @@ impl ConnectionState {
     /// Number of the latest request, from 1.
     #[inline]
     pub(super) fn request_number(&self) -> u32 {
-        self.requests.load(Relaxed)
+        self.requests.get()
     }
 
     /// Counts a request and starts the timer of its body. Returns true if it is the connection's last.
     #[inline]
     pub(crate) fn begin_request(&self, limits: &HttpLimits, hits: &LimitCounters) -> bool {
-        let requests = self.requests.load(Relaxed) + 1;
-        self.requests.store(requests, Relaxed);
+        let requests = self.requests.get() + 1;
+        self.requests.set(requests);
         let (_, phase) = self.apply(Event::Request);
-        if phase == Phase::Http2 {
+        if phase.is_http2() {
             if limits.connection_requests <= requests {
                 self.retire(hits, Some(Limit::ConnectionRequests));
             }
@@ -209,7 +167,7 @@ impl ConnectionState {
             phase,
             since,
             stalled,
-        } = self.activity.read();
+        } = self.shared.activity();
         if stalled.is_some_and(|since| limits.write_stall_seconds < now.saturating_sub(since)) {
             return Some(TimeoutKind::Write);
         }
@@ -221,7 +179,7 @@ impl ConnectionState {
                 self.h1.expire_body(age, limits);
                 None
             }
-            Phase::Http2 => self.overdue_http2(now, limits, hits),
+            Phase::Http2 | Phase::Http2Idle => self.overdue_http2(now, limits, hits),
             _ => None,
         }
     }
@@ -239,7 +197,7 @@ impl ConnectionState {
 #[cfg(test)]
 mod tests {
     use std::net::{IpAddr, Ipv4Addr};
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
     use std::task::{Context, Wake, Waker};
 
     use super::*;
@@ -432,6 +390,7 @@ mod tests {
         let retires = |state: &ConnectionState| state.retires(&Context::from_waker(Waker::noop()));
         let watched = TimedConnection::new();
         watched.state.apply(Event::Begins { http2: true });
+        watched.begin_request();
         assert!(watched.state.open_stream());
         assert_eq!(watched.ended_after(200), None);
         assert!(!retires(&watched.state), "a stream is open");
@@ -466,18 +425,14 @@ mod tests {
     fn an_answer_over_http_2_that_nobody_takes_ends_the_connection() {
         let watched = TimedConnection::new();
         watched.state.apply(Event::Begins { http2: true });
-        let waiting = watched.state.h2.send_stalls.enter(watched.clock.now());
+        let waiting = watched.state.begin_slow_response();
         assert_eq!(watched.ended_after(30), None);
-        watched
-            .state
-            .h2
-            .send_stalls
-            .progress(waiting, Some(watched.clock.now()));
+        watched.state.slow_response_goes_on(waiting);
         assert_eq!(watched.ended_after(30), None);
         assert_eq!(watched.ended_after(1), Some((1, TimeoutKind::Write)));
         // Where the answer itself is what is waited for, nothing is overdue.
-        watched.state.h2.send_stalls.progress(waiting, None);
+        watched.state.slow_response_waits(waiting);
         assert_eq!(watched.ended_after(100), None);
-        watched.state.h2.send_stalls.leave(waiting);
+        watched.state.end_slow_response(waiting);
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, Uri};
 
-use super::connection::ConnectionState;
+use super::connection::{ConnectionState, SharedConn};
 use super::headers::Summary;
 use super::router::Router;
 use crate::auth::{Principal, RequestTarget};
@@ -17,10 +17,65 @@ use crate::telemetry::{self, CountedTransport};
 pub(super) struct Origin<'r> {
     pub(super) router: &'r Arc<Router>,
     pub(super) worker: &'r Arc<WorkerState>,
-    /// `None` if a layer of the application has replaced the request.
-    pub(super) connection: Option<&'r Arc<ConnectionState>>,
+    pub(super) connection: RequestConn<'r>,
     /// Address of the client, which a trusted proxy may have named.
     pub(super) client: Option<Peer>,
+}
+
+/// The connection of a request.
+#[derive(Clone, Copy)]
+pub(super) enum RequestConn<'r> {
+    Local(&'r ConnectionState),
+    Layered(&'r LayeredConn),
+    /// A layer of the application has replaced the request.
+    Unknown,
+}
+
+/// The connection of a request inside the layers of the application, which may run on other threads.
+#[derive(Clone)]
+pub(super) struct LayeredConn {
+    pub(super) shared: Arc<SharedConn>,
+    /// Number of the request on its connection.
+    request: u32,
+}
+
+impl LayeredConn {
+    pub(super) fn new(connection: &ConnectionState) -> Self {
+        Self {
+            shared: Arc::clone(connection.shared()),
+            request: connection.request_number(),
+        }
+    }
+}
+
+impl<'r> RequestConn<'r> {
+    #[inline]
+    pub(super) fn shared(self) -> Option<&'r Arc<SharedConn>> {
+        match self {
+            Self::Local(connection) => Some(connection.shared()),
+            Self::Layered(connection) => Some(&connection.shared),
+            Self::Unknown => None,
+        }
+    }
+
+    /// The connection itself, if this thread serves it.
+    #[inline]
+    pub(super) fn local(self) -> Option<&'r ConnectionState> {
+        match self {
+            Self::Local(connection) => Some(connection),
+            Self::Layered(_) | Self::Unknown => None,
+        }
+    }
+
+    /// Returns true if the request can be framed in two ways.
+    #[inline]
+    pub(super) fn is_ambiguous(self) -> bool {
+        match self {
+            Self::Local(connection) => connection.is_ambiguous(),
+            Self::Layered(connection) => connection.shared.is_ambiguous(connection.request),
+            Self::Unknown => false,
+        }
+    }
 }
 
 impl Origin<'_> {
@@ -29,7 +84,7 @@ impl Origin<'_> {
         RequestTarget {
             headers,
             uri,
-            peer: self.connection.map(|connection| connection.peer().address),
+            peer: self.connection.shared().map(|shared| shared.peer().address),
         }
     }
 }

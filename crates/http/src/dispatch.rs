@@ -192,6 +192,6 @@ impl RequestContext<'_> {
 
     #[inline]
     fn respond_to_message(&self, reply: Reply, headers: &mut HeaderMap) -> Outcome {
-        reply::respond(reply, self.origin.connection, self.summary, headers)
+        reply::respond(reply, self.summary, headers)
     }
 }

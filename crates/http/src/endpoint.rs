@@ -119,7 +119,8 @@ impl Endpoint {
     }
 }
 
-/// A body being read. On HTTP/1 the connection's timer limits it; on HTTP/2 each stream has a timer.
+/// A body being read. On HTTP/1 the sweep of the connection limits its time; on HTTP/2, and inside the layers of the
+/// application, it has a timer.
 pub(super) struct BodyReader {
     reader: Reader,
     /// Allocated only on demand, since the body mostly arrives with the head.
@@ -167,36 +168,32 @@ impl BodyReader {
         origin: &Origin<'_>,
         body: &mut Body,
     ) -> Poll<Result<Bytes, HttpError>> {
-        let connection = origin.connection;
-        let limits = &origin.router.endpoint.config.limits;
         let read = self.reader.poll(cx, body);
-        match (read, connection) {
-            (Poll::Ready(body), connection) => {
-                if let Some(connection) = connection {
-                    connection.apply(Event::BodyRead);
-                    if connection.is_ambiguous() {
-                        return Poll::Ready(Err(HttpError::Framing));
-                    }
-                }
-                Poll::Ready(body.map_err(HttpError::from))
-            }
-            (Poll::Pending, Some(connection)) if !connection.is_http2() => {
-                if connection.is_ambiguous() {
-                    connection.apply(Event::BodyRead);
-                    return Poll::Ready(Err(HttpError::Framing));
-                }
-                if let Some(limit) = connection.body_overdue(cx) {
-                    connection.apply(Event::BodyRead);
-                    return Poll::Ready(Err(HttpError::BodyTooSlow(limit)));
-                }
-                Poll::Pending
-            }
-            (Poll::Pending, _) => {
+        let read = match origin.connection.is_ambiguous() {
+            true => Err(HttpError::Framing),
+            false => match read {
+                Poll::Ready(body) => body.map_err(HttpError::from),
+                Poll::Pending => Err(HttpError::BodyTooSlow(ready!(self.overdue(cx, origin)))),
+            },
+        };
+        if let Some(connection) = origin.connection.local() {
+            connection.apply(Event::BodyRead);
+        }
+        Poll::Ready(read)
+    }
+
+    /// Completes with the limit of time that the body has exceeded.
+    fn overdue(&mut self, cx: &mut Context<'_>, origin: &Origin<'_>) -> Poll<Limit> {
+        match origin.connection.local() {
+            Some(connection) if !connection.is_http2() => connection
+                .body_overdue(cx)
+                .map_or(Poll::Pending, Poll::Ready),
+            _ => {
                 let watch = self
                     .watch
                     .get_or_insert_with(|| Box::new(StreamWatch::begin()));
-                let limit = ready!(watch.poll(cx, self.reader.received(), limits));
-                Poll::Ready(Err(HttpError::BodyTooSlow(limit)))
+                let limits = &origin.router.endpoint.config.limits;
+                watch.poll(cx, self.reader.received(), limits)
             }
         }
     }

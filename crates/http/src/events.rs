@@ -4,14 +4,12 @@ use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::Frame;
 use tokio::time::{Instant, Sleep};
 
-use super::connection::{ConnectionState, Event};
 use crate::net::{BodyError, SharedBytes};
 use crate::server::{EventData, EventSource, StreamEvent, next_heartbeat};
 
@@ -23,16 +21,10 @@ pub(crate) struct EventStream {
     /// Timer for the next keep-alive or the next poll that the stream requests.
     timer: Pin<Box<Sleep>>,
     heartbeat: Instant,
-    /// HTTP/1 connection, which is exempt from idle checks during silence.
-    connection: Option<Arc<ConnectionState>>,
 }
 
 impl EventStream {
-    pub fn new(stream: Box<dyn EventSource>, connection: Option<&Arc<ConnectionState>>) -> Self {
-        let connection = connection.filter(|c| !c.is_http2()).cloned();
-        if let Some(connection) = &connection {
-            connection.apply(Event::StreamBegins);
-        }
+    pub fn new(stream: Box<dyn EventSource>) -> Self {
         let heartbeat = next_heartbeat();
         let until = earlier(heartbeat, stream.deadline());
         Self {
@@ -40,7 +32,6 @@ impl EventStream {
             pieces: VecDeque::new(),
             timer: Box::pin(tokio::time::sleep_until(until)),
             heartbeat,
-            connection,
         }
     }
 
@@ -52,7 +43,6 @@ impl EventStream {
             pieces: VecDeque::new(),
             timer: Box::pin(tokio::time::sleep_until(heartbeat)),
             heartbeat,
-            connection: None,
         };
         stream.push_event(Bytes::from_static(b"data: "), head, rest);
         stream
@@ -151,13 +141,5 @@ impl http_body::Body for EventStream {
 
     fn is_end_stream(&self) -> bool {
         self.stream.is_none() && self.pieces.is_empty()
-    }
-}
-
-impl Drop for EventStream {
-    fn drop(&mut self) {
-        if let Some(connection) = &self.connection {
-            connection.apply(Event::StreamEnds);
-        }
     }
 }

@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::future::{Future as _, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
@@ -17,6 +17,7 @@ use h2::RecvStream;
 use h2::server::SendResponse;
 use http::{Method, Request, Response};
 
+use super::connection::ConnectionState;
 use super::h2_response_body;
 use super::pipeline::RequestFuture;
 use super::service::ConnService;
@@ -74,16 +75,15 @@ impl Batch {
 
     /// Serves the streams as far as they can be served at once. Tasks do the rest.
     #[inline]
-    pub(super) fn serve(&mut self, served: &Arc<ConnService>) {
+    pub(super) fn serve(&mut self, served: &Rc<ConnService>) {
         let Buffers { accepted, answers } = &mut self.0;
         for (request, respond) in accepted.drain(..) {
             if let Some(answer) = begin(served, request, respond) {
                 answers.push(answer);
             }
         }
-        let second = served.connection().now();
         for answer in answers.drain(..) {
-            answer.send(second);
+            answer.send(served.connection());
         }
     }
 }
@@ -100,14 +100,14 @@ impl Drop for Batch {
 /// Runs the request of a stream. A request that must wait continues in a task.
 #[inline]
 fn begin(
-    served: &Arc<ConnService>,
+    served: &Rc<ConnService>,
     request: Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
 ) -> Option<Answer> {
     let (head, stream) = request.into_parts();
     let upload = Upload::new(stream, &head.headers);
     let head_only = head.method == Method::HEAD;
-    let mut request = RequestFuture::new(Arc::clone(served), head, upload);
+    let mut request = RequestFuture::new(Rc::clone(served), head, upload);
     // The stream registers its real waker when its own task polls it.
     let cx = &mut Context::from_waker(Waker::noop());
     match alone(|| Pin::new(&mut request).poll(cx))? {
@@ -117,8 +117,8 @@ fn begin(
             head_only,
         }),
         Poll::Pending => {
-            let connection = Arc::clone(served.connection());
-            drop(tokio::spawn(async move {
+            let connection = Rc::clone(served.connection());
+            drop(tokio::task::spawn_local(async move {
                 let response = poll_fn(|cx| match Pin::new(&mut request).poll(cx) {
                     Poll::Ready(Ok(response)) => Poll::Ready(Some(response)),
                     // A stream reset by the client stops the wait.
@@ -126,7 +126,7 @@ fn begin(
                 });
                 if let Some(response) = response.await
                     && let Some(sending) =
-                        h2_response_body::send(&mut respond, response, connection.now(), head_only)
+                        h2_response_body::send(&mut respond, response, &connection, head_only)
                 {
                     sending.await;
                 }
@@ -139,18 +139,22 @@ fn begin(
 impl Answer {
     /// Passes the response to h2. If there is no room for its whole body, a task sends the rest.
     #[inline]
-    fn send(mut self, second: u32) {
+    fn send(mut self, connection: &Rc<ConnectionState>) {
         let cx = &mut Context::from_waker(Waker::noop());
         let rest = alone(|| {
-            let mut sending =
-                h2_response_body::send(&mut self.respond, self.response, second, self.head_only)?;
+            let mut sending = h2_response_body::send(
+                &mut self.respond,
+                self.response,
+                connection,
+                self.head_only,
+            )?;
             Pin::new(&mut sending)
                 .poll(cx)
                 .is_pending()
                 .then_some(sending)
         });
         if let Some(Some(sending)) = rest {
-            drop(tokio::spawn(sending));
+            drop(tokio::task::spawn_local(sending));
         }
     }
 }

@@ -5,11 +5,12 @@
 //! directly and serves streams in place ([`Batch`]). A stream that must wait becomes a task.
 //!
 //! h2 reads and writes what it can before it reports the next stream. The socket therefore blocks from the first stream
-//! of a poll until no further stream begins ([`ConnectionState::hold_back`]). The connection is then polled again
+//! of a poll until no further stream begins ([`SharedConn::hold_back`]). The connection is then polled again
 //! ([`CoalescingWaker`]), and all responses are written together.
 
 use std::future::Future;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker, ready};
 
@@ -18,7 +19,7 @@ use h2::server::{self, Connection, Handshake};
 use h2::{Ping, PingPong, Reason};
 
 use super::config::HttpLimits;
-use super::connection::ConnectionState;
+use super::connection::{ConnectionState, SharedConn};
 use super::h2_batch::Batch;
 use super::service::ConnService;
 use super::socket::Socket;
@@ -33,7 +34,7 @@ const BROKEN_STREAMS_MAX: usize = 1024;
 
 /// An HTTP/2 connection with its service.
 pub(super) struct H2Conn {
-    served: Arc<ConnService>,
+    served: Rc<ConnService>,
     ping_seconds: u32,
     /// Set if the connection must shut down before its handshake ends.
     retires: bool,
@@ -77,7 +78,7 @@ impl H2Error {
 
 impl H2Conn {
     /// Creates the connection for a socket that is unread.
-    pub(super) fn new(socket: Socket, served: Arc<ConnService>, limits: &HttpLimits) -> Self {
+    pub(super) fn new(socket: Socket, served: Rc<ConnService>, limits: &HttpLimits) -> Self {
         let handshake = server::Builder::new()
             .initial_window_size(WINDOW)
             .initial_connection_window_size(WINDOW)
@@ -136,7 +137,7 @@ impl Open {
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        served: &Arc<ConnService>,
+        served: &Rc<ConnService>,
     ) -> Poll<Result<(), H2Error>> {
         let Self { connection, pulse } = self;
         let state = served.connection();
@@ -152,7 +153,7 @@ impl Open {
                 Poll::Ready(Some(Ok(stream))) => {
                     if batch.is_empty() {
                         pulse.heard = state.now();
-                        state.hold_back();
+                        state.shared().hold_back();
                     }
                     batch.push(stream);
                     if !batch.is_full() {
@@ -239,21 +240,21 @@ impl Pulse {
 /// Looks after a connection whose streams begin where it is driven.
 #[derive(Debug)]
 pub(super) struct CoalescingWaker {
-    state: Arc<ConnectionState>,
+    shared: Arc<SharedConn>,
     /// Waker of the connection.
     waker: Waker,
 }
 
 impl CoalescingWaker {
     /// For a connection whose task is woken by `task`.
-    pub(super) fn new(state: &Arc<ConnectionState>, task: &Waker) -> Self {
-        let state = Arc::clone(state);
+    pub(super) fn new(state: &ConnectionState, task: &Waker) -> Self {
+        let shared = Arc::clone(state.shared());
         let knock = Knock {
-            state: Arc::clone(&state),
+            shared: Arc::clone(&shared),
             task: task.clone(),
         };
         Self {
-            state,
+            shared,
             waker: Waker::from(Arc::new(knock)),
         }
     }
@@ -267,7 +268,7 @@ impl CoalescingWaker {
         let cx = &mut Context::from_waker(&self.waker);
         loop {
             let looked = connection.as_mut().poll(cx);
-            if looked.is_ready() || !self.state.take_begun() {
+            if looked.is_ready() || !self.shared.take_begun() {
                 return looked;
             }
         }
@@ -277,7 +278,7 @@ impl CoalescingWaker {
 /// Wakes the task of a connection, but where that is going to look at it anyway.
 #[derive(Debug)]
 struct Knock {
-    state: Arc<ConnectionState>,
+    shared: Arc<SharedConn>,
     task: Waker,
 }
 
@@ -288,7 +289,7 @@ impl Wake for Knock {
 
     #[inline]
     fn wake_by_ref(self: &Arc<Self>) {
-        if !self.state.is_looked_at_again() {
+        if !self.shared.is_looked_at_again() {
             self.task.wake_by_ref();
         }
     }
@@ -316,33 +317,34 @@ mod tests {
         }
     }
 
-    fn state() -> Arc<ConnectionState> {
+    fn state() -> Rc<ConnectionState> {
         state_by(&Arc::default())
     }
 
-    fn state_by(clock: &Arc<WorkerClock>) -> Arc<ConnectionState> {
+    fn state_by(clock: &Arc<WorkerClock>) -> Rc<ConnectionState> {
         let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let state = ConnectionState::new(Arc::clone(clock), peer.into(), 1_000);
         state.apply(Event::Begins { http2: true });
-        Arc::new(state)
+        Rc::new(state)
     }
 
     #[test]
     fn a_connection_is_looked_at_again_for_its_streams_and_not_woken_for_them() {
         let (state, woken) = (state(), Arc::new(Count::default()));
+        let shared = state.shared();
         let looks = CoalescingWaker::new(&state, &Waker::from(Arc::clone(&woken)));
         let mut polls = 0;
         let mut connection = pin!(poll_fn(|cx| {
             polls += 1;
             if polls <= 2 {
-                assert!(!state.holds_back(), "what was answered before can be sent");
-                state.hold_back();
-                state.hold_back();
+                assert!(!shared.holds_back(), "what was answered before can be sent");
+                shared.hold_back();
+                shared.hold_back();
                 // What they have to send, from here and from elsewhere.
                 cx.waker().wake_by_ref();
                 let elsewhere = cx.waker().clone();
                 let woken = std::thread::spawn(move || elsewhere.wake()).join();
-                assert!(woken.is_ok() && state.holds_back());
+                assert!(woken.is_ok() && shared.holds_back());
             }
             Poll::<()>::Pending
         }));
@@ -358,14 +360,14 @@ mod tests {
     fn a_connection_that_is_over_is_not_looked_at_again() {
         let state = state();
         let looks = CoalescingWaker::new(&state, Waker::noop());
-        let connection = pin!(async { state.hold_back() });
+        let connection = pin!(async { state.shared().hold_back() });
         assert!(looks.poll_connection(connection).is_ready());
     }
 
     /// A server that asks its client for a sign of life after 20 seconds, and the seconds that pass.
     struct KeepAlive {
         clock: Arc<WorkerClock>,
-        state: Arc<ConnectionState>,
+        state: Rc<ConnectionState>,
         server: Connection<DuplexStream, Bytes>,
         client: h2::client::Connection<DuplexStream, Bytes>,
         /// The connection lasts while it may send.

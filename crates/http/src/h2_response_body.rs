@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::SystemTime;
 
@@ -13,18 +14,23 @@ use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TE, TRANSFER_ENCODING, UPGR
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use http_body::Body as _;
 
+use super::connection::ConnectionState;
 use crate::net::Body;
 
 /// Number of bytes passed to h2 without a capacity check; h2 buffers them for the client.
 const AT_ONCE_BYTES: usize = 16 * 1024;
+/// Minimum size of a response that is watched for progress, in bytes; the smaller ones of a connection use little memory
+/// in total.
+const WATCHED_BYTES: u64 = 16 * 1024;
+/// Maximum size of a part in bytes, so that progress is visible.
+const PART_BYTES: usize = 64 * 1024;
 
-/// Sends a response in the `second` of the worker's clock, or only its head if requested. Returns the remainder if it
-/// cannot be sent at once.
+/// Sends a response, or only its head if requested. Returns the remainder if it cannot be sent at once.
 #[inline]
 pub(super) fn send(
     respond: &mut SendResponse<Bytes>,
     response: Response<Body>,
-    second: u32,
+    connection: &Rc<ConnectionState>,
     head_only: bool,
 ) -> Option<H2ResponseBody> {
     let (mut head, body) = response.into_parts();
@@ -33,7 +39,7 @@ pub(super) fn send(
         true => body.size_hint().exact(),
         false => None,
     };
-    complete(&mut head.headers, length, second);
+    complete(&mut head.headers, length, connection.now());
     let is_empty = head_only || !has_body;
     let mut stream = match respond.send_response(Response::from_parts(head, ()), is_empty) {
         Ok(stream) => stream,
@@ -52,8 +58,8 @@ pub(super) fn send(
             let _ = stream.send_data(piece, true);
             None
         }
-        Ok(piece) => Some(H2ResponseBody::new(stream, Body::from(piece))),
-        Err(body) => Some(H2ResponseBody::new(stream, body)),
+        Ok(piece) => Some(H2ResponseBody::new(stream, Body::from(piece), connection)),
+        Err(body) => Some(H2ResponseBody::new(stream, body, connection)),
     }
 }
 
@@ -61,17 +67,48 @@ pub(super) fn send(
 pub(super) struct H2ResponseBody {
     stream: SendStream<Bytes>,
     body: Body,
-    /// A piece that there is no room for, and whether it is the last one.
-    waits: Option<(Bytes, bool)>,
+    /// A piece that there is no room for.
+    waits: Option<Bytes>,
+    progress: Option<WatchedProgress>,
+}
+
+/// Progress of a response that is large or streamed, as the sweep sees it.
+struct WatchedProgress {
+    connection: Rc<ConnectionState>,
+    index: usize,
+}
+
+impl WatchedProgress {
+    fn begin(body: &Body, connection: &Rc<ConnectionState>) -> Option<Self> {
+        let size = body.size_hint().exact();
+        let is_watched = size.is_none_or(|size| WATCHED_BYTES <= size);
+        is_watched.then(|| Self {
+            index: connection.begin_slow_response(),
+            connection: Rc::clone(connection),
+        })
+    }
+}
+
+impl Drop for WatchedProgress {
+    fn drop(&mut self) {
+        self.connection.end_slow_response(self.index);
+    }
 }
 
 impl H2ResponseBody {
-    fn new(stream: SendStream<Bytes>, body: Body) -> Self {
+    fn new(stream: SendStream<Bytes>, body: Body, connection: &Rc<ConnectionState>) -> Self {
         Self {
             stream,
+            progress: WatchedProgress::begin(&body, connection),
             body,
             waits: None,
         }
+    }
+
+    fn wait_for_room(&mut self, piece: Bytes) {
+        // A byte of room will do: h2 asks for the rest, and other streams have theirs meanwhile.
+        self.stream.reserve_capacity(1);
+        self.waits = Some(piece);
     }
 
     /// Sends until the end of the response. A failure means that the client is gone.
@@ -87,22 +124,38 @@ impl H2ResponseBody {
                     None => return Poll::Ready(Ok(())),
                 }
             }
-            if let Some((piece, is_last)) = self.waits.take() {
-                self.stream.send_data(piece, is_last)?;
+            if let Some(mut piece) = self.waits.take() {
+                let part = piece.split_to(piece.len().min(PART_BYTES));
+                if let Some(watched) = &self.progress {
+                    watched.connection.slow_response_goes_on(watched.index);
+                }
+                let is_last = piece.is_empty() && self.body.is_end_stream();
+                self.stream.send_data(part, is_last)?;
                 if is_last {
                     return Poll::Ready(Ok(()));
                 }
+                if !piece.is_empty() {
+                    self.wait_for_room(piece);
+                    continue;
+                }
             }
-            let Some(frame) = ready!(Pin::new(&mut self.body).poll_frame(cx)) else {
+            let frame = Pin::new(&mut self.body).poll_frame(cx);
+            if frame.is_pending()
+                && let Some(watched) = &self.progress
+            {
+                watched.connection.slow_response_waits(watched.index);
+            }
+            let Some(frame) = ready!(frame) else {
                 self.stream.send_data(Bytes::new(), true)?;
                 return Poll::Ready(Ok(()));
             };
             match frame.map(http_body::Frame::into_data) {
                 Ok(Ok(piece)) if piece.is_empty() => {}
                 Ok(Ok(piece)) => {
-                    // A byte of room will do: h2 asks for the rest, and other streams have theirs meanwhile.
-                    self.stream.reserve_capacity(1);
-                    self.waits = Some((piece, self.body.is_end_stream()));
+                    if let Some(watched) = &self.progress {
+                        watched.connection.slow_response_goes_on(watched.index);
+                    }
+                    self.wait_for_room(piece);
                 }
                 Ok(Err(frame)) => {
                     self.stream.reserve_capacity(0);

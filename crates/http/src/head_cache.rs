@@ -11,9 +11,9 @@
 //! repeats and the head that it repeats; [`HeadCache`] returns results for exactly that head. So it does not matter in
 //! which order bytes are read and requests begin.
 
+use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::rc::Rc;
 
 use memchr::memmem;
 use zeroize::Zeroizing;
@@ -30,48 +30,39 @@ pub(super) struct Repeats {
 }
 
 /// Results for the remembered head of a connection.
-///
-/// One thread serves its requests, so the lock is never contended.
 #[derive(Debug, Default)]
 pub(crate) struct HeadCache {
-    /// The latest [`Repeats`], packed.
-    repeats: AtomicU64,
+    repeats: Cell<Option<Repeats>>,
     /// Results, with the number of their head.
-    summary: Mutex<Option<(u32, Arc<Summary>)>>,
+    summary: RefCell<Option<(u32, Rc<Summary>)>>,
 }
 
 impl HeadCache {
     /// Records that a head repeats an earlier one.
     #[inline]
     pub(super) fn note(&self, repeats: Repeats) {
-        let packed = u64::from(repeats.request) << 32 | u64::from(repeats.head);
-        self.repeats.store(packed, Relaxed);
+        self.repeats.set(Some(repeats));
     }
 
     /// The number of the head that a request repeats.
     #[inline]
     pub(super) fn repeated_by(&self, request: u32) -> Option<u32> {
-        let packed = self.repeats.load(Relaxed);
-        let head = u32::try_from(packed & u64::from(u32::MAX)).unwrap_or_default();
-        (packed >> 32 == u64::from(request)).then_some(head)
+        let repeats = self.repeats.get()?;
+        (repeats.request == request).then_some(repeats.head)
     }
 
     /// Returns the results for a head.
     #[inline]
-    pub(super) fn recall(&self, head: u32) -> Option<Arc<Summary>> {
-        match &*self.summary() {
-            Some((known, summary)) if *known == head => Some(Arc::clone(summary)),
+    pub(super) fn recall(&self, head: u32) -> Option<Rc<Summary>> {
+        match &*self.summary.borrow() {
+            Some((known, summary)) if *known == head => Some(Rc::clone(summary)),
             _ => None,
         }
     }
 
     /// Stores the results for a head.
-    pub(super) fn remember(&self, head: u32, summary: Arc<Summary>) {
-        *self.summary() = Some((head, summary));
-    }
-
-    fn summary(&self) -> MutexGuard<'_, Option<(u32, Arc<Summary>)>> {
-        self.summary.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn remember(&self, head: u32, summary: Rc<Summary>) {
+        self.summary.replace(Some((head, summary)));
     }
 }
 
@@ -324,7 +315,7 @@ mod tests {
     #[test]
     fn results_are_those_of_the_head_that_is_repeated() {
         let cache = HeadCache::default();
-        let summary = || Arc::new(super::super::headers::Fields::default().summary());
+        let summary = || Rc::new(super::super::headers::Fields::default().summary());
         let (second, fifth) = (summary(), summary());
         cache.note(Repeats {
             request: 3,
@@ -333,11 +324,11 @@ mod tests {
         assert_eq!(cache.repeated_by(3), Some(2));
         assert_eq!((cache.repeated_by(2), cache.repeated_by(4)), (None, None));
         assert!(cache.recall(2).is_none());
-        cache.remember(2, Arc::clone(&second));
+        cache.remember(2, Rc::clone(&second));
         assert!(
             cache
                 .recall(2)
-                .is_some_and(|found| Arc::ptr_eq(&found, &second))
+                .is_some_and(|found| Rc::ptr_eq(&found, &second))
         );
         // Bytes are read before the requests in front of them begin.
         cache.note(Repeats {
@@ -349,11 +340,11 @@ mod tests {
             (None, Some(5))
         );
         assert!(cache.recall(5).is_none());
-        cache.remember(5, Arc::clone(&fifth));
+        cache.remember(5, Rc::clone(&fifth));
         assert!(
             cache
                 .recall(5)
-                .is_some_and(|found| Arc::ptr_eq(&found, &fifth))
+                .is_some_and(|found| Rc::ptr_eq(&found, &fifth))
         );
         assert!(cache.recall(2).is_none());
     }

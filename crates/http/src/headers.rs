@@ -1,6 +1,7 @@
 //! Header checks that run before the body is read.
 
 use std::ops::Deref;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use http::header::{
@@ -80,7 +81,7 @@ pub struct Summary {
 )]
 pub enum AdmittedHead {
     Now(Summary),
-    Before(Arc<Summary>),
+    Before(Rc<Summary>),
 }
 
 impl Deref for AdmittedHead {

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use http::Response;
@@ -19,7 +20,7 @@ use crate::server::{Server, WorkerState};
 
 /// Request handling of a worker for one HTTP/1 connection, without its I/O.
 #[derive(Debug)]
-pub struct InProcess(Arc<ConnService>);
+pub struct InProcess(Rc<ConnService>);
 
 impl InProcess {
     pub fn new(server: Arc<Server>, authenticator: Arc<Authenticator>, config: HttpConfig) -> Self {
@@ -31,9 +32,9 @@ impl InProcess {
             IpAddr::from(Ipv4Addr::LOCALHOST).into(),
             u32::MAX,
         );
-        Self(Arc::new(ConnService::new(
-            Arc::new(service),
-            Arc::new(connection),
+        Self(Rc::new(ConnService::new(
+            Rc::new(service),
+            Rc::new(connection),
         )))
     }
 
@@ -41,7 +42,7 @@ impl InProcess {
     #[inline]
     pub async fn serve(&self, head: Parts, body: Body) -> Response<Body> {
         self.0.connection().apply(Event::PartOfHead);
-        match RequestFuture::new(Arc::clone(&self.0), head, body).await {
+        match RequestFuture::new(Rc::clone(&self.0), head, body).await {
             Ok(response) => response,
             Err(never) => {
                 let never: Infallible = never;

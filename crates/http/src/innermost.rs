@@ -9,8 +9,7 @@ use std::task::{Context, Poll};
 use http::{Request, Response};
 use tower::Service;
 
-use super::connection::ConnectionState;
-use super::context::Origin;
+use super::context::{LayeredConn, Origin, RequestConn};
 use super::headers::Fields;
 use super::progress::Progress;
 use super::router::Router;
@@ -43,7 +42,7 @@ impl Service<Request<Body>> for Innermost {
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let Self { router, worker } = self.clone();
-        let connection = request.extensions_mut().remove::<Arc<ConnectionState>>();
+        let connection = request.extensions_mut().remove::<LayeredConn>();
         let (mut head, mut body) = request.into_parts();
         Box::pin(async move {
             // Layers may have changed the headers.
@@ -51,16 +50,20 @@ impl Service<Request<Body>> for Innermost {
             if !head.extensions.is_empty() {
                 summary.extensions = Some(Arc::new(head.extensions.clone()));
             }
-            let connection = connection.as_ref();
-            let origin = Origin {
-                router: &router,
-                worker: &worker,
-                connection,
-                client: connection.map(|c| router.client(c, &head.headers)),
-            };
+            let peer = connection.as_ref().map(|c| c.shared.peer());
+            let client = peer.map(|peer| router.client(peer, &head.headers));
             let mut progress = Progress::new();
-            let from = (&origin, &summary);
-            Ok(poll_fn(|cx| progress.poll(cx, from, &mut head, &mut body)).await)
+            let respond = poll_fn(|cx| {
+                let connection = connection.as_ref();
+                let origin = Origin {
+                    router: &router,
+                    worker: &worker,
+                    connection: connection.map_or(RequestConn::Unknown, RequestConn::Layered),
+                    client,
+                };
+                progress.poll(cx, (&origin, &summary), &mut head, &mut body)
+            });
+            Ok(respond.await)
         })
     }
 }

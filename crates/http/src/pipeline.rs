@@ -10,6 +10,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::ops::Deref;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
@@ -20,9 +21,9 @@ use http::{HeaderName, HeaderValue, Request, Response};
 use tower::ServiceExt as _;
 
 use super::compress;
-use super::context::Origin;
+use super::connection::ConnectionState;
+use super::context::{LayeredConn, Origin, RequestConn};
 use super::dispatched::Waiting;
-use super::h2_send_stalls;
 use super::headers::AdmittedHead;
 use super::layers::McpService;
 use super::progress::Progress;
@@ -71,14 +72,14 @@ struct LastSteps {
 
 /// A connection with its service. An HTTP/2 stream is counted until drop.
 struct StreamGuard {
-    service: Arc<ConnService>,
+    service: Rc<ConnService>,
     is_stream: bool,
 }
 
 impl RequestFuture {
     /// Begins to serve a request, which is taken as its parts: each time that it is put together it is copied.
     #[inline]
-    pub(super) fn new(conn: Arc<ConnService>, head: Parts, body: impl Into<Body>) -> Self {
+    pub(super) fn new(conn: Rc<ConnService>, head: Parts, body: impl Into<Body>) -> Self {
         let router = &*conn.service.router;
         let config = &router.endpoint.config;
         let hits = &conn.service.limits().hits;
@@ -91,7 +92,7 @@ impl RequestFuture {
             HttpWatch::begin(Arc::clone(conn.service.local.cells()), key)
         });
         let last_steps = LastSteps {
-            client: router.client(connection, &head.headers),
+            client: router.client(connection.shared().peer(), &head.headers),
             origin: router.cors.origin(&head.headers),
             last,
             begun: config.server_timing.then(Instant::now),
@@ -108,6 +109,11 @@ impl RequestFuture {
             last_steps,
             state: State::New,
         }
+    }
+
+    #[inline]
+    pub(super) fn connection(&self) -> &Rc<ConnectionState> {
+        &self.service.connection
     }
 
     /// Admits the request by its head, and runs all stages that do not wait: for nearly all messages, every one.
@@ -132,13 +138,13 @@ impl RequestFuture {
         if last_steps.origin.is_some() && router.cors.is_preflight(head) {
             return Poll::Ready(router.cors.preflight(&head.headers));
         }
-        if let Some(layers) = service.layers() {
+        if let Some(layers) = service.layered.clone() {
             return self.begin_layered(cx, layers);
         }
         let origin = Origin {
             router,
             worker: &service.local,
-            connection: Some(connection),
+            connection: RequestConn::Local(connection),
             client,
         };
         let mut progress = Progress::new();
@@ -155,7 +161,7 @@ impl RequestFuture {
         let (head, ()) = Request::new(()).into_parts();
         let head = std::mem::replace(&mut self.head, head);
         let mut request = Request::from_parts(head, std::mem::take(&mut self.body));
-        let connection = Arc::clone(&self.service.connection);
+        let connection = LayeredConn::new(&self.service.connection);
         request.extensions_mut().insert(connection);
         let mut response: Waiting<_> = Box::pin(async move {
             match layers.oneshot(request).await {
@@ -180,7 +186,7 @@ impl RequestFuture {
                 let origin = Origin {
                     router: &service.router,
                     worker: &service.local,
-                    connection: Some(connection),
+                    connection: RequestConn::Local(connection),
                     client: Some(self.last_steps.client),
                 };
                 progress.poll(cx, (&origin, summary), &mut self.head, &mut self.body)
@@ -193,10 +199,11 @@ impl RequestFuture {
     /// Compresses the response.
     #[cold]
     fn compress(&self, response: Response<Body>) -> Waiting<Response<Body>> {
-        let service = Arc::clone(&self.service.service.service);
+        let router = Arc::clone(&self.service.service.service.router);
         let share = Limits::share_of_address(self.last_steps.client.address);
         Box::pin(async move {
-            let hold = |body| service.limits().hold_response(share, body).ok();
+            let limits = &router.endpoint.server.limits;
+            let hold = |body| limits.hold_response(share, body).ok();
             compress::compressed(response, hold).await
         })
     }
@@ -235,8 +242,7 @@ impl LastSteps {
         if let Some(origin) = self.origin.take() {
             router.cors.allow(origin, response);
         }
-        let is_multiplexed = connection.is_http2();
-        if self.last || router.telemetry.life.is_draining() && !is_multiplexed {
+        if self.last || router.telemetry.life.is_draining() && !connection.is_http2() {
             response
                 .headers_mut()
                 .insert(CONNECTION, HeaderValue::from_static("close"));
@@ -246,10 +252,6 @@ impl LastSteps {
         }
         if let Some(watch) = self.watch.take() {
             watch.end(response.status().as_u16());
-        }
-        if is_multiplexed {
-            let body = std::mem::take(response.body_mut());
-            *response.body_mut() = h2_send_stalls::watch(connection, body);
         }
     }
 }

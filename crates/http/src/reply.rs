@@ -1,11 +1,8 @@
 //! HTTP responses for the server's replies to messages.
 
-use std::sync::Arc;
-
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
-use super::connection::ConnectionState;
 use super::events::EventStream;
 use super::headers::Summary;
 use super::rejection::Rejection;
@@ -24,16 +21,13 @@ const USED_AGAIN_MAX: usize = 24;
 #[inline]
 pub(super) fn respond(
     reply: Reply,
-    connection: Option<&Arc<ConnectionState>>,
     summary: &Summary,
     fields: &mut HeaderMap,
 ) -> Result<Response<Body>, Rejection> {
     let response = match reply {
         Reply::Response(response) => response,
         Reply::Stream(stream) => {
-            return Ok(event_stream(Body::new(EventStream::new(
-                stream, connection,
-            ))));
+            return Ok(event_stream(Body::new(EventStream::new(stream))));
         }
         // The client has cancelled the request; an empty event stream signals that.
         Reply::Cancelled => return Ok(event_stream(Body::empty())),

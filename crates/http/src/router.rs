@@ -1,6 +1,7 @@
 //! Dispatch from a request to the handler of its path.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use http::header::ORIGIN;
@@ -76,8 +77,8 @@ impl Router {
         if !self.is_message(head) {
             return Ok(AdmittedHead::Now(summary));
         }
-        let kept = Arc::new(summary.to_keep());
-        heads.remember(repeated, Arc::clone(&kept));
+        let kept = Rc::new(summary.to_keep());
+        heads.remember(repeated, Rc::clone(&kept));
         Ok(AdmittedHead::Before(kept))
     }
 
@@ -166,9 +167,8 @@ impl Router {
 
     /// Client address of a request, taken from the headers of trusted proxies.
     #[inline]
-    pub(super) fn client(&self, connection: &ConnectionState, headers: &HeaderMap) -> Peer {
+    pub(super) fn client(&self, peer: Peer, headers: &HeaderMap) -> Peer {
         let trusted = &self.endpoint.config.trusted_proxies;
-        let peer = connection.peer();
         if trusted.is_empty() {
             return peer;
         }

@@ -9,9 +9,10 @@
 //! all of them. While only one connection at a time has something to send, its writes do not wait. Nothing is sent while
 //! a tool blocks the worker's thread.
 
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io::IoSlice;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -26,7 +27,7 @@ const WRITES_ALONE: u32 = 31;
 
 /// Queue of one worker.
 #[derive(Debug, Default)]
-pub(super) struct SendQueue(Mutex<Queue>);
+pub(super) struct SendQueue(RefCell<Queue>);
 
 #[derive(Debug, Default)]
 struct Queue {
@@ -35,19 +36,19 @@ struct Queue {
     /// The bytes of all writes.
     bytes: Vec<u8>,
     /// Writer and length of each write.
-    writes: Vec<(Arc<TcpWriter>, usize)>,
+    writes: Vec<(Rc<TcpWriter>, usize)>,
     pace: Pace,
 }
 
 impl SendQueue {
     /// Queues a write of `bytes` in total.
     #[inline]
-    pub(super) fn push(&self, writer: &Arc<TcpWriter>, pieces: &[IoSlice<'_>], bytes: usize) {
-        let mut queue = self.lock();
+    pub(super) fn push(&self, writer: &Rc<TcpWriter>, pieces: &[IoSlice<'_>], bytes: usize) {
+        let mut queue = self.0.borrow_mut();
         for piece in pieces {
             queue.bytes.extend_from_slice(piece);
         }
-        queue.writes.push((Arc::clone(writer), bytes));
+        queue.writes.push((Rc::clone(writer), bytes));
         let step = queue.pace.step(Instant::now);
         match (step, &queue.task) {
             (Step::Begin, Some(task)) => task.wake_by_ref(),
@@ -58,24 +59,20 @@ impl SendQueue {
 
     /// Sends all that wait.
     pub(super) fn send(&self) {
-        self.lock().send();
+        self.0.borrow_mut().send();
     }
 
     /// Sends at the end of each round. Must run as a task: it is woken by the first write of a round, and so runs after
     /// all tasks that were ready then.
     pub(super) async fn keep(&self) {
         poll_fn(|cx| {
-            let mut queue = self.lock();
+            let mut queue = self.0.borrow_mut();
             queue.task.get_or_insert_with(|| cx.waker().clone());
             queue.send();
             queue.pace.end_round();
             Poll::<()>::Pending
         })
         .await;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

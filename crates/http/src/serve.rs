@@ -135,7 +135,7 @@ impl Listener {
             .map(Arc::clone)
             .collect();
         let drain = Arc::new(Drain::default());
-        let workers = start_workers(&config, &router, &drain)?;
+        let workers = start_workers(&config, &router, &drain).await?;
         let hits = &server.limits.hits;
         let mut acceptor = Acceptor::new(&self.socket, &workers, &config, hits);
         server.telemetry().metrics.speaks(scheme);
@@ -205,15 +205,19 @@ pub(super) fn router(
     }
 }
 
-fn start_workers(
+async fn start_workers(
     config: &HttpConfig,
     router: &Arc<Router>,
     drain: &Arc<Drain>,
 ) -> io::Result<Vec<Worker>> {
     let count = config.workers.unwrap_or_else(environment::cores).max(1);
-    (0..count)
-        .map(|number| Worker::start(number, count, Arc::clone(router), Arc::clone(drain)))
-        .collect()
+    let workers = (0..count)
+        .map(|number| Worker::start(number, count, Arc::clone(router), Arc::clone(drain)));
+    let mut workers = workers.collect::<io::Result<Vec<_>>>()?;
+    for worker in &mut workers {
+        worker.has_started().await?;
+    }
+    Ok(workers)
 }
 
 #[cfg(unix)]

@@ -1,5 +1,6 @@
 //! The services that receive requests: one for each worker, and one for each connection.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use super::connection::ConnectionState;
@@ -14,8 +15,9 @@ use crate::server::WorkerState;
 pub(crate) struct WorkerService {
     pub(super) router: Arc<Router>,
     pub(super) local: Arc<WorkerState>,
-    /// `tower` services are called by exclusive reference; this one is cloned for each request.
-    pub(super) layered: Option<std::sync::Mutex<McpService>>,
+    /// The layers with everything inside of them, if there are any. `tower` services are called by exclusive reference;
+    /// this one is cloned for each request.
+    pub(super) layered: Option<McpService>,
 }
 
 impl WorkerService {
@@ -25,7 +27,7 @@ impl WorkerService {
         Self {
             router,
             local,
-            layered: layered.map(std::sync::Mutex::new),
+            layered,
         }
     }
 
@@ -33,34 +35,25 @@ impl WorkerService {
     pub fn limits(&self) -> &Limits {
         &self.router.endpoint.server.limits
     }
-
-    /// The layers with everything inside of them, if there are any.
-    pub(super) fn layers(&self) -> Option<McpService> {
-        let layered = self.layered.as_ref()?.lock();
-        Some(
-            layered
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-                .clone(),
-        )
-    }
 }
 
 /// A connection with the service for its requests; each request future holds one.
 #[derive(Debug)]
 pub struct ConnService {
-    pub(super) service: Arc<WorkerService>,
-    pub(super) connection: Arc<ConnectionState>,
+    pub(super) service: Rc<WorkerService>,
+    pub(super) connection: Rc<ConnectionState>,
 }
 
 impl ConnService {
-    pub fn new(service: Arc<WorkerService>, connection: Arc<ConnectionState>) -> Self {
+    pub fn new(service: Rc<WorkerService>, connection: Rc<ConnectionState>) -> Self {
         Self {
             service,
             connection,
         }
     }
 
-    pub fn connection(&self) -> &Arc<ConnectionState> {
+    #[inline]
+    pub fn connection(&self) -> &Rc<ConnectionState> {
         &self.connection
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -17,7 +17,7 @@ use crate::net;
 /// A socket that notes what happens on it.
 pub struct Socket {
     stream: Stream,
-    state: Arc<ConnectionState>,
+    state: Rc<ConnectionState>,
     /// Guards released when the socket closes.
     guards: Option<ConnPermits>,
     /// True unless all available data was read.
@@ -43,7 +43,7 @@ impl Socket {
     /// per second.
     pub fn new(
         stream: Stream,
-        state: Arc<ConnectionState>,
+        state: Rc<ConnectionState>,
         guards: ConnPermits,
         (resets, frames): (u32, u32),
     ) -> Self {
@@ -112,7 +112,7 @@ impl AsyncRead for Socket {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.state.holds_back() {
+        if self.state.shared().holds_back() {
             return Poll::Pending;
         }
         let before = buffer.filled().len();
@@ -179,7 +179,7 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        if self.state.holds_back() {
+        if self.state.shared().holds_back() {
             return Poll::Pending;
         }
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
@@ -193,7 +193,7 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if self.state.holds_back() {
+        if self.state.shared().holds_back() {
             return Poll::Pending;
         }
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
@@ -231,14 +231,14 @@ impl Drop for Socket {
         // not learn which of its requests were served (RFC 9113, section 6.8).
         let may_open_streams = self.resets.is_some() && !self.ended;
         let more_comes = self.unread || self.framing.is_in_body() || may_open_streams;
-        if !more_comes || self.state.is_cut() {
+        if !more_comes || self.state.shared().is_cut() {
             return;
         }
         // The last response was sent before everything was read. The client gets time to receive it.
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        if tokio::runtime::Handle::try_current().is_ok() {
             let stream = std::mem::replace(&mut self.stream, Stream::Gone);
             let guards = self.guards.take();
-            net::spawn_on(&runtime, async move {
+            net::spawn_local(async move {
                 match restless {
                     true => stream.hold().await,
                     false => stream.linger().await,
@@ -253,6 +253,7 @@ impl Drop for Socket {
 mod tests {
     use std::future::poll_fn;
     use std::net::{IpAddr, Ipv4Addr};
+    use std::sync::Arc;
 
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::{TcpListener, TcpStream};
@@ -264,11 +265,11 @@ mod tests {
     use crate::transport::http::timer::WorkerClock;
 
     /// A connection of HTTP/2, and its client.
-    async fn connected() -> (Socket, Arc<ConnectionState>, TcpStream) {
+    async fn connected() -> (Socket, Rc<ConnectionState>, TcpStream) {
         connected_by(&Arc::default()).await
     }
 
-    async fn connected_by(clock: &Arc<WorkerClock>) -> (Socket, Arc<ConnectionState>, TcpStream) {
+    async fn connected_by(clock: &Arc<WorkerClock>) -> (Socket, Rc<ConnectionState>, TcpStream) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
         let listener = listener.expect("a port");
         let address = listener.local_addr().expect("bound");
@@ -277,10 +278,10 @@ mod tests {
         let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let state = ConnectionState::new(Arc::clone(clock), peer.into(), 1_000);
         state.apply(Event::Begins { http2: true });
-        let state = Arc::new(state);
+        let state = Rc::new(state);
         let socket = Socket::new(
-            Stream::Plain(TcpConn::new(stream, Arc::default())),
-            Arc::clone(&state),
+            Stream::Plain(TcpConn::new(stream, Rc::default())),
+            Rc::clone(&state),
             Box::new(()),
             (10, 10_000),
         );
@@ -289,7 +290,7 @@ mod tests {
 
     /// Every byte that is there has been read, and hyper has looked once more: so it is where a body is refused by the
     /// length that its head says.
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn who_is_refused_in_the_middle_of_a_body_sees_the_answer_before_the_end() {
         let (mut socket, state, mut client) = connected().await;
         socket.resets = None;
@@ -315,7 +316,7 @@ mod tests {
     }
 
     /// A queued write counts as written, so a client that reads nothing is only noticed by what the socket did not accept.
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn a_client_that_does_not_read_small_responses_stalls_its_connection() {
         let clock = Arc::new(WorkerClock::default());
         let (mut socket, state, mut client) = connected_by(&clock).await;
@@ -347,7 +348,7 @@ mod tests {
         assert_eq!(overdue(limits.write_stall_seconds), None);
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn who_opens_streams_before_it_has_read_goaway_reads_it() {
         let (mut socket, _, mut client) = connected().await;
         socket.write_all(b"GOAWAY").await.expect("sent");
@@ -361,7 +362,7 @@ mod tests {
         assert_eq!(answer, "GOAWAY");
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn nobody_waits_for_a_client_that_has_closed_its_side() {
         let (mut socket, state, mut client) = connected().await;
         client.shutdown().await.expect("closed");
@@ -394,7 +395,7 @@ mod tests {
         read
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn little_is_read_at_a_time_of_who_is_not_trusted() {
         let (mut socket, state, mut client) = connected().await;
         // The preface, a frame of 10,000 bytes, and many of none.
@@ -415,7 +416,7 @@ mod tests {
         drop(client);
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn nothing_is_read_or_written_while_streams_begin() {
         fn write(socket: &mut Socket, bytes: &[u8]) -> [Option<usize>; 2] {
             let cx = &mut Context::from_waker(Waker::noop());
@@ -433,7 +434,7 @@ mod tests {
             stream.as_stream().readable().await.expect("an open socket");
         }
         let hits = crate::limit::LimitCounters::new(&crate::telemetry::Metrics::default());
-        state.hold_back();
+        state.shared().hold_back();
         let mut space = [0; 32];
         let mut buffer = ReadBuf::new(&mut space);
         let cx = &mut Context::from_waker(Waker::noop());
@@ -443,7 +444,7 @@ mod tests {
         assert_eq!(write(&mut socket, b"x"), [None, None]);
         // Nobody takes that for a client that does not read.
         assert_eq!(state.overdue(&HttpLimits::default(), &hits), None);
-        assert!(state.take_begun() && !state.take_begun());
+        assert!(state.shared().take_begun() && !state.shared().take_begun());
         assert_eq!(poll_once(&mut socket, &state).await, 14);
         assert_eq!(write(&mut socket, b"ab"), [Some(2), Some(2)]);
         let mut seen = [0; 4];

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -19,16 +19,16 @@ const SMALL_BYTES: usize = 2048;
 #[derive(Debug)]
 pub(crate) struct TcpConn {
     reader: OwnedReadHalf,
-    writer: Arc<TcpWriter>,
-    queue: Arc<SendQueue>,
+    writer: Rc<TcpWriter>,
+    queue: Rc<SendQueue>,
 }
 
 impl TcpConn {
-    pub(super) fn new(stream: TcpStream, queue: Arc<SendQueue>) -> Self {
+    pub(super) fn new(stream: TcpStream, queue: Rc<SendQueue>) -> Self {
         let (reader, half) = stream.into_split();
         Self {
             reader,
-            writer: Arc::new(TcpWriter::new(half)),
+            writer: Rc::new(TcpWriter::new(half)),
             queue,
         }
     }
@@ -119,21 +119,21 @@ mod tests {
     use super::*;
 
     /// A connection and its client.
-    async fn connected(queue: &Arc<SendQueue>) -> (TcpConn, TcpStream) {
+    async fn connected(queue: &Rc<SendQueue>) -> (TcpConn, TcpStream) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
         let listener = listener.expect("a port");
         let address = listener.local_addr().expect("bound");
         let client = TcpStream::connect(address).await.expect("it listens");
         let (stream, _) = listener.accept().await.expect("a client");
         stream.writable().await.expect("an open socket");
-        (TcpConn::new(stream, Arc::clone(queue)), client)
+        (TcpConn::new(stream, Rc::clone(queue)), client)
     }
 
     /// A queue whose writes wait until this task does.
-    async fn kept() -> Arc<SendQueue> {
-        let queue = Arc::new(SendQueue::default());
-        let kept = Arc::clone(&queue);
-        tokio::spawn(async move { kept.keep().await });
+    async fn kept() -> Rc<SendQueue> {
+        let queue = Rc::new(SendQueue::default());
+        let kept = Rc::clone(&queue);
+        tokio::task::spawn_local(async move { kept.keep().await });
         tokio::task::yield_now().await;
         queue
     }
@@ -154,7 +154,7 @@ mod tests {
         read
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn small_writes_wait_until_the_tasks_that_are_ready_have_run() {
         let queue = kept().await;
         let (mut one, mut client_of_one) = connected(&queue).await;
@@ -167,16 +167,16 @@ mod tests {
         assert_eq!(read(&mut client_of_other, 5).await, b"other");
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn nothing_waits_where_nobody_sends_it() {
-        let (mut conn, mut client) = connected(&Arc::default()).await;
+        let (mut conn, mut client) = connected(&Rc::default()).await;
         for _ in 0..3 {
             assert!(matches!(write(&mut conn, b"abc"), Poll::Ready(Ok(3))));
             assert_eq!(read(&mut client, 3).await, b"abc");
         }
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn a_large_write_does_not_overtake_a_small_one() {
         let queue = kept().await;
         let (mut conn, mut client) = connected(&queue).await;
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(read, [b"small".as_slice(), &large].concat());
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn what_waits_is_sent_before_the_end() {
         for shuts_down in [true, false] {
             let queue = kept().await;
@@ -206,7 +206,7 @@ mod tests {
     }
 
     /// Nothing is lost or sent twice.
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn a_full_socket_stops_writes_until_it_has_accepted_the_queued_ones() {
         let queue = kept().await;
         let (mut conn, mut client) = connected(&queue).await;
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(super::tests::read(&mut client, 4).await, b"more");
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "local")]
     async fn the_error_of_a_write_that_waited_is_reported_once_and_wakes_its_connection() {
         let queue = kept().await;
         let (mut conn, client) = connected(&queue).await;

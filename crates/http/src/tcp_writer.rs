@@ -1,9 +1,8 @@
 //! The sending half of a TCP socket, shared by its connection and the send queue.
 
+use std::cell::{Cell, OnceCell, RefCell, RefMut};
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 
 use tokio::io::AsyncWrite as _;
@@ -13,10 +12,10 @@ use tokio::net::tcp::OwnedWriteHalf;
 #[derive(Debug)]
 pub(super) struct TcpWriter {
     /// Wakes the task of the connection.
-    task: OnceLock<Waker>,
+    task: OnceCell<Waker>,
     /// True if `output` has unsent bytes or an error.
-    has_unsent: AtomicBool,
-    output: Mutex<Output>,
+    has_unsent: Cell<bool>,
+    output: RefCell<Output>,
 }
 
 #[derive(Debug)]
@@ -36,9 +35,9 @@ impl TcpWriter {
             error: None,
         };
         Self {
-            task: OnceLock::new(),
-            has_unsent: AtomicBool::new(false),
-            output: Mutex::new(output),
+            task: OnceCell::new(),
+            has_unsent: Cell::new(false),
+            output: RefCell::new(output),
         }
     }
 
@@ -51,7 +50,7 @@ impl TcpWriter {
     /// Sends queued bytes. If the socket does not accept all of them, the task of the connection is woken to send the rest.
     pub(super) fn send(&self, bytes: &[u8]) {
         let mut output = self.output();
-        let sent = match self.has_unsent.load(Relaxed) {
+        let sent = match self.has_unsent.get() {
             true => 0,
             false => match output.half.try_write(bytes) {
                 Ok(sent) if sent == bytes.len() => return,
@@ -64,7 +63,7 @@ impl TcpWriter {
             },
         };
         output.unsent.extend_from_slice(&bytes[sent..]);
-        self.has_unsent.store(true, Relaxed);
+        self.has_unsent.set(true);
         drop(output);
         if let Some(task) = self.task.get() {
             task.wake_by_ref();
@@ -74,7 +73,7 @@ impl TcpWriter {
     /// Completes a queued write that was sent in part. Returns the error of one that failed.
     #[inline]
     pub(super) fn poll_unsent(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.has_unsent.load(Relaxed) {
+        match self.has_unsent.get() {
             true => self.send_unsent(cx),
             false => Poll::Ready(Ok(())),
         }
@@ -96,11 +95,11 @@ impl TcpWriter {
             }
         }
         *unsent = Vec::new();
-        self.has_unsent.store(false, Relaxed);
+        self.has_unsent.set(false);
         Poll::Ready(error.take().map_or(Ok(()), Err))
     }
 
-    pub(super) fn output(&self) -> MutexGuard<'_, Output> {
-        self.output.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn output(&self) -> RefMut<'_, Output> {
+        self.output.borrow_mut()
     }
 }

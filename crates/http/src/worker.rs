@@ -1,36 +1,39 @@
 //! Worker thread that serves connections, and the sweep that ends slow ones.
 
 mod connections;
+mod open_conns;
 
 use std::io;
 use std::net::TcpStream as StdStream;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use foldhash::fast::RandomState;
 use tokio::net::TcpStream;
+use tokio::runtime::{self, LocalOptions};
 use tokio::sync::{Notify, mpsc, oneshot};
-use tokio::task::AbortHandle;
 use tokio::time::MissedTickBehavior;
 
 use super::admission::Admission;
 use super::config::HttpLimits;
 use super::conn_driver::Drain;
 use super::conn_limits::ConnPermit;
-use super::connection::ConnectionState;
+use super::connection::{ConnectionState, SharedConn};
 use super::router::Router;
 use super::send_queue::SendQueue;
 use super::service::WorkerService;
 use super::tcp_conn::TcpConn;
 use super::timer::WorkerClock;
 use super::tls::Tls;
-use crate::limit::{Limits, Pressure, subnet};
+use crate::limit::{Limits, Pressure};
 use crate::net::{self, Peer};
 use crate::server::WorkerState;
 use crate::telemetry::{QUEUE_TIME, ServerLifecycle};
 use connections::ConnTask;
+use open_conns::{OpenConns, SharedConns};
 
 /// Time that a silent connection is still polled after shutdown begins.
 const LAST_LOOK: Duration = Duration::from_millis(100);
@@ -38,8 +41,6 @@ const LAST_LOOK: Duration = Duration::from_millis(100);
 const HANDOVER_MAX: usize = 256;
 /// Maximum number of sockets accepted before existing connections are polled again.
 const TAKEN_AT_ONCE: u64 = 16;
-/// Ended connections are pruned once a second, or at this count when half of them have ended.
-const KEPT_MIN: usize = 1024;
 /// Maximum size of a head before it is parsed, in bytes.
 const HEAD_MAX: usize = 64 * 1024;
 /// Read size for connections with large requests, in bytes. Arguments of 64 KiB then mostly arrive in one piece and
@@ -51,7 +52,9 @@ pub(super) const READ_MAX: usize = 80 * 1024;
 pub(crate) struct Worker {
     sockets: mpsc::Sender<Handoff>,
     load: Arc<Load>,
-    connections: Arc<Mutex<Vec<ConnHandle>>>,
+    clock: Arc<WorkerClock>,
+    connections: Arc<SharedConns>,
+    started: oneshot::Receiver<io::Result<()>>,
     stop: oneshot::Sender<()>,
     thread: thread::JoinHandle<()>,
 }
@@ -86,35 +89,60 @@ impl Worker {
         let (stop, stopped) = oneshot::channel();
         let load = Arc::new(Load::default());
         let blocking = router.endpoint.config.blocking_threads;
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .max_blocking_threads((blocking / count).max(1))
-            .build()?;
-        let shared = Shared {
-            local: Arc::new(WorkerState::new(router.endpoint.server.telemetry().cells())),
-            life: Arc::clone(&router.telemetry.life),
-            load: Arc::clone(&load),
-            clock: Arc::default(),
-            connections: Arc::default(),
-            admission: Arc::default(),
-            sends: Arc::default(),
-            drain,
-        };
-        let connections = Arc::clone(&shared.connections);
+        let clock = Arc::<WorkerClock>::default();
+        let connections = Arc::<SharedConns>::default();
+        let (has_started, started) = oneshot::channel();
         let thread = thread::Builder::new()
             .name(format!("longshore-worker-{number}"))
-            .spawn(move || {
-                runtime.block_on(shared.run(router, inbox, stopped));
-                // Blocking tools that are still at it are left behind.
-                runtime.shutdown_background();
+            .spawn({
+                let (load, clock) = (Arc::clone(&load), Arc::clone(&clock));
+                let connections = Arc::clone(&connections);
+                move || {
+                    let runtime = runtime::Builder::new_current_thread()
+                        .enable_all()
+                        .max_blocking_threads((blocking / count).max(1))
+                        .build_local(LocalOptions::default());
+                    let runtime = match runtime {
+                        Ok(runtime) => runtime,
+                        Err(error) => return drop(has_started.send(Err(error))),
+                    };
+                    drop(has_started.send(Ok(())));
+                    let tasks = Tasks {
+                        local: Arc::new(WorkerState::new(
+                            router.endpoint.server.telemetry().cells(),
+                        )),
+                        life: Arc::clone(&router.telemetry.life),
+                        load,
+                        clock,
+                        connections: Rc::new(OpenConns::new(connections)),
+                        admission: Rc::default(),
+                        sends: Rc::default(),
+                        drain,
+                    };
+                    runtime.block_on(tasks.run(router, inbox, stopped));
+                    // Blocking tools that are still at it are left behind.
+                    runtime.shutdown_background();
+                }
             })?;
         Ok(Self {
             sockets,
             load,
+            clock,
             connections,
+            started,
             stop,
             thread,
         })
+    }
+
+    /// Waits until the worker has its runtime.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error if the system refuses what the runtime needs.
+    pub async fn has_started(&mut self) -> io::Result<()> {
+        let started = (&mut self.started).await;
+        started.unwrap_or_else(|_| Err(io::Error::other("a worker thread ended at its start")))
     }
 
     pub fn connections(&self) -> usize {
@@ -149,7 +177,9 @@ impl Worker {
         let worker = Self {
             sockets,
             load: Arc::default(),
+            clock: Arc::default(),
             connections: Arc::default(),
+            started: oneshot::channel().1,
             stop,
             thread: thread::spawn(|| {}),
         };
@@ -157,19 +187,8 @@ impl Worker {
     }
 
     /// The connection that has been idle for longest, for a second at least; of those from one network, if one is named.
-    pub(crate) fn longest_idle(&self, network: Option<u128>) -> Option<(u32, ConnHandle)> {
-        let connections = self
-            .connections
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        connections
-            .iter()
-            .filter(|connection| !connection.task.is_finished())
-            .filter(|c| network.is_none_or(|network| network == subnet(c.state.peer().address)))
-            .filter_map(|connection| Some((connection.state.idle_for()?, connection)))
-            .filter(|(seconds, _)| *seconds > 0)
-            .max_by_key(|(seconds, _)| *seconds)
-            .map(|(seconds, connection)| (seconds, connection.clone()))
+    pub(crate) fn longest_idle(&self, network: Option<u128>) -> Option<(u32, Arc<SharedConn>)> {
+        self.connections.longest_idle(self.clock.now(), network)
     }
 
     /// Waits until no connection is left.
@@ -200,35 +219,19 @@ impl Load {
     }
 }
 
-/// State shared by the tasks of one worker.
-struct Shared {
+/// What the tasks of one worker share.
+struct Tasks {
     local: Arc<WorkerState>,
     load: Arc<Load>,
     life: Arc<ServerLifecycle>,
     clock: Arc<WorkerClock>,
-    /// All connections, for the sweep.
-    connections: Arc<Mutex<Vec<ConnHandle>>>,
-    admission: Arc<Admission>,
-    sends: Arc<SendQueue>,
+    connections: Rc<OpenConns>,
+    admission: Rc<Admission>,
+    sends: Rc<SendQueue>,
     drain: Arc<Drain>,
 }
 
-/// A connection with the means to end it.
-#[derive(Clone, Debug)]
-pub(crate) struct ConnHandle {
-    state: Arc<ConnectionState>,
-    task: AbortHandle,
-}
-
-impl ConnHandle {
-    /// Ends the connection at once.
-    pub fn cut(&self) {
-        self.state.cut();
-        self.task.abort();
-    }
-}
-
-impl Shared {
+impl Tasks {
     async fn run(
         self,
         router: Arc<Router>,
@@ -239,18 +242,18 @@ impl Shared {
         let asked = Arc::clone(&router.endpoint.server.limits);
         let tls = router.tls.clone();
         let queue_time = router.telemetry.metrics.timing(&QUEUE_TIME, &[]);
-        let service = Arc::new(WorkerService::new(router, Arc::clone(&self.local)));
-        net::spawn(sweep(
+        let service = Rc::new(WorkerService::new(router, Arc::clone(&self.local)));
+        net::spawn_local(sweep(
             limits.clone(),
             asked,
             Arc::clone(&self.clock),
             Arc::clone(&self.local),
-            Arc::clone(&self.connections),
+            Rc::clone(&self.connections),
         ));
-        let admission = Arc::clone(&self.admission);
-        tokio::spawn(async move { admission.keep().await });
-        let sends = Arc::clone(&self.sends);
-        tokio::spawn(async move { sends.keep().await });
+        let admission = Rc::clone(&self.admission);
+        tokio::task::spawn_local(async move { admission.keep().await });
+        let sends = Rc::clone(&self.sends);
+        tokio::task::spawn_local(async move { sends.keep().await });
         let random = RandomState::default();
         let take = async {
             let mut taken = 0_u64;
@@ -274,7 +277,7 @@ impl Shared {
     fn adopt(
         &self,
         accepted: Handoff,
-        service: &Arc<WorkerService>,
+        service: &Rc<WorkerService>,
         tls: Option<&Arc<Tls>>,
         limits: &HttpLimits,
         noise: u64,
@@ -291,7 +294,7 @@ impl Shared {
         }
         let guards = (load, self.life.client(), place);
         let stream = match TcpStream::from_std(stream) {
-            Ok(stream) => TcpConn::new(stream, Arc::clone(&self.sends)),
+            Ok(stream) => TcpConn::new(stream, Rc::clone(&self.sends)),
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be served");
                 return;
@@ -303,32 +306,19 @@ impl Shared {
         let life = u32::try_from(life).unwrap_or(u32::MAX);
         let retire_at = self.clock.now().saturating_add(life);
         let clock = Arc::clone(&self.clock);
-        let state = Arc::new(ConnectionState::new(clock, peer, retire_at));
+        let state = Rc::new(ConnectionState::new(clock, peer, retire_at));
         let serving = ConnTask {
-            state: Arc::clone(&state),
-            service: Arc::clone(service),
+            state: Rc::clone(&state),
+            service: Rc::clone(service),
             tls: tls.cloned(),
             drain: Arc::clone(&self.drain),
             limits: limits.clone(),
         };
-        let admission = Arc::clone(&self.admission);
-        let task = tokio::spawn(serving.in_turn(stream, Box::new(guards), admission));
-        let mut connections = self
-            .connections
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if KEPT_MIN <= connections.len() && connections.len() == connections.capacity() {
-            connections.retain(|connection| !connection.task.is_finished());
-            // Unless half of them are gone, it is time for more room.
-            if connections.capacity() / 2 < connections.len() {
-                let more = connections.len();
-                connections.reserve(more);
-            }
-        }
-        connections.push(ConnHandle {
-            state,
-            task: task.abort_handle(),
-        });
+        let admission = Rc::clone(&self.admission);
+        let task = serving.in_turn(stream, Box::new(guards), admission);
+        let task = tokio::task::spawn_local(task);
+        state.shared().set_task(task.abort_handle());
+        self.connections.insert(state);
     }
 }
 
@@ -355,7 +345,7 @@ async fn sweep(
     asked: Arc<Limits>,
     clock: Arc<WorkerClock>,
     local: Arc<WorkerState>,
-    connections: Arc<Mutex<Vec<ConnHandle>>>,
+    connections: Rc<OpenConns>,
 ) {
     let mut seconds = tokio::time::interval(Duration::from_secs(1));
     seconds.set_missed_tick_behavior(MissedTickBehavior::Burst);
@@ -367,21 +357,15 @@ async fn sweep(
         local.update_clock();
         let is_short = asked.memory() != Pressure::None;
         let hits = &asked.hits;
-        let mut connections = connections.lock().unwrap_or_else(PoisonError::into_inner);
-        connections.retain(|connection| {
-            if connection.task.is_finished() {
-                return false;
-            }
+        connections.sweep(|state| {
             if is_short {
-                connection.state.retire_soon();
+                state.retire_soon();
             }
-            if let Some(overdue) = connection.state.overdue(&limits, hits) {
+            if let Some(overdue) = state.overdue(&limits, hits) {
                 tracing::debug!(?overdue, "a connection took too long and was closed");
                 hits.count(overdue.limit());
-                connection.state.cut();
-                connection.task.abort();
+                state.shared().cut();
             }
-            true
         });
     }
 }

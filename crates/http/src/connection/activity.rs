@@ -17,10 +17,11 @@
 //!     Working --> Head: next request arrives behind the response
 //! ```
 //!
-//! HTTP/2 connections stay in [`Phase::Http2`]; their streams have states and timers of their own.
+//! HTTP/2 connections are in [`Phase::Http2`] while streams are open or responses are being sent, and otherwise in
+//! [`Phase::Http2Idle`]; their streams have states and timers of their own.
 //!
-//! **Invariant.** Only the connection's own thread writes an [`Activity`], with [`Published::apply`]. The sweep reads it
-//! as a whole, so that it never sees the phase of one request with the time of another.
+//! **Invariant.** Only the connection's own thread writes an [`Activity`], with [`Published::apply`]. The acceptor reads
+//! it as a whole, so that it never sees the phase of one request with the time of another.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -40,7 +41,17 @@ pub(crate) enum Phase {
     Writing,
     /// The response is a stream and may take any time.
     Stream,
+    /// HTTP/2, with open streams or responses being sent.
     Http2,
+    /// HTTP/2, with nothing to do.
+    Http2Idle,
+}
+
+impl Phase {
+    #[inline(always)]
+    pub(super) fn is_http2(self) -> bool {
+        matches!(self, Self::Http2 | Self::Http2Idle)
+    }
 }
 
 /// Event on a connection.
@@ -75,8 +86,12 @@ pub(crate) enum Event {
     },
     /// The client takes no bytes.
     WriteBlocked,
-    /// A stream of HTTP/2 has its response, or was abandoned.
-    Http2StreamDone,
+    /// A response of HTTP/2 begins whose client may read it slowly.
+    Http2ResponseBegins,
+    /// A stream or response of HTTP/2 has ended; `idle` if it was the last one.
+    Http2Ends {
+        idle: bool,
+    },
 }
 
 /// Phase of a connection with its times, in seconds of the worker's clock.
@@ -109,14 +124,17 @@ impl Activity {
         };
         let next = match event {
             Event::TlsHandshake => Phase::Working,
-            Event::Begins { http2: true } => Phase::Http2,
+            Event::Begins { http2: true } => Phase::Http2Idle,
             Event::Begins { http2: false } => Phase::Idle,
             Event::PartOfHead if phase == Phase::Idle => Phase::Head,
             Event::Read { .. } if phase == Phase::Idle => Phase::Head,
             // The next request may arrive during a response. The time limit of its head has not started then.
             Event::Read { answered: true } if phase == Phase::Working => Phase::Head,
-            Event::Request if phase != Phase::Http2 => Phase::Body,
-            Event::Request | Event::Http2StreamDone => phase,
+            Event::Request if !phase.is_http2() => Phase::Body,
+            Event::Request | Event::Http2ResponseBegins | Event::Http2Ends { idle: false } => {
+                Phase::Http2
+            }
+            Event::Http2Ends { idle: true } => Phase::Http2Idle,
             Event::BodyRead if phase == Phase::Body => Phase::Working,
             Event::ResponseReady if phase == Phase::Working => {
                 self.phase = Phase::Writing;
@@ -148,7 +166,7 @@ impl Activity {
     }
 }
 
-/// An [`Activity`] that the sweep reads: three bits of phase, 29 of the second in which writing stalled plus one, and 32
+/// An [`Activity`] that other threads may read: three bits of phase, 29 of the second in which writing stalled plus one, and 32
 /// of the second in which the phase began.
 #[derive(Debug)]
 pub(super) struct Published(AtomicU64);
@@ -175,7 +193,8 @@ impl Published {
                 3 => Phase::Working,
                 4 => Phase::Writing,
                 5 => Phase::Stream,
-                _ => Phase::Http2,
+                6 => Phase::Http2,
+                _ => Phase::Http2Idle,
             },
             since,
             stalled: (stalled as u32).checked_sub(1),
@@ -202,7 +221,7 @@ impl Published {
 mod tests {
     use super::*;
 
-    const PHASES: [Phase; 7] = [
+    const PHASES: [Phase; 8] = [
         Phase::Idle,
         Phase::Head,
         Phase::Body,
@@ -210,6 +229,7 @@ mod tests {
         Phase::Writing,
         Phase::Stream,
         Phase::Http2,
+        Phase::Http2Idle,
     ];
 
     #[test]
@@ -244,7 +264,19 @@ mod tests {
         for (before, event, phase) in [
             (Phase::Idle, Event::TlsHandshake, Phase::Working),
             (Phase::Working, Event::Begins { http2: false }, Phase::Idle),
-            (Phase::Working, Event::Begins { http2: true }, Phase::Http2),
+            (
+                Phase::Working,
+                Event::Begins { http2: true },
+                Phase::Http2Idle,
+            ),
+            (Phase::Http2Idle, Event::Request, Phase::Http2),
+            (Phase::Http2, Event::Http2Ends { idle: false }, Phase::Http2),
+            (
+                Phase::Http2,
+                Event::Http2Ends { idle: true },
+                Phase::Http2Idle,
+            ),
+            (Phase::Http2Idle, Event::Http2ResponseBegins, Phase::Http2),
             (Phase::Idle, Event::PartOfHead, Phase::Head),
             (Phase::Idle, Event::Read { answered: false }, Phase::Head),
             (Phase::Head, Event::Request, Phase::Body),
@@ -287,6 +319,8 @@ mod tests {
             (Phase::Http2, Event::BodyRead),
             (Phase::Http2, Event::ResponseReady),
             (Phase::Http2, Event::Written { in_head: false }),
+            (Phase::Http2Idle, Event::Read { answered: true }),
+            (Phase::Http2Idle, Event::Written { in_head: true }),
         ] {
             assert_eq!(after(phase, event), (phase, false), "{event:?}");
         }

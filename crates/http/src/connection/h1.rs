@@ -1,7 +1,6 @@
 //! State that only HTTP/1 connections have.
 
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::cell::{Cell, RefCell};
 use std::task::{Context, Waker};
 
 use super::ConnectionState;
@@ -11,44 +10,37 @@ use crate::transport::http::config::HttpLimits;
 use crate::transport::http::framing::Findings;
 use crate::transport::http::head_cache::HeadCache;
 
-/// Values of [`H1State::body_expired`]: the body exceeds its time limit, or arrives too slowly.
-const LATE: u8 = 1;
-const TRICKLES: u8 = 2;
-
 /// State of an HTTP/1 connection beside its phase.
 #[derive(Debug, Default)]
 pub(super) struct H1State {
     /// Bytes that arrived since the head or the body began.
-    received: AtomicU64,
-    /// The sweep's verdict on the body that is being read: 0, [`LATE`] or [`TRICKLES`].
-    body_expired: AtomicU8,
-    body_waker: Mutex<Option<Waker>>,
+    received: Cell<u64>,
+    /// The limit of time that the body which is being read has exceeded.
+    body_expired: Cell<Option<Limit>>,
+    body_waker: RefCell<Option<Waker>>,
     /// Results for the previous head.
     head_cache: HeadCache,
-    /// Number of the first request that can be framed in two ways; 0 for none.
-    ambiguous: AtomicU32,
 }
 
 impl H1State {
     /// A body begins.
     #[inline]
     pub(super) fn begin_body(&self) {
-        self.received.store(0, Relaxed);
+        self.received.set(0);
+        self.body_expired.set(None);
     }
 
     /// Lets the reader of a body know if it took too long: it can still send a response.
     pub(super) fn expire_body(&self, age: u32, limits: &HttpLimits) {
         let too_slow = 5 < age
-            && self.received.load(Relaxed)
-                < u64::from(age - 5) * u64::from(limits.body_bytes_per_second);
+            && self.received.get() < u64::from(age - 5) * u64::from(limits.body_bytes_per_second);
         let limit = match limits.body_seconds < age {
-            true => LATE,
-            false if too_slow => TRICKLES,
+            true => Limit::BodySeconds,
+            false if too_slow => Limit::BodyRate,
             false => return,
         };
-        self.body_expired.store(limit, Relaxed);
-        let waker = self.body_waker.lock();
-        if let Some(waker) = &*waker.unwrap_or_else(PoisonError::into_inner) {
+        self.body_expired.set(Some(limit));
+        if let Some(waker) = &*self.body_waker.borrow() {
             waker.wake_by_ref();
         }
     }
@@ -57,7 +49,7 @@ impl H1State {
 impl ConnectionState {
     /// Bytes that arrived since the head or the body began.
     pub(crate) fn received(&self) -> u64 {
-        self.h1.received.load(Relaxed)
+        self.h1.received.get()
     }
 
     /// Cache of the previous head.
@@ -75,10 +67,10 @@ impl ConnectionState {
         let bytes = bytes as u64;
         match self.apply(Event::Read { answered }) {
             (Phase::Head | Phase::Body, _) => {
-                let before = self.h1.received.load(Relaxed);
-                self.h1.received.store(before + bytes, Relaxed);
+                let before = self.h1.received.get();
+                self.h1.received.set(before + bytes);
             }
-            (_, Phase::Head) => self.h1.received.store(bytes, Relaxed),
+            (_, Phase::Head) => self.h1.received.set(bytes),
             _ => {}
         }
     }
@@ -90,30 +82,23 @@ impl ConnectionState {
             self.h1.head_cache.note(repeats);
         }
         if let Some(request) = findings.ambiguous {
-            self.h1.ambiguous.store(request, Relaxed);
+            self.shared().set_ambiguous(request);
         }
     }
 
     /// Returns true if the current request can be framed in two ways.
     #[inline]
     pub(crate) fn is_ambiguous(&self) -> bool {
-        let ambiguous = self.h1.ambiguous.load(Relaxed);
-        ambiguous != 0 && ambiguous <= self.request_number()
+        self.shared().is_ambiguous(self.request_number())
     }
 
     /// The limit that the body that is being read has hit by taking too long. If none, `cx` is woken when it does.
     #[inline]
     pub(crate) fn body_overdue(&self, cx: &Context<'_>) -> Option<Limit> {
-        match self.h1.body_expired.load(Relaxed) {
-            LATE => return Some(Limit::BodySeconds),
-            TRICKLES => return Some(Limit::BodyRate),
-            _ => {}
+        if let Some(limit) = self.h1.body_expired.get() {
+            return Some(limit);
         }
-        let mut waker = self
-            .h1
-            .body_waker
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut waker = self.h1.body_waker.borrow_mut();
         match &*waker {
             // The waker always belongs to the connection's own task.
             Some(known) if known.will_wake(cx.waker()) => {}

@@ -1,16 +1,13 @@
 //! State that only HTTP/2 connections have.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::AcqRel, Ordering::Relaxed};
-use std::task::Context;
-
-use futures_util::task::AtomicWaker;
+use std::cell::{Cell, RefCell};
+use std::task::{Context, Waker};
 
 use super::activity::Event;
+use super::send_stalls::SendStalls;
 use super::{ConnectionState, TimeoutKind};
 use crate::limit::{Limit, LimitCounters};
 use crate::transport::http::config::HttpLimits;
-use crate::transport::http::h2_send_stalls::SendStalls;
 
 /// Bytes that are read from an HTTP/2 connection until others have their turn.
 const ROOM: u32 = 32 * 1024;
@@ -22,48 +19,51 @@ const ROOM_UNTRUSTED: u32 = 512;
 #[derive(Debug)]
 pub(crate) struct H2State {
     /// Bytes that may still be read before other connections run.
-    room: AtomicU32,
-    /// Set when streams have begun since the last poll of the connection. Reads and writes pause until the next poll.
-    begun: AtomicBool,
+    room: Cell<u32>,
     /// The limit because of which the connection is let go of.
-    restless: OnceLock<Limit>,
+    restless: Cell<Option<Limit>>,
     /// Number of streams without a response.
-    open: AtomicU32,
+    open: Cell<u32>,
     /// Responses in progress.
-    pub(crate) send_stalls: SendStalls,
+    send_stalls: SendStalls,
     /// Set when the client must not open further streams.
-    retires: AtomicBool,
+    retires: Cell<bool>,
     /// Second from which the connection is polled unconditionally.
-    look_at: AtomicU32,
+    look_at: Cell<u32>,
     /// Waker of the task that drives the connection.
-    driver: AtomicWaker,
+    driver: RefCell<Option<Waker>>,
 }
 
 impl Default for H2State {
     fn default() -> Self {
         Self {
-            room: AtomicU32::new(0),
-            begun: AtomicBool::new(false),
-            restless: OnceLock::new(),
-            open: AtomicU32::new(0),
+            room: Cell::new(0),
+            restless: Cell::new(None),
+            open: Cell::new(0),
             send_stalls: SendStalls::default(),
-            retires: AtomicBool::new(false),
-            look_at: AtomicU32::new(u32::MAX),
-            driver: AtomicWaker::new(),
+            retires: Cell::new(false),
+            look_at: Cell::new(u32::MAX),
+            driver: RefCell::new(None),
         }
     }
 }
 
 impl H2State {
     /// Returns true if no stream waits for its response and no response waits for its client.
-    pub(super) fn are_idle(&self) -> bool {
-        self.open.load(Relaxed) == 0 && self.send_stalls.is_empty()
+    fn are_idle(&self) -> bool {
+        self.open.get() == 0 && self.send_stalls.is_empty()
     }
 
     /// Wakes the connection if its poll is due.
     pub(super) fn look_if_due(&self, now: u32) {
-        if self.look_at.load(Relaxed) <= now {
-            self.driver.wake();
+        if self.look_at.get() <= now {
+            self.wake_driver();
+        }
+    }
+
+    fn wake_driver(&self) {
+        if let Some(driver) = &*self.driver.borrow() {
+            driver.wake_by_ref();
         }
     }
 }
@@ -80,7 +80,8 @@ impl ConnectionState {
         if stalls.stall_since(now, limits.write_stall_seconds) {
             return Some(TimeoutKind::Write);
         }
-        let idle = self.idle_for().is_some_and(|age| limits.idle_seconds < age);
+        let idle = self.shared().idle_for(now);
+        let idle = idle.is_some_and(|age| limits.idle_seconds < age);
         if let Some(limit) = self.is_old(now) {
             self.retire(hits, limit);
         } else if idle {
@@ -92,34 +93,38 @@ impl ConnectionState {
 
     /// Stops new streams on the connection; open streams run to completion.
     pub(crate) fn retire(&self, hits: &LimitCounters, limit: Option<Limit>) {
-        if !self.h2.retires.swap(true, Relaxed) {
+        if !self.h2.retires.replace(true) {
             if let Some(limit) = limit {
                 hits.count(limit);
             }
-            self.h2.driver.wake();
+            self.h2.wake_driver();
         }
     }
 
     /// Returns true if [`retire`](Self::retire) was called. Otherwise registers `cx` to be woken on that call.
     #[inline]
     pub(crate) fn retires(&self, cx: &Context<'_>) -> bool {
-        self.h2.driver.register(cx.waker());
-        self.h2.retires.load(Relaxed)
+        let mut driver = self.h2.driver.borrow_mut();
+        match &*driver {
+            Some(known) if known.will_wake(cx.waker()) => {}
+            _ => *driver = Some(cx.waker().clone()),
+        }
+        self.h2.retires.get()
     }
 
     /// Schedules a poll at the given second, or soon after it.
     pub(crate) fn look_again_at(&self, second: u32) {
-        self.h2.look_at.store(second, Relaxed);
+        self.h2.look_at.set(second);
     }
 
     /// Marks the connection as exceeding its rate of stream resets or of frames without payload.
     pub(crate) fn is_too_restless(&self, limit: Limit) {
-        let _ = self.h2.restless.set(limit);
+        self.h2.restless.set(self.h2.restless.get().or(Some(limit)));
     }
 
     /// The limit because of which the connection is let go of, if it is.
     pub(crate) fn restless_for(&self) -> Option<Limit> {
-        self.h2.restless.get().copied()
+        self.h2.restless.get()
     }
 
     /// Returns true if [`is_too_restless`](Self::is_too_restless) was called.
@@ -135,49 +140,20 @@ impl ConnectionState {
             true => ROOM,
             false => ROOM_UNTRUSTED,
         };
-        self.h2.room.store(room, Relaxed);
+        self.h2.room.set(room);
     }
 
     /// Returns the rest of the read budget in bytes.
     #[inline]
     pub(crate) fn room(&self) -> u32 {
-        self.h2.room.load(Relaxed)
+        self.h2.room.get()
     }
 
     /// Subtracts the bytes read from the budget.
     #[inline]
     pub(crate) fn takes_room(&self, bytes: usize) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        self.h2
-            .room
-            .store(self.room().saturating_sub(bytes), Relaxed);
-    }
-
-    /// Records that streams begin. Reads and writes pause until the next poll of the connection.
-    #[inline]
-    pub(crate) fn hold_back(&self) {
-        self.h2.begun.store(true, Relaxed);
-    }
-
-    /// Returns true if a stream has begun since the last call, which requires another poll of the connection.
-    #[inline]
-    pub(crate) fn take_begun(&self) -> bool {
-        // Fast path: mostly no data was read.
-        self.holds_back() && self.h2.begun.swap(false, AcqRel)
-    }
-
-    /// Returns true if the socket must wait for the next poll of the connection. Called by the connection's own worker
-    /// only.
-    #[inline]
-    pub(crate) fn holds_back(&self) -> bool {
-        self.h2.begun.load(Relaxed)
-    }
-
-    /// Thread-safe variant of `holds_back`, for any thread that has changed state the connection must see.
-    #[inline]
-    pub(crate) fn is_looked_at_again(&self) -> bool {
-        // A plain load would not synchronize `take_begun` with earlier writes.
-        self.h2.begun.fetch_or(false, AcqRel)
+        self.h2.room.set(self.room().saturating_sub(bytes));
     }
 
     /// Counts an HTTP/2 stream until [`close_stream`](Self::close_stream). Returns true if the request is one.
@@ -185,7 +161,7 @@ impl ConnectionState {
     pub(crate) fn open_stream(&self) -> bool {
         let is_stream = self.is_http2();
         if is_stream {
-            self.h2.open.store(self.h2.open.load(Relaxed) + 1, Relaxed);
+            self.h2.open.set(self.h2.open.get() + 1);
         }
         is_stream
     }
@@ -193,8 +169,36 @@ impl ConnectionState {
     /// Records that an HTTP/2 stream has its response or was abandoned.
     #[inline]
     pub(crate) fn close_stream(&self) {
-        let open = self.h2.open.load(Relaxed);
-        self.h2.open.store(open.saturating_sub(1), Relaxed);
-        self.apply(Event::Http2StreamDone);
+        self.h2.open.set(self.h2.open.get().saturating_sub(1));
+        self.http2_ends();
+    }
+
+    /// Watches a response whose client may read it slowly, until
+    /// [`end_slow_response`](Self::end_slow_response). Returns its index.
+    pub(crate) fn begin_slow_response(&self) -> usize {
+        self.apply(Event::Http2ResponseBegins);
+        self.h2.send_stalls.enter(self.now())
+    }
+
+    /// Records that a part of a slow response was passed on, and its client has to make room.
+    pub(crate) fn slow_response_goes_on(&self, index: usize) {
+        self.h2.send_stalls.progress(index, Some(self.now()));
+    }
+
+    /// Records that a slow response waits for its handler.
+    pub(crate) fn slow_response_waits(&self, index: usize) {
+        self.h2.send_stalls.progress(index, None);
+    }
+
+    /// Records that a slow response has ended or was abandoned.
+    pub(crate) fn end_slow_response(&self, index: usize) {
+        self.h2.send_stalls.leave(index);
+        self.http2_ends();
+    }
+
+    #[inline]
+    fn http2_ends(&self) {
+        let idle = self.h2.are_idle();
+        self.apply(Event::Http2Ends { idle });
     }
 }

@@ -1,14 +1,14 @@
 //! Trust of a connection, and its place in the queue while it is untrusted.
 
-use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::cell::Cell;
 
 use super::ConnectionState;
 
 /// Queue state of an untrusted connection ([`super::admission`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum QueueState {
     /// Nowhere.
+    #[default]
     None,
     /// In line.
     Awaited,
@@ -26,26 +26,26 @@ const TURNS_NEW: u32 = 8;
 #[derive(Debug, Default)]
 pub(super) struct Reputation {
     /// Credit for completed responses; the connection is trusted above zero.
-    credit: AtomicI32,
+    credit: Cell<i32>,
     /// State in the queue of untrusted connections.
-    turn: AtomicU8,
+    turn: Cell<QueueState>,
     /// Number of turns so far.
-    turns: AtomicU32,
+    turns: Cell<u32>,
 }
 
 impl ConnectionState {
     /// Returns true if the connection has positive credit from its responses.
     #[inline]
     pub(crate) fn is_trusted(&self) -> bool {
-        0 < self.trust.credit.load(Relaxed)
+        0 < self.trust.credit.get()
     }
 
     /// Records a completed response.
     #[inline]
     pub(crate) fn has_answered(&self) {
-        let credit = self.trust.credit.load(Relaxed);
+        let credit = self.trust.credit.get();
         if credit < CREDIT_MAX {
-            self.trust.credit.store(credit + 1, Relaxed);
+            self.trust.credit.set(credit + 1);
         }
     }
 
@@ -53,31 +53,27 @@ impl ConnectionState {
     /// response cause the same work.
     pub(crate) fn takes_back(&self, streams: u32) {
         let cost = RESET_COST.saturating_mul(i32::try_from(streams).unwrap_or(i32::MAX));
-        let credit = self.trust.credit.load(Relaxed).saturating_sub(cost);
-        self.trust.credit.store(credit.max(-CREDIT_MAX), Relaxed);
+        let credit = self.trust.credit.get().saturating_sub(cost);
+        self.trust.credit.set(credit.max(-CREDIT_MAX));
     }
 
     pub(crate) fn turn(&self) -> QueueState {
-        match self.trust.turn.load(Relaxed) {
-            0 => QueueState::None,
-            1 => QueueState::Awaited,
-            _ => QueueState::Come,
-        }
+        self.trust.turn.get()
     }
 
     pub(crate) fn has_turn(&self, turn: QueueState) {
-        self.trust.turn.store(turn as u8, Relaxed);
+        self.trust.turn.set(turn);
     }
 
     /// Records one poll of the untrusted connection.
     pub(crate) fn takes_turn(&self) {
         self.has_turn(QueueState::None);
-        let turns = self.trust.turns.load(Relaxed);
-        self.trust.turns.store(turns.saturating_add(1), Relaxed);
+        let turns = self.trust.turns.get();
+        self.trust.turns.set(turns.saturating_add(1));
     }
 
     /// Returns true if the connection has had few turns, too few for a response, and has done no harm.
     pub(crate) fn is_new(&self) -> bool {
-        self.trust.turns.load(Relaxed) < TURNS_NEW && 0 <= self.trust.credit.load(Relaxed)
+        self.trust.turns.get() < TURNS_NEW && 0 <= self.trust.credit.get()
     }
 }

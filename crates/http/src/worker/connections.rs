@@ -2,6 +2,7 @@
 
 use std::io;
 use std::pin::{Pin, pin};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use super::super::admission::Admission;
 use super::super::config::HttpLimits;
 use super::super::conn_driver::{Drain, until_drained, until_retired};
 use super::super::connection::{ConnectionState, Event};
+use super::super::h1_response::H1Response;
 use super::super::h2_conn::H2Conn;
 use super::super::pipeline::RequestFuture;
 use super::super::service::{ConnService, WorkerService};
@@ -29,8 +31,8 @@ use crate::limit::Limit;
 
 /// Everything needed to serve one connection.
 pub(super) struct ConnTask {
-    pub(super) state: Arc<ConnectionState>,
-    pub(super) service: Arc<WorkerService>,
+    pub(super) state: Rc<ConnectionState>,
+    pub(super) service: Rc<WorkerService>,
     pub(super) tls: Option<Arc<Tls>>,
     pub(super) drain: Arc<Drain>,
     pub(super) limits: HttpLimits,
@@ -42,9 +44,9 @@ impl ConnTask {
         self,
         stream: TcpConn,
         guards: ConnPermits,
-        admission: Arc<Admission>,
+        admission: Rc<Admission>,
     ) {
-        let state = Arc::clone(&self.state);
+        let state = Rc::clone(&self.state);
         let mut serving = pin!(self.run(stream, guards));
         std::future::poll_fn(|cx| match admission.lets_pass(&state, cx) {
             true => serving.as_mut().poll(cx),
@@ -86,7 +88,7 @@ impl ConnTask {
             accepted => accepted?,
         };
         if let Some(certificate) = accepted.certificate {
-            self.state.shows(certificate);
+            self.state.shared().set_certificate(certificate);
         }
         Ok(Some((
             Stream::Tls(Box::new(accepted.stream)),
@@ -114,9 +116,9 @@ pub(super) async fn serve(
         limits.http2_resets_per_second,
         limits.http2_control_frames_per_second,
     );
-    let socket = Socket::new(stream, Arc::clone(&state), guards, resets);
+    let socket = Socket::new(stream, Rc::clone(&state), guards, resets);
     let hits = Arc::clone(&service.limits().hits);
-    let served = Arc::new(ConnService::new(service, Arc::clone(&state)));
+    let served = Rc::new(ConnService::new(service, Rc::clone(&state)));
     if multiplexed {
         let connection = H2Conn::new(socket, served, &limits);
         let Some(ended) = until_retired(connection, &drain, &state).await else {
@@ -138,7 +140,7 @@ pub(super) async fn serve(
     }
     let respond = move |request: hyper::Request<Incoming>| {
         let (head, body) = request.into_parts();
-        RequestFuture::new(Arc::clone(&served), head, body)
+        H1Response(RequestFuture::new(Rc::clone(&served), head, body))
     };
     let connection = http1::Builder::new()
         .header_read_timeout(None)

@@ -64,7 +64,7 @@ pub use proxies::TrustedProxies;
 #[cfg(feature = "egress")]
 pub use resolve::{Resolve, SystemResolver};
 pub use share::{FairSemaphore, ShareKey, enter as enter_share};
-pub use spawn::{spawn, spawn_blocking, spawn_on};
+pub use spawn::{spawn, spawn_blocking, spawn_local, spawn_on};
 pub use sse::{Event, EventDecoder, SseItem};
 #[cfg(feature = "egress")]
 pub use streaming_response::{FetchedResponse, StreamingResponse};

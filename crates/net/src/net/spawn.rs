@@ -22,6 +22,12 @@ pub fn spawn_on<T: Send + 'static>(
     runtime.spawn(object(future))
 }
 
+/// As `tokio::task::spawn_local`: on a runtime whose tasks stay on their thread.
+pub fn spawn_local<T: 'static>(future: impl Future<Output = T> + 'static) -> JoinHandle<T> {
+    let future: Pin<Box<dyn Future<Output = T>>> = Box::pin(future);
+    tokio::task::spawn_local(future)
+}
+
 fn object<T>(
     future: impl Future<Output = T> + Send + 'static,
 ) -> Pin<Box<dyn Future<Output = T> + Send>> {

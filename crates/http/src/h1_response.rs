@@ -1,0 +1,157 @@
+//! Responses over HTTP/1, whose bodies tell the connection while the server has nothing to send.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::Response;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+
+use super::connection::{ConnectionState, Event};
+use super::pipeline::RequestFuture;
+use crate::net::{Body, BodyError};
+
+/// Future of a response over HTTP/1.
+pub(super) struct H1Response(pub(super) RequestFuture);
+
+impl Future for H1Response {
+    type Output = Result<Response<H1ResponseBody>, Infallible>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let polled = Pin::new(&mut self.0).poll(cx);
+        polled.map_ok(|response| {
+            response.map(|body| H1ResponseBody {
+                body,
+                connection: Rc::clone(self.0.connection()),
+                is_stream: false,
+            })
+        })
+    }
+}
+
+/// Body of a response. While the server has nothing to send, the connection is not idle, and may be silent for any time.
+pub(super) struct H1ResponseBody {
+    body: Body,
+    connection: Rc<ConnectionState>,
+    /// True once the server had nothing to send.
+    is_stream: bool,
+}
+
+impl HttpBody for H1ResponseBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    #[inline]
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        if polled.is_pending() && !self.is_stream {
+            self.is_stream = true;
+            self.connection.apply(Event::StreamBegins);
+        }
+        polled
+    }
+
+    #[inline]
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    #[inline]
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for H1ResponseBody {
+    #[inline]
+    fn drop(&mut self) {
+        if self.is_stream {
+            self.connection.apply(Event::StreamEnds);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::sync::Arc;
+    use std::task::Waker;
+
+    use super::*;
+    use crate::transport::http::connection::Phase;
+    use crate::transport::http::timer::WorkerClock;
+
+    /// Gives these pieces; nothing where there is `None`.
+    struct Pieces(VecDeque<Option<&'static str>>);
+
+    impl HttpBody for Pieces {
+        type Data = Bytes;
+        type Error = BodyError;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+            match self.0.pop_front() {
+                Some(Some(piece)) => Poll::Ready(Some(Ok(Frame::data(piece.into())))),
+                Some(None) => Poll::Pending,
+                None => Poll::Ready(None),
+            }
+        }
+    }
+
+    /// A response that has begun, and the connection that it is sent on.
+    fn begun(pieces: &[Option<&'static str>]) -> (H1ResponseBody, Rc<ConnectionState>) {
+        let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let connection = ConnectionState::new(Arc::<WorkerClock>::default(), peer.into(), 1_000);
+        connection.apply(Event::Request);
+        connection.response_is_ready();
+        let connection = Rc::new(connection);
+        let body = H1ResponseBody {
+            body: Body::new(Pieces(pieces.iter().copied().collect())),
+            connection: Rc::clone(&connection),
+            is_stream: false,
+        };
+        (body, connection)
+    }
+
+    fn poll(body: &mut H1ResponseBody) -> bool {
+        let cx = &mut Context::from_waker(Waker::noop());
+        Pin::new(body).poll_frame(cx).is_ready()
+    }
+
+    #[test]
+    fn a_connection_is_a_stream_while_the_server_has_nothing_to_send() {
+        let (mut body, connection) = begun(&[Some("one"), None, Some("two"), None]);
+        assert!(poll(&mut body));
+        assert_eq!(connection.phase(), Phase::Writing);
+        connection.has_written(true, false);
+        assert_eq!(connection.phase(), Phase::Idle);
+        assert!(!poll(&mut body));
+        assert_eq!(connection.phase(), Phase::Stream);
+        // What is written of a stream does not make the connection idle.
+        assert!(poll(&mut body));
+        connection.has_written(true, false);
+        assert!(!poll(&mut body));
+        assert_eq!(connection.phase(), Phase::Stream);
+        drop(body);
+        assert_eq!(connection.phase(), Phase::Writing);
+    }
+
+    #[test]
+    fn a_response_that_is_complete_is_no_stream() {
+        let (mut body, connection) = begun(&[Some("all")]);
+        assert!(poll(&mut body) && poll(&mut body));
+        drop(body);
+        connection.has_written(true, false);
+        assert_eq!(connection.phase(), Phase::Idle);
+    }
+}
