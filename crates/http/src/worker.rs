@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use foldhash::fast::RandomState;
 use tokio::net::TcpStream;
-use tokio::runtime::{self, LocalOptions};
+use tokio::runtime::{self, LocalOptions, LocalRuntime};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 
@@ -88,41 +88,34 @@ impl Worker {
         let (sockets, inbox) = mpsc::channel(HANDOVER_MAX);
         let (stop, stopped) = oneshot::channel();
         let load = Arc::new(Load::default());
-        let blocking = router.endpoint.config.blocking_threads;
         let clock = Arc::<WorkerClock>::default();
         let connections = Arc::<SharedConns>::default();
-        let (has_started, started) = oneshot::channel();
+        let tasks = {
+            let (load, clock) = (Arc::clone(&load), Arc::clone(&clock));
+            let connections = Arc::clone(&connections);
+            move |router: &Router| Tasks {
+                local: Arc::new(WorkerState::new(router.endpoint.server.telemetry().cells())),
+                life: Arc::clone(&router.telemetry.life),
+                load,
+                clock,
+                connections: Rc::new(OpenConns::new(connections)),
+                admission: Rc::default(),
+                sends: Rc::default(),
+                drain,
+            }
+        };
+        let blocking = (router.endpoint.config.blocking_threads / count).max(1);
+        let (ready, started) = oneshot::channel();
         let thread = thread::Builder::new()
             .name(format!("longshore-worker-{number}"))
-            .spawn({
-                let (load, clock) = (Arc::clone(&load), Arc::clone(&clock));
-                let connections = Arc::clone(&connections);
-                move || {
-                    let runtime = runtime::Builder::new_current_thread()
-                        .enable_all()
-                        .max_blocking_threads((blocking / count).max(1))
-                        .build_local(LocalOptions::default());
-                    let runtime = match runtime {
-                        Ok(runtime) => runtime,
-                        Err(error) => return drop(has_started.send(Err(error))),
-                    };
-                    drop(has_started.send(Ok(())));
-                    let tasks = Tasks {
-                        local: Arc::new(WorkerState::new(
-                            router.endpoint.server.telemetry().cells(),
-                        )),
-                        life: Arc::clone(&router.telemetry.life),
-                        load,
-                        clock,
-                        connections: Rc::new(OpenConns::new(connections)),
-                        admission: Rc::default(),
-                        sends: Rc::default(),
-                        drain,
-                    };
-                    runtime.block_on(tasks.run(router, inbox, stopped));
+            .spawn(move || match local_runtime(blocking) {
+                Ok(runtime) => {
+                    drop(ready.send(Ok(())));
+                    runtime.block_on(tasks(&router).run(router, inbox, stopped));
                     // Blocking tools that are still at it are left behind.
                     runtime.shutdown_background();
                 }
+                Err(error) => drop(ready.send(Err(error))),
             })?;
         Ok(Self {
             sockets,
@@ -320,6 +313,14 @@ impl Tasks {
         state.shared().set_task(task.abort_handle());
         self.connections.insert(state);
     }
+}
+
+/// Creates the runtime of this thread. Its tasks stay on the thread, so what they share needs no locks.
+fn local_runtime(blocking_threads: usize) -> io::Result<LocalRuntime> {
+    runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(blocking_threads)
+        .build_local(LocalOptions::default())
 }
 
 /// Returns true if the client has closed its connection already, so that it needs no setup.
