@@ -39,7 +39,7 @@ pub(crate) struct ConnectionState {
     retire_at: Cell<u32>,
     trust: Reputation,
     h1: H1State,
-    pub h2: H2State,
+    h2: H2State,
 }
 
 /// Value of [`ConnectionState::retire_at`] that closes the connection after its next response, regardless of its age.
