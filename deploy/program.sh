@@ -72,28 +72,13 @@ LLVM_PROFILE_FILE="$profile/%p-%m.profraw" deploy/train.sh "$output/instrumented
 awk '{ printf "-Cllvm-args=-force-remove-attribute=%s:optsize\n-Cllvm-args=-force-remove-attribute=%s:minsize\n", $0, $0 }' \
     "$profile/often" > "$profile/often.args"
 
-# All functions that ran, those first that ran in each process of the training: what every start and every call needs. Of
-# these, the ones that ran often come first.
-for run in "$profile"/*.profraw; do
-    "$profdata" merge --output "$profile/run.profdata" "$run"
-    "$profdata" show --covered "$profile/run.profdata" | awk '{ sub(/^.*;/, ""); print }' | sort --unique
-done | sort | uniq --count | awk '
-    NR == FNR { often[$1]; next }
-    { print $1, ($2 in often), $2 }' "$profile/often" - | sort --key=1,1nr --key=2,2nr --stable | cut --delimiter=' ' --fields=3 > "$profile/order"
-
 # A function that has to be small may have other blocks than were counted, and its counts are worth nothing: no reason to warn. A few
 # that are run often lose theirs, too (27 of some 3,000 when it was last looked at); they are built for speed all the same.
 flags="$flags -C profile-use=$profile/merged.profdata -C llvm-args=-no-pgo-warn-mismatch @$profile/often.args"
-# Functions lie in the order of the list, so that a start and a request map few pages of the file. Not every linker can do that.
-order="-C link-arg=-Wl,--symbol-ordering-file=$profile/order -C link-arg=-Wl,--no-warn-symbol-ordering"
-# shellcheck disable=SC2086 # It is several arguments.
-if echo 'fn main() {}' | rustc --crate-name trial $order -o "$profile/trial" - 2> /dev/null; then
-    flags="$flags $order"
-else
-    echo "the linker cannot order functions; a start maps more pages" >&2
-fi
 # Nothing that is seldom run is copied into its callers.
 flags="$flags -C llvm-args=-inlinecold-threshold=5 -C llvm-args=-inline-cold-callsite-threshold=5"
-# What has been compiled for size is linked, as one, for speed where it may.
-CARGO_TARGET_DIR="$output/profiled" RUSTFLAGS="$flags" cargo auditable rustc "${arguments[@]}" --bin longshore -- -C opt-level=3
+# What has been compiled for size is linked, as one, for speed where it may. The linker puts functions in the order in which servers
+# need them.
+CARGO_TARGET_DIR="$output/profiled" RUSTFLAGS="$flags" cargo auditable rustc "${arguments[@]}" --bin longshore -- \
+    -C opt-level=3 -C linker="$PWD/deploy/link.sh"
 echo "$output/profiled/$program"

@@ -8,7 +8,8 @@
 # not answered as it should be.
 set -euo pipefail
 program=$1
-requests=3000
+# Of each kind.
+requests="${REQUESTS:-3000}"
 folder="$(mktemp -d)"
 servers=() programs=()
 clean_up() {
@@ -157,8 +158,10 @@ every_message() { # NAME...: also sent within a session
 one=(--h1 --clients 16 --max-concurrent-streams 1)
 two=(--clients 2 --max-concurrent-streams 32)
 
-# One that is only started and called once: what runs here is what every start needs.
-scheme=http proof=() first="$(free_port)"
+# One that is only started, and one that is called once as well: what runs here is what every start and every call needs.
+scheme=http proof=() idle="$(free_port)"
+starts idle "$idle" --toolset demo
+first="$(free_port)"
 starts first "$first" --toolset demo
 url="http://127.0.0.1:$first/mcp"
 opens

@@ -40,12 +40,16 @@ pub use system::System;
 impl Probe {
     /// Returns true in a container or on a platform, which control network access to the process.
     pub fn is_in_container(&self) -> bool {
-        container::detect(self).is_some() || self.is_orchestrated()
+        self.environment().container.is_some() || self.is_orchestrated()
     }
 
     /// Returns true if an orchestrator runs the process, for example Kubernetes or Cloud Run.
     pub fn is_orchestrated(&self) -> bool {
         self.variable("KUBERNETES_SERVICE_HOST").is_some()
-            || cloud::detect(self).is_some_and(|cloud| cloud.value.is_managed())
+            || self
+                .environment()
+                .cloud
+                .as_ref()
+                .is_some_and(|cloud| cloud.value.is_managed())
     }
 }

@@ -58,15 +58,20 @@ fn by_image(probe: &Probe) -> Option<Detection<String>> {
 }
 
 fn by_manifest(probe: &Probe) -> Option<Detection<String>> {
-    let from_toml = |file: &str, table: &str| seen(name_in_table(&probe.read(file)?, table)?, file);
-    from_toml("Cargo.toml", "[package]")
+    let from_toml = |file: &str, tables: &[&str]| {
+        let text = probe.read(file)?;
+        let mut names = tables
+            .iter()
+            .filter_map(|table| name_in_table(&text, table));
+        names.find_map(|name| seen(name, file))
+    };
+    from_toml("Cargo.toml", &["[package]"])
         .or_else(|| {
             let text = probe.read("package.json")?;
             let document: serde_json::Value = serde_json::from_str(&text).ok()?;
             seen(document.get("name")?.as_str()?, "package.json")
         })
-        .or_else(|| from_toml("pyproject.toml", "[project]"))
-        .or_else(|| from_toml("pyproject.toml", "[tool.poetry]"))
+        .or_else(|| from_toml("pyproject.toml", &["[project]", "[tool.poetry]"]))
 }
 
 /// Returns the string at `name` in a table of a TOML manifest. A line scan is enough, because these tables have their
