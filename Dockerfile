@@ -19,7 +19,7 @@ ARG FROM=build
 FROM rust:${RUST}-slim-${DEBIAN} AS toolchain
 # `deploy/program.sh` says what for.
 RUN apt-get update \
-    && apt-get install --yes --no-install-recommends build-essential ca-certificates cmake curl nghttp2-client openssl \
+    && apt-get install --yes --no-install-recommends build-essential ca-certificates cmake curl nghttp2-client openssl valgrind \
     && rm -rf /var/lib/apt/lists/* \
     && rustup component add llvm-tools \
     && cargo install --locked cargo-auditable --version 0.7.7

@@ -10,7 +10,8 @@ folder="$(cd "$(dirname "$0")" && pwd)"
 compiler="${CC:-cc}"
 once() {
     echo "functions stay in the compiler's order, and a start maps more pages: $*" >&2
-    exec "$compiler" "${arguments[@]}"
+    "$compiler" "${arguments[@]}"
+    exit
 }
 
 arguments=("$@") output=""
@@ -18,7 +19,7 @@ while [ $# -gt 0 ]; do
     [ "$1" != -o ] || output=$2
     shift
 done
-work="$(mktemp -d)"
+work="$(mktemp --directory --tmpdir="$(dirname "$output")" order-XXXXXX)"
 trap 'rm -rf "$work"' EXIT
 order=("-Wl,--symbol-ordering-file=$work/order" "-Wl,--no-warn-symbol-ordering")
 

@@ -6,7 +6,8 @@
 #   deploy/program.sh dependencies    builds only what the first build depends on, for a layer of its own
 #
 # FEATURES says which features are added, `git,sql` unless it is set. Needs `cargo auditable`, what `deploy/train.sh`
-# needs, and llvm-profdata of the compiler's LLVM: `rustup component add llvm-tools`, or Debian's package llvm-22.
+# needs, and llvm-profdata of the compiler's LLVM: `rustup component add llvm-tools`, or Debian's package llvm-22. With valgrind
+# its functions are also put in order (`deploy/link.sh`).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what="${1:-all}"

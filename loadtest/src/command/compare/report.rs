@@ -83,10 +83,21 @@ impl Figures {
 /// Prints the description of the run and the table header.
 pub(super) fn print_header(arguments: &Arguments) {
     println!(
-        "{} rounds of {} s in turn, servers on core {}, generator on core {}; medians\n",
-        arguments.rounds, arguments.seconds, arguments.server_core, arguments.generator_core
+        "{} rounds of {} s in turn, servers on core {}, generator on core {}; medians{}\n",
+        arguments.rounds,
+        arguments.seconds,
+        arguments.server_core,
+        arguments.generator_core,
+        congestion_control()
     );
     print_columns();
+}
+
+/// Names the kernel's congestion control, which affects large responses: `bbr` sets timers for each of them.
+fn congestion_control() -> String {
+    std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control")
+        .map(|name| format!("; congestion control {}", name.trim()))
+        .unwrap_or_default()
 }
 
 /// Prints the table header.
