@@ -197,14 +197,12 @@ fn reserve() -> Option<File> {
 /// The configured number, or what the process may have open less a reserve.
 fn max_connections(limits: &HttpLimits) -> usize {
     const RESERVE: usize = 512;
-    let files = std::fs::read_to_string("/proc/self/limits")
-        .ok()
-        .and_then(|limits| {
-            let line = limits
-                .lines()
-                .find(|line| line.starts_with("Max open files"))?;
-            line.split_whitespace().nth(3)?.parse::<usize>().ok()
-        });
+    #[cfg(unix)]
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile)
+        .current
+        .and_then(|files| usize::try_from(files).ok());
+    #[cfg(not(unix))]
+    let files = None::<usize>;
     match files {
         Some(files) => limits
             .connections

@@ -2,22 +2,27 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Zero until they were counted.
-static COUNTED: AtomicUsize = AtomicUsize::new(0);
+use super::{Probe, System};
 
-/// Returns the number of cores that this process can use, or 1 if it is unknown.
+/// Zero until the environment was read.
+static KNOWN: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns the number of cores that this process can use, with parts of a core rounded up, or 1 if it is unknown.
 ///
-/// They are counted once, since the limit of a container is in files, and again by [`recount`].
+/// It is that of the last time that the environment was read, at the start or for a reload.
 pub fn cores() -> usize {
-    match COUNTED.load(Ordering::Relaxed) {
-        0 => recount().max(1),
+    match KNOWN.load(Ordering::Relaxed) {
+        0 => of(&Probe::real().environment().system),
         cores => cores,
     }
 }
 
-/// Counts them again, as the limit of a container can change. Returns 0 if the number is unknown.
-pub(super) fn recount() -> usize {
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    COUNTED.store(cores, Ordering::Relaxed);
-    cores
+/// Keeps the number of cores of the real environment.
+pub(super) fn keep(system: &System) {
+    KNOWN.store(of(system), Ordering::Relaxed);
+}
+
+fn of(system: &System) -> usize {
+    let millis = system.cpu_millis.as_ref().map_or(0, |cpu| cpu.value);
+    usize::try_from(millis.div_ceil(1000)).map_or(usize::MAX, |cores| cores.max(1))
 }

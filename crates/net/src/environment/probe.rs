@@ -36,7 +36,7 @@ impl Default for Files {
 /// CPU cores and memory of the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
-    /// Available cores; 0 if unknown.
+    /// Cores that the process may run on, whatever share of their time it may use; 0 if unknown.
     pub cores: usize,
     /// Physical memory in bytes; 0 if unknown.
     pub memory_bytes: u64,
@@ -70,17 +70,19 @@ impl Probe {
         let utf8 = |(key, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((key.into_string().ok()?, value.into_string().ok()?))
         };
-        Self {
+        let probe = Self {
             variables: std::env::vars_os().filter_map(utf8).collect(),
             files: Files::Real,
             machine: Machine {
-                cores: super::cores::recount(),
+                cores: cores_of_machine(),
                 memory_bytes: memory_built_in(),
             },
             standard_streams: real_streams(),
             at_terminal: std::io::IsTerminal::is_terminal(&std::io::stderr()),
             environment: OnceLock::new(),
-        }
+        };
+        super::cores::keep(&probe.environment().system);
+        probe
     }
 
     /// An environment with these variables and no files.
@@ -195,6 +197,16 @@ impl Probe {
             Files::Real => Path::new(path).exists(),
         }
     }
+}
+
+/// Counts them without the limit of a control group, which [`Environment::detect`] finds with its evidence.
+fn cores_of_machine() -> usize {
+    // Fails with more cores than fit the set of the C library.
+    #[cfg(target_os = "linux")]
+    if let Ok(cores) = rustix::thread::sched_getaffinity(None) {
+        return cores.count() as usize;
+    }
+    std::thread::available_parallelism().map_or(0, usize::from)
 }
 
 #[cfg(target_os = "linux")]
