@@ -32,7 +32,7 @@ done
 
 # Nothing unwinds through C. The cryptographic library takes its own variable instead of the general one; .cargo/config.toml says
 # what is in both otherwise.
-export CFLAGS="${CFLAGS:--DMI_DEFAULT_ARENA_RESERVE=65536L} -fno-asynchronous-unwind-tables -fno-omit-frame-pointer"
+export CFLAGS="${CFLAGS:--DMI_DEFAULT_ARENA_RESERVE=65536L -DMI_NO_GETENV=1} -fno-asynchronous-unwind-tables -fno-omit-frame-pointer"
 export AWS_LC_SYS_CFLAGS="${AWS_LC_SYS_CFLAGS:--DMY_ASSEMBLER_IS_TOO_OLD_FOR_512AVX=1} $CFLAGS"
 
 # Functions have to have the same names in both builds, and those of this package have other ones under `cargo auditable`.
