@@ -81,5 +81,5 @@ flags="$flags -C llvm-args=-inlinecold-threshold=5 -C llvm-args=-inline-cold-cal
 # What has been compiled for size is linked, as one, for speed where it may. The linker puts functions in the order in which servers
 # need them.
 CARGO_TARGET_DIR="$output/profiled" RUSTFLAGS="$flags" cargo auditable rustc "${arguments[@]}" --bin longshore -- \
-    -C opt-level=3 -C linker="$PWD/deploy/link.sh"
+    -C opt-level=3 -C linker="$PWD/deploy/link.sh" -C linker-flavor=gcc
 echo "$output/profiled/$program"

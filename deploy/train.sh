@@ -93,8 +93,8 @@ issues() { # PORT: its keys, whatever is asked for
 starts() { # NAME PORT ARGUMENT...
     local name=$1 port=$2
     shift 2
-    env -i PATH="$PATH" HOME="$folder" LLVM_PROFILE_FILE="${LLVM_PROFILE_FILE:-}" LONGSHORE_LIMITS__INITIALIZE_PER_MINUTE=0 \
-        "$program" run --workers 1 --host 127.0.0.1 --port "$port" "$@" > "$folder/$name.log" 2>&1 &
+    env -i PATH="$PATH" HOME="$folder" LLVM_PROFILE_FILE="${LLVM_PROFILE_FILE:-}" "${settings[@]}" \
+        "$program" run --host 127.0.0.1 --port "$port" "$@" > "$folder/$name.log" 2>&1 &
     servers+=($!) programs+=($!)
     for _ in $(seq 300); do
         kill -0 "${servers[-1]}" 2> /dev/null || fails "the server $name did not start"
@@ -159,16 +159,19 @@ one=(--h1 --clients 16 --max-concurrent-streams 1)
 two=(--clients 2 --max-concurrent-streams 32)
 
 # One that is only started, and one that is called once as well: what runs here is what every start and every call needs.
-scheme=http proof=() idle="$(free_port)"
+scheme=http proof=() settings=() idle="$(free_port)"
 starts idle "$idle" --toolset demo
 first="$(free_port)"
 starts first "$first" --toolset demo
 url="http://127.0.0.1:$first/mcp"
 opens
-[[ "$(asks call)" == *'"result"'* ]] || fails "the first call had no result"
+for connection in keep-alive close; do
+    headers+=(--header "connection: $connection")
+    [[ "$(asks call)" == *'"result"'* ]] || fails "the first call had no result"
+done
 
 # One without authentication.
-near="$(free_port)"
+settings=(LONGSHORE_WORKERS=1 LONGSHORE_LIMITS__INITIALIZE_PER_MINUTE=0) near="$(free_port)"
 starts near "$near" --toolset demo
 url="http://127.0.0.1:$near/mcp"
 for version in one two; do
