@@ -8,7 +8,6 @@ mod clock;
 mod cloud;
 mod conflict;
 mod container;
-mod cores;
 mod detect;
 mod kind;
 mod list;
@@ -26,7 +25,6 @@ pub use clock::{seconds_since_1970, unix_seconds};
 pub use cloud::{Platform, Provider};
 pub use conflict::{Conflict, Conflicts};
 pub use container::Container;
-pub use cores::cores;
 pub use detect::{Detected, Detection, Environment};
 pub use kind::Kind;
 pub use list::list;
@@ -35,7 +33,7 @@ pub use probe::{Machine, Probe, StandardStreams};
 pub use resource::instance_name;
 pub use secret::Secret;
 pub use secret::{MASK, SAMPLES};
-pub use system::System;
+pub use system::{System, cores};
 
 impl Probe {
     /// Returns true in a container or on a platform, which control network access to the process.

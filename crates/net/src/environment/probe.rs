@@ -81,7 +81,7 @@ impl Probe {
             at_terminal: std::io::IsTerminal::is_terminal(&std::io::stderr()),
             environment: OnceLock::new(),
         };
-        super::cores::keep(&probe.environment().system);
+        super::system::keep_cores(&probe.environment().system);
         probe
     }
 

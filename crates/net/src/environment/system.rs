@@ -1,5 +1,7 @@
 //! Detection of CPU and memory limits, from control groups or else from the machine.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::{Detection, Probe};
 
 /// Resources that the process may use.
@@ -40,10 +42,16 @@ pub(super) fn detect(probe: &Probe) -> System {
 }
 
 impl System {
+    /// Number of cores, with parts of a core rounded up, or 1 if it is unknown.
+    fn cores(&self) -> usize {
+        let millis = self.cpu_millis.as_ref().map_or(0, |cpu| cpu.value);
+        usize::try_from(millis.div_ceil(1000)).map_or(usize::MAX, |cores| cores.max(1))
+    }
+
     /// Number of worker threads: one per core, rounded up, within the available memory.
     pub fn parallelism(&self) -> Option<Detection<u64>> {
         let cpu = self.cpu_millis.as_ref()?;
-        let cores = cpu.value.div_ceil(1000).max(1);
+        let cores = self.cores() as u64;
         if let Some(memory) = &self.memory_bytes {
             let fitting = (memory.value / WORKER_BYTES).max(1);
             if fitting < cores {
@@ -57,6 +65,24 @@ impl System {
         }
         Some(Detection::new(cores, cpu.evidence.clone()))
     }
+}
+
+/// Zero until the environment was read.
+static CORES: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns the number of cores that this process can use, with parts of a core rounded up, or 1 if it is unknown.
+///
+/// It is that of the last time that the environment was read, at the start or for a reload.
+pub fn cores() -> usize {
+    match CORES.load(Ordering::Relaxed) {
+        0 => Probe::real().environment().system.cores(),
+        cores => cores,
+    }
+}
+
+/// Keeps the number of cores of the real environment.
+pub(super) fn keep_cores(system: &System) {
+    CORES.store(system.cores(), Ordering::Relaxed);
 }
 
 /// Memory that a worker needs: runtime, connection buffers and its share of caches.
