@@ -4,12 +4,13 @@
 #
 #   deploy/link.sh ARGUMENT...      those of a C compiler that links
 #
-# Without valgrind, and with a linker that cannot order functions, the program is linked once.
+# Without valgrind, and with a linker that cannot order functions, the program is linked once. The reason goes to the file LINK_LOG, since rustc
+# shows nothing that a successful linker says.
 set -euo pipefail
 folder="$(cd "$(dirname "$0")" && pwd)"
 compiler="${CC:-cc}"
 once() {
-    echo "functions stay in the compiler's order, and a start maps more pages: $*" >&2
+    echo "functions stay in the compiler's order, and a start maps more pages: $*" | tee -a "${LINK_LOG:-/dev/null}" >&2
     "$compiler" "${arguments[@]}"
     exit
 }

@@ -80,6 +80,9 @@ flags="$flags -C profile-use=$profile/merged.profdata -C llvm-args=-no-pgo-warn-
 flags="$flags -C llvm-args=-inlinecold-threshold=5 -C llvm-args=-inline-cold-callsite-threshold=5"
 # What has been compiled for size is linked, as one, for speed where it may. The linker puts functions in the order in which servers
 # need them.
+export LINK_LOG="$profile/link.log"
+: > "$LINK_LOG"
 CARGO_TARGET_DIR="$output/profiled" RUSTFLAGS="$flags" cargo auditable rustc "${arguments[@]}" --bin longshore -- \
     -C opt-level=3 -C linker="$PWD/deploy/link.sh" -C linker-flavor=gcc
+cat "$LINK_LOG" >&2
 echo "$output/profiled/$program"
