@@ -4,8 +4,8 @@
 #
 #   deploy/link.sh ARGUMENT...      those of a C compiler that links
 #
-# Without valgrind, and with a linker that cannot order functions, the program is linked once. The reason goes to the file LINK_LOG, since rustc
-# shows nothing that a successful linker says.
+# Without valgrind, and with a linker that cannot order functions, the program is linked once. The reason goes to the file
+# LINK_LOG, since rustc shows nothing that a successful linker says.
 set -euo pipefail
 folder="$(cd "$(dirname "$0")" && pwd)"
 compiler="${CC:-cc}"
