@@ -234,12 +234,16 @@ impl CallContext {
 
     /// Sends a progress notification outside async code.
     pub fn report_progress(&self, progress: f64, total: Option<f64>, message: &str) {
-        self.outlet.progress(progress, total, message);
+        if !self.replay.is_muted() {
+            self.outlet.progress(progress, total, message);
+        }
     }
 
     /// Sends a log message outside async code.
     pub fn send_log<T: Serialize + ?Sized>(&self, level: LogLevel, data: &T) {
-        self.outlet.log(level, data);
+        if !self.replay.is_muted() {
+            self.outlet.log(level, data);
+        }
     }
 
     /// Sends a log message to the client, if it has requested messages of this level.
@@ -284,7 +288,8 @@ impl CallContext {
     /// ```
     ///
     /// The result is recorded with the responses, and returned immediately from then on. Steps with the same name are
-    /// distinguished by their order. An error is not recorded, and fails the call as usual. A running step delays the
+    /// distinguished by their order. An error is not recorded and fails the call as usual; if the tool goes on instead, the
+    /// next step of that name takes its place, and in later rounds it runs again. A running step delays the
     /// end of the call, so its result is never lost to a client request. Up to 2025-11-25 a tool is not replayed, and
     /// the effect just runs.
     ///
@@ -318,7 +323,7 @@ impl CallContext {
     /// Runs a [`step`](Self::step) *at most once*, even if a client repeats an old request state.
     ///
     /// The step is claimed in the shared state before it runs. A second run from the same responses fails with
-    /// [`StepError::AlreadyRun`], also if the effect failed the first time or the server stopped during it. A client that
+    /// [`StepError::AlreadyRun`], also if the effect failed the first time, was dropped, or the server stopped during it. A client that
     /// starts over makes a new call, to which this does not apply.
     ///
     /// With a [`State`](crate::state::State) in memory, the guarantee holds within one process and until it ends. If the

@@ -305,6 +305,31 @@ fn mrtr_07_a_step_that_is_taken_at_most_once_is_not_taken_for_an_old_state() {
     }
 }
 
+static PAID: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+
+/// Pays, which fails, and asks whether to go on.
+#[longshore::tool]
+async fn pay(context: &longshore::CallContext) -> Result<String, longshore::ToolError> {
+    let pay = async {
+        PAID.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        Err::<u32, _>(longshore::ToolError::new("no answer from the bank"))
+    };
+    let failed = context.step_once("pay", pay).await.expect_err("it fails");
+    context.elicit::<super::Name>("Go on?").await?;
+    Ok(failed.message().to_owned())
+}
+
+#[test]
+fn mrtr_07_a_step_that_is_taken_at_most_once_and_failed_is_not_taken_in_the_next_round() {
+    let server = Serve::new().app(|_| App::new().tool(pay)).start();
+    let first = call("pay");
+    let asked = first.send(&server).result();
+    let second = retry(&first, &asked, all_answers(&asked));
+    let done = second.send(&server).result();
+    assert!(text(&done).contains("run before"), "{done}");
+    assert_eq!(PAID.load(std::sync::atomic::Ordering::SeqCst), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_asks_something_else_when_it_runs_again_fails() {
     let server = harness(Revision::V2026_07_28).on_client_request(answers);

@@ -92,6 +92,15 @@ impl Journal {
         JournalKey { kind, digest, nth }
     }
 
+    /// Gives the last key of its kind and digest out again.
+    pub(super) fn take_back(&mut self, key: JournalKey) {
+        if let Some(occurrences) = self.occurrences.get_mut(&(key.kind, key.digest))
+            && *occurrences == key.nth + 1
+        {
+            *occurrences = key.nth;
+        }
+    }
+
     /// Returns the value of a key, if there is one.
     pub(super) fn read(&mut self, key: JournalKey) -> Option<Recorded> {
         let entry = self.entries.get_mut(&key)?;

@@ -3,6 +3,7 @@
 mod journal_state;
 
 use std::fmt::{self, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -33,6 +34,8 @@ pub struct ReplaySession {
     /// Task that polls the call. Other tasks of the tool wake it when they open requests.
     driver: AtomicWaker,
     task: TaskPhase,
+    /// True once the call has ended. Its tool may have left tasks behind.
+    ended: AtomicBool,
 }
 
 /// Position of a call in its journal.
@@ -150,11 +153,13 @@ impl ReplaySession {
             replay,
             driver,
             task,
+            ended,
         } = self;
         *client = Client::default();
         drop(replay.take());
         *driver = AtomicWaker::new();
         *task = TaskPhase::default();
+        *ended = AtomicBool::new(false);
     }
 
     // The client.
@@ -240,6 +245,9 @@ impl ReplaySession {
         params: Box<str>,
     ) -> Result<OpenOutcome, ClientRequestError> {
         self.client.check_reachable()?;
+        if self.ended.load(Ordering::Acquire) {
+            return Err(ClientRequestError::Ended);
+        }
         let (opened, is_waiting) = {
             let mut replay = self.start();
             let opened = replay.open_request(kind, digest, name, params)?;
@@ -274,12 +282,13 @@ impl ReplaySession {
         }
     }
 
-    /// Ends a step, and records its result if it has succeeded.
+    /// Ends a step, and records its result. Without one, the next step of its name takes its place.
     pub(super) fn end_step(&self, key: JournalKey, result: Option<Box<str>>) {
         if let Some(mut replay) = self.started() {
             replay.running_steps -= 1;
-            if let Some(result) = result {
-                replay.journal.record(key, result);
+            match result {
+                Some(result) => replay.journal.record(key, result),
+                None => replay.journal.take_back(key),
             }
         }
         self.wake_driver();
@@ -387,6 +396,7 @@ impl ReplaySession {
     /// Tasks that the tool has left behind get [`ClientRequestError::Ended`].
     #[inline]
     pub fn close(&self) -> Option<ReplayError> {
+        self.ended.store(true, Ordering::Release);
         close(self.replay.get()?)
     }
 

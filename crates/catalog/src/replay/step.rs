@@ -32,6 +32,9 @@ pub enum StepError {
 /// Kind of a step in journal keys. The kinds of requests are 1 to 3.
 const STEP: u8 = 4;
 
+/// Record of a step that runs at most once, and has failed or was dropped. No JSON text is empty.
+const WITHOUT_RESULT: &str = "";
+
 /// Guarantee of a step whose result is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepGuarantee {
@@ -55,6 +58,7 @@ where
         return effect.await;
     }
     let key = match session.begin_step(STEP, short_digest(&[name.as_bytes()])) {
+        Ok(recorded) if *recorded == *WITHOUT_RESULT => return Err(StepError::AlreadyRun.into()),
         Ok(recorded) => {
             return serde_json::from_str(&recorded).map_err(|error| {
                 session.fail(ReplayError::NonDeterminism(format!(
@@ -72,6 +76,7 @@ where
     };
     if guarantee == StepGuarantee::AtMostOnce {
         running.claim().await?;
+        running.result = Some(WITHOUT_RESULT.into());
     }
     let value = effect.await?;
     let text = serde_json::to_string(&value).map_err(StepError::Serialize)?;
@@ -79,15 +84,17 @@ where
     Ok(value)
 }
 
-/// A step that is running. Dropping it records its result, if it has one.
+/// A step that is running. Dropping it ends the step.
 struct RunningStep<'c> {
     session: &'c ReplaySession,
     key: JournalKey,
+    /// What is recorded.
     result: Option<Box<str>>,
 }
 
 impl RunningStep<'_> {
-    /// Claims the step in the shared state, so that no other call with the same responses runs it.
+    /// Claims the step in the shared state, so that no other round with the same responses runs it. In a first round, only
+    /// the journal tells later ones that it has run.
     async fn claim(&self) -> Result<(), StepError> {
         let Some((store, name)) = self.session.step_claim(self.key) else {
             return Ok(());

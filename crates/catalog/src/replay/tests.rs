@@ -1,12 +1,20 @@
 //! What a tool may observe of its journal, in any order of reading.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use proptest::prelude::*;
 
 use super::journal::{InputResponses, Journal};
 use super::session::OpenOutcome;
-use super::{Client, ReplayError, ReplaySession, RequestKind, StatelessRequest, Suspension};
+use super::{
+    Client, ClientRequestError, ReplayError, ReplaySession, RequestKind, StatelessRequest,
+    StepGuarantee, Suspension, run_step,
+};
+use crate::catalog::ToolError;
 use crate::protocol::message::{Message, Payload};
 use crate::seal::RequestName;
+use crate::state::{Memory, SharedState};
 
 /// Kinds and digests of the requests and steps of a round. Equal ones occur.
 fn rounds() -> impl Strategy<Value = Vec<(u8, [u8; 16])>> {
@@ -57,14 +65,17 @@ proptest! {
     }
 }
 
-fn stateless() -> ReplaySession {
+fn client() -> Client {
     let body = br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"}}"#;
     let body = bytes::Bytes::from_static(body);
     let Ok(Payload::Single(Message::Request(request))) = Payload::read(&body) else {
         panic!("a request");
     };
-    let request = StatelessRequest::new("tools/call", &body, &request);
-    ReplaySession::new(Client::Stateless(request))
+    Client::Stateless(StatelessRequest::new("tools/call", &body, &request))
+}
+
+fn stateless() -> ReplaySession {
+    ReplaySession::new(client())
 }
 
 fn open(session: &ReplaySession, digest: u8) -> OpenOutcome {
@@ -135,4 +146,66 @@ fn a_failed_replay_replaces_the_result_of_the_call() {
         Some(ReplayError::NonDeterminism(text)) => assert_eq!(text, "first"),
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn a_request_after_the_end_of_a_call_that_has_sent_none_fails() {
+    let mut session = stateless();
+    assert!(session.close().is_none());
+    let late = session.open_request(RequestKind::Roots, [1; 16], None, "{}".into());
+    assert!(matches!(late, Err(ClientRequestError::Ended)));
+    assert!(!session.is_used());
+    // The state is used again for the next call.
+    session.vacate();
+    assert!(session.close().is_none());
+}
+
+/// Runs a step that succeeds or fails.
+async fn step(
+    session: &ReplaySession,
+    guarantee: StepGuarantee,
+    result: Option<u32>,
+) -> Result<u32, ToolError> {
+    let effect = async { result.ok_or_else(|| ToolError::new("failed")) };
+    run_step(session, "charge", guarantee, effect).await
+}
+
+/// Suspends a first round, and returns the session of the next one.
+fn next_round(session: &ReplaySession) -> ReplaySession {
+    let OpenOutcome::Pending(_) = open(session, 1) else {
+        panic!("nothing is recorded");
+    };
+    let Some(Suspension::InputRequired(round)) = session.suspension() else {
+        panic!("the call waits for its client");
+    };
+    let claims = SharedState::new(Arc::new(Memory::new(1 << 20)), Duration::from_secs(1));
+    ReplaySession::resumed(client(), Some(round.state), InputResponses::new(), claims)
+}
+
+#[tokio::test]
+async fn mrtr_07_a_step_that_failed_in_the_first_round_and_runs_at_most_once_does_not_run_again() {
+    let session = stateless();
+    step(&session, StepGuarantee::AtMostOnce, None)
+        .await
+        .expect_err("the effect fails");
+    let next = next_round(&session);
+    let again = step(&next, StepGuarantee::AtMostOnce, Some(1)).await;
+    assert!(
+        again
+            .expect_err("it has run")
+            .message()
+            .contains("run before")
+    );
+}
+
+#[tokio::test]
+async fn an_attempt_that_succeeded_after_failed_ones_is_the_result_in_later_rounds() {
+    let session = stateless();
+    for result in [None, None, Some(7)] {
+        let attempt = step(&session, StepGuarantee::AtLeastOnce, result).await;
+        assert_eq!(attempt.ok(), result);
+    }
+    let next = next_round(&session);
+    let first = step(&next, StepGuarantee::AtLeastOnce, None).await;
+    assert_eq!(first.ok(), Some(7));
 }
