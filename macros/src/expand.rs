@@ -246,7 +246,7 @@ fn traits() -> TokenStream {
     quote! {
         use ::longshore::__private::{
             FinishKnown as _, FinishOther as _, FinishSerialize as _, SplitDisplay as _,
-            SplitError as _, SplitNothing as _, SplitOther as _,
+            SplitDynamic as _, SplitError as _, SplitNothing as _, SplitOther as _,
         };
     }
 }
@@ -265,9 +265,9 @@ fn tool_impl(tool: &ToolFn, carrier: &Carrier) -> TokenStream {
     // The span puts the error of a missing trait at the type.
     let finish = quote_spanned! {returns.span()=>
         let __longshore_returns = ::longshore::__private::Returns::<#returns>::new();
-        let __longshore_success = (&&&&__longshore_returns).__longshore_success();
+        let __longshore_success = (&&&&&__longshore_returns).__longshore_success();
         (&&&__longshore_success).__longshore_output(
-            (&&&&__longshore_returns).__longshore_split(__longshore_returned)
+            (&&&&&__longshore_returns).__longshore_split(__longshore_returned)
         )
     };
     let Carrier {
@@ -402,7 +402,7 @@ fn described(tool: &ToolFn, name: &str, arguments: &TokenStream) -> TokenStream 
                 #(#meta)*,
             {
                 let __longshore_returns = ::longshore::__private::Returns::<#returns>::new();
-                let __longshore_success = (&&&&__longshore_returns).__longshore_success();
+                let __longshore_success = (&&&&&__longshore_returns).__longshore_success();
                 (&&&__longshore_success).__longshore_schema()
             },
         )

@@ -129,7 +129,7 @@ fn kind(resource: &ResourceFn) -> (TokenStream, TokenStream) {
 fn resource_traits() -> TokenStream {
     quote! {
         use ::longshore::__private::{
-            AnswerDisplay as _, AnswerError as _, AnswerOther as _, AnswerPlain as _,
+            AnswerDisplay as _, AnswerDynamic as _, AnswerError as _, AnswerOther as _, AnswerPlain as _,
             ContentsBytes as _, ContentsKnown as _, ContentsOption as _, ContentsOther as _,
         };
     }
@@ -229,7 +229,7 @@ fn answered<O>(offered: &Function<O>, error: &TokenStream) -> TokenStream {
             #returns,
             ::longshore::__private::#error
         >::new();
-        let __longshore_success = (&&&&__longshore_answer).__longshore_answer(__longshore_returned)?;
+        let __longshore_success = (&&&&&__longshore_answer).__longshore_answer(__longshore_returned)?;
     };
     let extract = extract(offered);
     let resolve = resolve(offered);

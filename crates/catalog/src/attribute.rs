@@ -7,11 +7,13 @@
 
 pub mod offers;
 
+use std::error::Error;
 use std::fmt::Display;
 use std::marker::PhantomData;
 
 use serde::Serialize;
 use serde_json::Value;
+use tokio::task::AbortHandle;
 
 use crate::catalog::typed::structured;
 use crate::catalog::{IntoOutput, Output};
@@ -60,13 +62,48 @@ pub trait SplitError<T, E> {
     fn __longshore_split(&self, returned: Result<T, E>) -> Result<T, ToolError>;
 }
 
-impl<T, E: Into<ToolError>> SplitError<T, E> for &&&Returns<Result<T, E>> {
+impl<T, E: Into<ToolError>> SplitError<T, E> for &&&&Returns<Result<T, E>> {
     fn __longshore_split(&self, returned: Result<T, E>) -> Result<T, ToolError> {
         returned.map_err(Into::into)
     }
 }
 
-/// `Result<T, E>` whose error is at least words: `String`, `Box<dyn Error>`, `anyhow::Error`.
+/// `Result<T, E>` whose error holds one of any type: `Box<dyn Error>`, `anyhow::Error`.
+pub trait SplitDynamic<T, E> {
+    fn __longshore_success(&self) -> Returns<T> {
+        Returns::new()
+    }
+    fn __longshore_split(&self, returned: Result<T, E>) -> Result<T, ToolError>;
+}
+
+impl<T, E, D> SplitDynamic<T, E> for &&&Returns<Result<T, E>>
+where
+    E: Deref<Target = D>,
+    D: DynamicError + ?Sized,
+{
+    fn __longshore_split(&self, returned: Result<T, E>) -> Result<T, ToolError> {
+        returned.map_err(|e| ToolError::from_dynamic(e.as_error()))
+    }
+}
+
+/// An error of any type.
+pub trait DynamicError {
+    fn as_error(&self) -> &(dyn Error + 'static);
+}
+
+impl DynamicError for dyn Error {
+    fn as_error(&self) -> &(dyn Error + 'static) {
+        self
+    }
+}
+
+impl DynamicError for dyn Error + Send + Sync {
+    fn as_error(&self) -> &(dyn Error + 'static) {
+        self
+    }
+}
+
+/// `Result<T, E>` whose error is at least words, such as a `String`.
 pub trait SplitDisplay<T, E> {
     fn __longshore_success(&self) -> Returns<T> {
         Returns::new()
@@ -179,13 +216,25 @@ pub const UNBOUND: &str =
 
 // === Functions that block ===
 
-/// Runs `function` on a blocking thread. A panic in it resumes in the caller.
+/// Removes work from the queue of the blocking threads. Work that runs is not affected.
+struct AbortOnDrop(AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Runs `function` on a blocking thread. A panic in it resumes in the caller. If this is dropped, a function that waits for
+/// its thread never runs.
 pub async fn run_blocking<T: Send + 'static>(
     function: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ToolError> {
     // As an object, for a task is much code, and would be compiled for each function.
     let function: Box<dyn FnOnce() -> T + Send> = Box::new(function);
-    match tokio::task::spawn_blocking(function).await {
+    let mut running = tokio::task::spawn_blocking(function);
+    let _abort = AbortOnDrop(running.abort_handle());
+    match (&mut running).await {
         Ok(returned) => Ok(returned),
         Err(failed) => match failed.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),

@@ -215,6 +215,20 @@ impl<E: Error + Send + Sync + 'static> From<E> for ToolError {
 }
 
 impl ToolError {
+    /// Converts an error whose type is not known.
+    pub(crate) fn from_dynamic(error: &(dyn Error + 'static)) -> Self {
+        if let Some(invalid) = error.downcast_ref::<InvalidArguments>() {
+            return Self::from(invalid.clone());
+        }
+        match error.downcast_ref::<ClientRequestError>() {
+            Some(of_client) => Self::from(of_client.clone()),
+            None => Self {
+                foreign: true,
+                ..Self::new(error.to_string())
+            },
+        }
+    }
+
     /// Converts any error.
     pub(crate) fn from_boxed(error: Box<dyn Error + Send + Sync>) -> Self {
         let kind = if error.is::<InvalidArguments>() {

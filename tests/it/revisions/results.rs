@@ -336,6 +336,37 @@ async fn fragile(own_words: bool) -> Result<String, ToolError> {
     Ok(std::fs::read_to_string("/no/such/place/secret-path")?)
 }
 
+/// As `fragile`, with an error of any type.
+#[tool]
+async fn fragile_boxed() -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
+    Ok(std::fs::read_to_string("/no/such/place/secret-path")?)
+}
+
+/// Needs a client that can be asked.
+#[tool]
+async fn asks_boxed(
+    context: &CallContext,
+) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
+    context.roots().await?;
+    Ok("never".to_owned())
+}
+
+#[test]
+fn tool_03_an_error_of_any_type_is_masked_and_keeps_what_the_client_lacks() {
+    let server = Serve::new()
+        .tool(fragile_boxed)
+        .tool(asks_boxed)
+        .configured(|c| c.server.mask_errors = true)
+        .start();
+    let call = |tool: &str, arguments: Value| Stateless::call(tool, arguments).send(&server);
+    let result = call("fragile_boxed", json!({})).result();
+    assert_eq!(
+        result["content"][0]["text"],
+        "the tool failed; the reason is in the server's log"
+    );
+    call("asks_boxed", json!({})).error(400, -32021, "1");
+}
+
 #[test]
 fn tool_03_what_was_not_written_for_the_model_is_told_unless_a_setting_says_otherwise() {
     let told = |masked: bool, own_words: bool| {

@@ -1,18 +1,21 @@
 //! Support for the code that `#[resource]` and `#[prompt]` write; it selects traits as `#[tool]` does.
 
 use std::cell::Cell;
+use std::error::Error;
 use std::fmt::Display;
 use std::future::{Future, ready};
 use std::marker::PhantomData;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::DynamicError;
 use crate::catalog::extract::Rejection;
 use crate::catalog::{
-    CallContext, CompletionRequest, Completions, IntoContents, PromptError, ResourceDefinition,
-    ResourceError,
+    CallContext, ClientRequestError, CompletionRequest, Completions, IntoContents,
+    InvalidParameter, PromptError, ResourceDefinition, ResourceError,
 };
 use crate::protocol::ResourceContents;
 
@@ -28,7 +31,7 @@ impl<T, E> Answer<T, E> {
 }
 
 /// An error of resources or prompts.
-pub trait Fault {
+pub trait Fault: From<InvalidParameter> + From<ClientRequestError> {
     fn in_words(message: String) -> Self;
     fn of_the_server(message: &'static str) -> Self;
 }
@@ -58,9 +61,35 @@ pub trait AnswerError<T, X, E> {
     fn __longshore_answer(&self, returned: Result<T, X>) -> Result<T, E>;
 }
 
-impl<T, X: Into<E>, E> AnswerError<T, X, E> for &&&Answer<Result<T, X>, E> {
+impl<T, X: Into<E>, E> AnswerError<T, X, E> for &&&&Answer<Result<T, X>, E> {
     fn __longshore_answer(&self, returned: Result<T, X>) -> Result<T, E> {
         returned.map_err(Into::into)
+    }
+}
+
+/// `Result<T, X>` whose error holds one of any type.
+pub trait AnswerDynamic<T, X, E> {
+    fn __longshore_answer(&self, returned: Result<T, X>) -> Result<T, E>;
+}
+
+impl<T, X, D, E> AnswerDynamic<T, X, E> for &&&Answer<Result<T, X>, E>
+where
+    X: Deref<Target = D>,
+    D: DynamicError + ?Sized,
+    E: Fault,
+{
+    fn __longshore_answer(&self, returned: Result<T, X>) -> Result<T, E> {
+        returned.map_err(|e| of_dynamic(e.as_error()))
+    }
+}
+
+fn of_dynamic<E: Fault>(error: &(dyn Error + 'static)) -> E {
+    if let Some(invalid) = error.downcast_ref::<InvalidParameter>() {
+        return E::from(invalid.clone());
+    }
+    match error.downcast_ref::<ClientRequestError>() {
+        Some(of_client) => E::from(of_client.clone()),
+        None => E::in_words(error.to_string()),
     }
 }
 

@@ -40,9 +40,11 @@
 //!
 //! # Order
 //!
-//! Extractors run one after the other, in the order of the parameters and before the arguments are read. The first
-//! [`Rejection`] ends the call; a caller that is rejected learns nothing about its arguments. A function with `blocking`
-//! gets its values before it moves to its thread.
+//! Extractors run one after the other, in the order of the parameters and before the arguments become the function's
+//! types. The first [`Rejection`] ends the call. Where a schema says more than the types, such as a range or a pattern, the
+//! server checks the arguments before: a caller that an extractor would reject can learn what is wrong with them. Scopes
+//! that the attribute names are checked before both. A function with `blocking` gets its values before it moves to its
+//! thread.
 //!
 //! A tool that asks its client runs again from its beginning after each answer, and its extractors with it.
 //!

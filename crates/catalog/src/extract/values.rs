@@ -317,7 +317,8 @@ impl FromCall for Log {
 
 /// The time at which the call is cancelled, for timeouts of what it waits for.
 ///
-/// Time in which the call waits for an answer of its client's is added to it later, so it is the earliest time.
+/// It counts from the time at which this value is made: put it before extractors that wait. Time in which the call
+/// waits for an answer of its client's is added to it later.
 ///
 /// ```
 /// use std::time::Duration;
