@@ -218,12 +218,15 @@ fn tool_06_a_result_that_does_not_fit_its_schema_is_not_sent() {
     let call = |tool: &str| Stateless::call(tool, json!({})).send(&server);
     call("wrong").error(200, -32603, "1");
     call("missing").error(200, -32603, "1");
+    let failed = call("failed").result();
+    assert_eq!(failed["content"][0]["text"], "no such city");
+    assert_eq!(failed["isError"], true);
     assert_eq!(call("right").result()["structuredContent"], json!({"n": 1}));
 }
 
 /// Tools by hand, whose results the server checks.
 fn wrong_results() -> Running {
-    let tool = |name: &str, output: Option<Value>| {
+    let tool = |name: &str, output: Result<Value, longshore::Output>| {
         let schema = json!({
             "type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"],
         });
@@ -231,15 +234,22 @@ fn wrong_results() -> Running {
         ByHand { definition, output }
     };
     Serve::new()
-        .tool(tool("wrong", Some(json!({"n": "one"}))))
-        .tool(tool("missing", None))
-        .tool(tool("right", Some(json!({"n": 1}))))
+        .tool(tool("wrong", Ok(json!({"n": "one"}))))
+        .tool(tool(
+            "missing",
+            Err(longshore::Output::text("nothing structured")),
+        ))
+        .tool(tool(
+            "failed",
+            Err(longshore::Output::text("no such city").into_error()),
+        ))
+        .tool(tool("right", Ok(json!({"n": 1}))))
         .start()
 }
 
 struct ByHand {
     definition: longshore::Definition,
-    output: Option<Value>,
+    output: Result<Value, longshore::Output>,
 }
 
 impl longshore::Tool for ByHand {
@@ -253,8 +263,8 @@ impl longshore::Tool for ByHand {
         _: longshore::Arguments,
     ) -> longshore::catalog::CallFuture {
         let output = match &self.output {
-            Some(value) => longshore::Output::structured(value).map_err(ToolError::from),
-            None => Ok(longshore::Output::text("nothing structured")),
+            Ok(value) => longshore::Output::structured(value).map_err(ToolError::from),
+            Err(plain) => Ok(plain.clone()),
         };
         Box::pin(std::future::ready(output))
     }

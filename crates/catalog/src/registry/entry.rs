@@ -116,9 +116,10 @@ impl CatalogTool {
         }
     }
 
-    /// Checks a structured result against the output schema, unless the tool's type vouches for it.
+    /// Checks a structured result against the output schema, unless the tool's type vouches for it, or it says that the tool
+    /// failed.
     pub fn check_output(&self, output: &Output) -> Result<(), String> {
-        let Some(schema) = &self.output else {
+        let (Some(schema), false) = (&self.output, output.is_error) else {
             return Ok(());
         };
         let Some(structured) = &output.structured else {
