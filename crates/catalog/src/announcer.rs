@@ -2,6 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::Notify;
@@ -44,6 +45,8 @@ struct Shared {
     news: Notify,
     /// Further announcers with the same announcements.
     followers: Mutex<Vec<Announcer>>,
+    /// True if no server takes announcements from this one.
+    is_forwarding: AtomicBool,
     /// Subscriptions to resources, counted over all announcers that follow the same leader.
     interest: Mutex<SubscriptionCounts>,
 }
@@ -103,6 +106,18 @@ impl Announcer {
         self.followers().push(follower.clone());
     }
 
+    /// Passes every announcement to another announcer, and keeps none: its application has become a part of the other
+    /// one's.
+    #[doc(hidden)]
+    pub fn forward_to(&self, other: &Self) {
+        self.lead(other);
+        self.0.is_forwarding.store(true, Ordering::Relaxed);
+        let waiting = std::mem::take(&mut *self.waiting());
+        for notice in waiting.notices {
+            other.announce(notice);
+        }
+    }
+
     /// Subscribed resources.
     #[doc(hidden)]
     pub fn interest(&self) -> SubscriptionCounts {
@@ -113,15 +128,17 @@ impl Announcer {
     #[doc(hidden)]
     pub fn announce_alone(&self, notice: ChangeEvent) {
         let mut waiting = self.waiting();
+        if self.0.is_forwarding.load(Ordering::Relaxed) || waiting.known.contains(&notice) {
+            return;
+        }
         if WAITING_MAX <= waiting.notices.len() {
             tracing::warn!(?notice, "too many announcements wait; this one is dropped");
             return;
         }
-        if waiting.known.insert(notice.clone()) {
-            waiting.notices.push_back(notice);
-            drop(waiting);
-            self.0.news.notify_one();
-        }
+        waiting.known.insert(notice.clone());
+        waiting.notices.push_back(notice);
+        drop(waiting);
+        self.0.news.notify_one();
     }
 
     /// Creates a handle that does not keep the server's announcer alive.
@@ -202,6 +219,20 @@ mod tests {
             all(&follower),
             [ChangeEvent::Prompts, ChangeEvent::Resources]
         );
+    }
+
+    #[test]
+    fn an_announcer_that_forwards_keeps_nothing() {
+        let (inner, outer) = (Announcer::default(), Announcer::default());
+        inner.tools_changed();
+        inner.forward_to(&outer);
+        inner.prompts_changed();
+        assert_eq!(outer.take(), Some(ChangeEvent::Tools));
+        for n in 0..2 * WAITING_MAX {
+            inner.resource_changed(format!("x://{n}"));
+            outer.take().expect("forwarded");
+        }
+        assert_eq!(inner.take(), None);
     }
 
     #[test]

@@ -340,7 +340,7 @@ impl AppItems {
         self.mounted
             .extend(mounted.map(|(inner, source)| (format!("{prefix}{inner}"), source)));
         // Imported tools announce changes through the announcer that they were given.
-        other.announcer.lead(&self.announcer);
+        other.announcer.forward_to(&self.announcer);
     }
 
     /// Builds the catalog of all items.
