@@ -565,6 +565,19 @@ fn a_postgresql_server_is_asked_and_nothing_is_changed_there() {
         found("WITH x AS (SELECT 1 AS a) SELECT a FROM x;"),
         json!([{"a": 1}])
     );
+    assert_eq!(
+        found(
+            "SELECT o.id, c.id, c.name AS \"a \"\"b\" FROM orders o JOIN customers c ON c.id = o.customer WHERE o.id = 2"
+        ),
+        json!([{"id": 2, "id_2": 1, "a \"b": "Ada"}])
+    );
+    let bytes = found("SELECT decode(repeat('00ff', 50), 'hex') AS b, NULL::bytea AS n");
+    let base64 = bytes[0]["b"].as_str().expect("text");
+    assert!(
+        base64.len() == 136 && base64.starts_with("AP8A/wD/"),
+        "{base64}"
+    );
+    assert_eq!(bytes[0]["n"], json!(null));
     let result = call(
         &server,
         "rename",

@@ -2,15 +2,23 @@
 
 use encoding_rs::{Encoding, UTF_8, WINDOWS_1252};
 
+use super::html;
+
 /// Number of bytes in which a page's own encoding declaration is searched, as in browsers.
 const PRESCAN_BYTES: usize = 1024;
 
-/// Decodes a body. The encoding comes from its byte order mark, else its content type, else the page's own
-/// declaration. Otherwise it is UTF-8 if the body is valid UTF-8, else Windows-1252.
+/// Decodes a body. The encoding comes from its byte order mark, else its content type, else the own declaration of an
+/// HTML page. Otherwise it is UTF-8 if it is JSON or valid UTF-8, else Windows-1252.
 pub(super) fn text(body: &[u8], content_type: &str) -> String {
     let said =
         parameter(content_type, "charset").and_then(|label| Encoding::for_label(label.as_bytes()));
-    let encoding = said.or_else(|| of_page(body)).unwrap_or_else(|| {
+    let essence = essence(content_type);
+    let of_content = || match &*essence {
+        "" | "text/html" | "application/xhtml+xml" => of_page(body),
+        json if json.ends_with("/json") || json.ends_with("+json") => Some(UTF_8),
+        _ => None,
+    };
+    let encoding = said.or_else(of_content).unwrap_or_else(|| {
         if std::str::from_utf8(body).is_ok() {
             UTF_8
         } else {
@@ -69,21 +77,11 @@ fn parameter<'t>(content_type: &'t str, name: &str) -> Option<&'t str> {
     })
 }
 
-/// Returns the encoding that `<meta charset=…>`, or its older form, declares.
+/// Returns the encoding that a page declares for itself.
 fn of_page(body: &[u8]) -> Option<&'static Encoding> {
-    let start = body[..body.len().min(PRESCAN_BYTES)].to_ascii_lowercase();
-    let meta = start.windows(5).position(|window| window == b"<meta")?;
-    let rest = &start[meta..];
-    let at = rest.windows(8).position(|window| window == b"charset=")?;
-    let label = rest[at + 8..].trim_ascii_start();
-    let label = label
-        .strip_prefix(b"\"")
-        .or(label.strip_prefix(b"'"))
-        .unwrap_or(label);
-    let end = label
-        .iter()
-        .position(|b| matches!(b, b'"' | b'\'' | b'>' | b';' | b'/') || b.is_ascii_whitespace())?;
-    let encoding = Encoding::for_label(&label[..end])?;
+    let start = &body[..body.len().min(PRESCAN_BYTES)];
+    let (start, _) = WINDOWS_1252.decode_without_bom_handling(start);
+    let encoding = Encoding::for_label(html::charset(&start)?.as_bytes())?;
     // The declaration was readable as ASCII, so the page is not in UTF-16.
     Some(if encoding.is_ascii_compatible() {
         encoding
@@ -120,6 +118,21 @@ mod tests {
                 b"<meta charset=utf-16>\xc3\xa9",
                 "",
                 "<meta charset=utf-16>é",
+            ),
+            (
+                b"<meta charset=koi8-r>\xc1",
+                "text/plain",
+                "<meta charset=koi8-r>\u{c1}",
+            ),
+            (
+                b"{\"a\":\"<meta charset=koi8-r>caf\xc3\xa9\"}",
+                "application/json",
+                "{\"a\":\"<meta charset=koi8-r>café\"}",
+            ),
+            (
+                b"\"caf\xe9\"",
+                "application/problem+json",
+                "\"caf\u{fffd}\"",
             ),
             (b"\xff", "text/plain; charset=utf-8", "\u{fffd}"),
             (b"a", "text/plain; charset=no-such-thing", "a"),

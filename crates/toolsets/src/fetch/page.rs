@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, USER_AGENT};
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderValue, StatusCode};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
@@ -429,6 +429,10 @@ impl Pages {
             }
             if !status.is_success() {
                 return Ok(Site::Rules(Arc::default()));
+            }
+            if answer.headers.contains_key(CONTENT_ENCODING) {
+                let file = answer.read().await?.body;
+                return Ok(Site::Rules(Arc::new(Robots::parse(&file, &self.product))));
             }
             let mut file = Vec::new();
             while file.len() < ROBOTS_BYTES_MAX

@@ -82,6 +82,19 @@ pub(super) fn open_file(dir: impl AsFd, name: &OsStr) -> Result<(File, Stat), Pa
     }
 }
 
+/// Checks that a regular file may be written. The system decides, because modes are only a part of its rules.
+pub(super) fn check_writable(dir: impl AsFd, name: &OsStr) -> Result<(), PathRejection> {
+    let flags =
+        OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    match openat(dir, name, flags, Mode::empty()) {
+        // A program that is running may be replaced, although it cannot be changed.
+        Ok(_) | Err(Errno::TXTBSY) => Ok(()),
+        Err(Errno::ACCESS | Errno::PERM) => Err(PathRejection::NotWritable),
+        Err(Errno::NXIO) => Err(PathRejection::NotRegular),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
 /// Returns the target of a symbolic link.
 pub(super) fn read_link(dir: impl AsFd, name: &OsStr) -> Result<Vec<u8>, PathRejection> {
     let target = readlinkat(dir, name, Vec::new()).map_err(|errno| match errno {

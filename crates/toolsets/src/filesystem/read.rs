@@ -49,7 +49,7 @@ pub(super) fn all(
     loop {
         stop.check()?;
         // Reads one byte more than allowed, to detect a larger file.
-        let room = (max + 1).saturating_sub(bytes.len()).min(PIECE);
+        let room = max.saturating_add(1).saturating_sub(bytes.len()).min(PIECE);
         let read = piece(file, &mut bytes, room).map_err(|e| PathRejection::from(e).at(path))?;
         if max < bytes.len() {
             return Err(too_large(path, max, stop));
@@ -248,6 +248,8 @@ mod tests {
                 .len(),
             100
         );
+        let whole = all(&mut file(&content), "x", usize::MAX, &stop);
+        assert_eq!(whole.expect("no limit").len(), 100);
         for refused in [
             all(&mut file(&content), "x", 99, &stop),
             head(&mut file(&content), "x", 1, 99, &stop),

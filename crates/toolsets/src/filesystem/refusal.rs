@@ -48,6 +48,10 @@ pub(super) enum PathRejection {
     OtherFilesystem,
     #[error("is marked as read-only")]
     ReadOnly,
+    #[error("may not be written by the user that the server runs as")]
+    NotWritable,
+    #[error("belongs to a user or a group that the server cannot preserve, so it is not replaced")]
+    OtherOwner,
     #[error("is on a kernel file system such as /proc, which is not supported")]
     Kernel,
     #[error("changed during the operation; try again")]

@@ -24,7 +24,10 @@ pub(super) fn place<'r>(roots: &'r Roots, path: &str) -> Result<ResolvedPath<'r>
     let found = spot.found()?;
     match handle::kind(found) {
         FileType::RegularFile if found.st_mode & 0o222 == 0 => Err(PathRejection::ReadOnly),
-        FileType::RegularFile => Ok(spot),
+        FileType::RegularFile => {
+            handle::check_writable(spot.dir(), spot.name())?;
+            Ok(spot)
+        }
         FileType::Directory => Err(PathRejection::IsDirectory),
         _ => Err(PathRejection::NotRegular),
     }
@@ -126,10 +129,8 @@ fn keep_owner_and_mode(file: &File, before: &Stat) -> Result<(), PathRejection> 
     let now = rustix::fs::fstat(file)?;
     if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid) {
         let owner = (Uid::from_raw(before.st_uid), Gid::from_raw(before.st_gid));
-        // Changing the owner needs privileges. The group can be preserved even if the owner cannot.
-        if rustix::fs::fchown(file, Some(owner.0), Some(owner.1)).is_err() {
-            let _ = rustix::fs::fchown(file, None, Some(owner.1));
-        }
+        rustix::fs::fchown(file, Some(owner.0), Some(owner.1))
+            .map_err(|_| PathRejection::OtherOwner)?;
     }
     let mode = Mode::from_raw_mode(before.st_mode & 0o777);
     Ok(rustix::fs::fchmod(file, mode)?)
@@ -232,4 +233,84 @@ pub(super) fn is_same(now: &Stat, before: &Stat) -> bool {
         )
     };
     of(now) == of(before)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::process::CommandExt as _;
+    use std::process::Command;
+
+    use super::*;
+
+    /// Returns true if this process has no privileges. Otherwise runs the test in one that has none.
+    #[expect(clippy::print_stderr, reason = "a skipped test says so")]
+    fn is_unprivileged(test: &str) -> bool {
+        const NOBODY: u32 = 65534;
+        if !rustix::process::geteuid().is_root() {
+            return true;
+        }
+        let this = std::env::current_exe().expect("a program");
+        let name = format!(
+            "{}::{test}",
+            module_path!().split_once("::").expect("a module").1
+        );
+        let mut command = Command::new(this);
+        command.args(["--exact", &name]).uid(NOBODY).gid(NOBODY);
+        let Ok(output) = command.output() else {
+            eprintln!("skipped: another user cannot run this program");
+            return false;
+        };
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success() && said.contains("1 passed"),
+            "{said}"
+        );
+        false
+    }
+
+    fn write(path: &str, roots: &Roots) -> Result<(), PathRejection> {
+        replace(&place(roots, path)?, b"new", &Stop::never()).map_err(|error| match error {
+            WriteError::Refused(refusal) => refusal,
+            WriteError::Stopped(_) => PathRejection::Changed,
+        })
+    }
+
+    #[test]
+    fn a_file_that_the_user_may_not_write_is_not_replaced() {
+        if !is_unprivileged("a_file_that_the_user_may_not_write_is_not_replaced") {
+            return;
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let roots = Roots::open(&[folder.path().to_owned()]).expect("there");
+        let path = folder.path().join("file");
+        std::fs::write(&path, "old").expect("written");
+        for (mode, expected) in [
+            (0o444, Err(PathRejection::ReadOnly)),
+            // Others may write it, but the owner may not.
+            (0o466, Err(PathRejection::NotWritable)),
+            (0o640, Ok(())),
+        ] {
+            let permissions = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(&path, permissions).expect("set");
+            assert_eq!(write("file", &roots), expected, "{mode:o}");
+            let found = std::fs::metadata(&path).expect("there");
+            assert_eq!(found.permissions().mode() & 0o777, mode);
+            assert_eq!(found.len(), 3);
+        }
+        assert_eq!(std::fs::read(&path).expect("read"), b"new");
+    }
+
+    #[test]
+    fn a_file_whose_owner_cannot_be_preserved_is_not_replaced() {
+        if !is_unprivileged("a_file_whose_owner_cannot_be_preserved_is_not_replaced") {
+            return;
+        }
+        let theirs = rustix::fs::stat("/").expect("there");
+        let file = tempfile::tempfile().expect("a file");
+        let kept = keep_owner_and_mode(&file, &theirs);
+        assert_eq!(kept, Err(PathRejection::OtherOwner));
+        let ours = rustix::fs::fstat(&file).expect("there");
+        assert_eq!(keep_owner_and_mode(&file, &ours), Ok(()));
+    }
 }

@@ -49,9 +49,13 @@ pub(super) fn add(place: &OpenRepository<'_>, files: &[String]) -> Result<String
     for path in wanted {
         place.stop.check()?;
         let before = index.staged.get(&path);
+        if before.is_some_and(|staged| staged.is_assumed) {
+            continue;
+        }
         let version = content.version(path.as_bstr(), before)?;
-        let is_unmerged = index.conflicts.contains_key(&path);
-        if !is_unmerged && version == before.map(|staged| staged.version) {
+        let is_undecided =
+            index.conflicts.contains_key(&path) || index.intended.contains_key(&path);
+        if !is_undecided && version == before.map(|staged| staged.version) {
             continue;
         }
         is_changed = true;
@@ -67,7 +71,12 @@ pub(super) fn add(place: &OpenRepository<'_>, files: &[String]) -> Result<String
                     .detach();
                 make_room(&mut staged, &path);
                 let version = Version { mode, id };
-                staged.insert(path, IndexEntry { version, stat });
+                let entry = IndexEntry {
+                    version,
+                    stat,
+                    is_assumed: false,
+                };
+                staged.insert(path, entry);
             }
         }
     }
@@ -92,6 +101,7 @@ fn wanted(
     for name in named {
         let tracked = index.staged.keys().chain(index.conflicts.keys());
         let found: Vec<&BString> = tracked
+            .chain(index.intended.keys())
             .chain(untracked.iter().filter(|path| !path.ends_with(b"/")))
             .filter(|path| covers(name.as_bstr(), path.as_bstr()))
             .collect();
@@ -186,13 +196,15 @@ pub(super) fn reset(place: &OpenRepository<'_>) -> Result<String, ToolError> {
     let staged = entries
         .into_iter()
         .map(|entry| {
-            let known = index.staged.get(&entry.path);
-            let stat = match known {
-                Some(staged) if staged.version == entry.version => staged.stat,
-                _ => Stat::default(),
+            let staged = match index.staged.get(&entry.path) {
+                Some(staged) if staged.version == entry.version => *staged,
+                _ => IndexEntry {
+                    version: entry.version,
+                    stat: Stat::default(),
+                    is_assumed: false,
+                },
             };
-            let version = entry.version;
-            (entry.path, IndexEntry { version, stat })
+            (entry.path, staged)
         })
         .collect();
     lock.write(place, &staged, &index, |_| false)?;

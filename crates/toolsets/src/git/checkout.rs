@@ -75,10 +75,15 @@ pub(super) fn checkout(place: &OpenRepository<'_>, name: &str) -> Result<String,
         let mut writer = Writer::new(place, &worktree)?;
         for (path, version) in group {
             let stat = writer.write(path.as_bstr(), version)?;
-            staged.insert(path.clone(), IndexEntry { version, stat });
+            let entry = IndexEntry {
+                version,
+                stat,
+                is_assumed: false,
+            };
+            staged.insert(path.clone(), entry);
         }
     }
-    lock.write(place, &staged, &index, |_| false)?;
+    lock.write(place, &staged, &index, |_| true)?;
     move_head(place, name, branch.as_ref().map(|(name, _)| name), id)?;
     Ok(match branch {
         Some((branch, _)) => format!("Switched to branch '{}'", branch.shorten()),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use gix::ObjectId;
 use gix::bstr::{BStr, BString, ByteSlice};
 use gix::objs::tree::Entry as TreeEntry;
+use gix::refs::TargetRef;
 use gix::state::InProgress;
 
 use super::repository::{OpenRepository, ResultContext};
@@ -26,6 +27,7 @@ pub(super) fn commit(place: &OpenRepository<'_>, message: &str) -> Result<String
         return Err(ToolError::new("the message is not valid text for a commit"));
     }
     let merged = merged(place)?;
+    check_head(place)?;
     // The index is not changed here, and the lock keeps other processes from doing so.
     let lock = place.lock_index()?;
     let index = place.index()?;
@@ -64,6 +66,30 @@ pub(super) fn commit(place: &OpenRepository<'_>, message: &str) -> Result<String
     }
     drop(lock);
     Ok(format!("Changes committed successfully with hash {id}"))
+}
+
+/// Rejects a HEAD that leads to anything but references below `refs`, as Git does. Other names are paths of files.
+fn check_head(place: &OpenRepository<'_>) -> Result<(), ToolError> {
+    const STEPS_MAX: usize = 8;
+    let head = place.repository.head().doing("read HEAD")?;
+    let mut next = head.referent_name().map(|name| name.to_owned());
+    for _ in 0..STEPS_MAX {
+        let Some(name) = next.take() else {
+            return Ok(());
+        };
+        if !name.as_bstr().starts_with(b"refs/") {
+            break;
+        }
+        let found = place.repository.try_find_reference(name.as_ref());
+        if let Some(reference) = found.doing("read a branch")?
+            && let TargetRef::Symbolic(target) = reference.target()
+        {
+            next = Some(target.to_owned());
+        }
+    }
+    Err(ToolError::new(
+        "HEAD does not lead to a branch; git_checkout can set it to one",
+    ))
 }
 
 /// Returns the commits that are being merged. Other operations in progress are rejected, since a commit alone does

@@ -30,12 +30,16 @@ const LOCK_WAIT: Duration = Duration::from_secs(2);
 pub(super) struct IndexEntry {
     pub(super) version: Version,
     pub(super) stat: Stat,
+    /// True if the file counts as unchanged without a look at it (`git update-index --assume-unchanged`).
+    pub(super) is_assumed: bool,
 }
 
 /// A snapshot of the index.
 pub(super) struct Index {
     pub(super) file: IndexFile,
     pub(super) staged: BTreeMap<BString, IndexEntry>,
+    /// Paths without staged content (`git add --intent-to-add`), as empty files.
+    pub(super) intended: BTreeMap<BString, Version>,
     /// Unmerged paths, with the stages that exist: base, ours, theirs.
     pub(super) conflicts: BTreeMap<BString, [bool; 3]>,
     /// True for a sparse checkout, which has only a part of the files.
@@ -60,6 +64,7 @@ impl OpenRepository<'_> {
         }
         let mut index = Index {
             staged: BTreeMap::new(),
+            intended: BTreeMap::new(),
             conflicts: BTreeMap::new(),
             is_sparse: file.is_sparse(),
             file,
@@ -76,15 +81,17 @@ impl OpenRepository<'_> {
                         index.is_sparse = true;
                         continue;
                     };
-                    // An intent-to-add entry has no content yet.
+                    let version = Version { mode, id: entry.id };
                     if entry.flags.contains(Flags::INTENT_TO_ADD) {
+                        index.intended.insert(path.to_owned(), version);
                         continue;
                     }
-                    let version = Version { mode, id: entry.id };
-                    let stat = entry.stat;
-                    index
-                        .staged
-                        .insert(path.to_owned(), IndexEntry { version, stat });
+                    let staged = IndexEntry {
+                        version,
+                        stat: entry.stat,
+                        is_assumed: entry.flags.contains(Flags::ASSUME_VALID),
+                    };
+                    index.staged.insert(path.to_owned(), staged);
                 }
                 stage => {
                     let stages = index.conflicts.entry(path.to_owned()).or_default();
@@ -146,7 +153,7 @@ impl OpenRepository<'_> {
     ) -> Result<Vec<Change>, ToolError> {
         let mut files = Files::new(self, index, worktree)?;
         let mut changes: BTreeMap<BString, Change> = BTreeMap::new();
-        for (path, staged) in &index.staged {
+        for (path, staged) in index.staged.iter().filter(|(_, staged)| !staged.is_assumed) {
             self.stop.check()?;
             let new = files.version(path.as_bstr(), Some(staged))?;
             if new != Some(staged.version) {
@@ -154,6 +161,13 @@ impl OpenRepository<'_> {
                 let change = Change::new(path.clone(), old, new.map(FileState::in_worktree));
                 changes.insert(path.clone(), change);
             }
+        }
+        for (path, intended) in &index.intended {
+            self.stop.check()?;
+            let new = files.version(path.as_bstr(), None)?;
+            let old = new.is_none().then_some(FileState::stored(*intended));
+            let change = Change::new(path.clone(), old, new.map(FileState::in_worktree));
+            changes.insert(path.clone(), change);
         }
         for path in index.conflicts.keys() {
             changes.insert(path.clone(), Change::conflict(path.clone()));
@@ -177,7 +191,10 @@ impl OpenRepository<'_> {
         let mut changes: BTreeMap<BString, Change> = BTreeMap::new();
         for (path, staged) in &index.staged {
             self.stop.check()?;
-            let new = files.version(path.as_bstr(), Some(staged))?;
+            let new = match staged.is_assumed {
+                true => Some(staged.version),
+                false => files.version(path.as_bstr(), Some(staged))?,
+            };
             let old = old.remove(path);
             if old != new {
                 let new = new.map(|version| {
@@ -191,6 +208,15 @@ impl OpenRepository<'_> {
                     path.clone(),
                     Change::new(path.clone(), old.map(FileState::stored), new),
                 );
+            }
+        }
+        for path in index.intended.keys() {
+            self.stop.check()?;
+            let new = files.version(path.as_bstr(), None)?;
+            let old = old.remove(path);
+            if old != new {
+                let (old, new) = (old.map(FileState::stored), new.map(FileState::in_worktree));
+                changes.insert(path.clone(), Change::new(path.clone(), old, new));
             }
         }
         for path in index.conflicts.keys() {
@@ -326,7 +352,7 @@ impl Index {
 }
 
 impl Lock {
-    /// Replaces the index. Of the old one, only unmerged paths that are not resolved yet are kept.
+    /// Replaces the index. Of the old one, unmerged paths and paths without content are kept if `is_kept` says so.
     pub(super) fn write(
         self,
         place: &OpenRepository<'_>,
@@ -336,18 +362,27 @@ impl Lock {
     ) -> Result<(), ToolError> {
         let mut state = State::new(place.repository.object_hash());
         for (path, staged) in staged {
+            let flags = match staged.is_assumed {
+                true => Flags::ASSUME_VALID,
+                false => Flags::empty(),
+            };
             state.dangerously_push_entry(
                 staged.stat,
                 staged.version.id,
-                Flags::empty(),
+                flags,
                 index_mode(staged.version.mode),
                 path.as_bstr(),
             );
         }
         for entry in old.file.entries() {
             let path = entry.path(&old.file);
-            if entry.stage() != Stage::Unconflicted && is_kept(path) {
-                let flags = Flags::from_stage(entry.stage());
+            let flags = match entry.stage() {
+                Stage::Unconflicted if !old.intended.contains_key(path) => continue,
+                Stage::Unconflicted if collides(staged, path) => continue,
+                Stage::Unconflicted => Flags::INTENT_TO_ADD | Flags::EXTENDED,
+                stage => Flags::from_stage(stage),
+            };
+            if is_kept(path) {
                 state.dangerously_push_entry(entry.stat, entry.id, flags, entry.mode, path);
             }
         }
@@ -364,6 +399,20 @@ impl Lock {
             .doing("put the index in its place")?;
         Ok(())
     }
+}
+
+/// Returns true if a path is staged, is a folder of a staged path, or is below a staged file.
+fn collides(staged: &BTreeMap<BString, IndexEntry>, path: &BStr) -> bool {
+    let mut folder = path.to_owned();
+    folder.push(b'/');
+    staged.contains_key(path)
+        || path
+            .find_iter("/")
+            .any(|at| staged.contains_key(path[..at].as_bstr()))
+        || staged
+            .range(folder.clone()..)
+            .next()
+            .is_some_and(|(other, _)| other.starts_with(&folder))
 }
 
 fn mode_of(mode: IndexMode) -> Option<Mode> {

@@ -21,6 +21,8 @@ mod diff;
 #[cfg(feature = "git")]
 mod index;
 #[cfg(feature = "git")]
+mod links;
+#[cfg(feature = "git")]
 mod log;
 #[cfg(feature = "git")]
 mod patch;

@@ -176,6 +176,10 @@ impl Patch<'_> {
     }
 
     fn stored(&self, id: ObjectId) -> Result<Content, ToolError> {
+        // It need not be in the object database.
+        if id.is_empty_blob() {
+            return Ok(Content::Bytes(Vec::new()));
+        }
         let header = self
             .place
             .repository

@@ -14,6 +14,7 @@ use gix::prelude::ObjectIdExt;
 use gix::{ObjectId, Repository, ThreadSafeRepository};
 
 use super::config::GitConfig;
+use super::links;
 use super::worktree::Worktree;
 use crate::catalog::ToolError;
 use crate::source::builtin::Stop;
@@ -92,7 +93,7 @@ impl Repositories {
         stop: &'a Stop,
     ) -> Result<OpenRepository<'a>, ToolError> {
         let folder = self.folder(path)?;
-        let stamp = self.check(&folder, path)?;
+        let stamp = self.check(&folder, path, stop)?;
         let repository = match self.opened(&folder, &stamp) {
             Some(repository) => repository,
             None => {
@@ -172,7 +173,7 @@ impl Repositories {
     }
 
     /// Checks everything that a repository consists of. This is repeated for each call, since it can change.
-    fn check(&self, folder: &Path, path: &str) -> Result<Stamp, ToolError> {
+    fn check(&self, folder: &Path, path: &str, stop: &Stop) -> Result<Stamp, ToolError> {
         let escapes = || {
             ToolError::new(format!(
                 "the repository at {path:?} has parts outside of the folders that may be used here"
@@ -221,8 +222,16 @@ impl Repositories {
             self.absent_or_inside(&common_dir.join(shared))
                 .ok_or_else(escapes)?;
         }
-        self.check_alternates(&common_dir.join("objects"), 0)
+        for shared_index in links::shared_indexes(&git_dir) {
+            self.absent_or_inside(&shared_index).ok_or_else(escapes)?;
+        }
+        let mut walked: Vec<PathBuf> = vec![git_dir.join("refs"), git_dir.join("logs")];
+        walked.extend(["objects", "refs", "logs", "worktrees"].map(|part| common_dir.join(part)));
+        self.check_alternates(&common_dir.join("objects"), 0, &mut walked)
             .ok_or_else(escapes)?;
+        if !links::are_inside(&walked, |path| self.inside(path), stop)? {
+            return Err(escapes());
+        }
         if !self.config.allow_other_owners {
             for part in [folder, &git_dir, &common_dir, &common_dir.join("objects")] {
                 let is_ours = fs::metadata(part).is_ok_and(|found| belongs_to_us(&found));
@@ -241,8 +250,13 @@ impl Repositories {
         Ok(Stamp(watched.iter().map(|file| stamp(file)).collect()))
     }
 
-    /// Checks the alternate object folders, recursively.
-    fn check_alternates(&self, objects: &Path, depth: usize) -> Option<()> {
+    /// Checks the alternate object folders, recursively, and adds them to `found`.
+    fn check_alternates(
+        &self,
+        objects: &Path,
+        depth: usize,
+        found: &mut Vec<PathBuf>,
+    ) -> Option<()> {
         const DEPTH_MAX: usize = 5;
         let list = objects.join("info").join("alternates");
         if fs::symlink_metadata(&list).is_err() {
@@ -256,7 +270,8 @@ impl Repositories {
                 continue;
             }
             let borrowed = self.inside(&objects.join(line))?;
-            self.check_alternates(&borrowed, depth + 1)?;
+            self.check_alternates(&borrowed, depth + 1, found)?;
+            found.push(borrowed);
         }
         Some(())
     }

@@ -26,7 +26,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::config::SqlLimits;
 use super::error::SqlError;
-use super::rows::{Capacity, Rows};
+use super::rows::{Capacity, Rows, unique};
 use super::tools::{Kind, Question, StatementResult};
 use crate::environment::Secret;
 use crate::limit::SectionHits;
@@ -225,36 +225,30 @@ impl Postgres {
                 client.batch_execute("COMMIT").await?;
                 return Ok(Ok(StatementResult::Changed(count)));
             }
-            if free {
-                // The query is first prepared alone, which gives errors in its own terms and ensures that it is one
-                // statement.
-                let prepared = client.prepare(text).await?;
-                if prepared.columns().is_empty() {
-                    let problem = "only queries that read may be asked here";
-                    return Ok(Err(SqlError::Refused(problem.to_owned())));
-                }
+            // The query is first prepared alone, which gives errors in its own terms, ensures that it is one
+            // statement, and tells its columns.
+            let prepared = client.prepare(text).await?;
+            if prepared.columns().is_empty() {
+                let problem = "only queries that read may be asked here";
+                return Ok(Err(SqlError::Refused(problem.to_owned())));
             }
-            self.rows(client, text, &question.values)
-                .await
-                .map(|rows| Ok(StatementResult::Rows(rows)))
+            let columns = prepared.columns().iter();
+            let columns: Vec<_> = columns.map(|c| (c.name(), c.type_().clone())).collect();
+            self.rows(
+                client,
+                &as_json(text, &columns, &self.limits),
+                &question.values,
+            )
+            .await
+            .map(|rows| Ok(StatementResult::Rows(rows)))
         };
         ask.await.map_err(|error: Error| self.in_words(error))?
     }
 
-    async fn rows(&self, client: &Client, text: &str, values: &[Value]) -> Result<Rows, Error> {
-        // One row more than allowed, to detect that there are more.
-        let rows_max = self.limits.rows.saturating_add(1).min(i64::MAX as usize);
-        let bytes_max = self
-            .limits
-            .result_bytes
-            .saturating_add(1)
-            .min(i32::MAX as usize);
-        let query = format!(
-            "SELECT left(row_to_json(longshore)::text, {bytes_max}) FROM (\n{text}\n) AS longshore LIMIT {rows_max}"
-        );
+    async fn rows(&self, client: &Client, query: &str, values: &[Value]) -> Result<Rows, Error> {
         let mut found = Rows::new(&self.limits);
         let rows = client
-            .query_raw(&query, values.iter().map(Parameter))
+            .query_raw(query, values.iter().map(Parameter))
             .await?;
         pin_mut!(rows);
         while let Some(row) = rows.next().await {
@@ -344,6 +338,34 @@ impl Drop for OnTheWay {
             });
         }
     }
+}
+
+/// Wraps a query in another one that returns its rows as JSON objects. Columns of one name are numbered, and bytes are
+/// encoded in Base64.
+fn as_json(text: &str, columns: &[(&str, Type)], limits: &SqlLimits) -> String {
+    // One row more than allowed, to detect that there are more.
+    let rows_max = limits.rows.saturating_add(1).min(i64::MAX as usize);
+    let bytes_max = limits.result_bytes.saturating_add(1).min(i32::MAX as usize);
+    let names = unique(columns.iter().map(|(name, _)| *name));
+    let mut selected = Vec::with_capacity(columns.len());
+    for (number, ((_, r#type), name)) in columns.iter().zip(&names).enumerate() {
+        let column = match *r#type {
+            // PostgreSQL breaks its Base64 into lines.
+            Type::BYTEA => format!("translate(encode(c{number}, 'base64'), E'\\n', '')"),
+            _ => format!("c{number}"),
+        };
+        let name = name.replace('"', "\"\"");
+        selected.push(format!("{column} AS \"{name}\""));
+    }
+    let selected = selected.join(", ");
+    let numbered: Vec<String> = (0..columns.len())
+        .map(|number| format!("c{number}"))
+        .collect();
+    let numbered = numbered.join(", ");
+    format!(
+        "SELECT left(row_to_json(longshore)::text, {bytes_max}) FROM (SELECT {selected} FROM (\n{text}\n) \
+         AS asked ({numbered})) AS longshore LIMIT {rows_max}"
+    )
 }
 
 /// An argument in PostgreSQL's text format.

@@ -65,6 +65,24 @@ fn a_server_elsewhere_is_spoken_to_by_tls_unless_the_url_says_otherwise() {
 }
 
 #[test]
+fn columns_of_one_name_are_numbered_and_bytes_are_encoded() {
+    let limits = SqlLimits {
+        rows: 10,
+        result_bytes: 100,
+        ..SqlLimits::default()
+    };
+    let columns = [
+        ("id", Type::INT4),
+        ("id", Type::TEXT),
+        ("a\"b", Type::BYTEA),
+    ];
+    let expected = "SELECT left(row_to_json(longshore)::text, 101) FROM (SELECT c0 AS \"id\", c1 AS \"id_2\", \
+                    translate(encode(c2, 'base64'), E'\\n', '') AS \"a\"\"b\" FROM (\nSELECT 1 -- x\n) \
+                    AS asked (c0, c1, c2)) AS longshore LIMIT 11";
+    assert_eq!(as_json("SELECT 1 -- x", &columns, &limits), expected);
+}
+
+#[test]
 fn arguments_are_written_as_the_server_reads_them() {
     let written = |value: Value, r#type: &Type| {
         let mut out = BytesMut::new();

@@ -1,5 +1,7 @@
 //! Result rows, written as JSON while they arrive, within limits.
 
+use std::collections::{HashMap, HashSet};
+
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -87,6 +89,24 @@ pub(super) fn changed(count: u64) -> Result<Output, ToolError> {
     Ok(Output::structured(&ChangedRows { changed: count })?)
 }
 
+/// Makes column names unique for use as object keys: the second `id` is `id_2`.
+pub(super) fn unique<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut taken = HashSet::new();
+    // The next number to try for each name; a statement can have thousands of columns of one name.
+    let mut numbers = HashMap::new();
+    let mut unique = Vec::new();
+    for name in names {
+        let mut key = name.to_owned();
+        while !taken.insert(key.clone()) {
+            let number = numbers.entry(name).or_insert(2_usize);
+            key = format!("{name}_{number}");
+            *number += 1;
+        }
+        unique.push(key);
+    }
+    unique
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,6 +135,15 @@ mod tests {
         let expected = r#"{"rows":[{"a":1}],"truncated":true}"#;
         let output = cut.output().expect("JSON");
         assert_eq!(output.structured.as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn columns_of_one_name_are_numbered_in_linear_time() {
+        let names = ["id", "id", "id_2", "id"];
+        assert_eq!(unique(names.into_iter()), ["id", "id_2", "id_2_2", "id_3"]);
+        // Comparing so many names pairwise would take minutes.
+        let many = unique(std::iter::repeat_n("a", 100_000));
+        assert_eq!(many.last().map(String::as_str), Some("a_100000"));
     }
 
     #[test]

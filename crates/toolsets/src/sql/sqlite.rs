@@ -4,7 +4,6 @@
 //! immediately. The authorizer decides during preparation what a statement can do; its text is not parsed. The file
 //! is opened read-only, and the connection is also set to query-only, unless the query writes.
 
-use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,7 +20,7 @@ use serde_json::{Map, Number, Value};
 use super::config::SqlLimits;
 use super::error::SqlError;
 use super::placeholder::Statement;
-use super::rows::{Capacity, Rows};
+use super::rows::{Capacity, Rows, unique};
 use super::tools::{Kind, Question, StatementResult};
 use crate::catalog::ToolError;
 use crate::limit::SectionHits;
@@ -245,13 +244,20 @@ fn authorize(connection: &mut Connection, kind: Kind) -> Result<(), Error> {
                 &*function_name.to_ascii_lowercase(),
                 "load_extension" | "fts3_tokenizer"
             ),
-            // Allowed as the table-valued function `pragma_table_info`, which only reads.
-            AuthAction::Pragma { pragma_name, .. } => {
+            // The first is allowed as the table-valued function `pragma_table_info`, which only reads. FTS5 tables use
+            // the second to find out whether they have changed.
+            AuthAction::Pragma {
+                pragma_name,
+                pragma_value,
+            } => {
                 pragma_name.eq_ignore_ascii_case("table_info")
+                    || (pragma_name.eq_ignore_ascii_case("data_version") && pragma_value.is_none())
             }
             AuthAction::Insert { table_name }
             | AuthAction::Update { table_name, .. }
-            | AuthAction::Delete { table_name } => write && !table_name.starts_with("sqlite_"),
+            | AuthAction::Delete { table_name } => {
+                !table_name.starts_with("sqlite_") && (write || is_of_rtree(table_name))
+            }
             _ => false,
         };
         if is_allowed {
@@ -262,6 +268,14 @@ fn authorize(connection: &mut Connection, kind: Kind) -> Result<(), Error> {
     }))
 }
 
+/// Returns true for the names of the tables in which R-tree tables store their content. An R-tree prepares its writes
+/// even to be read. Nothing can run them, since the connection is read-only.
+fn is_of_rtree(table: &str) -> bool {
+    ["_node", "_rowid", "_parent"]
+        .iter()
+        .any(|ending| table.ends_with(ending))
+}
+
 /// Returns SQLite's message without the statement, which the caller knows.
 fn message(error: &Error) -> String {
     match error {
@@ -269,24 +283,6 @@ fn message(error: &Error) -> String {
         Error::SqlInputError { msg, .. } => msg.clone(),
         other => other.to_string(),
     }
-}
-
-/// Makes column names unique for use as object keys: the second `id` is `id_2`.
-fn unique<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
-    let mut taken = HashSet::new();
-    // The next number to try for each name; a statement can have thousands of columns of one name.
-    let mut numbers = HashMap::new();
-    let mut unique = Vec::new();
-    for name in names {
-        let mut key = name.to_owned();
-        while !taken.insert(key.clone()) {
-            let number = numbers.entry(name).or_insert(2_usize);
-            key = format!("{name}_{number}");
-            *number += 1;
-        }
-        unique.push(key);
-    }
-    unique
 }
 
 /// Converts a column value to JSON; bytes are encoded in Base64.

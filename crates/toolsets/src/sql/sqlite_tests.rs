@@ -52,15 +52,6 @@ fn free(sqlite: &Sqlite, sql: &str) -> Result<Value, String> {
 }
 
 #[test]
-fn columns_of_one_name_are_numbered_in_linear_time() {
-    let names = ["id", "id", "id_2", "id"];
-    assert_eq!(unique(names.into_iter()), ["id", "id_2", "id_2_2", "id_3"]);
-    // Comparing so many names pairwise would take minutes.
-    let many = unique(std::iter::repeat_n("a", 100_000));
-    assert_eq!(many.last().map(String::as_str), Some("a_100000"));
-}
-
-#[test]
 fn rows_are_objects_with_the_columns_in_their_order() {
     let (_folder, sqlite) = database(&SqlLimits::default());
     let found = free(
@@ -194,6 +185,54 @@ fn nothing_but_reading_is_possible() {
     assert_eq!(count.expect("rows")["rows"], json!([{"n": 2, "s": 12.5}]));
     let error = free(&sqlite, "SELECT 1; SELECT 2").expect_err("two");
     assert_eq!(error, "there are several statements; send one at a time");
+}
+
+#[test]
+fn virtual_tables_are_read_and_nothing_else_of_them() {
+    let (folder, sqlite) = database(&SqlLimits::default());
+    let connection = Connection::open(folder.path().join("shop.db")).expect("a database");
+    connection
+        .execute_batch(
+            "CREATE VIRTUAL TABLE notes USING fts5(note);
+             INSERT INTO notes VALUES ('hello world'), ('good night');
+             CREATE VIRTUAL TABLE old_notes USING fts4(note);
+             INSERT INTO old_notes VALUES ('hello world');
+             CREATE VIRTUAL TABLE boxes USING rtree(id, least, most);
+             INSERT INTO boxes VALUES (1, 0, 10), (2, 20, 30);",
+        )
+        .expect("sound");
+    for (sql, expected) in [
+        (
+            "SELECT note FROM notes WHERE notes MATCH 'hello' ORDER BY rank",
+            json!([{"note": "hello world"}]),
+        ),
+        (
+            "SELECT highlight(notes, 0, '[', ']') AS n FROM notes('night')",
+            json!([{"n": "good [night]"}]),
+        ),
+        ("SELECT count(*) AS n FROM notes", json!([{"n": 2}])),
+        (
+            "SELECT note FROM old_notes WHERE note MATCH 'world'",
+            json!([{"note": "hello world"}]),
+        ),
+        ("SELECT id FROM boxes WHERE 15 < most", json!([{"id": 2}])),
+    ] {
+        let found = free(&sqlite, sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
+        assert_eq!(found["rows"], expected, "{sql}");
+    }
+    for sql in [
+        "PRAGMA data_version = 1",
+        "INSERT INTO notes(notes) VALUES ('optimize')",
+        "INSERT INTO boxes VALUES (3, 0, 1)",
+        "DELETE FROM boxes",
+        "DELETE FROM boxes_node",
+        "UPDATE boxes_rowid SET nodeno = 1",
+        "INSERT INTO boxes_parent VALUES (1, 1)",
+    ] {
+        free(&sqlite, sql).expect_err(sql);
+    }
+    let count = free(&sqlite, "SELECT count(*) AS n FROM boxes").expect("rows");
+    assert_eq!(count["rows"], json!([{"n": 2}]));
 }
 
 #[test]

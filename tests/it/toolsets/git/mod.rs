@@ -1,6 +1,8 @@
 //! The git toolset with normal and malicious repositories.
 
+mod flags;
 mod hostile;
+mod links;
 mod work;
 
 use std::fs;

@@ -4,10 +4,13 @@
 //! invisible content are omitted. If a page marks its main part, only that is returned.
 
 mod markdown;
+mod meta;
+mod reference;
 mod tag;
 mod token;
 
 use markdown::Markdown;
+pub(super) use meta::charset;
 use tag::Tag;
 use token::{Attributes, Token, Tokens};
 
@@ -93,7 +96,7 @@ impl Reader {
             return;
         }
         match token {
-            Token::Text(text) => self.markdown.text(&token::resolved(text)),
+            Token::Text(text) => self.markdown.text(&reference::in_text(text)),
             Token::Start {
                 tag,
                 attributes,

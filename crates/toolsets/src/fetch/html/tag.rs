@@ -26,6 +26,7 @@ pub(super) enum Tag {
     Li,
     Main,
     Math,
+    Meta,
     Nav,
     Noembed,
     Noframes,
@@ -88,6 +89,7 @@ impl Tag {
             b"li" => Self::Li,
             b"main" => Self::Main,
             b"math" => Self::Math,
+            b"meta" => Self::Meta,
             b"nav" => Self::Nav,
             b"noembed" => Self::Noembed,
             b"noframes" => Self::Noframes,
@@ -130,6 +132,11 @@ impl Tag {
                 | Self::Title
                 | Self::Xmp
         )
+    }
+
+    /// Returns true if its content is SVG or MathML instead of HTML.
+    pub(super) fn is_foreign(self) -> bool {
+        matches!(self, Self::Math | Self::Svg)
     }
 
     /// Returns true if its content is invisible.

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use memchr::{memchr, memmem};
 
+use super::reference;
 use super::tag::Tag;
 
 /// A token of a page.
@@ -31,6 +32,8 @@ pub(super) struct Tokens<'p> {
     rest: &'p str,
     /// The open raw text element, whose content is not searched for tags.
     raw: Option<Tag>,
+    /// Number of open SVG and MathML elements, in which any tag can close itself.
+    foreign: usize,
 }
 
 impl<'p> Tokens<'p> {
@@ -38,6 +41,7 @@ impl<'p> Tokens<'p> {
         Self {
             rest: page,
             raw: None,
+            foreign: 0,
         }
     }
 
@@ -102,13 +106,21 @@ impl<'p> Iterator for Tokens<'p> {
                 [b'<', b'!' | b'?', ..] => self.skip_past(2, b">"),
                 [b'<', b'/', letter, ..] if letter.is_ascii_alphabetic() => {
                     self.take(2);
-                    return Some(Token::End(self.tag().0));
+                    let (tag, ..) = self.tag();
+                    if tag.is_foreign() {
+                        self.foreign = self.foreign.saturating_sub(1);
+                    }
+                    return Some(Token::End(tag));
                 }
                 [b'<', b'/', ..] => self.skip_past(2, b">"),
                 [b'<', letter, ..] if letter.is_ascii_alphabetic() => {
                     self.take(1);
                     let (tag, attributes, closes_itself) = self.tag();
-                    if tag.is_raw() {
+                    if tag.is_foreign() && !closes_itself {
+                        self.foreign += 1;
+                    }
+                    // Only elements in SVG and MathML can close themselves (HTML 13.2.6.5).
+                    if tag.is_raw() && !(closes_itself && 0 < self.foreign) {
                         self.raw = Some(tag);
                     }
                     return Some(Token::Start {
@@ -192,18 +204,10 @@ impl<'p> Attributes<'p> {
                         .unwrap_or(value.len()),
                 ),
             };
-            show(name, resolved(value));
+            show(name, reference::in_attribute(value));
             rest = behind;
         }
     }
-}
-
-/// Resolves character references.
-pub(super) fn resolved(text: &str) -> Cow<'_, str> {
-    if memchr(b'&', text.as_bytes()).is_none() {
-        return Cow::Borrowed(text);
-    }
-    html_escape::decode_html_entities(text)
 }
 
 #[cfg(test)]
@@ -262,6 +266,16 @@ mod tests {
             ),
             ("<style></style>a", r#"Style, /Style, "a""#),
             ("<title>a<b></title>", r#"Title, "a<b>", /Title"#),
+            ("<title/>a<b></title>", r#"Title /, "a<b>", /Title"#),
+            (
+                "<svg><title/><a><style/></svg><style/>a</style>",
+                r#"Svg, Title /, A, Style /, /Svg, Style /, "a", /Style"#,
+            ),
+            (
+                "<math><svg><script>a<b</script></svg><title/></math>",
+                r#"Math, Svg, Script, "a<b", /Script, /Svg, Title /, /Math"#,
+            ),
+            ("<svg/><title/>a", r#"Svg /, Title /, "a""#),
             ("<script>never", r#"Script, "never""#),
             ("<!-- never", ""),
             ("a<b never", r#""a", B never="#),

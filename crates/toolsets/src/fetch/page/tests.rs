@@ -178,6 +178,45 @@ async fn a_site_that_does_not_say_what_it_allows_is_taken_at_its_word() {
     }
 }
 
+/// RFC 9309, 2.3.1.1: rules that are there are followed, also compressed ones. RFC 9110, 8.4: an encoding that is not
+/// understood is not read as if there were none.
+#[tokio::test]
+async fn compressed_rules_are_followed_and_unreadable_ones_forbid_the_page() {
+    const GZIP: &[u8] =
+        b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\x2b\x2d\x4e\x2d\xd2\x4d\x4c\x4f\xcd\x2b\
+              \xb1\x52\xd0\xe2\x4a\xc9\x2c\x4e\xcc\xc9\xc9\x2f\xb7\x52\xd0\x2f\x28\xca\x2c\x4b\
+              \x2c\x49\xe5\x02\x00\x5b\x24\x14\x82\x21\x00\x00\x00";
+    for (encoding, body, expected) in [
+        ("gzip", GZIP, "asks programs not to fetch"),
+        ("X-Gzip", GZIP, "asks programs not to fetch"),
+        (
+            "identity",
+            b"user-agent: *\ndisallow: /private",
+            "asks programs not to fetch",
+        ),
+        ("gzip", &GZIP[..20], "Failed to fetch robots.txt"),
+        ("gzip", b"user-agent: *", "Failed to fetch robots.txt"),
+        ("br", GZIP, "Failed to fetch robots.txt"),
+        ("gzip, gzip", GZIP, "Failed to fetch robots.txt"),
+    ] {
+        let head = format!("200 OK\r\ncontent-encoding: {encoding}");
+        let (server, seen) = serve(move |request| match request.split(' ').nth(1) {
+            Some("/robots.txt") => response(&head, body),
+            _ => response("200 OK", b"page"),
+        })
+        .await;
+        let pages = pages(|_| {});
+        let said = get(&pages, &format!("{}/private", base(server))).await;
+        let said = said.expect_err(encoding);
+        assert!(said.contains(expected), "{encoding}: {said}");
+        assert_eq!(asked(&seen), ["/robots.txt"], "{encoding}");
+        if expected.starts_with("asks") {
+            let open = get(&pages, &format!("{}/open", base(server))).await;
+            assert_eq!(open.as_deref(), Ok("page"), "{encoding}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn what_is_there_becomes_text_or_is_said_to_be_none() {
     let (server, _) = serve(|request| match request.split(' ').nth(1) {
