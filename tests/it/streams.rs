@@ -178,6 +178,31 @@ async fn can_01_a_cancelled_call_is_dropped_and_gets_no_answer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn can_01_a_call_in_the_queue_can_be_cancelled() {
+    let mut config = Config::default();
+    config.limits.calls = Some(1);
+    config.limits.queue_ms = 5_000;
+    let server = App::new().config(config).tool(hang).checked_harness();
+    let server = Arc::new(server.expect("valid"));
+    handshake(&server, "2025-11-25").await;
+    let call = |id: u32| {
+        let server = Arc::clone(&server);
+        let call =
+            json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "hang"}});
+        tokio::spawn(async move { server.send_and_listen(&call.to_string()).await })
+    };
+    let running = call(1);
+    tokio::task::yield_now().await;
+    let queued = call(2);
+    tokio::task::yield_now().await;
+    let cancelled =
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2}});
+    assert_eq!(server.send(&cancelled.to_string()).await, None);
+    assert_eq!(queued.await.expect("no panic"), Vec::<Value>::new());
+    assert!(!running.is_finished());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_that_takes_too_long_fails_as_a_result() {
     let answer = server()
         .send(&stateless(1, "hang", json!({})))

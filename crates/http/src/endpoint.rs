@@ -81,7 +81,10 @@ impl Endpoint {
     ) -> Result<OtherMethod, HttpError> {
         let summary = request.summary;
         let version = summary.mcp.version();
-        let opens = method == Method::GET && self.server.has_standing_streams();
+        // Streams of calls can be resumed where sessions have no notification streams (LH-13).
+        let has_streams =
+            self.server.has_standing_streams() || headers.contains_key("last-event-id");
+        let opens = method == Method::GET && has_streams;
         if version == VersionHeader::Stateless || !opens && method != Method::DELETE {
             // MH-01
             return Err(HttpError::MethodNotAllowed(match version {

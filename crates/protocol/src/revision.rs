@@ -110,6 +110,11 @@ impl Revision {
         Self::V2025_11_25 <= self
     }
 
+    /// Returns true if servers can send elicitation requests.
+    pub fn has_elicitation(self) -> bool {
+        Self::V2025_06_18 <= self
+    }
+
     /// Returns true if elicitation has modes, defaults of every type, titled choices and multiple choice.
     pub fn has_rich_forms(self) -> bool {
         Self::V2025_11_25 <= self

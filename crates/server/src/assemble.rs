@@ -98,12 +98,14 @@ impl Server {
         ));
         inflight.client_requests.show(metrics, &labels);
         let liveness = Liveness::new(shared.state.clone(), endpoint, replica);
+        let snapshots = Arc::new(Snapshots::new(snapshot, metrics, &labels));
         let streams = Arc::new(Streams::new(
             config.streams.clone(),
             (shared.state.clone(), shared.is_shared),
             (endpoint, Arc::clone(&liveness)),
             Arc::clone(&inflight),
             shared.announcer,
+            Arc::clone(&snapshots),
         ));
         Streams::show(&streams, metrics, &labels);
         let tasks = Tasks::new(
@@ -131,7 +133,7 @@ impl Server {
                 inflight,
                 streams: Arc::clone(&streams),
             },
-            snapshots: Snapshots::new(snapshot, metrics, &labels),
+            snapshots,
             observability: Observability::new(telemetry.clone(), &methods),
             config,
             keys,

@@ -1,7 +1,7 @@
 //! Executor: runs tools, resources, prompts, completions and custom methods.
 
 use std::sync::Arc;
-use std::task::Context;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::call_stream::CallStream;
@@ -9,7 +9,9 @@ use super::inflight::{BoxedCall, Inflight};
 use super::reply::{MaybeReady, Reply};
 use super::request_context::Caller;
 use super::running_call;
-use super::running_call::{CallOptions, CallOutcome, CallProgress, CatchUnwind, Resumption};
+use super::running_call::{
+    CallOptions, CallOutcome, CallProgress, CatchUnwind, OnDisconnect, Resumption,
+};
 use super::streams::Streams;
 use crate::catalog::CallContext;
 use crate::limit::{Limits, PermitRequest, ToolLimits};
@@ -115,7 +117,15 @@ impl Calls {
             inflight: Arc::clone(&self.inflight),
             streams: (options.resumption != Resumption::No).then(|| Arc::clone(&self.streams)),
         };
-        MaybeReady::Pending(Box::pin(pending.finish(responder.into_owned())))
+        let mut answer: BoxedCall<Reply> = Box::pin(pending.finish(responder.into_owned()));
+        if has_room || options.on_disconnect == OnDisconnect::Cancel {
+            return MaybeReady::Pending(answer);
+        }
+        // CAN-01: a call in the queue can be cancelled by its id. A rejected one needs no task.
+        match answer.as_mut().poll(cx) {
+            Poll::Ready(reply) => MaybeReady::Ready(reply),
+            Poll::Pending => MaybeReady::Pending(self.inflight.cancellable(context, answer)),
+        }
     }
 }
 

@@ -3,6 +3,9 @@
 //! A session lives in this process as long as its stream. Its responses wait in a bounded queue. A session whose
 //! client reads nothing for five seconds is evicted. A message posted to another replica is forwarded to the replica
 //! with the stream, if they share state.
+//!
+//! At shutdown, and at its maximum age, a session accepts no more requests. Its stream ends after the responses to
+//! those in progress, because its client cannot resume it.
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -24,7 +27,7 @@ use super::worker_state::WorkerState;
 use super::{handshake, stdio};
 use crate::auth::Principal;
 use crate::protocol::ErrorCode;
-use crate::protocol::message::Payload;
+use crate::protocol::message::{Message, MessageBounds, Payload};
 use crate::seal::{random_bytes, short_digest};
 use crate::telemetry::RequestOrigin;
 
@@ -83,15 +86,10 @@ pub fn post(
     let Some(session) = session else {
         return forward(server, principal, id, body);
     };
-    let permit = Arc::clone(&session.permits).try_acquire_owned();
-    let permit = permit.map_err(|_| {
-        Reply::refuse(
-            RejectReason::TooManyStreams,
-            None,
-            ErrorCode::Http(429),
-            "Too many requests of this session are in progress",
-        )
-    })?;
+    let permit = match expects_response(body, server.bounds) {
+        true => Some(session.begin_request()?),
+        false => None,
+    };
     let handled = stdio::handle(server, cx, by, &session.peer, principal, body);
     if let MaybeReady::Ready(Reply::Response(answer)) = &handled
         && answer.refusal == Some(RejectReason::Malformed)
@@ -106,6 +104,18 @@ pub fn post(
             evict(&server, &id, &session);
         }
     }))
+}
+
+/// Returns true if the message is a request, or a batch with one.
+fn expects_response(body: &Bytes, bounds: MessageBounds) -> bool {
+    match Payload::within(body, bounds) {
+        Ok(Payload::Single(message)) => matches!(message, Message::Request(_)),
+        Ok(Payload::Batch(elements)) => elements.iter().any(|text| {
+            let message = Message::within(text, bounds);
+            !matches!(message, Ok(Message::Notification(_) | Message::Response(_)))
+        }),
+        Err(_) => false,
+    }
 }
 
 /// Forwards a message to the replica that has the session's stream.
@@ -192,37 +202,59 @@ struct SseSessionStream {
     ends_at: Instant,
 }
 
-impl EventSource for SseSessionStream {
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<StreamEvent>> {
-        if let Some(first) = self.first.take() {
-            return Poll::Ready(Some(first));
-        }
-        self.session.waker.register(cx.waker());
-        if self.session.is_evicted.load(Ordering::Acquire)
-            || self.place.is_ended(cx)
-            || self.ends_at <= Instant::now()
-        {
-            return Poll::Ready(None);
-        }
-        if let Poll::Ready(answer) = self.messages.poll_recv(cx) {
-            let message = answer.as_ref().map(JsonResponse::to_bytes);
-            return Poll::Ready(message.map(|message| StreamEvent::event("message", message)));
-        }
+impl SseSessionStream {
+    /// Returns the next notification of the session.
+    fn poll_notification(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
         if self.standing.is_none() {
             let SseSession {
                 peer, principal, ..
             } = &*self.session;
             self.standing = stdio::notifications(&self.server, peer, principal);
         }
-        let Some(standing) = &mut self.standing else {
-            return Poll::Pending;
-        };
-        standing.poll_next(cx).map(|event| {
-            event.and_then(|event| match event.data {
-                EventData::Message(message) => Some(StreamEvent::event("message", message)),
-                EventData::Response(_) | EventData::Empty => None,
-            })
-        })
+        while let Some(standing) = &mut self.standing {
+            match standing.poll_next(cx) {
+                Poll::Ready(Some(event)) => {
+                    if let EventData::Message(message) = event.data {
+                        return Poll::Ready(message);
+                    }
+                }
+                // It ends at shutdown, before the responses to requests in progress.
+                Poll::Ready(None) => self.standing = None,
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        Poll::Pending
+    }
+}
+
+impl EventSource for SseSessionStream {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<StreamEvent>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(first));
+        }
+        self.session.waker.register(cx.waker());
+        let is_told_to_end = self.place.is_ended(cx);
+        if self.session.is_evicted.load(Ordering::Acquire)
+            || is_told_to_end && self.place.is_revoked()
+        {
+            return Poll::Ready(None);
+        }
+        if is_told_to_end || self.ends_at <= Instant::now() {
+            self.session.close();
+        }
+        // Read before the queue: a response is queued before its permit is released.
+        let is_finished = self.session.is_finished();
+        if let Poll::Ready(answer) = self.messages.poll_recv(cx) {
+            let message = answer.as_ref().map(JsonResponse::to_bytes);
+            return Poll::Ready(message.map(|message| StreamEvent::event("message", message)));
+        }
+        if let Poll::Ready(message) = self.poll_notification(cx) {
+            return Poll::Ready(Some(StreamEvent::event("message", message)));
+        }
+        match is_finished {
+            true => Poll::Ready(None),
+            false => Poll::Pending,
+        }
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -245,3 +277,6 @@ impl Drop for SseSessionStream {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,7 +34,7 @@ pub struct Server {
     /// Custom methods of the application, by name.
     pub(super) methods: HashMap<String, Arc<dyn MethodHandler>>,
     /// The catalog and everything derived from it.
-    pub(super) snapshots: Snapshots,
+    pub(super) snapshots: Arc<Snapshots>,
     pub(super) sessions: Sessions,
     /// Execution and cancellation of calls.
     pub(super) calls: Calls,

@@ -13,7 +13,7 @@ use super::parts::Server;
 use super::replay::{depends_on_input, missing_capability, url_elicitation_required};
 use super::reply::{HandlerError, HandlerResult, MaybeReady, Reply, begin, finish};
 use super::request_context::RequestContext;
-use super::resource_cache::CacheKey;
+use super::resource_cache::{CacheKey, CacheableRead};
 use super::running_call::CallOutcome;
 use super::snapshot::Snapshot;
 use super::target::{check_named, missing_name};
@@ -61,9 +61,11 @@ pub(super) fn read(
         let scope = definition.cache_scope;
         CacheKey::of(&uri, scope, caller.principal)
     });
-    let kept = key
-        .as_ref()
-        .and_then(|key| snapshot.resource_cache.get(key));
+    let (kept, cacheable) = match key.map(|key| snapshot.resource_cache.get(key)) {
+        Some(Ok(kept)) => (Some(kept), None),
+        Some(Err(cacheable)) => (None, Some(cacheable)),
+        None => (None, None),
+    };
     let context = caller.context(
         request_context.headers,
         request,
@@ -77,7 +79,7 @@ pub(super) fn read(
         definition: definition.clone(),
         revision: caller.revision,
         snapshot: Arc::clone(&snapshot),
-        key,
+        cacheable,
         context: Arc::clone(&context),
         server: Arc::clone(server),
     };
@@ -107,8 +109,8 @@ struct ReadResponder {
     definition: ResourceDefinition,
     revision: Revision,
     snapshot: Arc<Snapshot>,
-    /// Cache key of the contents; `None` if they are not cached.
-    key: Option<CacheKey>,
+    /// `None` if the contents are not cached.
+    cacheable: Option<CacheableRead>,
     context: Arc<CallContext>,
     server: Arc<Server>,
 }
@@ -125,14 +127,14 @@ impl ReadResponder {
                 let contents = completed(contents, &self.uri, &self.definition);
                 if depends_on_input(&self.context) {
                     // The contents depend on client input, so they must not be cached.
-                    self.key = None;
+                    self.cacheable = None;
                     self.definition.ttl = None;
                     self.definition.cache_scope = CacheScope::Private;
                 }
                 let ttl = self.definition.ttl.unwrap_or_default();
                 let reply = self.write(&contents, ttl);
-                if let Some(key) = self.key.take() {
-                    self.snapshot.resource_cache.put(key, contents.into(), ttl);
+                if let Some(read) = self.cacheable.take() {
+                    self.snapshot.resource_cache.put(read, contents.into(), ttl);
                 }
                 reply
             }

@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, mpsc};
 
 use super::peer::StdioPeer;
-use super::reply::{JsonResponse, MaybeReady, Reply};
+use super::reply::{JsonResponse, MaybeReady, RejectReason, Reply};
 use super::streams::EventData;
 use crate::auth::Principal;
+use crate::protocol::ErrorCode;
 use crate::seal::{KeyRing, Purpose};
 
 /// Sessions of this process, by id.
@@ -25,7 +26,8 @@ pub(super) struct SseSession {
     pub(super) principal: Arc<Principal>,
     pub(super) peer: StdioPeer,
     messages: mpsc::Sender<JsonResponse>,
-    pub(super) permits: Arc<Semaphore>,
+    /// Permits of requests in progress. Closed when the session accepts no more requests.
+    permits: Arc<Semaphore>,
     pub(super) is_evicted: AtomicBool,
     pub(super) waker: AtomicWaker,
 }
@@ -52,8 +54,41 @@ impl SseSession {
         (session, messages)
     }
 
+    /// Returns a permit for a request, which its response releases.
+    pub(super) fn begin_request(&self) -> Result<OwnedSemaphorePermit, Reply> {
+        let permit = Arc::clone(&self.permits).try_acquire_owned();
+        permit.map_err(|error| match error {
+            TryAcquireError::NoPermits => Reply::refuse(
+                RejectReason::TooManyStreams,
+                None,
+                ErrorCode::Http(429),
+                format!("Too many requests of this session are in progress: the maximum is {CONCURRENT_MAX}"),
+            ),
+            TryAcquireError::Closed => Reply::refuse(
+                RejectReason::SessionUnknown,
+                None,
+                ErrorCode::Http(404),
+                "The session ends after its requests in progress; open its event stream again",
+            ),
+        })
+    }
+
+    /// Stops accepting requests.
+    pub(super) fn close(&self) {
+        self.permits.close();
+    }
+
+    /// Returns true if no request is in progress, and none will be.
+    pub(super) fn is_finished(&self) -> bool {
+        self.permits.is_closed() && self.permits.available_permits() == CONCURRENT_MAX
+    }
+
     /// Sends a response, and the messages before it, to the stream. Returns false if there was no space in time.
-    pub(super) async fn respond(&self, handled: MaybeReady, permit: OwnedSemaphorePermit) -> bool {
+    pub(super) async fn respond(
+        &self,
+        handled: MaybeReady,
+        permit: Option<OwnedSemaphorePermit>,
+    ) -> bool {
         let sent = match handled.reply().await {
             Reply::Response(answer) => self.send(answer).await,
             Reply::Stream(mut stream) => {
@@ -72,6 +107,9 @@ impl SseSession {
             Reply::Accepted | Reply::Cancelled => true,
         };
         drop(permit);
+        if self.is_finished() {
+            self.waker.wake();
+        }
         sent
     }
 

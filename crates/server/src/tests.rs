@@ -51,7 +51,7 @@ fn sharing(shared: ServerContext, keys: KeyRing, names: &[&str]) -> Server {
 }
 
 /// Default parts of a test server.
-fn of(catalog: Catalog) -> ServerParts {
+pub(super) fn of(catalog: Catalog) -> ServerParts {
     ServerParts {
         config: ServerConfig::default(),
         keys: KeyRing::random().into(),
@@ -89,7 +89,7 @@ fn at_two_endpoints(names: &[&str]) -> (Arc<Server>, Arc<Server>) {
     (Arc::new(server_with(keys(), names)), Arc::new(other))
 }
 
-fn at(now: u64) -> WorkerState {
+pub(super) fn at(now: u64) -> WorkerState {
     let worker = WorkerState::new(Telemetry::default().cells());
     worker.set_now(now);
     worker

@@ -1,5 +1,10 @@
 //! `subscriptions/listen`.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use longshore::{CacheScope, ResourceDefinition, resource_fn};
 use serde_json::{Value, json};
 
 use super::announcing;
@@ -32,6 +37,40 @@ fn begin(server: &Running, request: &Stateless) -> (Connection, Value) {
 
 fn subscription(id: &Value) -> Value {
     json!({"io.modelcontextprotocol/subscriptionId": id})
+}
+
+#[test]
+fn cache_01_a_resource_that_was_announced_as_changed_is_read_anew() {
+    let reads = Arc::new(AtomicUsize::new(0));
+    let mut announcer = None;
+    let server = Serve::new()
+        .app(|app| {
+            announcer = Some(app.announcer());
+            let definition = ResourceDefinition::new("test://kept", "kept");
+            let reads = Arc::clone(&reads);
+            app.resource(resource_fn(
+                definition
+                    .ttl(Duration::from_secs(3600))
+                    .cache_scope(CacheScope::Public),
+                move |_| {
+                    let count = reads.fetch_add(1, Ordering::Relaxed) + 1;
+                    async move { Ok(count.to_string()) }
+                },
+            ))
+        })
+        .start();
+    let read = || {
+        let read = Stateless::new("resources/read", json!({"uri": "test://kept"}));
+        read.send(&server).result()["contents"][0]["text"].take()
+    };
+    let filter = json!({"resourceSubscriptions": ["test://kept"]});
+    let (mut connection, _) = begin(&server, &listen(json!(1), filter));
+    assert_eq!([read(), read()], ["1", "1"]);
+    announcer
+        .expect("an application")
+        .resource_changed("test://kept");
+    connection.event().expect("a notification");
+    assert_eq!([read(), read()], ["2", "2"]);
 }
 
 #[test]

@@ -7,8 +7,9 @@ use std::time::Duration;
 use longshore::state::{Memory, StateError, StateFuture};
 use longshore::{CallContext, tool};
 use serde_json::json;
+use tokio::sync::Notify;
 
-use super::{announcing, becomes, begin_call, id_of, notification, resume};
+use super::{announcing, becomes, begin_call, id_of, notification, open, resume};
 use crate::support::{AskedState, End, Fronted, Serve, StandIn};
 
 /// Closes the stream, so that the client has to resume.
@@ -17,6 +18,19 @@ async fn patient(context: &CallContext) -> String {
     context.release_connection().await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     "worth the wait".to_owned()
+}
+
+/// Lets `releases` go on.
+static RELEASE: Notify = Notify::const_new();
+
+/// Releases its connection when it is told to.
+#[tool]
+async fn releases(context: &CallContext) -> String {
+    context.progress(0.5, None, "waits").await;
+    RELEASE.notified().await;
+    context.release_connection().await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    "released".to_owned()
 }
 
 /// Says more than is kept.
@@ -147,6 +161,83 @@ fn lh_15_a_server_can_end_the_streams_of_long_calls() {
     let mut back = resume(&it.server, &session, id_of(&first));
     assert_eq!(back.event().expect("progress")["params"]["progress"], 0.5);
     assert_eq!(back.event().expect("an answer")["result"]["isError"], false);
+}
+
+#[test]
+fn lh_15_resumed_calls_do_not_count_as_notification_streams() {
+    let it = announcing(|s| s.configured(|c| c.server.streams.per_session = 1));
+    let session = it.server.session("2025-11-25");
+    let _standing = open(&it.server, &session);
+    let calls = [(); 2].map(|()| begin_call(&it.server, &session));
+    let mut resumed = calls.map(|mut connection| {
+        let first = connection.any_event().expect("an event");
+        drop(connection);
+        resume(&it.server, &session, id_of(&first))
+    });
+    for connection in &mut resumed {
+        it.gate.open();
+        connection.event().expect("progress");
+    }
+    for mut connection in resumed {
+        assert_eq!(
+            connection.event().expect("a response")["result"]["isError"],
+            false
+        );
+    }
+}
+
+#[test]
+fn lh_03_lh_13_calls_are_resumed_where_sessions_have_no_notification_streams() {
+    let it = announcing(|s| s.configured(|c| c.server.streams.per_session = 0));
+    let session = it.server.session("2025-11-25");
+    let get = |headers: &[(&str, &str)]| it.server.connect().get(headers).status;
+    let [header] = session.headers();
+    assert_eq!(get(&[header]), 405);
+    assert_eq!(get(&[header, ("last-event-id", "s-1")]), 400);
+    let mut connection = begin_call(&it.server, &session);
+    let first = connection.any_event().expect("an event");
+    drop(connection);
+    it.gate.open();
+    let mut back = resume(&it.server, &session, id_of(&first));
+    back.event().expect("progress");
+    assert_eq!(
+        back.event().expect("a response")["result"]["isError"],
+        false
+    );
+}
+
+#[test]
+fn lh_13_a_resumed_call_is_followed_to_its_response_while_the_server_stops() {
+    let mut it = announcing(|serve| serve);
+    let session = it.server.session("2025-06-18");
+    let mut connection = begin_call(&it.server, &session);
+    let progress = connection.any_event().expect("an event");
+    let mut standing = open(&it.server, &session);
+    let mut back = resume(&it.server, &session, id_of(&progress));
+    it.server.begin_to_stop();
+    // Its end shows that the streams know of the stop.
+    while standing.any_event().is_some() {}
+    it.gate.open();
+    let response = back.event().expect("a response");
+    assert_eq!(response["result"]["isError"], false);
+    assert_eq!(back.any_event(), None);
+}
+
+#[test]
+fn lh_15_a_stopping_server_without_replicas_keeps_streams_of_calls_open() {
+    let mut it = announcing(|serve| serve.tool(releases));
+    let session = it.server.session("2025-11-25");
+    let mut connection = it.server.connect();
+    let params = json!({"name": "releases", "_meta": {"progressToken": 7}});
+    connection.send(session.text("tools/call", &params));
+    assert_eq!(connection.receive_head().status, 200);
+    connection.event().expect("progress");
+    let mut standing = open(&it.server, &session);
+    it.server.begin_to_stop();
+    while standing.any_event().is_some() {}
+    RELEASE.notify_one();
+    let response = connection.event().expect("a response");
+    assert_eq!(response["result"]["isError"], false);
 }
 
 #[test]

@@ -101,6 +101,9 @@ fn tkl_01_tools_say_whether_they_run_as_tasks() {
         text(&older.request("tools/call", &params).result()),
         "computed x"
     );
+    let refused = older.request("tools/call", &json!({"name": "failing_job"}));
+    let message = refused.error(200, -32601, "1");
+    assert!(message.contains("2025-11-25"), "{message}");
     older
         .request("tasks/get", &json!({"taskId": "x"}))
         .error(200, -32601, "1");
@@ -194,4 +197,41 @@ fn tkl_07_what_a_task_asks_is_asked_by_whoever_waits_for_its_result() {
         let result = connection.event().expect("an answer")["result"].take();
         assert_eq!(text(&result), "a.txt stays");
     }
+}
+
+#[test]
+fn eli_01_tkl_07_clients_that_cannot_answer_leave_a_request_of_a_task_to_others() {
+    let server = serve();
+    let session = session(&server);
+    let task = begin(&session, "confirm_delete", json!({"filename": "a.txt"}));
+    wait(&session, &task, "input_required");
+    let request = crate::support::request("tasks/result", &json!({"taskId": task}));
+    let wait_for_result = |session: &Session<'_>| {
+        let mut connection = server.connect();
+        connection.send(crate::support::post(&session.headers(), &request));
+        connection
+    };
+    // It has declared no elicitation, so it is not asked.
+    let incapable = server.session("2025-11-25");
+    let mut without = wait_for_result(&incapable);
+    // It has, but has no such method.
+    let mut asked = wait_for_result(&session);
+    asked.receive_head();
+    let question = asked.event().expect("a question");
+    let error = json!({"code": -32601, "message": "Method not found"});
+    let answer = json!({"jsonrpc": "2.0", "id": question["id"], "error": error});
+    session.post(&answer.to_string()).accepted();
+    let other = self::session(&server);
+    let mut connection = wait_for_result(&other);
+    connection.receive_head();
+    let question = connection.event().expect("a question");
+    assert_eq!(question["method"], "elicitation/create");
+    let result = accept(json!({"confirm": false}));
+    let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": result});
+    other.post(&answer.to_string()).accepted();
+    for connection in [&mut asked, &mut connection] {
+        let result = connection.event().expect("a response")["result"].take();
+        assert_eq!(text(&result), "a.txt stays");
+    }
+    assert_eq!(text(&without.receive().result()), "a.txt stays");
 }

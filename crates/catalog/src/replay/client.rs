@@ -42,7 +42,11 @@ impl Client {
     pub(super) fn can(&self, ability: ClientAbility) -> bool {
         match self {
             Self::Unreachable(_) => false,
-            Self::Session { capabilities, .. } => capabilities.contains(ability.bit()),
+            Self::Session {
+                revision,
+                capabilities,
+                ..
+            } => has_ability(*revision, *capabilities, ability),
             Self::Stateless(request) => request.capabilities().contains(ability.bit()),
         }
     }
@@ -61,6 +65,25 @@ impl Client {
             Self::Unreachable(reason) => Err(ClientRequestError::Unreachable(reason)),
             Self::Session { .. } | Self::Stateless(_) => Ok(()),
         }
+    }
+}
+
+/// Returns true if a session has an ability: its client has declared it, and its protocol version has it (VER-05).
+fn has_ability(
+    revision: Revision,
+    capabilities: ClientCapabilities,
+    ability: ClientAbility,
+) -> bool {
+    let declares = |ability: ClientAbility| capabilities.contains(ability.bit());
+    match ability {
+        // Without modes, any declaration means forms.
+        ClientAbility::ElicitationForm if !revision.has_rich_forms() => {
+            revision.has_elicitation()
+                && (declares(ability) || declares(ClientAbility::ElicitationUrl))
+        }
+        ClientAbility::ElicitationUrl => revision.has_rich_forms() && declares(ability),
+        ClientAbility::SamplingTools => revision.has_sampling_tools() && declares(ability),
+        _ => declares(ability),
     }
 }
 
@@ -162,6 +185,37 @@ mod tests {
         let declares = |ability: ClientAbility| kept.capabilities().contains(ability.bit());
         assert!(declares(ClientAbility::ElicitationForm));
         assert!(!declares(ClientAbility::Sampling));
+    }
+
+    #[test]
+    fn ver_05_eli_01_an_ability_needs_a_protocol_version_that_has_it() {
+        let can = |revision, declared: &str, ability| {
+            let capabilities = serde_json::from_str(declared).expect("capabilities");
+            let response_timeout = Duration::from_secs(1);
+            Client::Session {
+                revision,
+                capabilities,
+                response_timeout,
+            }
+            .can(ability)
+        };
+        let all = r#"{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{}}"#;
+        let url_only = r#"{"elicitation":{"url":{}}}"#;
+        for (revision, form, form_by_url, newer) in [
+            (Revision::V2024_11_05, false, false, false),
+            (Revision::V2025_03_26, false, false, false),
+            (Revision::V2025_06_18, true, true, false),
+            (Revision::V2025_11_25, true, false, true),
+        ] {
+            let found = [
+                can(revision, all, ClientAbility::ElicitationForm),
+                can(revision, url_only, ClientAbility::ElicitationForm),
+                can(revision, all, ClientAbility::ElicitationUrl),
+                can(revision, all, ClientAbility::SamplingTools),
+                can(revision, all, ClientAbility::Sampling),
+            ];
+            assert_eq!(found, [form, form_by_url, newer, newer, true], "{revision}");
+        }
     }
 
     #[test]

@@ -95,7 +95,10 @@ pub(crate) async fn run(server: &Arc<Server>) {
                     publish(server, BusMessage::Present(presence)).await;
                 }
                 let looked = server.tasks.check_runners().await;
-                server.streams.track_health(&looked);
+                // A check that was not due says nothing about the state.
+                if !matches!(looked, Ok(false)) {
+                    server.streams.track_health(&looked);
+                }
             }
         }
     }

@@ -15,8 +15,8 @@ use crate::environment::Conflicts;
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StreamsConfig {
-    /// Maximum number of open GET streams of a session; notifications go to the newest. 0 disables GET streams.
-    /// Beyond it: 429.
+    /// Maximum number of open notification streams of a session, which GET opens; notifications go to the newest. 0
+    /// disables them. Resumed streams of calls do not count. Beyond it: 429.
     pub per_session: usize,
     /// Maximum number of long-lived streams of an authenticated caller. Beyond it: 429.
     pub per_principal: usize,

@@ -119,6 +119,12 @@ impl LogFollower {
         })))
     }
 
+    /// Returns true if the stream continues to the end of its log, because no other process has the log.
+    fn outlasts(&self, reason: CloseReason) -> bool {
+        let mailbox = &self.place.mailbox;
+        reason == CloseReason::Stopping && !mailbox.is_revoked() && !self.call.streams.is_shared
+    }
+
     fn end(&mut self, comes_back: bool) -> Poll<Option<StreamEvent>> {
         self.is_over = true;
         Poll::Ready(comes_back.then(|| StreamEvent::retry(self.place.streams.retry_after())))
@@ -209,11 +215,18 @@ impl EventSource for LogFollower {
             if !self.call.live.is_held_by(self.mine) {
                 return self.end(false);
             }
+            let mut is_stopping = false;
             while let Poll::Ready(item) = self.place.mailbox.poll_next(cx) {
                 if let MailboxItem::CloseReason(end) = item {
+                    is_stopping = self.outlasts(end);
+                    if is_stopping {
+                        break;
+                    }
                     return self.end(end == CloseReason::Stopping);
                 }
             }
+            // Read before the log: the last entry is written before the call leaves.
+            let is_here = self.call.live.is_here();
             if let Some((number, entry)) = self.ready.pop_front() {
                 if entry.is_empty() {
                     // Sealed with an unknown key. Another replica may have it.
@@ -232,7 +245,10 @@ impl EventSource for LogFollower {
                     self.ready.extend(entries);
                     self.reading = Box::pin(self.call.clone().next_entries(after));
                 }
-                Poll::Pending if self.leaves_at <= Instant::now() => return self.end(true),
+                Poll::Pending if is_stopping && is_here => return Poll::Pending,
+                Poll::Pending if is_stopping || self.leaves_at <= Instant::now() => {
+                    return self.end(true);
+                }
                 Poll::Pending => return Poll::Pending,
             }
         }

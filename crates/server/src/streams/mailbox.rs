@@ -25,6 +25,8 @@ pub(super) struct Mailbox {
     pub(super) principal: Option<Box<str>>,
     /// Request that opened the stream, if it can be cancelled by id.
     pub(super) request: Option<RequestId>,
+    /// The stream resumes that of a call, and is not a notification stream of its session.
+    pub(super) resumes_call: bool,
     inner: Mutex<Inner>,
 }
 
@@ -108,6 +110,7 @@ impl Mailbox {
             session: owner.session,
             principal: owner.principal,
             request: owner.request,
+            resumes_call: owner.resumes_call,
             inner: Mutex::new(Inner {
                 wants,
                 delivered_through,
@@ -277,6 +280,8 @@ pub(super) struct Owner {
     pub(super) session: Option<Arc<str>>,
     pub(super) principal: Option<Box<str>>,
     pub(super) request: Option<RequestId>,
+    /// The stream resumes that of a call.
+    pub(super) resumes_call: bool,
 }
 
 impl Inner {

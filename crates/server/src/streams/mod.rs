@@ -40,6 +40,7 @@ use tokio::sync::Semaphore;
 
 use super::inflight::Inflight;
 use super::liveness::Liveness;
+use super::snapshots::Snapshots;
 use crate::auth::{Principal, PrincipalKind};
 use crate::catalog::{Announcer, ChangeEvent, SubscriptionCounts};
 use crate::limit::{is_public, subnet};
@@ -79,6 +80,8 @@ pub struct Streams {
     interest: SubscriptionCounts,
     /// Pending changes of the catalog and of resources.
     announcer: Announcer,
+    /// What is served, with the cached contents that a change makes invalid.
+    snapshots: Arc<Snapshots>,
     stopping: AtomicBool,
     /// True if the last operation on the state failed.
     state_failing: AtomicBool,
@@ -130,6 +133,7 @@ impl Streams {
         (endpoint, liveness): (&str, Arc<Liveness>),
         inflight: Arc<Inflight>,
         announcer: Announcer,
+        snapshots: Arc<Snapshots>,
     ) -> Self {
         Self {
             config,
@@ -144,6 +148,7 @@ impl Streams {
             outbox: Outbox::default(),
             interest: announcer.interest(),
             announcer,
+            snapshots,
             stopping: AtomicBool::new(false),
             state_failing: AtomicBool::new(false),
             logged_bytes: AtomicU64::new(0),
@@ -173,8 +178,9 @@ impl Streams {
             let max = self.config.of_address();
             TooManyStreams::check(open, max, "server.streams.per_address")?;
         }
-        if let Some(session) = &owner.session {
-            let open = registry.sessions.get(session).map_or(0, Vec::len);
+        if let Some(session) = owner.session.as_ref().filter(|_| !owner.resumes_call) {
+            let of_session = registry.sessions.get(session).into_iter().flatten();
+            let open = of_session.filter(|mailbox| !mailbox.resumes_call).count();
             TooManyStreams::check(open, self.config.per_session, "server.streams.per_session")?;
         }
         registry.next += 1;
@@ -297,6 +303,10 @@ impl Streams {
                 return;
             }
             registry.position = Some(number);
+        }
+        // Before the notification, since subscribers read the resource again.
+        if let ChangeEvent::Resource(uri) = notice {
+            self.snapshots.load().resource_cache.invalidate(uri);
         }
         for mailbox in registry.mailboxes.values() {
             mailbox.deliver(notice, number);

@@ -49,6 +49,12 @@ pub fn open_stream(
         None => None,
         Some(text) => Some(EventId::read(&text).ok_or_else(unknown_event)?),
     };
+    let names_standing = resumes
+        .as_ref()
+        .is_some_and(|event| event.stream == StreamId::Standing);
+    if names_standing && !has_standing_streams(server) {
+        return Err(unknown_event());
+    }
     let streams = Arc::clone(&server.streams);
     let (server, caller) = (Arc::clone(server), Arc::clone(head.principal));
     let address = head.peer.map(|peer| peer.address);
@@ -146,8 +152,12 @@ impl StreamOpener {
             .entries
             .first()
             .is_some_and(|(number, entry)| *number == after && ends(entry));
+        let owner = Owner {
+            resumes_call: true,
+            ..self.owner()
+        };
         let place = streams
-            .enter(self.owner(), Filter::default())
+            .enter(owner, Filter::default())
             .map_err(|too_many| too_many.reply(None))?;
         let revision = self.session.revision;
         let max_age = streams.max_age_for(&self.caller);

@@ -60,6 +60,11 @@ impl StreamSlot {
             Poll::Ready(MailboxItem::CloseReason(_))
         )
     }
+
+    /// Returns true if the credential of the caller was revoked.
+    pub(crate) fn is_revoked(&self) -> bool {
+        self.0.mailbox.is_revoked()
+    }
 }
 
 impl Streams {

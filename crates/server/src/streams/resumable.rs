@@ -461,7 +461,9 @@ impl EventSource for ResumableStream {
                     return Poll::Ready(None);
                 }
                 Poll::Pending => {
+                    // A stopping process without replicas leaves the client nowhere to resume.
                     let leaves = self.is_primed
+                        && (logged.streams.is_shared || !logged.streams.is_stopping())
                         && logged.is_logged
                         && logged.writing.is_none()
                         && (logged.call.is_let_go()

@@ -130,6 +130,7 @@ mod tests {
     use serde_json::Map;
 
     use super::*;
+    use crate::net::ShareKey;
     use crate::server::tasks::record::{StoredResult, TaskStatus, now_ms};
     use crate::server::tests::replica_of;
     use crate::state::SharedState;
@@ -153,7 +154,10 @@ mod tests {
             runner: one.tasks.replica,
             session: None,
         };
-        let place = one.tasks.enter(&record.id, &record.owner).expect("a place");
+        let place = one
+            .tasks
+            .enter(&record.id, ShareKey::NONE)
+            .expect("a place");
         one.tasks.announce(&record, None).await.expect("noted");
         one.tasks.create(&record, None).await.expect("created");
         let seen = async |server: &Arc<Server>| {

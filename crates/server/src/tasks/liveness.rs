@@ -6,6 +6,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use super::record::Record;
 use super::store::Tasks;
 use crate::limit::Limit;
+use crate::net::ShareKey;
 use crate::state::StateError;
 use crate::telemetry::{Metrics, TASKS_RUNNING};
 
@@ -13,7 +14,8 @@ use crate::telemetry::{Metrics, TASKS_RUNNING};
 #[derive(Debug, Default)]
 pub(super) struct LocalTasks {
     tasks: HashSet<Arc<str>>,
-    of: HashMap<Arc<str>, usize>,
+    /// Number of tasks of a caller.
+    of: HashMap<ShareKey, usize>,
 }
 
 /// Registration of a running task; removed on drop.
@@ -21,23 +23,27 @@ pub(super) struct LocalTasks {
 pub(super) struct TaskSlot {
     tasks: Arc<Tasks>,
     id: Arc<str>,
-    owner: Arc<str>,
+    owner: ShareKey,
 }
 
 impl Tasks {
     /// Registers a task. Returns the limit that was hit if there are too many.
-    pub(super) fn enter(self: &Arc<Self>, id: &str, owner: &str) -> Result<TaskSlot, Limit> {
+    ///
+    /// Only the total limit applies to callers without a share.
+    pub(super) fn enter(self: &Arc<Self>, id: &str, owner: ShareKey) -> Result<TaskSlot, Limit> {
         let mut running = self.running();
-        let of = running.of.get(owner).copied().unwrap_or_default();
         if self.config.total <= running.tasks.len() {
             return Err(Limit::Tasks);
         }
-        if self.config.per_principal <= of {
-            return Err(Limit::PrincipalTasks);
+        if !owner.is_none() {
+            let own = running.of.get(&owner).copied().unwrap_or_default();
+            if self.config.per_principal <= own {
+                return Err(Limit::PrincipalTasks);
+            }
+            running.of.insert(owner, own + 1);
         }
-        let (id, owner): (Arc<str>, Arc<str>) = (id.into(), owner.into());
+        let id: Arc<str> = id.into();
         running.tasks.insert(Arc::clone(&id));
-        *running.of.entry(Arc::clone(&owner)).or_default() += 1;
         Ok(TaskSlot {
             tasks: Arc::clone(self),
             id,

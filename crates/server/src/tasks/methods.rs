@@ -16,7 +16,7 @@ use super::{RELATED_TASK, list, runner};
 use crate::auth::Principal;
 use crate::catalog::{CallContext, ClientRequestError};
 use crate::protocol::message::{self, Request};
-use crate::protocol::{ErrorCode, ErrorObject, Method};
+use crate::protocol::{ClientAbility, ErrorCode, ErrorObject, Method};
 use crate::server::errors::{internal_error, invalid_params};
 use crate::server::execute::Call;
 use crate::server::inflight::BoxedCall;
@@ -239,6 +239,10 @@ impl TaskRequest {
                 return self.outcome(&record).await;
             }
             for (name, request) in &record.requests {
+                // ELI-01
+                if !takes(&context, request) {
+                    continue;
+                }
                 if asked.insert(name.clone(), ()).is_none() {
                     let related = json!({"taskId": self.task});
                     answers.push(ask(&context, name.clone(), request, related));
@@ -256,6 +260,12 @@ impl TaskRequest {
             if let Either::Right(((name, answer), _)) = select(change, next).await {
                 let (mut given, mut refused) = (Map::new(), Map::new());
                 match answer {
+                    // A client without the method leaves the request to another one.
+                    Err(ClientRequestError::Refused { code, .. })
+                        if code == i64::from(ErrorCode::MethodNotFound.number()) =>
+                    {
+                        continue;
+                    }
                     Ok(answer) => drop(given.insert(name, answer)),
                     Err(ClientRequestError::Refused { code, message }) => {
                         refused.insert(name, json!({"code": code, "message": message}));
@@ -299,6 +309,26 @@ impl TaskRequest {
 
 /// Interval between reads of a record if no change is announced.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Returns true if the client has declared what a request of a task needs.
+fn takes(context: &CallContext, request: &Value) -> bool {
+    let params = &request["params"];
+    let can = |ability| context.client_can(ability);
+    match request["method"].as_str() {
+        Some("elicitation/create") if params["mode"] == "url" => can(ClientAbility::ElicitationUrl),
+        Some("elicitation/create") => can(ClientAbility::ElicitationForm),
+        Some("sampling/createMessage") => {
+            let has_tools = params.get("tools").is_some() || params.get("toolChoice").is_some();
+            let context = params.get("includeContext");
+            let has_context = context.is_some_and(|context| context != "none");
+            can(ClientAbility::Sampling)
+                && (!has_tools || can(ClientAbility::SamplingTools))
+                && (!has_context || can(ClientAbility::SamplingContext))
+        }
+        Some("roots/list") => can(ClientAbility::Roots),
+        _ => false,
+    }
+}
 
 /// Sends a client request of a task.
 fn ask(

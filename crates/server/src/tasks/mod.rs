@@ -18,6 +18,8 @@ mod record;
 mod runner;
 mod start;
 mod store;
+#[cfg(test)]
+mod tests;
 
 pub use config::TaskConfig;
 pub(super) use list::{find_task, list_tasks, lists_tasks};

@@ -69,10 +69,11 @@ impl Tasks {
         Ok(())
     }
 
-    /// Checks for replicas that are gone, and fails their tasks.
-    pub(crate) async fn check_runners(self: &Arc<Self>) -> Result<(), StateError> {
+    /// Checks for replicas that are gone, and fails their tasks. Returns false if no check was due, so that the state was
+    /// not used.
+    pub(crate) async fn check_runners(self: &Arc<Self>) -> Result<bool, StateError> {
         if !self.is_shared || !self.is_check_due() {
-            return Ok(());
+            return Ok(false);
         }
         self.read_runners().await?;
         let known: Vec<u64> = self.runners().known.iter().copied().collect();
@@ -89,7 +90,7 @@ impl Tasks {
                 }
             });
         }
-        Ok(())
+        Ok(true)
     }
 
     fn is_check_due(&self) -> bool {
@@ -186,6 +187,7 @@ mod tests {
 
     use super::super::record::{StoredResult, TaskStatus, now_ms};
     use super::*;
+    use crate::net::ShareKey;
     use crate::server::Server;
     use crate::server::liveness::HEARTBEAT_INTERVAL;
     use crate::server::tests::replica_of;
@@ -222,7 +224,7 @@ mod tests {
         let [gone, stays, looks] = [(); 3].map(|()| replica_of(state.clone()));
         let lost = [begin(&gone, '1').await, begin(&gone, '2').await];
         let own = begin(&stays, '3').await;
-        let _place = stays.tasks.enter(&own.id, &own.owner).expect("a place");
+        let _place = stays.tasks.enter(&own.id, ShareKey::NONE).expect("a place");
         let begun = Instant::now();
         while status(&stays, &lost[1]).await == TaskStatus::Running {
             assert!(begun.elapsed() < Duration::from_secs(75));
@@ -255,5 +257,15 @@ mod tests {
         }
         assert!(looks.tasks.runners().known.contains(&gone.tasks.replica));
         assert_eq!(status(&looks, &again).await, TaskStatus::Running);
+    }
+
+    #[tokio::test]
+    async fn a_check_that_is_not_due_is_told_from_one_that_used_the_state() {
+        let server = replica_of(SharedState::default());
+        let mut looked = Vec::new();
+        for _ in 0..=CHECK_INTERVAL {
+            looked.push(server.tasks.check_runners().await.expect("a state"));
+        }
+        assert_eq!(looked, [false, false, true]);
     }
 }

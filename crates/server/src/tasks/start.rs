@@ -94,7 +94,12 @@ pub(crate) fn task_options(
         return match (wish, support) {
             (None, TaskSupport::Required) => Err(task_mode_error(
                 request.id,
-                "this tool runs as a task only; say so with `task`",
+                match caller.revision.has_core_tasks() {
+                    true => "this tool runs as a task only; say so with `task`",
+                    false => {
+                        "this tool runs as a task only; use protocol version 2025-11-25 or later"
+                    }
+                },
             )),
             (None, _) => Ok(None),
             (Some(_), TaskSupport::Forbidden) => Err(task_mode_error(
@@ -207,7 +212,8 @@ async fn start_task(
     let owner = context.principal().id();
     let share = owner_of(context.principal(), context.address);
     let id = store::new_id();
-    let place = server.tasks.enter(&id, owner).map_err(StartError::Full)?;
+    let place = server.tasks.enter(&id, context.share);
+    let place = place.map_err(StartError::Full)?;
     let now = now_ms();
     let record = Record {
         id,

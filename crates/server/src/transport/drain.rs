@@ -91,7 +91,7 @@ impl DrainDeadlines {
     /// Divides a grace period. The delay never exceeds the time left for calls.
     pub fn of(grace: Duration, delay: Duration) -> Self {
         let set_aside = CHILDREN + FLUSH + SLACK;
-        let serving = Duration::from_secs(grace.saturating_sub(set_aside).as_secs());
+        let serving = grace.saturating_sub(set_aside);
         let delay = delay.min(serving);
         Self {
             delay,
@@ -125,14 +125,14 @@ mod tests {
         let laptop = Probe::of([("HOME", "/")]);
         let config = DrainConfig::default();
         for (probe, grace, serving, delay) in [
-            (&kubernetes, 30, 26, 5),
-            (&cloud_run, 10, 6, 0),
-            (&laptop, 30, 26, 0),
+            (&kubernetes, 30, 26_500, 5),
+            (&cloud_run, 10, 6_500, 0),
+            (&laptop, 30, 26_500, 0),
         ] {
             let budget = config.budget(probe);
-            assert_eq!((budget.delay + budget.calls).as_secs(), serving);
+            assert_eq!((budget.delay + budget.calls).as_millis(), serving);
             assert_eq!(budget.delay.as_secs(), delay);
-            assert!(budget.total() <= Duration::from_secs(grace), "{budget:?}");
+            assert_eq!(budget.total(), Duration::from_secs(grace), "{budget:?}");
         }
         for grace in 0..200 {
             for delay in [0, 5, 500] {
