@@ -1,5 +1,6 @@
 //! Export to a collector: spans, metrics and log records, compared with the semantic conventions.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -7,6 +8,7 @@ use http::HeaderMap;
 use longshore::net::TrustedProxies;
 use longshore::telemetry::{ExportProtocol, SpanNames};
 use longshore::{CallContext, Definition, ToolError, tool_fn};
+use opentelemetry_proto::tonic::common::v1::any_value;
 use opentelemetry_proto::tonic::metrics::v1::metric;
 use opentelemetry_proto::tonic::trace::v1::{Span, span, status};
 use serde_json::{Map, Value, json};
@@ -542,6 +544,7 @@ fn check_senders(protocol: ExportProtocol, word: &str, compression: &str) {
     let received = collector.take();
     let signals: Vec<_> = received.by_signal.keys().copied().collect();
     assert_eq!(signals, ["logs", "metrics", "traces"]);
+    let mut instances = BTreeSet::new();
     for (signal, resources) in &received.by_signal {
         for resource in resources {
             let found = texts(&resource.attributes);
@@ -561,8 +564,16 @@ fn check_senders(protocol: ExportProtocol, word: &str, compression: &str) {
                     "{signal} {name}"
                 );
             }
+            let number = resource.attributes.iter().find_map(|attribute| {
+                let is_pid = attribute.key == "process.pid";
+                attribute.value.as_ref()?.value.clone().filter(|_| is_pid)
+            });
+            let pid = id.parse().map(any_value::Value::IntValue).ok();
+            assert_eq!(number, pid, "{signal}");
+            instances.insert(found["service.instance.id"].clone());
         }
     }
+    assert_eq!(instances.len(), 1, "{instances:?}");
     assert!(
         received
             .log_lines

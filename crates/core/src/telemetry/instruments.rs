@@ -394,6 +394,7 @@ pub const ALL: &[&Instrument] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::ErrorCode;
     use crate::telemetry::prometheus;
 
     #[test]
@@ -431,6 +432,56 @@ mod tests {
                 let known = |name: &str| names.iter().any(|known| known == name);
                 assert!(known(word) || bare.is_some_and(known), "{word}");
             }
+        }
+    }
+
+    /// Matches plain characters, and classes such as `[0-2]`.
+    fn matches(pattern: &str, text: &str) -> bool {
+        let (mut pattern, mut text) = (pattern.chars(), text.chars());
+        while let Some(first) = pattern.next() {
+            let (from, to) = match first {
+                '[' => {
+                    let class: Vec<char> = pattern.by_ref().take_while(|c| *c != ']').collect();
+                    (class[0], class[2])
+                }
+                plain => (plain, plain),
+            };
+            if !text
+                .next()
+                .is_some_and(|found| (from..=to).contains(&found))
+            {
+                return false;
+            }
+        }
+        text.next().is_none()
+    }
+
+    #[test]
+    fn the_alert_for_errors_counts_failures_of_the_server_and_no_mistakes_of_callers() {
+        let alerts = include_str!("../../../../helm/longshore/dashboards/alerts.yaml");
+        let (_, rest) = alerts.split_once("error_type!~\"").expect("exceptions");
+        let (excepted, _) = rest.split_once('"').expect("their end");
+        let counts = |code: ErrorCode| {
+            let text = code.number().to_string();
+            !excepted.split('|').any(|pattern| matches(pattern, &text))
+        };
+        for code in [
+            ErrorCode::Parse,
+            ErrorCode::InvalidRequest,
+            ErrorCode::MethodNotFound,
+            ErrorCode::InvalidParams,
+            ErrorCode::ResourceNotFound,
+            ErrorCode::UrlElicitationRequired,
+            ErrorCode::HeaderMismatch,
+            ErrorCode::MissingCapability,
+            ErrorCode::UnsupportedProtocolVersion,
+            ErrorCode::Http(403),
+            ErrorCode::Http(429),
+        ] {
+            assert!(!counts(code), "{code:?}");
+        }
+        for code in [ErrorCode::Internal, ErrorCode::Http(503)] {
+            assert!(counts(code), "{code:?}");
         }
     }
 

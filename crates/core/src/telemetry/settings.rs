@@ -5,6 +5,7 @@ mod target;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
@@ -14,6 +15,7 @@ use super::config::TelemetryConfig;
 use super::trace::{Propagation, Sampler};
 use super::variables::{Effect, VARIABLES};
 use crate::environment::Probe;
+use crate::seal::random_bytes;
 
 /// All export settings.
 #[derive(Clone, Debug, PartialEq)]
@@ -290,11 +292,9 @@ impl Reader<'_> {
         if resource["service.name"].is_empty() {
             resource.insert("service.name".to_owned(), SERVICE.to_owned());
         }
-        if !resource.contains_key("service.instance.id")
-            && let Some(host) = self.probe.variable("HOSTNAME")
-        {
-            resource.insert("service.instance.id".to_owned(), host.to_owned());
-        }
+        resource
+            .entry("service.instance.id".to_owned())
+            .or_insert_with(random_instance_id);
         if let Some(list) = self.probe.variable("OTEL_RESOURCE_ATTRIBUTES") {
             resource.extend(pairs(list));
         }
@@ -303,6 +303,20 @@ impl Reader<'_> {
         }
         resource
     }
+}
+
+/// Returns a random UUID (RFC 9562, version 4), the same for the life of the process.
+fn random_instance_id() -> String {
+    static ID: LazyLock<String> = LazyLock::new(|| {
+        let mut bits = u128::from_be_bytes(random_bytes());
+        // Version 4, variant 0b10.
+        bits = (bits & !(0xf << 76)) | (4 << 76);
+        bits = (bits & !(0b11 << 62)) | (0b10 << 62);
+        let digits = format!("{bits:032x}");
+        let groups = [0..8, 8..12, 12..16, 16..20, 20..32];
+        groups.map(|group| &digits[group]).join("-")
+    });
+    ID.clone()
 }
 
 /// Parses comma-separated `key=value` pairs with percent-encoded values.

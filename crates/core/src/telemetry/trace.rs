@@ -232,6 +232,7 @@ pub struct Tracer {
 /// A traced request. An unsampled one has only its IDs.
 #[derive(Debug)]
 pub struct Traced {
+    /// Context of the request's span. That of the caller, if it has one and the request is not recorded.
     pub context: TraceContext,
     /// Span builder; `None` if the request is not recorded.
     pub draft: Option<Box<SpanBuilder>>,
@@ -273,11 +274,15 @@ impl Tracer {
         let parent = said.or(ambient);
         let trace_id = parent.map_or_else(new_trace_id, |parent| parent.trace_id);
         let records = self.sampler.samples(parent.as_ref(), trace_id);
-        let others = parent.map_or(0, |parent| parent.flags & !SAMPLED);
-        let context = TraceContext {
-            trace_id,
-            span_id: new_span_id(),
-            flags: others | (u8::from(records) * SAMPLED),
+        let context = match parent {
+            // Other servers continue the caller's span: none of this server is exported.
+            Some(parent) if !records => parent,
+            _ => TraceContext {
+                trace_id,
+                span_id: new_span_id(),
+                flags: parent.map_or(0, |parent| parent.flags & !SAMPLED)
+                    | (u8::from(records) * SAMPLED),
+            },
         };
         let draft = records.then(|| {
             Box::new(SpanBuilder {
@@ -454,74 +459,4 @@ pub struct SpanExtras {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn trace_contexts_read_back_and_nothing_else_is_one() {
-        // TRC-01
-        let text = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-        let context = TraceContext::parse(text).expect("a context");
-        assert_eq!(context.traceparent(), text);
-        assert!(context.is_sampled());
-        assert_eq!(context.trace_id(), "0af7651916cd43dd8448eb211c80319c");
-        assert_eq!(context.span_id(), "b7ad6b7169203331");
-        let later = "cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00-what-comes";
-        assert!(TraceContext::parse(later).is_some_and(|c| !c.is_sampled()));
-        for wrong in [
-            "",
-            "00",
-            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331",
-            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more",
-            "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-            "00-00000000000000000000000000000000-b7ad6b7169203331-01",
-            "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
-            "00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01",
-            "00-0af7651916cd43dd8448eb211c80319-b7ad6b7169203331-01",
-            "00-+af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-        ] {
-            assert_eq!(TraceContext::parse(wrong), None, "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_caller_decides_if_it_may_and_else_the_share_does() {
-        let mut parent = TraceContext {
-            trace_id: 1,
-            span_id: 1,
-            flags: SAMPLED,
-        };
-        assert!(Sampler::new(true, 0.0).samples(Some(&parent), 1));
-        assert!(!Sampler::new(false, 0.0).samples(Some(&parent), 1));
-        parent.flags = 0;
-        assert!(!Sampler::new(true, 1.0).samples(Some(&parent), 1));
-        assert!(Sampler::new(false, 1.0).samples(Some(&parent), 1));
-        assert!(Sampler::new(true, 1.0).samples(None, u128::MAX));
-        let one_percent = Sampler::new(true, 0.01);
-        let sampled = (0..100_000).filter(|_| one_percent.samples(None, new_trace_id()));
-        let sampled = sampled.count();
-        assert!((800..1200).contains(&sampled), "{sampled}");
-    }
-
-    #[test]
-    fn what_a_thread_works_on_is_known_until_it_is_done() {
-        let outer = TraceContext {
-            trace_id: 1,
-            span_id: 1,
-            flags: 0,
-        };
-        let inner = TraceContext {
-            trace_id: 2,
-            ..outer
-        };
-        assert_eq!(current(), None);
-        let entered = enter(outer);
-        {
-            let _inner = enter(inner);
-            assert_eq!(current(), Some(inner));
-        }
-        assert_eq!(current(), Some(outer));
-        drop(entered);
-        assert_eq!(current(), None);
-    }
-}
+mod tests;

@@ -17,6 +17,7 @@ pub struct Probe {
     machine: Machine,
     standard_streams: StandardStreams,
     at_terminal: bool,
+    host_name: Option<String>,
     /// Result of the detectors. Methods that change the probe discard it.
     environment: OnceLock<Box<Environment>>,
 }
@@ -79,6 +80,7 @@ impl Probe {
             },
             standard_streams: real_streams(),
             at_terminal: std::io::IsTerminal::is_terminal(&std::io::stderr()),
+            host_name: real_host_name(),
             environment: OnceLock::new(),
         };
         super::system::keep_cores(&probe.environment().system);
@@ -134,6 +136,14 @@ impl Probe {
         self
     }
 
+    /// Replaces the system's host name.
+    #[must_use]
+    pub fn with_host_name(mut self, name: impl Into<String>) -> Self {
+        self.environment = OnceLock::new();
+        self.host_name = Some(name.into());
+        self
+    }
+
     /// Returns the environment that the detectors find, which is kept from then on.
     pub fn environment(&self) -> &Environment {
         self.environment
@@ -169,6 +179,11 @@ impl Probe {
     /// Returns the kind of the standard streams.
     pub fn standard_streams(&self) -> StandardStreams {
         self.standard_streams
+    }
+
+    /// Returns the host name: `HOSTNAME`, or else that of the system.
+    pub fn host_name(&self) -> Option<&str> {
+        self.variable("HOSTNAME").or(self.host_name.as_deref())
     }
 
     /// Returns true if standard error is a terminal.
@@ -221,6 +236,22 @@ fn memory_built_in() -> u64 {
         system.refresh_memory_specifics(sysinfo::MemoryRefreshKind::nothing().with_ram());
         system.total_memory()
     })
+}
+
+#[cfg(target_os = "linux")]
+fn real_host_name() -> Option<String> {
+    let name = rustix::system::uname().nodename().to_str().ok()?.to_owned();
+    is_host_name(&name).then_some(name)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn real_host_name() -> Option<String> {
+    sysinfo::System::host_name().filter(|name| is_host_name(name))
+}
+
+/// Returns false for names that systems without a host name report.
+fn is_host_name(name: &str) -> bool {
+    !matches!(name, "" | "(none)" | "localhost")
 }
 
 #[cfg(target_os = "linux")]

@@ -41,7 +41,7 @@ impl Environment {
             "deployment.environment.name",
             Some(self.kind.value.name().to_owned()),
         );
-        set("host.name", first(&["HOSTNAME"]));
+        set("host.name", probe.host_name().map(str::to_owned));
         set("process.pid", Some(std::process::id().to_string()));
         let platform = self.cloud.as_ref().map(|cloud| cloud.value);
         let (provider, name) = platform.map_or((None, None), Platform::telemetry_names);
@@ -73,7 +73,13 @@ impl Environment {
             "faas.version",
             first(&["AWS_LAMBDA_FUNCTION_VERSION", "K_REVISION"]),
         );
-        set("service.instance.id", first(INSTANCE_NAMES));
+        // The name of a machine is not unique: it may run several processes.
+        let pod = || first(&["K8S_POD_NAME"]);
+        let own_host = || first(&["HOSTNAME"]).filter(|_| probe.is_in_container());
+        set(
+            "service.instance.id",
+            first(INSTANCE_NAMES).or_else(pod).or_else(own_host),
+        );
         if self
             .container
             .as_ref()

@@ -425,3 +425,41 @@ fn telemetry_hears_who_and_where() {
             .all(|(name, _)| !name.starts_with("cloud."))
     );
 }
+
+#[test]
+fn an_instance_has_the_name_of_its_platform_or_container_and_none_of_a_shared_host() {
+    let attribute = |probe: &Probe, name: &str| {
+        let attributes = Environment::detect(probe).resource_attributes(probe);
+        let mut found = attributes.into_iter().filter(|(known, _)| *known == name);
+        found.next().map(|(_, value)| value)
+    };
+    for (variables, instance) in [
+        (
+            &[("FLY_MACHINE_ID", "148e"), ("HOSTNAME", "node-1")][..],
+            Some("148e"),
+        ),
+        (
+            &[
+                ("KUBERNETES_SERVICE_HOST", "10.0.0.1"),
+                // The pod uses the network of its node.
+                ("K8S_POD_NAME", "weather-6d4cf-abcde"),
+                ("HOSTNAME", "node-1"),
+            ],
+            Some("weather-6d4cf-abcde"),
+        ),
+        (
+            &[("container", "podman"), ("HOSTNAME", "3f2a")],
+            Some("3f2a"),
+        ),
+        (&[("HOSTNAME", "laptop")], None),
+    ] {
+        let probe = Probe::of(variables.iter().copied());
+        let found = attribute(&probe, "service.instance.id");
+        assert_eq!(found.as_deref(), instance, "{variables:?}");
+    }
+    let system = Probe::of([("A", "b")]).with_host_name("laptop");
+    assert_eq!(attribute(&system, "host.name").as_deref(), Some("laptop"));
+    let both = Probe::of([("HOSTNAME", "a")]).with_host_name("b");
+    assert_eq!(attribute(&both, "host.name").as_deref(), Some("a"));
+    assert_eq!(attribute(&Probe::of([("A", "b")]), "host.name"), None);
+}

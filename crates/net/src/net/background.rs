@@ -281,7 +281,8 @@ impl Inner {
     }
 }
 
-fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
+/// Returns the message of a caught panic.
+pub fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("without a message")

@@ -12,6 +12,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::Full;
+use hyper::body::Body as _;
 use hyper_util::client::legacy;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
@@ -299,6 +300,7 @@ impl Client {
         *outgoing.method_mut() = request.method.clone();
         *outgoing.uri_mut() = uri;
         *outgoing.headers_mut() = request.headers.clone();
+        add_empty_length(&mut outgoing);
 
         // Connecting has its own deadlines, in addition to that of the response.
         let deadlines = &self.deadlines;
@@ -379,6 +381,19 @@ pub(super) fn clean(headers: &mut HeaderMap) {
     headers
         .entry(ACCEPT_ENCODING)
         .or_insert(HeaderValue::from_static("identity"));
+}
+
+/// Adds `Content-Length: 0` to a request without a body whose method anticipates one (RFC 9110, 8.6). Hyper adds it over
+/// HTTP/2 only, and servers may respond with 411 otherwise.
+pub(super) fn add_empty_length(request: &mut Request<Full<Bytes>>) {
+    let anticipates_body = matches!(
+        *request.method(),
+        Method::POST | Method::PUT | Method::PATCH
+    );
+    if anticipates_body && request.body().is_end_stream() {
+        let zero = HeaderValue::from_static("0");
+        request.headers_mut().insert(CONTENT_LENGTH, zero);
+    }
 }
 
 pub(super) fn is_redirect(status: StatusCode) -> bool {

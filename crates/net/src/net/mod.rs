@@ -41,7 +41,7 @@ mod waker_filter;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
-pub use background::{Background, OnFailure, StopSignal, TaskName, TaskOutput};
+pub use background::{Background, OnFailure, StopSignal, TaskName, TaskOutput, panic_message};
 pub use backoff::{Backoff, chance};
 pub use body::{Body, BodyError};
 pub use body::{ReadError, Reader, SharedBytes};

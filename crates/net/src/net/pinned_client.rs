@@ -18,7 +18,9 @@ use tokio::time::{Instant, timeout_at};
 use tower::Service as _;
 use url::Url;
 
-use super::client::{HEAD_BYTES, HEADERS, IDLE_CONNECTION_LIFE, IDLE_CONNECTIONS, clean};
+use super::client::{
+    HEAD_BYTES, HEADERS, IDLE_CONNECTION_LIFE, IDLE_CONNECTIONS, add_empty_length, clean,
+};
 use super::connect::Stream;
 use super::pools::is_alone;
 use super::{Client, FetchError, OutgoingRequest, Phase, StreamingResponse};
@@ -132,6 +134,7 @@ impl PinnedClient {
         *request.method_mut() = method;
         *request.uri_mut() = parts.path.clone();
         *request.headers_mut() = headers;
+        add_empty_length(&mut request);
         let exchanged = std::pin::pin!(parts.exchange(request));
         let (answer, place) = match timeout_at(deadline, exchanged).await {
             Ok(Ok(Sent::Answered(answer, place))) => (answer, place),

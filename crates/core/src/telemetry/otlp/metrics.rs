@@ -12,6 +12,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
 };
 use opentelemetry_proto::tonic::resource::v1::Resource;
 
+use super::send::integer;
 use crate::telemetry::snapshot::{Family, Kind, Label, Series, Value};
 
 /// Builds the message with all metrics since `start`.
@@ -24,7 +25,7 @@ pub(super) fn request<'a>(
     let resource = Resource {
         attributes: resource
             .into_iter()
-            .map(|(key, value)| attribute(key, value))
+            .map(|(key, value)| resource_attribute(key, value))
             .collect(),
         ..Resource::default()
     };
@@ -54,12 +55,21 @@ fn nanos(time: SystemTime) -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
+fn resource_attribute(key: &str, value: &str) -> KeyValue {
+    match integer(key, value) {
+        Some(number) => attribute_of(key, any_value::Value::IntValue(number)),
+        None => attribute(key, value),
+    }
+}
+
 fn attribute(key: &str, value: &str) -> KeyValue {
+    attribute_of(key, any_value::Value::StringValue(value.to_owned()))
+}
+
+fn attribute_of(key: &str, value: any_value::Value) -> KeyValue {
     KeyValue {
         key: key.to_owned(),
-        value: Some(AnyValue {
-            value: Some(any_value::Value::StringValue(value.to_owned())),
-        }),
+        value: Some(AnyValue { value: Some(value) }),
         ..KeyValue::default()
     }
 }

@@ -94,10 +94,18 @@ pub(super) fn resource(settings: &ExportSettings) -> Attributes {
     attributes
 }
 
+/// Returns the value of an attribute that the conventions define as an integer.
+pub(super) fn integer(key: &str, value: &str) -> Option<i64> {
+    value.parse().ok().filter(|_| key == "process.pid")
+}
+
 fn sdk_resource(attributes: &Attributes) -> Resource {
     let attributes = attributes
         .iter()
-        .map(|(key, value)| KeyValue::new(key.clone(), value.clone()));
+        .map(|(key, value)| match integer(key, value) {
+            Some(number) => KeyValue::new(key.clone(), number),
+            None => KeyValue::new(key.clone(), value.clone()),
+        });
     Resource::builder_empty()
         .with_attributes(attributes)
         .build()

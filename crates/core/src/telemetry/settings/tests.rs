@@ -199,6 +199,19 @@ fn the_surroundings_say_who_sends() {
     assert_eq!(resource["k8s.pod.name"], "weather-6d4cf-abcde");
     assert_eq!(resource["service.instance.id"], "weather-6d4cf-abcde");
     assert_eq!(resource["deployment.environment.name"], "production");
+    // A host can run several processes, so its name identifies none of them.
+    let on_a_host = read(&[
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318"),
+        ("HOSTNAME", "laptop"),
+    ])
+    .expect("an endpoint");
+    assert_eq!(on_a_host.resource["host.name"], "laptop");
+    let id = &on_a_host.resource["service.instance.id"];
+    let groups: Vec<_> = id.split('-').map(str::len).collect();
+    assert_eq!(groups, [8, 4, 4, 4, 12], "{id}");
+    assert_eq!(&id[14..15], "4", "{id}");
+    assert!("89ab".contains(&id[19..20]), "{id}");
+    assert_eq!(&random_instance_id(), id);
 }
 
 #[test]

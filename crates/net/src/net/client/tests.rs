@@ -6,6 +6,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use super::*;
+use crate::net::PinnedClient;
 use crate::net::resolve::Resolve;
 use crate::net::testing::{response, serve};
 
@@ -431,6 +432,32 @@ async fn headers_about_the_connection_are_the_clients_own() {
     );
     for part in ["evil", "chunked", "upgrade"] {
         assert!(!seen.contains(part), "{seen}");
+    }
+}
+
+// RFC 9110, 8.6: a user agent sends Content-Length if the method anticipates content and there is none.
+#[tokio::test]
+async fn rfc9110_8_6_a_method_that_anticipates_a_body_states_the_length_of_an_empty_one() {
+    let (server, seen) = serve(|_| response("200 OK", b"")).await;
+    let client = client(Guard::public().allow_loopback(), Scripted::always(&[LOCAL]));
+    let target = url(&format!("http://127.0.0.1:{}/", server.port()));
+    let pinned = PinnedClient::new(client.clone(), target.clone()).expect("permitted");
+    for (method, is_stated) in [
+        (Method::POST, true),
+        (Method::PUT, true),
+        (Method::PATCH, true),
+        (Method::GET, false),
+        (Method::DELETE, false),
+    ] {
+        let request = OutgoingRequest::new(method.clone(), target.clone());
+        client.fetch(request).await.expect("a response");
+        let headers = pinned.headers(HeaderMap::new());
+        let sent = pinned.send(method.clone(), headers, Bytes::new()).await;
+        sent.expect("a response");
+        for text in seen.lock().expect("no panic").drain(..) {
+            let states = text.to_ascii_lowercase().contains("content-length: 0\r\n");
+            assert_eq!(states, is_stated, "{method}: {text}");
+        }
     }
 }
 
