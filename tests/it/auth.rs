@@ -6,6 +6,7 @@ mod introspection;
 mod keys;
 mod policy;
 mod proxies;
+mod scopes;
 mod tokens;
 
 use longshore::Config;

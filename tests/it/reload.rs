@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -37,6 +37,13 @@ impl Program {
         program: &Path,
         arguments: &[&str],
     ) -> Self {
+        let mut program = Self::spawn(folder, file, program, arguments);
+        program.wait_for_address();
+        program
+    }
+
+    /// Starts the program without waiting until it serves.
+    fn spawn(folder: tempfile::TempDir, file: &Path, program: &Path, arguments: &[&str]) -> Self {
         let mut process = Command::new(program)
             .args(["run", "--host", "127.0.0.1", "--config"])
             .arg(file)
@@ -48,14 +55,12 @@ impl Program {
             .spawn()
             .expect("started");
         let log = BufReader::new(process.stderr.take().expect("piped"));
-        let mut program = Self {
+        Self {
             process,
             log,
             address: String::new(),
             folder,
-        };
-        program.wait_for_address();
-        program
+        }
     }
 
     fn wait_for_address(&mut self) {
@@ -186,12 +191,74 @@ fn what_changes_in_the_file_takes_effect_together_and_what_is_wrong_does_not() {
 }
 
 #[test]
+fn changed_implied_scopes_and_scopes_of_rules_take_effect() {
+    let settings = |implied: &str, required: &str| {
+        format!(
+            "toolsets: [demo]\nhttp: {{port: 0, public_url: 'http://127.0.0.1:1'}}\n\
+             policy: {{rules: [{{effect: allow, tools: ['*'], requires: [{required}]}}]}}\n\
+             auth:\n  implied_scopes: {{other: [x], {implied}}}\n  \
+             api_keys: [{{name: me, keys: [{KEY}], scopes: [admin]}}]\n  \
+             oauth: {{facade: {{provider: 'https://id.example.com', client_id: a, client_secret: b}}}}\n"
+        )
+    };
+    let mut program = Program::start(&settings("admin: [no]", "special"), &[]);
+    assert!(program.call("echo").starts_with("HTTP/1.1 403"));
+    program.write(&settings("admin: [special]", "special"));
+    let line = program.wait_for("is in force");
+    assert!(line.contains("auth.implied_scopes.admin"), "{line}");
+    let answer = program.call("echo");
+    assert!(answer.starts_with("HTTP/1.1 400"), "no arguments: {answer}");
+    let offers = |program: &Program, scope: &str| {
+        let metadata = program.get("/.well-known/oauth-authorization-server", KEY);
+        let (_, rest) = metadata.split_once("scopes_supported").expect("scopes");
+        rest.contains(scope)
+    };
+    assert!(offers(&program, "special"));
+    program.write(&settings("admin: [special]", "newscope"));
+    program.wait_for("is in force");
+    assert!(offers(&program, "newscope") && !offers(&program, "special"));
+}
+
+#[test]
 fn sighup_reads_the_configuration_again_and_does_not_end_the_program() {
     let mut program = Program::start(&settings("one", KEY, ""), &[]);
     program.signal("HUP");
     program.wait_for("SIGHUP");
     program.wait_for("no setting that applies to a running server has changed");
     assert!(program.get("/health", KEY).starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn a_change_or_sighup_during_the_start_takes_effect_after_it() {
+    for hangs_up in [false, true] {
+        let upstream = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = upstream.local_addr().expect("an address").port();
+        let more = format!(
+            "upstreams_wait_seconds: 2\nupstreams:\n  slow: {{url: 'http://localhost:{port}/mcp'}}\n"
+        );
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("longshore.yaml");
+        fs::write(&file, settings("one", KEY, &more)).expect("written");
+        let path = Path::new(env!("CARGO_BIN_EXE_longshore"));
+        let mut program = Program::spawn(folder, &file, path, &[]);
+        // The start waits for the upstream server, which does not respond.
+        let held = upstream.accept().expect("a connection");
+        if hangs_up {
+            program.signal("HUP");
+        } else {
+            program.write(&settings("two", KEY, &more));
+        }
+        program.wait_for_address();
+        if hangs_up {
+            program.wait_for("SIGHUP");
+            program.wait_for("no setting that applies to a running server has changed");
+        } else {
+            let line = program.wait_for("is in force");
+            assert!(line.contains("server.name"), "{line}");
+            assert!(program.get("/info", KEY).contains("\"name\":\"two\""));
+        }
+        drop(held);
+    }
 }
 
 #[test]
@@ -342,6 +409,26 @@ fn a_document_that_changes_is_served_as_it_is_now() {
     program.wait_for("the files that the configuration names were reloaded");
     assert!(program.get("/tools", KEY).contains("pets__second"));
     assert!(program.get("/health", KEY).contains("openapi.document"));
+}
+
+#[test]
+fn a_file_that_a_document_refers_to_is_reloaded_when_it_changes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pets.json");
+    let part = folder.path().join("parts/list.yaml");
+    let whole = document("first").replace(
+        r#"{"operationId": "first", "responses": {}}"#,
+        r#"{"$ref": "parts/list.yaml"}"#,
+    );
+    fs::create_dir(folder.path().join("parts")).expect("created");
+    fs::write(&path, whole).expect("written");
+    fs::write(&part, "operationId: first\nresponses: {}\n").expect("written");
+    let place = path.to_str().expect("UTF-8");
+    let mut program = Program::start(&settings("one", KEY, &source(place)), &[]);
+    assert!(program.get("/tools", KEY).contains("pets__first"));
+    fs::write(&part, "operationId: second\nresponses: {}\n").expect("written");
+    program.wait_for("the files that the configuration names were reloaded");
+    assert!(program.get("/tools", KEY).contains("pets__second"));
 }
 
 #[test]

@@ -204,6 +204,7 @@ pub(crate) struct BuiltSource {
     pub name: String,
     pub offered: SourceItems,
     pub(crate) gauges: Vec<ClientStatsHandle>,
+    pub(crate) files: Vec<PathBuf>,
     pub(crate) is_awaited: bool,
 }
 

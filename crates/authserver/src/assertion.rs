@@ -91,9 +91,10 @@ impl AuthorizationServer {
         let is_requested = |scope: &&str| {
             requested.is_none_or(|list| list.split_ascii_whitespace().any(|one| one == *scope))
         };
+        let offer = self.offer.load();
         let granted = granted.unwrap_or_default().split_ascii_whitespace();
         granted
-            .filter(|scope| self.scopes.iter().any(|known| known == scope))
+            .filter(|scope| offer.scopes.iter().any(|known| known == scope))
             .filter(is_requested)
             .map(str::to_owned)
             .collect()

@@ -150,14 +150,15 @@ impl AuthorizationServer {
     /// Returns the granted scopes: the requested ones, or all offered ones if the request names none.
     fn scopes(&self, requested: Option<&str>) -> Result<Vec<String>, OAuthError> {
         let Some(requested) = requested else {
-            return Ok(self.scopes.clone());
+            return Ok(self.offer.load().scopes.clone());
         };
+        let offer = self.offer.load();
         let mut granted: Vec<String> = Vec::new();
         for scope in requested.split_ascii_whitespace() {
             if granted.iter().any(|known| known == scope) || is_for_clients(scope) {
                 continue;
             }
-            if !self.scopes.iter().any(|offered| offered == scope) {
+            if !offer.scopes.iter().any(|offered| offered == scope) {
                 return Err(OAuthError::new(
                     "invalid_scope",
                     "a requested scope is not offered here (scopes_supported lists those that are)",

@@ -62,7 +62,7 @@ impl Client {
         self.secret.is_some()
     }
 
-    fn configured(config: &FacadeClientConfig) -> Self {
+    pub(super) fn configured(config: &FacadeClientConfig) -> Self {
         let name = config.name.as_deref().unwrap_or(&config.id);
         let mut client = Self::new(
             &config.id,

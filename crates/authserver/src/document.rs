@@ -16,7 +16,7 @@ use super::client::{Client, Origin};
 use super::error::OAuthError;
 use super::registration::ClientMetadata;
 use super::server::AuthorizationServer;
-use crate::net::OutgoingRequest;
+use crate::net::{FetchError, OutgoingRequest};
 
 /// Maximum size of a document, in bytes. The draft recommends 5 KB.
 pub(super) const DOCUMENT_MAX_BYTES: usize = 16 * 1024;
@@ -28,12 +28,33 @@ const FETCHES_MAX: usize = 8;
 const KEPT_MIN: Duration = Duration::from_secs(60);
 const KEPT_DEFAULT: Duration = Duration::from_secs(3600);
 const KEPT_LONGEST: Duration = Duration::from_secs(24 * 3600);
+/// Time for which an expired document is still used while its server does not provide it.
+const STALE_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// Documents that were fetched.
 #[derive(Debug)]
 pub(super) struct Documents {
-    kept: Cache<String, (Arc<Client>, Instant)>,
+    kept: Cache<String, KeptDocument>,
     fetches: Semaphore,
+}
+
+/// A document that was fetched.
+#[derive(Clone, Debug)]
+struct KeptDocument {
+    client: Arc<Client>,
+    /// Time of the next fetch.
+    until: Instant,
+    /// Time until which the document is used if it cannot be fetched.
+    stale_until: Instant,
+}
+
+/// Reason for which there is no new document.
+#[derive(Debug)]
+enum Problem {
+    /// Its server is not available; it may be in a while.
+    Outage(&'static str),
+    /// There is no valid document.
+    Invalid(OAuthError),
 }
 
 impl Documents {
@@ -43,18 +64,65 @@ impl Documents {
             fetches: Semaphore::new(FETCHES_MAX),
         }
     }
+
+    /// Returns the client of a document that need not be fetched yet.
+    fn current(&self, id: &str, now: Instant) -> Option<Client> {
+        let kept = self.kept.get(id).filter(|kept| now < kept.until)?;
+        Some((*kept.client).clone())
+    }
+
+    /// Returns the client after a fetch of its document. In an outage, this is the client of an expired document, if there
+    /// is one.
+    fn conclude(
+        &self,
+        id: &str,
+        fetched: Result<(Client, Duration), Problem>,
+        now: Instant,
+    ) -> Result<Client, OAuthError> {
+        let kept = match fetched {
+            Ok((client, life)) => KeptDocument {
+                client: Arc::new(client),
+                until: now + life,
+                stale_until: now + life + STALE_MAX,
+            },
+            Err(Problem::Invalid(error)) => {
+                self.kept.remove(id);
+                return Err(error);
+            }
+            Err(Problem::Outage(problem)) => {
+                let expired = self.kept.get(id).filter(|kept| now < kept.stale_until);
+                let kept = expired.ok_or_else(|| OAuthError::unavailable(problem))?;
+                // Each login would otherwise wait for the timeout of a fetch.
+                KeptDocument {
+                    until: now + KEPT_MIN,
+                    ..kept
+                }
+            }
+        };
+        let client = (*kept.client).clone();
+        self.kept.insert(id.to_owned(), kept);
+        Ok(client)
+    }
 }
 
 /// Returns the client that a document describes.
 pub(super) async fn client(server: &AuthorizationServer, id: &str) -> Result<Client, OAuthError> {
     let url = check_url(server, id)?;
-    if let Some((client, until)) = server.documents.kept.get(id)
-        && Instant::now() < until
-    {
-        return Ok((*client).clone());
+    if let Some(client) = server.documents.current(id, Instant::now()) {
+        return Ok(client);
     }
+    let fetched = fetch(server, id, &url).await;
+    server.documents.conclude(id, fetched, Instant::now())
+}
+
+/// Fetches the document of a client. Returns the client with the caching time.
+async fn fetch(
+    server: &AuthorizationServer,
+    id: &str,
+    url: &Url,
+) -> Result<(Client, Duration), Problem> {
     let Ok(_permit) = server.documents.fetches.try_acquire() else {
-        return Err(OAuthError::unavailable(
+        return Err(Problem::Outage(
             "too many client metadata documents are being fetched; try again",
         ));
     };
@@ -62,19 +130,36 @@ pub(super) async fn client(server: &AuthorizationServer, id: &str) -> Result<Cli
         .header(ACCEPT, HeaderValue::from_static("application/json"));
     let answer = server.web.fetch(request).await.map_err(|error| {
         tracing::info!(client_id = id, %error, "cannot fetch a client metadata document");
-        OAuthError::invalid_client("the client metadata document at client_id cannot be fetched")
+        match error {
+            FetchError::Resolve { .. }
+            | FetchError::Connect { .. }
+            | FetchError::Tls { .. }
+            | FetchError::Timeout { .. }
+            | FetchError::Broken { .. } => Problem::Outage(
+                "the client metadata document at client_id cannot be fetched now; try again",
+            ),
+            _ => Problem::Invalid(OAuthError::invalid_client(
+                "the client metadata document at client_id cannot be fetched",
+            )),
+        }
     })?;
-    if answer.status != StatusCode::OK {
-        return Err(OAuthError::invalid_client(format!(
-            "the server of client_id responded {} instead of the client metadata document",
-            answer.status
-        )));
+    check_status(answer.status)?;
+    let client = read(id, url, &answer.body).map_err(Problem::Invalid)?;
+    Ok((client, lifetime(&answer.headers)))
+}
+
+fn check_status(status: StatusCode) -> Result<(), Problem> {
+    if status == StatusCode::OK {
+        Ok(())
+    } else if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
+        Err(Problem::Outage(
+            "the server of client_id does not provide the client metadata document now; try again",
+        ))
+    } else {
+        Err(Problem::Invalid(OAuthError::invalid_client(format!(
+            "the server of client_id responded {status} instead of the client metadata document"
+        ))))
     }
-    let client = Arc::new(read(id, &url, &answer.body)?);
-    let until = Instant::now() + lifetime(&answer.headers);
-    let kept = (Arc::clone(&client), until);
-    server.documents.kept.insert(id.to_owned(), kept);
-    Ok((*client).clone())
 }
 
 /// Checks that a client ID is a URL that may name a document.
@@ -189,5 +274,41 @@ mod tests {
             headers.insert(CACHE_CONTROL, HeaderValue::from_static(value));
             assert_eq!(lifetime(&headers), Duration::from_secs(seconds), "{value}");
         }
+    }
+
+    #[test]
+    fn an_outage_does_not_end_logins_and_a_document_that_is_gone_does() {
+        let client = || Client::new(ID, "Editor", Origin::Registered, Vec::new());
+        let outage = |status: u16| {
+            let status = StatusCode::from_u16(status).expect("a status");
+            check_status(status).map(|()| (client(), KEPT_MIN))
+        };
+        let (documents, start) = (Documents::new(), Instant::now());
+        let later = |seconds| start + Duration::from_secs(seconds);
+        let refused = |result: Result<Client, OAuthError>| result.expect_err("refused").code;
+        for status in [429, 500, 503] {
+            let error = documents.conclude(ID, outage(status), start);
+            assert_eq!(refused(error), "temporarily_unavailable", "{status}");
+        }
+        let fetched = documents.conclude(ID, Ok((client(), Duration::from_secs(600))), start);
+        assert!(fetched.is_ok());
+        assert!(documents.current(ID, later(599)).is_some());
+        assert!(documents.current(ID, later(600)).is_none());
+        // The expired document is used, and its server is not asked for a while.
+        assert!(documents.conclude(ID, outage(503), later(700)).is_ok());
+        assert!(documents.current(ID, later(759)).is_some());
+        assert!(documents.current(ID, later(760)).is_none());
+        // But not for ever.
+        let last = 600 + STALE_MAX.as_secs();
+        assert!(documents.conclude(ID, outage(503), later(last - 1)).is_ok());
+        let error = documents.conclude(ID, outage(503), later(last));
+        assert_eq!(refused(error), "temporarily_unavailable");
+        for status in [404, 410, 403, 302] {
+            let error = documents.conclude(ID, outage(status), later(700));
+            assert_eq!(refused(error), "invalid_client", "{status}");
+        }
+        // A document that is gone does not come back by an outage.
+        let error = documents.conclude(ID, outage(503), later(701));
+        assert_eq!(refused(error), "temporarily_unavailable");
     }
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ALLOW, CACHE_CONTROL, CONTENT_TYPE,
-    WWW_AUTHENTICATE,
+    RETRY_AFTER, WWW_AUTHENTICATE,
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
@@ -12,9 +12,19 @@ use serde_json::{Value, json};
 use super::authorize::Failure;
 use super::error::OAuthError;
 use super::server::{AuthorizationServer, CALLBACK};
+use crate::limit::ClientLimits;
 use crate::net::Body;
 use crate::telemetry::LOGINS;
 use longshore_net::environment::unix_seconds;
+
+/// Parts of a request with a body.
+#[derive(Clone, Copy)]
+pub(super) struct Form<'r> {
+    pub(super) headers: &'r HeaderMap,
+    pub(super) body: &'r [u8],
+    /// Limits of the client; `None` outside of the server, in tests.
+    pub(super) limits: Option<&'r ClientLimits>,
+}
 
 /// An endpoint, by its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,8 +106,12 @@ impl AuthorizationServer {
             preflight(allowed)
         } else {
             let query = head.uri.query().unwrap_or_default();
-            self.dispatch(endpoint, &head.headers, query.as_bytes(), &body, now)
-                .await
+            let form = Form {
+                headers: &head.headers,
+                body: &body,
+                limits: head.extensions.get(),
+            };
+            self.dispatch(endpoint, query.as_bytes(), form, now).await
         };
         if endpoint.is_shared() {
             let any = HeaderValue::from_static("*");
@@ -115,13 +129,13 @@ impl AuthorizationServer {
     async fn dispatch(
         &self,
         endpoint: Endpoint,
-        headers: &HeaderMap,
         query: &[u8],
-        body: &[u8],
+        form: Form<'_>,
         now: u64,
     ) -> Response<Body> {
+        let (headers, body) = (form.headers, form.body);
         let step = match endpoint {
-            Endpoint::Metadata => return public(&self.metadata),
+            Endpoint::Metadata => return public(&self.offer.load().metadata),
             Endpoint::Keys => return public(self.keys.public()),
             Endpoint::Authorize => "authorize",
             Endpoint::Consent => "consent",
@@ -146,14 +160,14 @@ impl AuthorizationServer {
             Endpoint::Register => (self.register(body, now), StatusCode::CREATED),
             Endpoint::Revoke => {
                 let revoked = match self.form(headers) {
-                    Ok(()) => self.revoke(headers, body, now).await,
+                    Ok(()) => self.revoke(form, now).await,
                     Err(error) => Err(error),
                 };
                 (revoked.map(|()| json!({})), StatusCode::OK)
             }
             _ => {
                 let granted = match self.form(headers) {
-                    Ok(()) => self.token(headers, body, now).await,
+                    Ok(()) => self.token(form, now).await,
                     Err(error) => Err(error),
                 };
                 (granted, StatusCode::OK)
@@ -224,6 +238,9 @@ fn private(result: Result<Value, OAuthError>, success: StatusCode) -> Response<B
         if error.status == StatusCode::UNAUTHORIZED {
             let value = HeaderValue::from_static("Basic realm=\"token\"");
             headers.insert(WWW_AUTHENTICATE, value);
+        }
+        if let Some(seconds) = error.retry_after {
+            headers.insert(RETRY_AFTER, seconds.into());
         }
         if let Some(nonce) = error.nonce.as_deref()
             && let Ok(nonce) = HeaderValue::from_str(nonce)

@@ -16,6 +16,8 @@ pub(super) struct OAuthError {
     pub(super) status: StatusCode,
     /// Nonce for the next DPoP proof.
     pub(super) nonce: Option<Box<str>>,
+    /// Value of `Retry-After`, in seconds.
+    pub(super) retry_after: Option<u64>,
 }
 
 impl OAuthError {
@@ -25,6 +27,7 @@ impl OAuthError {
             description: description.into(),
             status: StatusCode::BAD_REQUEST,
             nonce: None,
+            retry_after: None,
         }
     }
 
@@ -65,7 +68,18 @@ impl OAuthError {
         Self::new("access_denied", description)
     }
 
-    /// The provider or the shared state does not respond.
+    /// Too many attempts to authenticate failed at the client's address.
+    pub(super) fn limited(seconds: u64) -> Self {
+        Self {
+            status: StatusCode::TOO_MANY_REQUESTS,
+            retry_after: Some(seconds),
+            ..Self::unavailable(
+                "too many attempts with a wrong client secret; try again after Retry-After",
+            )
+        }
+    }
+
+    /// The provider, a client's metadata document or the shared state is not available.
     pub(super) fn unavailable(description: &'static str) -> Self {
         Self {
             status: StatusCode::SERVICE_UNAVAILABLE,

@@ -32,10 +32,11 @@
 
 // Paths in this crate begin with the name of a room, as if all rooms were modules of one crate: `crate::net::Body`. So the rooms of
 // other crates are imported here.
-use longshore_core::{auth, seal, state, telemetry};
+use longshore_core::{auth, limit, seal, state, telemetry};
 use longshore_net::{environment, net};
 
 mod assertion;
+mod attempts;
 mod authorize;
 mod callback;
 mod client;

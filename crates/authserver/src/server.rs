@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use url::Url;
 
+use super::attempts::SecretAttempts;
 use super::document::{DOCUMENT_MAX_BYTES, Documents};
 use super::metadata;
 use super::once::SingleUse;
@@ -32,8 +34,7 @@ pub struct AuthorizationServer {
     pub(super) name: String,
     /// URLs of the MCP endpoints, the main one first.
     pub(super) resources: Vec<String>,
-    /// Scopes that clients may ask for.
-    pub(super) scopes: Vec<String>,
+    pub(super) offer: ArcSwap<Offer>,
     /// The redirect URI that is registered at the provider.
     pub(super) callback: String,
     /// The cookie that binds logins to a browser.
@@ -45,14 +46,33 @@ pub struct AuthorizationServer {
     pub(super) once: SingleUse,
     pub(super) provider: Provider,
     pub(super) documents: Documents,
+    pub(super) attempts: SecretAttempts,
     /// Client for documents of strangers: public addresses only.
     pub(super) web: Client,
     /// Verifies the DPoP proofs of token requests.
     pub(super) dpop: DpopVerifier,
     /// True if every client must use DPoP.
     pub(super) requires_dpop: bool,
-    pub(super) metadata: String,
     pub(super) metrics: Metrics,
+}
+
+/// Scopes that clients may ask for, and the metadata document with them.
+#[derive(Debug)]
+pub(super) struct Offer {
+    pub(super) scopes: Vec<String>,
+    pub(super) metadata: String,
+}
+
+impl Offer {
+    fn new(issuer: &str, mut scopes: Vec<String>, config: &FacadeConfig) -> Self {
+        scopes.extend_from_slice(&config.scopes);
+        scopes.sort();
+        scopes.dedup();
+        Self {
+            metadata: metadata::document(issuer, &scopes, config),
+            scopes,
+        }
+    }
 }
 
 /// Parts that an authorization server is made of.
@@ -128,11 +148,7 @@ impl AuthorizationServer {
             true => Guard::public().allow_loopback(),
             false => Guard::public().https_only(),
         };
-        let mut offered = config.scopes.clone();
-        offered.extend(scopes);
-        offered.sort();
-        offered.dedup();
-        let metadata = metadata::document(&issuer, &offered, &config);
+        let offer = Offer::new(&issuer, scopes, &config);
         Ok(Self {
             origin: url.origin().ascii_serialization(),
             callback: format!("{issuer}{CALLBACK}"),
@@ -142,19 +158,25 @@ impl AuthorizationServer {
             web: web(strangers)?,
             once: SingleUse::new(state),
             documents: Documents::new(),
+            attempts: SecretAttempts::new(),
             config,
             issuer,
             name,
             resources,
-            scopes: offered,
+            offer: ArcSwap::from_pointee(offer),
             cookie: BrowserCookie::new(is_secure),
             is_local,
             ring,
-            metadata,
             metrics,
             dpop,
             requires_dpop,
         })
+    }
+
+    /// Replaces the scopes that access rules name. Clients may ask for them at once.
+    pub fn offer_scopes(&self, scopes: Vec<String>) {
+        let offer = Offer::new(&self.issuer, scopes, &self.config);
+        self.offer.store(Arc::new(offer));
     }
 
     /// The public keys as a JWK set, in JSON.

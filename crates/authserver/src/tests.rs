@@ -113,6 +113,22 @@ async fn accounts_that_are_not_listed_do_not_get_in() {
 }
 
 #[tokio::test]
+async fn scopes_of_changed_rules_are_offered_at_once() {
+    let flow = Flow::start().await;
+    let client = flow.register().await;
+    let wanted = [("scope", "files:read files:write")];
+    let page = flow.authorize(&client, &wanted).await;
+    assert_eq!(page.status, StatusCode::SEE_OTHER, "invalid_scope");
+    flow.server.offer_scopes(vec!["files:write".to_owned()]);
+    let page = flow.authorize(&client, &wanted).await;
+    assert_eq!(page.status, StatusCode::OK, "{}", page.html);
+    let (_, text) = flow.get("/.well-known/oauth-authorization-server").await;
+    let document: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let offered = json!(["files:read", "files:write"]);
+    assert_eq!(document["scopes_supported"], offered);
+}
+
+#[tokio::test]
 async fn metadata_lists_what_there_is() {
     let flow = Flow::start().await;
     let (status, text) = flow.get("/.well-known/oauth-authorization-server").await;

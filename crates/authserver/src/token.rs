@@ -12,6 +12,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
 use super::client::{CLIENT_ID_MAX_BYTES, Client};
+use super::endpoints::Form;
 use super::error::OAuthError;
 use super::form::{PARAMETERS_MAX_BYTES, Parameters};
 use super::metadata::JWT_BEARER;
@@ -42,15 +43,10 @@ pub(super) struct Grant<'g> {
 
 impl AuthorizationServer {
     /// Exchanges a code or a refresh token for tokens.
-    pub(super) async fn token(
-        &self,
-        headers: &HeaderMap,
-        body: &[u8],
-        now: u64,
-    ) -> Result<Value, OAuthError> {
-        let parameters = Parameters::read(body)?;
-        let client = self.authenticate(headers, &parameters, now).await?;
-        let key = self.client_key(headers, &client, now)?;
+    pub(super) async fn token(&self, form: Form<'_>, now: u64) -> Result<Value, OAuthError> {
+        let parameters = Parameters::read(form.body)?;
+        let client = self.authenticate(form, &parameters, now).await?;
+        let key = self.client_key(form.headers, &client, now)?;
         let key = key.as_ref();
         match parameters.get("grant_type") {
             Some("authorization_code") => self.redeem_code(&client, &parameters, key, now).await,
@@ -67,14 +63,9 @@ impl AuthorizationServer {
     }
 
     /// Ends the login of a refresh token. Unknown tokens are no error (RFC 7009, section 2.2).
-    pub(super) async fn revoke(
-        &self,
-        headers: &HeaderMap,
-        body: &[u8],
-        now: u64,
-    ) -> Result<(), OAuthError> {
-        let parameters = Parameters::read(body)?;
-        let client = self.authenticate(headers, &parameters, now).await?;
+    pub(super) async fn revoke(&self, form: Form<'_>, now: u64) -> Result<(), OAuthError> {
+        let parameters = Parameters::read(form.body)?;
+        let client = self.authenticate(form, &parameters, now).await?;
         let token = parameters.required("token", PARAMETERS_MAX_BYTES)?;
         let token: Option<RefreshToken> = sealed::open(&self.ring, &self.issuer, token, now);
         match token.filter(|token| token.client_id == client.id) {
@@ -89,11 +80,11 @@ impl AuthorizationServer {
     /// Returns the client that a request is from, by `Authorization: Basic` or by parameters.
     async fn authenticate(
         &self,
-        headers: &HeaderMap,
+        form: Form<'_>,
         parameters: &Parameters,
         now: u64,
     ) -> Result<Client, OAuthError> {
-        let shown = basic(headers)?;
+        let shown = basic(form.headers)?;
         let in_form = parameters.within("client_id", CLIENT_ID_MAX_BYTES)?;
         let (id, secret) = match &shown {
             Some((id, _)) if in_form.is_some_and(|other| other != id) => {
@@ -114,7 +105,7 @@ impl AuthorizationServer {
             }
         };
         let client = self.client(id, now).await?;
-        client.check_secret(secret)?;
+        self.attempts.check(&client, secret, form.limits)?;
         Ok(client)
     }
 

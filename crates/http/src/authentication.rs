@@ -122,7 +122,7 @@ impl Origin<'_> {
         };
         match router.authenticator.check_endpoint(&principal, endpoint) {
             Ok(()) => Ok(Caller::Known(principal)),
-            Err(error) => Err(self.denied(error, route, head)),
+            Err(error) => Err(self.denied(error, route, head).with_principal(principal)),
         }
     }
 

@@ -39,7 +39,8 @@ pub trait PublicPaths: fmt::Debug + Send + Sync {
     /// Returns true if a path below the server's root is one of them.
     fn has(&self, path: &str) -> bool;
 
-    /// Responds to a request with a complete body.
+    /// Responds to a request with a complete body. Its extensions have the
+    /// [`ClientLimits`](crate::limit::ClientLimits).
     fn respond(&self, path: &str, request: Request<Bytes>) -> RouteFuture;
 }
 

@@ -18,6 +18,7 @@ use super::reply;
 use super::rest;
 use super::route::{Protected, Rest, Route, RouteTarget};
 use crate::auth::PrincipalKind;
+use crate::limit::ClientLimits;
 use crate::net::Body;
 use crate::server::Reply;
 
@@ -94,6 +95,10 @@ impl Origin<'_> {
         *request.method_mut() = head.method.clone();
         *request.uri_mut() = head.uri.clone();
         *request.headers_mut() = std::mem::take(&mut head.headers);
+        request.extensions_mut().insert(ClientLimits {
+            limits: Arc::clone(&self.router.endpoint.server.limits),
+            address: self.client.map(|client| client.address),
+        });
         let response = public.respond(path, request);
         Dispatched::Respond(Box::pin(async move { Ok(response.await) }))
     }

@@ -100,7 +100,9 @@ impl Progress {
             Some(principal) => origin.with_needed_scopes(rejection, principal, head),
             None => rejection,
         };
-        origin.router.reject(rejection, self.route, origin.client)
+        origin
+            .router
+            .reject(rejection, (self.route, &head.uri), origin.client)
     }
 
     /// Runs stage after stage until one has to wait.

@@ -15,10 +15,10 @@ use super::headers::{AdmittedHead, Fields, Summary};
 use super::host_guard::HostGuard;
 use super::layers::Layers;
 use super::rejection::{HttpError, Rejection};
-use super::route::Route;
+use super::route::{Protected, Route, RouteTarget};
 use super::tls::Tls;
-use crate::audit::{Entry, Event};
-use crate::auth::Authenticator;
+use crate::audit::{Entry, Event, Outcome};
+use crate::auth::{Authenticator, PrincipalKind};
 use crate::net::{Body, Peer};
 use crate::telemetry::{Refusals, Telemetry};
 
@@ -124,7 +124,7 @@ impl Router {
     pub(super) fn reject(
         &self,
         rejection: Rejection,
-        route: Option<&Route>,
+        (route, uri): (Option<&Route>, &Uri),
         client: Option<Peer>,
     ) -> Response<Body> {
         let row = rejection.row();
@@ -136,8 +136,18 @@ impl Router {
                 entry.outcome = Some(outcome);
                 entry.reason = Some(reason.as_str().into());
                 entry.client = client.map(|client| client.address);
+                entry.endpoint = route.and_then(|route| self.endpoint_name(route, uri));
                 entry.principal = rejection.principal().cloned();
-                audit.note_stranger(entry);
+                // Callers over a rate limit have no bound of their own.
+                let is_known = outcome == Outcome::Denied
+                    && entry
+                        .principal
+                        .as_ref()
+                        .is_some_and(|principal| principal.kind() != PrincipalKind::Anonymous);
+                match is_known {
+                    true => audit.note(entry),
+                    false => audit.note_stranger(entry),
+                }
             }
         }
         if let Some(limit) = row.hit {
@@ -145,6 +155,21 @@ impl Router {
         }
         let rpc = rejection.speaks_rpc(route);
         rejection.into_response(rpc)
+    }
+
+    /// Returns the name of the endpoint that a request is for, if it is for one.
+    #[cold]
+    fn endpoint_name(&self, route: &Route, uri: &Uri) -> Option<Box<str>> {
+        match route.place() {
+            RouteTarget::Guarded(Protected::NamedEndpoint) => {
+                let known = self.endpoints.get_key_value(self.name_in(uri));
+                known.map(|(name, _)| name.clone())
+            }
+            RouteTarget::Guarded(
+                Protected::Mcp | Protected::Respond | Protected::Legacy | Protected::Rest(_),
+            ) => Some("mcp".into()),
+            _ => None,
+        }
     }
 
     /// Rejects a request for its head. Logs a forbidden `Host` or `Origin`, which operators have to configure.
@@ -162,7 +187,7 @@ impl Router {
             self.guard.report(error.setting(), &head.headers);
         }
         let route = Route::of(self.path(&head.uri)).map(|(route, _)| route);
-        self.reject(error.into(), route, client)
+        self.reject(error.into(), (route, &head.uri), client)
     }
 
     /// Client address of a request, taken from the headers of trusted proxies.

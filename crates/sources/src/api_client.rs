@@ -1,7 +1,8 @@
 //! A request to another server and its response, with retries, credentials and a bulkhead.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+mod host;
+
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::header::RETRY_AFTER;
@@ -10,14 +11,15 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 use url::Url;
 
+use self::host::{Host, Hosts};
 use super::credentials::{AuthConfig, CredentialError, Credentials, Means};
 use super::limits::RequestLimits;
 use super::parts::SourceParts;
 use super::redact::{conceal, secrets_in};
 use crate::catalog::{CallContext, ToolError, UpstreamIdentity};
 use crate::net::{
-    Backoff, Bulkhead, BulkheadError, BulkheadStats, Client, Deadlines, EgressConfig, FetchError,
-    FetchedResponse, OutgoingRequest, chance, with_causes,
+    Backoff, BulkheadStats, Client, Deadlines, EgressConfig, FetchError, FetchedResponse,
+    OutgoingRequest, chance, with_causes,
 };
 use crate::telemetry::{AttributeValue, ClientSpan, SpanEnd, SpanInfo, is_named_like_a_secret};
 
@@ -25,16 +27,12 @@ use crate::telemetry::{AttributeValue, ClientSpan, SpanEnd, SpanInfo, is_named_l
 #[derive(Debug)]
 pub(super) struct ApiClient {
     client: Client,
-    bulkhead: Bulkhead,
+    hosts: Hosts,
     credentials: Credentials,
     retries: u32,
     timeout: Duration,
     retried: AtomicU64,
     name: Box<str>,
-    /// True once the failure of requests has been logged.
-    failing: AtomicBool,
-    /// Message for callers about the latest attempt that failed through the API's fault.
-    last_failure: Mutex<Box<str>>,
 }
 
 /// Reason why there is no response.
@@ -81,11 +79,19 @@ fn of_last(last: &str) -> String {
 
 /// Options of a request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RequestOptions {
+pub(super) struct RequestOptions<'r> {
     /// Marks the request as idempotent.
     pub(super) repeatable: bool,
     /// Adds the source's credentials. Set only for origins that the configuration allows.
     pub(super) authenticated: bool,
+    /// Statuses that are neither failures nor retried, whatever they usually mean.
+    pub(super) accepted: &'r [u16],
+}
+
+impl RequestOptions<'_> {
+    fn accepts(&self, status: StatusCode) -> bool {
+        self.accepted.contains(&status.as_u16())
+    }
 }
 
 /// The call that a request belongs to, and the API's route template for the path, if known.
@@ -135,14 +141,12 @@ impl ApiClient {
             .map_err(|e| ("egress", e.to_string()))?;
         Ok(Self {
             client,
-            bulkhead: Bulkhead::new(name, &limits.bulkhead),
+            hosts: Hosts::new(name, &limits.bulkhead),
             credentials,
             retries: limits.retries,
             timeout: limits.timeout(),
             retried: AtomicU64::new(0),
             name: name.into(),
-            failing: AtomicBool::new(false),
-            last_failure: Mutex::default(),
         })
     }
 
@@ -154,9 +158,9 @@ impl ApiClient {
         }
     }
 
-    /// Returns the bulkhead statistics.
+    /// Returns the bulkhead statistics of all hosts together.
     pub(super) fn stats(&self) -> BulkheadStats {
-        self.bulkhead.stats()
+        self.hosts.stats()
     }
 
     /// Returns the number of retries.
@@ -168,7 +172,7 @@ impl ApiClient {
     pub(super) async fn send_for(
         &self,
         request: OutgoingRequest,
-        options: RequestOptions,
+        options: RequestOptions<'_>,
         call: CallRef<'_>,
     ) -> Result<FetchedResponse, ToolError> {
         if options.authenticated
@@ -187,41 +191,21 @@ impl ApiClient {
     pub(super) async fn send(
         &self,
         request: OutgoingRequest,
-        options: RequestOptions,
+        options: RequestOptions<'_>,
         call: Option<CallRef<'_>>,
     ) -> Result<FetchedResponse, ApiClientError> {
-        let sent = self.try_to_send(request, options, call).await;
-        self.apply(Fares::of(&sent));
+        let host = self.hosts.of(&request.url);
+        let sent = self.try_to_send(&host, request, options, call).await;
+        let ended = sent.as_ref().map(|answer| answer.status);
+        host.log_change(Fares::of(ended, options));
         sent
-    }
-
-    /// Logs when requests begin to fail, with the reason, and when they recover. Callers get their own message each
-    /// time.
-    fn apply(&self, fares: Fares) {
-        let fails = match &fares {
-            Fares::Well => false,
-            Fares::Badly(_) => true,
-            Fares::Unknown => return,
-        };
-        if self.failing.load(Ordering::Relaxed) == fails
-            || self.failing.swap(fails, Ordering::Relaxed) == fails
-        {
-            return;
-        }
-        match fares {
-            Fares::Badly(error) => tracing::warn!(
-                source = self.name,
-                error,
-                "requests of a source fail; further failures are not logged until one succeeds"
-            ),
-            _ => tracing::info!(source = self.name, "requests of a source succeed again"),
-        }
     }
 
     async fn try_to_send(
         &self,
+        host: &Host,
         request: OutgoingRequest,
-        options: RequestOptions,
+        options: RequestOptions<'_>,
         call: Option<CallRef<'_>>,
     ) -> Result<FetchedResponse, ApiClientError> {
         let caller = call.map(|call| call.context.principal());
@@ -234,11 +218,11 @@ impl ApiClient {
             let mut attempt = request.clone();
             let left = deadline.saturating_duration_since(Instant::now());
             attempt.total = Some(left.max(Duration::from_millis(1)));
-            let pass = match (self.bulkhead.enter().await, last.take()) {
+            let pass = match (host.bulkhead.enter().await, last.take()) {
                 (Ok(pass), _) => pass,
                 // The previous attempt's outcome says more than the lack of another attempt.
                 (Err(_), Some(sent)) => return sent,
-                (Err(turned), None) => return Err(self.turned(&turned, &request.url)),
+                (Err(error), None) => return Err(host.rejection(&error)),
             };
             if options.authenticated {
                 // An issuer that is down says nothing about the server itself.
@@ -257,36 +241,23 @@ impl ApiClient {
                 let secrets = self.credentials.secrets(&attempt);
                 conceal(secrets.into_iter().chain(configured), answer);
             }
-            let (has_failed, may_retry) = match &sent {
-                Ok(answer) if is_unavailable(answer.status) => (true, options.repeatable),
-                Ok(answer)
-                    if answer.status == StatusCode::UNAUTHORIZED
-                        && options.authenticated
-                        && !renewed =>
-                {
-                    renewed = true;
-                    if self
-                        .credentials
-                        .refused(&attempt, &answer.headers, caller)
-                        .await
-                    {
-                        pass.succeeded();
-                        self.retried.fetch_add(1, Ordering::Relaxed);
-                        continue;
-                    }
-                    (false, false)
-                }
-                Ok(answer) => (false, answer.status == StatusCode::TOO_MANY_REQUESTS),
-                // A retry would use the same encoding, and other responses may be readable, so this counts as
-                // neither.
-                Err(FetchError::Encoding { .. }) => (false, false),
-                Err(error) if error.is_fault_of_server() => {
-                    (true, options.repeatable || !error.may_have_happened())
-                }
-                Err(_) => (false, false),
-            };
+            if let Ok(answer) = &sent
+                && answer.status == StatusCode::UNAUTHORIZED
+                && options.authenticated
+                && !std::mem::replace(&mut renewed, true)
+                && self
+                    .credentials
+                    .refused(&attempt, &answer.headers, caller)
+                    .await
+            {
+                pass.succeeded();
+                self.retried.fetch_add(1, Ordering::Relaxed);
+                continue;
+            }
+            let (has_failed, may_retry) =
+                judged(sent.as_ref().map(|answer| answer.status), options);
             if has_failed {
-                self.note_failure(&sent, &request.url);
+                host.note_failure(&sent);
             }
             failures += 1;
             let delay = (may_retry && failures <= self.retries)
@@ -316,42 +287,21 @@ impl ApiClient {
         let asked = answer.and_then(|answer| retry_after(&answer.headers, Timestamp::now()));
         asked.unwrap_or_else(|| BACKOFF.delay(failures, chance()))
     }
-
-    /// Records why an attempt failed, for callers that the circuit breaker rejects later.
-    fn note_failure(&self, sent: &Result<FetchedResponse, FetchError>, url: &Url) {
-        let why = match sent {
-            Ok(answer) => format!("{} responded with {}", host_of(url), answer.status),
-            Err(error) => error.to_string(),
-        };
-        *self
-            .last_failure
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = why.into();
-    }
-
-    /// Converts a bulkhead rejection to an error for the caller.
-    fn turned(&self, turned: &BulkheadError, url: &Url) -> ApiClientError {
-        let source_name = self.name.clone();
-        match turned {
-            BulkheadError::Down { wait } => {
-                let last = self
-                    .last_failure
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner);
-                ApiClientError::Down {
-                    source_name,
-                    host: host_of(url).into(),
-                    last: last.clone(),
-                    wait: *wait,
-                }
-            }
-            _ => ApiClientError::Full { source_name },
-        }
-    }
 }
 
-fn host_of(url: &Url) -> &str {
-    url.host_str().unwrap_or_default()
+/// Returns whether an attempt failed through the server's fault, and whether another one can be made.
+fn judged(sent: Result<StatusCode, &FetchError>, options: RequestOptions<'_>) -> (bool, bool) {
+    match sent {
+        Ok(status) if options.accepts(status) => (false, false),
+        Ok(status) if is_unavailable(status) => (true, options.repeatable),
+        Ok(status) => (false, status == StatusCode::TOO_MANY_REQUESTS),
+        // A retry would use the same encoding, and other responses may be readable, so this counts as neither.
+        Err(FetchError::Encoding { .. }) => (false, false),
+        Err(error) if error.is_fault_of_server() => {
+            (true, options.repeatable || !error.may_have_happened())
+        }
+        Err(_) => (false, false),
+    }
 }
 
 /// Returns true if a delay ends before a deadline. The delay comes from another server and can be of any length.
@@ -427,12 +377,11 @@ enum Fares {
 }
 
 impl Fares {
-    fn of(sent: &Result<FetchedResponse, ApiClientError>) -> Self {
+    fn of(sent: Result<StatusCode, &ApiClientError>, options: RequestOptions<'_>) -> Self {
         match sent {
-            Ok(answer)
-                if is_unavailable(answer.status) || answer.status == StatusCode::UNAUTHORIZED =>
-            {
-                Self::Badly(format!("it responded with {}", answer.status))
+            Ok(status) if options.accepts(status) => Self::Well,
+            Ok(status) if is_unavailable(status) || status == StatusCode::UNAUTHORIZED => {
+                Self::Badly(format!("it responded with {status}"))
             }
             Ok(_) => Self::Well,
             Err(ApiClientError::Full { .. } | ApiClientError::Down { .. }) => Self::Unknown,
@@ -461,53 +410,4 @@ fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-
-    #[test]
-    fn how_long_to_wait_is_said_in_seconds_or_by_a_date() {
-        let now: Timestamp = "2026-11-23T12:00:00Z".parse().expect("a time");
-        for (said, expected) in [
-            ("7", Some(7)),
-            (" 7 ", Some(7)),
-            ("Mon, 23 Nov 2026 12:01:00 GMT", Some(60)),
-            ("Mon, 23 Nov 2026 11:00:00 GMT", Some(0)),
-            ("18446744073709551615", Some(u64::MAX)),
-            ("soon", None),
-            ("-1", None),
-        ] {
-            let headers = HeaderMap::from_iter([(RETRY_AFTER, said.parse().expect("a value"))]);
-            let found = retry_after(&headers, now);
-            assert_eq!(found, expected.map(Duration::from_secs), "{said}");
-        }
-    }
-
-    #[test]
-    fn a_delay_of_any_length_can_be_held_against_a_deadline() {
-        let deadline = Instant::now() + Duration::from_secs(30);
-        for (seconds, expected) in [(1, true), (31, false), (u64::MAX, false)] {
-            let delay = Duration::from_secs(seconds);
-            assert_eq!(is_before(delay, deadline), expected, "{seconds}");
-        }
-    }
-
-    #[test]
-    fn operators_are_told_of_what_is_down_and_of_credentials_and_not_of_what_a_caller_asked_for() {
-        let fares = |error: FetchError| Fares::of(&Err(error.into()));
-        let refused = fares(FetchError::Connect {
-            host: "api.example.com".to_owned(),
-            source: Arc::new(std::io::Error::from(std::io::ErrorKind::ConnectionRefused)),
-        });
-        assert_eq!(
-            refused,
-            Fares::Badly("cannot connect to api.example.com: connection refused".to_owned())
-        );
-        let large = FetchError::TooLarge {
-            host: "api.example.com".to_owned(),
-            max: 10,
-        };
-        assert_eq!(fares(large), Fares::Unknown);
-    }
-}
+mod tests;

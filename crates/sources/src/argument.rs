@@ -147,7 +147,7 @@ fn truth<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
 }
 
 /// Converts a number to JSON, with integral values written as integers (1, not 1.0).
-fn whole(number: f64) -> Value {
+pub(super) fn whole(number: f64) -> Value {
     if number.fract() == 0.0 && number.abs() < 9.0e15 {
         Value::from(number as i64)
     } else {

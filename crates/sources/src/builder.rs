@@ -1,5 +1,6 @@
 //! Collects the tools of one source, and what is wrong with it.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::client_stats::ClientStatsHandle;
@@ -12,6 +13,8 @@ pub struct BuiltSource {
     pub name: String,
     pub offered: SourceItems,
     pub gauges: Vec<ClientStatsHandle>,
+    /// Local files that its document refers to, which were read or could not be.
+    pub files: Vec<PathBuf>,
     /// True if a remote part of the source was unreachable and may become available later.
     pub is_awaited: bool,
 }
@@ -31,6 +34,10 @@ impl BuiltSource {
         let mut stays = known.clone();
         stays.offered.refused = self.offered.refused;
         stays.is_awaited = self.is_awaited;
+        // A file that the previous version refers to may be the one that is missing now.
+        stays.files.extend(self.files);
+        stays.files.sort_unstable();
+        stays.files.dedup();
         stays
     }
 }
@@ -45,6 +52,7 @@ pub(super) struct SourceBuilder {
     prefix: Option<String>,
     pub(super) offered: SourceItems,
     gauges: Vec<ClientStatsHandle>,
+    pub(super) files: Vec<PathBuf>,
     is_awaited: bool,
     pub(super) parts: SourceParts,
 }
@@ -57,6 +65,7 @@ impl SourceBuilder {
             prefix: prefix.map(str::to_owned),
             offered: SourceItems::default(),
             gauges: Vec::new(),
+            files: Vec::new(),
             is_awaited: false,
             parts: SourceParts::default(),
         }
@@ -68,6 +77,7 @@ impl SourceBuilder {
             name: self.source,
             offered: self.offered,
             gauges: self.gauges,
+            files: self.files,
             is_awaited: self.is_awaited,
         }
     }

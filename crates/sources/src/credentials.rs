@@ -20,7 +20,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use url::Url;
+use url::{Url, form_urlencoded};
 
 pub use self::assertion::IdentityAssertionConfig;
 pub use self::client_key::ClientKeyConfig;
@@ -228,12 +228,7 @@ impl Credentials {
             Self::Header(name, value) => {
                 request.headers.insert(name, value.clone());
             }
-            Self::Query(name, value) => {
-                request
-                    .url
-                    .query_pairs_mut()
-                    .append_pair(name, value.expose());
-            }
+            Self::Query(name, value) => set_parameter(&mut request.url, name, value.expose()),
             Self::BearerFile(path) => {
                 let token = read_token(path).map_err(CredentialError::File)?;
                 let value = bearer_value(&token).map_err(|_| CredentialError::NotText)?;
@@ -292,6 +287,20 @@ impl Credentials {
             _ => false,
         }
     }
+}
+
+/// Sets a query parameter, and removes others of the same name. The URL of a next page often repeats the credentials.
+pub(super) fn set_parameter(url: &mut Url, name: &str, value: &str) {
+    let is_other = |pair: &&str| form_urlencoded::parse(pair.as_bytes()).all(|(n, _)| n != name);
+    let others: Vec<&str> = url
+        .query()
+        .unwrap_or_default()
+        .split('&')
+        .filter(is_other)
+        .collect();
+    let others = others.join("&");
+    url.set_query(Some(&*others).filter(|others| !others.is_empty()));
+    url.query_pairs_mut().append_pair(name, value);
 }
 
 impl crate::client::Credentials for Credentials {

@@ -11,6 +11,7 @@ use minijinja::value::{Serde, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
+use super::argument::whole;
 use super::identity::caller_value;
 use crate::auth::Principal;
 
@@ -25,7 +26,12 @@ pub(super) enum EscapeContext {
     Json,
     /// Text without a syntax, or one that is encoded later.
     Text,
+    /// Text for the caller about a response, in which null is empty.
+    Response,
 }
+
+/// Template name of [`EscapeContext::Response`].
+const RESPONSE: &str = "response";
 
 impl EscapeContext {
     fn name(self) -> &'static str {
@@ -34,6 +40,7 @@ impl EscapeContext {
             Self::Query => "query",
             Self::Json => "json",
             Self::Text => "text",
+            Self::Response => RESPONSE,
         }
     }
 }
@@ -67,6 +74,7 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
             out.write_fmt(format_args!("{encoded}"))
                 .map_err(|_| Error::from(ErrorKind::BadSerialization))
         }
+        AutoEscape::None if value.is_none() && state.name() == RESPONSE => Ok(()),
         AutoEscape::None => {
             let text = text_of(value)?;
             out.write_str(&text)
@@ -167,7 +175,40 @@ impl Template {
         ENVIRONMENT
             .template_from_named_str(self.place.name(), &self.source)
             .and_then(|template| template.render(context.clone()))
-            .map_err(|e| in_words(&e))
+            .map_err(|e| self.problem(&e, context))
+    }
+
+    /// Describes why the template cannot be rendered, with the name of the missing value if there is one.
+    fn problem(&self, error: &Error, context: &Value) -> String {
+        if error.kind() != ErrorKind::UndefinedError || error.detail().is_some() {
+            return in_words(error);
+        }
+        match self.missing(context) {
+            None => "a value is missing".to_owned(),
+            Some(name) if self.place == EscapeContext::Response || name.starts_with("caller.") => {
+                format!("{name} has no value")
+            }
+            Some(name) => format!("{name} has no value; send the argument"),
+        }
+    }
+
+    /// Returns the name of a value that the template uses and that does not exist.
+    fn missing(&self, context: &Value) -> Option<String> {
+        let parsed = ENVIRONMENT
+            .template_from_named_str(self.place.name(), &self.source)
+            .ok()?;
+        let mut used: Vec<String> = parsed.undeclared_variables(true).into_iter().collect();
+        used.sort_unstable();
+        used.into_iter().find(|path| {
+            let mut parts = path.split('.');
+            let first = parts.next().unwrap_or_default();
+            let value = context.get_attr(first).unwrap_or_default();
+            let value = parts.try_fold(value, |value, part| value.get_attr(part).ok());
+            let lacks = |value: Value| {
+                value.is_undefined() || value.is_none() && self.place != EscapeContext::Response
+            };
+            value.is_none_or(lacks) && !(is_global(first) && first == path)
+        })
     }
 
     /// Evaluates the template. The result keeps its type if the template consists of one placeholder; otherwise it is
@@ -185,7 +226,7 @@ impl Template {
         let value = ENVIRONMENT
             .compile_expression(expression)
             .and_then(|expression| expression.eval(context.clone()))
-            .map_err(|e| in_words(&e))?;
+            .map_err(|e| self.problem(&e, context))?;
         if value.is_undefined() || value.is_none() {
             return Ok(None);
         }
@@ -230,12 +271,28 @@ pub(super) fn context(
     arguments: &serde_json::Map<String, serde_json::Value>,
     caller: &Principal,
 ) -> Value {
+    context_with(arguments, [], caller)
+}
+
+/// Builds the template context as [`context`] does, with further values. They hide arguments of the same names, except
+/// inside `arguments`.
+pub(super) fn context_with<'n>(
+    arguments: &serde_json::Map<String, serde_json::Value>,
+    further: impl IntoIterator<Item = (&'n str, serde_json::Value)>,
+    caller: &Principal,
+) -> Value {
+    let arguments: BTreeMap<&String, _> = arguments
+        .iter()
+        .map(|(name, value)| (name, with_integers(value)))
+        .collect();
     let each = arguments.iter();
     let mut all: BTreeMap<String, Value> = each
-        .map(|(name, value)| (name.clone(), Value::from(Serde(value))))
+        .map(|(name, value)| ((*name).clone(), Value::from(Serde(value))))
         .collect();
+    let further = further.into_iter();
+    all.extend(further.map(|(name, value)| (name.to_owned(), Value::from(Serde(value)))));
     // Inserted last, so that an argument cannot override the caller.
-    all.insert("arguments".to_owned(), Value::from(Serde(arguments)));
+    all.insert("arguments".to_owned(), Value::from(Serde(&arguments)));
     all.insert("caller".to_owned(), caller_value(caller));
     Value::from_object(all)
 }
@@ -244,12 +301,28 @@ pub(super) fn context(
 pub(super) fn plain(value: &serde_json::Value) -> Result<String, String> {
     match value {
         serde_json::Value::String(text) => Ok(text.clone()),
-        serde_json::Value::Number(number) => Ok(number.to_string()),
+        serde_json::Value::Number(_) => Ok(with_integers(value).to_string()),
         serde_json::Value::Bool(flag) => Ok(flag.to_string()),
         serde_json::Value::Null => Ok(String::new()),
         serde_json::Value::Array(_) | serde_json::Value::Object(_) => {
             Err("a list or an object cannot be used where one string is needed".to_owned())
         }
+    }
+}
+
+/// Returns a value whose integral numbers are integers (1, not 1.0). JSON Schema does not distinguish them, but other
+/// servers do.
+fn with_integers(value: &serde_json::Value) -> serde_json::Value {
+    match value {
+        serde_json::Value::Number(number) if number.is_f64() => {
+            number.as_f64().map_or_else(|| value.clone(), whole)
+        }
+        serde_json::Value::Array(items) => items.iter().map(with_integers).collect(),
+        serde_json::Value::Object(members) => members
+            .iter()
+            .map(|(name, value)| (name.clone(), with_integers(value)))
+            .collect(),
+        other => other.clone(),
     }
 }
 
@@ -312,168 +385,10 @@ fn only_expression(source: &str) -> Option<&str> {
 fn in_words(error: &Error) -> String {
     match error.detail() {
         Some(detail) => detail.to_owned(),
-        None if error.kind() == ErrorKind::UndefinedError => {
-            "a value is missing; send the argument".to_owned()
-        }
         None if error.kind() == ErrorKind::OutOfFuel => "it is too much work".to_owned(),
         None => error.kind().to_string(),
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn render(
-        source: &str,
-        place: EscapeContext,
-        arguments: &serde_json::Value,
-    ) -> Result<String, String> {
-        let arguments = arguments.as_object().expect("an object");
-        Template::new(source, place, None)?.render(&context(arguments, &Principal::new("ann")))
-    }
-
-    #[test]
-    fn values_in_paths_stay_within_their_segment() {
-        let path = |value: serde_json::Value| {
-            render(
-                "/users/{{ id }}/x",
-                EscapeContext::Path,
-                &json!({"id": value}),
-            )
-        };
-        for (value, expected) in [
-            (json!("ann"), "/users/ann/x"),
-            (json!(7), "/users/7/x"),
-            (json!(true), "/users/true/x"),
-            (json!("a b"), "/users/a%20b/x"),
-            (json!("a/b"), "/users/a%2Fb/x"),
-            (json!("a?b#c"), "/users/a%3Fb%23c/x"),
-            (json!("a%2fb"), "/users/a%252fb/x"),
-            (json!("a.b"), "/users/a%2Eb/x"),
-            (json!("@:;=&+$,"), "/users/%40%3A%3B%3D%26%2B%24%2C/x"),
-            (json!("{{ 7*7 }}"), "/users/%7B%7B%207%2A7%20%7D%7D/x"),
-            (json!("é"), "/users/%C3%A9/x"),
-            (json!("\\"), "/users/%5C/x"),
-            (json!("..."), "/users/%2E%2E%2E/x"),
-        ] {
-            assert_eq!(path(value.clone()).as_deref(), Ok(expected), "{value}");
-        }
-        for value in [
-            json!(""),
-            json!("."),
-            json!(".."),
-            json!("../admin"),
-            json!("a/../b"),
-            json!("..\\b"),
-            json!("a\\.."),
-            json!("a\nb"),
-            json!("\0"),
-            json!(null),
-            json!([1]),
-            json!({"a": 1}),
-        ] {
-            assert!(path(value.clone()).is_err(), "{value}");
-        }
-        assert!(render("/users/{{ id }}", EscapeContext::Path, &json!({})).is_err());
-        assert_eq!(
-            render("/a?b={{ q }}", EscapeContext::Query, &json!({"q": "x&y=z"})).as_deref(),
-            Ok("/a?b=x%26y%3Dz")
-        );
-    }
-
-    #[test]
-    fn values_in_json_are_json() {
-        let arguments = json!({"text": "a\"b\n</script>", "list": [1, "x"], "caller": "eve"});
-        let rendered = render(
-            r#"{"a": {{ text }}, "b": {{ list }}}"#,
-            EscapeContext::Json,
-            &arguments,
-        )
-        .expect("renders");
-        let parsed: serde_json::Value = serde_json::from_str(&rendered).expect("JSON");
-        assert_eq!(parsed, json!({"a": "a\"b\n</script>", "b": [1, "x"]}));
-    }
-
-    #[test]
-    fn a_lone_placeholder_keeps_its_type_and_may_stand_for_nothing() {
-        let arguments = json!({"n": 7, "f": 1.5, "b": false, "l": [1, 2], "o": {"a": 1}, "s": "x", "null": null});
-        let context = context(
-            arguments.as_object().expect("an object"),
-            &Principal::new("ann"),
-        );
-        let value = |source: &str| {
-            Template::new(source, EscapeContext::Text, None)
-                .expect(source)
-                .value(&context)
-        };
-        for (source, expected) in [
-            ("{{ n }}", Some(json!(7))),
-            ("{{f}}", Some(json!(1.5))),
-            (" {{ b }} ", Some(json!(false))),
-            ("{{ l }}", Some(json!([1, 2]))),
-            ("{{ o.a }}", Some(json!(1))),
-            ("{{ s | upper }}", Some(json!("X"))),
-            ("{{ none_such }}", None),
-            ("{{ null }}", None),
-            ("n={{ n }}", Some(json!("n=7"))),
-            ("{% if none_such %}x{% endif %}", None),
-            ("{% if s %}x{% endif %}", Some(json!("x"))),
-            ("{{ caller.name }}", Some(json!("ann"))),
-            ("", Some(json!(""))),
-        ] {
-            assert_eq!(value(source), Ok(expected), "{source}");
-        }
-        assert!(value("n={{ none_such }}").is_err());
-        let texts = Template::new("{{ l }}", EscapeContext::Text, None)
-            .expect("a template")
-            .texts(&context);
-        assert_eq!(texts, Ok(vec!["1".to_owned(), "2".to_owned()]));
-        assert!(
-            Template::new("{{ o }}", EscapeContext::Text, None)
-                .expect("a template")
-                .text(&context)
-                .is_err()
-        );
-    }
-
-    #[test]
-    fn mistakes_are_found_when_a_template_is_read() {
-        let message = Template::new("/{{ citty }}", EscapeContext::Path, Some(&["city", "days"]))
-            .expect_err("refused");
-        assert!(
-            message.contains("citty") && message.contains("city, days"),
-            "{message}"
-        );
-        for broken in [
-            "{{ a",
-            "{% if a %}",
-            "{% endfor %}",
-            "{{ a | nonesuch }}x{{",
-        ] {
-            assert!(
-                Template::new(broken, EscapeContext::Text, None).is_err(),
-                "{broken}"
-            );
-        }
-        assert!(
-            Template::new(
-                "{% for a in arguments %}{{ a }}{% endfor %}",
-                EscapeContext::Text,
-                Some(&[])
-            )
-            .is_ok()
-        );
-    }
-
-    #[test]
-    fn templates_end() {
-        let endless =
-            "{% for a in range(10000) %}{% for b in range(10000) %}x{% endfor %}{% endfor %}";
-        assert_eq!(
-            render(endless, EscapeContext::Text, &json!({})).expect_err("too much"),
-            "it is too much work"
-        );
-    }
-}
+mod tests;

@@ -7,6 +7,10 @@ use super::bearer;
 use crate::support::{Response, Running, Serve};
 
 fn served() -> Running {
+    served_with(|_| {})
+}
+
+fn served_with(change: impl FnOnce(&mut longshore::Config)) -> Running {
     Serve::new()
         .configured(|c| {
             c.toolsets.push("demo".to_owned());
@@ -17,6 +21,7 @@ fn served() -> Running {
             facade.client_id = Some("longshore".to_owned());
             facade.client_secret = Some("secret".to_owned().into());
         })
+        .configured(change)
         .shared_key()
         .admin()
         .start()
@@ -81,6 +86,46 @@ fn tokens_of_others_and_values_of_other_purposes_do_not_open_the_endpoint() {
         let denied = server.post(&[("Authorization", &bearer(token))], "{}");
         assert_eq!(denied.status, 401, "{token}");
     }
+}
+
+/// RFC 6749, section 2.3.1: the server must protect the endpoint against guesses.
+#[test]
+fn who_guesses_the_secret_of_a_client_too_often_is_told_to_wait() {
+    let server = served_with(|c| {
+        c.limits.failed_authentications_per_minute = Some(2);
+        let client = json!({"id": "console", "redirect_uris": ["https://console.example/cb"], "secret": "secret-of-the-console"});
+        c.auth.oauth.facade.clients = vec![serde_json::from_value(client).expect("a client")];
+    });
+    let guess = |path: &str, secret: &str| {
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: mcp.example.com\r\nContent-Type: application/x-www-form-urlencoded"
+        );
+        let body = format!(
+            "client_id=console&client_secret={secret}&grant_type=refresh_token&refresh_token=x&token=x"
+        );
+        let length = body.len();
+        let text = format!("{head}\r\nContent-Length: {length}\r\n\r\n{body}");
+        server.connect().send(text).receive()
+    };
+    assert_eq!(guess("/revoke", "secret-of-the-console").status, 200);
+    assert_eq!(guess("/token", "secret-of-the-console").status, 400);
+    assert_eq!(guess("/token", "guess").status, 401);
+    assert_eq!(guess("/revoke", "guess").status, 401);
+    for path in ["/token", "/revoke"] {
+        for secret in ["guess", "secret-of-the-console"] {
+            let response = guess(path, secret);
+            assert_eq!(response.status, 429, "{path} {secret}");
+            assert_eq!(response.json()["error"], "temporarily_unavailable");
+            let seconds = response
+                .header("retry-after")
+                .expect("a time")
+                .parse::<u64>();
+            assert!((1..=31).contains(&seconds.expect("a number")));
+        }
+    }
+    // Clients without a secret have nothing to guess.
+    let client = r#"{"redirect_uris":["http://127.0.0.1/callback"]}"#;
+    assert_eq!(send(&server, "POST /register", client).status, 201);
 }
 
 #[test]

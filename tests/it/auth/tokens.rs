@@ -102,7 +102,7 @@ pub(super) fn unix_seconds() -> u64 {
     now.expect("a time").as_secs()
 }
 
-const RESOURCE: &str = "https://mcp.example.com/mcp";
+pub(super) const RESOURCE: &str = "https://mcp.example.com/mcp";
 const METADATA: &str = "https://mcp.example.com/.well-known/oauth-protected-resource/mcp";
 
 /// Two settings are all that it needs.

@@ -8,9 +8,10 @@ use longshore_authserver::{AuthorizationServer, is_path};
 
 use super::AppError;
 use super::endpoints::SharedParts;
+use super::hooks::Hook;
 use crate::auth::{
     Authentication, DpopNonces, DpopVerifier, EndpointScopes, FacadeSetupError, OAuthSetupError,
-    PublicUrl,
+    PolicyConfig, PublicUrl,
 };
 use crate::seal::SignedNonces;
 
@@ -70,15 +71,6 @@ pub(super) fn serve(
             .iter()
             .map(|place| format!("{endpoint}/{}", place.name)),
     );
-    let mut scopes = config.auth.oauth.scopes.clone();
-    scopes.extend(places.iter().flat_map(|place| place.scopes.clone()));
-    scopes.extend(
-        config
-            .policy
-            .rules
-            .iter()
-            .flat_map(|rule| rule.requires.clone()),
-    );
     if !parts.keys.is_shared() {
         tracing::warn!(
             "auth.oauth.facade: seal.keys is not set, so logins end with this process and other replicas reject them; set seal.keys"
@@ -94,7 +86,7 @@ pub(super) fn serve(
             .unwrap_or(&config.server.name)
             .clone(),
         resources,
-        scopes,
+        scopes: scopes(config, places, &config.policy),
         ring: Arc::clone(&parts.keys),
         state: parts.state.clone(),
         metrics: parts.telemetry.metrics.clone(),
@@ -106,4 +98,27 @@ pub(super) fn serve(
     let server = Arc::new(server);
     layers.serve_publicly(Arc::new(Paths(Arc::clone(&server))));
     Ok(Some(server))
+}
+
+/// Returns the scopes that settings and access rules name.
+fn scopes(config: &Config, places: &[EndpointScopes], policy: &PolicyConfig) -> Vec<String> {
+    let of_places = places.iter().flat_map(|place| &place.scopes);
+    let of_rules = policy.rules.iter().flat_map(|rule| &rule.requires);
+    let all = config.auth.oauth.scopes.iter();
+    all.chain(of_places).chain(of_rules).cloned().collect()
+}
+
+/// Offers the scopes of changed access rules. `started` is the configuration at the start, whose other settings stay in
+/// force.
+pub(super) fn scopes_hook(
+    server: &Arc<AuthorizationServer>,
+    started: &Arc<Config>,
+    places: Vec<EndpointScopes>,
+) -> Hook {
+    let (server, started) = (Arc::clone(server), Arc::clone(started));
+    Box::new(move |config| {
+        let server = Arc::clone(&server);
+        let scopes = scopes(&started, &places, &config.policy);
+        Ok(Box::new(move || server.offer_scopes(scopes)))
+    })
 }

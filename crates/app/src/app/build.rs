@@ -18,9 +18,9 @@ use super::endpoints::{self, OtherApp, SharedParts};
 use super::error::AppError;
 #[cfg(feature = "sources")]
 use super::hooks::{exchange_hook, exchanges_tokens};
-use super::hooks::{keys_hook, limits_hook};
+use super::hooks::{implied_scopes_hook, keys_hook, limits_hook};
 use super::items::{Completeness, LoadedItems, report_rejected};
-use super::reload::Reloader;
+use super::reload::{ReloadTriggers, Reloader};
 use super::serve::BoundServer;
 use super::server_card::ServerCards;
 use super::state::{self, OpenState};
@@ -56,9 +56,10 @@ impl App {
 
     async fn bind_located(mut self) -> Result<BoundServer, AppError> {
         let (config, loaded) = self.take_config()?;
+        let reloads = loaded.map(|loaded| (ReloadTriggers::new(&loaded), loaded));
         let origins = self.offers.origins.clone();
         let written = Arc::clone(&config);
-        Box::pin(self.bind_with(config, loaded))
+        Box::pin(self.bind_with(config, reloads))
             .await
             .map_err(|error| error.located(&origins, &written))
     }
@@ -66,7 +67,7 @@ impl App {
     async fn bind_with(
         mut self,
         config: Arc<Config>,
-        loaded: Option<Arc<Loaded>>,
+        reloads: Option<(ReloadTriggers, Arc<Loaded>)>,
     ) -> Result<BoundServer, AppError> {
         let mut layers = std::mem::take(&mut self.layers);
         let mut hooks = std::mem::take(&mut self.hooks);
@@ -125,17 +126,28 @@ impl App {
             let dpop = verify_proofs(&config, &auth, &parts);
             serve(&mut layers, &config, &auth, &parts, &requirements, dpop)?
         };
+        #[cfg(feature = "oauth")]
+        if let Some(server) = &authorization {
+            hooks.push(super::authorization::scopes_hook(
+                server,
+                &config,
+                requirements,
+            ));
+        }
         #[cfg(all(feature = "oauth", feature = "sources"))]
         connect::serve(&mut layers, &config, &items, (authorization, auth.keys()));
         let whole = &server.snapshot().catalog;
         let endpoints = endpoints::build(&config, &parts, &items, whole, apps).await?;
         let servers = endpoints::servers(&endpoints);
         hooks.push(keys_hook(auth.keys()));
+        hooks.push(implied_scopes_hook(auth.tokens()));
         hooks.push(limits_hook(&server));
         let served = (Arc::clone(&config), loaded_items);
         let catalogs = CatalogBuilder::new(&server, identity, items, proved, served, endpoints);
-        let reloader = loaded
-            .map(|loaded| Reloader::new(loaded, hooks, &catalogs, restart, server.telemetry()));
+        let telemetry = server.telemetry();
+        let reloader = reloads.map(|(triggers, loaded)| {
+            Reloader::new(loaded, hooks, &catalogs, restart, telemetry, triggers)
+        });
         let (listener, admin) = bind_listeners(&config)?;
         let http = match &listener {
             Some(listener) => {

@@ -3,6 +3,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::runtime::Handle;
@@ -139,6 +140,13 @@ impl CatalogBuilder {
             count("upstreams", all, offered);
         }
         Offering { names, missing }
+    }
+
+    /// Returns the files that the documents of the served sources refer to.
+    pub(super) fn referenced_files(&self) -> Vec<PathBuf> {
+        let current = self.current();
+        let each = current.loaded.sources.iter();
+        each.flat_map(|source| source.files.clone()).collect()
     }
 
     /// Returns true if a source has to be loaded again.

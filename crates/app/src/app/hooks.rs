@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::error::AppError;
-use crate::auth::ApiKeys;
+use crate::auth::{ApiKeys, Tokens};
 use crate::config::Config;
 use crate::server::Server;
 
@@ -49,6 +49,18 @@ pub(super) fn keys_hook(keys: Option<Arc<ApiKeys>>) -> Hook {
                 }
             }))
         }
+    })
+}
+
+/// Applies changed `auth.implied_scopes` to access tokens. API keys apply them with their own hook.
+pub(super) fn implied_scopes_hook(tokens: Option<Tokens>) -> Hook {
+    Box::new(move |config| {
+        let (tokens, implied) = (tokens.clone(), config.auth.implied_scopes.clone());
+        Ok(Box::new(move || {
+            if let Some(tokens) = tokens {
+                tokens.set_implied_scopes(&implied);
+            }
+        }))
     })
 }
 

@@ -2,8 +2,10 @@
 
 use std::error::Error;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
@@ -94,18 +96,26 @@ pub(super) struct StopHooks(Vec<LifecycleHook>);
 
 impl StopHooks {
     /// Tells the tasks to stop, waits for them, and then runs the hooks, the last one first. What takes longer than the
-    /// deadline is aborted.
-    pub(super) async fn run(self, background: &Background, deadline: Instant) {
-        let left = || deadline.saturating_duration_since(Instant::now());
-        background.stop(left()).await;
+    /// deadline is aborted. The tasks have at least `time_min`, and so have the hooks together.
+    ///
+    /// A hook that fails or panics does not affect the others.
+    pub(super) async fn run(self, background: &Background, deadline: Instant, time_min: Duration) {
+        let now = Instant::now();
+        let until = deadline.max(now + time_min);
+        background.stop(until.saturating_duration_since(now)).await;
+        let until = deadline.max(Instant::now() + time_min);
         for hook in self.0.into_iter().rev() {
-            // A hook has a moment even if the tasks took all the time.
-            let within = left().max(MOMENT);
-            match tokio::time::timeout(within, hook()).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => {
+            let left = until.saturating_duration_since(Instant::now());
+            let hook = AssertUnwindSafe(async { hook().await }).catch_unwind();
+            match tokio::time::timeout(left.max(HOOK_TIME_MIN), hook).await {
+                Ok(Ok(Ok(()))) => {}
+                Ok(Ok(Err(error))) => {
                     let error = crate::net::with_causes(&*error);
                     tracing::error!(error, "a function of App::on_stop failed");
+                }
+                Ok(Err(panic)) => {
+                    let error = crate::net::panic_message(&*panic);
+                    tracing::error!(error, "a function of App::on_stop panicked");
                 }
                 Err(_) => tracing::warn!(
                     setting = "drain.grace_seconds",
@@ -116,5 +126,67 @@ impl StopHooks {
     }
 }
 
-/// Minimum time for each stop hook.
-const MOMENT: Duration = Duration::from_millis(50);
+/// Minimum time for each stop hook, even if an earlier one took all the time.
+const HOOK_TIME_MIN: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Calls(Arc<Mutex<Vec<&'static str>>>);
+
+    impl Calls {
+        fn add(&self, name: &'static str) {
+            self.0.lock().expect("no panic").push(name);
+        }
+
+        fn take(&self) -> Vec<&'static str> {
+            std::mem::take(&mut self.0.lock().expect("no panic"))
+        }
+    }
+
+    const HALF: Duration = Duration::from_millis(500);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stop_hook_that_panics_or_fails_does_not_keep_others_from_running() {
+        let calls = Calls::default();
+        let mut lifecycle = Lifecycle::default();
+        for name in ["first", "second"] {
+            let calls = calls.clone();
+            lifecycle.on_stop(move || async move { calls.add(name) });
+        }
+        lifecycle.on_stop(|| async { Err::<(), _>("the pool is gone") });
+        lifecycle.on_stop(|| async { assert_eq!(1, 2, "the pool is poisoned") });
+        lifecycle.on_stop(|| {
+            assert_eq!(1, 2, "before its future");
+            async {}
+        });
+        let background = Background::new();
+        let hooks = lifecycle.start(&background).await.expect("started");
+        hooks.run(&background, Instant::now(), HALF).await;
+        assert_eq!(calls.take(), ["second", "first"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn stop_hooks_have_half_a_second_after_a_task_that_ignores_its_signal() {
+        let calls = Calls::default();
+        let mut lifecycle = Lifecycle::default();
+        lifecycle.background("stubborn".to_owned(), |_| std::future::pending::<()>());
+        for (name, millis) in [("last", 40), ("slow", 60_000), ("first", 400)] {
+            let calls = calls.clone();
+            lifecycle.on_stop(move || async move {
+                tokio::time::sleep(Duration::from_millis(millis)).await;
+                calls.add(name);
+            });
+        }
+        let background = Background::new();
+        let hooks = lifecycle.start(&background).await.expect("started");
+        let began = Instant::now();
+        hooks.run(&background, began, HALF).await;
+        assert_eq!(calls.take(), ["first", "last"]);
+        assert_eq!(began.elapsed().as_millis(), 500 + 500 + 40);
+    }
+}

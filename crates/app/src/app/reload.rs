@@ -33,8 +33,7 @@ pub(super) struct Reloader {
     failed: Counter,
     /// True if the last attempt failed.
     has_failed: Arc<AtomicBool>,
-    watch: Watch,
-    signals: Signals,
+    triggers: ReloadTriggers,
 }
 
 /// Returns the files of a configuration, and the documents of its sources.
@@ -42,6 +41,13 @@ fn files_of(loaded: &Loaded) -> Vec<PathBuf> {
     let sources = loaded.config.sources.iter();
     let made_of = sources.filter_map(SourceConfig::file);
     loaded.files().map(Into::into).chain(made_of).collect()
+}
+
+/// Returns the files of a configuration, the documents of its sources, and the files that these refer to.
+fn files_with_references(loaded: &Loaded, catalogs: &CatalogBuilder) -> Vec<PathBuf> {
+    let mut files = files_of(loaded);
+    files.extend(catalogs.referenced_files());
+    files
 }
 
 /// First and maximum pause until unavailable sources are loaded again.
@@ -70,7 +76,11 @@ impl Reloader {
         catalogs: &Arc<CatalogBuilder>,
         restart: Option<Arc<Notify>>,
         telemetry: &Telemetry,
+        mut triggers: ReloadTriggers,
     ) -> Self {
+        triggers
+            .watch
+            .follow(files_with_references(&loaded, catalogs));
         let counter = |outcome| telemetry.metrics.counter(&RELOADS, &[("outcome", outcome)]);
         let has_failed = Arc::new(AtomicBool::new(false));
         telemetry.metrics.read(&RELOAD_FAILED, &[], {
@@ -78,9 +88,7 @@ impl Reloader {
             move || f64::from(u8::from(has_failed.load(Ordering::Relaxed)))
         });
         Self {
-            // Watched from here on, so that no change between the start and the first request is missed.
-            watch: Watch::new(files_of(&loaded)),
-            signals: Signals::new(),
+            triggers,
             started: Arc::clone(&loaded),
             current: loaded,
             hooks,
@@ -99,10 +107,10 @@ impl Reloader {
         loop {
             let awaits_some = self.catalogs.awaits_some();
             let reason = tokio::select! {
-                () = self.watch.changed() => Reason::Changed,
-                () = self.signals.next() => {
+                () = self.triggers.watch.changed() => Reason::Changed,
+                () = self.triggers.hangups.next() => {
                     tracing::info!("SIGHUP: the configuration is being reloaded");
-                    self.watch.pass_over();
+                    self.triggers.watch.pass_over();
                     Reason::Changed
                 }
                 () = tokio::time::sleep(pause), if awaits_some => Reason::Missing,
@@ -128,7 +136,9 @@ impl Reloader {
                     return std::future::pending().await;
                 }
             }
-            self.watch.follow(files_of(&self.current));
+            self.triggers
+                .watch
+                .follow(files_with_references(&self.current, &self.catalogs));
         }
     }
 
@@ -206,24 +216,42 @@ impl Reloader {
     }
 }
 
-/// SIGHUP, on systems that have it.
-struct Signals {
-    #[cfg(unix)]
-    hangup: Option<tokio::signal::unix::Signal>,
+/// Events that cause a reload: changed files and SIGHUP.
+///
+/// They are observed from its creation on. It is created before the server is built, which may take seconds: until then,
+/// SIGHUP ends the process.
+pub(super) struct ReloadTriggers {
+    watch: Watch,
+    hangups: Hangups,
 }
 
-impl Signals {
-    fn new() -> Self {
+impl ReloadTriggers {
+    pub(super) fn new(loaded: &Loaded) -> Self {
+        Self {
+            watch: Watch::new(files_of(loaded)),
+            hangups: Hangups::listen(),
+        }
+    }
+}
+
+/// SIGHUP, on systems that have it.
+struct Hangups {
+    #[cfg(unix)]
+    signal: Option<tokio::signal::unix::Signal>,
+}
+
+impl Hangups {
+    fn listen() -> Self {
         Self {
             #[cfg(unix)]
-            hangup: tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).ok(),
+            signal: tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).ok(),
         }
     }
 
     async fn next(&mut self) {
         #[cfg(unix)]
-        if let Some(hangup) = &mut self.hangup {
-            hangup.recv().await;
+        if let Some(signal) = &mut self.signal {
+            signal.recv().await;
             return;
         }
         std::future::pending::<()>().await;

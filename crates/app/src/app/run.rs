@@ -112,9 +112,9 @@ impl App {
     }
 
     /// Runs a function when the server stops: after the last call, and after the tasks of [`background`](Self::background)
-    /// have ended. Several run one after another, the last one first. An error is logged.
+    /// have ended. Several run one after another, the last one first. An error or a panic is logged, and the others run.
     ///
-    /// Its time is the rest of the time for calls (`drain.grace_seconds`), and at least half a second.
+    /// Their time is the rest of the time for calls (`drain.grace_seconds`), and at least half a second, which they share.
     ///
     /// ```
     /// use longshore::App;

@@ -231,9 +231,7 @@ impl BoundServer {
         // The rest of the time for calls, and at least a part of the reserve.
         let stopped_at = stopped_at.get().copied().unwrap_or_else(Instant::now);
         let deadline = stopped_at + budget.delay + budget.calls;
-        stop_hooks
-            .run(background, deadline.max(Instant::now() + budget.slack / 2))
-            .await;
+        stop_hooks.run(background, deadline, budget.slack / 2).await;
         drop(tasks);
         tokio::join!(
             async {

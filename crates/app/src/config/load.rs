@@ -76,7 +76,11 @@ impl Loaded {
             if NAMES_MAX < names.len() {
                 names = BTreeSet::from([name]);
             }
-            let setting = schema::setting(path);
+            // Entries of a map have no setting of their own.
+            let nearest = (1..=path.len()).rev();
+            let setting = nearest
+                .map(|length| &path[..length])
+                .find_map(schema::setting);
             let reload = setting.map(|setting| setting.reload).unwrap_or_default();
             changes.extend(names.into_iter().map(|name| (name, reload)));
         }
@@ -85,15 +89,7 @@ impl Loaded {
 
     /// Returns the value written at a path, including secrets, or `null`.
     fn written(&self, path: &[String]) -> Value {
-        self.node(path).map(Node::to_value).unwrap_or_default()
-    }
-
-    fn node(&self, path: &[String]) -> Option<&Node> {
-        self.tree.get(path).or_else(|| {
-            let (first, rest) = path.split_first()?;
-            let alias = (first == "upstreams").then(|| self.tree.get(&parts("mcpServers")))??;
-            alias.get(rest)
-        })
+        self.tree.get(path).map(Node::to_value).unwrap_or_default()
     }
 
     /// Returns the location of a setting or of its nearest ancestor, such as `longshore.yaml:3:5`; `None` if it has its
@@ -106,7 +102,7 @@ impl Loaded {
             .collect();
         let node = (1..=path.len())
             .rev()
-            .find_map(|length| self.node(&path[..length]))?;
+            .find_map(|length| self.tree.get(&path[..length]))?;
         match &node.origin {
             Origin::Default | Origin::Detected { .. } => None,
             origin => Some(origin.describe(self.file.as_deref())),
@@ -206,6 +202,7 @@ fn read_file(
     // For editors.
     file.remove(&parts("$schema"));
     drop_nulls(&mut file);
+    diagnostics.extend(rename_aliases(&mut file, name));
     substitute(&mut file, probe, name, diagnostics);
     if let Some(folder) = named.path().and_then(folder_of) {
         resolve_paths(&mut file, &folder, &mut Vec::new());
@@ -234,7 +231,7 @@ fn remove_default_toolsets(tree: &mut Node) {
             _ => false,
         })
     };
-    let names_something = ["sources", "upstreams", "mcpServers"].iter().any(has_some);
+    let names_something = ["sources", "upstreams"].iter().any(has_some);
     let toolsets = parts("toolsets");
     let node = tree.get(&toolsets);
     if names_something && node.is_some_and(|node| node.origin == Origin::Default) {
@@ -328,6 +325,30 @@ fn drop_nulls(node: &mut Node) {
     }
 }
 
+/// Renames the section of upstream servers if it has the name that other products use. Everything that follows, such as
+/// masking of secrets, knows the setting by its own name only.
+fn rename_aliases(tree: &mut Node, file: &Path) -> Option<Diagnostic> {
+    const ALIAS: &str = "mcpServers";
+    const SETTING: &str = "upstreams";
+    let Content::Table(entries) = &mut tree.content else {
+        return None;
+    };
+    let alias = entries.iter().position(|(name, _)| name == ALIAS)?;
+    if entries.iter().all(|(name, _)| name != SETTING) {
+        SETTING.clone_into(&mut entries[alias].0);
+        return None;
+    }
+    let (_, node) = entries.remove(alias);
+    let message =
+        "mcpServers is another name of upstreams, which the file has too; move its entries there";
+    Some(Diagnostic::new(
+        &parts(ALIAS),
+        &node.origin,
+        Some(file),
+        message,
+    ))
+}
+
 /// Replaces `${...}` in all strings of a file.
 fn substitute(tree: &mut Node, probe: &Probe, file: &Path, diagnostics: &mut Vec<Diagnostic>) {
     let in_file = tree.get(&parts("env_missing")).map(Node::to_value);
@@ -363,8 +384,7 @@ fn folder_of(file: &Path) -> Option<PathBuf> {
 
 /// Resolves relative paths against the folder of the file that contains them.
 fn resolve_paths(node: &mut Node, folder: &Path, path: &mut Vec<String>) {
-    let setting = schema::setting(&canonical_names(path));
-    if let Some(setting) = setting
+    if let Some(setting) = schema::setting(path)
         && let Some(kind) = setting.path_kind
     {
         // A list can be written as a string.
@@ -396,17 +416,6 @@ fn resolve_paths(node: &mut Node, folder: &Path, path: &mut Vec<String>) {
             }
         }
     }
-}
-
-/// Returns a path of settings without the aliases that other products use.
-fn canonical_names(path: &[String]) -> Vec<String> {
-    let mut path = path.to_vec();
-    if let Some(first) = path.first_mut()
-        && first == "mcpServers"
-    {
-        "upstreams".clone_into(first);
-    }
-    path
 }
 
 /// Resolves the paths of a setting, or of each item of a list.

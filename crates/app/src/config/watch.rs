@@ -1,6 +1,6 @@
 //! Notification of changed files.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -68,9 +68,10 @@ impl Watch {
             return;
         }
         let mut seen = stamps(&files);
+        let known: HashMap<&PathBuf, &Option<Look>> = self.files.iter().zip(&self.seen).collect();
         for (file, look) in files.iter().zip(&mut seen) {
-            if let Some(known) = self.files.iter().position(|known| known == file) {
-                *look = self.seen[known];
+            if let Some(known) = known.get(file) {
+                *look = **known;
             }
         }
         self.seen = seen;
@@ -109,7 +110,10 @@ impl Watch {
                     break;
                 }
             }
-            let is_whole = now.iter().all(Option::is_some)
+            // A file that was missing before may stay so.
+            let is_there =
+                |(now, seen): (&Option<Look>, &Option<Look>)| now.is_some() || seen.is_none();
+            let is_whole = now.iter().zip(&self.seen).all(is_there)
                 || GONE <= self.gone.get_or_insert_with(Instant::now).elapsed();
             if now != self.seen && is_whole {
                 (self.seen, self.gone) = (now, None);
@@ -210,6 +214,17 @@ mod tests {
         let again = tokio::time::timeout(PATIENCE, watch.changed()).await;
         assert!(again.is_err());
         hears(&mut watch, || std::fs::write(&file, "2").expect("written")).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_was_never_there_delays_no_other() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("a.yaml");
+        std::fs::write(&file, "1").expect("written");
+        let mut watch = Watch::new([file.clone(), folder.path().join("missing.yaml")]);
+        let before = Instant::now();
+        hears(&mut watch, || std::fs::write(&file, "22").expect("written")).await;
+        assert!(before.elapsed() < GONE);
     }
 
     #[tokio::test]

@@ -317,7 +317,7 @@ async fn confidential_clients_need_their_secret() {
             id: "console".to_owned(),
             name: None,
             redirect_uris: vec![CLIENT_REDIRECT.to_owned()],
-            secret: Some("s3cret".to_owned().into()),
+            secret: Some("secret-of-the-console".to_owned().into()),
         }];
     })
     .await;
@@ -328,7 +328,7 @@ async fn confidential_clients_need_their_secret() {
         ("grant_type", "authorization_code"),
         ("code", code.as_str()),
         ("client_id", "console"),
-        ("client_secret", "s3cret"),
+        ("client_secret", "secret-of-the-console"),
         ("code_verifier", VERIFIER),
     ];
     assert!(flow.token(&fields).await.is_ok());

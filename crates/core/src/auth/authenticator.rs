@@ -87,7 +87,7 @@ impl Authenticator {
         self.resource.challenge(seen, error, &[])
     }
 
-    /// Checks that a principal may use an endpoint. An empty name is `/mcp`.
+    /// Checks that a principal may use an endpoint: the audience and the scopes of its credential. An empty name is `/mcp`.
     pub fn check_endpoint(&self, principal: &Principal, endpoint: &str) -> Result<(), AuthError> {
         if !principal.is_for(endpoint) {
             return Err(AuthError::Invalid(
@@ -95,7 +95,13 @@ impl Authenticator {
             ));
         }
         let scopes = self.resource.scopes_of(endpoint);
-        if scopes.iter().all(|scope| principal.has_scope(scope)) {
+        // `auth.oauth.scopes` is required of access tokens only.
+        let of_tokens: &[String] = match principal.kind() {
+            PrincipalKind::Token => &self.resource.scopes,
+            _ => &[],
+        };
+        let mut all = of_tokens.iter().chain(scopes);
+        if all.all(|scope| principal.has_scope(scope)) {
             return Ok(());
         }
         Err(AuthError::InsufficientScope {
@@ -115,7 +121,7 @@ impl Authenticator {
         let error = if is_nobody {
             AuthError::Missing
         } else {
-            let required = self.resource.with_scopes(needed);
+            let required = self.resource.required_at(seen, needed);
             AuthError::InsufficientScope { required }
         };
         let challenge = self.resource.challenge(seen, &error, needed);
@@ -361,5 +367,33 @@ mod tests {
         assert_eq!(recall(&gate, &shown, &mut headers), None);
         let other = admit(&gate, &shown, &headers).await;
         assert_eq!(other.as_deref(), Some("other"));
+    }
+
+    #[test]
+    fn auth_09_a_token_needs_the_scopes_of_the_server_and_all_of_its_endpoint() {
+        let gate = Authenticator::new(Vec::new(), None).with_resource(Resource {
+            scopes: vec!["mcp".to_owned()],
+            endpoints: vec![("files".into(), vec!["files:read".to_owned()])],
+            ..Resource::default()
+        });
+        let check = |kind: PrincipalKind, scopes: &[&str], endpoint: &str| {
+            let principal = Principal::of(kind, "alice", &["alice"]);
+            let principal = principal.with_scopes(scopes.iter().copied());
+            match gate.check_endpoint(&principal, endpoint) {
+                Ok(()) => String::new(),
+                Err(AuthError::InsufficientScope { required }) => required.join(" "),
+                Err(other) => panic!("{other:?}"),
+            }
+        };
+        let token = |scopes: &[&str], endpoint| check(PrincipalKind::Token, scopes, endpoint);
+        assert_eq!(token(&["other"], ""), "mcp");
+        assert_eq!(token(&["mcp"], ""), "");
+        assert_eq!(token(&["mcp"], "files"), "mcp files:read");
+        assert_eq!(token(&["files:read"], "files"), "mcp files:read");
+        assert_eq!(token(&["files:read", "mcp"], "files"), "");
+        // The scopes of the server are those of access tokens.
+        let key = |scopes: &[&str]| check(PrincipalKind::ApiKey, scopes, "files");
+        assert_eq!(key(&["files:read"]), "");
+        assert_eq!(key(&[]), "mcp files:read");
     }
 }

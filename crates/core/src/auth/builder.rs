@@ -10,7 +10,7 @@ use super::certificate::Certificates;
 use super::config::{AuthConfig, AuthMethodKind, AuthSetupError};
 use super::credential_cache::Epoch;
 use super::forwarded::Forwarded;
-use super::oauth::Tokens;
+use super::oauth::{EndpointAudiences, Tokens};
 use super::resource::{PublicUrl, Resource};
 use super::scopes::Implied;
 use super::{AuthMethod, Authenticator, Principal};
@@ -52,20 +52,6 @@ pub struct EndpointScopes {
     pub scopes: Vec<String>,
 }
 
-impl EndpointScopes {
-    /// Required audience of its tokens, if it is not that of `/mcp`.
-    fn audiences(&self, config: &AuthConfig, endpoint: Option<&str>) -> Option<Vec<String>> {
-        if !self.audience.is_empty() {
-            return Some(self.audience.clone());
-        }
-        if config.oauth.names_audiences() {
-            return None;
-        }
-        let url = format!("{}/{}", endpoint?, self.name);
-        Some(vec![format!("{url}/"), url])
-    }
-}
-
 /// Builds the verification of access tokens.
 fn access_tokens(
     config: &AuthConfig,
@@ -75,18 +61,15 @@ fn access_tokens(
     let implied = Implied::new(&config.implied_scopes);
     let endpoint = public.map(PublicUrl::endpoint);
     let tokens = Tokens::new(&config.oauth, &implied, endpoint.as_deref())?;
-    // If one endpoint has an audience of its own, all have, because the audience determines the endpoint of a token.
-    let each = server.endpoints.iter().map(|named| {
-        let audiences = named.audiences(config, endpoint.as_deref());
-        (named.name.clone(), audiences)
+    let each = server.endpoints.iter().map(|named| EndpointAudiences {
+        name: named.name.clone(),
+        configured: named.audience.clone(),
+        derived: endpoint.as_ref().map_or_else(Vec::new, |endpoint| {
+            let url = format!("{endpoint}/{}", named.name);
+            vec![format!("{url}/"), url]
+        }),
     });
-    let each: Vec<_> = each.collect();
-    Ok(
-        match each.iter().any(|(_, audiences)| audiences.is_some()) {
-            true => tokens.with_endpoints(each),
-            false => tokens,
-        },
-    )
+    Ok(tokens.with_endpoints(each.collect()))
 }
 
 impl Authentication {
@@ -185,6 +168,11 @@ impl Authentication {
     /// Returns the API keys for a configuration reload, or `None` if keys are not a method.
     pub fn keys(&self) -> Option<Arc<ApiKeys>> {
         self.keys.clone()
+    }
+
+    /// Returns the verification of access tokens for a configuration reload, or `None` if tokens are not a method.
+    pub fn tokens(&self) -> Option<Tokens> {
+        self.tokens.clone()
     }
 
     /// Returns the principal of an API key's holder.

@@ -44,6 +44,7 @@ pub use method::{AuthMethod, AuthOutcome};
 pub use oauth::{
     AllowConfig, DpopConfig, FacadeClientConfig, FacadeConfig, FacadeSetupError,
     IntrospectionConfig, IntrospectionMethod, IssuerConfig, OAuthConfig, OAuthSetupError, Preset,
+    Tokens,
 };
 #[cfg(feature = "oauth")]
 pub use oauth::{

@@ -60,6 +60,13 @@ pub struct Limits {
     limits_tools: AtomicBool,
 }
 
+/// The limits and the client address of a request: an extension of requests that other parts of the program serve.
+#[derive(Clone, Debug)]
+pub struct ClientLimits {
+    pub limits: Arc<Limits>,
+    pub address: Option<IpAddr>,
+}
+
 /// When it is worth asking again where memory is short.
 const SHORT_OF_MEMORY: Duration = Duration::from_secs(5);
 

@@ -245,6 +245,7 @@ impl S3 {
         let options = RequestOptions {
             repeatable: true,
             authenticated: false,
+            accepted: &[],
         };
         Ok(self.client.send(request, options, None).await?)
     }

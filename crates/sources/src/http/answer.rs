@@ -31,7 +31,7 @@ impl Response {
     pub(super) fn new(config: &ResponseConfig, names: Option<&[&str]>) -> Result<Self, String> {
         let all: Option<Vec<&str>> = names.map(|names| [names, &OF_ANSWER].concat());
         let read = |text: &str, setting: &str| {
-            Template::new(text, EscapeContext::Text, all.as_deref())
+            Template::new(text, EscapeContext::Response, all.as_deref())
                 .map_err(|problem| format!("response.{setting}: {problem}"))
         };
         if let Some(pointer) = &config.pointer {
@@ -66,6 +66,11 @@ impl Response {
         })
     }
 
+    /// Returns the statuses that count as success in addition to 2xx.
+    pub(super) fn accepted(&self) -> &[u16] {
+        &self.ok
+    }
+
     pub(super) fn is_ok(&self, status: StatusCode) -> bool {
         status.is_success() || self.ok.contains(&status.as_u16())
     }
@@ -79,21 +84,17 @@ impl Response {
     ) -> Result<Output, ToolError> {
         let values = || self.values(answer, arguments, context);
         if !self.is_ok(answer.status) {
-            return Err(match self.error_for(answer.status) {
-                Some(template) => ToolError::new(
-                    template
-                        .render(&values())
-                        .map_err(|problem| broken(&problem))?,
-                ),
+            // An error response without the configured values, such as that of a proxy, is shown as it is.
+            let template = self.error_for(answer.status);
+            let message = template.and_then(|template| template.render(&values()).ok());
+            return Err(match message {
+                Some(message) => ToolError::new(message),
                 None => response::failure(answer),
             });
         }
         if let Some(template) = &self.template {
-            return Ok(Output::text(
-                template
-                    .render(&values())
-                    .map_err(|problem| broken(&problem))?,
-            ));
+            let text = template.render(&values());
+            return Ok(Output::text(text.map_err(|problem| broken(&problem))?));
         }
         if let Some(pointer) = &self.pointer {
             let value = self.json(answer).ok_or_else(no_json)?;
@@ -114,9 +115,13 @@ impl Response {
         }
     }
 
-    /// Converts the items of several pages to a result.
-    pub(super) fn list(items: &[Value]) -> Result<Output, ToolError> {
-        response::structured(&json!({ "items": items }))
+    /// Converts the items of several pages to a result, which says if there are more pages than were read.
+    pub(super) fn list(items: &[Value], is_truncated: bool) -> Result<Output, ToolError> {
+        let mut list = json!({ "items": items });
+        if is_truncated {
+            list["truncated"] = true.into();
+        }
+        response::structured(&list)
     }
 
     fn error_for(&self, status: StatusCode) -> Option<&Template> {
@@ -126,7 +131,8 @@ impl Response {
             .or_else(|| self.errors.get(&class))
     }
 
-    fn json(&self, answer: &FetchedResponse) -> Option<Value> {
+    /// Parses the body, if it is JSON or configured as JSON.
+    pub(super) fn json(&self, answer: &FetchedResponse) -> Option<Value> {
         match self.read_as {
             ReadAs::Json => response::parsed(&answer.body),
             _ => response::json(answer),
@@ -145,13 +151,15 @@ impl Response {
             .iter()
             .filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.into())))
             .collect();
-        let mut values = arguments.clone();
-        values.insert("status".to_owned(), answer.status.as_u16().into());
-        values.insert("headers".to_owned(), headers.into());
         let body = self.json(answer).unwrap_or_else(|| text.clone().into());
-        values.insert("body".to_owned(), body);
-        values.insert("text".to_owned(), text.into());
-        template::context(&values, context.principal())
+        let of_answer = [
+            answer.status.as_u16().into(),
+            headers.into(),
+            body,
+            text.into(),
+        ];
+        let named = OF_ANSWER.into_iter().zip(of_answer);
+        template::context_with(arguments, named, context.principal())
     }
 }
 
@@ -170,6 +178,21 @@ fn check_pointer(pointer: &str, setting: &str) -> Result<(), String> {
         Err(format!(
             "{setting}: {pointer:?} is not a JSON pointer; it must begin with a slash, as in /data/items"
         ))
+    }
+}
+
+/// Checks that the handling of responses is one that a list of several pages can have.
+pub(super) fn check_response_of_pages(config: &ResponseConfig) -> Result<(), String> {
+    let without_effect = [
+        ("template", config.template.is_some()),
+        ("pointer", config.pointer.is_some()),
+        ("as", matches!(config.r#as, ReadAs::Text | ReadAs::Binary)),
+    ];
+    match without_effect.iter().find(|(_, is_set)| *is_set) {
+        Some((setting, _)) => Err(format!(
+            "response.{setting} cannot be combined with pages, whose result is the items of all pages; remove one of them, or select the list of a page with pages.items"
+        )),
+        None => Ok(()),
     }
 }
 
@@ -195,14 +218,16 @@ impl Pages {
         self.0.max
     }
 
-    /// Takes the items of a page, and returns the URL of the next one. It is always on the host of the first.
+    /// Takes the items of a page with this body, and returns the URL of the next one. It is always on the host of the
+    /// first.
     pub(super) fn take(
         &self,
         answer: &FetchedResponse,
+        body: Option<Value>,
         first: &Url,
         items: &mut Vec<Value>,
     ) -> Result<Option<Url>, ToolError> {
-        let value = response::json(answer).ok_or_else(no_json)?;
+        let value = body.ok_or_else(no_json)?;
         match value.pointer(&self.0.items) {
             Some(Value::Array(page)) => items.extend(page.iter().cloned()),
             _ => {
@@ -213,14 +238,11 @@ impl Pages {
             }
         }
         let Some(pointer) = &self.0.next else {
-            let link = answer
-                .headers
-                .get(LINK)
-                .and_then(|value| value.to_str().ok());
-            return link
-                .and_then(next_link)
-                .map(|url| self.join(answer, first, url))
-                .transpose();
+            let links = answer.headers.get_all(LINK).iter();
+            let next = links
+                .filter_map(|value| value.to_str().ok())
+                .find_map(next_link);
+            return next.map(|url| self.join(answer, first, url)).transpose();
         };
         let next = match value.pointer(pointer) {
             Some(Value::String(text)) if !text.is_empty() => text.clone(),

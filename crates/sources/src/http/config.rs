@@ -99,12 +99,14 @@ pub struct ResponseConfig {
     /// response.
     pub pointer: Option<String>,
     /// Template for the result. It can use the arguments and `status`, `headers`, `body` (JSON, or text) and `text`.
+    /// An argument with one of these names is `arguments.NAME`.
     pub template: Option<String>,
     /// Type to read the response as.
     pub r#as: ReadAs,
     /// Statuses to treat as success in addition to 2xx.
     pub ok: Vec<u16>,
-    /// Error messages for the model by status: a number, or `4xx` and `5xx`. They are templates too.
+    /// Error messages for the model by status: a number, or `4xx` and `5xx`. They are templates too. If the response
+    /// lacks a value that the template uses, the status and the start of the response are reported instead.
     pub errors: BTreeMap<String, String>,
 }
 
@@ -124,7 +126,7 @@ pub enum ReadAs {
     Binary,
 }
 
-/// Pagination of a list, one request after the other.
+/// Pagination of a list, one request after the other. The result is `{"items": [...]}`, with the items of all pages.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PagesConfig {
@@ -134,7 +136,7 @@ pub struct PagesConfig {
     pub next: Option<String>,
     /// Query parameter for the cursor. Default: none; `next` is a URL.
     pub query: Option<String>,
-    /// Maximum number of pages.
+    /// Maximum number of pages. If there are more, the result has `truncated: true`.
     pub max: u32,
 }
 

@@ -13,7 +13,7 @@ use url::Url;
 
 pub use config::{HttpSourceConfig, HttpToolConfig, PagesConfig, ReadAs, ResponseConfig};
 
-use self::answer::{Pages, Response};
+use self::answer::{Pages, Response, check_response_of_pages};
 use self::request::RequestPlan;
 pub(super) use self::request::{assemble, parse_base};
 use super::api_client::{ApiClient, CallRef, RequestOptions, is_safe};
@@ -46,7 +46,10 @@ struct Plan {
     forward: Forward,
     response: Response,
     pages: Option<Pages>,
-    options: RequestOptions,
+    /// True if a request can be sent again after a failure.
+    repeatable: bool,
+    /// True if requests carry the source's credentials.
+    authenticated: bool,
     promise: Option<OutputContract>,
 }
 
@@ -142,6 +145,9 @@ impl HttpTool {
         let authenticated = request::sends_credentials(http, config)?;
         let request = RequestPlan::new(http, config, names, authenticated)?;
         let response = Response::new(&config.response, names)?;
+        if config.pages.is_some() {
+            check_response_of_pages(&config.response)?;
+        }
         let method = request.method().clone();
         let read_only = config.read_only.unwrap_or_else(|| is_safe(&method));
         let repeatable = read_only || config.idempotent == Some(true);
@@ -177,10 +183,8 @@ impl HttpTool {
                 },
                 response,
                 pages: config.pages.as_ref().map(Pages::new).transpose()?,
-                options: RequestOptions {
-                    repeatable,
-                    authenticated,
-                },
+                repeatable,
+                authenticated,
                 promise,
             }),
         })
@@ -233,7 +237,7 @@ impl Tool for HttpTool {
 
     fn upstream(&self) -> Option<UpstreamIdentity<'_>> {
         let identity = self.plan.client.identity();
-        Some(match self.plan.options.authenticated {
+        Some(match self.plan.authenticated {
             true => identity,
             false => UpstreamIdentity {
                 identity: "none",
@@ -266,19 +270,22 @@ impl Plan {
         let first: Url = request.url.clone();
         let mut items = Vec::new();
         let mut next = request;
+        let mut is_truncated = false;
         for page in 1..=pages.max() {
             let answer = self.send(next.clone(), call, assertion.as_ref()).await?;
             if !self.response.is_ok(answer.status) {
                 return self.response.output(&answer, &arguments, context);
             }
-            let more = pages.take(&answer, &first, &mut items)?;
+            let body = self.response.json(&answer);
+            let more = pages.take(&answer, body, &first, &mut items)?;
             match more {
                 Some(url) if url != next.url => next.url = url,
                 _ => break,
             }
+            is_truncated = page == pages.max();
             context.progress(f64::from(page), None, "page read").await;
         }
-        Response::list(&items)
+        Response::list(&items, is_truncated)
     }
 
     /// Sends a request. An assertion that the API echoes is redacted.
@@ -288,7 +295,12 @@ impl Plan {
         call: CallRef<'_>,
         assertion: Option<&HeaderValue>,
     ) -> Result<FetchedResponse, ToolError> {
-        let mut answer = self.client.send_for(request, self.options, call).await?;
+        let options = RequestOptions {
+            repeatable: self.repeatable,
+            authenticated: self.authenticated,
+            accepted: self.response.accepted(),
+        };
+        let mut answer = self.client.send_for(request, options, call).await?;
         if assertion.is_some() {
             conceal(secrets_in(assertion), &mut answer);
         }

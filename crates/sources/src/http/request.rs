@@ -239,10 +239,13 @@ impl RequestPlan {
     }
 }
 
-/// Appends a path to a base URL, and rejects a path that would leave the base.
+/// Appends a path to a base URL, and rejects a path that would leave the base. Without a path, the base stays as it is.
 pub(crate) fn assemble(base: &Url, path: &str, query: Option<&str>) -> Result<Url, String> {
     let root = base.path().trim_end_matches('/');
-    let whole = format!("{root}{path}");
+    let whole = match path {
+        "" => base.path().to_owned(),
+        path => format!("{root}{path}"),
+    };
     let climbs = |segment: &str| {
         let plain = segment.to_ascii_lowercase().replace("%2e", ".");
         matches!(&*plain, "." | "..")

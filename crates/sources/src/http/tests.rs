@@ -1,4 +1,6 @@
 mod credentials;
+mod outcomes;
+mod pages;
 
 use std::net::SocketAddr;
 
@@ -325,7 +327,7 @@ async fn answers_become_text_pictures_parts_and_lists() {
             .expect("pages")
             .structured
             .as_deref(),
-        Some(r#"{"items":[1,1,1]}"#)
+        Some(r#"{"items":[1,1,1],"truncated":true}"#)
     );
 }
 

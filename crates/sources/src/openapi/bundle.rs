@@ -47,6 +47,8 @@ pub(super) struct Bundled {
     pub(super) missing: BTreeMap<String, String>,
     /// True if a document other than the root was fetched over the network.
     pub(super) has_fetched_parts: bool,
+    /// Local files that references name, in order.
+    pub(super) files: Vec<PathBuf>,
 }
 
 /// Remaining budget for the documents that are still to be read.
@@ -351,6 +353,8 @@ impl Parts<'_> {
         let has_fetched_parts = self.parts[1..]
             .iter()
             .any(|part| matches!(part.place, DocumentLocation::Url(_)));
+        let mut files: Vec<PathBuf> = self.files.into_inner().into_keys().collect();
+        files.sort_unstable();
         let mut parts = self.parts.into_iter();
         let mut root = parts.next().map(|part| part.value).unwrap_or_default();
         let others: Map<String, Value> = parts.map(|part| (part.name, part.value)).collect();
@@ -363,6 +367,7 @@ impl Parts<'_> {
             root,
             missing,
             has_fetched_parts,
+            files,
         }
     }
 

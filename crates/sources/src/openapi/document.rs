@@ -1,7 +1,7 @@
 //! A parsed document with its origin, and the resolution of its references.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use url::Url;
 
 use super::bundle::{Bundled, DocumentLocation, bundle};
 use super::config::OpenApiSourceConfig;
+use super::operation::placeholders;
 use crate::catalog::{SIMD_THRESHOLD_BYTES, tree_by_simd_json};
 use crate::net::{Client, Deadlines, FetchError, OutgoingRequest, SystemResolver, with_causes};
 use crate::telemetry;
@@ -26,6 +27,8 @@ pub(super) struct Document {
     missing: BTreeMap<String, String>,
     /// True if a document other than the configured one was fetched.
     has_fetched_parts: bool,
+    /// Local files that it refers to.
+    pub(super) files: Vec<PathBuf>,
 }
 
 /// Schema dialect of a document.
@@ -99,11 +102,13 @@ impl Document {
             root,
             missing,
             has_fetched_parts,
+            files,
         } = Box::pin(bundled).await;
         let document = Self::new(root, url).map_err(|problem| format!("{place}: {problem}"))?;
         Ok(Self {
             missing,
             has_fetched_parts,
+            files,
             ..document
         })
     }
@@ -143,6 +148,7 @@ impl Document {
             url,
             missing: BTreeMap::new(),
             has_fetched_parts: false,
+            files: Vec::new(),
         })
     }
 
@@ -202,11 +208,18 @@ impl Document {
             .to_owned();
         let variables = server.get("variables").and_then(Value::as_object);
         for (name, variable) in variables.into_iter().flatten() {
-            let default = variable
-                .get("default")
-                .and_then(Value::as_str)
-                .unwrap_or_default();
-            text = text.replace(&format!("{{{name}}}"), default);
+            let default = match variable.get("default") {
+                Some(Value::String(default)) => default.clone(),
+                // YAML reads an unquoted port as a number.
+                Some(default @ (Value::Number(_) | Value::Bool(_))) => default.to_string(),
+                _ => continue,
+            };
+            text = text.replace(&format!("{{{name}}}"), &default);
+        }
+        if let Some(name) = placeholders(&text).next() {
+            return Err(format!(
+                "its server {text:?} has the variable {name:?}, which has no default; set openapi.server"
+            ));
         }
         let parsed = match &self.url {
             Some(own) => own.join(&text),

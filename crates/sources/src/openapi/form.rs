@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::document::Document;
 use super::operation::text;
 use super::request::{COMMA, Delimiter, PIPE, SPACE, in_url, joined};
+use super::schema::TEXT_CHARACTERS;
 use crate::source::template::plain;
 
 /// Encoding of the body.
@@ -41,75 +42,25 @@ enum Lists {
     Joined(Delimiter),
 }
 
-/// Maximum nesting depth of the schemas that a form is composed of.
-const DEPTH_MAX: usize = 8;
 /// Maximum number of schemas and properties that a form is composed of, and of its fields.
-const STEPS_MAX: usize = 5_000;
+pub(super) const STEPS_MAX: usize = 5_000;
 
-/// Inlines the references and combines the parts of a form's schema, so that its fields are known.
-///
-/// # Errors
-///
-/// A reference cannot be resolved.
-pub(super) fn flattened(document: &Document, schema: &Value) -> Result<Value, String> {
-    let schema = document.resolve(schema)?;
-    if schema.get("allOf").is_none() {
-        return Ok(schema.clone());
-    }
-    let mut whole = schema.as_object().cloned().unwrap_or_default();
-    let mut properties = Map::new();
-    let mut required = Vec::new();
-    let mut steps = STEPS_MAX;
-    gather(
-        document,
-        schema,
-        (&mut properties, &mut required),
-        0,
-        &mut steps,
-    )?;
-    whole.remove("allOf");
-    whole.insert("type".to_owned(), "object".into());
-    whole.insert("properties".to_owned(), properties.into());
-    if !required.is_empty() {
-        whole.insert("required".to_owned(), required.into());
-    }
-    Ok(whole.into())
-}
-
-fn properties_of<'d>(document: &'d Document, schema: &'d Value) -> Option<&'d Map<String, Value>> {
+pub(super) fn properties_of<'d>(
+    document: &'d Document,
+    schema: &'d Value,
+) -> Option<&'d Map<String, Value>> {
     let properties = document.resolve(schema.get("properties")?).ok()?;
     properties.as_object()
 }
 
-fn gather(
-    document: &Document,
-    schema: &Value,
-    (properties, required): (&mut Map<String, Value>, &mut Vec<Value>),
-    depth: usize,
-    steps: &mut usize,
-) -> Result<(), String> {
-    let schema = document.resolve(schema)?;
-    if DEPTH_MAX < depth {
-        return Ok(());
-    }
-    let own = properties_of(document, schema);
-    *steps = steps
-        .checked_sub(1 + own.map_or(0, Map::len))
-        .ok_or("its form is put together from too many schemas")?;
-    for part in schema
-        .get("allOf")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-    {
-        gather(document, part, (properties, required), depth + 1, steps)?;
-    }
-    for (name, property) in own.into_iter().flatten() {
-        properties.insert(name.clone(), property.clone());
-    }
-    let names = schema.get("required").and_then(Value::as_array);
-    required.extend(names.into_iter().flatten().cloned());
-    Ok(())
+/// Returns the schemas of a list, such as `allOf`.
+pub(super) fn parts<'s>(schema: &'s Value, keyword: &str) -> impl Iterator<Item = &'s Value> {
+    let parts = schema.get(keyword).and_then(Value::as_array);
+    parts.into_iter().flatten()
+}
+
+pub(super) fn is_null(schema: &Value) -> bool {
+    schema.get("type").is_some_and(|kind| kind == "null")
 }
 
 /// Returns the fields of a form, in the order in which they are sent.
@@ -128,11 +79,7 @@ pub(super) fn fields(
         return Err("its form has too many fields".to_owned());
     }
     for (name, property) in properties.into_iter().flatten() {
-        let property = document.resolve(property)?;
-        let items = property
-            .get("items")
-            .map(|items| document.resolve(items))
-            .transpose()?;
+        let is_file = is_file(document, property)?;
         let nothing = Value::Null;
         let encoding = media
             .get("encoding")
@@ -141,7 +88,7 @@ pub(super) fn fields(
         let content_type = text(encoding, "contentType").split(',').next();
         fields.push(Field {
             name: name.clone(),
-            is_file: is_bytes(property) || items.is_some_and(is_bytes),
+            is_file,
             content_type: content_type
                 .map(|kind| kind.trim().to_owned())
                 .filter(|kind| !kind.is_empty()),
@@ -166,41 +113,111 @@ fn is_bytes(schema: &Value) -> bool {
         || schema.get("contentMediaType").is_some() && text(schema, "contentEncoding").is_empty()
 }
 
-/// Describes in the schema how to pass the files of a form.
-pub(super) fn with_files(mut schema: Value, fields: &[Field]) -> Value {
-    let Some(Value::Object(properties)) = schema.get_mut("properties") else {
-        return schema;
+/// Returns a property's schema without the alternative null, and true if it can be null.
+fn without_null<'d>(
+    document: &'d Document,
+    property: &'d Value,
+) -> Result<(&'d Value, bool), String> {
+    let property = document.resolve(property)?;
+    let kinds = property.get("type").and_then(Value::as_array);
+    let mut is_nullable = property.get("nullable") == Some(&Value::Bool(true))
+        || kinds.is_some_and(|kinds| kinds.iter().any(|kind| kind == "null"));
+    for keyword in ["allOf", "anyOf", "oneOf"] {
+        let mut others = parts(property, keyword).filter(|part| !is_null(part));
+        if let (Some(only), None) = (others.next(), others.next()) {
+            is_nullable |= parts(property, keyword).any(is_null);
+            return Ok((document.resolve(only)?, is_nullable));
+        }
+    }
+    Ok((property, is_nullable))
+}
+
+/// Returns true if the values of a property are files, or lists of files.
+fn is_file(document: &Document, property: &Value) -> Result<bool, String> {
+    let (property, _) = without_null(document, property)?;
+    let is_one = |schema: &Value| {
+        let schema = document.resolve(schema)?;
+        let items = schema.get("items").map(|items| document.resolve(items));
+        Ok(is_bytes(schema) || items.transpose()?.is_some_and(is_bytes))
+    };
+    let alternatives: Vec<bool> = parts(property, "anyOf")
+        .map(is_one)
+        .collect::<Result<_, String>>()?;
+    Ok(is_one(property)? || !alternatives.is_empty() && alternatives.iter().all(|is| *is))
+}
+
+/// How a file is passed.
+const FILE: &str =
+    "The file's bytes, as Base64; or these as `data`, with the file's name and type.";
+
+/// Describes in the copy of a form's schema how to pass its files.
+pub(super) fn with_files(
+    document: &Document,
+    schema: &Value,
+    mut copied: Value,
+    fields: &[Field],
+) -> Result<Value, String> {
+    let own = properties_of(document, schema);
+    let Some(Value::Object(properties)) = copied.get_mut("properties") else {
+        return Ok(copied);
     };
     for field in fields.iter().filter(|field| field.is_file) {
-        let is_list = properties
-            .get(&field.name)
-            .is_some_and(|property| property.get("type").is_some_and(|kind| kind == "array"));
-        let one = json!({
-            "anyOf": [
-                {"type": "string", "contentEncoding": "base64"},
-                {
-                    "type": "object",
-                    "properties": {
-                        "data": {"type": "string", "contentEncoding": "base64"},
-                        "filename": {"type": "string"},
-                        "media_type": {"type": "string"},
-                    },
-                    "required": ["data"],
-                    "additionalProperties": false,
-                },
-            ],
-        });
-        let mut property = if is_list {
-            json!({"type": "array", "items": one})
-        } else {
-            one
+        let written = own.and_then(|own| own.get(&field.name));
+        let Some(written) = written.filter(|_| properties.contains_key(&field.name)) else {
+            continue;
         };
-        property["description"] =
-            "The file's bytes, as Base64; or these as `data`, with the file's name and type."
-                .into();
-        properties.insert(field.name.clone(), property);
+        properties.insert(field.name.clone(), file_schema(document, written)?);
     }
-    schema
+    Ok(copied)
+}
+
+/// Returns the schema of a file, or of a list of files.
+fn file_schema(document: &Document, written: &Value) -> Result<Value, String> {
+    let (property, is_nullable) = without_null(document, written)?;
+    let kind = property.get("type");
+    let is_list = kind.is_some_and(|kind| match kind {
+        Value::Array(kinds) => kinds.iter().any(|kind| kind == "array"),
+        kind => kind == "array",
+    });
+    let mut file = json!({
+        "anyOf": [
+            {"type": "string", "contentEncoding": "base64"},
+            {
+                "type": "object",
+                "properties": {
+                    "data": {"type": "string", "contentEncoding": "base64"},
+                    "filename": {"type": "string"},
+                    "media_type": {"type": "string"},
+                },
+                "required": ["data"],
+                "additionalProperties": false,
+            },
+        ],
+    });
+    if is_list {
+        let kind = match is_nullable {
+            true => json!(["array", "null"]),
+            false => json!("array"),
+        };
+        file = json!({"type": kind, "items": file});
+        for keyword in ["minItems", "maxItems"] {
+            if let Some(count) = property.get(keyword) {
+                file[keyword] = count.clone();
+            }
+        }
+    } else if is_nullable && let Some(Value::Array(alternatives)) = file.get_mut("anyOf") {
+        alternatives.push(json!({"type": "null"}));
+    }
+    let described = [written, document.resolve(written)?, property];
+    let described = described.map(|schema| text(schema, "description"));
+    file["description"] = match described.into_iter().find(|text| !text.is_empty()) {
+        Some(own) => {
+            let own: String = own.chars().take(TEXT_CHARACTERS).collect();
+            format!("{own}\n{FILE}").into()
+        }
+        None => FILE.into(),
+    };
+    Ok(file)
 }
 
 impl Form {

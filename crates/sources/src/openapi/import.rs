@@ -75,6 +75,7 @@ pub(super) fn import(
                 }
             };
             if !import.wants(method, path, operation) {
+                tools.excluded.extend(import.renamings(operation, &place));
                 continue;
             }
             let operation = FoundOperation {
@@ -108,6 +109,8 @@ struct ImportedTools<'a> {
     taken: HashMap<String, String>,
     /// Keys of `openapi.rename` that were used.
     used: Vec<&'a String>,
+    /// Keys of `openapi.rename` for operations that are not selected.
+    excluded: Vec<&'a String>,
     /// Number of tools whose schema was shortened.
     cut: usize,
     /// Bytes of schemas in total.
@@ -123,6 +126,7 @@ impl<'a> ImportedTools<'a> {
             prefix,
             taken: HashMap::new(),
             used: Vec::new(),
+            excluded: Vec::new(),
             cut: 0,
             schemas: room.schemas,
             left: room.schemas,
@@ -137,6 +141,8 @@ impl<'a> ImportedTools<'a> {
         operation: FoundOperation<'_>,
         collector: &mut SourceBuilder,
     ) {
+        let renamings = import.renamings(operation.operation, &operation.place);
+        self.used.extend(renamings);
         if TOOLS_MAX <= self.taken.len() || self.left == 0 {
             self.without_room += 1;
             return;
@@ -148,7 +154,7 @@ impl<'a> ImportedTools<'a> {
             operation,
             place,
         } = operation;
-        let mut name = import.name(&self.prefix, operation, &place, &mut self.used);
+        let mut name = import.name(&self.prefix, operation, &place);
         if self.taken.contains_key(&name) {
             // The first operation in the document keeps the plain name; this one gets its method and path.
             let other = format!("{}{}", self.prefix, sanitized(&format!("{method} {path}")));
@@ -188,10 +194,15 @@ impl<'a> ImportedTools<'a> {
         }
         let keys = openapi.rename.keys();
         for unknown in keys.filter(|key| !self.used.contains(key)) {
-            collector.refuse(
-                &format!("openapi.rename.{unknown}"),
-                "the document has no such operation; write its ID, or method and path as in GET /pets",
-            );
+            let problem = match self.excluded.contains(&unknown) {
+                true => {
+                    "openapi.include and openapi.exclude leave the operation out; remove this name, or select the operation"
+                }
+                false => {
+                    "the document has no such operation; write its ID, or method and path as in GET /pets"
+                }
+            };
+            collector.refuse(&format!("openapi.rename.{unknown}"), problem);
         }
         if self.taken.is_empty() {
             collector.refuse("openapi", "no operation of the document became a tool");

@@ -3,8 +3,10 @@
 mod import;
 mod bundle;
 mod config;
+mod direction;
 mod document;
 mod form;
+mod gathered;
 mod operation;
 mod request;
 mod schema;
@@ -100,6 +102,7 @@ async fn collect(openapi: &OpenApiSourceConfig, name: &str, collector: &mut Sour
         }
         Err(unread) => return collector.refuse("openapi.document", unread.problem),
     };
+    collector.files.clone_from(&document.files);
     import(openapi, &document, name, room, collector);
 }
 
@@ -227,20 +230,19 @@ impl<'a> Import<'a> {
         included && !self.config.exclude.has(method, path, id, &tags)
     }
 
-    fn name(
-        &self,
-        prefix: &str,
-        operation: &Value,
-        place: &str,
-        used: &mut Vec<&'a String>,
-    ) -> String {
-        let id = text(operation, "operationId");
-        for key in [id, place] {
-            if let Some((key, name)) = self.config.rename.get_key_value(key) {
-                used.push(key);
-                return shortened(&format!("{prefix}{name}"), self.config.name_characters);
-            }
+    /// Returns the keys of `openapi.rename` that name an operation, the one that counts first.
+    fn renamings(&self, operation: &Value, place: &str) -> Vec<&'a String> {
+        let keys = [text(operation, "operationId"), place].into_iter();
+        let found = keys.filter_map(|key| self.config.rename.get_key_value(key));
+        found.map(|(key, _)| key).collect()
+    }
+
+    fn name(&self, prefix: &str, operation: &Value, place: &str) -> String {
+        let renamed = self.renamings(operation, place);
+        if let Some(name) = renamed.first().and_then(|key| self.config.rename.get(*key)) {
+            return shortened(&format!("{prefix}{name}"), self.config.name_characters);
         }
+        let id = text(operation, "operationId");
         let name = match sanitized(id) {
             name if name.is_empty() => {
                 let (method, path) = place.split_once(' ').unwrap_or_default();
@@ -415,6 +417,7 @@ impl Plan {
         let options = RequestOptions {
             repeatable: self.repeatable,
             authenticated: true,
+            accepted: &[],
         };
         let mut answer = self.client.send_for(request, options, call).await?;
         self.proofs.conceal(&mut answer);

@@ -3,10 +3,12 @@
 use http::Method;
 use serde_json::{Map, Value, json};
 
+use super::direction::Direction;
 use super::document::Document;
 use super::form::{self, Form};
+use super::gathered::flattened;
 use super::request::{Location, PIPE, Parameter, RequestMapping, SPACE, Style};
-use super::schema::{Direction, SchemaInliner, TEXT_CHARACTERS};
+use super::schema::{SchemaInliner, TEXT_CHARACTERS};
 use crate::source::response::{essence, is_json, is_text};
 
 /// Parsed operation with everything that a tool needs.
@@ -94,6 +96,8 @@ impl Operation {
             input_schema,
             output_schema: bytes
                 .output
+                // A response to HEAD has no content.
+                .filter(|_| *method != Method::HEAD)
                 .and_then(|bytes| output_schema(document, operation, bytes)),
             cut,
             shape: RequestMapping {
@@ -225,16 +229,15 @@ impl Arguments {
             };
             (copier.copy(schema)?, Form::Json(kind.to_owned()))
         } else if essence == "application/x-www-form-urlencoded" {
-            let schema = form::flattened(document, schema)?;
+            let schema = flattened(document, schema)?;
             let fields = form::fields(document, media, &schema)?;
             (copier.copy(&schema)?, Form::Urlencoded(fields))
         } else if essence == "multipart/form-data" {
-            let schema = form::flattened(document, schema)?;
+            let schema = flattened(document, schema)?;
             let fields = form::fields(document, media, &schema)?;
-            (
-                form::with_files(copier.copy(&schema)?, &fields),
-                Form::Multipart(fields),
-            )
+            let copied = copier.copy(&schema)?;
+            let described = form::with_files(document, &schema, copied, &fields)?;
+            (described, Form::Multipart(fields))
         } else if essence.starts_with("text/") || essence.ends_with("xml") {
             let note = format!("Text of type {essence}.");
             (
@@ -415,7 +418,7 @@ fn describe(schema: &mut Value, parameter: &Value) {
 }
 
 /// Returns the names between braces.
-fn placeholders(path: &str) -> impl Iterator<Item = &str> {
+pub(super) fn placeholders(path: &str) -> impl Iterator<Item = &str> {
     path.split('{')
         .skip(1)
         .filter_map(|part| part.split_once('}').map(|(name, _)| name))

@@ -191,7 +191,7 @@ impl RequestMapping {
                 .iter()
                 .filter(move |parameter| parameter.location == location)
                 .filter_map(|parameter| Some((parameter, arguments.get(&parameter.argument)?)))
-                .filter(|(_, value)| !value.is_null())
+                .filter(|(parameter, value)| !is_undefined(value, parameter.style))
         };
         let mut path = self.path.clone();
         let in_the_path = |parameter: &&Parameter| parameter.location == Location::Path;
@@ -232,14 +232,12 @@ impl RequestMapping {
             for pair in in_query(parameter, value)? {
                 let name = &pair.name;
                 // Commas are not valid in a cookie value (RFC 6265, 4.1.1).
-                let text = pair.text();
-                let text = utf8_percent_encode(&text, NON_ALPHANUMERIC);
+                let text = in_url(&pair.text(), false);
                 // A cookie name from the document is sent unchanged; one from an argument could contain anything.
                 if *name == parameter.name {
                     cookies.push(format!("{name}={text}"));
                 } else {
-                    let name = utf8_percent_encode(name, NON_ALPHANUMERIC);
-                    cookies.push(format!("{name}={text}"));
+                    cookies.push(format!("{}={text}", in_url(name, false)));
                 }
             }
         }
@@ -255,6 +253,16 @@ impl RequestMapping {
             request.body = body;
         }
         Ok(request)
+    }
+}
+
+/// Returns true if a value leaves its parameter out: null, and a list or object without values (RFC 6570, 2.3).
+fn is_undefined(value: &Value, style: Style) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty() && style != Style::Json,
+        Value::Object(members) => members.is_empty() && style != Style::Json,
+        _ => false,
     }
 }
 
@@ -293,7 +301,7 @@ fn in_path(parameter: &Parameter, value: &Value) -> Result<String, String> {
     if parts.is_empty() {
         return Err("a value in a path is empty".to_owned());
     }
-    let name = utf8_percent_encode(&parameter.name, NON_ALPHANUMERIC);
+    let name = in_url(&parameter.name, false);
     Ok(match parameter.style {
         Style::Label { .. } => format!(".{}", parts.join(if explode { "." } else { "," })),
         Style::Matrix { .. } if explode && value.is_object() => format!(";{}", parts.join(";")),

@@ -10,25 +10,20 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use serde_json::{Map, Value, json};
 
+use super::direction::{Absent, Direction, required_of, without_absent};
 use super::document::{Document, Version};
 use crate::source::name::sanitized;
-
-/// Direction of values: read-only properties are not sent, and write-only ones are not returned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Direction {
-    Input,
-    Output,
-}
 
 /// Copies schemas with the targets of their references.
 #[derive(Debug)]
 pub(super) struct SchemaInliner<'a> {
     document: &'a Document,
     direction: Direction,
-    /// References found so far, with the names of their targets in the definitions.
-    names: HashMap<String, String>,
+    /// References found so far, with the names of their targets in the definitions. A target that requires absent
+    /// properties is copied without requiring them.
+    names: HashMap<(String, Absent), String>,
     /// References whose targets are still to be copied, the nearest first.
-    pending: VecDeque<(String, String)>,
+    pending: VecDeque<(String, String, Absent)>,
     definitions: Map<String, Value>,
     /// Counters to make definition names unique.
     numbers: HashMap<String, usize>,
@@ -62,6 +57,8 @@ const ONE: [&str; 9] = [
 ];
 const LISTS: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
 const NAMED: [&str; 3] = ["properties", "patternProperties", "dependentSchemas"];
+/// Keywords whose schemas apply to the same value as the schema that they are in.
+const APPLIED_IN_PLACE: [&str; 5] = ["allOf", "anyOf", "oneOf", "then", "else"];
 /// Keywords that are copied unchanged.
 const KEPT: [&str; 26] = [
     "title",
@@ -116,7 +113,7 @@ impl<'a> SchemaInliner<'a> {
     ///
     /// A reference cannot be resolved.
     pub(super) fn copy(&mut self, schema: &Value) -> Result<Value, String> {
-        self.copy_at(schema, 0)
+        self.copy_at(schema, 0, &Absent::new())
     }
 
     /// Returns the definitions that the copied schemas refer to, and true if something was left out because of the
@@ -126,15 +123,16 @@ impl<'a> SchemaInliner<'a> {
     ///
     /// The same as for [`copy`](Self::copy).
     pub(super) fn definitions(mut self) -> Result<(Map<String, Value>, bool), String> {
-        while let Some((name, reference)) = self.pending.pop_front() {
+        while let Some((name, reference, absent)) = self.pending.pop_front() {
             let target = self.document.target(&reference)?;
-            let copied = self.copy_at(target, 0)?;
+            let copied = self.copy_at(target, 0, &absent)?;
             self.definitions.insert(name, copied);
         }
         Ok((self.definitions, self.cut))
     }
 
-    fn copy_at(&mut self, schema: &Value, depth: usize) -> Result<Value, String> {
+    /// Copies a schema whose values do not have the `absent` properties of the schemas that it is a part of.
+    fn copy_at(&mut self, schema: &Value, depth: usize, absent: &Absent) -> Result<Value, String> {
         self.schemas += 1;
         let Value::Object(members) = schema else {
             // In 3.1 a schema can be `true` or `false`.
@@ -144,18 +142,29 @@ impl<'a> SchemaInliner<'a> {
             self.cut = true;
             return Ok(self.cut_off(schema));
         }
+        let mut absent = absent.clone();
         if let Some(reference) = members.get("$ref").and_then(Value::as_str) {
-            let target = self.reference(reference)?;
             if self.document.version == Version::V3_0 || members.len() == 1 {
-                return Ok(target);
+                return self.reference(reference, &absent);
             }
+            self.direction
+                .add_absent(self.document, schema, &mut absent);
+            let target = self.reference(reference, &absent)?;
             let mut rest = members.clone();
             rest.remove("$ref");
-            let mut copied = self.copy_at(&Value::Object(rest), depth + 1)?;
+            let mut copied = self.copy_at(&Value::Object(rest), depth + 1, &absent)?;
             if let (Some(copied), Some(reference)) = (copied.as_object_mut(), target.get("$ref")) {
                 copied.insert("$ref".to_owned(), reference.clone());
             }
             return Ok(copied);
+        }
+        let properties = members.get("properties");
+        let properties = properties.and_then(|all| self.document.resolve(all).ok());
+        let own_absent = self.direction.absent(self.document, properties);
+        absent.extend(own_absent.iter().cloned());
+        if members.contains_key("allOf") {
+            self.direction
+                .add_absent(self.document, schema, &mut absent);
         }
         let mut copied = Map::new();
         for keyword in KEPT {
@@ -165,13 +174,18 @@ impl<'a> SchemaInliner<'a> {
                 copied.insert(keyword.to_owned(), value);
             }
         }
+        let nothing = Absent::new();
         for (keyword, value) in members {
             let keyword = keyword.as_str();
+            let absent = match APPLIED_IN_PLACE.contains(&keyword) {
+                true => &absent,
+                false => &nothing,
+            };
             if matches!(keyword, "not" | "if") && self.bytes_max < self.bytes {
                 // A simplified subschema would match more values, so negating it would reject valid ones.
                 self.cut = true;
             } else if ONE.contains(&keyword) {
-                copied.insert(keyword.to_owned(), self.copy_at(value, depth + 1)?);
+                copied.insert(keyword.to_owned(), self.copy_at(value, depth + 1, absent)?);
             } else if LISTS.contains(&keyword) {
                 let items = value.as_array().map(Vec::as_slice).unwrap_or_default();
                 // A part of the list would have another meaning.
@@ -179,7 +193,9 @@ impl<'a> SchemaInliner<'a> {
                     self.cut = true;
                     continue;
                 }
-                let items = items.iter().map(|item| self.copy_at(item, depth + 1));
+                let items = items
+                    .iter()
+                    .map(|item| self.copy_at(item, depth + 1, absent));
                 let items: Vec<Value> = items.collect::<Result<_, _>>()?;
                 // An empty list is invalid, and constrains nothing.
                 if !items.is_empty() {
@@ -189,15 +205,16 @@ impl<'a> SchemaInliner<'a> {
                 copied.insert(keyword.to_owned(), self.copy_named(value, depth)?.into());
             }
         }
-        let properties = members.get("properties");
-        let properties = properties.and_then(|all| self.document.resolve(all).ok());
         let count = |of: Option<&Value>| of.and_then(Value::as_object).map_or(0, Map::len);
         if count(copied.get("properties")) < count(properties) {
             // Some properties were not copied.
             copied.remove("additionalProperties");
             copied.remove("unevaluatedProperties");
         }
-        self.without_other_direction(properties, &mut copied);
+        if let Some(Value::Object(properties)) = copied.get_mut("properties") {
+            properties.retain(|name, _| !own_absent.contains(name));
+        }
+        without_absent(&mut copied, &absent);
         exclusive(&mut copied);
         any_of(&mut copied);
         if self.document.version == Version::V3_0 {
@@ -257,17 +274,22 @@ impl<'a> SchemaInliner<'a> {
                 break;
             }
             self.bytes += name.len() + 8;
-            copied.insert(name.clone(), self.copy_at(schema, depth + 1)?);
+            copied.insert(
+                name.clone(),
+                self.copy_at(schema, depth + 1, &Absent::new())?,
+            );
         }
         Ok(copied)
     }
 
     /// Returns a reference to the future position of its target in the definitions.
-    fn reference(&mut self, reference: &str) -> Result<Value, String> {
-        if let Some(name) = self.names.get(reference) {
+    fn reference(&mut self, reference: &str, absent: &Absent) -> Result<Value, String> {
+        let target = self.document.target(reference)?;
+        let absent = required_of(self.document, target, (self.direction, absent));
+        let key = (reference.to_owned(), absent);
+        if let Some(name) = self.names.get(&key) {
             return Ok(json!({ "$ref": format!("#/$defs/{name}") }));
         }
-        self.document.target(reference)?;
         self.bytes += reference.len();
         let last = reference.rsplit('/').next().unwrap_or_default();
         let base = match sanitized(last) {
@@ -280,37 +302,11 @@ impl<'a> SchemaInliner<'a> {
             name = format!("{base}_{number}");
             *number += 1;
         }
-        self.names.insert(reference.to_owned(), name.clone());
-        self.pending.push_back((name.clone(), reference.to_owned()));
+        self.names.insert(key.clone(), name.clone());
+        let (reference, absent) = key;
+        self.pending.push_back((name.clone(), reference, absent));
         self.definitions.insert(name.clone(), Value::Bool(true));
         Ok(json!({ "$ref": format!("#/$defs/{name}") }))
-    }
-
-    /// Removes the properties of the other direction.
-    fn without_other_direction(&self, properties: Option<&Value>, copied: &mut Map<String, Value>) {
-        let mark = match self.direction {
-            Direction::Input => "readOnly",
-            Direction::Output => "writeOnly",
-        };
-        let of_document = properties.and_then(Value::as_object);
-        let Some(Value::Object(properties)) = copied.get_mut("properties") else {
-            return;
-        };
-        let mut out = HashSet::new();
-        properties.retain(|name, _| {
-            let property = of_document.and_then(|properties| properties.get(name));
-            let stays = property.is_none_or(|property| {
-                let property = self.document.resolve(property).unwrap_or(property);
-                property.get(mark) != Some(&Value::Bool(true))
-            });
-            if !stays {
-                out.insert(name.clone());
-            }
-            stays
-        });
-        if let Some(Value::Array(required)) = copied.get_mut("required") {
-            required.retain(|name| name.as_str().is_none_or(|name| !out.contains(name)));
-        }
     }
 }
 

@@ -12,6 +12,7 @@ use super::document::Document;
 use super::operation::text;
 use crate::environment::Secret;
 use crate::net::{FetchedResponse, OutgoingRequest};
+use crate::source::credentials::set_parameter;
 use crate::source::redact::{conceal, secrets_in};
 
 /// Credentials that are added to the requests of an operation.
@@ -76,10 +77,7 @@ impl Proofs {
                     request.headers.insert(name, value.clone());
                 }
                 CredentialKind::Query(name, secret) => {
-                    request
-                        .url
-                        .query_pairs_mut()
-                        .append_pair(name, secret.expose());
+                    set_parameter(&mut request.url, name, secret.expose());
                 }
                 CredentialKind::Cookie(name, secret) => {
                     let before = request

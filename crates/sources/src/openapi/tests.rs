@@ -1,7 +1,10 @@
 use serde_json::{Map, Value, json};
 
+mod absent;
+mod forms;
 mod hostile;
 mod likenesses;
+mod requests;
 
 use super::*;
 use crate::catalog::{Catalog, OutputContent};

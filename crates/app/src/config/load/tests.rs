@@ -182,6 +182,41 @@ fn a_file_with_other_servers_is_a_file() {
 }
 
 #[test]
+fn servers_under_the_name_of_other_products_are_masked_overridden_and_explained_as_upstreams() {
+    // The variables of a server as a string, which is a mistake that shows them.
+    let wrong = r#"{"mcpServers": {"time": {"command": "a", "env": "API_KEY=swordfish"}}}"#;
+    let (_folder, flags) = file("a.json", wrong);
+    let refused = load(&flags, &[]).expect_err("a table is expected");
+    assert!(refused.contains("upstreams.time.env"), "{refused}");
+    assert!(!refused.contains("swordfish"), "{refused}");
+
+    let text = r#"{"mcpServers": {"time": {"command": "a", "env": {"API_KEY": "swordfish"}}}}"#;
+    let (_folder, flags) = file("a.json", text);
+    let probe = Probe::of([("LONGSHORE_UPSTREAMS__TIME__COMMAND", "b")]);
+    let loaded = Loaded::read(&flags, &probe).expect("valid");
+    let command = loaded.config.upstreams["time"].command.as_deref();
+    assert_eq!(command, Some("b"));
+    let explained = loaded.explain();
+    let from = |setting: &str| {
+        let one = explained.iter().find(|one| one.setting == setting);
+        one.map(|one| one.from.rsplit('/').next().unwrap_or_default())
+    };
+    assert_eq!(
+        from("upstreams.time.command"),
+        Some("LONGSHORE_UPSTREAMS__TIME__COMMAND")
+    );
+    assert_eq!(from("upstreams.time.env.API_KEY"), Some("a.json:1:50"));
+
+    let twice = "upstreams: {a: {command: a}}\nmcpServers: {b: {command: b}}\n";
+    let (_folder, flags) = file("a.yaml", twice);
+    let refused = load(&flags, &[]).expect_err("two names of one setting");
+    assert!(
+        refused.contains("a.yaml:2:1: mcpServers is another name of upstreams"),
+        "{refused}"
+    );
+}
+
+#[test]
 fn what_is_detected_is_outdone_by_what_is_said() {
     use crate::environment::StandardStreams;
 
@@ -268,6 +303,33 @@ fn changes_are_told_with_when_they_take_effect_also_those_of_secrets() {
         expected.map(|(name, reload)| (name.to_owned(), reload))
     );
     assert_eq!(after.changes(&after), []);
+}
+
+#[test]
+fn an_entry_of_a_map_takes_effect_when_the_map_does() {
+    let probe = Probe::of([("HOME", "/")]);
+    let read = |text: &str| {
+        let (folder, flags) = file("a.yaml", text);
+        let loaded = Loaded::read(&flags, &probe).expect("valid");
+        drop(folder);
+        loaded
+    };
+    let all = [
+        "auth: {}",
+        "auth: {implied_scopes: {admin: [a]}}",
+        "auth: {implied_scopes: {admin: [a, b]}}",
+        "auth: {implied_scopes: {admin: [a, b], other: [c]}}",
+    ];
+    for pair in all.map(read).windows(2) {
+        let changes = pair[0].changes(&pair[1]);
+        let is_live = |(name, reload): &(String, Reload)| {
+            name.starts_with("auth.implied_scopes") && *reload == Reload::Live
+        };
+        assert!(
+            !changes.is_empty() && changes.iter().all(is_live),
+            "{changes:?}"
+        );
+    }
 }
 
 #[test]

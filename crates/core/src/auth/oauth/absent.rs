@@ -4,8 +4,10 @@ mod config;
 mod facade;
 mod preset;
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 
+pub(crate) use config::EndpointAudiences;
 pub use config::{
     DpopConfig, IntrospectionConfig, IntrospectionMethod, IssuerConfig, OAuthConfig,
     OAuthSetupError,
@@ -25,12 +27,20 @@ pub struct Tokens(Infallible);
 impl Tokens {
     pub(super) const DPOP_ALGORITHMS: &'static [&'static str] = &[];
 
-    pub fn new(_: &OAuthConfig, _: &Implied, _: Option<&str>) -> Result<Self, OAuthSetupError> {
+    pub(crate) fn new(
+        _: &OAuthConfig,
+        _: &Implied,
+        _: Option<&str>,
+    ) -> Result<Self, OAuthSetupError> {
         Err(OAuthSetupError::NotBuilt)
     }
 
-    pub(crate) fn with_endpoints(self, _: Vec<(Box<str>, Option<Vec<String>>)>) -> Self {
+    pub(crate) fn with_endpoints(self, _: Vec<EndpointAudiences>) -> Self {
         self
+    }
+
+    pub fn set_implied_scopes(&self, _: &BTreeMap<String, Vec<String>>) {
+        match self.0 {}
     }
 
     pub(super) fn noting(self, _: &Epoch) -> Self {

@@ -246,12 +246,17 @@ pub enum OAuthSetupError {
     Client(String),
 }
 
-impl OAuthConfig {
-    /// Returns true if audiences are configured explicitly.
-    pub(crate) fn names_audiences(&self) -> bool {
-        !self.audience.is_empty() || self.all().any(|(_, one)| !one.audience.is_empty())
-    }
+/// Accepted token audiences of an endpoint besides `/mcp`.
+#[derive(Clone, Debug)]
+pub(crate) struct EndpointAudiences {
+    pub(crate) name: Box<str>,
+    /// Audiences from the endpoint's settings.
+    pub(crate) configured: Vec<String>,
+    /// The endpoint's URL, with and without a trailing slash (RFC 8707).
+    pub(crate) derived: Vec<String>,
+}
 
+impl OAuthConfig {
     /// Returns true if any issuer is configured.
     pub fn is_configured(&self) -> bool {
         self.issuer.is_some() || !self.issuers.is_empty() || self.facade.is_configured()

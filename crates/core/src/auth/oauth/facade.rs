@@ -113,7 +113,7 @@ pub struct FacadeClientConfig {
     /// identity assertions.
     #[serde(default, deserialize_with = "crate::environment::list")]
     pub redirect_uris: Vec<String>,
-    /// Secret of a confidential client. Default: none; the client is public.
+    /// Secret of a confidential client, with at least 16 characters. Default: none; the client is public.
     #[serde(default)]
     pub secret: Option<Secret>,
 }
@@ -238,6 +238,9 @@ mod built {
     use super::{FacadeConfig, FacadeSetupError};
     use crate::environment::Secret;
 
+    /// Minimum length of a client's secret.
+    const SECRET_MIN_BYTES: usize = 16;
+
     /// Protocol of a provider.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum ProviderKind {
@@ -313,6 +316,12 @@ mod built {
                     .any(|uri| Url::parse(uri).is_err())
                 {
                     "a redirect URI is not an absolute URI"
+                } else if client
+                    .secret
+                    .as_ref()
+                    .is_some_and(|secret| secret.expose().len() < SECRET_MIN_BYTES)
+                {
+                    "secret has fewer than 16 characters, so it could be guessed; make one with `openssl rand -base64 32`"
                 } else {
                     continue;
                 };
@@ -426,5 +435,23 @@ mod tests {
         assert!(!allow.admits("1", Some("a@notexample.com"), &[]));
         assert!(!allow.admits("1", None, &[]));
         assert!(AllowConfig::default().admits("1", None, &[]));
+    }
+
+    #[test]
+    fn secrets_of_clients_that_can_be_guessed_are_rejected() {
+        let mut config = config("https://id.example.com");
+        config.clients = vec![FacadeClientConfig {
+            id: "console".to_owned(),
+            redirect_uris: vec!["https://console.example/cb".to_owned()],
+            secret: Some("x".repeat(15).into()),
+            ..FacadeClientConfig::default()
+        }];
+        let error = config.check().expect_err("too short").to_string();
+        assert!(
+            error.starts_with("auth.oauth.facade.clients[0]: secret has fewer than 16 characters"),
+            "{error}"
+        );
+        config.clients[0].secret = Some("x".repeat(16).into());
+        assert_eq!(config.check(), Ok(()));
     }
 }

@@ -23,8 +23,10 @@ use tokio::sync::Semaphore;
 use url::Url;
 use url::form_urlencoded::{Serializer, byte_serialize};
 
+use super::cache_weight::{ENTRY_BYTES, principal_bytes};
 use super::config::{IntrospectionConfig, IntrospectionMethod, OAuthSetupError, url};
 use super::strict_json;
+use crate::auth::scopes::Implied;
 use crate::auth::{AuthError, AuthOutcome, Principal};
 use crate::net::{Client, Deadlines, Guard, OutgoingRequest, with_causes};
 use crate::telemetry;
@@ -41,6 +43,8 @@ const CACHED_MAX_BYTES: u64 = 16 * 1024 * 1024;
 /// Cache time of an inactive token, and of a failed request, in seconds.
 const INACTIVE_SECONDS: u64 = 10;
 const FAILED_SECONDS: u64 = 2;
+/// Interval at which expired results are removed, in seconds.
+const PURGE_SECONDS: u64 = 60;
 
 /// The introspection endpoint of an issuer.
 pub(super) struct Introspection {
@@ -53,6 +57,8 @@ pub(super) struct Introspection {
     pub(super) requires_audience: bool,
     permits: Semaphore,
     cache: Cache<[u8; 32], Arc<Introspected>, BySize>,
+    /// Time from which expired results are removed again, in seconds of Unix time.
+    purge_at: AtomicU64,
     counts: Counts,
     /// True if the latest request failed, so that a failure is logged once.
     is_failing: AtomicBool,
@@ -72,6 +78,8 @@ pub(super) struct Introspected {
     bytes: u64,
     /// Time until which the result is reused, in seconds of Unix time.
     until: u64,
+    /// Implied scopes at the request.
+    implied: Arc<Implied>,
     result: Result<Arc<Principal>, AuthError>,
 }
 
@@ -148,14 +156,21 @@ impl Introspection {
             requires_audience: config.require_audience,
             permits: Semaphore::new(REQUESTS_MAX),
             cache: Cache::with_weighter(CACHED_MAX, CACHED_MAX_BYTES, BySize),
+            purge_at: AtomicU64::new(0),
             counts: Counts::default(),
             is_failing: AtomicBool::new(false),
         }))
     }
 
-    /// Returns the cached result for a token.
-    pub(super) fn cached(&self, hash: &[u8; 32], now: u64) -> Option<Arc<Introspected>> {
-        self.cache.get(hash).filter(|result| now < result.until)
+    /// Returns the cached result for a token, if it was computed with these implied scopes.
+    pub(super) fn cached(
+        &self,
+        hash: &[u8; 32],
+        now: u64,
+        implied: &Arc<Implied>,
+    ) -> Option<Arc<Introspected>> {
+        let cached = self.cache.get(hash);
+        cached.filter(|result| result.holds(now, implied))
     }
 
     /// Introspects a token. Concurrent calls for the same token share one request. `accept` checks the claims of an active
@@ -164,17 +179,18 @@ impl Introspection {
         &self,
         token: &str,
         hash: [u8; 32],
-        now: u64,
+        (now, implied): (u64, &Arc<Implied>),
         accept: impl Fn(Map<String, Value>) -> Result<(Arc<Principal>, u64), AuthError> + Send,
     ) -> Arc<Introspected> {
+        self.purge(now);
         loop {
             match self.cache.get_value_or_guard_async(&hash).await {
-                Ok(result) if now < result.until => return result,
+                Ok(result) if result.holds(now, implied) => return result,
                 Ok(_) => {
                     self.cache.remove(&hash);
                 }
                 Err(guard) => {
-                    let result = Arc::new(self.fetch(token, now, &accept).await);
+                    let result = Arc::new(self.fetch(token, (now, implied), &accept).await);
                     let _ = guard.insert(Arc::clone(&result));
                     return result;
                 }
@@ -182,10 +198,21 @@ impl Introspection {
         }
     }
 
+    /// Removes expired results, which nobody may ask for again.
+    fn purge(&self, now: u64) {
+        let due = self.purge_at.load(Ordering::Relaxed);
+        let next = now + PURGE_SECONDS;
+        let (order, failed) = (Ordering::Relaxed, Ordering::Relaxed);
+        let swapped = || self.purge_at.compare_exchange(due, next, order, failed);
+        if due <= now && swapped().is_ok() {
+            self.cache.retain(|_, result| now < result.until);
+        }
+    }
+
     async fn fetch(
         &self,
         token: &str,
-        now: u64,
+        (now, implied): (u64, &Arc<Implied>),
         accept: &(impl Fn(Map<String, Value>) -> Result<(Arc<Principal>, u64), AuthError> + Send),
     ) -> Introspected {
         let (until, result) = match self.ask(token).await {
@@ -212,12 +239,7 @@ impl Introspection {
                 )
             }
         };
-        Introspected {
-            // Parsed claims take more memory than their text.
-            bytes: 512 + 4 * token.len() as u64,
-            until,
-            result,
-        }
+        Introspected::new(result, token, until, Arc::clone(implied))
     }
 
     /// Asks the issuer. Returns the members of the response if the token is active.
@@ -322,6 +344,25 @@ impl Introspection {
 }
 
 impl Introspected {
+    fn new(
+        result: Result<Arc<Principal>, AuthError>,
+        token: &str,
+        until: u64,
+        implied: Arc<Implied>,
+    ) -> Self {
+        let bytes = result.as_deref().map_or(ENTRY_BYTES, principal_bytes);
+        Self {
+            bytes: bytes + token.len() as u64,
+            until,
+            implied,
+            result,
+        }
+    }
+
+    fn holds(&self, now: u64, implied: &Arc<Implied>) -> bool {
+        now < self.until && Arc::ptr_eq(&self.implied, implied)
+    }
+
     pub(super) fn outcome(&self) -> AuthOutcome {
         match &self.result {
             Ok(principal) => AuthOutcome::Proven(Arc::clone(principal)),
@@ -341,5 +382,62 @@ impl fmt::Debug for Introspection {
             .field("url", &self.url.as_str())
             .field("cached", &self.cache.len())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const NOW: u64 = 1_800_000_000;
+
+    fn introspection() -> Introspection {
+        let config = IntrospectionConfig {
+            url: Some("https://id.example.com/introspect".to_owned()),
+            client_id: "id".to_owned(),
+            client_secret: Some("secret".to_owned().into()),
+            ..IntrospectionConfig::default()
+        };
+        let built = Introspection::new(&config).expect("valid");
+        built.expect("it is on")
+    }
+
+    fn result(claims: &Value, until: u64, implied: &Arc<Implied>) -> Arc<Introspected> {
+        let claims = claims.as_object().expect("an object").clone();
+        let principal = Principal::anonymous().with_claims(claims);
+        let (result, implied) = (Ok(Arc::new(principal)), Arc::clone(implied));
+        Arc::new(Introspected::new(result, "token", until, implied))
+    }
+
+    #[test]
+    fn results_are_cached_within_bounds_however_large_responses_are() {
+        let (introspection, implied) = (introspection(), Arc::default());
+        let large = json!({"groups": vec![0; 20_000]});
+        for number in 0_u8..100 {
+            let result = result(&large, NOW + 60, &implied);
+            assert!(20_000 * size_of::<Value>() as u64 <= result.bytes);
+            introspection.cache.insert([number; 32], result);
+        }
+        let cache = &introspection.cache;
+        assert!(cache.weight() <= CACHED_MAX_BYTES && cache.len() < 100);
+    }
+
+    #[test]
+    fn expired_results_are_removed_and_those_with_other_implied_scopes_are_not_used() {
+        let (introspection, implied) = (introspection(), Arc::default());
+        for (number, until) in [(1, NOW + 60), (2, NOW + 300)] {
+            let result = result(&json!({}), until, &implied);
+            introspection.cache.insert([number; 32], result);
+        }
+        let other = Arc::default();
+        assert!(introspection.cached(&[1; 32], NOW, &implied).is_some());
+        assert!(introspection.cached(&[1; 32], NOW, &other).is_none());
+        introspection.purge(NOW);
+        assert_eq!(introspection.cache.len(), 2);
+        introspection.purge(NOW + 100);
+        assert_eq!(introspection.cache.len(), 1);
+        assert!(introspection.cached(&[2; 32], NOW, &implied).is_some());
     }
 }

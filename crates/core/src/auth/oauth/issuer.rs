@@ -11,7 +11,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use url::Url;
 
-use super::config::is_safe;
+use super::config::{EndpointAudiences, is_safe};
 use super::keys::{KeySet, KeySetError};
 use super::preset::Preset;
 use super::strict_json;
@@ -42,6 +42,8 @@ pub(super) struct Issuer {
     pub(super) names: Vec<String>,
     pub(super) preset: Preset,
     pub(super) audiences: Vec<String>,
+    /// True if the audiences are the URL of `/mcp`, and not from a setting.
+    pub(super) derives_audiences: bool,
     pub(super) group_claims: Vec<String>,
     /// Configured URL of the keys. `None` if it is discovered.
     pub(super) jwks_url: Option<Url>,
@@ -133,6 +135,20 @@ impl Default for IssuerState {
 }
 
 impl Issuer {
+    /// Returns the accepted audiences of its tokens at an endpoint besides `/mcp`.
+    pub(super) fn audiences_at<'a>(&'a self, endpoint: &'a EndpointAudiences) -> &'a [String] {
+        // This server's own authorization server always issues tokens for the URL of one endpoint.
+        if self.is_local {
+            &endpoint.derived
+        } else if !endpoint.configured.is_empty() {
+            &endpoint.configured
+        } else if self.derives_audiences {
+            &endpoint.derived
+        } else {
+            &self.audiences
+        }
+    }
+
     /// The keys, if there are any that are still in force.
     pub(super) fn keys(&self) -> Option<Arc<CachedKeys>> {
         let held = self.state.held.load_full()?;

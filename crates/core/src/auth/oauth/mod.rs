@@ -9,6 +9,7 @@
 //! response is 503.
 
 mod binding;
+mod cache_weight;
 mod config;
 mod dpop;
 mod facade;
@@ -23,15 +24,18 @@ mod tests;
 mod token;
 mod verification;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use futures_util::future::{join_all, select_all};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
+pub(crate) use config::EndpointAudiences;
 pub use config::{
     DpopConfig, IntrospectionConfig, IntrospectionMethod, IssuerConfig, OAuthConfig,
     OAuthSetupError,
@@ -110,10 +114,12 @@ struct Inner {
     issuers: Vec<Arc<Issuer>>,
     client: Client,
     leeway: u64,
-    required: Vec<String>,
-    implied: Implied,
-    /// Endpoints besides `/mcp`, if audiences differ by endpoint. `None` means the audience of `/mcp`.
-    endpoints: Vec<(Box<str>, Option<Vec<String>>)>,
+    /// Scopes that imply others. Cached results hold only while it is this very value.
+    implied: ArcSwap<Implied>,
+    /// Endpoints besides `/mcp`.
+    endpoints: Vec<EndpointAudiences>,
+    /// Records changes of `implied`.
+    changes: Epoch,
     /// Introspection of the tokens of one issuer, and the index of that issuer.
     introspection: Option<(usize, Arc<Introspection>)>,
     /// Verified tokens by digest, so that memory contains no token unless `keeps_tokens` is set.
@@ -145,6 +151,8 @@ struct Verified {
     issuer: usize,
     /// Edition of the issuer's keys at verification.
     edition: u64,
+    /// Implied scopes at verification.
+    implied: Arc<Implied>,
     /// Expiry, in seconds of Unix time.
     until: u64,
 }
@@ -163,13 +171,16 @@ impl Tokens {
     pub(super) const DPOP_ALGORITHMS: &'static [&'static str] = &DPOP_ALGORITHMS;
 
     /// Builds the method from settings. `resource` is the URL of the endpoint, if known.
-    pub fn new(
+    pub(crate) fn new(
         config: &OAuthConfig,
         implied: &Implied,
         resource: Option<&str>,
     ) -> Result<Self, OAuthSetupError> {
         config.check()?;
         let mut issuers: Vec<Arc<Issuer>> = Vec::new();
+        if config.facade.is_configured() {
+            issuers.push(Arc::new(Self::own_issuer(resource)?));
+        }
         let mut guard = Guard::public();
         for (setting, one) in config.all() {
             let written = one.issuer.clone();
@@ -186,9 +197,6 @@ impl Tokens {
                 return Err(OAuthSetupError::Twice { issuer: written });
             }
             issuers.push(Arc::new(issuer));
-        }
-        if config.facade.is_configured() {
-            issuers.insert(0, Arc::new(Self::own_issuer(resource)?));
         }
         let introspection = Introspection::new(&config.introspection)?;
         let at = issuers.iter().position(|issuer| issuer.is_introspected);
@@ -211,9 +219,9 @@ impl Tokens {
             issuers,
             client,
             leeway: config.leeway_seconds,
-            required: config.scopes.clone(),
-            implied: implied.clone(),
+            implied: ArcSwap::from_pointee(implied.clone()),
             endpoints: Vec::new(),
+            changes: Epoch::default(),
             introspection: introspection
                 .map(Arc::new)
                 .map(|introspection| (at, introspection)),
@@ -234,7 +242,8 @@ impl Tokens {
         if audiences.is_empty() {
             audiences.clone_from(&config.audience);
         }
-        if audiences.is_empty() {
+        let derives_audiences = audiences.is_empty();
+        if derives_audiences {
             let Some(resource) = resource else {
                 return Err(OAuthSetupError::NoAudience { issuer: one.issuer });
             };
@@ -247,12 +256,7 @@ impl Tokens {
             Some(text) => Some(url(&setting.replace("issuer", "jwks_url"), text)?),
         };
         let preset = one.preset.unwrap_or_else(|| Preset::of(&address));
-        let name = one.name.unwrap_or_else(|| {
-            let host = address.host_str().unwrap_or_default();
-            let port = address.port().map(|port| format!(":{port}"));
-            let path = address.path().trim_end_matches('/');
-            format!("{host}{}{path}", port.unwrap_or_default())
-        });
+        let name = one.name.unwrap_or_else(|| issuer_name(&address));
         let group_claims = match one.groups_claim {
             Some(claim) => vec![claim],
             None => preset
@@ -267,6 +271,7 @@ impl Tokens {
             names,
             preset,
             audiences,
+            derives_audiences,
             group_claims,
             jwks_url,
             url: address,
@@ -282,13 +287,12 @@ impl Tokens {
         let resource = resource.ok_or(FacadeSetupError::NoPublicUrl)?;
         let root = resource.strip_suffix("/mcp").unwrap_or(resource);
         let address = issuer_url("http.public_url", root)?;
-        let host = address.host_str().unwrap_or_default();
-        let port = address.port().map(|port| format!(":{port}"));
         Ok(Issuer {
-            name: format!("{host}{}", port.unwrap_or_default()),
+            name: issuer_name(&address),
             names: vec![root.to_owned()],
             preset: Preset::Generic,
             audiences: vec![resource.to_owned(), format!("{resource}/")],
+            derives_audiences: true,
             group_claims: vec!["groups".to_owned()],
             jwks_url: None,
             url: address,
@@ -298,28 +302,34 @@ impl Tokens {
         })
     }
 
-    /// Accepts tokens for endpoints besides `/mcp`: the name and the audiences of each.
+    /// Accepts tokens for endpoints besides `/mcp`.
     #[must_use]
-    pub(crate) fn with_endpoints(
-        mut self,
-        endpoints: Vec<(Box<str>, Option<Vec<String>>)>,
-    ) -> Self {
+    pub(crate) fn with_endpoints(mut self, endpoints: Vec<EndpointAudiences>) -> Self {
         if let Some(inner) = Arc::get_mut(&mut self.0) {
             inner.endpoints = endpoints;
         }
         self
     }
 
-    /// Sets the epoch to advance when an issuer's keys change.
+    /// Sets the epoch to advance when an issuer's keys or the implied scopes change.
     #[must_use]
     pub(super) fn noting(mut self, changes: &Epoch) -> Self {
-        let issuers = Arc::get_mut(&mut self.0).map(|inner| &mut inner.issuers);
-        for issuer in issuers.into_iter().flatten() {
-            if let Some(issuer) = Arc::get_mut(issuer) {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.changes = changes.clone();
+            for issuer in inner.issuers.iter_mut().filter_map(Arc::get_mut) {
                 issuer.state.changes = changes.clone();
             }
         }
         self
+    }
+
+    /// Replaces the scopes that imply others. Results that were cached with the previous ones are not reused.
+    pub fn set_implied_scopes(&self, implied: &BTreeMap<String, Vec<String>>) {
+        let implied = Implied::new(implied);
+        if **self.0.implied.load() != implied {
+            self.0.implied.store(Arc::new(implied));
+            self.0.changes.note();
+        }
     }
 
     /// Makes principals hold their access token from now on, so that it can be exchanged.
@@ -415,4 +425,12 @@ impl Tokens {
         join_all(keeping).await;
         std::future::pending().await
     }
+}
+
+/// Returns the name of an issuer in principal names: its host and path.
+fn issuer_name(address: &url::Url) -> String {
+    let host = address.host_str().unwrap_or_default();
+    let port = address.port().map(|port| format!(":{port}"));
+    let path = address.path().trim_end_matches('/');
+    format!("{host}{}{path}", port.unwrap_or_default())
 }

@@ -3,6 +3,7 @@
 mod dpop;
 mod hostile;
 mod keys_of_issuers;
+mod settings;
 mod wycheproof;
 
 use aws_lc_rs::digest::{SHA256, digest};
@@ -231,7 +232,7 @@ fn what_was_verified_is_remembered_within_bounds_however_large_tokens_are() {
     let signer = Signer::ed25519("1");
     let tokens = tokens(|_| {});
     tokens.0.issuers[0].hold(&set_of(&[&signer]));
-    for number in 0..1_500 {
+    for number in 0..4_000 {
         let mut claims = claims();
         claims["sub"] = format!("user-{number}").into();
         claims["padding"] = "x".repeat(8 * 1024).into();
@@ -243,7 +244,7 @@ fn what_was_verified_is_remembered_within_bounds_however_large_tokens_are() {
         "{}",
         verified.weight()
     );
-    assert!((100..1_500).contains(&verified.len()), "{}", verified.len());
+    assert!((100..4_000).contains(&verified.len()), "{}", verified.len());
 }
 
 #[test]
@@ -295,22 +296,6 @@ fn what_was_verified_is_remembered_but_not_beyond_its_end_nor_its_key() {
     // What is remembered is bounded.
     issuer.hold(&set_of(&[&signer]));
     assert!(tokens.0.verified.capacity() <= VERIFIED_MAX_BYTES);
-}
-
-#[test]
-fn scopes_that_every_request_needs_are_demanded_all_at_once() {
-    let signer = Signer::ed25519("1");
-    let tokens = tokens(|c| c.scopes = vec!["mcp".to_owned(), "files:write".to_owned()]);
-    tokens.0.issuers[0].hold(&set_of(&[&signer]));
-    match judged(&tokens, &signer.token(&claims())) {
-        AuthOutcome::Refused(AuthError::InsufficientScope { required }) => {
-            assert_eq!(required, ["mcp", "files:write"]);
-        }
-        other => panic!("{other:?}"),
-    }
-    let mut more = claims();
-    more["scope"] = "files:write mcp".into();
-    assert_eq!(fault(judged(&tokens, &signer.token(&more))), None);
 }
 
 #[test]

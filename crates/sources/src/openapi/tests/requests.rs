@@ -1,0 +1,145 @@
+//! Servers, parameters and settings of single operations.
+
+use super::*;
+
+fn document(server: &Value, operations: &Value) -> Value {
+    json!({
+        "openapi": "3.1.0",
+        "info": {"title": "t", "version": "1"},
+        "servers": [server],
+        "paths": operations,
+    })
+}
+
+/// RFC 6570, 1.5 and 2.3: unreserved characters are literal, and an empty list is undefined.
+#[tokio::test]
+async fn rfc_6570_unreserved_characters_are_literal_and_empty_lists_are_left_out() {
+    let (server, seen) = serve(|_| response("204 No Content", b"")).await;
+    let list = json!({"type": "array", "items": {"type": "string"}});
+    let parameters = json!([
+        {"name": "session", "in": "cookie", "schema": {"type": "string"}},
+        {"name": "prefs", "in": "cookie", "schema": {"type": "object"}},
+        {"name": "tags", "in": "query", "explode": false, "schema": list},
+        {"name": "piped", "in": "query", "style": "pipeDelimited", "explode": false, "schema": list},
+        {"name": "x-list", "in": "header", "schema": list},
+        {"name": "n", "in": "query", "schema": {"type": "integer"}},
+        {"name": "my-id", "in": "path", "required": true, "style": "matrix", "schema": {"type": "integer"}},
+    ]);
+    let operations = json!({"/a/{my-id}": {"get": {"operationId": "a", "parameters": parameters, "responses": {}}}});
+    let url = json!({"url": format!("http://{server}")});
+    let collector = import_with(document(&url, &operations), json!({}));
+    let arguments = json!({
+        "session": "a-b.c_d~e;f", "prefs": {"x-y": "1.5"}, "tags": [], "piped": [], "x-list": [], "n": 1.0, "my-id": 7.0,
+    });
+    call(&collector, "a", arguments).await.expect("sent");
+    let request = seen.lock().expect("no panic").pop().expect("a request");
+    assert!(
+        request.starts_with("GET /a/;my-id=7?n=1 HTTP/1.1\r\n"),
+        "{request}"
+    );
+    assert!(
+        request.contains("cookie: session=a-b.c_d~e%3Bf; x-y=1.5\r\n"),
+        "{request}"
+    );
+    assert!(!request.contains("x-list"), "{request}");
+}
+
+#[tokio::test]
+async fn the_default_of_a_server_variable_is_a_number_too_and_must_exist() {
+    let (server, seen) = serve(|_| response("204 No Content", b"")).await;
+    let operations = json!({"/a": {"get": {"operationId": "a", "responses": {}}}});
+    let variables = json!({"port": {"default": server.port()}, "version": {"default": 1.0}, "on": {"default": true}});
+    let url = json!({"url": "http://127.0.0.1:{port}/v{version}/{on}", "variables": variables});
+    let collector = import_with(document(&url, &operations), json!({}));
+    call(&collector, "a", json!({})).await.expect("sent");
+    let request = seen.lock().expect("no panic").pop().expect("a request");
+    assert!(
+        request.starts_with("GET /v1.0/true/a HTTP/1.1"),
+        "{request}"
+    );
+    for variables in [json!({"region": {"enum": ["eu"]}}), json!({})] {
+        let url = json!({"url": "https://api.example.com/{region}", "variables": variables});
+        let collector = import_with(document(&url, &operations), json!({}));
+        let reported = refusals(&collector).concat();
+        assert!(
+            reported.contains(r#"the variable "region", which has no default; set openapi.server"#),
+            "{reported}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_response_to_head_has_no_output_schema() {
+    let (server, _) = serve(|_| response("200 OK\r\ncontent-type: application/json", b"")).await;
+    let responses =
+        json!({"200": {"content": {"application/json": {"schema": {"type": "object"}}}}});
+    let operations = json!({"/a": {"head": {"operationId": "a", "responses": responses}}});
+    let url = json!({"url": format!("http://{server}")});
+    let collector = import_with(document(&url, &operations), json!({"output_schemas": true}));
+    assert_eq!(collector.offered.tools[0].definition().output_schema, None);
+    call(&collector, "a", json!({})).await.expect("a result");
+}
+
+#[test]
+fn a_name_for_an_operation_that_is_left_out_says_so() {
+    let operations = json!({"/a": {
+        "get": {"operationId": "a", "responses": {}}, "post": {"operationId": "b", "responses": {}},
+    }});
+    let url = json!({"url": "https://api.example.com"});
+    let settings = json!({
+        "exclude": {"methods": ["post"]}, "rename": {"a": "x", "b": "y", "POST /a": "z", "c": "w"},
+    });
+    let collector = import_with(document(&url, &operations), settings);
+    let reported = refusals(&collector);
+    assert_eq!(reported.len(), 3, "{reported:?}");
+    let parts = [
+        "rename.POST /a: openapi.include and openapi.exclude leave",
+        "rename.b: openapi.include and openapi.exclude leave",
+        "rename.c: the document has no such operation",
+    ];
+    for (message, part) in reported.iter().zip(parts) {
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+/// A URL parameter of the document that repeats a credential's name does not go beside it.
+#[tokio::test]
+async fn a_query_credential_is_sent_once() {
+    let (server, seen) = serve(|_| response("204 No Content", b"")).await;
+    let operations = json!({"/a": {"get": {
+        "operationId": "a", "responses": {}, "security": [{"key": []}],
+        "parameters": [{"name": "key", "in": "query", "schema": {"type": "string"}}, {"name": "q", "in": "query", "schema": {}}],
+    }}});
+    let url = json!({"url": format!("http://{server}")});
+    let mut document = document(&url, &operations);
+    let scheme = json!({"type": "apiKey", "in": "query", "name": "key"});
+    document["components"] = json!({"securitySchemes": {"key": scheme}});
+    let collector = import_with(document, json!({"credentials": {"key": "ours"}}));
+    let arguments = json!({"key": "theirs", "q": "a b"});
+    call(&collector, "a", arguments).await.expect("sent");
+    let request = seen.lock().expect("no panic").pop().expect("a request");
+    assert!(
+        request.starts_with("GET /a?q=a%20b&key=ours HTTP/1.1"),
+        "{request}"
+    );
+}
+
+#[tokio::test]
+async fn the_files_that_a_document_refers_to_are_reported_even_if_they_are_missing() {
+    let folder = folder_of(&SPLIT);
+    let collector = import_file(&folder.path().join("api.yaml"), json!({})).await;
+    let files: Vec<_> = collector.finish().files;
+    for name in [
+        "ops/list.yml",
+        "items/pet.yml",
+        "ops/gone.yml",
+        "shared/id.yml",
+    ] {
+        assert!(
+            files
+                .iter()
+                .any(|file| file.ends_with(name) || file.to_string_lossy().ends_with(name)),
+            "{name}: {files:?}"
+        );
+    }
+}
