@@ -107,8 +107,9 @@ impl PublicUrl {
         }
     }
 
-    /// The server's own URL, from the request's `Host` and the headers of trusted proxies.
-    fn of(seen: RequestTarget<'_>, trusted: &TrustedProxies) -> Option<Self> {
+    /// The server's own URL, from the request's `Host` and the headers of trusted proxies. `tls` is true if the
+    /// server itself serves HTTPS, which is the scheme if no proxy names one.
+    fn of(seen: RequestTarget<'_>, trusted: &TrustedProxies, tls: bool) -> Option<Self> {
         let from_proxy = seen.peer.is_some_and(|peer| trusted.contains(peer));
         let said = |name: &HeaderName| {
             let value = seen.headers.get(name).filter(|_| from_proxy)?;
@@ -129,11 +130,8 @@ impl PublicUrl {
             Some(authority) => Some(authority.as_str()),
             None => seen.headers.get(HOST)?.to_str().ok(),
         };
-        let scheme = if scheme.is_some_and(|s| s.eq_ignore_ascii_case("https")) {
-            "https"
-        } else {
-            "http"
-        };
+        let is_https = scheme.map_or(tls, |scheme| scheme.eq_ignore_ascii_case("https"));
+        let scheme = if is_https { "https" } else { "http" };
         let prefix = said(&PREFIX).unwrap_or_default();
         Self::parse(&format!("{scheme}://{}{prefix}", host.or_else(own)?))
     }
@@ -160,6 +158,8 @@ pub struct Resource {
     pub(super) scopes: Vec<String>,
     pub(super) public: Option<PublicUrl>,
     pub(super) trusted: TrustedProxies,
+    /// True if the server itself serves HTTPS.
+    pub(super) serves_tls: bool,
     pub(super) metadata_url: Option<String>,
     /// Display name.
     pub(super) name: String,
@@ -177,7 +177,7 @@ impl Resource {
     fn at(&self, seen: RequestTarget<'_>) -> Option<PublicUrl> {
         match &self.public {
             Some(public) => Some(public.clone()),
-            None => PublicUrl::of(seen, &self.trusted),
+            None => PublicUrl::of(seen, &self.trusted, self.serves_tls),
         }
     }
 
@@ -349,6 +349,7 @@ mod tests {
             scopes: vec!["mcp".to_owned()],
             public: public.map(|url| PublicUrl::parse(url).expect("a URL")),
             trusted: TrustedProxies::from_iter(["10.0.0.0/8".parse().expect("a network")]),
+            serves_tls: false,
             metadata_url: None,
             checks_certificates: false,
             dpop_algorithms: &[],
@@ -523,6 +524,39 @@ mod tests {
             let found = found.as_ref().map(|(r, m)| (r.as_str(), m.as_str()));
             assert_eq!(found, expected, "{path} {headers:?}");
         }
+    }
+
+    #[test]
+    fn auth_01_the_scheme_is_that_of_the_listener_unless_a_trusted_proxy_names_one() {
+        let tls = Resource {
+            serves_tls: true,
+            ..resource(None)
+        };
+        let path = "/.well-known/oauth-protected-resource";
+        let (plain, proxy) = ([192, 0, 2, 1], [10, 0, 0, 1]);
+        let http = [("x-forwarded-proto", "http")];
+        for (peer, headers, scheme) in [
+            (plain, &[][..], "https"),
+            (plain, &http, "https"),
+            (proxy, &[], "https"),
+            (proxy, &http, "http"),
+        ] {
+            let expected = Some((
+                format!("{scheme}://inner:8080/mcp"),
+                format!("{scheme}://inner:8080{path}/mcp"),
+            ));
+            assert_eq!(reported(&tls, path, peer, headers), expected);
+        }
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, HeaderValue::from_static("inner:8080"));
+        let uri = Uri::from_static("/mcp?a");
+        let seen = RequestTarget {
+            headers: &headers,
+            uri: &uri,
+            peer: None,
+        };
+        let url = tls.url_of(seen);
+        assert_eq!(url.as_deref(), Some("https://inner:8080/mcp"), "DPoP");
     }
 
     #[test]
