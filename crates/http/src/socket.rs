@@ -31,8 +31,6 @@ pub struct Socket {
     unfinished: bool,
     /// True if the last flush was incomplete.
     unflushed: bool,
-    /// True if data was written since a request was last read.
-    answered: bool,
 }
 
 /// Places that a connection has for as long as its socket is open.
@@ -58,7 +56,6 @@ impl Socket {
             unfinished: false,
             unflushed: false,
             state,
-            answered: false,
         }
     }
 
@@ -82,7 +79,6 @@ impl Socket {
         if self.resets.is_some() {
             self.unfinished = !matches!(written, Poll::Ready(Ok(bytes)) if *bytes == wanted());
         }
-        self.answered |= progress;
         self.state.has_written(progress, self.framing.is_in_head());
     }
 
@@ -136,12 +132,10 @@ impl AsyncRead for Socket {
         socket.ended |= read.is_ready() && !has_bytes;
         if read.is_pending() {
             socket.state.apply(Event::WaitsForBytes {
-                answered: socket.answered,
                 in_head: socket.framing.is_in_head(),
             });
             return read;
         }
-        let answered = std::mem::take(&mut socket.answered);
         match &mut socket.resets {
             None => {
                 let findings = socket.framing.read(&buffer.filled()[before..]);
@@ -165,9 +159,7 @@ impl AsyncRead for Socket {
                 }
             }
         }
-        socket
-            .state
-            .has_read(buffer.filled().len() - before, answered);
+        socket.state.has_read(buffer.filled().len() - before);
         read
     }
 }
