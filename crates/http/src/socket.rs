@@ -221,7 +221,7 @@ impl Drop for Socket {
         }
         // A client of HTTP/2 may open streams until it has read GOAWAY. They would reset the connection, and the client would
         // not learn which of its requests were served (RFC 9113, section 6.8).
-        let may_open_streams = self.resets.is_some() && !self.ended;
+        let may_open_streams = self.state.has_preface() && !self.ended;
         let more_comes = self.unread || self.framing.is_in_body() || may_open_streams;
         if !more_comes || self.state.shared().is_cut() {
             return;
@@ -270,6 +270,7 @@ mod tests {
         let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let state = ConnectionState::new(Arc::clone(clock), peer.into(), 1_000);
         state.apply(Event::Begins { http2: true });
+        state.preface_is_complete();
         let state = Rc::new(state);
         let socket = Socket::new(
             Stream::Plain(TcpConn::new(stream, Rc::default())),

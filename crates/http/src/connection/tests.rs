@@ -28,10 +28,11 @@ impl TimedConnection {
         }
     }
 
-    /// A connection of HTTP/2.
+    /// A connection whose client has sent the preface of HTTP/2.
     fn http_2() -> Self {
         let watched = Self::new();
         watched.state.apply(Event::Begins { http2: true });
+        watched.state.preface_is_complete();
         watched
     }
 
@@ -269,6 +270,17 @@ fn http_2_retires_when_idle_or_old_or_after_its_requests_and_not_before() {
     assert!(!retires(&watched.state));
     watched.begin_request();
     assert!(retires(&watched.state), "enough requests");
+}
+
+#[test]
+fn the_preface_of_http_2_has_a_heads_time() {
+    let watched = TimedConnection::new();
+    watched.state.apply(Event::Begins { http2: true });
+    watched.state.has_read(14);
+    watched.state.has_written(true, false);
+    assert_eq!(watched.ended_after(100), Some((11, TimeoutKind::Head)));
+    watched.state.preface_is_complete();
+    assert_eq!(watched.ended_after(200), None);
 }
 
 #[test]
