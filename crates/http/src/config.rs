@@ -231,6 +231,10 @@ impl HttpConfig {
         conflicts.nonzero([
             ("http.workers", self.workers.unwrap_or(1) as u64),
             ("http.blocking_threads", self.blocking_threads as u64),
+            (
+                "http.tls.handshake_seconds",
+                self.tls.handshake_seconds.into(),
+            ),
         ]);
         if let Some(workers) = self.workers.filter(|workers| WORKERS_MAX < *workers) {
             conflicts.add(
