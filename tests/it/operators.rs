@@ -388,6 +388,35 @@ fn an_application_answers_paths_of_its_own_behind_the_same_checks() {
     );
 }
 
+#[test]
+fn paths_of_the_application_are_also_below_that_of_the_public_url() {
+    use bytes::Bytes;
+    use http::{Request, Response};
+    use longshore::net::Body;
+
+    let path = |request: Request<Bytes>| async move {
+        Response::new(Body::from(request.uri().path().to_owned()))
+    };
+    let server = Serve::new()
+        .configured(|c| c.http.public_url = Some("http://localhost/base".to_owned()))
+        .app(|app| app.route("/echo", path).route("/base/own", path))
+        .start();
+    for (path, status) in [
+        ("/echo", 200),
+        ("/base/echo", 200),
+        ("/base/own", 200),
+        ("/other/echo", 404),
+        ("/own", 404),
+    ] {
+        let text = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        let response = server.connect().send(text).receive();
+        assert_eq!(response.status, status, "{path}");
+        if status == 200 {
+            assert_eq!(response.body, path, "the request is passed on as it came");
+        }
+    }
+}
+
 /// Waits for something that follows soon.
 #[track_caller]
 fn eventually(mut holds: impl FnMut() -> bool) {

@@ -332,6 +332,34 @@ fn who_does_not_shake_hands_is_let_go_of() {
 }
 
 #[test]
+fn auth_01_without_a_public_url_metadata_and_challenges_name_https() {
+    let server = Serve::new()
+        .tool(echo)
+        .configured(|c| {
+            c.http.tls.certificate = Some(file("server.crt"));
+            c.http.tls.key = Some(file("server.key"));
+            c.auth.oauth.issuer = Some("https://id.example.com".to_owned());
+            c.auth.oauth.audience = vec!["api".to_owned()];
+            c.auth.oauth.jwks_url = Some("http://127.0.0.1:9/jwks".to_owned());
+        })
+        .start();
+    for (path, url) in [
+        (
+            "/.well-known/oauth-protected-resource",
+            "\"resource\":\"https://localhost:1/mcp\"",
+        ),
+        (
+            "/mcp",
+            "resource_metadata=\"https://localhost:1/.well-known/oauth-protected-resource/mcp\"",
+        ),
+    ] {
+        let text = format!("GET {path} HTTP/1.1\r\nHost: localhost:1\r\nConnection: close\r\n\r\n");
+        let answer = exchange(&server, false, &text).expect("an answer");
+        assert!(answer.contains(url), "{answer}");
+    }
+}
+
+#[test]
 fn certificates_that_cannot_be_used_are_told_at_start() {
     let mut config = longshore::Config::default();
     config.http.port = 0;

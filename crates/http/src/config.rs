@@ -181,7 +181,7 @@ pub struct HttpLimits {
     pub header_fields: usize,
     /// Maximum size of a request body, in bytes. Beyond it: 413.
     pub body_bytes: usize,
-    /// Time in which a request head must arrive, in seconds.
+    /// Time in which a request head, or the preface of an HTTP/2 connection, must arrive, in seconds.
     pub header_seconds: u32,
     /// Time in which a request body must arrive, in seconds. Beyond it: 408.
     pub body_seconds: u32,
@@ -231,6 +231,10 @@ impl HttpConfig {
         conflicts.nonzero([
             ("http.workers", self.workers.unwrap_or(1) as u64),
             ("http.blocking_threads", self.blocking_threads as u64),
+            (
+                "http.tls.handshake_seconds",
+                self.tls.handshake_seconds.into(),
+            ),
         ]);
         if let Some(workers) = self.workers.filter(|workers| WORKERS_MAX < *workers) {
             conflicts.add(

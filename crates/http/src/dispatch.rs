@@ -177,7 +177,7 @@ impl RequestContext<'_> {
             *request.extensions_mut() = (**extensions).clone();
         }
         request.extensions_mut().insert(Arc::clone(self.principal));
-        let handler = self.origin.router.layers.routes.at(head.uri.path());
+        let handler = self.origin.router.custom_route(&head.uri);
         let handler = Arc::clone(handler.ok_or(HttpError::NotFound)?);
         Ok(Dispatched::Respond(Box::pin(async move {
             Ok(custom_routes::respond(&*handler, request).await)

@@ -36,7 +36,7 @@ const BROKEN_STREAMS_MAX: usize = 1024;
 pub(super) struct H2Conn {
     served: Rc<ConnService>,
     ping_seconds: u32,
-    /// Set if the connection must shut down before its handshake ends.
+    /// Set if the connection must end before its preface is complete.
     retires: bool,
     stage: Stage,
 }
@@ -96,7 +96,8 @@ impl H2Conn {
         }
     }
 
-    /// Stops new streams; open streams run to completion.
+    /// Stops new streams; open streams run to completion. Without a complete preface there are none, and the next poll
+    /// ends the connection.
     pub(super) fn retire(&mut self) {
         match &mut self.stage {
             Stage::Greeting(_) => self.retires = true,
@@ -119,7 +120,11 @@ impl Future for H2Conn {
             match stage {
                 Stage::Open(open) => return open.poll(cx, served),
                 Stage::Greeting(greeting) => {
-                    let mut connection = ready!(Pin::new(&mut **greeting).poll(cx))?;
+                    let mut connection = match Pin::new(&mut **greeting).poll(cx) {
+                        Poll::Pending if *retires => return Poll::Ready(Ok(())),
+                        greeted => ready!(greeted)?,
+                    };
+                    served.connection().preface_is_complete();
                     let pulse =
                         Pulse::new(connection.ping_pong(), *ping_seconds, served.connection());
                     if *retires {

@@ -25,7 +25,9 @@ pub(super) fn dispatch(
             return Err(HttpError::NotAcceptable.into());
         }
         let address = origin.client.map(|client| client.address);
-        let opened = server.open_sse_session(request.principal, address, MESSAGES);
+        // Clients resolve the path against the URL that they know.
+        let path = format!("{}{MESSAGES}", origin.router.prefix);
+        let opened = server.open_sse_session(request.principal, address, &path);
         let reply = opened.map_or_else(|refusal| refusal, Reply::Stream);
         return Ok(Dispatched::Ready(reply));
     };

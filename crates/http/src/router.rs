@@ -10,6 +10,7 @@ use http::{HeaderMap, Method, Response, Uri, Version};
 
 use super::connection::ConnectionState;
 use super::cors::Cors;
+use super::custom_routes::RouteHandler;
 use super::endpoint::Endpoint;
 use super::headers::{AdmittedHead, Fields, Summary};
 use super::host_guard::HostGuard;
@@ -220,11 +221,17 @@ impl Router {
         }
         match Route::of(path) {
             Some((route, _)) if !route.gives_way() => Some(route),
-            known => match self.layers.routes.at(head.uri.path()) {
+            known => match self.custom_route(&head.uri) {
                 Some(_) => Some(Route::CUSTOM),
                 None => known.map(|(route, _)| route),
             },
         }
+    }
+
+    /// The application's handler of a path, which the application may have added with the prefix or without it.
+    pub(super) fn custom_route(&self, uri: &Uri) -> Option<&Arc<dyn RouteHandler>> {
+        let routes = &self.layers.routes;
+        routes.at(self.path(uri)).or_else(|| routes.at(uri.path()))
     }
 
     /// The part of a path that its route names: a tool or an endpoint.

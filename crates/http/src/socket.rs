@@ -31,8 +31,6 @@ pub struct Socket {
     unfinished: bool,
     /// True if the last flush was incomplete.
     unflushed: bool,
-    /// True if data was written since a request was last read.
-    answered: bool,
 }
 
 /// Places that a connection has for as long as its socket is open.
@@ -58,7 +56,6 @@ impl Socket {
             unfinished: false,
             unflushed: false,
             state,
-            answered: false,
         }
     }
 
@@ -82,7 +79,6 @@ impl Socket {
         if self.resets.is_some() {
             self.unfinished = !matches!(written, Poll::Ready(Ok(bytes)) if *bytes == wanted());
         }
-        self.answered |= progress;
         self.state.has_written(progress, self.framing.is_in_head());
     }
 
@@ -136,12 +132,10 @@ impl AsyncRead for Socket {
         socket.ended |= read.is_ready() && !has_bytes;
         if read.is_pending() {
             socket.state.apply(Event::WaitsForBytes {
-                answered: socket.answered,
                 in_head: socket.framing.is_in_head(),
             });
             return read;
         }
-        let answered = std::mem::take(&mut socket.answered);
         match &mut socket.resets {
             None => {
                 let findings = socket.framing.read(&buffer.filled()[before..]);
@@ -165,9 +159,7 @@ impl AsyncRead for Socket {
                 }
             }
         }
-        socket
-            .state
-            .has_read(buffer.filled().len() - before, answered);
+        socket.state.has_read(buffer.filled().len() - before);
         read
     }
 }
@@ -229,7 +221,7 @@ impl Drop for Socket {
         }
         // A client of HTTP/2 may open streams until it has read GOAWAY. They would reset the connection, and the client would
         // not learn which of its requests were served (RFC 9113, section 6.8).
-        let may_open_streams = self.resets.is_some() && !self.ended;
+        let may_open_streams = self.state.has_preface() && !self.ended;
         let more_comes = self.unread || self.framing.is_in_body() || may_open_streams;
         if !more_comes || self.state.shared().is_cut() {
             return;
@@ -278,6 +270,7 @@ mod tests {
         let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let state = ConnectionState::new(Arc::clone(clock), peer.into(), 1_000);
         state.apply(Event::Begins { http2: true });
+        state.preface_is_complete();
         let state = Rc::new(state);
         let socket = Socket::new(
             Stream::Plain(TcpConn::new(stream, Rc::default())),

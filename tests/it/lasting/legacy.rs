@@ -63,6 +63,26 @@ fn serve() -> super::Announcing {
 }
 
 #[test]
+fn sse24_01_the_path_for_messages_is_below_that_of_the_public_url() {
+    let server = Serve::new()
+        .configured(|c| {
+            c.http.legacy_sse = true;
+            c.http.public_url = Some("http://localhost/base".to_owned());
+        })
+        .start();
+    for at in ["/sse", "/base/sse"] {
+        let mut old = Old::connect(&server, at);
+        assert!(
+            old.path.starts_with("/base/messages?sessionId="),
+            "{}",
+            old.path
+        );
+        old.post(&request("ping", &json!({}))).accepted();
+        assert_eq!(old.message()["result"], json!({}));
+    }
+}
+
+#[test]
 fn sse24_01_to_04_what_is_posted_is_answered_on_the_stream() {
     let it = serve();
     let mut old = Old::begin(&it.server);

@@ -339,6 +339,37 @@ fn a_preface_in_two_parts_is_one() {
     assert_eq!(frame[3], 4, "the server's settings come first");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_preface_that_does_not_end_has_a_heads_time() {
+    let server = Serve::new()
+        .tool(echo)
+        .limits(|l| l.header_seconds = 1)
+        .start();
+    let mut sender = connect(&server).await;
+    for beginning in ["PRI * HTTP/2.0", "PRI * HTTP/2.0\r\n\r\nSM\r\n"] {
+        server.connect().send(beginning).assert_ends();
+    }
+    // A connection with the whole preface may be idle for longer.
+    let (status, _) = send(&mut sender, &echoing("hi").text()).await;
+    assert_eq!(status, StatusCode::OK);
+}
+
+#[test]
+fn a_preface_that_does_not_end_does_not_delay_a_stop() {
+    let mut server = Serve::new()
+        .tool(echo)
+        .limits(|l| l.header_seconds = 600)
+        .configured(|c| c.drain.grace_seconds = Some(600))
+        .start();
+    let mut connection = server.connect();
+    connection.send("PRI * HTTP/2.0");
+    let mut frame = [0; 9];
+    let read = connection.stream().read_exact(&mut frame);
+    read.expect("the server's settings");
+    server.begin_to_stop();
+    connection.assert_ends();
+}
+
 #[test]
 fn what_only_begins_like_the_preface_is_http_1() {
     let server = Serve::new().tool(echo).start();

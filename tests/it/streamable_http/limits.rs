@@ -322,6 +322,36 @@ fn a_connection_whose_call_takes_long_is_not_idle() {
 }
 
 #[test]
+fn a_connection_is_not_idle_during_a_call_before_which_something_was_sent() {
+    let call = || Stateless::call("gate", json!({}));
+    for (text, before) in [
+        (echoing("hi").text() + &call().text(), 200),
+        (call().and("expect", "100-continue").text(), 100),
+    ] {
+        let (gate, tool) = Gate::new();
+        let server = Serve::new()
+            .tool(echo)
+            .tool(tool)
+            .limits(|l| {
+                l.idle_seconds = 1;
+                l.header_seconds = 1;
+            })
+            .start();
+        let mut connection = server.connect();
+        connection.send(text);
+        assert_eq!(connection.receive().status, before);
+        gate.begun();
+        // The next request waits until the call is done.
+        connection.send(echoing("next").text());
+        server.connect().assert_closed();
+        gate.assert_running();
+        gate.open();
+        connection.receive().result();
+        connection.receive().result();
+    }
+}
+
+#[test]
 fn an_answer_that_nobody_takes_is_given_up() {
     let server = limited(|l| {
         l.write_stall_seconds = 1;

@@ -41,6 +41,14 @@ impl Told {
         }
     }
 
+    pub(crate) fn events(stream: &str) -> Self {
+        Self {
+            status: 200,
+            headers: vec![("content-type".to_owned(), "text/event-stream".to_owned())],
+            body: stream.to_owned(),
+        }
+    }
+
     pub(crate) fn html(page: &str) -> Self {
         Self {
             status: 200,

@@ -2,6 +2,7 @@
 
 mod callers;
 mod changes;
+mod cut_streams;
 mod lifecycles;
 mod links;
 mod misbehaving;

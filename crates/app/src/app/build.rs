@@ -295,6 +295,7 @@ impl App {
             name: config.server.title.as_ref().unwrap_or(&config.server.name),
             public_url: config.http.public_url.as_deref(),
             trusted: &config.http.trusted_proxies,
+            serves_tls: config.http.tls.certificate.is_some(),
             asks_for_certificates: config.http.tls.client_ca.is_some(),
         };
         let proofs = std::mem::take(&mut self.proofs);

@@ -314,6 +314,7 @@ impl Flow {
             public_url: Some("https://mcp.example.com/mcp"),
             trusted: &TrustedProxies::default(),
             endpoints: &[],
+            serves_tls: false,
             asks_for_certificates: false,
         };
         let authentication = Authentication::new(&config, place, Vec::new()).expect("valid");

@@ -38,6 +38,8 @@ pub struct ServerFacts<'p> {
     pub trusted: &'p TrustedProxies,
     /// Its endpoints beside `/mcp`.
     pub endpoints: &'p [EndpointScopes],
+    /// True if the server itself serves HTTPS.
+    pub serves_tls: bool,
     /// True if clients are asked for certificates.
     pub asks_for_certificates: bool,
 }
@@ -139,6 +141,7 @@ impl Authentication {
             },
             public,
             trusted: server.trusted.clone(),
+            serves_tls: server.serves_tls,
             endpoints: server
                 .endpoints
                 .iter()

@@ -107,8 +107,9 @@ impl PublicUrl {
         }
     }
 
-    /// The server's own URL, from the request's `Host` and the headers of trusted proxies.
-    fn of(seen: RequestTarget<'_>, trusted: &TrustedProxies) -> Option<Self> {
+    /// The server's own URL, from the request's `Host` and the headers of trusted proxies. `tls` is true if the
+    /// server itself serves HTTPS, which is the scheme if no proxy names one.
+    fn of(seen: RequestTarget<'_>, trusted: &TrustedProxies, tls: bool) -> Option<Self> {
         let from_proxy = seen.peer.is_some_and(|peer| trusted.contains(peer));
         let said = |name: &HeaderName| {
             let value = seen.headers.get(name).filter(|_| from_proxy)?;
@@ -129,11 +130,8 @@ impl PublicUrl {
             Some(authority) => Some(authority.as_str()),
             None => seen.headers.get(HOST)?.to_str().ok(),
         };
-        let scheme = if scheme.is_some_and(|s| s.eq_ignore_ascii_case("https")) {
-            "https"
-        } else {
-            "http"
-        };
+        let is_https = scheme.map_or(tls, |scheme| scheme.eq_ignore_ascii_case("https"));
+        let scheme = if is_https { "https" } else { "http" };
         let prefix = said(&PREFIX).unwrap_or_default();
         Self::parse(&format!("{scheme}://{}{prefix}", host.or_else(own)?))
     }
@@ -160,6 +158,8 @@ pub struct Resource {
     pub(super) scopes: Vec<String>,
     pub(super) public: Option<PublicUrl>,
     pub(super) trusted: TrustedProxies,
+    /// True if the server itself serves HTTPS.
+    pub(super) serves_tls: bool,
     pub(super) metadata_url: Option<String>,
     /// Display name.
     pub(super) name: String,
@@ -177,7 +177,7 @@ impl Resource {
     fn at(&self, seen: RequestTarget<'_>) -> Option<PublicUrl> {
         match &self.public {
             Some(public) => Some(public.clone()),
-            None => PublicUrl::of(seen, &self.trusted),
+            None => PublicUrl::of(seen, &self.trusted, self.serves_tls),
         }
     }
 

@@ -12,10 +12,14 @@
 //!     Working --> Stream: response is a stream
 //!     Stream --> Writing: stream ends
 //!     Writing --> Idle: part of the response was written
-//!     Working --> Idle: response written, nothing arrives
-//!     Writing --> Head: part of the next head has arrived already
-//!     Working --> Head: next request arrives behind the response
+//!     Writing --> Head: and part of the next head has arrived already
+//!     Head --> Idle: more of the response was written, and the next request has arrived
 //! ```
+//!
+//! Only a response that is ready ends [`Phase::Working`]: bytes that are written or read before belong to other requests,
+//! or are an interim response. hyper does not report when a response is complete, so a connection counts as idle from
+//! the first write on, and each further one begins that time anew. While the client takes no bytes, only the time limit
+//! of writing applies.
 //!
 //! HTTP/2 connections are in [`Phase::Http2`] while streams are open or responses are being sent, and otherwise in
 //! [`Phase::Http2Idle`]; their streams have states and timers of their own.
@@ -64,10 +68,8 @@ pub(crate) enum Event {
     },
     /// Part of a first head has arrived, too little to tell the protocol.
     PartOfHead,
-    /// Bytes were read; `answered` if some were written since the last read.
-    Read {
-        answered: bool,
-    },
+    /// Bytes were read.
+    Read,
     /// hyper has parsed a head.
     Request,
     /// A body was read or abandoned.
@@ -77,7 +79,6 @@ pub(crate) enum Event {
     StreamEnds,
     /// hyper wants to read, and there is nothing.
     WaitsForBytes {
-        answered: bool,
         in_head: bool,
     },
     /// Bytes were written; `in_head` if part of a next head has arrived.
@@ -126,10 +127,7 @@ impl Activity {
             Event::TlsHandshake => Phase::Working,
             Event::Begins { http2: true } => Phase::Http2Idle,
             Event::Begins { http2: false } => Phase::Idle,
-            Event::PartOfHead if phase == Phase::Idle => Phase::Head,
-            Event::Read { .. } if phase == Phase::Idle => Phase::Head,
-            // The next request may arrive during a response. The time limit of its head has not started then.
-            Event::Read { answered: true } if phase == Phase::Working => Phase::Head,
+            Event::PartOfHead | Event::Read if phase == Phase::Idle => Phase::Head,
             Event::Request if !phase.is_http2() => Phase::Body,
             Event::Request | Event::Http2ResponseBegins | Event::Http2Ends { idle: false } => {
                 Phase::Http2
@@ -142,15 +140,12 @@ impl Activity {
             }
             Event::StreamBegins => Phase::Stream,
             Event::StreamEnds => Phase::Writing,
-            Event::WaitsForBytes {
-                answered: true,
-                in_head,
-            } if matches!(phase, Phase::Working | Phase::Writing) => pause(in_head),
+            Event::WaitsForBytes { in_head } if phase == Phase::Writing => pause(in_head),
             Event::Written { in_head } => {
                 self.stalled = None;
-                // hyper does not signal that the connection is idle if it already waits for bytes.
                 match phase {
-                    Phase::Writing | Phase::Idle => pause(in_head),
+                    // Nothing is written for a request before its head has arrived.
+                    Phase::Writing | Phase::Idle | Phase::Head => pause(in_head),
                     _ => return self,
                 }
             }
@@ -278,10 +273,9 @@ mod tests {
             ),
             (Phase::Http2Idle, Event::Http2ResponseBegins, Phase::Http2),
             (Phase::Idle, Event::PartOfHead, Phase::Head),
-            (Phase::Idle, Event::Read { answered: false }, Phase::Head),
+            (Phase::Idle, Event::Read, Phase::Head),
             (Phase::Head, Event::Request, Phase::Body),
             (Phase::Body, Event::BodyRead, Phase::Working),
-            (Phase::Working, Event::Read { answered: true }, Phase::Head),
             (Phase::Working, Event::StreamBegins, Phase::Stream),
             (Phase::Stream, Event::StreamEnds, Phase::Writing),
         ] {
@@ -290,15 +284,12 @@ mod tests {
         let ready = after(Phase::Working, Event::ResponseReady);
         assert_eq!(ready, (Phase::Writing, false));
         for (in_head, phase) in [(false, Phase::Idle), (true, Phase::Head)] {
-            let waits = Event::WaitsForBytes {
-                answered: true,
-                in_head,
-            };
-            assert_eq!(after(Phase::Working, waits), (phase, true));
+            let waits = Event::WaitsForBytes { in_head };
             assert_eq!(after(Phase::Writing, waits), (phase, true));
             let written = Event::Written { in_head };
-            assert_eq!(after(Phase::Writing, written), (phase, true));
-            assert_eq!(after(Phase::Idle, written), (phase, true));
+            for before in [Phase::Writing, Phase::Idle, Phase::Head] {
+                assert_eq!(after(before, written), (phase, true), "{before:?}");
+            }
         }
     }
 
@@ -306,30 +297,30 @@ mod tests {
     fn other_events_change_nothing() {
         for (phase, event) in [
             (Phase::Head, Event::PartOfHead),
-            (Phase::Head, Event::Read { answered: true }),
-            (Phase::Body, Event::Read { answered: true }),
-            (Phase::Working, Event::Read { answered: false }),
-            (Phase::Stream, Event::Read { answered: true }),
+            (Phase::Head, Event::Read),
+            (Phase::Body, Event::Read),
+            // The next request may arrive during a call. The time limit of its head has not started then.
+            (Phase::Working, Event::Read),
+            (Phase::Working, Event::WaitsForBytes { in_head: false }),
+            (Phase::Working, Event::WaitsForBytes { in_head: true }),
+            // The rest of an earlier response, or an interim response.
+            (Phase::Working, Event::Written { in_head: false }),
+            (Phase::Stream, Event::Read),
+            (Phase::Stream, Event::WaitsForBytes { in_head: false }),
             (Phase::Working, Event::BodyRead),
             (Phase::Body, Event::ResponseReady),
             (Phase::Stream, Event::ResponseReady),
             (Phase::Stream, Event::Written { in_head: true }),
             (Phase::Body, Event::Written { in_head: true }),
-            (Phase::Http2, Event::Read { answered: true }),
+            (Phase::Http2, Event::Read),
             (Phase::Http2, Event::BodyRead),
             (Phase::Http2, Event::ResponseReady),
             (Phase::Http2, Event::Written { in_head: false }),
-            (Phase::Http2Idle, Event::Read { answered: true }),
+            (Phase::Http2Idle, Event::Read),
             (Phase::Http2Idle, Event::Written { in_head: true }),
         ] {
             assert_eq!(after(phase, event), (phase, false), "{event:?}");
         }
-        let waits = |answered| Event::WaitsForBytes {
-            answered,
-            in_head: false,
-        };
-        assert_eq!(after(Phase::Working, waits(false)), (Phase::Working, false));
-        assert_eq!(after(Phase::Stream, waits(true)), (Phase::Stream, false));
     }
 
     #[test]

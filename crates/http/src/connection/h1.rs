@@ -58,14 +58,14 @@ impl ConnectionState {
         &self.h1.head_cache
     }
 
-    /// Records bytes that were read; `answered` if some were written since the last read.
+    /// Records bytes that were read.
     #[inline]
-    pub(crate) fn has_read(&self, bytes: usize, answered: bool) {
+    pub(crate) fn has_read(&self, bytes: usize) {
         if bytes == 0 {
             return;
         }
         let bytes = bytes as u64;
-        match self.apply(Event::Read { answered }) {
+        match self.apply(Event::Read) {
             (Phase::Head | Phase::Body, _) => {
                 let before = self.h1.received.get();
                 self.h1.received.set(before + bytes);

@@ -18,6 +18,8 @@ const ROOM_UNTRUSTED: u32 = 512;
 /// State of an HTTP/2 connection, as far as code outside h2 needs it.
 #[derive(Debug)]
 pub(crate) struct H2State {
+    /// True once the client's preface is complete.
+    has_preface: Cell<bool>,
     /// Bytes that may still be read before other connections run.
     room: Cell<u32>,
     /// The limit because of which the connection is let go of.
@@ -37,6 +39,7 @@ pub(crate) struct H2State {
 impl Default for H2State {
     fn default() -> Self {
         Self {
+            has_preface: Cell::new(false),
             room: Cell::new(0),
             restless: Cell::new(None),
             open: Cell::new(0),
@@ -69,7 +72,8 @@ impl H2State {
 }
 
 impl ConnectionState {
-    /// Overdue state of an HTTP/2 connection. It retires if it is idle or old, and ends only if responses stall.
+    /// Overdue state of an HTTP/2 connection. It retires if it is idle or old, and ends only if responses stall or the
+    /// preface does not arrive.
     pub(super) fn overdue_http2(
         &self,
         now: u32,
@@ -81,6 +85,9 @@ impl ConnectionState {
             return Some(TimeoutKind::Write);
         }
         let idle = self.shared().idle_for(now);
+        if !self.has_preface() && idle.is_some_and(|age| limits.header_seconds < age) {
+            return Some(TimeoutKind::Head);
+        }
         let idle = idle.is_some_and(|age| limits.idle_seconds < age);
         if let Some(limit) = self.is_old(now) {
             self.retire(hits, limit);
@@ -89,6 +96,16 @@ impl ConnectionState {
         }
         self.h2.look_if_due(now);
         None
+    }
+
+    /// Records that the client's preface is complete, which ends its time limit.
+    pub(crate) fn preface_is_complete(&self) {
+        self.h2.has_preface.set(true);
+    }
+
+    /// Returns true if the client may open HTTP/2 streams.
+    pub(crate) fn has_preface(&self) -> bool {
+        self.h2.has_preface.get()
     }
 
     /// Stops new streams on the connection; open streams run to completion.

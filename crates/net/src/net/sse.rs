@@ -11,7 +11,12 @@ pub struct EventDecoder {
     data: String,
     has_data: bool,
     kind: String,
+    /// ID of the incomplete event, or else of the last event.
     id: Option<String>,
+    /// ID of the last complete event.
+    last_id: Option<String>,
+    /// True if the next event is too long, which the next call reports.
+    is_too_long: bool,
 }
 
 /// A server-sent event.
@@ -51,11 +56,32 @@ impl EventDecoder {
             has_data: false,
             kind: String::new(),
             id: None,
+            last_id: None,
+            is_too_long: false,
         }
     }
 
-    /// Takes the next bytes, and gives what became whole with them.
+    /// Prepares for another stream, which resumes after the last complete event. Discards the incomplete one.
+    pub fn restart(&mut self) {
+        let last_id = self.last_id.take();
+        *self = Self {
+            // As in browsers, events without an ID keep the last one.
+            id: last_id.clone(),
+            last_id,
+            ..Self::new(self.max)
+        };
+    }
+
+    /// Decodes bytes into the items that they complete.
+    ///
+    /// # Errors
+    ///
+    /// Fails if an event is too long. Items before it are returned first; the next call fails then. Its ID counts as
+    /// the last one, because a resumed stream would otherwise begin with the same event.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<SseItem>, EventTooLong> {
+        if self.is_too_long {
+            return Err(self.too_long());
+        }
         let mut said = Vec::new();
         for part in bytes.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
             let (text, end) = match part.split_last() {
@@ -67,7 +93,11 @@ impl EventDecoder {
                 continue;
             }
             if self.max < self.line.len() + text.len() + self.data.len() {
-                return Err(EventTooLong { max: self.max });
+                self.is_too_long = true;
+                return match said.is_empty() {
+                    true => Err(self.too_long()),
+                    false => Ok(said),
+                };
             }
             self.line.extend_from_slice(text);
             if let Some(end) = end {
@@ -77,6 +107,12 @@ impl EventDecoder {
             }
         }
         Ok(said)
+    }
+
+    #[cold]
+    fn too_long(&mut self) -> EventTooLong {
+        self.last_id.clone_from(&self.id);
+        EventTooLong { max: self.max }
     }
 
     fn take_line(&mut self, line: &[u8]) -> Option<SseItem> {
@@ -109,6 +145,7 @@ impl EventDecoder {
 
     /// Completes an event; an event without data is discarded, but its ID is kept.
     fn dispatch(&mut self) -> Option<SseItem> {
+        self.last_id.clone_from(&self.id);
         let kind = std::mem::take(&mut self.kind);
         let data = std::mem::take(&mut self.data);
         if !std::mem::take(&mut self.has_data) {
@@ -117,13 +154,13 @@ impl EventDecoder {
         Some(SseItem::Event(Event {
             kind,
             data,
-            id: self.id.clone(),
+            id: self.last_id.clone(),
         }))
     }
 
-    /// The last id that the stream gave.
+    /// ID of the last complete event, if it is not empty. A stream that breaks off resumes after it.
     pub fn last_id(&self) -> Option<&str> {
-        self.id.as_deref().filter(|id| !id.is_empty())
+        self.last_id.as_deref().filter(|id| !id.is_empty())
     }
 }
 
@@ -184,6 +221,48 @@ mod tests {
         let mut decoder = EventDecoder::new(10);
         assert!(decoder.push(b"data:123\ndata:4").is_ok());
         assert!(decoder.push(b"567890").is_err());
+    }
+
+    #[test]
+    fn only_a_complete_event_sets_the_last_id() {
+        for cut in [
+            "id: 2",
+            "id: 2\n",
+            "event: message\nid: 2\ndata: {\"a\"",
+            "id: 2\ndata: b\n",
+        ] {
+            let mut decoder = EventDecoder::new(100);
+            let first = vec![event("", "", Some("1"))];
+            assert_eq!(decoder.push(b"id: 1\ndata\n\n"), Ok(first));
+            assert_eq!(decoder.push(cut.as_bytes()), Ok(vec![]));
+            assert_eq!(decoder.last_id(), Some("1"), "{cut:?}");
+            decoder.restart();
+            assert_eq!(decoder.last_id(), Some("1"), "{cut:?}");
+            // Nothing of the stream before is left.
+            let events = vec![event("", "a", Some("1")), event("", "b", Some("2"))];
+            let stream = "\u{feff}data: a\n\nid: 2\ndata: b\n\n";
+            assert_eq!(decoder.push(stream.as_bytes()), Ok(events), "{cut:?}");
+            assert_eq!(decoder.last_id(), Some("2"));
+        }
+    }
+
+    #[test]
+    fn events_before_one_that_is_too_long_are_returned_and_it_is_not_requested_again() {
+        let too_long = Err(EventTooLong { max: 10 });
+        let mut decoder = EventDecoder::new(10);
+        let first = Ok(vec![event("", "a", Some("1"))]);
+        let stream = b"id: 1\ndata: a\n\nid: 2\ndata: 1234567890";
+        assert_eq!(decoder.push(stream), first);
+        assert_eq!(
+            decoder.last_id(),
+            Some("1"),
+            "the error was not returned yet"
+        );
+        assert_eq!(decoder.push(b"1\n\ndata: b\n\n"), too_long);
+        assert_eq!(decoder.last_id(), Some("2"));
+        decoder.restart();
+        let next = Ok(vec![event("", "c", Some("2"))]);
+        assert_eq!(decoder.push(b"data: c\n\n"), next);
     }
 
     proptest! {

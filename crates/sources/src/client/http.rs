@@ -340,6 +340,7 @@ impl Link {
                 )));
             }
             answer = next.max_body(usize::MAX);
+            decoder.restart();
         }
     }
 

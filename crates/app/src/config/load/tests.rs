@@ -793,6 +793,11 @@ fn settings_that_would_stop_everything_are_refused() {
             "http.limits.idle_seconds is 0",
         ),
         (
+            "LONGSHORE_HTTP__TLS__HANDSHAKE_SECONDS",
+            "0",
+            "http.tls.handshake_seconds is 0",
+        ),
+        (
             "LONGSHORE_HTTP__LIMITS__HEADER_BYTES",
             "65537",
             "at most 65536",

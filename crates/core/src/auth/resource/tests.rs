@@ -8,6 +8,7 @@ fn resource(public: Option<&str>) -> Resource {
         scopes: vec!["mcp".to_owned()],
         public: public.map(|url| PublicUrl::parse(url).expect("a URL")),
         trusted: TrustedProxies::from_iter(["10.0.0.0/8".parse().expect("a network")]),
+        serves_tls: false,
         metadata_url: None,
         checks_certificates: false,
         dpop_algorithms: &[],
@@ -182,6 +183,39 @@ fn auth_01_the_document_is_at_both_places_and_names_the_endpoint() {
         let found = found.as_ref().map(|(r, m)| (r.as_str(), m.as_str()));
         assert_eq!(found, expected, "{path} {headers:?}");
     }
+}
+
+#[test]
+fn auth_01_the_scheme_is_that_of_the_listener_unless_a_trusted_proxy_names_one() {
+    let tls = Resource {
+        serves_tls: true,
+        ..resource(None)
+    };
+    let path = "/.well-known/oauth-protected-resource";
+    let (plain, proxy) = ([192, 0, 2, 1], [10, 0, 0, 1]);
+    let http = [("x-forwarded-proto", "http")];
+    for (peer, headers, scheme) in [
+        (plain, &[][..], "https"),
+        (plain, &http, "https"),
+        (proxy, &[], "https"),
+        (proxy, &http, "http"),
+    ] {
+        let expected = Some((
+            format!("{scheme}://inner:8080/mcp"),
+            format!("{scheme}://inner:8080{path}/mcp"),
+        ));
+        assert_eq!(reported(&tls, path, peer, headers), expected);
+    }
+    let mut headers = HeaderMap::new();
+    headers.insert(HOST, HeaderValue::from_static("inner:8080"));
+    let uri = Uri::from_static("/mcp?a");
+    let seen = RequestTarget {
+        headers: &headers,
+        uri: &uri,
+        peer: None,
+    };
+    let url = tls.url_of(seen);
+    assert_eq!(url.as_deref(), Some("https://inner:8080/mcp"), "DPoP");
 }
 
 #[test]

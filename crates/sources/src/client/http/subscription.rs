@@ -61,6 +61,7 @@ impl Link {
                     failures = 0;
                     was_open = true;
                     let mut answer = answer.max_body(usize::MAX);
+                    decoder.restart();
                     // The stream is opened again, however it ended.
                     let _ = self
                         .read_stream(&mut answer, &mut decoder, &mut retry, None, &shared)

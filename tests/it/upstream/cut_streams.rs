@@ -1,0 +1,73 @@
+//! Event streams of upstream servers that end in the middle of an event.
+
+use std::sync::Mutex;
+
+use longshore::client::Lifecycle;
+use longshore::source::UpstreamConfig;
+use serde_json::{Value, json};
+
+use super::{behind, result};
+use crate::support::{Asked, Site, Told};
+
+/// A server whose responses to calls end with `cut`. It sends the rest to a client that resumes after the first event.
+fn cutting(cut: &'static str) -> Site {
+    let response = Mutex::new(Value::Null);
+    Site::start(move |_, asked| {
+        let mut response = response.lock().expect("not poisoned");
+        if asked.method == "GET" {
+            return match asked.headers.get("last-event-id").map(String::as_str) {
+                None => Told::json(405, Value::Null),
+                Some("1") => Told::events(&format!("id: 2\ndata: {response}\n\n")),
+                Some(_) => Told::events(""),
+            };
+        }
+        respond(asked, cut, &mut response)
+    })
+}
+
+fn respond(asked: &Asked, cut: &str, response: &mut Value) -> Told {
+    let message: Value = serde_json::from_str(&asked.body).unwrap_or_default();
+    let answer = |result: Value| json!({"jsonrpc": "2.0", "id": message["id"], "result": result});
+    match message["method"].as_str().unwrap_or_default() {
+        "initialize" => Told::json(
+            200,
+            answer(json!({
+                "protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                "serverInfo": {"name": "x", "version": "0"},
+            })),
+        )
+        .header("mcp-session-id", "s"),
+        "tools/list" => Told::json(
+            200,
+            answer(json!({"tools": [{"name": "try", "inputSchema": {"type": "object"}}]})),
+        ),
+        "tools/call" => {
+            *response = answer(json!({"content": [{"type": "text", "text": "whole"}]}));
+            Told::events(&format!("id: 1\nretry: 1\ndata: \n\n{cut}"))
+        }
+        _ => Told::json(202, Value::Null),
+    }
+}
+
+#[test]
+fn a_response_that_is_cut_inside_an_event_is_resumed_after_the_last_whole_one() {
+    for cut in [
+        "",
+        "id: 2",
+        "event: message\nid: 2\n",
+        "event: message\nid: 2\ndata: {\"jsonrpc\":",
+        "id: 2\ndata: {}\n",
+        "data: {\"jsonrpc\":",
+    ] {
+        let site = cutting(cut);
+        let config = json!({"url": format!("{}/mcp", site.url)});
+        let upstream = UpstreamConfig {
+            protocol: Lifecycle::Legacy,
+            ..serde_json::from_value(config).expect("valid")
+        };
+        let server = behind([("bad", upstream)]).start();
+        let call = json!({"name": "bad__try", "arguments": {}});
+        let called = result(&server, "2025-11-25", "tools/call", call);
+        assert_eq!(called["content"][0]["text"], "whole", "{cut:?}: {called}");
+    }
+}
