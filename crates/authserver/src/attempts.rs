@@ -21,7 +21,7 @@ impl SecretAttempts {
 
     /// Checks the secret that a request of a client shows.
     ///
-    /// Secrets of an address that waits are not looked at, since the response would tell the correct guess.
+    /// Secrets of an address that waits are not compared, since the response would tell the correct guess.
     ///
     /// # Errors
     ///

@@ -51,7 +51,7 @@ struct KeptDocument {
 /// Reason for which there is no new document.
 #[derive(Debug)]
 enum Problem {
-    /// Its server is not available; it may be in a while.
+    /// The document's server is not available now.
     Outage(&'static str),
     /// There is no valid document.
     Invalid(OAuthError),

@@ -144,7 +144,7 @@ impl AuthorizationServer {
             Endpoint::Register => "register",
             Endpoint::Revoke => "revoke",
         };
-        // Of a browser: a page or a redirect.
+        // Response for a browser: a page or a redirect.
         let visited = match endpoint {
             Endpoint::Authorize => Some(self.authorize(headers, query, now).await),
             Endpoint::Consent => Some(self.consented(headers, body, now).await),

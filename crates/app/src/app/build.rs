@@ -122,18 +122,16 @@ impl App {
         } = Box::pin(self.build(&config, telemetry, keys)).await?;
         #[cfg(feature = "oauth")]
         let authorization = {
-            use super::authorization::{serve, verify_proofs};
+            use super::authorization::{scopes_hook, serve, verify_proofs};
             let dpop = verify_proofs(&config, &auth, &parts);
-            serve(&mut layers, &config, &auth, &parts, &requirements, dpop)?
+            let server = serve(&mut layers, &config, &auth, &parts, &requirements, dpop)?;
+            hooks.extend(
+                server
+                    .as_ref()
+                    .map(|it| scopes_hook(it, &config, requirements)),
+            );
+            server
         };
-        #[cfg(feature = "oauth")]
-        if let Some(server) = &authorization {
-            hooks.push(super::authorization::scopes_hook(
-                server,
-                &config,
-                requirements,
-            ));
-        }
         #[cfg(all(feature = "oauth", feature = "sources"))]
         connect::serve(&mut layers, &config, &items, (authorization, auth.keys()));
         let whole = &server.snapshot().catalog;
