@@ -5,14 +5,40 @@
 //! there is no value.
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
-use minijinja::value::{Serde, ValueKind};
+use minijinja::value::{Enumerator, Object, Rest, Serde, ValueKind, ValueOrKwargs};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::identity::caller_value;
 use crate::auth::Principal;
+use crate::catalog::ToolError;
+
+/// Reason why a template yields nothing for a call.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum TemplateError {
+    /// The template uses a fact about the caller that its credentials do not contain.
+    #[error("this tool uses your identity, and your credentials do not contain {0}")]
+    MissingFact(String),
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl From<String> for TemplateError {
+    fn from(problem: String) -> Self {
+        Self::Invalid(problem)
+    }
+}
+
+impl TemplateError {
+    pub(super) fn into_tool_error(self) -> ToolError {
+        match self {
+            Self::MissingFact(_) => ToolError::forbidden(self.to_string()),
+            Self::Invalid(problem) => ToolError::new(problem),
+        }
+    }
+}
 
 /// Context in which a template's values are inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +103,53 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     environment
 });
 
+/// Filters that make something of a missing value.
+const LENIENT: [&str; 26] = [
+    "batch",
+    "bool",
+    "count",
+    "dictsort",
+    "first",
+    "float",
+    "int",
+    "items",
+    "join",
+    "last",
+    "length",
+    "list",
+    "map",
+    "max",
+    "min",
+    "pprint",
+    "reject",
+    "reverse",
+    "select",
+    "slice",
+    "sort",
+    "string",
+    "sum",
+    "tojson",
+    "unique",
+    "urlencode",
+];
+
+/// Environment of templates with facts about the caller, in which these filters fail for a missing value.
+static STRICT: LazyLock<Environment<'static>> = LazyLock::new(|| {
+    let mut environment = ENVIRONMENT.clone();
+    for name in LENIENT {
+        environment.add_filter(name, move |values: Rest<ValueOrKwargs>| {
+            let values = values.into_values();
+            match values.first() {
+                Some(value) if value.is_undefined() || value.is_none() => {
+                    Err(Error::from(ErrorKind::UndefinedError))
+                }
+                _ => ENVIRONMENT.empty_state().apply_filter(name, &values),
+            }
+        });
+    }
+    environment
+});
+
 /// A template that was parsed and checked when it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Template {
@@ -86,6 +159,7 @@ pub(super) struct Template {
     only: Option<String>,
     is_literal: bool,
     has_blocks: bool,
+    uses_caller: bool,
 }
 
 impl Template {
@@ -127,6 +201,7 @@ impl Template {
             only: only_expression(&source).map(str::to_owned),
             is_literal: !source.contains("{{") && !source.contains("{%") && !source.contains("{#"),
             has_blocks: source.contains("{%"),
+            uses_caller: used.contains("caller"),
             place,
             source,
         })
@@ -139,8 +214,10 @@ impl Template {
     /// Returns true if a value can determine the first character: the template begins with a placeholder, or with a
     /// condition that can lead to one.
     pub(super) fn begins_with_value(&self) -> bool {
-        let begins = self.source.starts_with("{{") || self.source.starts_with("{%");
-        begins && self.source.contains("{{")
+        // Space before a tag is not always rendered, and comments never are.
+        let source = self.source.trim_start();
+        let begins = ["{{", "{%", "{#"].iter().any(|tag| source.starts_with(tag));
+        begins && source.contains("{{")
     }
 
     /// Returns true if a name that it uses has no value.
@@ -155,19 +232,38 @@ impl Template {
         })
     }
 
+    fn environment(&self) -> &'static Environment<'static> {
+        match self.uses_caller {
+            true => &STRICT,
+            false => &ENVIRONMENT,
+        }
+    }
+
     /// Renders the template.
     ///
     /// # Errors
     ///
     /// A value is missing, or is not valid in its position.
-    pub(super) fn render(&self, context: &Value) -> Result<String, String> {
+    pub(super) fn render(&self, context: &Value) -> Result<String, TemplateError> {
         if self.is_literal {
             return Ok(self.source.clone());
         }
-        ENVIRONMENT
-            .template_from_named_str(self.place.name(), &self.source)
-            .and_then(|template| template.render(context.clone()))
-            .map_err(|e| in_words(&e))
+        let render = |context: &Value| {
+            self.environment()
+                .template_from_named_str(self.place.name(), &self.source)
+                .and_then(|template| template.render(context))
+        };
+        render(context).map_err(|error| {
+            let is_missing = |error: &Error| error.kind() == ErrorKind::UndefinedError;
+            let with_all = || render(&with_all_facts(context));
+            match is_missing(&error)
+                && self.uses_caller
+                && !with_all().is_err_and(|e| is_missing(&e))
+            {
+                true => self.missing_fact(context),
+                false => in_words(&error).into(),
+            }
+        })
     }
 
     /// Evaluates the template. The result keeps its type if the template consists of one placeholder; otherwise it is
@@ -176,22 +272,60 @@ impl Template {
     /// # Errors
     ///
     /// A value is missing in the middle of a string.
-    pub(super) fn value(&self, context: &Value) -> Result<Option<serde_json::Value>, String> {
+    pub(super) fn value(
+        &self,
+        context: &Value,
+    ) -> Result<Option<serde_json::Value>, TemplateError> {
         let Some(expression) = &self.only else {
             let text = self.render(context)?;
             let nothing = text.trim().is_empty() && self.has_blocks;
             return Ok((!nothing).then_some(serde_json::Value::String(text)));
         };
-        let value = ENVIRONMENT
-            .compile_expression(expression)
-            .and_then(|expression| expression.eval(context.clone()))
-            .map_err(|e| in_words(&e))?;
+        let evaluate = |context: &Value| {
+            self.environment()
+                .compile_expression(expression)
+                .and_then(|expression| expression.eval(context))
+        };
+        let is_missing = |outcome: &Result<Value, Error>| match outcome {
+            Ok(value) => value.is_undefined() || value.is_none(),
+            Err(error) => error.kind() == ErrorKind::UndefinedError,
+        };
+        let outcome = evaluate(context);
+        if is_missing(&outcome)
+            && self.uses_caller
+            && !is_missing(&evaluate(&with_all_facts(context)))
+        {
+            return Err(self.missing_fact(context));
+        }
+        let value = outcome.map_err(|e| in_words(&e))?;
         if value.is_undefined() || value.is_none() {
             return Ok(None);
         }
         serde_json::to_value(&value)
             .map(Some)
-            .map_err(|_| format!("{expression} cannot be sent"))
+            .map_err(|_| format!("{expression} cannot be sent").into())
+    }
+
+    /// Names the facts that are missing. The rest of the template is not for the caller to know.
+    #[cold]
+    fn missing_fact(&self, context: &Value) -> TemplateError {
+        let parsed = ENVIRONMENT.template_from_named_str(self.place.name(), &self.source);
+        let used = parsed.map(|parsed| parsed.undeclared_variables(true));
+        let is_missing = |name: &String| {
+            let known = |value: Value, part: &str| {
+                let value = value.get_attr(part).ok()?;
+                (!value.is_undefined() && !value.is_none()).then_some(value)
+            };
+            name.starts_with("caller.")
+                && name.split('.').try_fold(context.clone(), known).is_none()
+        };
+        let used = used.unwrap_or_default().into_iter();
+        let mut names: Vec<String> = used.filter(is_missing).collect();
+        names.sort();
+        TemplateError::MissingFact(match names.is_empty() {
+            true => "a fact that it needs".to_owned(),
+            false => names.join(", "),
+        })
     }
 
     /// Returns the strings that the template yields: none without a value, several for a list.
@@ -199,10 +333,12 @@ impl Template {
     /// # Errors
     ///
     /// A value is missing, or is an object.
-    pub(super) fn texts(&self, context: &Value) -> Result<Vec<String>, String> {
+    pub(super) fn texts(&self, context: &Value) -> Result<Vec<String>, TemplateError> {
         match self.value(context)? {
             None => Ok(Vec::new()),
-            Some(serde_json::Value::Array(items)) => items.iter().map(plain).collect(),
+            Some(serde_json::Value::Array(items)) => {
+                Ok(items.iter().map(plain).collect::<Result<_, _>>()?)
+            }
             Some(value) => Ok(vec![plain(&value)?]),
         }
     }
@@ -212,8 +348,8 @@ impl Template {
     /// # Errors
     ///
     /// A value is missing, or is a list or an object.
-    pub(super) fn text(&self, context: &Value) -> Result<Option<String>, String> {
-        self.value(context)?.as_ref().map(plain).transpose()
+    pub(super) fn text(&self, context: &Value) -> Result<Option<String>, TemplateError> {
+        Ok(self.value(context)?.as_ref().map(plain).transpose()?)
     }
 }
 
@@ -238,6 +374,40 @@ pub(super) fn context(
     all.insert("arguments".to_owned(), Value::from(Serde(arguments)));
     all.insert("caller".to_owned(), caller_value(caller));
     Value::from_object(all)
+}
+
+/// Stands for the members of a missing fact.
+const ANY: &str = "any";
+
+/// The caller, or a part of it, as if its credentials contained every fact.
+#[derive(Debug)]
+struct Complete(Value);
+
+impl Object for Complete {
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        // The only one that is enumerated; it ends there.
+        if key.as_str() == Some(ANY) {
+            return Some(Value::from(ANY));
+        }
+        let value = self.0.get_item(key).unwrap_or_default();
+        Some(match value.kind() {
+            ValueKind::Undefined | ValueKind::None | ValueKind::Map => {
+                Value::from_object(Self(value))
+            }
+            _ => value,
+        })
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::Str(&[ANY])
+    }
+}
+
+/// Returns the template context as if no fact about the caller were missing. Only whether a template yields something
+/// with it matters.
+fn with_all_facts(context: &Value) -> Value {
+    let caller = Complete(context.get_attr("caller").unwrap_or_default());
+    minijinja::context! { caller => Value::from_object(caller), ..context.clone() }
 }
 
 /// Converts a scalar to a string.
@@ -331,7 +501,9 @@ mod tests {
         arguments: &serde_json::Value,
     ) -> Result<String, String> {
         let arguments = arguments.as_object().expect("an object");
-        Template::new(source, place, None)?.render(&context(arguments, &Principal::new("ann")))
+        let template = Template::new(source, place, None)?;
+        let rendered = template.render(&context(arguments, &Principal::new("ann")));
+        rendered.map_err(|error| error.to_string())
     }
 
     #[test]
@@ -436,6 +608,80 @@ mod tests {
                 .text(&context)
                 .is_err()
         );
+    }
+
+    #[test]
+    fn a_missing_fact_about_the_caller_is_an_error_and_is_named() {
+        let arguments = json!({"n": 7, "none": null});
+        let context = context(
+            arguments.as_object().expect("an object"),
+            &Principal::new("ann"),
+        );
+        let value = |source: &str| {
+            Template::new(source, EscapeContext::Text, None)
+                .expect(source)
+                .value(&context)
+        };
+        let fact = |name: &str| Err(TemplateError::MissingFact(name.to_owned()));
+        let unnamed = "a fact that it needs";
+        for (source, name) in [
+            ("{{ caller.subject }}", "caller.subject"),
+            ("{{ caller.subject | upper }}", "caller.subject"),
+            ("{{ caller.claims.tenant }}", "caller.claims.tenant"),
+            ("{{ 'u-' ~ caller.subject }}", "caller.subject"),
+            ("{{ caller.subject | join(',') }}", "caller.subject"),
+            ("{{ caller.claims.a.b }}", "caller.claims.a.b"),
+            ("{{ caller.claims['urn:tenant'] }}", unnamed),
+            ("{{ owner | default(caller.subject) }}", "caller.subject"),
+            ("u-{{ caller.subject }}", "caller.subject"),
+            (
+                "{{ caller.name }}/{{ caller.claims.tenant }}",
+                "caller.claims.tenant",
+            ),
+            ("u-{{ owner | default(caller.subject) }}", "caller.subject"),
+            (
+                "{% if n %}{{ caller.subject }}{% endif %}",
+                "caller.subject",
+            ),
+        ] {
+            assert_eq!(value(source), fact(name), "{source}");
+        }
+        for filter in LENIENT {
+            let arguments = match filter {
+                "batch" | "slice" => "(2)",
+                "map" => "(attribute='a')",
+                _ => "",
+            };
+            let source = format!("{{{{ caller.subject | {filter}{arguments} }}}}");
+            assert_eq!(value(&source), fact("caller.subject"), "{source}");
+        }
+        for (source, expected) in [
+            ("{{ caller.groups | join(',') }}", Some(json!(""))),
+            ("{{ [n, 8] | join(caller.name) }}", Some(json!("7ann8"))),
+            (
+                "{{ [n, 8] | map('string') | join('-') if caller.name }}",
+                Some(json!("7-8")),
+            ),
+            ("{{ caller.subject | default(\"\") }}", Some(json!(""))),
+            ("{{ caller.subject | default(n) }}", Some(json!(7))),
+            (
+                "{% if caller.subject %}{{ caller.subject }}{% endif %}",
+                None,
+            ),
+            (
+                "{{ n if caller.subject else caller.name }}",
+                Some(json!("ann")),
+            ),
+            ("{{ owner if caller.name }}", None),
+            ("{{ none if caller.name }}", None),
+        ] {
+            assert_eq!(value(source), Ok(expected), "{source}");
+        }
+        // It is the argument that is missing.
+        assert!(matches!(
+            value("{{ caller.name }}/{{ owner }}"),
+            Err(TemplateError::Invalid(_))
+        ));
     }
 
     #[test]
