@@ -41,6 +41,19 @@ impl Told {
         }
     }
 
+    /// An event stream that ends after these messages. `fields` are lines of an empty event at its beginning.
+    pub(crate) fn events(messages: &[serde_json::Value], fields: Option<&str>) -> Self {
+        let begin = fields.map(|fields| format!("{fields}\ndata:\n\n"));
+        let messages = messages
+            .iter()
+            .map(|message| format!("data: {message}\n\n"));
+        Self {
+            status: 200,
+            headers: vec![("content-type".to_owned(), "text/event-stream".to_owned())],
+            body: begin.into_iter().chain(messages).collect(),
+        }
+    }
+
     pub(crate) fn html(page: &str) -> Self {
         Self {
             status: 200,

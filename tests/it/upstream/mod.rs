@@ -2,6 +2,7 @@
 
 mod callers;
 mod changes;
+mod failing;
 mod lifecycles;
 mod links;
 mod misbehaving;
